@@ -68,8 +68,6 @@ static enum zd_status tell_unknown_command(
         const char *name = program->commands[i].name;
         suggest_offer(&nearest, typed, edit_distance(typed, name), name);
     }
-    for (const struct cli_other_word *o = program->others; o && o->word; o++)
-        suggest_offer(&nearest, typed, edit_distance(typed, o->word), o->here);
     const char *ending = strrchr(first, '.');
     ZD_FAIL(ZD_ERR_USAGE, USAGE,
             needs_word ? "`%s` needs another word" : "no command `%s`", typed);

@@ -72,10 +72,6 @@ struct cli_exit {
     const char *meaning;
 };
 
-struct cli_other_word { /* what other programs call it */
-    const char *word, *here;
-};
-
 struct cli_program {
     const char *name;      /* "zerod" */
     const char *summary;   /* one line, no full stop */
@@ -83,7 +79,6 @@ struct cli_program {
     const char *hint;      /* help of the error when nothing is typed */
     const char *file_hint; /* .. when the ending of a job file is: "%s" is the
                               word; NULL: none */
-    const struct cli_other_word *others; /* for guesses; ends with NULL */
     const struct cli_command *commands;
     int command_count;
     const struct cli_command *unnamed; /* run when the first word is an option;

@@ -169,21 +169,12 @@ static enum zd_status check_job(
     return command->run == command_plan ? check_plan(args) : ZD_OK;
 }
 
-static const struct cli_other_word others[] = {
-        {"train", "zerod --job FILE"},
-        {"finetune", "zerod --job FILE"},
-        {"resume", "zerod --job FILE"},
-        {"convert", "zerod init --from-hf FILE"},
-        {"chat", "zerod generate"},
-        {0}};
-
 const struct cli_program zerod_program = {
         .name = "zerod",
         .summary = "trains language models with ZeRO over MPI",
         .examples = "  zerod --job FILE                  train on one rank\n"
                     "  mpirun -np 8 zerod --job FILE     train on eight\n",
         .file_hint = "did you mean `zerod --job %s`?",
-        .others = others,
         .hint = "zerod --job job.toml trains; zerod --help lists the commands",
         .commands = commands,
         .command_count = COUNT(commands),

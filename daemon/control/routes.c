@@ -25,7 +25,7 @@ static const struct route {
 {"GET", "/v1/memory", "", .json = run_state_memory},
 {"GET", "/v1/metrics/history", "name since max", route_history},
 {"GET", "/v1/events", "since follow", route_events},
-{"GET", "/v1/logs", "rank since tail follow", route_logs},
+{"GET", "/v1/logs", "rank tail follow", route_logs},
 {"GET", "/v1/config", "", route_config},
 {"GET", "/v1/samples", "max", route_samples},
 {"GET", "/v1/plan", "", route_plan},

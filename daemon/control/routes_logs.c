@@ -2,16 +2,12 @@
  *
  * The name is made of the rank's number alone. At most LOOK_BACK bytes before
  * the file's end are read, and PART bytes at a time of one that is followed. */
-#include "base/clock.h"
-#include "base/words.h"
 #include "daemon/control/routes_internal.h"
 #include "daemon/state/log_lines.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -21,29 +17,10 @@ enum { LOOK_BACK = 4 << 20, PART = 64 << 10, TAIL_MAX = 100000 };
 
 struct log_request {
     int64_t rank, tail;
-    double since; /* seconds since 1970 */
     bool follow;
 };
 
 /* --- parameters --- */
-
-static bool read_since(const struct ask *ask, double *since)
-{
-    const char *text = param_text(ask, "since");
-    char *end;
-    double ago;
-    if (!text)
-        return true;
-    *since = strtod(text, &end);
-    if (isdigit((unsigned char)text[0]) && !*end)
-        return true;
-    *since = text[0] && words_duration(text, &ago) ? clock_wall_seconds() - ago
-                                                   : 0;
-    return *since ||
-           refuse(ask, 400, "E_BAD_REQUEST", "since=5m, or since=1795200000",
-                  "parameter since=%.40s: seconds since 1970, or how long ago",
-                  text);
-}
 
 static bool read_request(const struct ask *ask, struct log_request *out)
 {
@@ -51,8 +28,7 @@ static bool read_request(const struct ask *ask, struct log_request *out)
     *out = (struct log_request){.tail = 1000};
     if (!param_integer(ask, "rank", 0, 99999, &out->rank) ||
         !param_integer(ask, "tail", 0, TAIL_MAX, &out->tail) ||
-        !param_flag(ask, "follow", &out->follow) ||
-        !read_since(ask, &out->since))
+        !param_flag(ask, "follow", &out->follow))
         return false;
     if (!state->has_banner || out->rank < state->facts.world)
         return true;
@@ -110,8 +86,7 @@ void route_logs(const struct ask *ask)
     int fd = open_log(ask, (int)want.rank);
     if (fd < 0)
         return;
-    char *text =
-            log_lines_last(fd, LOOK_BACK, want.tail, want.since, &end, &bytes);
+    char *text = log_lines_last(fd, LOOK_BACK, want.tail, &end, &bytes);
     if (!text) {
         close(fd);
         http_error(ask->reply, 500, "E_FAILED", NULL, "the log cannot be read");

@@ -155,16 +155,13 @@ static enum zd_status open_socket(struct exchange *exchange)
 static enum zd_status send_request(struct exchange *exchange)
 {
     const struct client_request *request = exchange->request;
-    char event[24];
     size_t bytes;
-    snprintf(event, sizeof event, "%lld", (long long)request->last_event);
     char *text = http_question_text(
             &(struct http_question){
                     .method = request->method,
                     .target = request->target,
                     .body = request->body,
-                    .body_bytes = request->body ? strlen(request->body) : 0,
-                    .last_event_id = request->last_event > 0 ? event : NULL},
+                    .body_bytes = request->body ? strlen(request->body) : 0},
             &bytes);
     ssize_t sent = send(exchange->fd, zd_must(text), bytes, MSG_NOSIGNAL);
     free(text);

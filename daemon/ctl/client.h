@@ -20,7 +20,6 @@ struct client_request {
     const char *method; /* "GET" | "POST" */
     const char *target; /* "/v1/logs?tail=10" */
     const char *body;   /* JSON; NULL without one */
-    int64_t last_event; /* header Last-Event-ID; 0: not sent */
     double timeout;     /* seconds without a byte from the job; 0: no limit */
     /* Gets the body of a 200 as it comes; false: enough. NULL: it is
      * collected in the answer. */

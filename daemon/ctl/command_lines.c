@@ -1,13 +1,11 @@
 /* command_lines.c - ls, and the commands that print lines as they come: logs,
  * events. */
 #include "base/file/json.h"
-#include "base/words.h"
 #include "daemon/ctl/client.h"
 #include "daemon/ctl/ctl.h"
 #include "daemon/ctl/jobs.h"
 #include "daemon/ctl/show.h"
 #include "daemon/ctl/target.h"
-#include "daemon/state/log_lines.h"
 
 #include <string.h>
 
@@ -24,32 +22,6 @@ enum zd_status command_ls(struct cli_args *args, int *argc, char ***argv)
 }
 
 /* --- streams --- */
-
-static enum zd_status since_of(const struct cli_args *args, double *since_out)
-{
-    double ago;
-    struct look look = look_of_stdout();
-    *since_out = 0;
-    if (!args->since)
-        return ZD_OK;
-    char *end;
-    double at = strtod(args->since, &end);
-    if (end != args->since && !*end && at > 1e9) {
-        *since_out = at; /* seconds since 1970 */
-        return ZD_OK;
-    }
-    *since_out = log_line_time(args->since);
-    if (*since_out > 0)
-        return ZD_OK;
-    if (!words_duration(args->since, &ago))
-        return ZD_FAIL(
-                ZD_ERR_USAGE, "E0101",
-                "--since takes a time like 5m, 1h30m or 2026-11-21T20:33:53Z, "
-                "not `%s`",
-                args->since);
-    *since_out = look.now - ago;
-    return ZD_OK;
-}
 
 struct printing {
     struct look look;
@@ -99,7 +71,6 @@ static enum zd_status stream_of(
     struct target target;
     stream->follow = args->follow;
     stream->ctx = printing;
-    ZD_TRY(since_of(args, &stream->since));
     ZD_TRY(ctl_target(args, &printing->look, &target));
     enum zd_status status = target_stream(&target, stream);
     target_fini(&target);

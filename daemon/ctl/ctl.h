@@ -14,7 +14,6 @@ struct cli_args { /* strings borrowed from argv */
     struct cli_line line;
     const char *job, *socket, *dir; /* which job */
     const char *output;             /* table | json */
-    const char *since;              /* "5m", or seconds since 1970 */
     int64_t rank, tail, since_step, max_new_tokens, port, height;
     double interval, timeout; /* seconds; 0 and below 0: not given */
     bool watch, follow, csv, with_steps, log_scale;

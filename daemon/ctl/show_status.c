@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NAME_COLUMNS = 15, VALUE_COLUMNS = 20 };
+enum { NAME_COLUMNS = 15 };
 
 /* A row without a value is left out; of several with one name the first that
  * has a value is shown. */
@@ -128,50 +128,24 @@ static void print_rows(
     }
 }
 
-/* Numbers side by side where there is room: "loss 2.31   speed 18.2k tok/s". */
-static void print_pair(
-        const struct look *look, const json_t *status, const struct row *left,
-        const struct row *right, FILE *out)
-{
-    const char *dim = look_style(look, LOOK_DIM);
-    const char *plain = look_style(look, LOOK_PLAIN);
-    char *first = fill(look, status, left->value);
-    char *second = fill(look, status, right->value);
-    fprintf(out, "  %s%-*s%s%-*s  %s%-*s%s%s\n", dim, NAME_COLUMNS, left->name,
-            plain, VALUE_COLUMNS, first, dim, NAME_COLUMNS, right->name, plain,
-            second);
-    free(first);
-    free(second);
-}
-
 static void print_numbers(
         const struct look *look, const json_t *status, FILE *out)
 {
-    static const struct row left[] = {
+    static const struct row rows[] = {
             {"loss", "{loss|n}"},
             {"eval loss", "{eval_loss|n}[ best {best_eval_loss|n}]"},
             {"learning rate", "{learning_rate|n}"},
             {"grad norm", "{grad_norm|n}"},
             {"epoch", "{epoch|n}"},
-            {"skipped steps", "{skipped_steps|w}"}};
-    static const struct row right[] = {
+            {"skipped steps", "{skipped_steps|w}"},
+            {"loss scale", "[{loss_scale|c}]"},
             {"speed", "{tokens_per_second|c}[{tokens_per_second|.} tok/s]"},
             {"step time", "{step_seconds|d}"},
             {"compute", "{model_flops_per_second|f}[, mfu {mfu|2}]"},
             {"tokens", "{tokens|c}"},
             {"samples", "{samples|c}"},
             {"elapsed", "{elapsed_seconds|d}"}};
-    static const struct row scale = {"loss scale", "[{loss_scale|c}]"};
-    enum { ROWS = sizeof left / sizeof left[0] };
-    bool is_wide = look->columns == 0 ||
-                   look->columns >= 2 * (2 + NAME_COLUMNS + VALUE_COLUMNS);
-    for (int i = 0; is_wide && i < ROWS; i++)
-        print_pair(look, status, &left[i], &right[i], out);
-    if (!is_wide)
-        print_rows(look, status, left, ROWS, out);
-    print_rows(look, status, &scale, 1, out);
-    if (!is_wide)
-        print_rows(look, status, right, ROWS, out);
+    print_rows(look, status, rows, sizeof rows / sizeof rows[0], out);
 }
 
 static void print_warnings(

@@ -5,7 +5,6 @@
 #include "base/log.h"
 #include "base/must.h"
 #include "daemon/ctl/client.h"
-#include "daemon/state/log_lines.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -225,22 +224,16 @@ struct lines { /* from whatever pieces the body arrives in */
     const struct target_stream *stream;
     char *text;
     size_t bytes, capacity;
-    int64_t last_event;
     bool has_come; /* something was read */
 };
 
-/* A line of server-sent events: id and data; comments and the name of an event
- * (which data has too) are passed over. One event's data is one line. */
+/* A line of server-sent events: data; all else is passed over. One event's data
+ * is one line. */
 static bool take_event_line(struct lines *lines, const char *line)
 {
-    if (strncmp(line, "id:", 3) == 0)
-        lines->last_event = strtoll(line + 3, NULL, 10);
     if (strncmp(line, "data:", 5) != 0)
         return true;
     line += 5 + (line[5] == ' ');
-    double time = lines->stream->since > 0 ? log_line_time(line) : 0;
-    if (time > 0 && time < lines->stream->since)
-        return true;
     return lines->stream->line(lines->stream->ctx, line);
 }
 
@@ -274,7 +267,7 @@ static bool take_bytes(void *ctx, const char *data, size_t bytes)
 static void build_query(
         const struct target_stream *stream, char *out, size_t out_bytes)
 {
-    char tail[40] = "", since[40] = "";
+    char tail[40] = "";
     if (stream->is_events) {
         snprintf(
                 out, out_bytes, "/v1/events?since=0%s",
@@ -283,10 +276,8 @@ static void build_query(
     }
     if (stream->tail >= 0)
         snprintf(tail, sizeof tail, "&tail=%lld", (long long)stream->tail);
-    if (stream->since > 0)
-        snprintf(since, sizeof since, "&since=%.0f", stream->since);
     snprintf(
-            out, out_bytes, "/v1/logs?rank=%d%s%s%s", stream->rank, tail, since,
+            out, out_bytes, "/v1/logs?rank=%d%s%s", stream->rank, tail,
             stream->follow ? "&follow=1" : "");
 }
 
@@ -296,8 +287,6 @@ static bool flush_idle(void *ctx, double waited_seconds)
     return true;
 }
 
-/* A stream of events that broke off goes on after the last one, as long as the
- * job answers at all. */
 enum zd_status target_stream(
         const struct target *target, const struct target_stream *stream)
 {
@@ -305,7 +294,6 @@ enum zd_status target_stream(
     struct client_answer answer = {0};
     char query[256];
     enum zd_status status;
-    bool goes_on;
     if (!target->socket)
         return dir_stream(target->dir, stream);
     build_query(stream, query, sizeof query);
@@ -319,26 +307,15 @@ enum zd_status target_stream(
             .data = take_bytes,
             .idle = flush_idle,
             .ctx = &lines};
-    do {
-        int64_t from = lines.last_event;
-        if (stream->is_events && from > 0)
-            request.target = "/v1/events";
-        request.last_event = from;
-        status = client_ask(&request, &answer);
-        if (status == ZD_OK && !answer.is_cut)
-            status = client_check(&answer);
-        free(answer.body);
-        goes_on = stream->is_events && stream->follow && !answer.is_cut &&
-                  lines.last_event > from;
-        if (goes_on)
-            zd_error_clear();
-        else if (
-                (status == ZD_ERR_UNFIT || status == ZD_ERR_NO_INPUT) &&
-                stream->follow && lines.has_come) { /* the job has ended */
-            zd_error_clear();
-            status = ZD_OK;
-        }
-    } while (goes_on);
+    status = client_ask(&request, &answer);
+    if (status == ZD_OK && !answer.is_cut)
+        status = client_check(&answer);
+    free(answer.body);
+    if ((status == ZD_ERR_UNFIT || status == ZD_ERR_NO_INPUT) &&
+        stream->follow && lines.has_come) { /* the job has ended */
+        zd_error_clear();
+        status = ZD_OK;
+    }
     free(lines.text);
     return status;
 }

@@ -9,17 +9,17 @@ struct target {
     char *socket; /* NULL: files answer */
     char *dir;    /* output folder; NULL unless files answer */
     json_t *file; /* status.json; NULL likewise. Of a run that went
-                              without writing so the state is "died", or "failed"
-                              with the event "hang"; of one that failed "cause" has
-                              what its next start would read of it */
-    double age;            /* seconds since status.json was written */
+                              without writing so the state is "died", or
+                     "failed" with the event "hang"; of one that failed "cause"
+                     has what its next start would read of it */
+    double age;   /* seconds since status.json was written */
 };
 
 void target_fini(struct target *target);
 void target_of_socket(const char *socket, struct target *target_out);
 /* Reads dir/status.json; its socket is asked when it answers for the same
- * process. Where it does not, the lock of the folder tells whether the run lives. E1097 (66) without
- * that file. */
+ * process. Where it does not, the lock of the folder tells whether the run
+ * lives. E1097 (66) without that file. */
 enum zd_status target_of_dir(const char *dir, struct target *target_out);
 
 /* Before it is asked again: files are read anew. */
@@ -50,7 +50,6 @@ struct target_stream {
     bool with_steps; /* of events */
     int rank;        /* of logs */
     int64_t tail;    /* last lines; -1: all that are kept */
-    double since;    /* seconds since 1970; 0: from the first */
     bool follow;
     bool (*line)(void *ctx, const char *line);
     void *ctx;

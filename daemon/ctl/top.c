@@ -3,7 +3,6 @@
 #include "daemon/ctl/ctl.h"
 #include "daemon/ctl/plot.h"
 #include "daemon/ctl/show.h"
-#include "daemon/state/log_lines.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -12,8 +11,7 @@ enum {
     FRAME_COLUMNS = 80, /* where the screen sets no limit */
     FRAME_ROWS = 30,
     PLOT_LEAST = 5,
-    PLOT_MOST = 17,
-    STAMP_BYTES = 20 /* of 2026-11-21T20:33:53Z */
+    PLOT_MOST = 17
 };
 
 /* At most `rows`. Returns the rows used. */
@@ -65,8 +63,7 @@ static int count_lines(const char *text)
     return lines;
 }
 
-/* The last `rows` lines (less than 0: none), with the local time in place of
- * UTC. */
+/* The last `rows` lines (less than 0: none). */
 static void print_log(
         const struct look *look, const char *log, int rows, FILE *out)
 {
@@ -74,17 +71,10 @@ static void print_log(
         log = strchr(log, '\n') + 1;
     while (*log && rows-- > 0) {
         size_t length = strcspn(log, "\n");
-        double time = length > STAMP_BYTES && log[STAMP_BYTES - 1] == 'Z'
-                              ? log_line_time(log)
-                              : 0;
-        size_t stamp = time > 0 ? STAMP_BYTES : 0;
-        char *safe = text_escape(look, log + stamp, length - stamp, false);
-        json_t *line = json_pack(
-                "{s:o, s:s*}", "time", time > 0 ? json_real(time) : json_null(),
-                "text", safe);
-        show_line(look, LOOK_PLAIN, "[{time|t}]{text|s}", line, out);
+        char *safe = text_escape(look, log, length, false);
+        text_fit(look, safe, look->columns, false, out);
+        fputc('\n', out);
         free(safe);
-        json_decref(line);
         log += length + (log[length] == '\n');
     }
 }

@@ -90,26 +90,17 @@ static enum zd_status show_once(
 /* A run that ended badly, by what its files say. */
 static enum zd_status fail_dead(const struct target *target)
 {
-    static const char *const texts[] = {
-            "[a hang ended the run after step {step|w}: rank {hang.rank|w} on "
-            "{hang.host|s} was waited for in {hang.operation|s} for "
-            "{hang.seconds|d}]",
-            "[the run ended with {cause.how|s} after step {cause.step|w}: "
-            "{cause.code|s}: {cause.what|s}]",
-            "[the run ended with {cause.how|s} after step {cause.step|w}]",
-            "[{died|?}the run died after step {step|w}: process {pid|w} is "
-            "gone and did not report why]",
-            "the run failed after step {step|w}"};
+    static const char template[] =
+            "the run[{died|?} died][{died|!} failed] after step "
+            "{step|w}[: rank {hang.rank|w} on {hang.host|s} hung in "
+            "{hang.operation|s} for {hang.seconds|d}][: {cause.how|s}]"
+            "[, {cause.code|s}: {cause.what|s}]";
     const struct look plain = {.has_utf8 = true};
     json_t *file = json_copy(target->file);
-    char *text = NULL;
     json_object_set_new(
             file, "died",
             json_boolean(strcmp(json_text_of(file, "state", ""), "died") == 0));
-    for (int i = 0; !text || !text[0]; i++) {
-        free(text);
-        text = fill(&plain, file, texts[i]);
-    }
+    char *text = fill(&plain, file, template);
     bool is_final =
             strcmp(json_text_of(json_object_get(file, "cause"), "how", ""),
                    "exit 79") == 0;

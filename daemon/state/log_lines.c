@@ -2,50 +2,24 @@
 
 #include "base/must.h"
 
-#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
-double log_line_time(const char *line)
-{
-    static const char key[] = "\"time\":";
-    struct tm tm = {0};
-    const char *time = line;
-    if (line[0] == '{')
-        time = memmem(line, strcspn(line, "\n"), key, sizeof key - 1);
-    if (time && time != line)
-        time += sizeof key - 1 + strspn(time + sizeof key - 1, " \"");
-    if (!time || !isdigit((unsigned char)time[0]))
-        return 0;
-    if (strptime(time, "%Y-%m-%dT%H:%M:%S", &tm))
-        return (double)timegm(&tm);
-    return time == line ? 0 : strtod(time, NULL);
-}
-
-/* The first byte of the wanted ones of these lines. */
-static size_t first_wanted(
-        const char *text, size_t bytes, int64_t tail, double since)
+/* The first byte of the last `tail` lines. */
+static size_t first_wanted(const char *text, size_t bytes, int64_t tail)
 {
     size_t at = tail < 0 ? 0 : bytes;
     for (int64_t lines = 0; at > 0 && lines < tail; lines++) {
         const char *before = at > 1 ? memrchr(text, '\n', at - 1) : NULL;
         at = before ? (size_t)(before + 1 - text) : 0;
     }
-    while (at < bytes && since > 0) {
-        double time = log_line_time(text + at);
-        if (!time || time > since)
-            break;
-        at = (size_t)((char *)memchr(text + at, '\n', bytes - at) + 1 - text);
-    }
     return at;
 }
 
 char *log_lines_last(
-        int fd, int64_t most, int64_t tail, double since, int64_t *end_out,
-        size_t *bytes_out)
+        int fd, int64_t most, int64_t tail, int64_t *end_out, size_t *bytes_out)
 {
     struct stat info;
     if (fstat(fd, &info) != 0)
@@ -61,7 +35,7 @@ char *log_lines_last(
     *end_out = from + (int64_t)bytes;
     if (from > 0 && bytes) /* it begins in the middle of one */
         first = (size_t)((char *)memchr(text, '\n', bytes) + 1 - text);
-    first += first_wanted(text + first, bytes - first, tail, since);
+    first += first_wanted(text + first, bytes - first, tail);
     *bytes_out = bytes - first;
     memmove(text, text + first, *bytes_out);
     text[*bytes_out] = '\0';

@@ -6,15 +6,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* When a line was written, in seconds since 1970: it begins with
- * 2026-11-21T20:33:53, or is an object with such a "time" or with a number.
- * 0: it does not say. */
-double log_line_time(const char *line);
-/* The lines in the last `most` bytes: the last `tail` of them (below 0: all),
- * without those up to `since`. *end_out: where the last one ends in the file.
- * malloc'd, with a NUL after them; NULL: it cannot be read. */
+/* The lines in the last `most` bytes: the last `tail` of them (below 0: all).
+ * *end_out: where the last one ends in the file. malloc'd, with a NUL after
+ * them; NULL: it cannot be read. */
 char *log_lines_last(
-        int fd, int64_t most, int64_t tail, double since, int64_t *end_out,
+        int fd, int64_t most, int64_t tail, int64_t *end_out,
         size_t *bytes_out);
 /* Lines from *at on, which moves past them; one that is longer than `room`
  * comes in pieces. Returns the bytes; 0: there is no whole line yet. */

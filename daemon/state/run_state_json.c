@@ -234,9 +234,8 @@ static json_t *log_json(const struct run_state *state)
             path, sizeof path, "%.3900s/logs/rank-00000.log",
             state->job->job.output_dir);
     FILE *file = fs_open_lines(path);
-    char *text =
-            file ? log_lines_last(fileno(file), BYTES, LINES, 0, &end, &bytes)
-                 : NULL;
+    char *text = file ? log_lines_last(fileno(file), BYTES, LINES, &end, &bytes)
+                      : NULL;
     for (char *rest = text; (line = strsep(&rest, "\n"));)
         if (*line)
             json_array_append_new(lines, text_json(line));

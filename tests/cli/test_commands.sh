@@ -37,8 +37,6 @@ ok 'validate without a number of ranks asks nothing that depends on it' call 0 v
     --set offload.optimizer=cpu --set offload.params=cpu --set zero.stage=1
 while IFS='|' read -r words guess; do ok "zerod $words: a guess" eval "call 64 $words && has 'did you mean .$guess' err"; done <<'ROWS'
 job.toml|zerod --job job.toml
-trian|zerod --job FILE
-train --job job.toml|zerod --job FILE
 valdiate job.toml|validate
 ROWS
 printf '{"text": "one"}\n{"text": "two"}\n{"text": 3}\n' >rows.jsonl

@@ -44,9 +44,6 @@ zerodctl --job=s|second
 zerodctl -j first pau|pause
 zerodctl stop --n|--no-wait --now
 zerodctl ls -o |json table
-zerodctl set learning|learning_rate=
-zerodctl plot train/lo|train/loss train/loss_scale
-zerodctl config optim.learning|optim.learning_rate
 zerodctl --dir o|out
 END
 }
