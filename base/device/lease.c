@@ -118,34 +118,14 @@ static void check(
 {
 }
 #else
-static void print_trace(const struct lease *lease)
-{
-    unsigned count = lease->trace_count;
-    unsigned first = count > LEASE_TRACE ? count - LEASE_TRACE : 0;
-    for (unsigned i = first; i < count; i++) {
-        unsigned at = i % LEASE_TRACE;
-        fprintf(stderr, "  %-8s %-8s %-20s %d token%s\n",
-                state_names[lease->trace[at].from], lease->trace[at].what,
-                lease->trace[at].who, lease->trace[at].tokens,
-                lease->trace[at].tokens == 1 ? "" : "s");
-    }
-}
-
 static void check(
         struct lease *lease, bool is_legal, const char *what, const char *who)
 {
-    unsigned at = lease->trace_count % LEASE_TRACE;
-    if (!is_legal) {
-        fprintf(stderr, "lease \"%s\" %d: %s by \"%s\" while %s\n", lease->name,
-                lease->index, what, who, state_names[lease->state]);
-        print_trace(lease);
-        abort();
-    }
-    lease->trace[at].what = what;
-    lease->trace[at].who = who;
-    lease->trace[at].from = lease->state;
-    lease->trace[at].tokens = lease->written_count + lease->read_count;
-    lease->trace_count++;
+    if (is_legal)
+        return;
+    fprintf(stderr, "lease \"%s\" %d: %s by \"%s\" while %s\n", lease->name,
+            lease->index, what, who, state_names[lease->state]);
+    abort();
 }
 #endif
 

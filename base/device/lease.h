@@ -36,11 +36,9 @@
  * A transition that the picture does not have is a mistake of ours: content
  * that is overwritten before it was dropped, read before it was filled,
  * released by who does not hold it. Where assert does, the program ends then
- * with the last transitions on stderr, oldest first:
+ * with a line on stderr:
  *
  *     lease "offload.slots" 3: FILL by "gradients down" while in use
- *       ready    FILL     gradients down   1 token
- *       ..
  *
  * Who hands what to whom:
  *
@@ -144,12 +142,6 @@ struct lease {
     struct token written[LEASE_TOKENS], read[LEASE_TOKENS];
     const char *name;
     int index;
-    unsigned trace_count;
-    struct {
-        const char *what, *who;
-        enum lease_state from;
-        int tokens;
-    } trace[LEASE_TRACE];
 };
 
 /* Free, without tokens. The name is for messages and stays; so does `who` of

@@ -14,9 +14,9 @@ struct cli_args { /* strings borrowed from argv */
     struct cli_line line;
     const char *job, *socket, *dir; /* which job */
     const char *output;             /* table | json */
-    int64_t rank, tail, since_step, max_new_tokens, port, height;
+    int64_t rank, tail, since_step, max_new_tokens, port;
     double interval, timeout; /* seconds; 0 and below 0: not given */
-    bool watch, follow, csv, with_steps, log_scale;
+    bool watch, follow, csv, with_steps;
     bool now, no_wait;
 };
 

@@ -55,23 +55,16 @@ enum {
 };
 
 struct canvas {
-    double x0, x1, y0, y1; /* what is drawn; y as logarithms where is_log */
-    bool is_log;
+    double x0, x1, y0, y1; /* what is drawn */
     int columns, rows;
     unsigned char dots[CANVAS_ROWS][CANVAS_COLUMNS]; /* bits of U+2800 */
     bool marks[CANVAS_ROWS][CANVAS_COLUMNS];         /* of plot->dots */
 };
 
-/* Not finite where it is not drawn. */
-static double height_of(const struct canvas *canvas, double value)
-{
-    return !canvas->is_log ? value : value > 0 ? log(value) : NAN;
-}
-
 static void widen(struct canvas *canvas, const struct curve *curve)
 {
     for (int i = 0; i < curve->count; i++) {
-        double height = height_of(canvas, curve->y[i]);
+        double height = curve->y[i];
         if (!isfinite(height))
             continue;
         canvas->x0 = fmin(canvas->x0, curve->x[i]);
@@ -108,7 +101,7 @@ static void draw_curve(
 {
     int last_x = -1, last_y = 0;
     for (int i = 0; i < curve->count; i++) {
-        double height = height_of(canvas, curve->y[i]);
+        double height = curve->y[i];
         if (!isfinite(height))
             continue;
         int x =
@@ -159,7 +152,7 @@ static void label_row(const struct canvas *canvas, int row, char *out)
     double here = canvas->y1 - (canvas->y1 - canvas->y0) * row / gaps;
     out[0] = '\0';
     if (row == 0 || row == canvas->rows / 2 || row == canvas->rows - 1)
-        text_number(canvas->is_log ? exp(here) : here, out);
+        text_number(here, out);
 }
 
 static void print_x_axis(
@@ -226,7 +219,6 @@ void plot_draw(const struct look *look, const struct plot *plot, FILE *out)
     struct canvas *canvas = zd_must(calloc(1, sizeof *canvas));
     canvas->x0 = canvas->y0 = INFINITY;
     canvas->x1 = canvas->y1 = -INFINITY;
-    canvas->is_log = plot->is_log;
     canvas->rows =
             bounded(plot->rows - 2 - (plot->title != NULL), 1, CANVAS_ROWS);
     widen(canvas, &plot->line);
@@ -238,28 +230,4 @@ void plot_draw(const struct look *look, const struct plot *plot, FILE *out)
     else
         fputs("no values yet\n", out);
     free(canvas);
-}
-
-void plot_sparkline(
-        const struct look *look, const struct curve *curve, int columns,
-        FILE *out)
-{
-    static const char *const heights[] = {"▁", "▂", "▃", "▄",
-                                          "▅", "▆", "▇", "█"};
-    static const char marks[] = "_.-=+*#@";
-    struct canvas range = {.y0 = INFINITY, .y1 = -INFINITY};
-    int cells = curve->count < columns ? curve->count : columns;
-    widen(&range, curve);
-    for (int c = 0; c < cells; c++) { /* the mean of each stretch */
-        int from = (int)((long)c * curve->count / cells),
-            to = (int)((long)(c + 1) * curve->count / cells);
-        double sum = 0;
-        for (int i = from; i < to; i++)
-            sum += curve->y[i];
-        int height = dot_of(sum / (to - from), range.y0, range.y1, 0, 8);
-        if (look->has_utf8)
-            fputs(heights[height], out);
-        else
-            fputc(marks[height], out);
-    }
 }

@@ -20,14 +20,9 @@ struct plot {
     struct curve line; /* drawn through its points */
     struct curve dots; /* beside it, on the same axes; may have none */
     int columns, rows; /* title and axes included */
-    bool is_log;       /* y; values of 0 and less are left out */
 };
 
 /* Lines end without blanks. Nothing to draw: one line says so. */
 void plot_draw(const struct look *look, const struct plot *plot, FILE *out);
-/* One row of `columns`: eight heights, or eight marks. */
-void plot_sparkline(
-        const struct look *look, const struct curve *curve, int columns,
-        FILE *out);
 
 #endif

@@ -1,7 +1,6 @@
 /* view_metrics.c - metrics and plot: values over the steps. */
 #include "base/must.h"
 #include "base/text_buffer.h"
-#include "base/text_stream.h"
 #include "base/units.h"
 #include "daemon/ctl/ctl.h"
 #include "daemon/ctl/grid.h"
@@ -87,36 +86,23 @@ enum zd_status metrics_ask(const struct cli_args *args, char what[WHAT_MAX])
 
 /* --- metrics --- */
 
-/* {"name", "last", "least", "most", "points", "curve"}; NULL without a point.
- */
-static json_t *overview_row(
-        const struct look *look, const char *name, const json_t *values)
+/* {"name", "last", "least", "most", "points"}; NULL without a point. */
+static json_t *overview_row(const char *name, const json_t *values)
 {
     struct curve curve = curve_of(values);
     double least = INFINITY, most = -INFINITY;
-    char *line = NULL;
-    size_t bytes;
     json_t *row = NULL;
-    FILE *out = text_stream_open(&line, &bytes);
-    plot_sparkline(look, &curve, 24, out);
-    fclose(out);
     for (int i = 0; i < curve.count; i++) {
         least = fmin(least, curve.y[i]);
         most = fmax(most, curve.y[i]);
     }
     if (curve.count)
         row = json_pack(
-                "{s:s, s:f, s:f, s:f, s:i, s:s}", "name", name, "last",
+                "{s:s, s:f, s:f, s:f, s:i}", "name", name, "last",
                 curve.y[curve.count - 1], "least", least, "most", most,
-                "points", curve.count, "curve", line);
-    free(line);
+                "points", curve.count);
     curve_fini(&curve);
     return row;
-}
-
-static enum look_style curve_style(const struct look *look, const json_t *row)
-{
-    return LOOK_ACCENT;
 }
 
 static void show_overview(
@@ -127,14 +113,13 @@ static void show_overview(
             {"LAST", "{last|n}", 90, true},
             {"LEAST", "{least|n}", 60, true},
             {"MOST", "{most|n}", 50, true},
-            {"POINTS", "{points|w}", 40, true},
-            {"CURVE", "{curve|s}", 70, .style = curve_style}};
+            {"POINTS", "{points|w}", 40, true}};
     json_t *series = json_object_get(answer, "series"), *values;
     json_t *rows = json_array();
     const char *name;
     json_object_foreach(series, name, values)
-            json_array_append_new(rows, overview_row(look, name, values));
-    grid_show(look, columns, 6, rows, out);
+            json_array_append_new(rows, overview_row(name, values));
+    grid_show(look, columns, 5, rows, out);
     json_decref(rows);
 }
 
@@ -190,51 +175,23 @@ static json_t *rows_of(const json_t *series, const json_t *names, size_t keep)
     return rows;
 }
 
-static void cut_array(json_t *array, size_t before)
-{
-    json_t *rest = json_array();
-    for (size_t i = before; i < json_array_size(array); i++)
-        json_array_append(rest, json_array_get(array, i));
-    json_array_clear(array);
-    json_array_extend(array, rest);
-    json_decref(rest);
-}
-
-/* Points of a series from step `from` on. */
-static void cut_series(json_t *series, double from)
-{
-    json_t *steps = json_object_get(series, "step");
-    size_t before = 0;
-    while (before < json_array_size(steps) &&
-           json_number_value(json_array_get(steps, before)) < from)
-        before++;
-    cut_array(steps, before);
-    cut_array(json_object_get(series, "value"), before);
-}
-
 /* The last steps of the series that were typed: as rows, or (a table of all)
  * the answer, of which one line a series is shown. */
 json_t *metrics_select(const struct cli_args *args, json_t *answer)
 {
     json_t *series = json_object_get(answer, "series");
-    json_t *names = names_of(args, series), *name;
+    json_t *names = names_of(args, series);
     bool is_table = !args->csv && !ctl_wants_json(args);
     bool is_overview = is_table && args->line.operand_count == 0;
-    size_t i, keep = args->tail >= 0            ? (size_t)args->tail
-                     : is_table && !is_overview ? TABLE_ROWS
-                                                : SIZE_MAX;
+    size_t keep = args->tail >= 0            ? (size_t)args->tail
+                  : is_table && !is_overview ? TABLE_ROWS
+                                             : SIZE_MAX;
     if (!names)
         return NULL;
-    json_t *rows = rows_of(series, names, keep);
-    double from = fill_number(json_array_get(rows, 0), "step");
-    json_array_foreach(names, i, name) cut_series(
-            json_object_get(series, json_string_value(name)),
-            isfinite(from) ? from : INFINITY);
+    json_t *rows =
+            is_overview ? json_incref(answer) : rows_of(series, names, keep);
     json_decref(names);
-    if (!is_overview)
-        return rows;
-    json_decref(rows);
-    return json_incref(answer);
+    return rows;
 }
 
 /* Each member of a row is a column. */
@@ -273,8 +230,7 @@ json_t *plot_select(const struct cli_args *args, json_t *answer)
     json_t *series = json_object_get(answer, "series");
     json_t *names = names_of(args, series);
     json_t *shown = json_pack(
-            "{s:O, s:O?, s:I, s:b}", "name", json_array_get(names, 0), "series",
-            series, "height", (json_int_t)args->height, "log", args->log_scale);
+            "{s:O, s:O?}", "name", json_array_get(names, 0), "series", series);
     json_decref(names);
     return shown;
 }
@@ -283,15 +239,11 @@ void plot_show(const struct look *look, const json_t *shown, FILE *out)
 {
     const char *name = json_text_of(shown, "name", "");
     json_t *series = json_object_get(shown, "series");
-    int height = (int)json_integer_at(shown, "height");
     struct plot plot = {
             .line = curve_of(json_object_get(series, name)),
             .columns = look->columns ? look->columns : 80,
             .title = name,
-            .rows = height       ? height + 1
-                    : look->rows ? (look->rows < 25 ? look->rows - 2 : 23)
-                                 : 19,
-            .is_log = json_is_true(json_object_get(shown, "log"))};
+            .rows = look->rows ? (look->rows < 25 ? look->rows - 2 : 23) : 19};
     if (strcmp(name, "train/loss") == 0)
         plot.dots = curve_of(json_object_get(series, "eval/loss"));
     plot.rows = plot.rows < 6 ? 6 : plot.rows;

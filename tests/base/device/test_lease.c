@@ -182,7 +182,7 @@ Test(lease, an_unknown_transition_aborts)
         cr_expect(!ends(right[i], said), "%s: %s", right[i], said);
 }
 
-Test(lease, a_mistake_prints_the_last_transitions)
+Test(lease, a_mistake_prints_what_was_wrong)
 {
     char said[4096];
     cr_assert(ends("f.r.r.df.f", said));
@@ -190,18 +190,6 @@ Test(lease, a_mistake_prints_the_last_transitions)
             strncmp(said, "lease \"test\" 5: FILL by \"filler\" while ready\n",
                     43) == 0,
             "%s", said);
-    cr_expect(strstr(said, "\n  free     FILL     filler"), "%s", said);
-    cr_expect(strstr(said, "\n  ready    drop     dropper"), "%s", said);
-    cr_expect(strstr(said, "\n  leaving  FILL     filler"), "%s", said);
-    /* only the last of many */
-    char many[128] = "f.";
-    for (int i = 0; i < 20; i++)
-        strcat(many, "c.");
-    cr_assert(ends(strcat(many, "f"), said));
-    int lines = 0;
-    for (const char *at = said; (at = strchr(at, '\n')); at++)
-        lines++;
-    cr_expect_eq(lines, 1 + LEASE_TRACE, "%s", said);
 }
 
 /* --- records -------------------------------------------------------------- */
