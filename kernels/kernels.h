@@ -40,7 +40,8 @@ struct kernels {
     enum dtype logits_dtype; /* what logits are made and read in: fp32 on the
                                 CPU, the compute type on a GPU, where dlogits
                                 may take their place */
-    const char *name;        /* "cpu fp32 (oneDNN, AVX2)": for the banner */
+    bool adds_narrow; /* matmul takes a scale, and adds to the compute type */
+    const char *name; /* "cpu fp32 (oneDNN, AVX2)": for the banner */
     matmul_fn *matmul;
     norm_forward_fn *norm_forward;
     norm_backward_fn *norm_backward;

@@ -11,6 +11,7 @@ static struct kernels own_table(enum dtype dtype)
     return (struct kernels){
             .dtype = dtype,
             .logits_dtype = dtype, /* logits and dlogits share memory */
+            .adds_narrow = true,
             .matmul = matmul_cuda,
             .add_losses = add_losses_cuda,
 #define OP(op) .op = op##_cuda[dtype],

@@ -436,7 +436,8 @@ static void push_adapters(
         struct layout *l, int chunk, bool train, struct adapter_scratch *a)
 {
     const struct adapter_sizes *s = &l->adapters;
-    bool narrow = l->dtype != DTYPE_FP32, drops = train && l->drops;
+    bool narrow = l->dtype != DTYPE_FP32 && l->backend != DEVICE_CUDA;
+    bool drops = train && l->drops;
     size_t layers = narrow ? in_turn(l, s->widest) : 0;
     size_t dropped = drops ? in_turn(l, s->most_in) : 0;
     bool head_dora = train && s->head_gains > 0;

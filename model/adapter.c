@@ -2,6 +2,8 @@
 #include "model/internal.h"
 
 #include <assert.h>
+#include <float.h>
+#include <math.h>
 
 /* --- dropout -------------------------------------------------------------- */
 
@@ -38,13 +40,28 @@ static enum zd_status kept_input(
 
 /* --- matmuls -------------------------------------------------------------- */
 
-static enum zd_status scale_in_place(
-        const struct linear *l, const struct adapter_view *view, void *u)
+/* u(N, r) = scale a b, where the kernels cannot do so in one pass by two. */
+static enum zd_status low_product(
+        const struct linear *l, const struct adapter_view *view, void *u,
+        struct matmul_operand a, struct matmul_operand b, int K)
 {
+    const struct kernels *k = l->model->kernels;
     const struct dropout none = {.T = 1};
     float scale = (float)(view->scale / (1.0 - dropout_p(l)));
-    return l->model->kernels->scale_rows(
-            NULL, u, view->r, u, l->N, view->r, scale, &none, false);
+    scale = fmaxf(scale, FLT_MIN); /* 0 would be none */
+    ZD_TRY(k->matmul(
+            NULL, &(struct matmul){
+                          .M = l->N,
+                          .N = view->r,
+                          .K = K,
+                          .a = a,
+                          .b = b,
+                          .out = {u, k->dtype},
+                          .scale = k->adds_narrow ? scale : 1}));
+    return k->adds_narrow ? ZD_OK
+                          : k->scale_rows(
+                                    NULL, u, view->r, u, l->N, view->r, scale,
+                                    &none, false);
 }
 
 /* to(N, columns), rows `stride` apart, += keep(low(N, r) factor), the factor
@@ -63,8 +80,9 @@ static enum zd_status add_product(
             .a = {low, k->dtype},
             .b = {factor, k->dtype, trans},
             .out = {wide, k->dtype}};
-    if (to_dtype == DTYPE_FP32 && !dropout->threshold) {
-        m.out = (struct matmul_result){to, DTYPE_FP32, stride};
+    bool adds = to_dtype == DTYPE_FP32 || k->adds_narrow;
+    if (adds && !dropout->threshold) {
+        m.out = (struct matmul_result){to, to_dtype, stride};
         m.accumulate = true;
         return k->matmul(NULL, &m);
     }
@@ -157,15 +175,9 @@ enum zd_status adapter_keep(
     const void *kept;
     ZD_TRY(find_gains(l, view, weight));
     ZD_TRY(kept_input(l, view, x, &kept));
-    ZD_TRY(k->matmul(
-            NULL, &(struct matmul){
-                          .M = l->N,
-                          .N = view->r,
-                          .K = l->in,
-                          .a = {kept, k->dtype},
-                          .b = {view->a, k->dtype, true},
-                          .out = {view->u, k->dtype}}));
-    return scale_in_place(l, view, view->u);
+    return low_product(
+            l, view, view->u, (struct matmul_operand){kept, k->dtype},
+            (struct matmul_operand){view->a, k->dtype, true}, l->in);
 }
 
 enum zd_status adapter_forward(
@@ -203,15 +215,9 @@ enum zd_status adapter_backward(
                           .b = {view->u, k->dtype},
                           .out = {view->db, DTYPE_FP32},
                           .accumulate = l->accumulate}));
-    ZD_TRY(k->matmul(
-            NULL, &(struct matmul){
-                          .M = l->N,
-                          .N = view->r,
-                          .K = view->out,
-                          .a = {mine, k->dtype, false, l->out},
-                          .b = {view->b, k->dtype},
-                          .out = {du, k->dtype}}));
-    ZD_TRY(scale_in_place(l, view, du));
+    ZD_TRY(low_product(
+            l, view, du, (struct matmul_operand){mine, k->dtype, false, l->out},
+            (struct matmul_operand){view->b, k->dtype}, view->out));
     ZD_TRY(kept_input(l, view, x, &kept));
     ZD_TRY(k->matmul(
             NULL, &(struct matmul){

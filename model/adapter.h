@@ -14,8 +14,8 @@
  *   dy = gain dy             in all of the above and in dy W
  *
  * keep is the dropout of the adapter's input, 1 / (1 - p) with the scale; the
- * base's own matmul does not have it. In fp32 results are added to y and dx
- * directly, in narrower types through scratch.
+ * base's own matmul does not have it. Results are added to y and dx directly
+ * in fp32 and on a GPU, else through scratch; so is what is dropped from dx.
  *
  * Source: Hu et al. 2021, arXiv:2106.09685, section 4.1; Liu et al. 2024,
  *         arXiv:2402.09353. */

@@ -1,12 +1,13 @@
 /* matmul.h - matrix multiplication, summed in fp32.
  *
- *   out(M,N) = [accumulate: out +] a(M,K) b(K,N) [+ bias(N) per row]
+ *   out(M,N) = [accumulate: out +] scale a(M,K) b(K,N) [+ bias(N) per row]
  *
  * Operands: a is stored as (M,K), or transposed as (K,M); b as (K,N), or
  *           transposed as (N,K). A Linear weight [out,in] is a transposed b;
  *           GPT-2's Conv1D weight [in,out] is not transposed.
  * Types:    a and b have the same type, the table's; bias too. out has that
- *           type or fp32; accumulate needs fp32.
+ *           type or fp32. accumulate needs fp32, and scale is 1, but on a GPU
+ *           and by the definition: there a sum is rounded once.
  * Strides:  tables of a GPU, and the plain ones, take rows with gaps, which are
  *           neither read nor written; the other CPU tables take none. No bias,
  *           and no epilogue, for an out with gaps.
@@ -55,6 +56,7 @@ struct matmul {
     int M, N, K;
     struct matmul_operand a, b;
     struct matmul_result out;
+    float scale;      /* 0: 1 */
     const void *bias; /* (N) or NULL */
     enum matmul_epilogue epilogue;
     void *aux;
@@ -63,6 +65,11 @@ struct matmul {
 
 typedef enum zd_status matmul_fn(
         struct stream *stream, const struct matmul *matmul);
+
+static inline float matmul_scale(const struct matmul *m)
+{
+    return m->scale != 0.0f ? m->scale : 1.0f;
+}
 
 /* Elements between stored rows, gaps or not. */
 static inline int matmul_stride_a(const struct matmul *m)

@@ -140,10 +140,9 @@ enum zd_status matmul_cuda(struct stream *stream, const struct matmul *m)
 {
     enum matmul_outcome outcome;
     assert(m->M > 0 && m->N > 0 && m->K > 0 && m->a.type == m->b.type);
-    if (m->epilogue == MATMUL_PLAIN) {
-        assert(!m->accumulate || m->out.type == DTYPE_FP32);
+    if (m->epilogue == MATMUL_PLAIN)
         return plain(stream, *m);
-    }
+    assert(!m->scale);
     if (is_gelu(m) && !can_fuse_gelu(m))
         return by_parts(stream, m);
     if (!is_gelu(m) && m->accumulate)

@@ -13,6 +13,7 @@ struct shape {
     int M, N, K;
     bool trans_a, trans_b, accumulate;
     int stride_out, stride_a, stride_b;
+    float scale;
 };
 
 /* Slices of a and b, along K first, so that a thread reads four neighbors. */
@@ -75,7 +76,7 @@ __global__ void __launch_bounds__(THREADS)
             if (r >= shape.M || c >= shape.N)
                 continue;
             int64_t at = (int64_t)r * shape.stride_out + c;
-            float value = sums[i][j];
+            float value = shape.scale * sums[i][j];
             if (bias)
                 value += to_float(bias[c]);
             if (shape.accumulate)
@@ -106,7 +107,8 @@ static enum zd_status queue_product(cudaStream_t stream, const struct matmul *m)
             m->accumulate,
             matmul_stride_out(m),
             matmul_stride_a(m),
-            matmul_stride_b(m)};
+            matmul_stride_b(m),
+            matmul_scale(m)};
     /* rows of blocks: at most 65535, which is 4 million rows */
     dim3 grid(
             (unsigned)ceil_div(shape.N, TILE),

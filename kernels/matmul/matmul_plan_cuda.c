@@ -236,7 +236,7 @@ cublasStatus_t plan_launch(
         const cublasLtMatmulAlgo_t *algorithm, const struct matmul *m,
         cudaStream_t stream)
 {
-    static const float one = 1.0f, zero = 0.0f;
+    const float scale = matmul_scale(m), keep = m->accumulate ? 1.0f : 0.0f;
     char *workspace = NULL;
     if (set_pointers(table, plan, plan_bias(m), m->aux) != ZD_OK) {
         zd_error_clear();
@@ -247,8 +247,7 @@ cublasStatus_t plan_launch(
                             MATMUL_BORROW_BYTES + table->workspace_bytes) +
                     MATMUL_BORROW_BYTES;
     return table->api->matmul(
-            table->handle, plan->desc, &one, m->b.data, plan->a, m->a.data,
-            plan->b, m->accumulate ? &one : &zero, m->out.data, plan->d,
-            m->out.data, plan->d, algorithm, workspace, table->workspace_bytes,
-            stream);
+            table->handle, plan->desc, &scale, m->b.data, plan->a, m->a.data,
+            plan->b, &keep, m->out.data, plan->d, m->out.data, plan->d,
+            algorithm, workspace, table->workspace_bytes, stream);
 }

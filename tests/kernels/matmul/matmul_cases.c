@@ -215,6 +215,7 @@ void check_plain(
             .a = {.type = dtype, .transposed = trans_a},
             .b = {.transposed = trans_b},
             .out = {.type = narrow ? dtype : DTYPE_FP32},
+            .scale = narrow ? 0.75f : 0,
             .bias = with_bias ? "" : NULL,
             .accumulate = accumulate});
 }

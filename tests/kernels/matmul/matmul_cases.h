@@ -50,6 +50,7 @@ struct tables tables_of(enum dtype dtype);
 /* Of a matmul without addresses (bias: not NULL if it has one) the GPU's result
  * is the plain one, and gaps stay as they were. */
 void check_matmul(struct matmul matmul);
+/* narrow: to the compute type, and scaled. */
 void check_plain(
         enum dtype dtype, int M, int N, int K, bool trans_a, bool trans_b,
         bool accumulate, bool narrow, bool with_bias);
