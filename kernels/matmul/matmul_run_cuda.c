@@ -50,12 +50,20 @@ static enum matmul_timing timing_now(void)
     return strcmp(set, "all") == 0 ? MATMUL_TIME_ALL : MATMUL_TIME_LARGE;
 }
 
+/* A short side makes few operations of many bytes. */
+static bool is_large(const struct matmul_key *p)
+{
+    double m = p->m, n = p->n, k = p->k;
+    double read = (m * k + k * n) * (double)dtype_bytes(p->dtype);
+    return 2.0 * m * n * k >= 0x1p30 ||
+           read + m * n * (double)dtype_bytes(p->out_type) >= 0x1p24;
+}
+
 static bool is_timed(const struct matmul_key *p)
 {
     enum matmul_timing mode = timing_now();
-    double operations = 2.0 * p->m * p->n * p->k;
     return mode == MATMUL_TIME_ALL ||
-           (mode == MATMUL_TIME_LARGE && operations >= 0x1p30);
+           (mode == MATMUL_TIME_LARGE && is_large(p));
 }
 
 /* --- keys ----------------------------------------------------------------- */

@@ -111,6 +111,16 @@ Test(matmul_timing, resumed_run_keeps_its_algorithms)
     free(text);
 }
 
+/* Few operations, but a matrix of 16 MiB. */
+Test(matmul_timing, a_short_side_is_timed_by_its_bytes)
+{
+    matmul_set_timing(MATMUL_TIME_LARGE);
+    check_plain(DTYPE_FP32, 96, 64, 128, false, true, false, false, false);
+    cr_assert_eq(matmul_counters().timed, 0);
+    check_plain(DTYPE_FP32, 2048, 2, 2048, false, true, false, false, false);
+    cr_assert_eq(matmul_counters().timed, 1);
+}
+
 /* A trial would write over the sum that is there. */
 Test(matmul_timing, first_call_that_accumulates_is_not_timed)
 {
