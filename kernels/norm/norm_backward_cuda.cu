@@ -67,9 +67,47 @@ static __device__ inline pack<T, W> turned_back(
     return packed<T, W>(own);
 }
 
+/* What a thread has of a row. dresidual is read with the rest where that is
+ * AHEAD of its use, else with the sum that it is added to. */
+template <typename T, int W, int PACKS> struct norm_packs_of_row {
+    pack<T, W> x[PACKS], dout[PACKS], residual[PACKS];
+    float mean, rstd;
+};
+
+/* Nothing of a row that is not there. */
+template <typename T, int W, int PACKS, bool CENTERED, bool TURNS, bool AHEAD>
+static __device__ inline void load_row(
+        norm_packs_of_row<T, W, PACKS> &row, const struct norm_backward &p,
+        const struct rope_angles &angles, int64_t n, int lane, int lanes)
+{
+    const T *x = (const T *)p.x + norm_row(n, p.C, p.heads, p.x_stride);
+    const T *dout = (const T *)p.dout + norm_row(n, p.C, p.heads, p.out_stride);
+    bool is_row = n < p.N;
+    row.mean = CENTERED && is_row ? p.mean[n] : 0.0f;
+    row.rstd = is_row ? p.rstd[n] : 0.0f;
+#pragma unroll
+    for (int k = 0; k < PACKS; k++) {
+        int c = (k * lanes + lane) * W;
+        row.x[k] = row.dout[k] = zero_pack<T, W>();
+        if (!is_row || c >= p.C)
+            continue;
+        row.x[k] = load_pack<W>(x + c);
+        if (TURNS)
+            row.dout[k] = turned_back<T, W>(
+                    dout, angles, norm_token(n, p.heads), c, p.C);
+        else
+            row.dout[k] = load_pack<W>(dout + c);
+        if (AHEAD && p.dresidual)
+            row.residual[k] =
+                    load_pack<W>((const T *)p.dresidual + n * p.C + c);
+    }
+}
+
 /* What a block does that is the block'th of `blocks` for p. TURNS: by `angles`
- * in the forward pass. A row of dx may take the place of one of dout: all of a
- * team have read it before their sum is there. */
+ * in the forward pass. AHEAD: the next row is on its way while one is worked
+ * on, if registers hold both; what is turned as it is read would wait. A row
+ * of dx may take the place of one of dout or dresidual: all of a team have read
+ * it before their sum is there. */
 template <typename T, int W, int PACKS, bool CENTERED, bool TURNS>
 static __device__ inline void norm_backward_rows(
         const struct norm_backward &p, float *partials, int lanes,
@@ -79,49 +117,40 @@ static __device__ inline void norm_backward_rows(
     ZD_SHARED(float, joined);
     int lane = (int)threadIdx.x % lanes, team = (int)threadIdx.x / lanes;
     int teams = NORM_BLOCK / lanes;
+    int64_t step = (int64_t)blocks * teams;
     float dweight[PACKS][W], dbias[PACKS][W];
+    norm_packs_of_row<T, W, PACKS> row, next;
 #pragma unroll
     for (int k = 0; k < PACKS; k++)
 #pragma unroll
         for (int j = 0; j < W; j++)
             dweight[k][j] = dbias[k][j] = 0.0f;
 
-    for (int64_t first = (int64_t)block * teams; first < p.N;
-         first += (int64_t)blocks * teams) {
+    int64_t first = (int64_t)block * teams;
+    const bool AHEAD = !TURNS && PACKS <= 2;
+    if (AHEAD)
+        load_row<T, W, PACKS, CENTERED, TURNS, AHEAD>(
+                next, p, angles, first + team, lane, lanes);
+    for (; first < p.N; first += step) {
         int64_t n = first + team;
-        int64_t at = norm_row(n, p.C, p.heads, p.x_stride);
-        int64_t out_at = norm_row(n, p.C, p.heads, p.out_stride);
-        bool is_row = n < p.N;
-        float mean = CENTERED && is_row ? p.mean[n] : 0.0f;
-        float rstd = is_row ? p.rstd[n] : 0.0f;
-        pack<T, W> x[PACKS], dout[PACKS];
         float sum_g = 0.0f, sum_gx = 0.0f;
+        if (AHEAD)
+            row = next;
+        load_row<T, W, PACKS, CENTERED, TURNS, AHEAD>(
+                AHEAD ? next : row, p, angles, AHEAD ? n + step : n, lane,
+                lanes);
 #pragma unroll
         for (int k = 0; k < PACKS; k++) {
             int c = (k * lanes + lane) * W;
-            x[k] = dout[k] = zero_pack<T, W>();
-            if (!is_row || c >= p.C)
-                continue;
-            x[k] = load_pack<W>((const T *)p.x + at + c);
-            const T *row = (const T *)p.dout + out_at;
-            if (TURNS)
-                dout[k] = turned_back<T, W>(
-                        row, angles, norm_token(n, p.heads), c, p.C);
-            else
-                dout[k] = load_pack<W>(row + c);
-        }
-#pragma unroll
-        for (int k = 0; k < PACKS; k++) {
-            int c = (k * lanes + lane) * W;
-            if (!is_row || c >= p.C)
+            if (n >= p.N || c >= p.C)
                 continue;
             float w[W];
             load_floats<W>(w, (const T *)p.weight + c);
 #pragma unroll
             for (int j = 0; j < W; j++) {
-                float d = to_float(dout[k].at[j]);
+                float d = to_float(row.dout[k].at[j]);
                 float g = d * norm_factor(w[j], p.form);
-                float xhat = (to_float(x[k].at[j]) - mean) * rstd;
+                float xhat = (to_float(row.x[k].at[j]) - row.mean) * row.rstd;
                 sum_g += g;
                 sum_gx += g * xhat;
                 dweight[k][j] += d * xhat;
@@ -134,24 +163,27 @@ static __device__ inline void norm_backward_rows(
             __syncwarp(ALL_LANES);
         float mean_g = CENTERED ? sum_g / (float)p.C : 0.0f;
         float mean_gx = sum_gx / (float)p.C;
+        T *dx = (T *)p.dx + norm_row(n, p.C, p.heads, p.x_stride);
 #pragma unroll
         for (int k = 0; k < PACKS; k++) {
             int c = (k * lanes + lane) * W;
-            if (!is_row || c >= p.C)
+            if (n >= p.N || c >= p.C)
                 continue;
-            float w[W], d[W], residual[W];
+            float w[W], d[W];
             load_floats<W>(w, (const T *)p.weight + c);
-            if (p.dresidual)
-                load_floats<W>(residual, (const T *)p.dresidual + n * p.C + c);
+            pack<T, W> residual = row.residual[k];
+            if (!AHEAD && !TURNS && p.dresidual)
+                residual = load_pack<W>((const T *)p.dresidual + n * p.C + c);
 #pragma unroll
             for (int j = 0; j < W; j++) {
-                float g = to_float(dout[k].at[j]) * norm_factor(w[j], p.form);
-                float xhat = (to_float(x[k].at[j]) - mean) * rstd;
-                d[j] = rstd * (g - mean_g - xhat * mean_gx);
-                if (p.dresidual)
-                    d[j] += residual[j];
+                float g =
+                        to_float(row.dout[k].at[j]) * norm_factor(w[j], p.form);
+                float xhat = (to_float(row.x[k].at[j]) - row.mean) * row.rstd;
+                d[j] = row.rstd * (g - mean_g - xhat * mean_gx);
+                if (!TURNS && p.dresidual)
+                    d[j] += to_float(residual.at[j]);
             }
-            store_floats<W>((T *)p.dx + at + c, d);
+            store_floats<W>(dx + c, d);
         }
     }
 
@@ -313,7 +345,7 @@ static enum zd_status norm_backward_by(
 {
     const int W = full_width<T>::value;
     bool wide = is_wide(p, W);
-    int lanes = norm_lanes(p.C, wide ? W : 1);
+    int lanes = norm_lanes(p.C, wide ? W : 1, NORM_BACKWARD_COLUMNS);
     *pieces_out = NORM_LONG_PIECES;
     if (lanes == 0)
         return launch_long<T, CENTERED>(on, p, partials);
@@ -378,7 +410,7 @@ static enum zd_status head_norm_rope_backward_any(
     const int W = full_width<T>::value, D = q->C;
     const enum dtype type = dtype_of<T>::value;
     cudaStream_t on = device_cuda_stream(stream);
-    int lanes = norm_lanes(D, W);
+    int lanes = norm_lanes(D, W, NORM_BACKWARD_COLUMNS);
     struct turned_backward p = {{*q, *k}, {}, *angles, {}, lanes};
     if (q->N <= 0 || lanes == 0 || !is_wide(*q, W) || !is_wide(*k, W) ||
         !turns_in_packs(angles, D, W))

@@ -234,7 +234,7 @@ static enum zd_status norm_forward_by(
 {
     const int W = full_width<T>::value;
     bool wide = is_wide(p, W);
-    int lanes = norm_lanes(p.C, wide ? W : 1);
+    int lanes = norm_lanes(p.C, wide ? W : 1, NORM_COLUMNS);
     if (lanes == 0) {
         ZD_LAUNCH(
                 (norm_forward_long_kernel<T, CENTERED>), (unsigned)p.N,
@@ -283,7 +283,7 @@ static enum zd_status head_norm_rope_forward_any(
     const int W = full_width<T>::value, D = q->C;
     const enum dtype type = dtype_of<T>::value;
     cudaStream_t on = device_cuda_stream(stream);
-    int lanes = norm_lanes(D, W);
+    int lanes = norm_lanes(D, W, NORM_COLUMNS);
     struct turned_forward p = {{*q, *k}, *angles, 0, lanes};
     if (q->N <= 0)
         return ZD_OK;

@@ -20,8 +20,9 @@ extern "C" {
 enum {
     NORM_BLOCK = 256,
     NORM_WARPS = NORM_BLOCK / WARP,
-    NORM_COLUMNS = 32, /* most to a thread, in packs */
-    NORM_SINGLES = 8,  /* most to a thread where rows cannot be read in packs */
+    NORM_COLUMNS = 32,          /* most to a thread, in packs */
+    NORM_BACKWARD_COLUMNS = 16, /* the same where sums take registers too */
+    NORM_SINGLES = 8, /* most to a thread where rows cannot be read in packs */
     NORM_MIN_LANES = 8
 };
 
@@ -49,15 +50,17 @@ static __device__ inline void team_sum(
     }
 }
 
-/* The smallest team whose threads hold a row of C elements in packs of W;
- * 0: the row is too long (the kernels of long rows). */
-static inline int norm_lanes(int C, int W)
+/* The smallest team whose threads hold a row of C elements in packs of W, at
+ * most `columns` each, or more where the largest team must; 0: the row is too
+ * long (the kernels of long rows). */
+static inline int norm_lanes(int C, int W, int columns)
 {
-    int64_t columns = W == 1 ? NORM_SINGLES : NORM_COLUMNS;
-    for (int lanes = NORM_MIN_LANES; lanes <= NORM_BLOCK; lanes *= 2)
-        if (lanes * columns >= C)
-            return lanes;
-    return 0;
+    int64_t most = W == 1 ? NORM_SINGLES : columns;
+    int lanes = NORM_MIN_LANES;
+    while (lanes < NORM_BLOCK && lanes * most < C)
+        lanes *= 2;
+    return lanes * (int64_t)(W == 1 ? NORM_SINGLES : NORM_COLUMNS) < C ? 0
+                                                                       : lanes;
 }
 
 /* Packs of a thread: those of the row divided among the team. */

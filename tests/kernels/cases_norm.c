@@ -110,10 +110,11 @@ void head_norm_case(void)
  * too long for registers, q and k norms, and no row at all. */
 void norm_shapes_case(void)
 {
-    static const int shapes[][2] = {{700, 64}, {301, 128}, {33, 192}, {19, 512},
-                                    {18, 768}, {9, 1600},  {5, 2048}, {4, 3072},
-                                    {3, 4096}, {2, 8192},  {1, 8200}, {3, 2051},
-                                    {5, 1023}, {1, 8},     {0, 96}};
+    static const int shapes[][2] = {
+            {700, 64}, {301, 128}, {33, 192},   {19, 512}, {18, 768},
+            {9, 1600}, {5, 2048},  {4, 3072},   {3, 4096}, {2, 8192},
+            {1, 8200}, {3, 2051},  {280, 2056}, /* several rows to a block */
+            {5, 1023}, {1, 8},     {0, 96}};
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
         int N = shapes[i][0], C = shapes[i][1];
         norm_form(N, C, (int)i % RMSNORM_FORMS, i & 1, i & 2);
