@@ -6,7 +6,13 @@ extern "C" {
 #include "kernels/elementwise/magnitudes.h"
 }
 
-enum { BLOCK = 256, BLOCK_WARPS = BLOCK / WARP };
+enum {
+    BLOCK = 256,
+    BLOCK_WARPS = BLOCK / WARP,
+    COLUMNS_BLOCK = 128,
+    ROWS_OF_THREAD = 4,
+    GRID_ROWS_MOST = 65535
+};
 
 /* --- gains ---------------------------------------------------------------- */
 
@@ -40,8 +46,8 @@ static __device__ inline void put_gain(
     gain[o] = m * over;
 }
 
-/* A warp to a row. */
-template <typename T>
+/* A warp to a row, in packs of W. */
+template <typename T, int W>
 static __global__ void row_gains_kernel(
         float *gain, float *inverse, struct adapted_rows rows)
 {
@@ -50,9 +56,12 @@ static __global__ void row_gains_kernel(
     bool is_row = o < rows.out;
     const T *w = (const T *)rows.weight + (is_row ? o : 0) * rows.in;
     float sum = 0.0f;
-    for (int i = lane; i < rows.in; i += WARP) {
-        float v = to_float(w[i]);
-        sum += v * v;
+    for (int i = lane * W; i < rows.in; i += WARP * W) {
+        float v[W];
+        load_floats<W>(v, w + i);
+#pragma unroll
+        for (int j = 0; j < W; j++)
+            sum += v[j] * v[j];
     }
     sum = warp_sum(sum);
     float added = warp_sum(added_squares<T>(rows, is_row ? o : 0, lane, WARP));
@@ -83,36 +92,69 @@ static enum zd_status row_gains_any(
         const struct adapted_rows *rows)
 {
     cudaStream_t on = device_cuda_stream(stream);
+    bool is_packed =
+            rows->in % full_width<T>::value == 0 && is_aligned(rows->weight);
     if (rows->conv1d)
         ZD_LAUNCH(
                 (column_gains_kernel<T>), (unsigned)ceil_div(rows->out, BLOCK),
                 BLOCK, 0, on, gain, inverse, *rows);
     else
-        ZD_LAUNCH(
-                (row_gains_kernel<T>),
-                (unsigned)ceil_div(rows->out, BLOCK_WARPS), BLOCK, 0, on, gain,
+        ZD_LAUNCH_PACKED(
+                row_gains_kernel, T, is_packed,
+                (unsigned)ceil_div(rows->out, BLOCK_WARPS), BLOCK, on, gain,
                 inverse, *rows);
     return ZD_OK;
 }
 
 /* --- columns -------------------------------------------------------------- */
 
-/* V: of the values; T: of the bias. */
-template <typename T, typename V>
+/* V: of the values, in packs of W; T: of the bias. A thread has its columns of
+ * some rows. */
+template <typename T, typename V, int W>
 static __global__ void scale_columns_kernel(
         V *out, int64_t out_stride, const V *x, int64_t x_stride,
         const float *gain, const T *bias, int N, int C)
 {
-    for (int64_t i = thread_of_grid(); i < (int64_t)N * C;
-         i += threads_of_grid()) {
-        int64_t n = i / C;
-        int c = (int)(i % C);
-        V value = x[n * x_stride + c];
-        float b = bias ? to_float(bias[c]) : 0.0f;
+    int c = ((int)blockIdx.x * COLUMNS_BLOCK + (int)threadIdx.x) * W;
+    float g[W], b[W] = {0};
+    if (c >= C)
+        return;
+    if (gain)
+        read_fp32<W>(g, gain + c);
+    if (bias)
+        load_floats<W>(b, bias + c);
+    for (int64_t n = blockIdx.y; n < N; n += gridDim.y) {
+        float v[W];
+        load_floats<W>(v, x + n * x_stride + c);
         if (gain)
-            value = from_float<V>(b + gain[c] * (to_float(value) - b));
-        out[n * out_stride + c] = value;
+#pragma unroll
+            for (int j = 0; j < W; j++)
+                v[j] = b[j] + g[j] * (v[j] - b[j]);
+        store_floats<W>(out + n * out_stride + c, v);
     }
+}
+
+template <typename T, typename V>
+static enum zd_status scale_columns_of(
+        cudaStream_t on, V *out, int64_t out_stride, const V *x,
+        int64_t x_stride, const float *gain, const T *bias, int N, int C)
+{
+    const int W = full_width<V>::value;
+    bool is_packed = C % W == 0 && out_stride % W == 0 && x_stride % W == 0 &&
+                     are_aligned(out, x, gain, bias);
+    int64_t threads = ceil_div(C, is_packed ? W : 1);
+    dim3 grid(
+            (unsigned)ceil_div(threads, COLUMNS_BLOCK),
+            grid_for(N, ROWS_OF_THREAD, GRID_ROWS_MOST));
+    if (is_packed)
+        ZD_LAUNCH(
+                (scale_columns_kernel<T, V, W>), grid, COLUMNS_BLOCK, 0, on,
+                out, out_stride, x, x_stride, gain, bias, N, C);
+    else
+        ZD_LAUNCH(
+                (scale_columns_kernel<T, V, 1>), grid, COLUMNS_BLOCK, 0, on,
+                out, out_stride, x, x_stride, gain, bias, N, C);
+    return ZD_OK;
 }
 
 template <typename T>
@@ -122,32 +164,30 @@ static enum zd_status scale_columns_any(
         int N, int C)
 {
     cudaStream_t on = device_cuda_stream(stream);
-    int64_t work = (int64_t)N * C;
-    unsigned grid = grid_for(work, BLOCK, GRID_MOST);
-    if (work == 0)
+    if (N <= 0 || C <= 0)
         return ZD_OK;
     if (type == DTYPE_FP32)
-        ZD_LAUNCH(
-                (scale_columns_kernel<T, float>), grid, BLOCK, 0, on,
-                (float *)out, out_stride, (const float *)x, x_stride, gain,
+        return scale_columns_of(
+                on, (float *)out, out_stride, (const float *)x, x_stride, gain,
                 (const T *)bias, N, C);
-    else
-        ZD_LAUNCH(
-                (scale_columns_kernel<T, T>), grid, BLOCK, 0, on, (T *)out,
-                out_stride, (const T *)x, x_stride, gain, (const T *)bias, N,
-                C);
-    return ZD_OK;
+    return scale_columns_of(
+            on, (T *)out, out_stride, (const T *)x, x_stride, gain,
+            (const T *)bias, N, C);
 }
 
 /* Products of two rows, element by element. */
-template <typename T> struct row_products {
+template <typename T, int W> struct row_products {
     const float *factors;
     const T *a, *b;
     int64_t a_stride, b_stride;
-    __device__ inline void load(float (&v)[1], int64_t n, int column) const
+    __device__ inline void load(float (&v)[W], int64_t n, int column) const
     {
-        v[0] = to_float(a[n * a_stride + column]) *
-               to_float(b[n * b_stride + column]);
+        float other[W];
+        load_floats<W>(v, a + n * a_stride + column);
+        load_floats<W>(other, b + n * b_stride + column);
+#pragma unroll
+        for (int j = 0; j < W; j++)
+            v[j] *= other[j];
     }
     __device__ inline float factor(int column) const
     {
@@ -161,12 +201,22 @@ static enum zd_status column_dots_any(
         int64_t a_stride, const void *b, int64_t b_stride, int N, int C,
         bool accumulate)
 {
-    row_products<T> rows = {
-            factor, (const T *)a, (const T *)b, a_stride, b_stride};
+    const int W = full_width<T>::value;
+    cudaStream_t on = device_cuda_stream(stream);
     if (C <= 0)
         return ZD_OK;
+    if (C % W == 0 && a_stride % W == 0 && b_stride % W == 0 &&
+        are_aligned(a, b))
+        return column_sums<W>(
+                on, out,
+                row_products<T, W>{
+                        factor, (const T *)a, (const T *)b, a_stride, b_stride},
+                N, C, accumulate);
     return column_sums<1>(
-            device_cuda_stream(stream), out, rows, N, C, accumulate);
+            on, out,
+            row_products<T, 1>{
+                    factor, (const T *)a, (const T *)b, a_stride, b_stride},
+            N, C, accumulate);
 }
 
 CUDA_DEFINE(row_gains);

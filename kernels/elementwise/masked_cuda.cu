@@ -8,28 +8,38 @@ extern "C" {
 
 enum { MASKED_BLOCK = 256 };
 
-template <typename T>
+/* W: elements of an access, DROPOUT_WORDS or 1. */
+template <typename T, int W>
 static __global__ void scale_rows_kernel(
         T *out, int64_t out_stride, const T *x, int N, int C, float scale,
         struct dropout dropout, bool add)
 {
-    int groups = (C + DROPOUT_WORDS - 1) / DROPOUT_WORDS;
+    unsigned groups = (unsigned)(C + DROPOUT_WORDS - 1) / DROPOUT_WORDS;
     for (int64_t i = thread_of_grid(); i < (int64_t)N * groups;
          i += threads_of_grid()) {
-        int n = (int)(i / groups), group = (int)(i % groups);
+        int n = (int)((unsigned)i / groups);
+        int group = (int)((unsigned)i % groups);
         uint32_t words[DROPOUT_WORDS] = {~0u, ~0u, ~0u, ~0u};
         if (dropout.threshold)
             dropout_words(&dropout, n, C, group, words);
 #pragma unroll
-        for (int j = 0; j < DROPOUT_WORDS; j++) {
-            int c = group * DROPOUT_WORDS + j;
+        for (int first = 0; first < DROPOUT_WORDS; first += W) {
+            int c = group * DROPOUT_WORDS + first;
+            float v[W], was[W];
             if (c >= C)
                 break;
             T *to = out + n * out_stride + c;
-            float value = words[j] < dropout.threshold
-                                  ? 0.0f
-                                  : scale * to_float(x[(int64_t)n * C + c]);
-            *to = from_float<T>(add ? to_float(*to) + value : value);
+            load_floats<W>(v, x + (int64_t)n * C + c);
+            if (add)
+                load_floats<W>(was, to);
+#pragma unroll
+            for (int j = 0; j < W; j++) {
+                v[j] = words[first + j] < dropout.threshold ? 0.0f
+                                                            : scale * v[j];
+                if (add)
+                    v[j] += was[j];
+            }
+            store_floats<W>(to, v);
         }
     }
 }
@@ -39,14 +49,21 @@ static enum zd_status scale_rows_any(
         struct stream *stream, void *out, int64_t out_stride, const void *x,
         int N, int C, float scale, const struct dropout *dropout, bool add)
 {
+    const int W = DROPOUT_WORDS;
     cudaStream_t on = device_cuda_stream(stream);
-    int64_t work = (int64_t)N * ceil_div(C, DROPOUT_WORDS);
+    int64_t work = (int64_t)N * ceil_div(C, W);
+    unsigned grid = grid_for(work, MASKED_BLOCK, GRID_MOST);
     if (work == 0)
         return ZD_OK;
-    ZD_LAUNCH(
-            (scale_rows_kernel<T>), grid_for(work, MASKED_BLOCK, GRID_MOST),
-            MASKED_BLOCK, 0, on, (T *)out, out_stride, (const T *)x, N, C,
-            scale, *dropout, add);
+    assert(work <= UINT32_MAX);
+    if (C % W == 0 && out_stride % W == 0 && are_aligned(out, x))
+        ZD_LAUNCH(
+                (scale_rows_kernel<T, W>), grid, MASKED_BLOCK, 0, on, (T *)out,
+                out_stride, (const T *)x, N, C, scale, *dropout, add);
+    else
+        ZD_LAUNCH(
+                (scale_rows_kernel<T, 1>), grid, MASKED_BLOCK, 0, on, (T *)out,
+                out_stride, (const T *)x, N, C, scale, *dropout, add);
     return ZD_OK;
 }
 
