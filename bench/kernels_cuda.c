@@ -176,6 +176,48 @@ static void elements(struct bench *b, char *x, char *y, char *z, float *sums)
        k->reduce_rows(NULL, sums, x, N, 4 * C, true));
 }
 
+/* Of an adapter with r = 16 on a C x C matrix. */
+static void adapters(struct bench *b, char *x, char *y, char *low, float *sums)
+{
+    const struct kernels *k = b->ops;
+    enum dtype type = k->dtype;
+    enum { R = 16 };
+    struct dropout dropout = {.threshold = 1u << 28, .T = b->N};
+    struct matmul down = {
+            .M = b->N,
+            .N = R,
+            .K = b->C,
+            .a = {x, type},
+            .b = {y, type, true},
+            .out = {low, type},
+            .scale = 2};
+    struct matmul up = {
+            .M = b->N,
+            .N = b->C,
+            .K = R,
+            .a = {low, type},
+            .b = {x, type, true},
+            .out = {y, type},
+            .accumulate = true};
+    struct matmul grads = {
+            .M = b->C,
+            .N = R,
+            .K = b->N,
+            .a = {x, type, true},
+            .b = {low, type},
+            .out = {sums, DTYPE_FP32}};
+    OP("adapter down", b->unit, k->matmul(NULL, &down));
+    OP("adapter gradient", b->unit, k->matmul(NULL, &grads));
+    OP("adapter up", 2 * b->unit, k->matmul(NULL, &up));
+    OP("  with dropout, apart", 3 * b->unit,
+       k->scale_rows(NULL, y, b->C, x, b->N, b->C, 1, &dropout, true));
+    OP("DoRA's gains", 2 * b->unit,
+       k->scale_columns(NULL, y, b->C, x, b->C, type, sums, NULL, b->N, b->C));
+    OP("  their gradient", 2 * b->unit,
+       k->column_dots(
+               NULL, sums, sums + b->C, x, b->C, y, b->C, b->N, b->C, false));
+}
+
 /* Samples of 4096 tokens, four heads to a key's. y: out, z: gradients. */
 static void attention(struct bench *b, char *x, char *y, char *z)
 {
@@ -269,7 +311,10 @@ static void tokens(struct bench *b, char *x, char *y)
     OP("rope", 2 * u, k->rope(NULL, x, &turn, N, C / D, D, C, false));
     OP("embedding forward", 2 * u,
        k->embedding_forward(NULL, y, ids, table, N, C, false));
-    OP("embedding backward", u,
+    size_t distinct = 0;
+    for (int i = 0; i < N; i++)
+        distinct += i == 0 || list[order[i]] != list[order[i - 1]];
+    OP("embedding backward", u + 2 * distinct * (size_t)C * sizeof(float),
        k->embedding_backward(NULL, dtable, ids, sorted, x, N, C));
     free(list), free(order), free(scratch);
 }
@@ -331,10 +376,11 @@ int main(int argc, char **argv)
            b->C);
     char *x = numbers(dtype, wide), *y = numbers(dtype, wide);
     char *z = numbers(dtype, wide);
-    float *sums = numbers(DTYPE_FP32, 8 * (size_t)b->C);
+    float *sums = numbers(DTYPE_FP32, 16 * (size_t)b->C);
     copies(b, y, x);
     norms(b, x, y, z, sums);
     elements(b, x, y, z, sums);
+    adapters(b, x, y, z, sums);
     attention(b, x, y, z);
     codes(b, x, y, z);
     tokens(b, x, y);
