@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The tests and the figures of a GPU, the most telling first, in so many minutes; called again it goes on where it stopped.
+# The tests and the figures of a GPU in so many minutes, first those of which least is known (docs/measured/gpu.md); called again it
+# goes on where it stopped.
 #   bench/gpu_all.sh FOLDER [--minutes 9] [--results FOLDER] [--only NAME,NAME] [--again] [OPTION]...
 # FOLDER: made by deploy/bundle.sh, or a build folder. Results go to gpu-tests.txt (tests/gpu.sh), gpu-bench.jsonl (bench/gpu.sh)
 # and gpu-done.txt in --results, else in FOLDER; what lies in FOLDER from earlier calls is taken along. A unit is begun when the
@@ -11,32 +12,33 @@ here=$(dirname "$(dirname "$(readlink -f "$0")")")
 # seconds expected, kind, name: a part of tests/gpu.sh or a row of bench/gpu.sh
 units='
 110 test kernels
-150 row gpt2-124m
 70 row start
-60 row adamw
+120 row llama-8b
 220 row llama-8b-24gb
-60 test parity
-90 test offload
-60 test adapters
 200 row gpt2-xl-6gb
-180 row llama-8b
-120 row kernels
-120 row llama-1b
-90 row gpt2-124m-cut
-90 row gpt2-124m-cut-cudnn
-160 row llama-1b-cut
-160 row llama-1b-cut-cudnn
+60 row adamw
+150 row llama-3b
+150 row gpt2-774m
+220 row gpt2-xl
+220 row llama-8b-24gb-2x8k
+60 test parity
+60 test adapters
+90 test offload
+15 row kernels
 90 row gpt2-124m-cudnn
 160 row llama-1b-cudnn
-220 row gpt2-xl
-240 row paged
-150 row gpt2-774m
-150 row llama-3b
-200 row qwen3-8b-lora
-200 row qwen3-8b-qlora
-240 row qwen3-8b-dora
+90 row fitted
+120 row qwen3-8b-dora
+110 row qwen3-8b-lora
+110 row qwen3-8b-qlora
+120 row paged
+120 row llama-1b
+100 row gpt2-124m
+40 row gpt2-124m-cut
+40 row gpt2-124m-cut-cudnn
+60 row llama-1b-cut
+60 row llama-1b-cut-cudnn
 120 test ranks
-220 row llama-8b-24gb-2x8k
 400 test sanitizer
 '
 # shellcheck source=deploy/gpu-folder.sh

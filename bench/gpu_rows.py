@@ -129,7 +129,9 @@ attention_rows("llama-1b", 4096, 8, 32, ours=EIGHT_BIT)
 # without "none" the planner would rather recompute activations than page
 PAGED = Row("llama-1b", 1024, 4, 4, 0.99, "paged 8-bit ahead of paged 32-bit", ["train.gradient_checkpointing=none"], steps=8, warmup=3)
 START = Row("gpt2-124m", 1024, 4, 4, 5, "1.0 s", steps=1, warmup=0)
+FITTED = Row("llama-8b", 8192, 2, 2, 1, "fp32 states below 24 GB", steps=4, warmup=1)
 OTHERS = {
+    "fitted": "Llama-3.1-8B, fp32 states, as plan --fit lays it out for 24 GB of the device and this host",
     "adamw": "AdamW step, fp32 and 8-bit states, 1B parameters: against torch fused and a plain copy (must: 1.0; aim: 92 % and 85 % of the copy)",
     "paged": "adamw, 8-bit, paged 32-bit, paged 8-bit on a 1B model, fitting and 20 % too large: step time and bytes, against bitsandbytes' four",
     "start": "124M: from the command to the first step done, against a torch script (must: 5; aim: 1.0 s)",
@@ -370,6 +372,20 @@ def paged_row(args, clock, result):
         raise work.Failed("paged states did not run where they are too large")
 
 
+def fitted_row(args, clock, result):
+    """As people begin: nothing is set but the limit; what --fit writes is run."""
+    limit = "1GB" if args.tiny else "24GB"
+    with tempfile.TemporaryDirectory() as folder:
+        job, _ = prepare(folder, FITTED, args.steps or FITTED.steps)
+        fit = job.parent / "fit.toml"
+        said = work.zerod(["plan", *work.arguments_of(job, []), "--world", "1", "--device-memory", limit, "--fit", "--write", str(fit)], clock)
+        if said.returncode:
+            raise work.Failed(f"zerod plan --fit ended with {said.returncode}:\n{work.tail(said.stdout + said.stderr)}")
+        result["fit"] = fit.read_text()
+        ours = work.run_ours(fit, [f"device.memory_limit={limit}"], args.steps or FITTED.steps, FITTED.warmup, clock)
+    result.update(ours=ours, ours_tokens_per_second=ours["tokens_per_second"], bytes=ours["bytes"])
+
+
 def fit_row(args, clock, result):
     """No peers: the planned bytes of each training row beside its limit, or why it is refused."""
     result.update(rows={}, refused=[])
@@ -408,7 +424,7 @@ def table(path):
               f"| {shown(used.get('difference_percent'), '.1f')} | {r.get('gpu', '-')} |")
 
 
-ROW_OF = {"adamw": adamw_row, "paged": paged_row, "start": start_row, "kernels": kernels_row, "fit": fit_row}
+ROW_OF = {"adamw": adamw_row, "fitted": fitted_row, "paged": paged_row, "start": start_row, "kernels": kernels_row, "fit": fit_row}
 
 
 class Parser(argparse.ArgumentParser):
@@ -445,7 +461,7 @@ def main():
         table(args.results)
         return
     if args.tiny:
-        for row in [*ROWS.values(), PAGED, START]:
+        for row in [*ROWS.values(), PAGED, START, FITTED]:
             row.made_tiny()
         PAGED.config.update(hidden_size=256, intermediate_size=512, vocab_size=2048)  # states beside which a workspace is small
     clock, begin = work.Clock(args.limit), time.monotonic()

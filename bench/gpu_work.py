@@ -44,10 +44,12 @@ class Clock:
 
 
 class Memory:
-    """The most that the driver reports as used while this is open, less what was in use before; None without nvidia-smi."""
+    """The most that the driver reports as used while this is open, less what was in use before; None without nvidia-smi. Beside it the
+    clock and the power of each look."""
 
     def __enter__(self):
-        self.stop, self.most, self.before = threading.Event(), None, self.used()
+        self.stop, self.most, self.looks = threading.Event(), None, []
+        self.before = (self.look() or [None])[0]
         self.thread = threading.Thread(target=self.watch, daemon=True)
         self.thread.start()
         return self
@@ -57,16 +59,30 @@ class Memory:
         self.thread.join()
 
     @staticmethod
-    def used():
+    def look():
+        """Bytes in use, MHz, watts; None where there is no such GPU."""
         if not shutil.which("nvidia-smi"):
             return None
-        said = subprocess.run(["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"], capture_output=True, text=True)
-        words = said.stdout.split()
-        return int(words[0]) << 20 if words and words[0].isdigit() else None
+        query = "--query-gpu=memory.used,clocks.sm,power.draw"
+        said = subprocess.run(["nvidia-smi", query, "--format=csv,noheader,nounits"], capture_output=True, text=True)
+        try:
+            used, clock, power = said.stdout.splitlines()[0].split(", ")
+            return int(used) << 20, float(clock), float(power)
+        except (IndexError, ValueError):
+            return None
 
     def watch(self):
         while self.before is not None and not self.stop.wait(0.5):
-            self.most = max(self.most or 0, (self.used() or 0) - self.before)
+            look = self.look()
+            if look:
+                self.most = max(self.most or 0, look[0] - self.before)
+                self.looks.append(look[1:])
+
+    def busy(self):
+        """Clock and power in the median of the looks at which it drew at least half of its most."""
+        most = max((power for _, power in self.looks), default=0)
+        busy = [look for look in self.looks if look[1] >= most / 2]
+        return {"mhz": statistics.median(c for c, _ in busy), "watts": statistics.median(p for _, p in busy)} if busy else None
 
 
 def end_of_text(vocabulary):
@@ -153,6 +169,8 @@ def run_ours(job, settings, steps, warmup, clock):
               "bytes": device_bytes(plan, text), "layout": plan["layout"],
               "said": [line for line in text.splitlines() if "to the first step" in line or line.startswith("warning")]}
     result["bytes"]["driver_peak"] = memory.most
+    phases = [r["phase_seconds"] for r in counted]
+    result.update(gpu=memory.busy(), phase_seconds={name: statistics.median(p[name] for p in phases) for name in phases[0]})
     if result["bytes"]["used"] is None:
         result["bytes"]["used"] = memory.most
     shutil.rmtree(out, ignore_errors=True)
