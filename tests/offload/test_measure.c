@@ -71,20 +71,6 @@ Test(offload_measure, counts_a_run_in_whole_qblocks)
     cr_assert_eq(per_param(&s), 8.03125);
 }
 
-Test(offload_measure, names_its_spans)
-{
-    struct small_engine s;
-    struct arena_plan plan;
-    sizes_init(&s, OPTIM_STATE_8BIT);
-    cr_assert_eq(offload_measure(&s.request, bytes), ZD_OK);
-    arena_plan_init(&plan);
-    cr_assert_eq(offload_plan_spans(bytes, &plan), ZD_OK);
-    cr_assert_eq(plan.span_count, 2);
-    cr_assert_not_null(arena_plan_find(&plan, "offload.states"));
-    cr_assert_eq(arena_plan_find(&plan, "offload.slots")->memory, ARENA_PINNED);
-    arena_plan_fini(&plan);
-}
-
 Test(offload_measure, refuses_to_update_before_the_norm_where_it_cannot)
 {
     struct small_engine s;
