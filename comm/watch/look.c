@@ -96,39 +96,33 @@ void watch_look_around(struct watch *watch)
 
 /* --- waits ---------------------------------------------------------------- */
 
-struct wait {
-    struct seat_op op;
-    uint64_t since;
-    enum comm_work work;
-};
-
 /* Operations that run by themselves: since when the oldest is not done. */
-static bool find_stall(
-        struct watch *watch, int n, const struct seat *seat, struct wait *wait)
+static struct seat_op find_stall(
+        struct watch *watch, int n, uint64_t *since_out)
 {
     struct own *own = &watch->own[n];
+    const struct seat *seat = watch_own(watch, n);
     uint64_t done = atomic_load(&seat->lanes[LANE_OPERATIONS].done);
-    wait->op = seat_pending(seat);
-    bool stalls = wait->op.word != 0;
+    struct seat_op op = seat_pending(seat);
+    bool stalls = op.word != 0;
     if (stalls && (!own->stalls || own->stall_done != done))
         own->stall_since = watch->last;
     own->stalls = stalls;
     own->stall_done = done;
-    wait->since = own->stall_since;
-    return stalls;
+    *since_out = own->stall_since;
+    return op;
 }
 
-static bool find_wait(struct watch *watch, int n, struct wait *wait)
+/* What the rank waits for, and since when; word 0: nothing. */
+static struct seat_op find_wait(struct watch *watch, int n, uint64_t *since_out)
 {
     const struct seat *seat = watch_own(watch, n);
     struct seat_look look = seat_look(seat);
-    wait->work = look.work;
-    bool stalls = find_stall(watch, n, seat, wait);
+    struct seat_op stall = find_stall(watch, n, since_out);
     if (look.state != SEAT_WAITS)
-        return stalls;
-    wait->op = seat_op_at(seat, look.lane, look.number);
-    wait->since = look.since;
-    return true;
+        return stall;
+    *since_out = look.since;
+    return seat_op_at(seat, look.lane, look.number);
 }
 
 static bool is_together(const struct watch *watch)
@@ -140,14 +134,14 @@ static bool is_together(const struct watch *watch)
 }
 
 static bool judge(
-        struct watch *watch, int n, const struct wait *wait, double seconds,
+        struct watch *watch, int n, const struct seat_op *wait, double seconds,
         double limit, struct verdict *verdict)
 {
     const struct seat *seat = watch_own(watch, n);
     struct verdict_ask ask = {
             .rank = watch->rank + n,
-            .work = wait->work,
-            .wait = wait->op,
+            .work = seat_look(seat).work,
+            .wait = *wait,
             .step = atomic_load(&seat->step),
             .seconds = seconds,
             .limit = limit,
@@ -156,19 +150,19 @@ static bool judge(
             .heard = watch->heard,
             .ever_heard = watch->ever_heard,
             .scratch = watch->scratch};
-    if (!is_together(watch)) {
-        *verdict = (struct verdict){
-                .rank = ask.rank,
-                .kind = END_JOIN,
-                .exit_code = 75,
-                .writer = -1,
-                .word = ask.wait.word,
-                .number = 1,
-                .seconds = seconds};
-        return true;
+    if (is_together(watch)) {
+        watch_look_around(watch);
+        return verdict_find(&ask, verdict);
     }
-    watch_look_around(watch);
-    return verdict_find(&ask, verdict);
+    *verdict = (struct verdict){
+            .rank = ask.rank,
+            .kind = END_JOIN,
+            .exit_code = 75,
+            .writer = -1,
+            .word = wait->word,
+            .number = 1,
+            .seconds = seconds};
+    return true;
 }
 
 /* A wait of a rank of this process that is longer than that, and a hang. */
@@ -176,12 +170,13 @@ static bool find_hang(
         struct watch *watch, double limit, struct verdict *verdict)
 {
     for (int n = 0; n < watch->count; n++) {
-        struct wait wait;
-        if (!find_wait(watch, n, &wait))
-            continue;
-        uint64_t since = wait.since > watch->floor ? wait.since : watch->floor;
+        uint64_t since;
+        struct seat_op wait = find_wait(watch, n, &since);
+        if (since < watch->floor)
+            since = watch->floor;
         double waited = 1e-6 * ((double)watch->last - (double)since);
-        if (waited > limit && judge(watch, n, &wait, waited, limit, verdict))
+        if (wait.word && waited > limit &&
+            judge(watch, n, &wait, waited, limit, verdict))
             return true;
     }
     return false;
