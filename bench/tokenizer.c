@@ -1,17 +1,16 @@
 /* tokenizer - how fast text becomes ids, on one core.
  *
- *     tokenizer [--ids | --lines | --repeat N] [--ordinary] [--chat TEMPLATE]
+ *     tokenizer [--ids | --lines | --repeat N] [--chat TEMPLATE]
  *               TOKENIZER FILE
  *
  * Prints the time to open the tokenizer and MB/s (10^6 bytes) of the first
  * pass, with cold caches, and of the N-1 that follow; by CPU time too, for a
  * machine that does other work. --ids prints the ids instead, one per line, and
  * --lines those of each line of the file as a text of its own, with an empty
- * line behind each: for tests/reference/tokenizer_compare.py. --ordinary does
- * not recognize added tokens. --chat makes conversations of the file, six
- * messages of four lines each, and prints MB/s of rendering them by this
- * template and encoding them with their mask, beside those of encoding the same
- * texts. */
+ * line behind each: for tests/reference/tokenizer_compare.py. --chat makes
+ * conversations of the file, six messages of four lines each, and prints MB/s
+ * of rendering them by this template and encoding them with their mask, beside
+ * those of encoding the same texts. */
 #include "data/tokenizer/tokenizer.h"
 #include "base/file/fs.h"
 #include "data/chat.h"
@@ -23,7 +22,6 @@
 struct arguments {
     const char *tokenizer, *file, *chat;
     bool print_ids, by_line;
-    unsigned flags;
     int repeat;
 };
 
@@ -37,14 +35,12 @@ static double seconds(clockid_t clock)
 static bool parse(int argc, char **argv, struct arguments *out)
 {
     int i = 1;
-    *out = (struct arguments){.repeat = 3, .flags = ENCODE_ADDED_TOKENS};
+    *out = (struct arguments){.repeat = 3};
     for (; i < argc && argv[i][0] == '-'; i++) {
         if (strcmp(argv[i], "--ids") == 0)
             out->print_ids = true;
         else if (strcmp(argv[i], "--lines") == 0)
             out->print_ids = out->by_line = true;
-        else if (strcmp(argv[i], "--ordinary") == 0)
-            out->flags = 0;
         else if (strcmp(argv[i], "--chat") == 0 && i + 1 < argc)
             out->chat = argv[++i];
         else if (strcmp(argv[i], "--repeat") == 0 && i + 1 < argc)
@@ -72,8 +68,7 @@ static enum zd_status print(
         size_t end = line_end ? (size_t)(line_end - text) : bytes;
         ids->count = 0;
         ZD_TRY(encoder_encode(
-                encoder, text + begin, end - begin, arguments->flags, ids,
-                NULL));
+                encoder, text + begin, end - begin, false, ids, NULL));
         for (size_t i = 0; i < ids->count; i++)
             printf("%d\n", ids->ids[i]);
         if (arguments->by_line)
@@ -91,8 +86,7 @@ static enum zd_status measure(
         double begin = seconds(CLOCK_MONOTONIC);
         double cpu_begin = seconds(CLOCK_PROCESS_CPUTIME_ID);
         ids->count = 0;
-        ZD_TRY(encoder_encode(
-                encoder, text, bytes, arguments->flags, ids, NULL));
+        ZD_TRY(encoder_encode(encoder, text, bytes, false, ids, NULL));
         double wall = seconds(CLOCK_MONOTONIC) - begin;
         double cpu = seconds(CLOCK_PROCESS_CPUTIME_ID) - cpu_begin;
         printf("pass %d: %zu bytes, %zu ids, %.1f MB/s, %.1f by CPU time\n",
@@ -155,8 +149,8 @@ static enum zd_status encode_talks(
         ids.count = 0;
         if (status == ZD_OK)
             status = encoder_encode_borders(
-                    encoder, document->text, document->bytes,
-                    ENCODE_ADDED_TOKENS, &ids, borders, used);
+                    encoder, document->text, document->bytes, &ids, borders,
+                    used);
         *bytes_out += document->bytes;
     }
     token_vector_fini(&ids);
@@ -229,9 +223,8 @@ int main(int argc, char **argv)
     char *text = NULL;
     size_t bytes;
     if (!parse(argc, argv, &arguments)) {
-        fprintf(stderr,
-                "usage: tokenizer [--ids | --lines | --repeat N] [--ordinary] "
-                "[--chat TEMPLATE] TOKENIZER FILE\n");
+        fprintf(stderr, "usage: tokenizer [--ids | --lines | --repeat N] "
+                        "[--chat TEMPLATE] TOKENIZER FILE\n");
         return zd_exit_code(ZD_ERR_USAGE);
     }
     double begin = seconds(CLOCK_MONOTONIC);

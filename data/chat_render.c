@@ -112,9 +112,7 @@ static enum zd_status render_whole(
     struct shape tagged = {0};
     ZD_TRY(chat_render_text(
             renderer, conversation, NULL, false, &renderer->text));
-    document_add(
-            document, renderer->text.text, renderer->text.bytes,
-            ENCODE_ADDED_TOKENS, false);
+    document_add(document, renderer->text.text, renderer->text.bytes, false);
     bool has_tags = has_any && renderer->chat->has_tags && !memory->is_whole &&
                     take_tags(&renderer->text, memory, conversation, &tagged);
     shape_apply(&tagged, document);
@@ -226,8 +224,7 @@ enum zd_status chat_render_prompt(
     if (status == ZD_OK && !answer) {
         document_clear(document);
         document_add(
-                document, renderer->text.text, renderer->text.bytes,
-                ENCODE_ADDED_TOKENS, false);
+                document, renderer->text.text, renderer->text.bytes, false);
         document->is_chat = true;
         document->adds_prefix = renderer->chat->is_layout;
     }

@@ -142,16 +142,13 @@ bool shape_fill(
         struct place *place = &shape->places[p];
         const struct word *word = &memory->words[place->word];
         document_add(
-                document, shape->text.text + done, place->at - done,
-                ENCODE_ADDED_TOKENS, false);
-        document_add(
-                document, word->text, word->bytes, ENCODE_ADDED_TOKENS, false);
+                document, shape->text.text + done, place->at - done, false);
+        document_add(document, word->text, word->bytes, false);
         place->text_end = document->bytes;
         done = place->at + MARK_BYTES;
     }
     document_add(
-            document, shape->text.text + done, shape->text.bytes - done,
-            ENCODE_ADDED_TOKENS, false);
+            document, shape->text.text + done, shape->text.bytes - done, false);
     return true;
 }
 

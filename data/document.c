@@ -25,22 +25,19 @@ void document_fini(struct document *document)
 }
 
 void document_add(
-        struct document *document, const char *text, size_t bytes,
-        unsigned flags, bool train)
+        struct document *document, const char *text, size_t bytes, bool train)
 {
     if (bytes == 0)
         return;
     document->text = zd_grow(
             document->text, &document->capacity, document->bytes + bytes, 1);
     memcpy(document->text + document->bytes, text, bytes);
-    struct piece piece = {
-            document->bytes, document->bytes + bytes, flags, train};
+    struct piece piece = {document->bytes, document->bytes + bytes, train};
     document->bytes += bytes;
     struct piece *last = document->piece_count
                                  ? &document->pieces[document->piece_count - 1]
                                  : NULL;
-    if (last && !document->is_cut && last->flags == flags &&
-        last->train == train) {
+    if (last && !document->is_cut && last->train == train) {
         last->end = piece.end;
         return;
     }

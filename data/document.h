@@ -20,7 +20,6 @@
 
 struct piece {
     size_t begin, end; /* in document.text */
-    unsigned flags;    /* enum encode_flags */
     bool train;
 };
 
@@ -47,8 +46,7 @@ struct document {
 void document_clear(struct document *document);
 void document_fini(struct document *document);
 void document_add(
-        struct document *document, const char *text, size_t bytes,
-        unsigned flags, bool train);
+        struct document *document, const char *text, size_t bytes, bool train);
 /* A range that the loss counts, behind those there are. An empty one within a
  * token counts the token, as in transformers. */
 void document_train(struct document *document, size_t begin, size_t end);

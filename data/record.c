@@ -83,7 +83,7 @@ static void add_string(
 {
     document_add(
             document, json_string_value(string), json_string_length(string),
-            ENCODE_ADDED_TOKENS, train);
+            train);
 }
 
 enum zd_status record_text(const struct reading *reading)
@@ -134,9 +134,7 @@ struct alpaca_prompt {
 
 static void add_prompt(const struct reading *reading, const char *text)
 {
-    document_add(
-            reading->document, text, strlen(text), ENCODE_ADDED_TOKENS,
-            trains_prompt(reading));
+    document_add(reading->document, text, strlen(text), trains_prompt(reading));
 }
 
 static enum zd_status read_prompted(

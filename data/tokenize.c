@@ -52,10 +52,11 @@ static uint32_t *words_from(struct token_vector *vector, size_t begin)
 
 static enum zd_status append_text(
         struct tokenize_worker *worker, const char *text, size_t bytes,
-        unsigned flags, bool train, struct token_vector *words)
+        bool continues, bool train, struct token_vector *words)
 {
     size_t begin = words->count;
-    ZD_TRY(encoder_encode(worker->encoder, text, bytes, flags, words, NULL));
+    ZD_TRY(encoder_encode(
+            worker->encoder, text, bytes, continues, words, NULL));
     if (!train)
         return ZD_OK;
     uint32_t *added = words_from(words, begin);
@@ -117,8 +118,8 @@ static enum zd_status tokenize_chat(
         append_prefix(worker, words);
     size_t first = words->count, twice = 0;
     ZD_TRY(encoder_encode_borders(
-            worker->encoder, document->text, document->bytes,
-            ENCODE_ADDED_TOKENS, words, worker->borders, count));
+            worker->encoder, document->text, document->bytes, words,
+            worker->borders, count));
     /* the text has the prefix itself */
     if (first > begin && words->count - first >= first - begin &&
         memcmp(words->ids + first, words->ids + begin,
@@ -148,9 +149,8 @@ static enum zd_status tokenize_document(
         const struct piece *piece = &document->pieces[i];
         ZD_TRY(append_text(
                 worker, document->text + piece->begin,
-                piece->end - piece->begin,
-                piece->flags | (piece->begin > 0 ? ENCODE_CONTINUES : 0),
-                piece->train, words));
+                piece->end - piece->begin, piece->begin > 0, piece->train,
+                words));
     }
     if (document->end_of_text)
         append_end_of_text(worker, words);
@@ -266,9 +266,7 @@ static enum zd_status tokenize_text(
     if (unit->begins)
         append_prefix(worker, words);
     ZD_TRY(append_text(
-            worker, unit->text, unit->bytes,
-            ENCODE_ADDED_TOKENS | (unit->begins ? 0 : ENCODE_CONTINUES), true,
-            words));
+            worker, unit->text, unit->bytes, !unit->begins, true, words));
     if (unit->ends)
         append_end_of_text(worker, words);
     if (unit->begins)

@@ -48,7 +48,7 @@ static struct value resolve(struct jinja *j, struct value name)
                    : jinja_undefined(name, 0);
 }
 
-struct value jinja_lookup(struct jinja *j, int symbol, struct value name)
+static struct value lookup(struct jinja *j, int symbol, struct value name)
 {
     for (struct scope *s = j->scope; s; s = s->outer)
         for (struct binding *b = s->first; b; b = b->next) {
@@ -141,7 +141,7 @@ struct value jinja_call_row(
     return result;
 }
 
-struct value jinja_call(
+static struct value call(
         struct jinja *j, struct value function, const struct arguments *given)
 {
     switch ((enum kind)function.kind) {
@@ -173,7 +173,7 @@ static struct value evaluate_call(struct jinja *j, const struct node *node)
     struct value function = jinja_evaluate(j, node->parts[0]);
     struct arguments given = evaluate_arguments(j, node);
     j->line = node->line;
-    return is_ok(j) ? jinja_call(j, function, &given) : function;
+    return is_ok(j) ? call(j, function, &given) : function;
 }
 
 /* A filter or a test. */
@@ -333,7 +333,7 @@ static struct value evaluate(struct jinja *j, const struct node *node)
 {
     switch (node->kind) {
     case NAME:
-        return jinja_lookup(j, node->symbol, node->constant);
+        return lookup(j, node->symbol, node->constant);
     case SEQUENCE:
         return evaluate_list(j, node);
     case MAPPING:

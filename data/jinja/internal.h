@@ -214,7 +214,4 @@ const struct value *jinja_named(
 struct value jinja_call_row(
         struct jinja *j, const struct row *row, struct value self,
         const struct arguments *given);
-struct value jinja_call(
-        struct jinja *j, struct value function, const struct arguments *given);
-
 #endif

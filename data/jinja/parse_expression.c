@@ -83,19 +83,7 @@ int jinja_symbol(struct parser *p, struct value name)
     return t->name_count++;
 }
 
-struct node *jinja_node(
-        struct parser *p, enum node_kind kind, struct node *part)
-{
-    struct node *node = jinja_alloc(p->j, sizeof *node);
-    *node = (struct node){.kind = kind, .line = p->at->line};
-    if (part) {
-        node->line = part->line;
-        jinja_add_part(p, node, part);
-    }
-    return node;
-}
-
-void jinja_add_part(struct parser *p, struct node *node, struct node *part)
+static void add_part(struct parser *p, struct node *node, struct node *part)
 {
     size_t count = (size_t)node->count;
     struct node **parts = jinja_extend(
@@ -107,6 +95,18 @@ void jinja_add_part(struct parser *p, struct node *node, struct node *part)
     node->count++;
 }
 
+struct node *jinja_node(
+        struct parser *p, enum node_kind kind, struct node *part)
+{
+    struct node *node = jinja_alloc(p->j, sizeof *node);
+    *node = (struct node){.kind = kind, .line = p->at->line};
+    if (part) {
+        node->line = part->line;
+        add_part(p, node, part);
+    }
+    return node;
+}
+
 static void add_operand(
         struct parser *p, struct node *node, char op, struct node *part)
 {
@@ -116,7 +116,7 @@ static void add_operand(
         return;
     node->ops = ops;
     ops[node->count] = op;
-    jinja_add_part(p, node, part);
+    add_part(p, node, part);
 }
 
 /* --- what stands for itself ----------------------------------------------- */
@@ -156,10 +156,10 @@ static struct node *parse_members(struct parser *p, char end)
     struct node *node = jinja_node(p, end == ']' ? SEQUENCE : MAPPING, NULL);
     node->constant.kind = LIST;
     while (is_ok(p->j) && !jinja_take_sign(p, end)) {
-        jinja_add_part(p, node, jinja_parse_expression(p));
+        add_part(p, node, jinja_parse_expression(p));
         if (end == '}') {
             jinja_expect_sign(p, ':');
-            jinja_add_part(p, node, jinja_parse_expression(p));
+            add_part(p, node, jinja_parse_expression(p));
         }
         if (!jinja_is_sign(p, end))
             jinja_expect_sign(p, ',');
@@ -223,7 +223,7 @@ static struct node *parse_subscript(struct parser *p, struct node *value)
         jinja_unexpected(p, "an index");
     node->kind = is_slice ? SLICED : ITEM;
     for (int i = 0; i < (is_slice ? 3 : 1); i++)
-        jinja_add_part(p, node, bounds[i]);
+        add_part(p, node, bounds[i]);
     return node;
 }
 
@@ -257,7 +257,7 @@ static void parse_arguments(struct parser *p, struct node *node)
         } else if (node->named_count) {
             jinja_unexpected(p, "a named argument");
         } else {
-            jinja_add_part(p, node, jinja_parse_expression(p));
+            add_part(p, node, jinja_parse_expression(p));
         }
         if (!jinja_is_sign(p, ')'))
             jinja_expect_sign(p, ',');
@@ -284,7 +284,7 @@ static struct node *postfix(struct parser *p, struct node *node)
             node = jinja_node(p, is_index ? ITEM : ATTRIBUTE, node);
             node->line = p->at->line;
             if (is_index) {
-                jinja_add_part(p, node, parse_constant(p));
+                add_part(p, node, parse_constant(p));
                 continue;
             }
             node->constant = expect_name(p);
@@ -323,7 +323,7 @@ static struct node *parse_test(struct parser *p, struct node *value)
     if (jinja_take_sign(p, '('))
         parse_arguments(p, node);
     else if (has_value)
-        jinja_add_part(p, node, postfix(p, primary(p)));
+        add_part(p, node, postfix(p, primary(p)));
     return is_negated ? jinja_node(p, NOT, node) : node;
 }
 
@@ -416,9 +416,8 @@ static struct node *parse(struct parser *p, bool has_choice)
     struct node *node = chain(p, 0);
     while (has_choice && is_ok(p->j) && jinja_take_name(p, "if")) {
         node = jinja_node(p, CHOICE, node);
-        jinja_add_part(p, node, chain(p, 0));
-        jinja_add_part(
-                p, node, jinja_take_name(p, "else") ? parse(p, true) : NULL);
+        add_part(p, node, chain(p, 0));
+        add_part(p, node, jinja_take_name(p, "else") ? parse(p, true) : NULL);
     }
     jinja_leave(p->j);
     return node;
@@ -439,7 +438,7 @@ struct node *jinja_parse_tuple(struct parser *p, bool has_choice)
         if (p->at->kind == T_OUTPUT_END || p->at->kind == T_BLOCK_END ||
             jinja_is_sign(p, ')'))
             break;
-        jinja_add_part(p, node, parse(p, has_choice));
+        add_part(p, node, parse(p, has_choice));
     }
     return node ? node : first;
 }
@@ -467,7 +466,7 @@ struct node *jinja_parse_target(struct parser *p)
         if (!first)
             first = part;
         else
-            jinja_add_part(p, node, part);
+            add_part(p, node, part);
         if (jinja_is_sign(p, ',') && !node) {
             node = jinja_node(p, SEQUENCE, first);
             node->constant.kind = TUPLE;

@@ -128,7 +128,6 @@ void jinja_unexpected(struct parser *p, const char *wanted);
 int jinja_symbol(struct parser *p, struct value name);
 struct node *jinja_node(
         struct parser *p, enum node_kind kind, struct node *part);
-void jinja_add_part(struct parser *p, struct node *node, struct node *part);
 void jinja_add_named(
         struct parser *p, struct node *node, struct value name,
         struct node *value);
@@ -151,7 +150,6 @@ struct closure { /* a macro where it was defined */
 };
 
 struct value jinja_evaluate(struct jinja *j, const struct node *node);
-struct value jinja_lookup(struct jinja *j, int symbol, struct value name);
 void jinja_bind(struct jinja *j, int symbol, struct value value);
 struct scope *jinja_push(struct jinja *j, struct scope *outer);
 struct value jinja_run_macro(

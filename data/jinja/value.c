@@ -41,14 +41,6 @@ void jinja_append(struct jinja *j, struct value list, struct value item)
         items->at[items->count++] = item;
 }
 
-struct value jinja_tuple(struct jinja *j, struct value a, struct value b)
-{
-    struct value tuple = jinja_list(j, TUPLE, 0);
-    jinja_append(j, tuple, a);
-    jinja_append(j, tuple, b);
-    return tuple;
-}
-
 const struct value *jinja_find(
         struct jinja *j, struct value mapping, struct value key)
 {
@@ -203,10 +195,13 @@ struct value jinja_view(
     struct value made = jinja_list(j, kind, dict.items->count / 2);
     for (size_t i = 0; i < dict.items->count && is_ok(j); i += 2) {
         const struct value *pair = &dict.items->at[i];
-        jinja_append(
-                j, made,
-                has_keys && has_values ? jinja_tuple(j, pair[0], pair[1])
-                                       : pair[!has_keys]);
+        struct value part = pair[!has_keys];
+        if (has_keys && has_values) {
+            part = jinja_list(j, TUPLE, 2);
+            jinja_append(j, part, pair[0]);
+            jinja_append(j, part, pair[1]);
+        }
+        jinja_append(j, made, part);
     }
     return made;
 }

@@ -134,7 +134,6 @@ struct value jinja_list(
         struct jinja *j, enum kind kind, size_t capacity); /* empty */
 /* Only while it is built. */
 void jinja_append(struct jinja *j, struct value list, struct value item);
-struct value jinja_tuple(struct jinja *j, struct value a, struct value b);
 /* Keys, values or pairs of both. */
 struct value jinja_view(
         struct jinja *j, enum kind kind, struct value dict, bool has_keys,

@@ -22,8 +22,7 @@ struct cache_entry { /* one cache line */
 
 struct encoder {
     const struct tokenizer *tokenizer;
-    bool takes_added; /* tokens, in the text at hand */
-    bool continues;   /* the text at hand goes on from another */
+    bool continues; /* the text at hand goes on from another */
     struct cache_entry *cache;
     struct bpe bpe;
     struct byte_buffer normal;   /* a normalized stretch */
@@ -333,12 +332,9 @@ static enum zd_status encode_between(
                 struct encoder *encoder, const unsigned char *text,
                 size_t bytes, struct token_vector *ids))
 {
-    static const struct added_set none;
     struct added_scan scan;
     struct added_piece piece;
-    added_scan_init(
-            &scan, encoder->takes_added ? set : &none,
-            encoder->tokenizer->classes, text, bytes);
+    added_scan_init(&scan, set, encoder->tokenizer->classes, text, bytes);
     while (added_scan_next(&scan, &piece)) {
         if (!piece.token) {
             ZD_TRY(encode(
@@ -388,7 +384,7 @@ static enum zd_status refuse_utf8(size_t at, size_t *bad_offset_out)
 /* The encoder has its borders. */
 static enum zd_status encode(
         struct encoder *encoder, const unsigned char *text, size_t bytes,
-        unsigned flags, struct token_vector *ids, size_t *bad_offset_out)
+        bool continues, struct token_vector *ids, size_t *bad_offset_out)
 {
     const struct tokenizer *tokenizer = encoder->tokenizer;
     size_t valid = utf8_valid_prefix((const char *)text, bytes);
@@ -397,8 +393,7 @@ static enum zd_status encode(
         return refuse_utf8(valid, bad_offset_out);
     for (size_t i = 0; tokenizer->is_bytes && i < bytes; i++)
         token_vector_push(ids, text[i]);
-    encoder->takes_added = flags & ENCODE_ADDED_TOKENS;
-    encoder->continues = flags & ENCODE_CONTINUES;
+    encoder->continues = continues;
     set_origin(encoder, text, 0, NULL, 0, 0);
     if (!tokenizer->is_bytes)
         ZD_TRY(encode_between(
@@ -411,21 +406,21 @@ static enum zd_status encode(
 }
 
 enum zd_status encoder_encode(
-        struct encoder *encoder, const char *text, size_t bytes, unsigned flags,
+        struct encoder *encoder, const char *text, size_t bytes, bool continues,
         struct token_vector *ids, size_t *bad_offset_out)
 {
     encoder->border = encoder->border_end = NULL;
     return encode(
-            encoder, (const unsigned char *)text, bytes, flags, ids,
+            encoder, (const unsigned char *)text, bytes, continues, ids,
             bad_offset_out);
 }
 
 enum zd_status encoder_encode_borders(
-        struct encoder *encoder, const char *text, size_t bytes, unsigned flags,
+        struct encoder *encoder, const char *text, size_t bytes,
         struct token_vector *ids, struct encode_border *borders, size_t count)
 {
     encoder->border = borders;
     encoder->border_end = count > 0 ? borders + count : borders;
     return encode(
-            encoder, (const unsigned char *)text, bytes, flags, ids, NULL);
+            encoder, (const unsigned char *)text, bytes, false, ids, NULL);
 }

@@ -352,34 +352,19 @@ static enum zd_status load_post_processor(
 /* ---- the rest ---- */
 
 /* The decoder of a tokenizer with byte fallback, one or a Sequence: what its
- * tokens spell is known, so it only tells whether a first space is stripped. */
-static enum zd_status load_decoder(
-        struct tokenizer *tokenizer, const json_t *part)
+ * tokens spell is known. */
+static enum zd_status check_decoder(const json_t *part)
 {
     static const char *const known[] = {
             "Replace", "ByteFallback", "Fuse", "Strip", "Metaspace"};
-    size_t k = 0;
-    while (k < sizeof known / sizeof *known && !is_type(part, known[k]))
-        k++;
-    if (k == sizeof known / sizeof *known)
-        return refuse("decoder", json_is_absent(part) ? "null" : type_of(part));
-    tokenizer->strips_space |=
-            is_type(part, "Metaspace")
-                    ? tokenizer->prefixes != PREFIX_NONE
-                    : is_type(part, "Strip") &&
-                              json_integer_value(
-                                      json_object_get(part, "start")) > 0;
-    return ZD_OK;
-}
-
-static enum zd_status load_decoders(
-        struct tokenizer *tokenizer, const json_t *decoder)
-{
-    const json_t *parts = json_object_get(decoder, "decoders"), *part;
+    const json_t *parts = json_object_get(part, "decoders"), *inner;
     size_t i;
-    if (!is_type(decoder, "Sequence"))
-        return load_decoder(tokenizer, decoder);
-    json_array_foreach(parts, i, part) ZD_TRY(load_decoder(tokenizer, part));
+    for (i = 0; i < sizeof known / sizeof *known; i++)
+        if (is_type(part, known[i]))
+            return ZD_OK;
+    if (!is_type(part, "Sequence"))
+        return refuse("decoder", json_is_absent(part) ? "null" : type_of(part));
+    json_array_foreach(parts, i, inner) ZD_TRY(check_decoder(inner));
     return ZD_OK;
 }
 
@@ -389,7 +374,7 @@ static enum zd_status check_others(
     static const char *const keys[] = {"truncation", "padding"};
     const json_t *decoder = json_object_get(root, "decoder");
     if (tokenizer->table.is_fallback)
-        ZD_TRY(load_decoders(tokenizer, decoder));
+        ZD_TRY(check_decoder(decoder));
     else if (!is_type(decoder, "ByteLevel"))
         return refuse(
                 "decoder", json_is_absent(decoder) ? "null" : type_of(decoder));

@@ -299,11 +299,6 @@ const char *tokenizer_describe(const struct tokenizer *tokenizer)
     return tokenizer->describe;
 }
 
-bool tokenizer_strips_space(const struct tokenizer *tokenizer)
-{
-    return tokenizer->strips_space;
-}
-
 enum zd_status tokenizer_token_bytes(
         const struct tokenizer *tokenizer, int32_t id, const char **bytes_out,
         size_t *count_out)

@@ -66,16 +66,12 @@ void token_vector_fini(struct token_vector *vector);
 struct encoder;
 struct encoder *encoder_create(const struct tokenizer *tokenizer);
 void encoder_destroy(struct encoder *encoder);
-enum encode_flags {
-    ENCODE_ADDED_TOKENS = 1, /* added tokens in the text are recognized; without
-                                it the text is ordinary throughout */
-    ENCODE_CONTINUES = 2,    /* the text goes on from another: no "▁" is put
-                                in front of it */
-};
-/* Append the ids of `text` (UTF-8). Invalid UTF-8 is ZD_ERR_DATA; then
- * *bad_offset_out (may be NULL) is the byte offset in `text`. */
+/* Append the ids of `text` (UTF-8), in which added tokens are recognized.
+ * `continues`: it goes on from another, no "▁" is put in front of it. Invalid
+ * UTF-8 is ZD_ERR_DATA; then *bad_offset_out (may be NULL) is the byte offset
+ * in `text`. */
 enum zd_status encoder_encode(
-        struct encoder *encoder, const char *text, size_t bytes, unsigned flags,
+        struct encoder *encoder, const char *text, size_t bytes, bool continues,
         struct token_vector *ids, size_t *bad_offset_out);
 /* A place in a text, and of the tokens that are appended the index in `ids` of
  * the first that ends after it, or, for the end of a range, of the first that
@@ -90,17 +86,14 @@ struct encode_border {
 };
 /* As encoder_encode; places `borders`, which are in the order of the text. */
 enum zd_status encoder_encode_borders(
-        struct encoder *encoder, const char *text, size_t bytes, unsigned flags,
+        struct encoder *encoder, const char *text, size_t bytes,
         struct token_vector *ids, struct encode_border *borders, size_t count);
 /* A place in `text`, as late as possible, where it may be cut: the ids of the
  * two parts, concatenated, are those of the whole, whatever follows `bytes`,
- * when the second is encoded with ENCODE_CONTINUES. 0 when no such place is
+ * when the second is encoded as one that continues. 0 when no such place is
  * known. The text need not be valid UTF-8. */
 size_t tokenizer_cut(
         const struct tokenizer *tokenizer, const char *text, size_t bytes);
-/* The decoder leaves out a space at the beginning of a text, which the encoder
- * put there. */
-bool tokenizer_strips_space(const struct tokenizer *tokenizer);
 /* The exact bytes of a token. ZD_ERR_DATA for an id that is none. Borrowed. */
 enum zd_status tokenizer_token_bytes(
         const struct tokenizer *tokenizer, int32_t id, const char **bytes_out,

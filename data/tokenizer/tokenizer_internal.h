@@ -289,7 +289,6 @@ struct tokenizer {
     /* of characters, with byte fallback; table.is_fallback tells */
     enum prefix prefixes;
     bool is_metaspace; /* spaces become "▁" after the second scan */
-    bool strips_space; /* in the decoder */
 };
 
 /* Append what the normalizer makes of a part of a stretch to `out`; false, and

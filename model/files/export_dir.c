@@ -187,7 +187,9 @@ static enum zd_status look_at(void *ctx, const char *name)
     return ZD_OK;
 }
 
-enum zd_status export_dir_check(const char *dir, bool finished)
+/* `finished`: its weights must carry our mark (what an interrupted export left
+ * may be torn). */
+static enum zd_status check(const char *dir, bool finished)
 {
     struct found found = {
             .dir = dir,
@@ -235,10 +237,10 @@ enum zd_status export_dir_names(
     static const char *const kinds[] = {"an adapter", "a model"};
     char other[EXPORT_PATH_BYTES + 32];
     ZD_TRY(export_dir_places(dir, to, temporary));
-    ZD_TRY(export_dir_check(to, true));
+    ZD_TRY(check(to, true));
     fs_join(other, sizeof other, to, files[is_adapter]);
     if (!fs_exists(other))
-        return export_dir_check(temporary, false);
+        return check(temporary, false);
     ZD_FAIL(ZD_ERR_CREATE, "E0314", "`%s` holds %s, which %s would replace", to,
             kinds[is_adapter], kinds[!is_adapter]);
     return zd_fail_help("name another folder, or remove this one");

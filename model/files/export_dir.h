@@ -24,12 +24,9 @@ enum zd_status export_check_link(const char *dir, const char *name);
 enum zd_status export_copy_files(
         const char *model, const char *tokenizer, const char *to);
 
-/* ZD_ERR_CREATE unless `dir` does not exist, is empty, or holds an export and
- * nothing else. `finished`: its weights must carry our mark (what an
- * interrupted export left may be torn). */
-enum zd_status export_dir_check(const char *dir, bool finished);
 /* The final path of an export to `dir` (no slash at its end), and where it is
- * written first. export_dir_names checks both as above; an adapter replaces no
+ * written first. export_dir_names checks both: ZD_ERR_CREATE unless they do not
+ * exist, are empty, or hold an export and nothing else; an adapter replaces no
  * model, and a model no adapter. */
 enum { EXPORT_PATH_BYTES = 4096 };
 enum zd_status export_dir_places(

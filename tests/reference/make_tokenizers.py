@@ -6,10 +6,9 @@
 Each folder gets tokenizer.json, tokenizer_config.json and cases.json:
 
     {"library": "tokenizers 0.23.3", "prefix": [ids], "eos": id or null,
-     "cases": [{"text": T or "hex": H, "ids": [...], "ordinary": [...], "decoded": HEX}]}
+     "cases": [{"text": T or "hex": H, "ids": [...], "decoded": HEX}]}
 
-`ids` is encode(T, add_special_tokens=False). `prefix` is what the post-processor puts in front. `ordinary`, only where it
-differs from `ids`, is the same text with the added tokens removed from the file: what a chat message's content becomes.
+`ids` is encode(T, add_special_tokens=False). `prefix` is what the post-processor puts in front.
 `borders` (tokenizers with byte fallback): see borders_of. `decoded` is there only where the tokens' exact bytes are not T itself; it follows the rule of the ByteLevel decoder (a
 token all of whose characters are in the byte table gives those bytes, any other its own UTF-8) and is checked here
 against the library's decode, which can only show it with U+FFFD in place of bytes that are no UTF-8.
@@ -389,7 +388,6 @@ def borders_of(text, offsets):
 
 def cases_of(doc, config, seed):
     full = Tokenizer.from_str(json.dumps(doc))
-    plain = Tokenizer.from_str(json.dumps({**doc, "added_tokens": [], "post_processor": None}))
     back = {c: b for b, c in byte_table().items()}
     rows = []
     is_fallback = doc["model"].get("byte_fallback", False)
@@ -399,9 +397,6 @@ def cases_of(doc, config, seed):
         ids = full.encode(text, add_special_tokens=False).ids
         row = {"hex": text.encode().hex()} if "\0" in text else {"text": text}
         row["ids"] = ids
-        ordinary = plain.encode(text, add_special_tokens=False).ids
-        if ordinary != ids:
-            row["ordinary"] = ordinary
         if is_fallback:
             row["borders"] = borders_of(text, full.encode(text, add_special_tokens=False).offsets)
         decoded = b"".join(token_bytes(full.id_to_token(i), back, is_fallback) for i in ids)
@@ -418,7 +413,7 @@ def cases_of(doc, config, seed):
         rows.append(row)
     eos = config.get("eos_token")
     eos = eos["content"] if isinstance(eos, dict) else eos
-    return {"library": "tokenizers " + tokenizers.__version__, "strips": strips, "prefix": full.encode("", add_special_tokens=True).ids,
+    return {"library": "tokenizers " + tokenizers.__version__, "prefix": full.encode("", add_special_tokens=True).ids,
             "eos": None if eos is None else full.token_to_id(eos), "cases": rows}
 
 

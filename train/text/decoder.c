@@ -46,8 +46,8 @@ enum zd_status decoder_encode(
     prefix = tokenizer_prefix(text->tokenizer, &count);
     token_vector_append(ids, prefix, (size_t)count);
     encoder = encoder_create(text->tokenizer);
-    enum zd_status status = encoder_encode(
-            encoder, prompt, strlen(prompt), ENCODE_ADDED_TOKENS, ids, &bad);
+    enum zd_status status =
+            encoder_encode(encoder, prompt, strlen(prompt), false, ids, &bad);
     encoder_destroy(encoder);
     if (status == ZD_OK && ids->count == 0)
         status = ZD_FAIL(

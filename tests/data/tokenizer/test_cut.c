@@ -6,14 +6,12 @@
 #include <unistd.h>
 
 static struct token_vector encode(
-        struct encoder *encoder, const char *text, size_t bytes, unsigned flags,
+        struct encoder *encoder, const char *text, size_t bytes, bool continues,
         struct token_vector ids)
 {
     cr_assert_eq(
-            encoder_encode(
-                    encoder, text, bytes, ENCODE_ADDED_TOKENS | flags, &ids,
-                    NULL),
-            ZD_OK, "%s", zd_error_get()->what);
+            encoder_encode(encoder, text, bytes, continues, &ids, NULL), ZD_OK,
+            "%s", zd_error_get()->what);
     return ids;
 }
 
@@ -58,7 +56,7 @@ static int check_cuts(const char *path, uint64_t seed)
         struct token_vector none = {0};
         size_t bytes =
                 make_text(text, sizeof text, seed * 50 + (uint64_t)round);
-        struct token_vector whole = encode(encoder, text, bytes, 0, none);
+        struct token_vector whole = encode(encoder, text, bytes, false, none);
         size_t before = 0;
         for (size_t end = 1; end < bytes; end++) {
             size_t at = tokenizer_cut(tokenizer, text, end);
@@ -67,8 +65,8 @@ static int check_cuts(const char *path, uint64_t seed)
                 continue;
             before = at;
             cuts++;
-            struct token_vector ids = encode(encoder, text, at, 0, none);
-            ids = encode(encoder, text + at, bytes - at, ENCODE_CONTINUES, ids);
+            struct token_vector ids = encode(encoder, text, at, false, none);
+            ids = encode(encoder, text + at, bytes - at, true, ids);
             cr_assert_eq(ids.count, whole.count, "%.*s|", (int)at, text);
             cr_assert_arr_eq(
                     ids.ids, whole.ids, ids.count * sizeof *ids.ids, "%.*s|",
@@ -141,7 +139,7 @@ static void check_units(const char *folder, int32_t begin, int32_t end)
             zd_error_get()->what);
     encoder = encoder_create(test.tokenizer);
     token_vector_push(&whole, begin);
-    whole = encode(encoder, text, bytes, 0, whole);
+    whole = encode(encoder, text, bytes, false, whole);
     token_vector_push(&whole, end);
     cr_assert_eq(corpus.count, whole.count);
     cr_expect_eq(corpus.cache.doc_count, 1);
@@ -163,8 +161,7 @@ static void check_units(const char *folder, int32_t begin, int32_t end)
     snprintf(
             place, sizeof place, "in line %lld, at byte offset ",
             (long long)line);
-    cr_expect_neq(
-            data_case_corpus(&test, &corpus), ZD_OK);
+    cr_expect_neq(data_case_corpus(&test, &corpus), ZD_OK);
     cr_expect(strstr(zd_error_get()->what, place), "%s", zd_error_get()->what);
     free(text);
     data_case_fini(&test);

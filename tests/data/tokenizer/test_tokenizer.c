@@ -45,13 +45,12 @@ static void close_subject(struct subject *subject)
     tokenizer_close(subject->tokenizer);
 }
 
-static void encode(
-        struct subject *subject, const char *text, size_t bytes, unsigned flags)
+static void encode(struct subject *subject, const char *text, size_t bytes)
 {
     subject->ids.count = 0;
     cr_assert_eq(
             encoder_encode(
-                    subject->encoder, text, bytes, flags, &subject->ids, NULL),
+                    subject->encoder, text, bytes, false, &subject->ids, NULL),
             ZD_OK);
 }
 
@@ -137,8 +136,8 @@ static void check_borders(
     subject->ids.count = 0;
     cr_assert_eq(
             encoder_encode_borders(
-                    subject->encoder, text, bytes, ENCODE_ADDED_TOKENS,
-                    &subject->ids, borders, count),
+                    subject->encoder, text, bytes, &subject->ids, borders,
+                    count),
             ZD_OK);
     for (size_t i = 0; i < count; i++)
         cr_expect_eq(
@@ -150,17 +149,12 @@ static void check_borders(
 
 static void check_case(struct subject *subject, const json_t *item)
 {
-    const json_t *ordinary = json_object_get(item, "ordinary");
     const json_t *ids = json_object_get(item, "ids");
     const json_t *expected = json_object_get(item, "decoded");
     size_t bytes, decoded_bytes, expected_bytes;
     char *text = text_of(item, &bytes);
-    encode(subject, text, bytes, 0);
-    cr_expect(
-            are_ids(&subject->ids, ordinary ? ordinary : ids), "ordinary `%s`",
-            text);
     check_borders(subject, text, bytes, json_object_get(item, "borders"));
-    encode(subject, text, bytes, ENCODE_ADDED_TOKENS);
+    encode(subject, text, bytes);
     cr_expect(are_ids(&subject->ids, ids), "`%s`", text);
     char *decoded = decode(subject, &decoded_bytes);
     if (expected) {
@@ -189,7 +183,7 @@ Test(tokenizer, ids_are_those_of_the_reference)
     }
 }
 
-Test(tokenizer, prefix_end_of_text_and_strip_are_those_of_the_files)
+Test(tokenizer, prefix_and_end_of_text_are_those_of_the_files)
 {
     for (int f = 0; f < FOLDERS; f++) {
         struct subject subject = open_fixture(folders[f]);
@@ -205,10 +199,6 @@ Test(tokenizer, prefix_end_of_text_and_strip_are_those_of_the_files)
         cr_expect_eq(
                 tokenizer_eos(subject.tokenizer),
                 json_is_integer(eos) ? (int)json_integer_value(eos) : -1);
-        cr_expect_eq(
-                tokenizer_strips_space(subject.tokenizer),
-                json_is_true(json_object_get(root, "strips")), "%s",
-                folders[f]);
         json_decref(root);
         close_subject(&subject);
     }
@@ -285,7 +275,7 @@ Test(tokenizer, bytes_are_their_own_ids)
     subject.encoder = encoder_create(subject.tokenizer);
     cr_expect_eq(tokenizer_vocab_size(subject.tokenizer), 257);
     cr_expect_eq(tokenizer_eos(subject.tokenizer), 256);
-    encode(&subject, text, strlen(text), ENCODE_ADDED_TOKENS);
+    encode(&subject, text, strlen(text));
     cr_assert_eq(subject.ids.count, strlen(text));
     cr_expect_eq(subject.ids.ids[1], 0xc3);
     token_vector_push(&subject.ids, 256);
@@ -304,7 +294,7 @@ static void check_long(struct subject *subject, const char *unit, size_t count)
     char *text = malloc(length * count + 1);
     for (size_t i = 0; i < count; i++)
         memcpy(text + i * length, unit, length);
-    encode(subject, text, length * count, 0);
+    encode(subject, text, length * count);
     char *decoded = decode(subject, &bytes);
     cr_assert_eq(bytes, length * count);
     cr_expect_eq(memcmp(decoded, text, bytes), 0);
@@ -362,7 +352,7 @@ Test(tokenizer, post_processors_put_the_same_ids_around_a_text)
             struct token_vector whole = {0};
             size_t bytes;
             char *text = text_of(item, &bytes);
-            encode(&subject, text, bytes, ENCODE_ADDED_TOKENS);
+            encode(&subject, text, bytes);
             around = tokenizer_prefix(subject.tokenizer, &count);
             token_vector_append(&whole, around, (size_t)count);
             token_vector_append(&whole, subject.ids.ids, subject.ids.count);

@@ -70,9 +70,7 @@ Test(tokenizer_broken, the_unbroken_file_opens)
     cr_expect_eq(count, 1);
     encoder = encoder_create(tokenizer);
     cr_assert_eq(
-            encoder_encode(
-                    encoder, "abab<s>cabx", 11, ENCODE_ADDED_TOKENS, &ids,
-                    NULL),
+            encoder_encode(encoder, "abab<s>cabx", 11, false, &ids, NULL),
             ZD_OK);
     cr_assert_eq(ids.count, 4); /* no token stands for c */
     cr_expect_arr_eq(ids.ids, expected, sizeof expected);
@@ -209,8 +207,7 @@ static void try_mutation(char *text, size_t bytes, uint32_t *state)
     if (open_text(text, bytes, NULL, &tokenizer) != ZD_OK)
         return;
     encoder = encoder_create(tokenizer);
-    encoder_encode(
-            encoder, words, strlen(words), ENCODE_ADDED_TOKENS, &ids, NULL);
+    encoder_encode(encoder, words, strlen(words), false, &ids, NULL);
     token_vector_fini(&ids);
     encoder_destroy(encoder);
     tokenizer_close(tokenizer);
