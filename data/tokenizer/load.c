@@ -381,36 +381,6 @@ static enum zd_status load_added(
     return ZD_OK;
 }
 
-/* Two added tokens with one content or one id are a mistake in the file. */
-static enum zd_status check_repeated(const json_t *added)
-{
-    json_t *seen = json_object(), *item;
-    enum zd_status status = ZD_OK;
-    size_t i;
-    json_array_foreach(added, i, item)
-    {
-        const json_t *content = json_object_get(item, "content");
-        const json_t *id = json_object_get(item, "id");
-        char number[40];
-        if (!json_is_string(content) || !json_is_integer(id))
-            continue; /* load_added says so */
-        snprintf(
-                number, sizeof number, "i%lld",
-                (long long)json_integer_value(id));
-        const char *other = json_string_value(json_object_get(seen, number));
-        if (other) {
-            status = ZD_FAIL(
-                    ZD_ERR_DATA, "E0406",
-                    "added tokens `%.200s` and `%.200s` have one id, %s", other,
-                    json_string_value(content), number + 1);
-            break;
-        }
-        json_object_set(seen, number, (json_t *)content);
-    }
-    json_decref(seen);
-    return status;
-}
-
 enum zd_status tokenizer_load_added(
         struct tokenizer *tokenizer, const json_t *root)
 {
@@ -421,7 +391,6 @@ enum zd_status tokenizer_load_added(
     tokenizer->model_tokens = tokenizer->vocab.count;
     if (!json_is_absent(added) && !json_is_array(added))
         return broken("added_tokens is not an array");
-    ZD_TRY(check_repeated(added));
     json_array_foreach(added, i, item)
             ZD_TRY(load_added(tokenizer, item, &most));
     added_set_finish(&tokenizer->added_raw);

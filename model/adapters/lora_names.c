@@ -1,12 +1,10 @@
 #include "model/adapters/lora_names.h"
 
 #include "base/must.h"
-#include "base/suggest.h"
+#include "base/text_buffer.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-enum { NAMES_TOLD = 3, NAMES_MAX = 16 };
 
 /* The last part of a module's name. */
 static const char *last_part(const char *module)
@@ -16,44 +14,22 @@ static const char *last_part(const char *module)
 }
 
 /* The last parts of linear modules' names. */
-static int list_names(
-        const struct peft_view *reader, struct module names[NAMES_MAX])
+static enum zd_status tell_names(
+        const struct peft_view *reader, const char *name)
 {
-    int count = 0;
-    for (int id = 0; id < reader->table->count && count < NAMES_MAX; id++) {
-        bool is_new = param_is_linear(&reader->table->params[id]);
+    char list[600] = "", quoted[MODULE_BYTES + 4];
+    struct text_buffer text = {.out = list, .bytes = sizeof list};
+    if (peft_module_is("all-linear", name))
+        return zd_fail_help(
+                "target_modules = \"all-linear\", in no list, means all");
+    for (int id = 0; id < reader->table->count; id++) {
         struct module module = peft_view_module(reader, id);
-        for (int i = 0; i < count; i++)
-            is_new &= strcmp(names[i].name, last_part(module.name)) != 0;
-        if (is_new)
-            strcpy(names[count++].name, last_part(module.name));
+        snprintf(quoted, sizeof quoted, "\"%s\"", last_part(module.name));
+        if (param_is_linear(&reader->table->params[id]) &&
+            !strstr(list, quoted))
+            text_buffer_add(&text, "%s%s", text.used ? ", " : "", quoted);
     }
-    return count;
-}
-
-static void tell_nearest(const struct peft_view *reader, const char *name)
-{
-    struct module names[NAMES_MAX];
-    char list[400] = "";
-    int count = list_names(reader, names);
-    if (peft_module_is("all-linear", name)) {
-        zd_fail_help("target_modules = \"all-linear\", in no list, means all");
-        return;
-    }
-    for (int told = 0; told < NAMES_TOLD && told < count; told++) {
-        size_t used = strlen(list);
-        char *best = NULL;
-        for (int i = 0; i < count; i++)
-            if (names[i].name[0] &&
-                (!best || edit_distance(name, names[i].name) <
-                                  edit_distance(name, best)))
-                best = names[i].name;
-        snprintf(
-                list + used, sizeof list - used, "%s\"%.80s\"",
-                told ? ", " : "", best);
-        best[0] = '\0';
-    }
-    zd_fail_help("the nearest: %s", list);
+    return zd_fail_help("linear modules: %s", list);
 }
 
 enum zd_status lora_refuse_embedding(const char *name)
@@ -71,8 +47,7 @@ static enum zd_status refuse_name(
     ZD_FAIL(ZD_ERR_CONFIG, "E0326",
             "lora.target_modules: `%.80s` is not a linear module of the model",
             name);
-    tell_nearest(reader, name);
-    return ZD_ERR_CONFIG;
+    return tell_names(reader, name);
 }
 
 /* Each name is that of a linear module. */
@@ -154,8 +129,7 @@ static enum zd_status check_excluded(const struct peft_view *reader)
         ZD_FAIL(ZD_ERR_CONFIG, "E0326",
                 "lora.exclude_modules: `%.80s` is not a module of the model",
                 name);
-        tell_nearest(reader, name);
-        return ZD_ERR_CONFIG;
+        return tell_names(reader, name);
     }
     return ZD_OK;
 }
@@ -206,8 +180,7 @@ static enum zd_status check_pattern(
     ZD_FAIL(ZD_ERR_CONFIG, "E0326",
             "lora.%s: `%s` matches no module that gets an adapter", key,
             pattern);
-    tell_nearest(reader, pattern);
-    return ZD_ERR_CONFIG;
+    return tell_names(reader, pattern);
 }
 
 enum zd_status lora_check_patterns(

@@ -29,45 +29,21 @@ const char *const export_copied_files[] = {
 static bool is_below(const char *path, const char *folder)
 {
     char real[PATH_MAX];
-    if (!folder || folder[0] != '/' || !realpath(folder, real))
+    if (!realpath(folder, real))
         return false;
     size_t length = strlen(real);
     return strncmp(path, real, length) == 0 && path[length] == '/';
 }
 
-static bool is_below_of(const char *path, const char *folder, const char *name)
-{
-    char joined[PATH_MAX];
-    return folder &&
-           snprintf(joined, sizeof joined, "%s/%s", folder, name) <
-                   (int)sizeof joined &&
-           is_below(path, joined);
-}
-
-/* Where huggingface_hub keeps what it downloads. */
-static bool is_in_hub_cache(const char *path)
-{
-    return is_below(path, getenv("HF_HUB_CACHE")) ||
-           is_below_of(path, getenv("HF_HOME"), "hub") ||
-           is_below_of(path, getenv("XDG_CACHE_HOME"), "huggingface/hub") ||
-           is_below_of(path, getenv("HOME"), ".cache/huggingface/hub");
-}
-
-/* A copy of such a cache elsewhere: models--X/snapshots/REV has links to
- * models--X/blobs. */
+/* models--X/snapshots/REV of the hub's cache has links to models--X/blobs. */
 static bool is_blob_of(const char *path, const char *real_dir)
 {
-    char snapshots[PATH_MAX];
-    snprintf(snapshots, sizeof snapshots, "%s", real_dir);
-    char *at = strrchr(snapshots, '/');
-    if (!at)
-        return false;
-    *at = '\0';
-    at = strrchr(snapshots, '/');
-    if (!at || strcmp(at, "/snapshots") != 0)
-        return false;
-    *at = '\0';
-    return is_below_of(path, snapshots, "blobs");
+    char blobs[PATH_MAX + 8];
+    const char *at = strstr(real_dir, "/snapshots/");
+    snprintf(
+            blobs, sizeof blobs, "%.*s/blobs", at ? (int)(at - real_dir) : 0,
+            real_dir);
+    return at && is_below(path, blobs);
 }
 
 enum zd_status export_check_link(const char *dir, const char *name)
@@ -75,8 +51,7 @@ enum zd_status export_check_link(const char *dir, const char *name)
     char path[PATH_MAX], real[PATH_MAX], real_dir[PATH_MAX];
     fs_join(path, sizeof path, dir, name);
     if (realpath(path, real) && realpath(dir, real_dir) &&
-        (is_below(real, real_dir) || is_blob_of(real, real_dir) ||
-         is_in_hub_cache(real)))
+        (is_below(real, real_dir) || is_blob_of(real, real_dir)))
         return ZD_OK;
     ZD_FAIL(ZD_ERR_DATA, "E0316",
             "%s is a link to a file outside of the model's folder", path);
