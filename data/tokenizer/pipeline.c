@@ -135,21 +135,6 @@ static enum zd_status split_pattern(const json_t *part, const char **out)
     return refuse("pre_tokenizer", "Split with its behavior and invert");
 }
 
-static enum zd_status byte_level_flags(
-        const json_t *part, bool *add_prefix_space, bool *use_regex)
-{
-    const json_t *prefix = json_object_get(part, "add_prefix_space");
-    const json_t *regex = json_object_get(part, "use_regex");
-    if (!json_is_boolean(prefix) || (regex && !json_is_boolean(regex)))
-        return ZD_FAIL(
-                ZD_ERR_DATA, "E0402",
-                "broken tokenizer.json: a ByteLevel pre_tokenizer needs "
-                "add_prefix_space, true or false, and may have use_regex");
-    *add_prefix_space = json_is_true(prefix);
-    *use_regex = !regex || json_is_true(regex);
-    return ZD_OK;
-}
-
 static enum zd_status load_digits(
         struct tokenizer *tokenizer, const json_t *part)
 {
@@ -166,13 +151,19 @@ static enum zd_status load_digits(
 static enum zd_status load_byte_level(
         struct tokenizer *tokenizer, const json_t *part, bool is_alone)
 {
-    bool use_regex = false;
-    ZD_TRY(byte_level_flags(part, &tokenizer->add_prefix_space, &use_regex));
+    const json_t *prefix = json_object_get(part, "add_prefix_space");
+    const json_t *regex = json_object_get(part, "use_regex");
+    if (!json_is_boolean(prefix) || (regex && !json_is_boolean(regex)))
+        return ZD_FAIL(
+                ZD_ERR_DATA, "E0402",
+                "broken tokenizer.json: a ByteLevel pre_tokenizer needs "
+                "add_prefix_space, true or false, and may have use_regex");
+    tokenizer->add_prefix_space = json_is_true(prefix);
     if (tokenizer->add_prefix_space && !is_alone)
         return refuse(
                 "pre_tokenizer",
                 "Sequence with a ByteLevel of add_prefix_space");
-    if (use_regex)
+    if (!json_is_false(regex))
         splitter_push(&tokenizer->splitter, SPLIT_GPT2);
     return ZD_OK;
 }

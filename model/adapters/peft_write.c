@@ -136,32 +136,24 @@ static json_t *number(double value)
 }
 
 /* Patterns and alpha with rsLoRA folded in: alpha sqrt(r) over r is alpha over
- * sqrt(r). One entry for each pattern of ranks; where alphas have patterns of
- * their own, one for each module. */
+ * sqrt(r). Where ranks or alphas have patterns, one entry for each module. */
 static json_t *folded_alphas(const struct writing *w)
 {
-    const char *pattern;
-    json_t *value;
-    json_t *ranks = json_object_get(w->view.adapter->json, "rank_pattern");
-    json_t *alphas = json_object_get(w->view.adapter->json, "alpha_pattern");
-    if (!w->view.adapter->use_rslora)
-        return json_is_object(alphas) ? json_incref(alphas)
-                                      : zd_must(json_object());
+    const struct peft_config *a = w->view.adapter;
+    json_t *alphas = json_object_get(a->json, "alpha_pattern");
+    bool varies = json_object_size(alphas) ||
+                  json_object_size(json_object_get(a->json, "rank_pattern"));
     json_t *folded = zd_must(json_object());
-    if (json_object_size(alphas) == 0) {
-        json_object_foreach(ranks, pattern, value) json_object_set_new(
-                folded, pattern,
-                number(w->view.adapter->lora_alpha *
-                       sqrt((double)json_integer_value(value))));
-        return folded;
-    }
-    for (int id = 0; id < w->view.table->count; id++) {
+    if (!a->use_rslora && json_is_object(alphas))
+        json_object_update(folded, alphas);
+    for (int id = 0; a->use_rslora && varies && id < w->view.table->count;
+         id++) {
         struct module module = peft_view_module(&w->view, id);
         int r = peft_factors(&w->view, id).r;
         if (r)
             json_object_set_new(
                     folded, module.name,
-                    number(peft_config_alpha(w->view.adapter, module.name) *
+                    number(peft_config_alpha(a, module.name) *
                            sqrt((double)r)));
     }
     return folded;
