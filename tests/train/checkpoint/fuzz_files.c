@@ -178,7 +178,8 @@ static size_t write_cache(char *out, size_t max)
     char path[PATH_MAX], *data;
     size_t bytes;
     fuzz_need(
-            cache_writer_create(scratch.dir, "key", NULL, &writer) == ZD_OK &&
+            cache_writer_create(scratch.dir, "key", NULL, NULL, &writer) ==
+                            ZD_OK &&
                     cache_writer_words(writer, words, 5) == ZD_OK &&
                     cache_writer_finish(writer, 0) == ZD_OK,
             "the cache");
