@@ -15,7 +15,8 @@
 
 static enum zd_status read_allow(const char *list, unsigned *out)
 {
-    static const char *const words[] = {"optim", "dtype", "lora", "quantize"};
+    static const char *const words[] = {
+            "optim", "dtype", "lora", "quantize", "mesh"};
     enum {
         WORDS = sizeof words / sizeof words[0]
     }; /* in PLAN_ALLOW_*'s order */
@@ -29,8 +30,8 @@ static enum zd_status read_allow(const char *list, unsigned *out)
         if (i == WORDS)
             return ZD_FAIL(
                     ZD_ERR_USAGE, "E0101",
-                    "--allow takes optim, dtype, lora and quantize, separated "
-                    "by commas, not `%.*s`",
+                    "--allow takes optim, dtype, lora, quantize and mesh, "
+                    "separated by commas, not `%.*s`",
                     (int)bytes, at);
         *out |= 1u << i;
         at += bytes + (at[bytes] == ',');

@@ -52,6 +52,13 @@ static const struct option {
         {CHOOSE_PARAMS, PARAMS_DEVICE, FIELD(offload.params), OFFLOAD_NONE, false, 0, "parameters have room on the device"},
         {CHOOSE_PARAMS, PARAMS_CPU, FIELD(offload.params), OFFLOAD_CPU, true, 0, visits},
         {CHOOSE_PARAMS, PARAMS_NVME, FIELD(offload.params), OFFLOAD_NVME, true, 0, visits},
+        {CHOOSE_MESH, 1, FIELD(parallel.replicate), 1, false, PLAN_ALLOW_MESH, NULL},
+        {CHOOSE_MESH, 2, FIELD(parallel.replicate), 2, false, PLAN_ALLOW_MESH, NULL},
+        {CHOOSE_MESH, 3, FIELD(parallel.replicate), 4, false, PLAN_ALLOW_MESH, NULL},
+        {CHOOSE_MESH, 4, FIELD(parallel.replicate), 8, false, PLAN_ALLOW_MESH, NULL},
+        {CHOOSE_MESH, 5, FIELD(parallel.replicate), 16, false, PLAN_ALLOW_MESH, NULL},
+        {CHOOSE_MESH, 6, FIELD(parallel.replicate), 32, false, PLAN_ALLOW_MESH, NULL},
+        {CHOOSE_MESH, 7, FIELD(parallel.replicate), 64, false, PLAN_ALLOW_MESH, NULL},
         {CHOOSE_ADAPTERS, ADAPTERS_LORA, NO_FIELD, 0, false, PLAN_ALLOW_LORA, NULL},
         {CHOOSE_ADAPTERS, ADAPTERS_QLORA, FIELD(lora.quantize_base), LORA_BASE_NF4, false, PLAN_ALLOW_QUANTIZE, NULL},
 };
@@ -72,6 +79,8 @@ static void choose(struct train_job *job, const struct option *row)
         *field_of(job, row) = row->value;
     if (row->dimension == CHOOSE_PLACE && row->value == OFFLOAD_NONE)
         job->optim.paged = row->option == PLACE_PAGED;
+    if (row->dimension == CHOOSE_MESH)
+        job->parallel.shard = -1;
     if (row->dimension == CHOOSE_ADAPTERS)
         job->lora.enabled = true;
 }
@@ -255,6 +264,8 @@ bool candidate_is_sound(
             return false;
     if (option[CHOOSE_STAGE] && world == 1)
         return false;
+    if (option[CHOOSE_MESH] && world % changed.parallel.replicate)
+        return false;
     if (changed.offload.activations != OFFLOAD_NONE &&
         (mode == CHECKPOINTING_NONE || mode == CHECKPOINTING_SELECTIVE))
         return false;
@@ -287,13 +298,13 @@ bool candidate_holds(
 
 /* --- as a job file says it ------------------------------------------------ */
 
-enum { KEYS = 15 };
+enum { KEYS = 17 };
 struct key_value {
     const char *key, *value, *why;
 };
 struct key_texts {
     char mode[PLAN_NAME_MAX], optimizer[PLAN_NAME_MAX];
-    char stage[16], pieces[16], B[16], A[16];
+    char stage[16], pieces[16], B[16], A[16], replicas[16], shards[16];
 };
 
 static const char *reason_of(
@@ -319,12 +330,17 @@ static void keys_of(
     plan_optimizer_name(&job->optim, texts->optimizer);
     snprintf(texts->stage, sizeof texts->stage, "%d", zero->stage);
     snprintf(texts->pieces, sizeof texts->pieces, "%d", job->train.tiled_mlp);
+    snprintf(texts->replicas, sizeof texts->replicas, "%d", job->parallel.replicate);
+    snprintf(texts->shards, sizeof texts->shards, "%d", job->parallel.shard);
     snprintf(texts->B, sizeof texts->B, "%d", choice ? choice->B : 0);
     snprintf(texts->A, sizeof texts->A, "%d", choice ? choice->A : 0);
     const struct key_value keys[KEYS] = {
             {"lora.enabled", job->lora.enabled ? "true" : "false", "adapters are trained, the model stays as it is"},
             {"lora.quantize_base", job->lora.quantize_base == LORA_BASE_NF4 ? "nf4" : "", "the layers' weights are held in 4 bits"},
             {"zero.stage", texts->stage, zero->stage > given->zero.stage ? "more is cut over ranks" : "less goes over wires"},
+            {"parallel.dp_replicate_size", texts->replicas,
+             job->parallel.replicate > given->parallel.replicate ? "gathers stay within smaller groups" : "shards are cut over more ranks"},
+            {"parallel.dp_shard_size", job->parallel.shard > 0 ? texts->shards : "auto", "what the replicas leave"},
             {"train.gradient_checkpointing", texts->mode, reason_of(candidate, CHOOSE_MODE)},
             {"train.tiled_mlp", job->train.tiled_mlp ? texts->pieces : "auto", reason_of(candidate, CHOOSE_PIECES)},
             {"train.per_device_train_batch_size", texts->B, "the largest micro-batch that fits"},

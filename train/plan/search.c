@@ -23,6 +23,7 @@ struct search {
     int count;
     int given, samples; /* of a rank: in a micro-batch, and in a step */
     int adapters; /* option that the plan was begun with; -1: no such model */
+    int replicas; /* likewise */
     enum zd_status failed; /* planning the job as it is */
 };
 
@@ -33,16 +34,18 @@ struct attempt {
     struct job_choice choice;
 };
 
-/* The plan of another model: with adapters, or without again. False: they have
- * no model to go on. */
+/* The plan of another model (with adapters, or without again) or mesh. False:
+ * adapters have no model to go on. */
 static bool begin_model(
         struct search *search, const struct train_job *job, int adapters)
 {
     const struct plan_search *asked = search->asked;
-    if (adapters == search->adapters)
+    if (adapters == search->adapters &&
+        job->parallel.replicate == search->replicas)
         return true;
     job_plan_fini(search->plan);
     search->adapters = adapters;
+    search->replicas = job->parallel.replicate;
     if (plan_begin(job, asked->world, asked->local_size, NULL, search->plan) !=
         ZD_OK) {
         zd_error_clear();
@@ -365,7 +368,8 @@ enum zd_status plan_search_run(
     struct search search = {
             .asked = asked,
             .query = query,
-            .plan = query->plan ? query->plan : &own};
+            .plan = query->plan ? query->plan : &own,
+            .replicas = asked->job->parallel.replicate};
     *found_out = NULL;
     *count_out = 0;
     if (!query->plan) {

@@ -138,6 +138,7 @@ Test(search, no_candidate_that_fits_is_faster_than_the_first)
                         .layers = k == 1 ? 5 : 3,
                         .nvme = k == 2 ? OFFLOAD_NVME : OFFLOAD_NONE,
                         .allow = is_last ? PLAN_ALLOW_OPTIM | PLAN_ALLOW_DTYPE
+                                 : k % 2 ? PLAN_ALLOW_MESH
                                          : 0,
                         .percent = percents[p],
                         .optimizer = names[k % 3],
