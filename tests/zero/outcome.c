@@ -1,6 +1,7 @@
 /* outcome.c - the state of a run: taken from ZeRO, given to it, compared. */
 #include "outcome.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -91,12 +92,17 @@ enum zd_status outcome_save(
         struct zero_range range = zero_range_at(zero, ZERO_SAVES, i);
         ZD_TRY(save_range(out, table, zero, &range));
     }
+    /* what does not train is held by each replica */
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    enum zd_status status = ZD_OK;
+    pthread_mutex_lock(&lock);
     for (int i = 0; i < zero_range_count(zero, ZERO_HOLDS); i++) {
         struct zero_range range = zero_range_at(zero, ZERO_HOLDS, i);
-        if (!range.trains)
-            ZD_TRY(save_range(out, table, zero, &range));
+        if (!range.trains && status == ZD_OK)
+            status = save_range(out, table, zero, &range);
     }
-    return ZD_OK;
+    pthread_mutex_unlock(&lock);
+    return status;
 }
 
 static enum zd_status restore_range(
