@@ -1,6 +1,7 @@
 /* settings.cpp - the environment, reports of mistakes, failures asked for. */
 #include "tests/cuda/stand_in/internal.h"
 
+#include <atomic>
 #include <climits>
 #include <condition_variable>
 #include <cstdarg>
@@ -17,7 +18,8 @@ struct state {
     std::condition_variable unhung;
     char text[1024];
     bool hangs_end;
-    bool is_started, is_child; /* of a process that had started */
+    std::atomic<bool> is_started{false}; /* by any thread */
+    bool is_child;                       /* of a process that had started */
     uint64_t fail_at[FAILURES], count[FAILURES];
     struct counters counters;
 };
@@ -193,7 +195,7 @@ bool lasts(enum failure failure)
 
 static void note_fork(void)
 {
-    state().is_child = state().is_started;
+    state().is_child = state().is_started.load();
 }
 
 cudaError_t start_error(void)
