@@ -264,10 +264,29 @@ static enum zd_status fail_loop(int error)
     return ZD_ERR_UNFIT;
 }
 
+/* libuv ends the process where it cannot open the descriptors that it keeps for
+ * itself (8 of version 1.50), so they are tried first. */
+static int try_descriptors(void)
+{
+    int opened[8], count = 0, error = 0;
+    while (count < 8 && !error) {
+        int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+        if (fd < 0)
+            error = uv_translate_sys_error(errno);
+        else
+            opened[count++] = fd;
+    }
+    while (count > 0)
+        close(opened[--count]);
+    return error;
+}
+
 /* On a failure nothing is left open. */
 static enum zd_status start_handles(struct control *control)
 {
-    int error = uv_loop_init(&control->loop);
+    int error = try_descriptors();
+    if (!error)
+        error = uv_loop_init(&control->loop);
     if (error)
         return fail_loop(error);
     error = uv_async_init(&control->loop, &control->wake, on_wake);
