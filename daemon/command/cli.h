@@ -16,7 +16,7 @@ struct cli_args { /* what was typed; strings borrowed from argv */
     const char *job, *out, *dtype, *model, *html;
     const char *base, *quantize;
     const char *format, *log_format, *resume;
-    const char *max, *min, *allow, *machine; /* of plan */
+    const char *max, *min, *allow, *write, *machine; /* of plan */
     const char *device_memory, *host_memory, *disk;
     const char *data, *data_name, *data_split, *from_deepspeed, *from_hf,
             *from_axolotl, *from_llamafactory, *from_torchtune; /* of init */

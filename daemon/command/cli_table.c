@@ -23,6 +23,7 @@ static const struct cli_option options[] = {
 {"disk", 0, "SIZE", CLI_TEXT, ARG(disk), NULL, "Room of a rank in offload.nvme_path; default: no limit"},
 {"fit", 0, NULL, CLI_FLAG, ARG(fit), NULL, "Search for changes that make the job fit; the predicted fastest first"},
 {"allow", 0, "LIST", CLI_TEXT, ARG(allow), NULL, "More that --fit may change, separated by commas: optim (states and masters), dtype, lora (adapters), quantize (with adapters: the model in nf4), mesh (replicas of shards)"},
+{"write", 0, "FILE", CLI_TEXT, ARG(write), NULL, "Write the first result as a job file that extends this one"},
 {"max", 0, "batch|seq|model", CLI_CHOICE, ARG(max), "batch|seq|model", "Find the largest value that fits; the rest stays as it is (with --fit it may change)"},
 {"min", 0, "world", CLI_CHOICE, ARG(min), "world", "The fewest ranks that the job fits on"},
 {"machine", 0, "NAME", CLI_CHOICE, ARG(machine), "here|h100|h200|a100|4090|amx|cpu", "Machine to predict times for; default: this machine's calibration, else a table for the backend"},
@@ -75,7 +76,7 @@ static const struct cli_command commands[] = {
     "--data takes a file, a folder of data (a hub's too) or a pattern such as \"data/*.jsonl\". "
     "For a model and data: the job predicted to be the fastest of those that fit this machine, with a reason after each line. The whole model trains if it fits, else adapters. "
     "Every key of another trainer's file becomes a value, or a comment if training is the same without it; one that would change training is an error (78)."},
-{"plan", "[FILE]", 0, 1, "job world per-node device-memory host-memory disk fit allow max min machine format set", "",
+{"plan", "[FILE]", 0, 1, "job world per-node device-memory host-memory disk fit allow write max min machine format set", "",
     "Plan memory and traffic of a job on N ranks; search for what fits", command_plan, "commands",
     "Without --world the plan is for one rank. Of the model, only config.json is needed. Where no GPU is seen the plan is the CPU's; --set device.backend=cuda plans for a machine with GPUs, "
     "K of them in a node, and NCCL between them where this zerod was built with it."},
@@ -138,6 +139,8 @@ static enum zd_status check_plan(const struct cli_args *args)
         what = "--min searches for the number of ranks: leave --world out";
     else if (args->max && args->min)
         what = "--max and --min cannot be combined";
+    else if (args->write && (!args->fit || args->max || args->min))
+        what = "--write needs --fit, without --max and --min";
     else if (args->allow && !args->fit)
         what = "--allow needs --fit";
     else if (args->disk && !args->fit && !args->max && !args->min)

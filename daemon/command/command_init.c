@@ -185,7 +185,7 @@ static enum zd_status take_file(
         struct draft *draft)
 {
     json_t *root;
-    ZD_TRY(foreign_read(origin->option, origin->path, &root));
+    ZD_TRY(foreign_read(origin->option, origin->path, draft, &root));
     json_t *table = foreign_table(origin->option);
     if (args->model)
         draft_set(draft, "model.path", json_string(args->model), "--model");
@@ -211,24 +211,6 @@ static enum zd_status take_file(
     return ZD_OK;
 }
 
-/* What `zerod validate` says of it before it looks at files; printed. */
-static enum zd_status check_draft(
-        const struct cli_args *args, const struct draft *draft)
-{
-    char *text = draft_write(draft);
-    const struct job_request request = {
-            .path = "the job",
-            .text = text,
-            .world = (int)args->world,
-            .paths = JOB_PATHS_IGNORED};
-    struct job *job;
-    enum zd_status status = job_load(&request, &job);
-    problems_print(job_problems(job), stderr);
-    job_free(job);
-    free(text);
-    return status;
-}
-
 static enum zd_status convert(const struct cli_args *args)
 {
     const struct origin origin = origin_of(args);
@@ -236,12 +218,19 @@ static enum zd_status convert(const struct cli_args *args)
     draft_init(&draft);
     enum zd_status status = take_file(args, &origin, &draft);
     if (status == ZD_OK) {
+        char *text = draft_write(&draft);
+        const struct job_request request = {
+                .path = "the job",
+                .text = text,
+                .world = (int)args->world,
+                .paths = JOB_PATHS_IGNORED};
+        draft_find_problems(&draft, &request);
+        free(text);
         status = problems_status(&draft.problems);
-        problems_print(&draft.problems, stderr);
-        if (status == ZD_OK)
-            status = check_draft(args, &draft);
         if (status == ZD_OK)
             status = write_draft(args, &draft);
+        else
+            problems_print(&draft.problems, stderr);
     }
     draft_fini(&draft);
     return status;
@@ -303,8 +292,7 @@ static enum zd_status check_args(const struct cli_args *args)
     if (files + has_name + args->list > 1)
         what = "makes one job: of one file, or one recipe";
     else if ((has_name || args->list) && (is_named || kinds))
-        what = "prints a recipe unchanged: no --model, --data, --full, --lora, "
-               "--qlora";
+        what = "prints a recipe unchanged: no --model, --data, --full, --lora, --qlora";
     else if (!files && !has_name && !args->list && !(args->model && args->data))
         what = "needs --model and --data, a file with --from-.., or the name "
                "of a recipe";

@@ -1,8 +1,10 @@
 /* command_plan_fit.c - zerod plan --fit, --max and --min. */
+#include "base/file/fs.h"
 #include "base/units.h"
 #include "base/words.h"
 #include "daemon/cli/output.h"
 #include "daemon/command/cli.h"
+#include "daemon/init/begin.h"
 #include "train/plan/advice.h"
 #include "train/plan/calibration.h"
 #include "train/plan/search.h"
@@ -116,8 +118,39 @@ static void print_json(
     json_decref(json);
 }
 
-/* Skip one if a listed one, which is faster, takes no more of any memory,
- * within 5 %. The job as it is always has a line. */
+/* Compared with the first: slower, more or less memory. */
+static void print_against(
+        const struct plan_found *found, const struct plan_found *first,
+        FILE *stream)
+{
+    const struct {
+        const char *name;
+        uint64_t bytes, first;
+    } memories[] = {
+            {"device", found->device, first->device},
+            {"host", found->host, first->host},
+            {"disk", found->disk, first->disk}};
+    char words[300] = "", size[UNITS_TEXT];
+    struct text_buffer text = {.out = words, .bytes = sizeof words};
+    double slower =
+            found->predicted.step_seconds / first->predicted.step_seconds - 1;
+    if (slower >= 0.005)
+        text_buffer_add(&text, "%.0f %% slower", 100 * slower);
+    for (int i = 0; i < 3; i++) {
+        uint64_t now = memories[i].bytes, then = memories[i].first;
+        uint64_t apart = now > then ? now - then : then - now;
+        if (apart && (double)apart >= 0.01 * (double)then)
+            text_buffer_add(
+                    &text, "%s%s %s %s memory", text.used ? ", " : "",
+                    units_bytes(apart, size), now > then ? "more" : "less",
+                    memories[i].name);
+    }
+    if (text.used)
+        fprintf(stream, "          against the first: %s\n", words);
+}
+
+/* Skip one if a listed one, which is faster, takes no more of any memory, within
+ * 5 %. The job as it is always has a line. */
 static bool is_new(
         const struct plan_found *found, const struct plan_found *const *listed,
         int count)
@@ -133,7 +166,8 @@ static bool is_new(
 }
 
 static void print_found(
-        const struct plan_found *found, int digits, FILE *stream)
+        const struct plan_found *found, const struct plan_found *first,
+        int digits, FILE *stream)
 {
     char time[UNITS_TEXT], arguments[WORDS_MAX], why[WORDS_MAX];
     words_of(found, arguments, why);
@@ -144,6 +178,8 @@ static void print_found(
     if (found->disk)
         fprintf(stream, ", disk %.3f", units_gib(found->disk));
     fputc('\n', stream);
+    if (first)
+        print_against(found, first, stream);
     fprintf(stream, "          %s\n", why[0] ? why : "the job as it is");
     if (why[0])
         fprintf(stream, "          %s\n", arguments);
@@ -168,7 +204,9 @@ static void print_found_all(
         if (!is_new(&found[i], listed, lines))
             continue;
         listed[lines++] = &found[i];
-        print_found(&found[i], plan_machine_digits(machine), stream);
+        print_found(
+                &found[i], lines > 1 ? listed[0] : NULL,
+                plan_machine_digits(machine), stream);
     }
     if (count > lines)
         fprintf(stream,
@@ -183,6 +221,78 @@ static void print_found_all(
     output_end(&output);
 }
 
+/* --- --write -------------------------------------------------------------- */
+
+/* What --set gave, but for the limits of this machine. A table is one value:
+ * what --set changed in it is not told apart. */
+static void add_sets(
+        struct draft *draft, const struct cli_args *args, const struct job *job)
+{
+    json_t *all = job_json(job), *row;
+    const char *key;
+    json_object_foreach(json_object_get(all, "values"), key, row)
+    {
+        size_t bytes = strlen(key);
+        const char *origin = json_string_value(json_object_get(row, "origin"));
+        bool is_set = strncmp(origin, "--set ", 6) == 0;
+        for (int i = 0; i < args->sets.count; i++)
+            is_set |= strncmp(args->sets.items[i], key, bytes) == 0 &&
+                      args->sets.items[i][bytes] == '.';
+        if (is_set && !strstr(key, "memory_limit"))
+            draft_set(
+                    draft, key, json_incref(json_object_get(row, "value")),
+                    "given by --set");
+    }
+    json_decref(all);
+}
+
+/* The job file as the new one names it: by its name if both are in one folder,
+ * else by its whole path. NULL: it no longer exists. */
+static char *base_of(const char *job, const char *file)
+{
+    const char *job_slash = strrchr(job, '/'), *slash = strrchr(file, '/');
+    size_t job_bytes = job_slash ? (size_t)(job_slash - job) : 0;
+    size_t bytes = slash ? (size_t)(slash - file) : 0;
+    if (!!slash == !!job_slash && bytes == job_bytes &&
+        strncmp(job, file, bytes) == 0)
+        return strdup(job_slash ? job_slash + 1 : job);
+    return realpath(job, NULL);
+}
+
+static enum zd_status write_job(
+        const struct cli_args *args, const struct job *job,
+        const struct plan_search *search, const struct plan_found *best)
+{
+    char *base = base_of(cli_job_path(args), args->write);
+    struct draft draft;
+    if (!base)
+        return ZD_FAIL(
+                ZD_ERR_IO, "E0222", "cannot read %s", cli_job_path(args));
+    draft_init(&draft);
+    draft_say(
+            &draft,
+            "The fastest by prediction of what fits %d rank%s: %.3f s a step "
+            "on %s (%s).",
+            search->world, search->world == 1 ? "" : "s",
+            best->predicted.step_seconds, search->machine->name,
+            search->machine->is_measured ? "measured"
+                                         : "from data sheets, not measured");
+    draft_say(
+            &draft,
+            "A rank takes %" PRIu64 " bytes of the device, %" PRIu64
+            " of the host and %" PRIu64 " of the disk.",
+            best->device, best->host, best->disk);
+    draft_set(&draft, ".extends", json_string(base), NULL);
+    add_sets(&draft, args, job);
+    draft_set_found(&draft, best);
+    char *text = draft_write(&draft);
+    enum zd_status status = fs_write_file(args->write, text, strlen(text));
+    draft_fini(&draft);
+    free(text);
+    free(base);
+    return status;
+}
+
 /* --- commands ------------------------------------------------------------- */
 
 enum zd_status command_plan_fit(
@@ -192,14 +302,24 @@ enum zd_status command_plan_fit(
     struct plan_search search;
     struct plan_found *found = NULL;
     int count = 0;
+    if (args->write && strcmp(args->write, cli_job_path(args)) == 0)
+        return ZD_FAIL(
+                ZD_ERR_USAGE, "E0101",
+                "--write %.200s is the job itself, which the new file extends",
+                args->write);
+    if (args->write)
+        ZD_TRY(cli_check_new(args->write, "--write"));
     ZD_TRY(read_search(args, job, &here, &search));
     ZD_TRY(plan_search_fits(&search, &found, &count));
-    if (cli_wants_json(args))
+    enum zd_status status = ZD_OK;
+    if (args->write)
+        status = write_job(args, job, &search, &found[0]);
+    if (status == ZD_OK && cli_wants_json(args))
         print_json(&search, found, count);
-    else
+    else if (status == ZD_OK)
         print_found_all(&search, found, count);
     free(found);
-    return ZD_OK;
+    return status;
 }
 
 /* With --fit also how. */
@@ -232,7 +352,7 @@ enum zd_status command_plan_most(
         fprintf(stream, " (%s)", most.name);
     fputc('\n', stream);
     if (args->fit)
-        print_found(&most.best, 3, stream);
+        print_found(&most.best, NULL, 3, stream);
     output_end(&output);
     return ZD_OK;
 }

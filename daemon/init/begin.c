@@ -249,7 +249,7 @@ static json_t *setting_value(const struct plan_setting *setting)
     return value ? value : json_string(setting->value);
 }
 
-static void set_found(struct draft *draft, const struct plan_found *found)
+void draft_set_found(struct draft *draft, const struct plan_found *found)
 {
     for (int i = 0; i < found->setting_count; i++)
         draft_replace(
@@ -276,7 +276,7 @@ static void write_found(
         struct draft *draft)
 {
     char device[UNITS_TEXT], host[UNITS_TEXT], number[UNITS_TEXT];
-    set_found(draft, found);
+    draft_set_found(draft, found);
     draft_say(
             draft, "%s, %s parameters, on %s, for %d rank%s: by zerod init.",
             request->model, units_number((double)facts->parameters, 4, number),

@@ -27,4 +27,8 @@ struct begin_request {
 enum zd_status begin_job(
         const struct begin_request *request, struct draft *draft);
 
+/* The settings of a candidate, each with its reason. */
+struct plan_found;
+void draft_set_found(struct draft *draft, const struct plan_found *found);
+
 #endif

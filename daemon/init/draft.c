@@ -10,6 +10,68 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* --- where their files have a key ----------------------------------------- */
+
+/* The next `key` with a colon, in quotes or at the beginning of a line of YAML.
+ */
+static const char *find_key(
+        const char *text, const char *at, const char *key, size_t bytes)
+{
+    for (; (at = strstr(at, key)); at++) {
+        const char *end = at + bytes;
+        char before = at == text ? '\n' : at[-1];
+        bool is_quoted = before == '"' && *end == '"';
+        if (!is_quoted && !strchr("\n -{,", before))
+            continue;
+        end += is_quoted;
+        if (end[strspn(end, " \t\r\n")] == ':')
+            return at;
+    }
+    return NULL;
+}
+
+/* Each part is looked for after the one before it; of a list's n-th item the
+ * n-th key of that name. */
+static const char *find_name(const struct toml_source *source, const char *name)
+{
+    const char *at = source->text;
+    char part[100];
+    for (int skip = 0; at && *name;) {
+        size_t bytes = strcspn(name, ".["), length;
+        snprintf(part, sizeof part, "%.*s", (int)bytes, name);
+        length = strlen(part);
+        at = find_key(source->text, at, part, length);
+        for (; skip && at; skip--)
+            at = find_key(source->text, at + 1, part, length);
+        name += bytes;
+        if (*name == '[')
+            skip = (int)strtol(name + 1, (char **)&name, 10);
+        name += strspn(name, "].");
+    }
+    return at;
+}
+
+/* "a.b" or "list[1].b"; source NULL: nowhere. */
+static struct toml_place place_of(const struct draft *draft, const char *theirs)
+{
+    struct toml_place place = {0};
+    const char *found = NULL, *dot = strrchr(theirs, '.');
+    for (int i = 0; i < draft->source_count && !found && *theirs; i++) {
+        place.source = &draft->sources[i];
+        found = find_name(place.source, theirs);
+    }
+    if (!found)
+        return (struct toml_place){0};
+    place.line = place.column = 1;
+    for (const char *at = place.source->text + 1; at < found; at++) {
+        place.column = *at == '\n' ? 0 : place.column + 1;
+        place.line += *at == '\n';
+    }
+    place.column += found > place.source->text;
+    place.width = (int)strlen(dot ? dot + 1 : theirs);
+    return place;
+}
+
 /* --- what is in it -------------------------------------------------------- */
 
 void draft_init(struct draft *draft)
@@ -38,6 +100,10 @@ void draft_fini(struct draft *draft)
     json_decref(draft->defaults);
     json_decref(draft->automatic);
     problems_fini(&draft->problems);
+    for (int i = 0; i < draft->source_count; i++) {
+        free(draft->sources[i].name);
+        free(draft->sources[i].text);
+    }
 }
 
 bool draft_has(const struct draft *draft, const char *key)
@@ -138,14 +204,17 @@ void draft_differ(struct draft *draft, const char *theirs, const char *how)
 void draft_refuse(
         struct draft *draft, const char *theirs, const char *format, ...)
 {
-    const struct toml_place nowhere = {0};
+    struct toml_place place = {0};
     va_list arguments;
     va_start(arguments, format);
     json_t *text = formatted(format, arguments);
     va_end(arguments);
-    draft_tell(draft, theirs);
+    if (theirs) {
+        draft_tell(draft, theirs);
+        place = place_of(draft, theirs);
+    }
     problem_add(
-            &draft->problems, ZD_ERR_CONFIG, "E0220", nowhere, NULL, "%s",
+            &draft->problems, ZD_ERR_CONFIG, "E0220", place, NULL, "%s",
             json_string_value(text));
     json_decref(text);
 }
@@ -263,4 +332,41 @@ char *draft_write(const struct draft *draft)
     put_values(draft, stream);
     fclose(stream);
     return text;
+}
+
+/* --- as a job ------------------------------------------------------------- */
+
+/* The reason at the end of a line of the job: mostly a key of theirs. */
+static void copy_why(const char *text, int line, char *out, size_t bytes)
+{
+    out[0] = '\0';
+    while (--line > 0 && text)
+        text = (text = strchr(text, '\n')) ? text + 1 : NULL;
+    const char *end = text ? strchr(text, '\n') : NULL, *why = NULL;
+    for (const char *at = text; end && (at = strstr(at, "  # ")) && at < end;)
+        why = at += 4;
+    if (why)
+        snprintf(out, bytes, "%.*s", (int)(end - why), why);
+}
+
+void draft_find_problems(struct draft *draft, const struct job_request *request)
+{
+    struct job *job;
+    char why[160];
+    bool had_others = draft->problems.count > 0;
+    job_load(request, &job);
+    for (int i = 0; i < job_problems(job)->count; i++) {
+        const struct problem *from = &job_problems(job)->items[i];
+        copy_why(request->text, from->place.line, why, sizeof why);
+        struct toml_place place = place_of(draft, why);
+        if (!place.source && had_others)
+            continue;
+        problem_add(
+                &draft->problems, from->status, from->code, place, from->label,
+                "%s", from->what);
+        if (from->help)
+            problem_help(&draft->problems, "%s", from->help);
+    }
+    job_free(job);
+    problems_sort(&draft->problems);
 }

@@ -8,6 +8,8 @@
 
 #include "daemon/job/job.h"
 
+enum { DRAFT_SOURCES = 4 };
+
 struct draft {
     json_t *values;    /* {"optim.learning_rate": {"value", "why"}} */
     json_t *train;     /* of [[data.train]]: {"path": {"value", "why"}} each */
@@ -18,7 +20,9 @@ struct draft {
     json_t *told;      /* {their key}: named in a comment or a problem */
     json_t *defaults;  /* [their key]: those that are "auto" or null */
     json_t *automatic; /* {"our.key"}: "auto" in their file */
-    struct problems problems; /* why there can be no job */
+    struct problems problems;                  /* why there can be no job */
+    struct toml_source sources[DRAFT_SOURCES]; /* the files; texts are owned */
+    int source_count;
 };
 
 void draft_init(struct draft *draft);
@@ -47,12 +51,17 @@ void draft_say(struct draft *draft, const char *format, ...)
         __attribute__((format(printf, 2, 3)));
 void draft_note(struct draft *draft, const char *theirs, const char *why);
 void draft_differ(struct draft *draft, const char *theirs, const char *how);
-/* `theirs`: the key that it is about. */
+/* `theirs`: the key that it is about, or NULL. */
 void draft_refuse(
         struct draft *draft, const char *theirs, const char *format, ...)
         __attribute__((format(printf, 3, 4)));
 
 /* The job file. The caller frees it. */
 char *draft_write(const struct draft *draft);
+/* Add the problems of the draft's text to its own, each at the key of their
+ * file that it comes from; one that comes from none is left out if there are
+ * others. */
+void draft_find_problems(
+        struct draft *draft, const struct job_request *request);
 
 #endif

@@ -1,5 +1,5 @@
-/* embedded.h - the job files of deploy/recipes, and the tables of other
- * trainers' keys (formats). */
+/* embedded.h - the job files of deploy/recipes, and the tables of other trainers'
+ * keys (formats). */
 #ifndef ZD_DAEMON_INIT_EMBEDDED_H
 #define ZD_DAEMON_INIT_EMBEDDED_H
 

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
 
 enum { DEPTH_MAX = 16, NAME_BYTES = 300 };
 
@@ -185,6 +186,32 @@ static void note(struct foreign *foreign, const char *name, const char *why)
         draft_note(foreign->draft, name, why);
 }
 
+/* Names on a hub, of models and data, come with how to get them. */
+static void tell_hub(
+        struct foreign *foreign, const char *key, const json_t *value)
+{
+    const char *path = json_string_value(value);
+    bool is_data = strcmp(key, "data.train.path") == 0;
+    const char *slash = path ? strchr(path, '/') : NULL;
+    if (!path || (!is_data && strcmp(key, "model.path") != 0) ||
+        path[0] == '.' || slash == path || (slash && strchr(slash + 1, '/')) ||
+        (is_data && (!slash || strpbrk(path, "*?["))) ||
+        access(path, F_OK) == 0)
+        return;
+    if (is_data)
+        draft_say(
+                foreign->draft,
+                "data of a hub, unless %s is a file: hf download %s "
+                "--repo-type dataset --local-dir %s, and name the files in "
+                "[[data.train]]",
+                path, path, path);
+    else
+        draft_say(
+                foreign->draft,
+                "model.path is a name on a hub: hf download %s --local-dir %s",
+                path, path);
+}
+
 /* The values that `key` is of, and its name there. */
 static json_t *find_place(struct foreign *foreign, const char **key)
 {
@@ -255,10 +282,12 @@ void foreign_set(
     bool is_entry = values != foreign->draft->values;
     if (old && (!is_entry || !strncmp(text_of(old, "why"), "--", 2)))
         set_again(foreign, name, key, value, old);
-    else
+    else {
         draft_set_entry(
                 values, inner, json_incref(value),
                 foreign->is_default ? "their default" : name);
+        tell_hub(foreign, key, value);
+    }
     if (!foreign->is_default)
         draft_tell(foreign->draft, name);
     json_decref(value);

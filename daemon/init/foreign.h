@@ -5,6 +5,7 @@
  * without it, or is refused, as is a key that no table has. What a table says:
  *
  *   name, base, yaml   the format; a table whose rows hold too; YAML, else JSON
+ *   marks              keys that tell a file of this format from others
  *   variant            keys of which a file of the variant "@" has one
  *   notes              why training is the same without them: [their keys]
  *   off                why they are refused unless off: [their keys]
@@ -61,9 +62,11 @@ json_t *foreign_table(const char *option);
 void foreign_take(
         const char *option, const char *path, const json_t *root,
         struct draft *draft, bool is_part);
-/* ZD_ERR_DATA for a file that is not JSON or YAML; ZD_ERR_NO_INPUT. */
+/* ZD_ERR_DATA for a file that is not JSON or YAML, or is another trainer's or a
+ * command line; ZD_ERR_NO_INPUT. The text stays with the draft. */
 enum zd_status foreign_read(
-        const char *option, const char *path, json_t **root_out);
+        const char *option, const char *path, struct draft *draft,
+        json_t **root_out);
 
 /* --- foreign.c: the walker, and what converters take of it --- */
 

@@ -2,6 +2,7 @@
  * the files that they are for. */
 #include "base/file/fs.h"
 #include "base/file/yaml.h"
+#include "base/must.h"
 #include "daemon/init/embedded.h"
 #include "daemon/init/foreign.h"
 
@@ -70,9 +71,37 @@ json_t *foreign_table(const char *option)
     return table;
 }
 
+/* The format that has one of the keys of `root` as a mark; NULL: none. In the
+ * order of embedded.S: LLaMA-Factory's files have keys of hf. */
+static const char *guess(const json_t *root)
+{
+    struct embedded file;
+    const char *found = NULL;
+    json_t *mark;
+    size_t i;
+    for (int n = 0; !found && (file = embedded_at(embedded_formats, n)).name;
+         n++) {
+        json_t *table = parse_table(file.name);
+        json_array_foreach(json_object_get(table, "marks"), i, mark)
+        {
+            if (json_object_get(root, json_string_value(mark)))
+                found = file.name;
+        }
+        json_decref(table);
+    }
+    return found;
+}
+
 /* --- a file -------------------------------------------------------------- */
 
 enum { FILE_MAX = 1 << 20 };
+
+/* A shell script, or the words of one: `python run_clm.py --seed 1`. */
+static bool is_command_line(const char *text)
+{
+    return strncmp(text, "#!", 2) == 0 || strncmp(text, "--", 2) == 0 ||
+           strstr(text, " --") != NULL;
+}
 
 static enum zd_status parse_file(
         const char *format, bool is_yaml, const struct toml_source *source,
@@ -95,20 +124,54 @@ static enum zd_status parse_file(
             why);
 }
 
-enum zd_status foreign_read(
-        const char *option, const char *path, json_t **root_out)
+/* A file of another of these trainers. */
+static enum zd_status check_format(
+        const char *option, const json_t *table, const char *path,
+        const json_t *root)
 {
-    struct toml_source source = {.name = (char *)path};
-    ZD_TRY(fs_read_file(path, FILE_MAX, &source.text, &source.bytes));
+    const char *other = guess(root);
+    const char *base = json_string_value(json_object_get(table, "base"));
+    if (!other || !strcmp(other, option) || (base && !strcmp(other, base)))
+        return ZD_OK;
+    json_t *its = foreign_table(other);
+    ZD_FAIL(ZD_ERR_DATA, "E0221", "%s is %s, not %s", path,
+            json_string_value(json_object_get(its, "name")),
+            json_string_value(json_object_get(table, "name")));
+    zd_fail_help("zerod init --from-%s %s", other, path);
+    json_decref(its);
+    return ZD_ERR_DATA;
+}
+
+static enum zd_status tell_command_line(const char *path, const char *format)
+{
+    zd_error_clear();
+    ZD_FAIL(ZD_ERR_DATA, "E0221", "%s is a command line, not %s", path, format);
+    return zd_fail_help(
+            "write its arguments as JSON, for --from-hf: "
+            "{\"model_name_or_path\": \"...\", \"train_file\": \"...\"}");
+}
+
+enum zd_status foreign_read(
+        const char *option, const char *path, struct draft *draft,
+        json_t **root_out)
+{
+    struct toml_source *source = &draft->sources[draft->source_count];
+    assert(draft->source_count < DRAFT_SOURCES);
+    ZD_TRY(fs_read_file(path, FILE_MAX, &source->text, &source->bytes));
+    source->name = zd_must(strdup(path));
+    draft->source_count++;
     json_t *table = foreign_table(option);
     const char *format = json_string_value(json_object_get(table, "name"));
     bool is_yaml = json_is_true(json_object_get(table, "yaml"));
-    enum zd_status status = parse_file(format, is_yaml, &source, root_out);
+    enum zd_status status = parse_file(format, is_yaml, source, root_out);
+    if (status == ZD_OK)
+        status = check_format(option, table, path, *root_out);
+    else if (!json_is_object(*root_out) && is_command_line(source->text))
+        status = tell_command_line(path, format);
     if (status != ZD_OK) {
         json_decref(*root_out);
         *root_out = NULL;
     }
-    free(source.text);
     json_decref(table);
     return status;
 }

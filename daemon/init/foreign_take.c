@@ -32,6 +32,34 @@ void foreign_take(
 
 /* --- models --------------------------------------------------------------- */
 
+/* zerod uses the tokenizer's own special tokens. */
+static void take_special_token(
+        struct foreign *foreign, const char *name, const json_t *value)
+{
+    const char *model = draft_text(foreign->draft, "model.path");
+    char path[PATH_MAX];
+    json_t *config = NULL;
+    if (model)
+        fs_join(path, sizeof path, model, "tokenizer_config.json");
+    if (!model || !fs_exists(path) ||
+        json_parse_file(path, 1 << 26, &config) != ZD_OK) {
+        zd_error_clear();
+        draft_note(
+                foreign->draft, name,
+                "correct if it is the tokenizer's own, which zerod uses");
+        return;
+    }
+    const json_t *own = json_object_get(config, strchr(name, '.') + 1);
+    if (json_is_object(own))
+        own = json_object_get(own, "content");
+    if (json_equal((json_t *)own, (json_t *)value))
+        draft_note(foreign->draft, name, "the tokenizer's own, as here");
+    else
+        foreign_refuse(
+                foreign, name, value, "the model's tokenizer has a different one");
+    json_decref(config);
+}
+
 /* PEFT's default targets depend on the model's family. */
 static json_t *peft_default(const struct foreign *foreign)
 {
@@ -243,7 +271,8 @@ static void take_axolotl_datasets(
                     source, "format", json_string("text"), "their default");
         else if (!has_type)
             foreign_refuse(
-                    foreign, prefix, set, "no type, which selects the prompt");
+                    foreign, prefix, set,
+                    "no type, which selects the prompt");
         if (!json_object_get(source, "path"))
             foreign_refuse(foreign, prefix, set, "no path");
     }
@@ -370,7 +399,7 @@ static void take_deepspeed(
                 foreign, name, value,
                 "the DeepSpeed configuration cannot be found");
         return;
-    } else if (foreign_read("deepspeed", path, &root) != ZD_OK) {
+    } else if (foreign_read("deepspeed", path, draft, &root) != ZD_OK) {
         problem_take_record(&draft->problems, (struct toml_place){0});
         return;
     }
@@ -400,8 +429,7 @@ static void finish_deepspeed(struct foreign *foreign)
     if (steps > 0)
         draft_differ(
                 draft, "scheduler.params.total_num_steps",
-                "there the length of the schedule alone, while the script "
-                "counts "
+                "there the length of the schedule alone, while the script counts "
                 "epochs; here it is the length of the run too");
     if (!foreign_get(foreign, "optimizer.type"))
         draft_say(
@@ -483,6 +511,7 @@ static foreign_fn *find_converter(const char *name)
             {"offload_params", take_offload_params},
             {"peft_modules", take_peft_modules},
             {"per_epoch", take_per_epoch},
+            {"special_token", take_special_token},
             {"split", take_split},
             {"warmup", take_warmup}};
     size_t i = 0;

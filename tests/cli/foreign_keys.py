@@ -36,7 +36,9 @@ def convert(kind, given, values):
         json.dump(tree, file, indent=1)
     done = subprocess.run([zerod, 'init', '--from-' + kind.split('-')[0], 'k.json', '--model', 'M', '--data', 'D.txt'],
                           capture_output=True, text=True)
-    return done.returncode, done.stdout, '\n'.join(re.findall('^error.*|^ *[0-9]+ [|] .*', done.stderr, re.M))
+    text = open('k.json').read().splitlines()
+    places = [text[int(line) - 1] for line in re.findall(r'--> k.json:(\d+):', done.stderr)]
+    return done.returncode, done.stdout, '\n'.join(re.findall('^error.*', done.stderr, re.M) + places)
 
 
 def lines(job):

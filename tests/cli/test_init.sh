@@ -179,8 +179,19 @@ ok '  with train_on_inputs' alpaca true
 hf() { echo "{\"model_name_or_path\": \"M\", \"train_file\": \"D\", \"use_peft\": true, \"load_in_4bit\": true, $1 \"output_dir\": \"o\"}" >h.json; call "${2:-0}" init --from-hf h.json; }
 ok "bitsandbytes' and PEFT's defaults are theirs" eval "hf '' && has '^double_quant = false' out && has '^quantize_base = \"nf4\"' out && has '^lora_dropout = 0.05' out && has '^target_modules = ..q_proj\", \"v_proj' out"
 ok '  and what is said is heeded' eval "hf '\"bnb_4bit_quant_type\": \"fp4\", \"use_bnb_nested_quant\": true,' && has '^double_quant = true' out && has '^quantize_base = \"fp4\"  # bnb_4bit_quant_type' out && ! has '^#   bnb_4bit_quant_type' out"
-ok '  all errors at once' eval 'hf "\"nope\": 1, \"nada\": 2," 78 && has "h.json: nope = 1" err && has "h.json: nada = 2" err && has "^2 errors" err'
-ok '  a value that no job has: the line of the job, with its name there' eval 'hf "\"learning_rate\": -1," 78 && has "learning_rate = -1 .*# learning_rate" err'
+ok '  all errors at once, where the file has them' eval 'hf "\"learning_rate\": -1,
+    \"nope\": 1," 78 && has "h.json:1:8" err && has "h.json:2:6" err && has "^2 errors" err'
+printf 'python run_clm.py --model_name_or_path gpt2 \\\n  --train_file x\n' >run_clm.sh
+while read -r option file help; do
+    ok "--from-$option of $file: $help" eval 'call 65 init "--from-$option" "$file" --model M --data D.txt && has E0221 err && has "$help" err'
+done <<ROWS
+hf run_clm.sh is a command line
+axolotl run_clm.sh is a command line
+hf $fixtures/init/axolotl-qlora.yml --from-axolotl
+deepspeed $fixtures/init/llamafactory-lora.yaml --from-llamafactory
+axolotl $fixtures/init/torchtune-lora.yaml --from-torchtune
+llamafactory $fixtures/init/ds-zero2-hf.json --from-deepspeed
+ROWS
 ok 'a model without a tokenizer' eval 'mkdir -p bare && cp $model/config.json $model/*.safetensors bare && rm -f j.toml && call 66 init --model bare --data data.jsonl -o j.toml && has "no tokenizer.json" err &&
     has "^# .*tokenizer = .bytes" j.toml && call 66 validate j.toml && call 0 validate j.toml --set model.tokenizer=bytes'
 for i in $(seq 100); do echo '{"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello."}]}'; done >talk.jsonl
@@ -201,12 +212,15 @@ for line in 'split: train[:20%%]' 'split: validation' 'shards: 10' 'roles_to_tra
 done
 ok '  what is so here is told' eval 'source_of M D.jsonl "    split: train\n    shards: 1\n    roles_to_train: [assistant]\n    train_on_eos: turn\n" 0 &&
     [ $(grep -cE "^#   datasets.0..(split|shards|roles_to_train|train_on_eos): as here" out) = 4 ]'
+ok 'a model and data of a hub: how they come here' eval 'source_of gpt2 some/data "" 0 && has "hf download gpt2 " out && has "hf download some/data --repo-type dataset" out'
 for line in '"dataset_train_split": "train[:1%]"' '"dataset_config": "main"'; do
     ok "a part of a data set: $line" eval 'printf "%s" "{\"model_name_or_path\": \"M\", \"dataset_name\": \"D\", $line}" >h.json; call 78 init --from-hf h.json && has "of that part with --data" err'
 done
 ok 'a model of fewer positions than the default length' eval 'echo "{}" >ds.json && call 0 init --from-deepspeed ds.json --model $model --data data.jsonl && has "^cutoff_len = [0-9]+  # the positions of the model" out'
 ok 'lists that were taken are not told again' eval "printf 'datasets:\n  - path: D.txt\n    type: pretrain\n' >a.yml && call 0 init --from-axolotl a.yml --model M && ! has '^# +datasets' out"
 ok 'a file that names no model' eval 'echo "{}" >ds.json && call 64 init --from-deepspeed ds.json --data D.txt && has "give --model DIR" err'
+ok 'special tokens that are not the tokenizer'"'"'s' eval "printf 'special_tokens:\n  eos_token: \"<nope>\"\n' >a.yml && call 78 init --from-axolotl a.yml --model \$model --data D.txt &&
+    has 'special_tokens.eos_token = <nope>' err"
 
 # --- what is asked wrongly ---
 while read -r words; do

@@ -158,7 +158,7 @@ ok '  of offloaded states too' same_bytes offload.optimizer=cpu
 ok '  on a disk only if it has room' eval 'call 0 "${fitted[@]}" --set offload.nvme_path=folder --fit --disk 1GB --format json && arguments | grep -q nvme &&
     call 0 "${fitted[@]}" --set offload.nvme_path=folder --fit --disk 4KB --format json && ! arguments | grep nvme'
 ok '  in words' eval 'call 0 "${fitted[@]}" --fit && has "^ +[0-9.]+ s a step, .* binds; GiB: device 0.00[0-9], host" out && [ $(grep -c " s a step, " out) = 3 ] &&
-    has "^[0-9]+ more are slower, or hardly differ" out && call 0 "${fitted[@]}" --fit --machine h100 && has "not compared with" out &&
+    [ $(grep -c "^          against the first: [0-9]" out) = 2 ] && has "^[0-9]+ more are slower, or hardly differ" out && call 0 "${fitted[@]}" --fit --machine h100 && has "not compared with" out &&
     grep -A1 "masters and states leave the device" out | grep -q -- "--set offload.optimizer=cpu" && call 0 "${fitted[@]}" --fit --format json && has "\"words\": \".*activations are recomputed" out'
 ok '  only allowed changes' eval '! grep -q "optim.state_dtype\|adamw_8bit\|train.dtype\|optim.master" lines &&
     call 0 "${fitted[@]}" --fit --allow optim --format json && arguments | grep -q adamw_8bit && ! arguments | grep -q train.dtype'
@@ -169,6 +169,14 @@ ok '  on a model in 4 bits, where that is allowed too' eval '! grep -q quantize 
 ok '  of adapters: the model alone' eval 'call 0 "${fitted[@]}" --set lora.enabled=true --fit --allow quantize --format json && arguments | grep -q "quantize_base=nf4" &&
     ! arguments | grep lora.enabled && call 0 "${fitted[@]}" --fit --allow quantize --format json && ! arguments | grep quantize_base'
 ok '  but not for a job that has them' eval 'call 0 "${fitted[@]}" --set lora.enabled=true --fit --allow lora,optim --format json && ! arguments | grep lora.enabled'
+ok '  the best as a file, which extends the job' eval 'call 0 "${fitted[@]}" --fit --write fit.toml --set data.prefetch=2 &&
+    has "^extends = .job.toml.$" fit.toml && has "^prefetch = 2 +# given by --set$" fit.toml'
+grep -v '^#' fit.toml >fit.toml.keys
+ok '  it is valid, fits, and holds no limits' eval 'call 0 validate fit.toml --world 2 &&
+    call 0 plan fit.toml --world 2 --device-memory 6MiB --host-memory 64MiB && ! has memory fit.toml.keys'
+ok '  on one rank it runs' eval 'call 0 plan --job job.toml --world 1 --device-memory 8MiB --host-memory 64MiB --fit --write one.toml && rm -rf run &&
+    call 0 --job one.toml --set device.memory_limit=8MiB --set device.host_memory_limit=64MiB && has step run/metrics.jsonl'
+ok '  elsewhere: by its whole path' eval 'mkdir -p away && call 0 "${fitted[@]}" --fit --write away/fit.toml && call 0 plan away/fit.toml --world 2'
 # Machines that are named where nothing fits, one a line: DEVICE HOST ARGUMENTS
 machines() { sed -n 's/.*smallest machine that would do has, for each rank, //p' err | sed 's/; or /\n/g' |
     sed -E 's/^([0-9.]+) (.iB) of device memory and ([0-9.]+) (.iB) of host memory, with (no other change)?/\1\2 \3\4 /'; }
@@ -299,6 +307,8 @@ done <<'ROWS'
 64|--world 2 --min world
 64|--min world --max batch
 64|--world 2 --max size
+64|--world 2 --write fit.toml
+64|--world 2 --fit --write job.toml
 64|--world 2 --allow optim
 64|--world 2 --fit --allow optim,everything
 64|--world 2 --fit --allow lora,quantise
@@ -306,6 +316,7 @@ done <<'ROWS'
 64|--world 2 --explain
 64|--world 2 --html plan.html
 64|--world 2 --fit --machine abacus
+73|--world 2 --fit --write data.txt
 78|--world 2 --device-memory much
 78|--world 2 --host-memory -1GB
 78|--world 2 --device-memory 0
