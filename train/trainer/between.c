@@ -53,6 +53,9 @@ enum zd_status between_begin(struct trainer *trainer)
         return ZD_OK;
     ZD_TRY(zero_settle(trainer->zero));
     late.engine = zero_offload_report(trainer->zero);
+    /* no step stood still for these, and the next one's row gets the rest */
+    late.engine.wait_down_seconds = late.engine.wait_host_seconds = 0;
+    late.engine.wait_disk_seconds = late.engine.wait_up_seconds = 0;
     train_offload_add(&trainer->offload_late, &late);
     return ZD_OK;
 }
