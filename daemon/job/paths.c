@@ -60,7 +60,9 @@ static void help_missing(struct job *job, const char *kind, const char *path)
     char folder[PATH_MAX];
     bool is_data = strcmp(kind, "dataset") == 0;
     bool is_relative = path[0] != '/';
-    if (is_hub_name(path) && !(is_data && strstr(path, ".json")))
+    const char *dot = strrchr(path, '.');
+    bool is_file = is_data && dot && isalpha((unsigned char)dot[1]);
+    if (is_hub_name(path) && !is_file)
         problem_help(
                 &job->problems,
                 "the name of a %s on a hub? local files only: hf download "
