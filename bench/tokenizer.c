@@ -7,7 +7,7 @@
  * pass, with cold caches, and of the N-1 that follow; by CPU time too, for a
  * machine that does other work. --ids prints the ids instead, one per line, and
  * --lines those of each line of the file as a text of its own, with an empty
- * line behind each: for tests/reference/tokenizer_compare.py. --chat makes
+ * line after each: for tests/reference/tokenizer_compare.py. --chat makes
  * conversations of the file, six messages of four lines each, and prints MB/s
  * of rendering them by this template and encoding them with their mask, beside
  * those of encoding the same texts. */

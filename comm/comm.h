@@ -107,7 +107,7 @@ struct mesh comm_mesh(const struct comm *comm);
  * be the whole comm, or one rank, which sends nothing.
  *
  * name: static, "shard", "replicate", "cp", "tp": of its staging spans, for the
- * watch. The group has counters of its own, which are not in those of `comm`,
+ * watch. The group has its own counters, which are not in those of `comm`,
  * and no topology; it borrows what else `comm` has (transport, watch, seat) and
  * is destroyed before it.
  *

@@ -7,7 +7,7 @@
  * A rank publishes operation n in the slot its pool gave it. The slot is free
  * for a later operation when its wait has returned, which every rank's "taken"
  * went before; so a published entry is never overwritten while someone may read
- * it. Each group (comm_group_create) has a row of entries of its own. */
+ * it. Each group (comm_group_create) has its own row of entries. */
 #include "base/must.h"
 #include "comm/backend.h"
 

@@ -209,7 +209,7 @@ static void take_memory(struct mpi *mpi)
         stream_init(&mpi->streams[s], mpi, (enum comm_op_kind)s);
 }
 
-/* A communicator of its own, whose messages no other's receives take. */
+/* Its own communicator: no receive of another group takes its messages. */
 static enum zd_status split(struct mpi *mpi, struct comm *parent)
 {
     ZD_MPI(MPI_Comm_split, mpi_of(parent)->world, mpi->base.row.first,

@@ -11,7 +11,7 @@
  * are between the first and the last. The host moves them on, of all groups of
  * the rank: in begin, comm_progress and other waits as far as nothing has to be
  * waited for, in comm_wait until the operation's last copy up is queued. Each
- * group has places, streams and memory of its own. */
+ * group has its own places, streams and memory. */
 #include "base/must.h"
 #include "comm/comm_device.h"
 

@@ -246,7 +246,7 @@ static enum zd_status mlp_backward(const struct layer_run *run)
     return scatter(run, g->hidden, v.all.grads.hidden);
 }
 
-/* What a place has no part in, and no kernel writes: biases behind o and down,
+/* What a place has no part in, and no kernel writes: biases after o and down,
  * which the first place adds, and heads of k and v that it does not read. */
 static enum zd_status clear_of_others(const struct layer_run *run)
 {
@@ -283,7 +283,7 @@ static enum zd_status clear_unread_heads(const struct layer_run *run)
 /* --- the MLP, a piece of the tokens at a time ------------------------------
  */
 
-/* A piece as a run of its own: arrays of all tokens begin at its first, those
+/* A piece as its own run: arrays of all tokens begin at its first, those
  * that are of one piece are as they are. */
 struct piece {
     struct layer_run run;

@@ -16,7 +16,7 @@
  * they tell each other row_score, and everyone merges those in one order,
  *
  *   top = max top_i      sum = sum_i sum_i e^(top_i - top)
- *   loss = top + log(sum) - target      dlogits as above, of its own ids
+ *   loss = top + log(sum) - target      dlogits as above, of its ids
  *
  * Source: soft cap: Gemma 2, arXiv:2408.00118, section 2. */
 #ifndef ZD_KERNELS_LOSS_CROSS_ENTROPY_H
