@@ -11,7 +11,7 @@
  * Rows of a linear weight are cut, or its columns where those are Q or F (o and
  * down). A tensor that is not cut is the same on each place, and so is a shared
  * range; each place makes a part of their gradients. Padding is 0, and so are
- * its gradient and states; it is no part of any file.
+ * its gradient and states; no file contains it.
  *
  * Source: Shoeybi et al. 2019, arXiv:1909.08053, section 3. */
 #ifndef ZD_MODEL_SLICE_H

@@ -52,9 +52,9 @@ static struct zero_range range_of(
     return range;
 }
 
-/* A rank saves its parts, also at stage 0 where it has all, of what trains: the
- * rest stays in the files that it came from. That is given to it by shards, and
- * gathered. */
+/* A rank saves its parts of the trainable tensors, also at stage 0, where it
+ * holds all of them. Frozen tensors stay in the model's files; at a resume each
+ * rank reads its shard of them, and the shards are gathered. */
 static int list_ranges(
         const struct zero *zero, enum zero_ranges_of which,
         struct zero_range *ranges)

@@ -334,7 +334,7 @@ Test(verdict, the_rank_that_stopped_is_named_whoever_waits_for_whom)
         struct world w = world_of(i % 2);
         bool has_gpu_work =
                 w.by_themselves && w.done[w.stops] < w.begun[w.stops];
-        if (has_gpu_work) /* then its GPU waits as those of others do */
+        if (has_gpu_work) /* its GPU waits for the others as well */
             continue;
         expect_stopped(&w, i % 4 < 2);
         asked++;
