@@ -1,5 +1,8 @@
 #include "comm/mesh.h"
 
+#include <stdint.h>
+#include <stdio.h>
+
 bool mesh_has_nodes(int world, int node)
 {
     return node > 0 && world % node == 0;
@@ -11,45 +14,96 @@ struct mesh mesh_of(int world, int node)
             .world = world,
             .node = node ? node : world,
             .replicate = 1,
-            .shard = world};
+            .shard = world,
+            .cp = 1,
+            .tp = 1};
 }
 
-/* The error names a size that fits the other, or the largest that fits at all.
- */
-static enum zd_status refuse(struct mesh_sizes sizes, int world)
+/* The largest size up to `size` that divides the ranks. */
+static int fitting(int size, int ranks)
+{
+    while (size > ranks || ranks % size)
+        size--;
+    return size;
+}
+
+/* The product of cp and tp does not divide the ranks. */
+static enum zd_status refuse_inner(struct mesh_sizes sizes, int world)
+{
+    int cp = fitting(sizes.cp, world);
+    int tp = fitting(sizes.tp, world / cp);
+    const char *plural = world == 1 ? "" : "s";
+    if (sizes.cp == 1)
+        ZD_FAIL(ZD_ERR_CONFIG, "E0216",
+                "parallel.tp_size = %d does not divide the %d rank%s of the "
+                "job",
+                sizes.tp, world, plural);
+    else
+        ZD_FAIL(ZD_ERR_CONFIG, "E0216",
+                "parallel.cp_size x tp_size is %d x %d, which does not divide "
+                "the %d rank%s of the job",
+                sizes.cp, sizes.tp, world, plural);
+    if (cp == sizes.cp)
+        return zd_fail_help("parallel.tp_size = %d", tp);
+    return zd_fail_help(
+            "parallel.cp_size = %d%s", cp,
+            tp == sizes.tp ? "" : " and parallel.tp_size = 1");
+}
+
+/* The error names a size that fits the others, or the largest that fits at all.
+ * `groups`: of cp x tp ranks. */
+static enum zd_status refuse(struct mesh_sizes sizes, int groups)
 {
     int replicate = sizes.replicate;
+    const char *plural = groups == 1 ? "" : "s";
+    char of[64];
+    if (sizes.cp * sizes.tp == 1)
+        snprintf(of, sizeof of, "%d rank%s", groups, plural);
+    else
+        snprintf(
+                of, sizeof of,
+                "%d group%s of %d x %d ranks (cp_size x "
+                "tp_size)",
+                groups, plural, sizes.cp, sizes.tp);
     if (sizes.shard > 0)
         ZD_FAIL(ZD_ERR_CONFIG, "E0216",
                 "parallel.dp_replicate_size x dp_shard_size is %d x %d, which "
-                "is not the %d rank%s of the job",
-                replicate, sizes.shard, world, world == 1 ? "" : "s");
+                "is not the %s of the job",
+                replicate, sizes.shard, of);
     else
         ZD_FAIL(ZD_ERR_CONFIG, "E0216",
-                "parallel.dp_replicate_size = %d does not divide the %d rank%s "
-                "of the job",
-                replicate, world, world == 1 ? "" : "s");
-    if (replicate == 1 && world % sizes.shard == 0)
+                "parallel.dp_replicate_size = %d does not divide the %s of the "
+                "job",
+                replicate, of);
+    int64_t outer = (int64_t)replicate * sizes.shard;
+    int64_t tensor = (int64_t)groups * sizes.tp; /* ranks / cp */
+    if (sizes.tp > 1 && outer > 0 && tensor % outer == 0)
+        return zd_fail_help("parallel.tp_size = %d", (int)(tensor / outer));
+    if (replicate == 1 && groups % sizes.shard == 0)
         return zd_fail_help(
-                "parallel.dp_replicate_size = %d", world / sizes.shard);
-    if (world % replicate == 0)
-        return zd_fail_help("parallel.dp_shard_size = %d", world / replicate);
-    while (replicate > world || world % replicate)
-        replicate--;
+                "parallel.dp_replicate_size = %d", groups / sizes.shard);
+    if (groups % replicate == 0)
+        return zd_fail_help("parallel.dp_shard_size = %d", groups / replicate);
     return zd_fail_help(
-            "parallel.dp_replicate_size = %d%s", replicate,
+            "parallel.dp_replicate_size = %d%s", fitting(replicate, groups),
             sizes.shard > 0 ? " and parallel.dp_shard_size = \"auto\"" : "");
 }
 
 enum zd_status mesh_cut(
         struct mesh_sizes sizes, int world, struct mesh *mesh_out)
 {
-    if (world % sizes.replicate ||
-        (sizes.shard > 0 && sizes.shard != world / sizes.replicate))
-        return refuse(sizes, world);
+    int64_t inner = (int64_t)sizes.cp * sizes.tp;
+    if (world % inner)
+        return refuse_inner(sizes, world);
+    int groups = (int)(world / inner);
+    if (groups % sizes.replicate ||
+        (sizes.shard > 0 && sizes.shard != groups / sizes.replicate))
+        return refuse(sizes, groups);
     *mesh_out = mesh_of(world, 0);
     mesh_out->replicate = sizes.replicate;
-    mesh_out->shard = world / sizes.replicate;
+    mesh_out->shard = groups / sizes.replicate;
+    mesh_out->cp = sizes.cp;
+    mesh_out->tp = sizes.tp;
     return ZD_OK;
 }
 
@@ -58,11 +112,19 @@ struct mesh_group mesh_group(struct mesh mesh, enum mesh_role role, int rank)
     int node = mesh.node, size = 1, stride = 1;
     switch (role) {
     case MESH_SHARD:
-        size = mesh.shard;
+        size = mesh.shard * mesh.cp;
+        stride = mesh.tp;
         break;
     case MESH_REPLICATE:
         size = mesh.replicate;
-        stride = mesh.shard;
+        stride = mesh.shard * mesh.cp * mesh.tp;
+        break;
+    case MESH_CP:
+        size = mesh.cp;
+        stride = mesh.tp;
+        break;
+    case MESH_TP:
+        size = mesh.tp;
         break;
     case MESH_NODE:
         size = node;
@@ -82,11 +144,10 @@ struct mesh_group mesh_group(struct mesh mesh, enum mesh_role role, int rank)
 
 struct mesh_group mesh_samples(struct mesh mesh, int rank)
 {
-    struct mesh_group shard = mesh_group(mesh, MESH_SHARD, rank);
-    struct mesh_group replicate = mesh_group(mesh, MESH_REPLICATE, rank);
+    struct mesh_place place = mesh_place(mesh, rank);
     return (struct mesh_group){
-            .size = replicate.size * shard.size,
-            .place = replicate.place * shard.size + shard.place,
+            .size = mesh.replicate * mesh.shard,
+            .place = place.replicate * mesh.shard + place.shard,
             .stride = 1};
 }
 
@@ -94,13 +155,20 @@ struct mesh_place mesh_place(struct mesh mesh, int rank)
 {
     return (struct mesh_place){
             .replicate = mesh_group(mesh, MESH_REPLICATE, rank).place,
-            .shard = mesh_group(mesh, MESH_SHARD, rank).place};
+            .shard = mesh_group(mesh, MESH_SHARD, rank).place / mesh.cp,
+            .cp = mesh_group(mesh, MESH_CP, rank).place,
+            .tp = mesh_group(mesh, MESH_TP, rank).place};
+}
+
+int mesh_parts(struct mesh mesh)
+{
+    return mesh.world / mesh.tp;
 }
 
 int mesh_part(struct mesh mesh, int rank)
 {
-    struct mesh_place place = mesh_place(mesh, rank);
-    return place.shard * mesh.replicate + place.replicate;
+    return mesh_group(mesh, MESH_SHARD, rank).place * mesh.replicate +
+           mesh_group(mesh, MESH_REPLICATE, rank).place;
 }
 
 bool mesh_is_within(struct mesh mesh, enum mesh_role role, int host_ranks)

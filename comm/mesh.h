@@ -1,20 +1,23 @@
 /* mesh.h - the groups that ranks form, computed from the sizes alone. No other
  * code divides a rank number (tests/docs/structure.sh).
  *
- *   rank        0  1  2  3 | 4  5  6  7      world 8, nodes of 4, replicate 2
- *   NODE        0  1  2  3 | 4  5  6  7      neighbors; the first level of sums
- *   RAIL        0-4, 1-5, 2-6, 3-7           one of each node; the second
- *   SHARD       0  1  2  3 | 4  5  6  7      who cuts parameters and gradients
- *                                            among them
- *   REPLICATE   0-4, 1-5, 2-6, 3-7           who holds the same shard; it is
- *                                            cut among them for masters and
- *                                            states
+ *   rank        0  1  2  3 | 4  5  6  7   world 8, nodes of 4; sizes 2 x 2 of
+ *                                         replicate and shard, then tp 2
+ *   NODE        0  1  2  3 | 4  5  6  7   neighbors; the first level of sums
+ *   RAIL        0-4, 1-5, 2-6, 3-7        one of each node; the second
+ *   SHARD       0-2, 1-3   | 4-6, 5-7     who cuts parameters and gradients
+ *                                         among them
+ *   REPLICATE   0-4, 1-5, 2-6, 3-7        who holds the same shard; it is cut
+ *                                         among them for masters and states
+ *   CP          of one rank here          who shares a sample's tokens
+ *   TP          0-1  2-3   | 4-5  6-7     who shares each layer's matrices
  *
- * SHARD and REPLICATE are the axes of the mesh, replicate outermost. Samples
- * are numbered by the place in REPLICATE x SHARD.
+ * The axes are, outermost first, replicate, shard, cp and tp. SHARD is all of
+ * shard x cp, since ranks that share a sample hold the same parameters. Samples
+ * are numbered by the place in replicate x shard: cp and tp share them.
  *
- * Source: hybrid sharding, Zhao et al. 2023, arXiv:2304.11277, section 3.2.2.
- */
+ * Source: hybrid sharding, Zhao et al. 2023, arXiv:2304.11277, section 3.2.2;
+ * tensor parallelism innermost, Narayanan et al. 2021, arXiv:2104.04473. */
 #ifndef ZD_COMM_MESH_H
 #define ZD_COMM_MESH_H
 
@@ -22,17 +25,25 @@
 
 #include <stdbool.h>
 
-enum mesh_role { MESH_SHARD, MESH_REPLICATE, MESH_NODE, MESH_RAIL };
+enum mesh_role {
+    MESH_SHARD,
+    MESH_REPLICATE,
+    MESH_CP,
+    MESH_TP,
+    MESH_NODE,
+    MESH_RAIL
+};
 
 struct mesh_sizes { /* [parallel] */
     int replicate;
-    int shard; /* -1: the world / replicate */
+    int shard; /* -1: what the others leave of the world */
+    int cp, tp;
 };
 
 struct mesh {
     int world;
-    int node;             /* ranks of a node; `world`: one level */
-    int replicate, shard; /* their product is the world */
+    int node;                     /* ranks of a node; `world`: one level */
+    int replicate, shard, cp, tp; /* their product is the world */
 };
 
 struct mesh_group { /* of one rank */
@@ -42,8 +53,8 @@ struct mesh_group { /* of one rank */
     int stride;
 };
 
-struct mesh_place {               /* of one rank on each axis */
-    int replicate, shard, cp, tp; /* cp, tp: of one rank so far */
+struct mesh_place { /* of one rank on each axis */
+    int replicate, shard, cp, tp;
 };
 
 /* Can a world be nodes of so many neighboring ranks? */
@@ -55,12 +66,15 @@ struct mesh mesh_of(int world, int node);
 enum zd_status mesh_cut(
         struct mesh_sizes sizes, int world, struct mesh *mesh_out);
 struct mesh_group mesh_group(struct mesh mesh, enum mesh_role role, int rank);
-/* All that see samples of their own. */
+/* All that see samples of their own: the size, and the place of this rank,
+ * which ranks that share a sample have in common. */
 struct mesh_group mesh_samples(struct mesh mesh, int rank);
 struct mesh_place mesh_place(struct mesh mesh, int rank);
-/* Which part of the states of a segment is this rank's: 0 .. world - 1, in the
- * order of the segment's elements. */
+/* Which part of the states of a segment is this rank's: 0 .. mesh_parts - 1, in
+ * the order of the segment's elements. Each place of tp has its own segments.
+ */
 int mesh_part(struct mesh mesh, int rank);
+int mesh_parts(struct mesh mesh);
 /* Does every group of this role lie within a host of so many neighbors? */
 bool mesh_is_within(struct mesh mesh, enum mesh_role role, int host_ranks);
 int mesh_rank(struct mesh_group group, int place);

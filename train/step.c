@@ -114,7 +114,7 @@ static struct objective_sums sums_of(
     return (struct objective_sums){
             .targets = targets,
             .mine = targets_here(trainer),
-            .ranks = comm_size(trainer->comm),
+            .ranks = mesh_samples(trainer->plan.mesh, 0).size,
             .over_ranks = !trainer->job->train.average_tokens_across_devices};
 }
 

@@ -22,7 +22,7 @@ static void mark(bool *apart, size_t part, int parts)
 static void mark_tensors(const struct zero_plan *plan, bool *apart)
 {
     const struct param_table *table = plan->request.table;
-    int parts = plan->request.mesh.world;
+    int parts = mesh_parts(plan->request.mesh);
     for (int id = 0; id < table->count; id++) {
         const struct zero_place *place = &plan->places[id];
         size_t each = plan->segments[place->segment].part_count;
@@ -36,7 +36,7 @@ static void mark_tensors(const struct zero_plan *plan, bool *apart)
 
 bool *plan_parts_apart(const struct zero_plan *plan, int *parts_out)
 {
-    int parts = plan->states_cut ? plan->request.mesh.world : 1;
+    int parts = plan->states_cut ? mesh_parts(plan->request.mesh) : 1;
     bool *apart = zd_array((size_t)parts, sizeof *apart);
     if (plan->states_cut)
         mark_tensors(plan, apart);

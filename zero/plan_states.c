@@ -181,7 +181,8 @@ enum zd_status plan_state_bytes(struct zero_plan *plan)
 static size_t master_count(const struct zero_plan *plan)
 {
     size_t count = plan->trainable_count;
-    return plan->states_cut ? count / (size_t)plan->request.mesh.world : count;
+    return plan->states_cut ? count / (size_t)mesh_parts(plan->request.mesh)
+                            : count;
 }
 
 static enum zd_status add_states(

@@ -75,7 +75,7 @@ static void settle_any_world(struct job *job)
                 (long long)G, (long long)unit);
 }
 
-static void settle_batch(struct job *job)
+static void settle_batch(struct job *job, int samplers)
 {
     if (job_key(job, "train.global_batch_size")->refused ||
         job_key(job, "train.gradient_accumulation_steps")->refused ||
@@ -86,22 +86,26 @@ static void settle_batch(struct job *job)
         return;
     }
     enum zd_status status = train_resolve_batch(
-            &job->options.train, job->world, &job->per_device,
-            &job->accumulation, &job->global_batch);
+            &job->options.train, samplers, &job->per_device, &job->accumulation,
+            &job->global_batch);
     if (status != ZD_OK)
         tell_batch(job);
 }
 
-static void settle_mesh(struct job *job)
+/* How many see samples of their own: all ranks where the sizes are refused. */
+static int settle_mesh(struct job *job)
 {
     static const char *const keys[] = {
             "parallel.dp_shard_size", "parallel.dp_replicate_size"};
     const struct mesh_sizes *sizes = &job->options.parallel;
     struct mesh mesh;
-    if (job->world && !job_key(job, keys[0])->refused &&
-        !job_key(job, keys[1])->refused &&
-        mesh_cut(*sizes, job->world, &mesh) != ZD_OK)
-        job_take_record(job, keys[sizes->shard <= 0]);
+    if (!job->world || job_key(job, keys[0])->refused ||
+        job_key(job, keys[1])->refused)
+        return job->world;
+    if (mesh_cut(*sizes, job->world, &mesh) == ZD_OK)
+        return mesh_samples(mesh, 0).size;
+    job_take_record(job, keys[sizes->shard <= 0]);
+    return job->world;
 }
 
 /* Keys that mean nothing while another is as it is: comments of --print, and a
@@ -151,6 +155,5 @@ void job_settle(struct job *job)
     job_settle_lora(job);
     job_settle_optim(job);
     settle_idle(job);
-    settle_mesh(job);
-    settle_batch(job);
+    settle_batch(job, settle_mesh(job));
 }

@@ -29,57 +29,79 @@ Test(mesh, groups_hold_every_rank_once)
                     check_partition(mesh_of(world, node), (enum mesh_role)role);
 }
 
-static struct mesh cut(int replicate, int shard, int world)
+static struct mesh cut(struct mesh_sizes sizes, int world)
 {
     struct mesh mesh;
-    cr_assert_eq(
-            mesh_cut((struct mesh_sizes){replicate, shard}, world, &mesh),
-            ZD_OK);
+    cr_assert_eq(mesh_cut(sizes, world, &mesh), ZD_OK);
     return mesh;
+}
+
+/* Outermost first: replicate, shard, cp, tp. */
+static void check_places(struct mesh_sizes sizes)
+{
+    int world = sizes.replicate * sizes.shard * sizes.cp * sizes.tp;
+    struct mesh mesh = cut(sizes, world);
+    for (int role = MESH_SHARD; role <= MESH_TP; role++)
+        check_partition(mesh, (enum mesh_role)role);
+    cr_expect_eq(mesh_parts(mesh), world / sizes.tp);
+    for (int rank = 0; rank < world; rank++) {
+        struct mesh_place at = mesh_place(mesh, rank);
+        int sample = at.replicate * sizes.shard + at.shard;
+        int in_shard = at.shard * sizes.cp + at.cp;
+        cr_expect_eq((sample * sizes.cp + at.cp) * sizes.tp + at.tp, rank);
+        cr_expect_eq(mesh_group(mesh, MESH_SHARD, rank).place, in_shard);
+        cr_expect_eq(
+                mesh_part(mesh, rank),
+                in_shard * sizes.replicate + at.replicate);
+        cr_expect_eq(mesh_samples(mesh, rank).place, sample);
+        cr_expect_eq(
+                mesh_samples(mesh, rank).size, sizes.replicate * sizes.shard);
+    }
 }
 
 Test(mesh, replicate_is_outermost_and_parts_follow_shards)
 {
-    for (int replicate = 1; replicate <= 4; replicate++)
-        for (int shard = 1; shard <= 4; shard++) {
-            int world = replicate * shard;
-            struct mesh mesh = cut(replicate, -1, world);
-            check_partition(mesh, MESH_SHARD);
-            check_partition(mesh, MESH_REPLICATE);
-            for (int rank = 0; rank < world; rank++) {
-                int part = mesh_part(mesh, rank);
-                cr_expect_eq(part / replicate, rank % shard);
-                cr_expect_eq(part % replicate, rank / shard);
-                cr_expect_eq(mesh_samples(mesh, rank).place, rank);
-                cr_expect_eq(mesh_samples(mesh, rank).size, world);
-            }
-        }
-    struct mesh mesh = cut(2, 4, 8);
+    for (int i = 0; i < 3 * 3 * 3 * 3; i++)
+        check_places((struct mesh_sizes){
+                i / 27 + 1, i / 9 % 3 + 1, i / 3 % 3 + 1, i % 3 + 1});
+    struct mesh mesh = cut((struct mesh_sizes){2, -1, 1, 1}, 8);
     cr_expect(mesh_is_within(mesh, MESH_SHARD, 4));
     cr_expect_not(mesh_is_within(mesh, MESH_REPLICATE, 4));
     cr_expect(mesh_is_within(mesh, MESH_REPLICATE, 8));
-    cr_expect_not(mesh_is_within(cut(2, 3, 6), MESH_SHARD, 4));
+    mesh = cut((struct mesh_sizes){2, 3, 1, 1}, 6);
+    cr_expect_not(mesh_is_within(mesh, MESH_SHARD, 4));
+    mesh = cut((struct mesh_sizes){1, -1, 1, 4}, 8);
+    cr_expect(mesh_is_within(mesh, MESH_TP, 4));
+    cr_expect_not(mesh_is_within(mesh, MESH_TP, 2));
 }
 
 Test(mesh, sizes_that_are_not_the_world_are_refused_with_some_that_are)
 {
     static const struct {
-        int replicate, shard, world;
+        struct mesh_sizes sizes;
+        int world;
         const char *fix;
     } cases[] = {
-            {2, 3, 8, "parallel.dp_shard_size = 4"},
-            {1, 4, 8, "parallel.dp_replicate_size = 2"},
-            {3, -1, 8, "parallel.dp_replicate_size = 2"},
-            {3, 3, 8,
+            {{2, 3, 1, 1}, 8, "parallel.dp_shard_size = 4"},
+            {{1, 4, 1, 1}, 8, "parallel.dp_replicate_size = 2"},
+            {{3, -1, 1, 1}, 8, "parallel.dp_replicate_size = 2"},
+            {{3, 3, 1, 1},
+             8,
              "parallel.dp_replicate_size = 2 and parallel.dp_shard_size = "
              "\"auto\""},
-            {4, -1, 1, "parallel.dp_replicate_size = 1"},
+            {{4, -1, 1, 1}, 1, "parallel.dp_replicate_size = 1"},
+            {{1, -1, 1, 3}, 8, "parallel.tp_size = 2"},
+            {{1, 2, 1, 2}, 8, "parallel.tp_size = 4"},
+            {{1, 3, 1, 2}, 8, "parallel.dp_shard_size = 4"},
+            {{1, -1, 2, 8}, 8, "parallel.tp_size = 4"},
+            {{1, -1, 3, 4}, 8, "parallel.cp_size = 2"},
+            {{4, -1, 1, 4}, 8, "parallel.dp_replicate_size = 2"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct mesh mesh;
         zd_error_clear();
-        struct mesh_sizes sizes = {cases[i].replicate, cases[i].shard};
-        cr_expect_eq(mesh_cut(sizes, cases[i].world, &mesh), ZD_ERR_CONFIG);
+        cr_expect_eq(
+                mesh_cut(cases[i].sizes, cases[i].world, &mesh), ZD_ERR_CONFIG);
         cr_expect_str_eq(zd_error_get()->code, "E0216");
         cr_expect_str_eq(zd_error_get()->help, cases[i].fix);
     }

@@ -262,7 +262,7 @@ json_t *manifest_build(
             "s:b, s:s*, s:b, s:o*, s:o*, s:o*, s:{s:I, s:I}, s:[]}",
             "format", format, "zerod", ZD_VERSION, "step",
             (json_int_t)state->step, "world", comm_size(writer->comm), "mesh",
-            mesh.replicate > 1 ? job_mesh_json(mesh) : NULL, "stage",
+            mesh.shard < mesh.world ? job_mesh_json(mesh) : NULL, "stage",
             writer->job->zero.stage, "progress", progress, "live",
             manifest_live(&state->live, &writer->job->train), "last_event",
             (json_int_t)writer->last_event, "data",

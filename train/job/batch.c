@@ -23,10 +23,10 @@ static enum zd_status fail_divide(
 }
 
 enum zd_status train_resolve_batch(
-        const struct train_options *options, int world, int *per_device_out,
+        const struct train_options *options, int samplers, int *per_device_out,
         int *accumulation_out, int64_t *global_out)
 {
-    int64_t N = world;
+    int64_t N = samplers;
     int64_t G = options->global_batch_size;
     int64_t B = options->per_device_train_batch_size;
     int64_t A = options->gradient_accumulation_steps;

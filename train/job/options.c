@@ -26,7 +26,7 @@ struct train_job train_job_default(void)
                               .hysteresis = 2,
                               .min_loss_scale = 1}},
             .optim = optim_options_default(),
-            .parallel = {.replicate = 1, .shard = -1},
+            .parallel = {.replicate = 1, .shard = -1, .cp = 1, .tp = 1},
             .zero = zero_options_default(),
             .offload = offload_options_default(),
             .comm =

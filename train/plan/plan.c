@@ -225,8 +225,8 @@ enum zd_status plan_begin(
             sharing));
     kernels_set_attention(job->model.attn);
     ZD_TRY(train_resolve_batch(
-            &job->train, world, &plan->per_device, &plan->accumulation,
-            &plan->global_batch));
+            &job->train, mesh_samples(plan->mesh, 0).size, &plan->per_device,
+            &plan->accumulation, &plan->global_batch));
     ZD_TRY(job_plan_config(job, &plan->config));
     status = job_plan_vocabulary(job, &plan->config);
     if (status == ZD_OK)

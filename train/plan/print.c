@@ -248,7 +248,7 @@ json_t *job_mesh_json(struct mesh mesh)
 {
     return json_pack(
             "{s:i, s:i, s:i, s:i}", "replicate", mesh.replicate, "shard",
-            mesh.shard, "cp", 1, "tp", 1);
+            mesh.shard, "cp", mesh.cp, "tp", mesh.tp);
 }
 
 static json_t *layout_json(const struct job_plan *plan)

@@ -226,8 +226,9 @@ enum zd_status job_plan_try(
     plan->shape.dropout = plan->adapter.lora_dropout;
     plan->shape.seed = job->job.seed;
     int micros = choice->A;
-    int adders = plan->mesh.shard > plan->mesh.replicate
-                         ? plan->mesh.shard
+    int shards = mesh_group(plan->mesh, MESH_SHARD, 0).size;
+    int adders = shards > plan->mesh.replicate
+                         ? shards
                          : plan->mesh.replicate; /* of one sum */
     if (choice->moves_most && micros > choice->moves_most)
         micros = choice->moves_most;

@@ -76,6 +76,7 @@ enum zd_status batches_accumulate(struct trainer *trainer, int accumulation)
         return status;
     }
     plan->accumulation = accumulation;
-    plan->global_batch = (int64_t)plan->per_device * accumulation * plan->world;
+    plan->global_batch =
+            (int64_t)plan->per_device * accumulation * samples_of(trainer).size;
     return ZD_OK;
 }

@@ -171,7 +171,8 @@ static void forget_changed(
 static enum zd_status resume_accumulation(struct trainer *trainer)
 {
     struct train_live *live = &trainer->state.live;
-    int64_t across = (int64_t)trainer->plan.per_device * trainer->plan.world;
+    int samplers = mesh_samples(trainer->plan.mesh, 0).size;
+    int64_t across = (int64_t)trainer->plan.per_device * samplers;
     int64_t A = (int64_t)live->value[SET_ACCUMULATION];
     if (trainer->job->train.global_batch_size > 0) {
         A = live->global_batch / across;
@@ -179,7 +180,7 @@ static enum zd_status resume_accumulation(struct trainer *trainer)
             ZD_FAIL(ZD_ERR_CONFIG, "E1009",
                     "the global batch was set to %lld samples while the run "
                     "went on; %d ranks of %d samples do not divide it",
-                    (long long)live->global_batch, trainer->plan.world,
+                    (long long)live->global_batch, samplers,
                     trainer->plan.per_device);
             return zd_fail_help(
                     "another number of ranks, or train.global_batch_size "
