@@ -319,6 +319,8 @@ json_t *model_config_rope(const struct model_config *config)
     json_t *keys = text_config_of(config->json, config);
     json_t *parts = json_object_get(keys, "rope_parameters");
     json_t *full = json_object_get(parts, "full_attention");
+    if (config->rope_scaling)
+        return config->rope_scaling;
     return full ? full : parts ? parts : json_object_get(keys, "rope_scaling");
 }
 
@@ -370,8 +372,6 @@ enum zd_status model_config_scale_rope(
     set.q_beta = old_set.q_beta;
     c->ropes[0] = set;
     c->rope_scaling = table;
-    if (status == ZD_OK)
-        model_config_write_rope(c->json, c);
     return status;
 }
 

@@ -23,15 +23,16 @@ enum zd_status model_config_read_stored(
         const char *dir, struct model_config *config_out);
 /* Let heads turn as `scaling` says, as rope_scaling in transformers (model.
  * rope_scaling of a job), and max_positions grow to original positions times
- * factor, also in config->json. `name` and `on_error` as above: E0302, E0304,
- * E0305. */
+ * factor. config->json stays as it was: a checkpoint keeps it, and its reader
+ * scales it again. `name` and `on_error` as above: E0302, E0304, E0305. */
 enum zd_status model_config_scale_rope(
         const json_t *scaling, const char *name, enum zd_status on_error,
         struct model_config *config);
-/* The table of config->json that says how heads turn (of layers that do not
- * slide); NULL: none. Borrowed. */
+/* The table that says how heads turn (of layers that do not slide); NULL: none.
+ * Borrowed. */
 json_t *model_config_rope(const struct model_config *config);
-/* Writes that into a copy of the model's config.json; nothing without it. */
+/* Writes what model_config_scale_rope has set into a copy of config->json;
+ * nothing without it. */
 void model_config_write_rope(json_t *json, const struct model_config *config);
 /* `rows` of the vocabulary from here on, also in config->json: tokens that a
  * tokenizer has beyond the rows of the files. Rows that the files do not have

@@ -61,8 +61,10 @@ ok 'validate, with the embedding' call 0 validate job.toml $saves
 ok 'a run with the embedding' call 0 --job job.toml --set job.output_dir=run $saves --set train.max_steps=2
 ok '  tells it' has '^  vocabulary 496 rows and [0-9]+ new' err
 ok '  the adapter has them' eval '[ "$(shape run/peft/adapter_model.safetensors base_model.model.model.embed_tokens.weight)" = "$ids 32" ]'
-ok '  new rows are the mean' eval 'call 0 --job job.toml --set job.output_dir=still $saves --set train.max_steps=1 --set optim.learning_rate=1e-12 --set optim.weight_decay=0 &&
+ok '  new rows are the mean' eval 'call 0 --job job.toml --set job.output_dir=still $saves --set train.max_steps=1 --set "model.rope_scaling={rope_type=\"linear\",factor=2.0}" --set optim.learning_rate=1e-12 --set optim.weight_decay=0 &&
     rows still/peft/adapter_model.safetensors base_model.model.model.embed_tokens.weight tied/model.safetensors 496'
+positions() { grep -o '"max_position_embeddings": [0-9]*' "$1/config.json" | grep -o '[0-9]*$'; }
+ok '  positions grow by rope_scaling once' eval 'call 0 export still/checkpoint-000001 --merge -o scaled && [ $(positions scaled) = $((2 * $(positions tied))) ]'
 ok '  the checkpoint goes on' call 0 --job job.toml --set job.output_dir=run $saves --set train.max_steps=3 --resume must
 c=run/checkpoint-000003
 ok 'export --merge' eval 'call 0 export $c --merge -o whole && grep -q "\"vocab_size\": $ids" whole/config.json && [ "$(shape whole/model.safetensors model.embed_tokens.weight)" = "$ids 32" ]'
