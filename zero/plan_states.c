@@ -89,14 +89,16 @@ static void spill_extent(struct state_walk *walk)
         return;
     size_t most = cut_most(&walk->plan->request.offload);
     size_t total = at->extent.count, count = cut_count(total, most);
-    size_t largest =
-            state_record_bytes(&at->layout, cut_at(total, most, 0).count);
+    size_t first = cut_at(total, most, 0).count;
+    size_t largest = state_record_bytes(&at->layout, first);
     if (largest > walk->largest_chunk)
         walk->largest_chunk = largest;
     for (size_t i = 0; largest && i < count && walk->spilled < wanted; i++) {
         struct cut cut = cut_at(total, most, i);
         at->spilled += cut.count;
-        walk->spilled += state_record_bytes(&at->layout, cut.count);
+        walk->spilled += cut.count == first
+                                 ? largest
+                                 : state_record_bytes(&at->layout, cut.count);
     }
 }
 
