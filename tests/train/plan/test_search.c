@@ -53,8 +53,8 @@ static bool time_of(
             .checkpointing = job.train.gradient_checkpointing,
             .B = B,
             .A = samples / B};
-    cr_assert_eq(plan_begin(search->job, search->world, 0, NULL, &plan), ZD_OK);
-    const struct plan_limits limits = plan_limits_of(search->job, &plan);
+    cr_assert_eq(plan_begin(&job, search->world, 0, NULL, &plan), ZD_OK);
+    const struct plan_limits limits = plan_limits_of(&job, &plan);
     if (plan_try_choice(&job, &choice, &limits, &plan, &fits) != ZD_OK) {
         zd_error_clear();
         fits = false;
