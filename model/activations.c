@@ -462,19 +462,32 @@ static void push_adapters(
     a->scaled = push_rows(l, 1, train ? scaled : 0);
 }
 
-/* Offloaded inputs take turns in the buffers; the last ones stay. */
-static void push_inputs(struct layout *l, bool offload, struct activations *a)
+/* Offloaded inputs take turns in the buffers; what backward begins with stays,
+ * and it goes on in them where forward has ended (residuals.c). */
+static void push_inputs(
+        struct layout *l, bool offload, struct activations *acts)
 {
-    int buffers = a->segments;
-    if (offload && buffers > RESIDUAL_BUFFERS)
-        buffers = RESIDUAL_BUFFERS;
+    int micros = acts->micros, count = acts->segments * micros;
+    bool leaves = offload && count > micros + 1;
+    int buffers = leaves ? micros + 1 : count;
+    int first = leaves ? count - micros : 0; /* of backward */
+    void **at = zd_array((size_t)buffers, sizeof *at);
     size_t begin = l->top;
     for (int i = 0; i < buffers; i++)
-        a->inputs[i] = push_rows(l, l->S, l->C);
-    for (int i = buffers; i < a->segments; i++)
-        a->inputs[i] = a->inputs[i - buffers];
-    a->offloaded = a->segments - buffers;
-    a->input_bytes = buffers ? (l->top - begin) / (size_t)buffers : 0;
+        at[i] = push_rows(l, l->S, l->C);
+    for (int m = 0; m < micros; m++) {
+        struct activations *a = &acts[m];
+        for (int s = 0; s < a->segments; s++) {
+            int visit = leaves ? (a->segments - 1 - s) * micros + m
+                               : s * micros + m;
+            a->inputs[s] = at[(s * micros + m) % buffers];
+            a->returned[s] = at[(first + visit) % buffers];
+        }
+        a->buffers = buffers;
+        a->offloaded = !leaves ? 0 : count - (micros > 1 ? micros : buffers);
+        a->input_bytes = buffers ? (l->top - begin) / (size_t)buffers : 0;
+    }
+    free(at);
 }
 
 /* --- passes --------------------------------------------------------------- */
@@ -557,51 +570,120 @@ int activations_first_layer(
 static void alloc_layers(struct activations *a)
 {
     a->inputs = zd_array((size_t)a->segments, sizeof *a->inputs);
+    a->returned = zd_array((size_t)a->segments, sizeof *a->returned);
     a->slots = zd_array((size_t)a->segment, sizeof *a->slots);
 }
 
-static struct activations lay_train(
+/* How the layers are cut, the same for each micro-batch. */
+static void begin_micros(
+        const struct layout *l, const struct param_table *table,
+        const struct model_shape *shape, struct activations *acts)
+{
+    int layers = l->config->layers;
+    struct activations a = {
+            .first = activations_first_layer(l->config, table),
+            .mlp_pieces = l->pieces,
+            .micros = shape_micros(shape),
+            .scratch_bytes = l->attention_scratch};
+    int kept = layers + 1 - a.first;
+    int segment = checkpointing_segment(shape->checkpointing, layers);
+    a.recompute = segment > 0;
+    a.is_shared = a.recompute && a.micros > 1;
+    a.head_covers = a.recompute || !kept;
+    a.segment = a.recompute && segment < kept ? segment : kept;
+    a.segments = kept ? (kept + a.segment - 1) / a.segment : 0;
+    for (int m = 0; m < a.micros; m++) {
+        acts[m] = a;
+        alloc_layers(&acts[m]);
+    }
+}
+
+/* Arrays of layers that have no backward: another micro-batch has its own x. */
+static void push_lean_micros(struct layout *l, struct activations *acts)
+{
+    push_lean(l, false, &acts->lean, &acts->lean_scratch);
+    for (int m = 1; m < acts->micros; m++) {
+        const struct layer_acts *of = &acts->lean;
+        struct layer_acts *a = &acts[m].lean;
+        *a = *of;
+        acts[m].lean_scratch = acts->lean_scratch;
+        a->x = a->x2 = push_rows(l, l->S, l->C);
+        a->norm1 = of->norm1 == of->x ? a->x : of->norm1;
+        a->norm2 = of->norm2 == of->x ? a->x : of->norm2;
+    }
+}
+
+static void push_slots(struct layout *l, struct activations *acts)
+{
+    struct layer_acts shared = push_shared(l);
+    for (int i = 0; i < acts->segment; i++) {
+        bool is_shared = acts->is_shared && i == acts->segment - 1;
+        const struct layer_acts *of = &acts->slots[i];
+        push_slot(l, i > 0, &shared, &acts->slots[i]);
+        for (int m = 1; m < acts->micros; m++) {
+            struct layer_acts *a = &acts[m].slots[i];
+            if (!is_shared) {
+                push_slot(l, i > 0, &shared, a);
+                continue;
+            }
+            *a = *of;
+            a->x = i > 0 ? push_rows(l, l->S, l->C) : NULL;
+            if (of->norm1 == of->x)
+                a->norm1 = a->x;
+        }
+    }
+}
+
+/* What is in use for one micro-batch at a time is that of the first. */
+static void share_micros(struct activations *acts)
+{
+    for (int m = 1; m < acts->micros; m++) {
+        struct activations *a = &acts[m];
+        a->adapters = acts->adapters;
+        a->scratch = acts->scratch;
+        a->head = acts->head;
+        a->grads = acts->grads;
+        if (a->grads.mlp_out == acts->dx)
+            a->grads.mlp_out = a->dx;
+        if (a->grads.proj == acts->dx)
+            a->grads.proj = a->dx;
+    }
+}
+
+static void lay_train(
         const struct model_config *config, const struct param_table *table,
-        const struct model_shape *shape, char *base)
+        const struct model_shape *shape, char *base, struct activations *acts)
 {
     struct layout l = layout_of(config, table, shape, shape->B, shape->T, base);
     measure_attention(&l, shape->B, shape->T);
     l.recompute = parts_recomputed(config, shape);
-    struct activations a = {
-            .first = activations_first_layer(config, table),
-            .mlp_pieces = l.pieces,
-            .scratch_bytes = l.attention_scratch};
-    int kept = config->layers + 1 - a.first;
-    int segment = checkpointing_segment(shape->checkpointing, config->layers);
-    a.recompute = segment > 0;
-    a.segment = a.recompute && segment < kept ? segment : kept;
-    a.segments = kept ? (kept + a.segment - 1) / a.segment : 0;
-    alloc_layers(&a);
+    begin_micros(&l, table, shape, acts);
+    bool has_kept = acts->first <= config->layers;
 
-    push_inputs(&l, shape->offload_activations, &a);
-    a.last = push_rows(&l, l.S, l.C);
-    a.dx = a.gathered = push_rows(&l, l.S, l.C);
+    push_inputs(&l, shape->offload_activations, acts);
+    acts->dx = push_rows(&l, l.S, l.C);
+    for (int m = 0; m < acts->micros; m++) {
+        acts[m].dx = acts[m].gathered = m ? acts[m - 1].last : acts->dx;
+        acts[m].last = push_rows(&l, l.S, l.C);
+    }
     int chunk = head_chunk(&l, shape->head_chunk);
-    push_adapters(&l, chunk, true, &a.adapters);
+    push_adapters(&l, chunk, true, &acts->adapters);
     size_t below = l.top;
-    if (a.first > 1) {
-        push_lean(&l, false, &a.lean, &a.lean_scratch);
+    if (acts->first > 1) {
+        push_lean_micros(&l, acts);
         l.top = below;
     }
-    struct layer_acts shared = push_shared(&l);
-    for (int i = 0; i < a.segment; i++)
-        push_slot(&l, i > 0, &shared, &a.slots[i]);
+    push_slots(&l, acts);
     size_t above = l.top;
-    if (kept)
-        a.scratch = push_bytes(&l, l.attention_scratch);
-    a.head_covers = a.recompute || !kept;
-    l.top = a.recompute ? below : above;
-    push_head(&l, chunk, true, &a.head);
+    if (has_kept)
+        acts->scratch = push_bytes(&l, l.attention_scratch);
+    l.top = acts->recompute ? below : above;
+    push_head(&l, chunk, true, &acts->head);
     l.top = above;
-    if (kept)
-        push_grads(&l, a.dx, &a.grads);
-    a.bytes = l.peak;
-    return a;
+    if (has_kept)
+        push_grads(&l, acts->dx, &acts->grads);
+    share_micros(acts);
+    acts->bytes = l.peak;
 }
 
 /* A pass without a backward. */
@@ -651,22 +733,27 @@ static struct activations lay_decode(
     return a;
 }
 
-void activations_lay_out(
+struct activations *activations_lay_out(
         const struct model_config *config, const struct param_table *table,
-        const struct model_shape *shape, char *base,
-        struct activations passes[MODEL_PASSES])
+        const struct model_shape *shape, char *base)
 {
+    struct activations *passes =
+            zd_array((size_t)activations_passes(shape), sizeof *passes);
     if (shape->train)
-        passes[PASS_TRAIN] = lay_train(config, table, shape, base);
+        lay_train(config, table, shape, base, &passes[PASS_TRAIN]);
     if (shape->eval_B)
         passes[PASS_EVAL] = lay_eval(config, table, shape, base);
     if (shape->decode_capacity)
         passes[PASS_DECODE] = lay_decode(config, table, shape, base);
+    return passes;
 }
 
-void activations_fini(struct activations *acts)
+void activations_free(struct activations *passes, int count)
 {
-    free(acts->inputs);
-    free(acts->slots);
-    memset(acts, 0, sizeof *acts);
+    for (int i = 0; passes && i < count; i++) {
+        free(passes[i].inputs);
+        free(passes[i].returned);
+        free(passes[i].slots);
+    }
+    free(passes);
 }

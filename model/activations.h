@@ -4,7 +4,7 @@
  * span "model.activations"; the passes never overlap in time, so they share it.
  * Within a training pass, from the bottom up:
  *
- *     inputs of the segments | last | dx | of adapters
+ *     inputs of the segments | dx | last | of adapters
  *         kept for the whole step; with offload_activations two inputs take
  *         turns
  *     slots
@@ -24,6 +24,13 @@
  * activations.c): these lie below the slots, and a layer's backward recomputes
  * them before it reads them.
  *
+ * Of A micro-batches at once each has its inputs, dx, last and slots, but where
+ * layers are recomputed the last slot of a segment: backward recomputes that
+ * layer and goes back through it for one micro-batch after the other, so they
+ * share it, except its x. The head of one reads `last` before it writes dx,
+ * which is where the micro-batch before had `last`. Of offloaded inputs A + 1
+ * take turns. All else is in use for one micro-batch at a time.
+ *
  * With tensor parallelism (model/slice.h) a place has a share of the tokens in
  * the residual stream, the norms and what they add to, and all of them between:
  * "(N, C)" of hidden channels is (N / tp, C) then, of heads and of F it is all
@@ -35,9 +42,6 @@
 
 #include "model/adapter.h"
 #include "model/model.h"
-
-/* On the device, with offload_activations. */
-enum { RESIDUAL_BUFFERS = 2 };
 
 struct layer_acts {
     void *x;                /* (N, C) input; the first slot's is inputs[...] */
@@ -117,11 +121,16 @@ struct activations {
     int segment; /* layers of a segment */
     int segments;
     bool recompute;
-    int mlp_pieces;           /* of P tokens at most, as many as N / pieces */
-    bool head_covers;         /* the head's arrays overlap the last layer's */
-    void **inputs;            /* (segments); owned */
-    int offloaded;            /* inputs 0 .. offloaded - 1 visit the host */
-    size_t input_bytes;       /* of one there */
+    int mlp_pieces;   /* of P tokens at most, as many as N / pieces */
+    bool head_covers; /* the head's arrays overlap the last layer's */
+    int micros;       /* that take turns, each with a struct like this one */
+    bool is_shared;   /* the last slot, by micro-batches */
+    void **inputs;    /* (segments) forward; owned */
+    void **returned;  /* .. and in backward; owned */
+    int offloaded;    /* inputs visit the host, the first of all micro-batches:
+                         input m of segment s is number s * micros + m */
+    int buffers;      /* of inputs, on the device */
+    size_t input_bytes;       /* of one on the host */
     struct layer_acts *slots; /* (segment); owned */
     struct layer_acts lean;
     void *lean_scratch, *scratch; /* of attention, forward */
@@ -160,15 +169,24 @@ static inline enum dtype shape_logits_dtype(const struct model_shape *shape)
 int activations_first_layer(
         const struct model_config *config, const struct param_table *table);
 
-/* The passes of a model; arrays of one are not used during another. */
-enum { PASS_TRAIN, PASS_EVAL, PASS_DECODE, MODEL_PASSES };
+static inline int shape_micros(const struct model_shape *shape)
+{
+    return shape->micros > 1 ? shape->micros : 1;
+}
+
+/* The passes of a model; arrays of one are not used during another. Training
+ * has one for each micro-batch. */
+enum { PASS_EVAL, PASS_DECODE, PASS_TRAIN };
+static inline int activations_passes(const struct model_shape *shape)
+{
+    return PASS_TRAIN + shape_micros(shape);
+}
 /* Lay out the passes that the shape asks for, each from `base` on. With base
- * NULL only sizes are known (planning). */
-void activations_lay_out(
+ * NULL only sizes are known (planning). (activations_passes), owned. */
+struct activations *activations_lay_out(
         const struct model_config *config, const struct param_table *table,
-        const struct model_shape *shape, char *base,
-        struct activations passes[MODEL_PASSES]);
-void activations_fini(struct activations *acts);
+        const struct model_shape *shape, char *base);
+void activations_free(struct activations *passes, int count);
 
 /* Of B x T tokens in a layer (1 .. L); the caller adds documents and scratch.
  */

@@ -1,29 +1,60 @@
 #include "model/internal.h"
 
-static enum zd_status backward_one(
+/* Layers that are gone back through together: a segment that is recomputed from
+ * its input, or one layer, of which all is kept. */
+struct group {
+    int from, to;
+};
+
+static enum zd_status recompute(
         struct model *model, const struct pass *pass, int layer,
+        const struct group *group)
+{
+    if (!pass->acts->recompute)
+        return ZD_OK;
+    if (layer == group->from)
+        ZD_TRY(residuals_await(model, pass, layer));
+    return forward_kept(model, pass, layer, false, layer < group->to);
+}
+
+/* A layer's backward, of one micro-batch after the other. The last layer of a
+ * group is recomputed just before. */
+static enum zd_status backward_layer(
+        struct model *model, int layer, const struct group *group,
         const struct model_hooks *hooks)
 {
-    struct layer_acts slot = kept_acts(pass->acts, layer);
-    struct layer_run run = {model, pass, &slot, layer};
-    ZD_TRY(unit_grads_acquire(model, hooks, layer, &run.accumulate));
-    ZD_TRY(layer_backward(&run));
+    struct layer_run run = {.model = model, .layer = layer};
+    for (int m = 0; m < model->pass_count; m++) {
+        const struct pass *pass = &model->pass[m];
+        if (layer == group->from && m > 0)
+            ZD_TRY(residuals_fetch(model, pass, layer));
+        if (layer == group->to)
+            ZD_TRY(recompute(model, pass, layer, group));
+        if (m == 0)
+            ZD_TRY(unit_grads_acquire(model, hooks, layer, &run.accumulate));
+        struct layer_acts slot = kept_acts(pass, layer);
+        run.pass = pass;
+        run.acts = &slot;
+        ZD_TRY(layer_backward(&run));
+        run.accumulate = true;
+    }
     ZD_TRY(unit_grads_release(model, hooks, layer));
     return unit_release(model, hooks, layer);
 }
 
-/* Recompute a segment's layers, then go back through them; each stays
- * acquired from the one to the other. */
-static enum zd_status backward_segment(
-        struct model *model, const struct pass *pass, int from, int to,
+/* Each layer stays acquired from its recomputation to its backward. */
+static enum zd_status backward_group(
+        struct model *model, const struct group *group,
         const struct model_hooks *hooks)
 {
-    for (int layer = from; layer <= to; layer++) {
+    ZD_TRY(residuals_fetch(model, &model->pass[0], group->from));
+    for (int layer = group->from; layer <= group->to; layer++) {
         ZD_TRY(unit_acquire(model, hooks, layer));
-        ZD_TRY(forward_kept(model, pass, layer, false, layer < to));
+        for (int m = 0; m < model->pass_count && layer < group->to; m++)
+            ZD_TRY(recompute(model, &model->pass[m], layer, group));
     }
-    for (int layer = to; layer >= from; layer--)
-        ZD_TRY(backward_one(model, pass, layer, hooks));
+    for (int layer = group->to; layer >= group->from; layer--)
+        ZD_TRY(backward_layer(model, layer, group, hooks));
     return ZD_OK;
 }
 
@@ -31,23 +62,17 @@ enum zd_status model_backward(
         struct model *model, const struct model_hooks *hooks)
 {
     const struct activations *acts = &model->passes[PASS_TRAIN];
-    struct pass *pass = &model->pass;
-    int layers = model->config->layers;
-    pass->hooks = hooks;
-    if (!acts->recompute)
-        for (int layer = layers; layer >= acts->first; layer--) {
-            ZD_TRY(unit_acquire(model, hooks, layer));
-            ZD_TRY(backward_one(model, pass, layer, hooks));
-        }
-    else
-        for (int s = acts->segments - 1; s >= 0; s--) {
-            ZD_TRY(residuals_return(model, pass, s));
-            int from = acts->first + s * acts->segment;
-            int to = from + acts->segment - 1;
-            ZD_TRY(backward_segment(
-                    model, pass, from, to < layers ? to : layers, hooks));
-        }
-    ZD_TRY(embedding_backward(model, pass, hooks));
+    struct group group = {.to = model->config->layers};
+    for (int m = 0; m < model->pass_count; m++) {
+        model->pass[m].hooks = hooks;
+        model->pass[m].inputs = model->pass[m].acts->returned;
+    }
+    for (; group.to >= acts->first; group.to = group.from - 1) {
+        int above = (group.to - acts->first) % acts->segment;
+        group.from = acts->recompute ? group.to - above : group.to;
+        ZD_TRY(backward_group(model, &group, hooks));
+    }
+    ZD_TRY(embedding_backward(model, hooks));
     hooks_end(model);
     return ZD_OK;
 }

@@ -156,7 +156,7 @@ static enum zd_status send(
     const int32_t *tokens = pass->tokens;
     struct packer p = {
             .host = u->staging + (size_t)slot * room,
-            .device = u->device,
+            .device = u->device + (size_t)pass->micro * room,
             .plane = batch_plane_tokens((size_t)pass->N)};
     ZD_TRY(event_wait(u->sent[slot]));
     if (tp_size(model->config) > 1) {
@@ -196,7 +196,9 @@ enum zd_status batch_place(
 {
     if (model->upload.device)
         return send(model, pass, has_backward);
-    int32_t *positions = model->planes, *targets = positions + pass->N;
+    size_t own = CPU_PLANES * model_most_tokens(&model->shape);
+    int32_t *positions = model->planes + (size_t)pass->micro * own;
+    int32_t *targets = positions + pass->N;
     int32_t *rows = targets + pass->N, *places = rows + pass->N;
     fill_positions(positions, pass);
     pass->positions = positions;

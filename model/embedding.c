@@ -16,15 +16,6 @@ enum zd_status embedding_rows(
     return tokens_scatter(model, pass, out, part, pass->share);
 }
 
-enum zd_status embedding_forward(
-        struct model *model, const struct pass *pass,
-        const struct model_hooks *hooks, void *out)
-{
-    ZD_TRY(unit_acquire(model, hooks, 0));
-    ZD_TRY(model->config->family->embed(model, pass, out));
-    return unit_release(model, hooks, 0);
-}
-
 /* A gradient that is not added to begins at 0. */
 enum zd_status embedding_scatter(
         const struct model *model, enum role role, const int32_t *rows,
@@ -47,8 +38,7 @@ enum zd_status embedding_scatter(
 }
 
 enum zd_status embedding_backward(
-        struct model *model, const struct pass *pass,
-        const struct model_hooks *hooks)
+        struct model *model, const struct model_hooks *hooks)
 {
     bool held = model->embedding_grads_held;
     bool accumulate = model->embedding_accumulates;
@@ -56,8 +46,11 @@ enum zd_status embedding_backward(
         return ZD_OK;
     if (!held)
         ZD_TRY(unit_grads_acquire(model, hooks, 0, &accumulate));
-    ZD_TRY(model->config->family->embed_backward(
-            model, pass, held || accumulate, accumulate));
+    for (int m = 0; m < model->pass_count; m++) {
+        ZD_TRY(model->config->family->embed_backward(
+                model, &model->pass[m], held || accumulate, accumulate));
+        accumulate = true;
+    }
     model->embedding_grads_held = false;
     return unit_grads_release(model, hooks, 0);
 }

@@ -2,55 +2,69 @@
 
 #include <assert.h>
 
-struct layer_acts kept_acts(const struct activations *acts, int layer)
+struct layer_acts kept_acts(const struct pass *pass, int layer)
 {
+    const struct activations *acts = pass->acts;
     int i = layer - acts->first;
     struct layer_acts slot = acts->slots[i % acts->segment];
     if (i % acts->segment == 0)
-        slot.x = acts->inputs[i / acts->segment];
+        slot.x = pass->inputs[i / acts->segment];
     if (!slot.norm1)
         slot.norm1 = slot.x;
     return slot;
 }
 
 /* Where the output of `layer` goes: it is the input of the next. */
-static void *output_of(const struct activations *acts, int layer, int layers)
+static void *output_of(const struct pass *pass, int layer, int layers)
 {
+    const struct activations *acts = pass->acts;
     if (layer == layers)
         return acts->last;
     if (layer + 1 < acts->first)
         return acts->lean.x;
-    return kept_acts(acts, layer + 1).x;
+    return kept_acts(pass, layer + 1).x;
 }
 
 enum zd_status forward_kept(
         struct model *model, const struct pass *pass, int layer, bool leaves,
         bool output)
 {
-    struct layer_acts slot = kept_acts(pass->acts, layer);
-    void *out =
-            output ? output_of(pass->acts, layer, model->config->layers) : NULL;
+    struct layer_acts slot = kept_acts(pass, layer);
+    void *out = output ? output_of(pass, layer, model->config->layers) : NULL;
     struct layer_run run = {model, pass, &slot, layer};
-    ZD_TRY(layer_input_norm(&run, &model->due));
+    struct residual_sum *due = &model->due[pass->micro];
+    ZD_TRY(layer_input_norm(&run, due));
     if (leaves)
         ZD_TRY(residuals_leave(model, pass, layer));
-    return layer_forward(&run, pass->acts->scratch, out, &model->due);
+    return layer_forward(&run, pass->acts->scratch, out, due);
+}
+
+/* The arrays of the next layer, of the head, or of the next micro-batch lie
+ * over the terms of a layer's output. */
+static bool sum_is_covered(
+        const struct activations *acts, int layer, int layers)
+{
+    int i = layer + 1 - acts->first;
+    if (layer == layers)
+        return acts->head_covers;
+    if (i <= 0)
+        return i == 0 || acts->micros > 1;
+    return acts->is_shared && i % acts->segment == 0;
 }
 
 /* A layer's output is summed up with the norm of the next, in one pass over
- * memory, unless that one's arrays lie over the terms. */
+ * memory, unless its terms are covered before. */
 static enum zd_status settle_sum(
         struct model *model, const struct pass *pass, int layer)
 {
-    const struct activations *acts = pass->acts;
     int layers = model->config->layers;
-    struct residual_sum due = model->due;
+    struct residual_sum due = model->due[pass->micro];
     size_t count = (size_t)pass->share * (size_t)model->config->hidden_size;
-    if (layer == layers ? !acts->head_covers : layer + 1 != acts->first)
+    if (!sum_is_covered(pass->acts, layer, layers))
         return ZD_OK;
-    model->due = (struct residual_sum){0};
+    model->due[pass->micro] = (struct residual_sum){0};
     return model->kernels->add(
-            NULL, output_of(acts, layer, layers), due.a, due.b, count);
+            NULL, output_of(pass, layer, layers), due.a, due.b, count);
 }
 
 static enum zd_status forward_lean(
@@ -60,27 +74,40 @@ static enum zd_status forward_lean(
     struct layer_acts lean = acts->lean;
     lean.gains += (size_t)(layer - 1) * acts->layer_gains;
     struct layer_run run = {model, pass, &lean, layer};
-    ZD_TRY(layer_input_norm(&run, &model->due));
+    struct residual_sum *due = &model->due[pass->micro];
+    ZD_TRY(layer_input_norm(&run, due));
     return layer_forward(
             &run, acts->lean_scratch,
-            output_of(acts, layer, model->config->layers), &model->due);
+            output_of(pass, layer, model->config->layers), due);
 }
 
-enum zd_status forward_layers(
-        struct model *model, const struct pass *pass,
+static enum zd_status forward_one(
+        struct model *model, const struct pass *pass, int layer)
+{
+    if (layer >= pass->acts->first)
+        ZD_TRY(forward_kept(model, pass, layer, true, true));
+    else
+        ZD_TRY(forward_lean(model, pass, layer));
+    return settle_sum(model, pass, layer);
+}
+
+/* Embedding and layers, of each pass; the result is in its acts->last. */
+static enum zd_status forward_layers(
+        struct model *model, const struct pass *passes, int count,
         const struct model_hooks *hooks)
 {
-    const struct activations *acts = pass->acts;
     int layers = model->config->layers;
-    model->due = (struct residual_sum){0};
-    ZD_TRY(embedding_forward(model, pass, hooks, output_of(acts, 0, layers)));
+    ZD_TRY(unit_acquire(model, hooks, 0));
+    for (int m = 0; m < count; m++) {
+        model->due[m] = (struct residual_sum){0};
+        ZD_TRY(model->config->family->embed(
+                model, &passes[m], output_of(&passes[m], 0, layers)));
+    }
+    ZD_TRY(unit_release(model, hooks, 0));
     for (int layer = 1; layer <= layers; layer++) {
         ZD_TRY(unit_acquire(model, hooks, layer));
-        if (layer >= acts->first)
-            ZD_TRY(forward_kept(model, pass, layer, true, true));
-        else
-            ZD_TRY(forward_lean(model, pass, layer));
-        ZD_TRY(settle_sum(model, pass, layer));
+        for (int m = 0; m < count; m++)
+            ZD_TRY(forward_one(model, &passes[m], layer));
         ZD_TRY(unit_release(model, hooks, layer));
     }
     return ZD_OK;
@@ -102,23 +129,30 @@ static struct pass pass_of(
             .targets = batch->targets,
             .doc_start = batch->doc_start,
             .acts = acts,
+            .inputs = acts->inputs,
             .step = batch->step,
             .first_sample = batch->first_sample,
     };
 }
 
 enum zd_status model_forward(
-        struct model *model, const struct model_batch *batch, float dloss,
-        const struct model_hooks *hooks)
+        struct model *model, const struct model_batch *batches, int count,
+        float dloss, const struct model_hooks *hooks)
 {
-    struct pass *pass = &model->pass;
-    *pass = pass_of(model, batch, &model->passes[PASS_TRAIN], hooks);
-    pass->drops = model->shape.dropout > 0;
-    assert(batch->B <= model->shape.B && batch->T <= model->shape.T);
-    ZD_TRY(batch_place(model, pass, true));
+    assert(count > 0 && count <= shape_micros(&model->shape));
+    model->pass_count = count;
+    for (int m = 0; m < count; m++) {
+        const struct model_batch *batch = &batches[m];
+        struct pass *pass = &model->pass[m];
+        *pass = pass_of(model, batch, &model->passes[PASS_TRAIN + m], hooks);
+        pass->micro = m;
+        pass->drops = model->shape.dropout > 0;
+        assert(batch->B <= model->shape.B && batch->T <= model->shape.T);
+        ZD_TRY(batch_place(model, pass, true));
+    }
     hooks_begin(model, &model->train_events);
-    ZD_TRY(forward_layers(model, pass, hooks));
-    return head_loss(model, pass, true, dloss, hooks);
+    ZD_TRY(forward_layers(model, model->pass, count, hooks));
+    return head_loss(model, model->pass, count, true, dloss, hooks);
 }
 
 enum zd_status model_evaluate(
@@ -129,8 +163,8 @@ enum zd_status model_evaluate(
     assert(batch->B <= model->shape.eval_B && batch->T <= model->shape.T);
     ZD_TRY(batch_place(model, &pass, false));
     hooks_begin(model, &model->eval_events);
-    ZD_TRY(forward_layers(model, &pass, hooks));
-    ZD_TRY(head_loss(model, &pass, false, 0.0f, hooks));
+    ZD_TRY(forward_layers(model, &pass, 1, hooks));
+    ZD_TRY(head_loss(model, &pass, 1, false, 0.0f, hooks));
     hooks_end(model);
     return ZD_OK;
 }
@@ -163,7 +197,7 @@ enum zd_status model_decode(
     };
     ZD_TRY(batch_place(model, &pass, false));
     hooks_begin(model, &model->eval_events);
-    ZD_TRY(forward_layers(model, &pass, hooks));
+    ZD_TRY(forward_layers(model, &pass, 1, hooks));
     ZD_TRY(head_logits(model, &pass, hooks, logits));
     hooks_end(model);
     return ZD_OK;

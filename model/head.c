@@ -69,7 +69,7 @@ static enum zd_status chunk_logits(
     int C = model->config->hidden_size, V = model->config->vocab_size;
     size_t offset = (size_t)begin * (size_t)C * dtype_bytes(k->dtype);
     char *x = head_input(pass) + offset;
-    struct residual_sum due = model->due;
+    struct residual_sum due = model->due[pass->micro];
     int all = n * tp_size(model->config);
     void *inputs;
     if (due.a)
@@ -174,20 +174,17 @@ static enum zd_status sliced_losses(
             h->scores, places, dloss, n, h->stride, slice, map);
 }
 
-enum zd_status head_loss(
-        struct model *model, const struct pass *pass, bool train, float dloss,
-        const struct model_hooks *hooks)
+/* Of one pass; with `grads` their backward too. */
+static enum zd_status pass_loss(
+        struct model *model, const struct pass *pass, float dloss,
+        struct head_grads *grads)
 {
     const struct kernels *k = model->kernels;
     const struct head_acts *h = &pass->acts->head;
-    struct head_grads grads = {0};
     struct logit_map map;
-    bool maps = head_map(model->config, &map);
+    bool maps = head_map(model->config, &map), train = grads != NULL;
     token_loss_fn *token_loss =
             model->shape.token_loss ? model->shape.token_loss : next_token_loss;
-    ZD_TRY(head_acquire(model, hooks));
-    if (train)
-        ZD_TRY(head_grads_acquire(model, hooks, &grads));
     ZD_TRY(head_rows_gather(model, pass));
     int tp = tp_size(model->config), rows = pass->head_rows / tp;
     int chunk = h->chunk / tp;
@@ -205,11 +202,22 @@ enum zd_status head_loss(
                                 model->config->vocab_size, h->stride, mapped));
         ZD_TRY(k->add_losses(NULL, model->loss, h->losses, n * tp));
         if (train)
-            ZD_TRY(chunk_backward(model, pass, begin, n, &grads));
+            ZD_TRY(chunk_backward(model, pass, begin, n, grads));
     }
-    model->due = (struct residual_sum){0};
-    if (grads.dx_needed)
-        ZD_TRY(head_rows_scatter(model, pass));
+    model->due[pass->micro] = (struct residual_sum){0};
+    return train && grads->dx_needed ? head_rows_scatter(model, pass) : ZD_OK;
+}
+
+enum zd_status head_loss(
+        struct model *model, const struct pass *passes, int count, bool train,
+        float dloss, const struct model_hooks *hooks)
+{
+    struct head_grads grads = {0};
+    ZD_TRY(head_acquire(model, hooks));
+    if (train)
+        ZD_TRY(head_grads_acquire(model, hooks, &grads));
+    for (int m = 0; m < count; m++)
+        ZD_TRY(pass_loss(model, &passes[m], dloss, train ? &grads : NULL));
     if (train)
         ZD_TRY(unit_grads_release(model, hooks, model->config->layers + 1));
     return head_release(model, hooks);

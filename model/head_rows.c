@@ -63,14 +63,14 @@ void head_rows_fill(
 enum zd_status head_rows_gather(struct model *model, const struct pass *pass)
 {
     const struct activations *acts = pass->acts;
-    struct residual_sum due = model->due;
+    struct residual_sum due = model->due[pass->micro];
     int C = model->config->hidden_size;
     if (!pass->rows)
         return ZD_OK;
     if (due.a)
         ZD_TRY(model->kernels->add(
                 NULL, acts->last, due.a, due.b, (size_t)pass->N * (size_t)C));
-    model->due = (struct residual_sum){0};
+    model->due[pass->micro] = (struct residual_sum){0};
     return model->kernels->embedding_forward(
             NULL, acts->gathered, pass->rows, acts->last, pass->head_rows, C,
             false);

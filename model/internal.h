@@ -13,6 +13,7 @@ struct event_list {
 /* The tokens that a pass works on; the arrays are the caller's until
  * batch_place has put them where kernels read. */
 struct pass {
+    int micro; /* which of those that take turns */
     int B, T, N;
     int share; /* tokens whose residual stream is here: N / tp.size */
     const struct model_hooks *hooks;
@@ -37,6 +38,7 @@ struct pass {
     bool drops;
     int64_t step, first_sample;
     struct activations *acts;
+    void *const *inputs; /* of acts: forward, or in backward returned */
 };
 
 /* Inputs of segments that are in host memory (residuals.c). Of each buffer on
@@ -44,7 +46,8 @@ struct pass {
 struct residuals {
     char *host; /* (acts->offloaded) inputs */
     struct model_streams streams;
-    struct event *computed[RESIDUAL_BUFFERS], *moved[RESIDUAL_BUFFERS];
+    int buffers;
+    struct event **computed, **moved; /* (buffers), owned */
     struct model_offload_report report;
 };
 
@@ -52,7 +55,7 @@ struct residuals {
 enum { LINEAR_PARTS = 3 }; /* q, k and v joined */
 enum { BATCH_SLOTS = 2, CPU_PLANES = 4 };
 struct batch_upload {
-    int32_t *device;  /* (planes, plane); NULL: the CPU */
+    int32_t *device;  /* (micros, planes, plane); NULL: the CPU */
     int32_t *staging; /* (BATCH_SLOTS, planes, plane) pinned */
     int32_t *counts;  /* (rows of the larger table + 1) on the host */
     size_t plane;     /* elements of a plane of the largest pass */
@@ -72,10 +75,10 @@ struct model {
     const struct kernels *kernels;
     struct model_shape shape;
     struct row_strides strides;
-    struct activations passes[MODEL_PASSES];
+    struct activations *passes; /* (activations_passes); owned */
     struct rope_tables ropes[ROPE_SETS];
     void *decoded;       /* a dequantized weight, for a matmul */
-    int32_t *planes;     /* (CPU_PLANES, N) of the pass, on the CPU:
+    int32_t *planes;     /* (micros, CPU_PLANES, N) of the pass, on the CPU:
                             positions, and what head_rows_fill writes */
     void *all_tokens[2]; /* (N, C) each, with tensor parallelism: of matmuls,
                             [0] what scatter reads or gradients that are
@@ -83,14 +86,16 @@ struct model {
     struct vocabulary_slice vocabulary; /* of the token table, and the head */
     struct exact_sum *loss; /* on the device; since model_loss_take */
     struct batch_upload upload;
-    struct pass pass;        /* of the last model_forward */
-    struct residual_sum due; /* the last layer's output, in what comes next */
-    int role_offset[ROLES];  /* from a unit's first id; -1: no such tensor */
-    int head;                /* id; of a tied one the token table's */
-    bool *unit_trains;       /* (unit_count); owned */
-    const void **params;     /* (table->count), with codes twice as many; set by
-                                the hooks; owned */
-    void **grads;            /* (table->count), set by the hooks; owned */
+    struct pass *pass; /* (micros) of the last model_forward; owned */
+    int pass_count;
+    struct residual_sum *due; /* (micros) the last layer's output, in what
+                                 comes next; owned */
+    int role_offset[ROLES];   /* from a unit's first id; -1: no such tensor */
+    int head;                 /* id; of a tied one the token table's */
+    bool *unit_trains;        /* (unit_count); owned */
+    const void **params; /* (table->count), with codes twice as many; set by
+                            the hooks; owned */
+    void **grads;        /* (table->count), set by the hooks; owned */
     enum dtype product_grads; /* type of those of param_is_product */
     struct residuals residuals;
     struct event_list train_events, eval_events;
@@ -294,19 +299,16 @@ enum zd_status embedding_scatter(
         const struct model *model, enum role role, const int32_t *rows,
         const int32_t *order, const struct pass *pass, bool add);
 
-enum zd_status embedding_forward(
-        struct model *model, const struct pass *pass,
-        const struct model_hooks *hooks, void *out);
+/* Of the passes of the last model_forward. */
 enum zd_status embedding_backward(
-        struct model *model, const struct pass *pass,
-        const struct model_hooks *hooks);
+        struct model *model, const struct model_hooks *hooks);
 
-/* head.c: loss of the pass, added to model->loss; in training also the
+/* head.c: losses of the passes, added to model->loss; in training also the
  * gradients of the head's unit and, into acts->dx, of the last layer's output.
  */
 enum zd_status head_loss(
-        struct model *model, const struct pass *pass, bool train, float dloss,
-        const struct model_hooks *hooks);
+        struct model *model, const struct pass *passes, int count, bool train,
+        float dloss, const struct model_hooks *hooks);
 enum zd_status head_logits(
         struct model *model, const struct pass *pass,
         const struct model_hooks *hooks, float *logits); /* on the host */
@@ -324,25 +326,25 @@ enum zd_status head_rows_scatter(
         const struct model *model, const struct pass *pass);
 
 /* residuals.c. No-ops when nothing is offloaded. */
-enum zd_status residuals_init(struct residuals *residuals, char *host);
+enum zd_status residuals_init(
+        struct residuals *residuals, char *host, int buffers);
 void residuals_fini(struct residuals *residuals);
 /* When the input of `layer`, which has a backward, is complete: start its copy
  * to the host if a segment begins here, and make room for the layer's output.
  */
 enum zd_status residuals_leave(
         struct model *model, const struct pass *pass, int layer);
-/* Before a segment is recomputed: wait for its input, and start the copy of
- * that of the segment before it. */
-enum zd_status residuals_return(
-        struct model *model, const struct pass *pass, int segment);
+/* When backward is done with what comes before this pass of the segment that
+ * begins with `layer`: start the copy of the input of the segment below. */
+enum zd_status residuals_fetch(
+        struct model *model, const struct pass *pass, int layer);
+/* Before the segment is recomputed: wait for its input. */
+enum zd_status residuals_await(
+        struct model *model, const struct pass *pass, int layer);
 
 /* forward.c */
-/* Embedding and layers; the result is in pass->acts->last. */
-enum zd_status forward_layers(
-        struct model *model, const struct pass *pass,
-        const struct model_hooks *hooks);
 /* The arrays of a layer that has a backward, its input among them. */
-struct layer_acts kept_acts(const struct activations *acts, int layer);
+struct layer_acts kept_acts(const struct pass *pass, int layer);
 /* Such a layer's forward; without `output` only what backward reads. */
 enum zd_status forward_kept(
         struct model *model, const struct pass *pass, int layer, bool leaves,

@@ -48,6 +48,9 @@ static void alloc_tables(struct model *model)
     model->grads = zd_array(count, sizeof *model->grads);
     model->unit_trains = zd_array(
             (size_t)model->table->unit_count, sizeof *model->unit_trains);
+    size_t micros = (size_t)shape_micros(&model->shape);
+    model->pass = zd_array(micros, sizeof *model->pass);
+    model->due = zd_array(micros, sizeof *model->due);
     model->train_events = list_events(model, MODEL_TRAIN);
     model->eval_events = list_events(model, MODEL_EVAL);
 }
@@ -111,12 +114,12 @@ enum zd_status model_create(
     model->strides = activations_strides(config, shape->joined);
     model->kernels = kernels;
     alloc_tables(model);
-    activations_lay_out(
-            config, table, shape, arena_span(arena, "model.activations"),
-            model->passes);
+    model->passes = activations_lay_out(
+            config, table, shape, arena_span(arena, "model.activations"));
     if (model->passes[PASS_TRAIN].offloaded)
         status = residuals_init(
-                &model->residuals, arena_span(arena, "model.residuals"));
+                &model->residuals, arena_span(arena, "model.residuals"),
+                model->passes[PASS_TRAIN].buffers);
     if (status == ZD_OK)
         status = take_buffers(model, arena);
     if (status != ZD_OK) {
@@ -134,8 +137,9 @@ void model_destroy(struct model *model)
         return;
     residuals_fini(&model->residuals);
     batch_upload_fini(&model->upload);
-    for (int i = 0; i < MODEL_PASSES; i++)
-        activations_fini(&model->passes[i]);
+    activations_free(model->passes, activations_passes(&model->shape));
+    free(model->pass);
+    free(model->due);
     free(model->train_events.events);
     free(model->eval_events.events);
     free(model->unit_trains);

@@ -2,12 +2,12 @@
  * and unit by unit. Where parameters come from and gradients go is the business
  * of whoever fills model_hooks; this folder knows no ranks.
  *
- * A step of one micro-batch:
- *   model_forward   embedding, layers, final norm, then head and loss in chunks
- *                   of tokens (the full logits never exist); in training the
- *                   gradient of the head and of the last hidden state is made
- *                   in the same chunks
- *   model_backward  layers from last to first, then the embedding
+ * A step of one micro-batch, or of several at once, which take turns in each
+ * unit ("breadth first": Lamy-Poirier 2022, arXiv:2211.05953; for gradients
+ * that are sums over them 2106.02679): model_forward   embedding, layers, final
+ * norm, then head and loss in chunks of tokens (the full logits never exist);
+ * in training the gradient of the head and of the last hidden state is made in
+ * the same chunks model_backward  layers from last to first, then the embedding
  *
  * Activation checkpointing keeps the input of every N-th layer and recomputes
  * the layers of such a segment before their backward. All modes give the same
@@ -103,6 +103,7 @@ typedef enum zd_status token_loss_fn(
 
 struct model_shape {
     int B, T;   /* of a training micro-batch */
+    int micros; /* of those that model_forward is given at most; 0: one */
     int eval_B; /* of an evaluation batch; 0: none */
     struct checkpointing checkpointing;
     enum dtype dtype;            /* compute type */
@@ -174,12 +175,15 @@ struct model_batch {
 };
 
 /* Forward, loss, and the head's part of the gradient. Each unmasked token
- * weighs `dloss` in the gradient. The batch is the caller's again after
- * model_backward. */
+ * weighs `dloss` in the gradient. The batches are the caller's again after
+ * model_backward. The hooks of a unit are called once for all of them, and its
+ * gradients add up those of batches 1 .. count in order: where units' gradients
+ * are apart, to the bits of passes of one that accumulate (a tied table gets
+ * its head's parts first). */
 enum zd_status model_forward(
-        struct model *model, const struct model_batch *batch, float dloss,
-        const struct model_hooks *hooks);
-/* The rest of the gradient, for the batch of the last model_forward. */
+        struct model *model, const struct model_batch *batches, int count,
+        float dloss, const struct model_hooks *hooks);
+/* The rest of the gradient, for the batches of the last model_forward. */
 enum zd_status model_backward(
         struct model *model, const struct model_hooks *hooks);
 /* Loss only; keeps nothing. Only hooks->params_* are called. */

@@ -62,16 +62,17 @@ static enum zd_status plan_batch(
         struct arena_plan *plan)
 {
     size_t tokens = model_most_tokens(shape);
+    size_t micros = (size_t)shape_micros(shape);
     if (shape_backend(shape) != DEVICE_CUDA)
         return arena_plan_add(
                 plan, "model.batch", ARENA_DEVICE, SPAN_BUFFERS,
-                CPU_PLANES * tokens * sizeof(int32_t));
+                micros * CPU_PLANES * tokens * sizeof(int32_t));
     size_t bytes =
             batch_planes(config) * batch_plane_tokens(tokens) * sizeof(int32_t);
     size_t rows = max_size(
             (size_t)config->vocab_size, (size_t)model_positions(shape));
     ZD_TRY(arena_plan_add(
-            plan, "model.batch", ARENA_DEVICE, SPAN_BUFFERS, bytes));
+            plan, "model.batch", ARENA_DEVICE, SPAN_BUFFERS, micros * bytes));
     ZD_TRY(arena_plan_add(
             plan, "model.batch.staging", ARENA_PINNED, SPAN_BUFFERS,
             BATCH_SLOTS * bytes));
@@ -112,20 +113,19 @@ enum zd_status model_plan(
         const struct model_config *config, const struct param_table *table,
         const struct model_shape *shape, struct arena_plan *plan)
 {
-    struct activations passes[MODEL_PASSES] = {0};
     size_t bytes = 0, residuals = 0, angles = 0;
     int positions = model_positions(shape);
     for (int i = 0; i < config->rope_count; i++)
         angles += rope_table_floats(&config->ropes[i], positions);
     ZD_TRY(check_positions(config, positions));
     ZD_TRY(check_offload(config, shape));
-    activations_lay_out(config, table, shape, NULL, passes);
+    struct activations *passes =
+            activations_lay_out(config, table, shape, NULL);
     residuals = (size_t)passes[PASS_TRAIN].offloaded *
                 passes[PASS_TRAIN].input_bytes;
-    for (int i = 0; i < MODEL_PASSES; i++) {
+    for (int i = 0; i < activations_passes(shape); i++)
         bytes = passes[i].bytes > bytes ? passes[i].bytes : bytes;
-        activations_fini(&passes[i]);
-    }
+    activations_free(passes, activations_passes(shape));
     ZD_TRY(arena_plan_add(
             plan, "model.activations", ARENA_DEVICE, SPAN_ACTIVATIONS, bytes));
     if (residuals)

@@ -1,20 +1,30 @@
 /* residuals.c - the residual stream between forward and backward, when it is
- * offloaded. With S segments and two buffers on the device:
+ * offloaded. Of A micro-batches there are A + 1 buffers on the device; input m
+ * of segment s is number j = s A + m. With one micro-batch:
  *
  *     forward    input s is in buffer s % 2; it goes to the host while its
  *                segment is computed, before segment s + 1 writes input s + 2
  *     backward   input s - 1 comes back into the other buffer while segment s
  *                is recomputed and gone back through
  *
- * The last two inputs never leave: backward begins with them. */
+ * and the last two inputs never leave: backward begins with them. With several,
+ * segment s of micro-batch m writes input j + A over input j - 1; backward goes
+ * from m = 1 to A in each segment, and while it is at one the next input comes
+ * over that which it has left. The last A never leave. */
 #include "model/internal.h"
 
 #include "base/clock.h"
+#include "base/must.h"
 
-enum zd_status residuals_init(struct residuals *r, char *host)
+#include <stdlib.h>
+
+enum zd_status residuals_init(struct residuals *r, char *host, int buffers)
 {
     r->host = host;
-    for (int b = 0; b < RESIDUAL_BUFFERS; b++) {
+    r->buffers = buffers;
+    r->computed = zd_array((size_t)buffers, sizeof *r->computed);
+    r->moved = zd_array((size_t)buffers, sizeof *r->moved);
+    for (int b = 0; b < buffers; b++) {
         ZD_TRY(event_create(&r->computed[b]));
         ZD_TRY(event_create(&r->moved[b]));
     }
@@ -23,18 +33,34 @@ enum zd_status residuals_init(struct residuals *r, char *host)
 
 void residuals_fini(struct residuals *r)
 {
-    for (int b = 0; b < RESIDUAL_BUFFERS; b++) {
+    for (int b = 0; b < r->buffers; b++) {
         event_destroy(r->computed[b]);
         event_destroy(r->moved[b]);
     }
+    free(r->computed);
+    free(r->moved);
 }
 
-/* Until the buffer of a segment's input may be used by what follows. */
-static enum zd_status await_buffer(struct model *model, int segment)
+static int number_of(const struct pass *pass, int segment)
+{
+    return segment * pass->acts->micros + pass->micro;
+}
+
+/* Which buffer an input comes back into: forward has left that of the last
+ * segment's first in the first of them (activations.c). */
+static int returns_to(const struct pass *pass, int segment)
+{
+    const struct activations *acts = pass->acts;
+    int last = acts->segments - 1, visit = number_of(pass, last - segment);
+    return (last * acts->micros + visit) % acts->buffers;
+}
+
+/* Until a buffer may be used by what follows. */
+static enum zd_status await_buffer(struct model *model, int buffer)
 {
     struct residuals *r = &model->residuals;
     double began = clock_seconds();
-    ZD_TRY(stream_wait(NULL, r->moved[segment % RESIDUAL_BUFFERS]));
+    ZD_TRY(stream_wait(NULL, r->moved[buffer]));
     r->report.wait_seconds += clock_seconds() - began;
     return ZD_OK;
 }
@@ -47,11 +73,12 @@ static enum zd_status move(
 {
     struct residuals *r = &model->residuals;
     struct stream *stream = down ? r->streams.down : r->streams.up;
-    int buffer = segment % RESIDUAL_BUFFERS;
+    int number = number_of(pass, segment);
+    int buffer = down ? number % r->buffers : returns_to(pass, segment);
     size_t bytes = (size_t)pass->share * (size_t)model->config->hidden_size *
                    dtype_bytes(model->kernels->dtype);
-    char *host = r->host + (size_t)segment * pass->acts->input_bytes;
-    char *device = pass->acts->inputs[segment];
+    char *host = r->host + (size_t)number * pass->acts->input_bytes;
+    char *device = pass->inputs[segment];
     ZD_TRY(stream_record(NULL, r->computed[buffer]));
     ZD_TRY(stream_wait(stream, r->computed[buffer]));
     ZD_TRY(stream_copy(
@@ -67,21 +94,36 @@ enum zd_status residuals_leave(
     if (!acts->offloaded)
         return ZD_OK;
     int i = layer - acts->first, segment = i / acts->segment;
-    if (i % acts->segment == 0 && segment < acts->offloaded)
+    if (i % acts->segment == 0 && number_of(pass, segment) < acts->offloaded)
         ZD_TRY(move(model, pass, segment, true));
     bool ends = (i + 1) % acts->segment == 0;
     if (ends && segment + 1 < acts->segments)
-        return await_buffer(model, segment + 1);
+        return await_buffer(
+                model, number_of(pass, segment + 1) % acts->buffers);
     return ZD_OK;
 }
 
-enum zd_status residuals_return(
-        struct model *model, const struct pass *pass, int segment)
+static int segment_of(const struct pass *pass, int layer)
 {
-    const struct activations *acts = pass->acts;
-    if (segment > 0 && segment - 1 < acts->offloaded)
-        ZD_TRY(move(model, pass, segment - 1, false));
-    return segment < acts->offloaded ? await_buffer(model, segment) : ZD_OK;
+    return (layer - pass->acts->first) / pass->acts->segment;
+}
+
+enum zd_status residuals_fetch(
+        struct model *model, const struct pass *pass, int layer)
+{
+    int below = segment_of(pass, layer) - 1;
+    if (below < 0 || number_of(pass, below) >= pass->acts->offloaded)
+        return ZD_OK;
+    return move(model, pass, below, false);
+}
+
+enum zd_status residuals_await(
+        struct model *model, const struct pass *pass, int layer)
+{
+    int segment = segment_of(pass, layer);
+    if (number_of(pass, segment) >= pass->acts->offloaded)
+        return ZD_OK;
+    return await_buffer(model, returns_to(pass, segment));
 }
 
 void model_set_streams(struct model *model, const struct model_streams *streams)

@@ -145,7 +145,7 @@ static enum zd_status run_micro(
     double began = clock_seconds();
 
     ZD_TRY(zero_micro_begin(trainer->zero, a));
-    ZD_TRY(model_forward(trainer->model, &batch, dloss, &hooks));
+    ZD_TRY(model_forward(trainer->model, &batch, 1, dloss, &hooks));
     double half = phase_end(trainer, "forward", began);
     ZD_TRY(model_backward(trainer->model, &hooks));
     report->forward_seconds += half - began;

@@ -379,6 +379,94 @@ Test(model_passes, masked_targets_count_for_nothing)
     tiny_fini(&s.tiny);
 }
 
+/* --- micro-batches by layer ------------------------------------------------
+ */
+
+enum { MICROS = 3 };
+
+/* The last is smaller. Gradients of all of them are left in the replica. */
+static double step_of_all(
+        struct tiny *t, const struct model_batch *batches, bool by_layer)
+{
+    double loss = 0;
+    replicated_step_begin(t->replica);
+    for (int m = 0; m < MICROS && !by_layer; m++)
+        loss += tiny_step(t, &batches[m], 1.0f);
+    if (!by_layer) /* a sum of sums is rounded, the sum of all is not */
+        return loss;
+    tiny_must(model_forward(t->model, batches, MICROS, 1.0f, &t->hooks));
+    tiny_must(model_backward(t->model, &t->hooks));
+    return tiny_loss(t);
+}
+
+/* The same bits, but for a tied table, whose head's part of all micro-batches
+ * comes first. */
+static void expect_grads_by_layer(struct tiny *a, struct tiny *b)
+{
+    for (int id = 0; id < a->table.count; id++) {
+        const float *x = replicated_grad(a->replica, id);
+        const float *y = replicated_grad(b->replica, id);
+        double most = a->config.tied && id == 0 ? 1e-6 : 0;
+        for (size_t i = 0; x && i < a->table.params[id].count; i++)
+            cr_assert(
+                    fabs((double)x[i] - y[i]) <= most * (1 + fabs(x[i])),
+                    "%s %zu: %g, not %g", a->table.params[id].name, i, y[i],
+                    x[i]);
+    }
+}
+
+static void expect_by_layer(
+        const char *family, const char *freeze, const struct model_shape *shape)
+{
+    const struct kernels *kernels = tiny_plain(shape->dtype);
+    struct tokens tokens[MICROS];
+    struct model_batch batches[MICROS];
+    struct model_shape by_layer = *shape;
+    struct tiny a, b;
+    by_layer.micros = MICROS + 1; /* room for more */
+    tiny_init(&a, family, freeze, shape, kernels);
+    tiny_init(&b, family, freeze, &by_layer, kernels);
+    for (int m = 0; m < MICROS; m++) {
+        int samples = m == MICROS - 1 ? 1 : B;
+        tokens_fill(&tokens[m], (uint64_t)m, samples, T, a.config.vocab_size);
+        batches[m] = tokens[m].batch;
+    }
+    for (int turn = 0; turn < 2; turn++) {
+        poison(&a);
+        poison(&b);
+        double x = step_of_all(&a, batches, false);
+        double y = step_of_all(&b, batches, true);
+        cr_expect(fabs(x - y) < 1e-9 * x, "%.17g, not %.17g", y, x);
+        expect_grads_by_layer(&a, &b);
+        tiny_evaluate(&b, &batches[1]); /* in between, over the same memory */
+    }
+    tiny_fini(&b);
+    tiny_fini(&a);
+}
+
+Test(model_passes, micro_batches_by_layer_give_the_bits_of_one_by_one)
+{
+    static const struct checkpointing modes[] = {
+            {CHECKPOINTING_NONE, 0},
+            {CHECKPOINTING_SELECTIVE, 0},
+            {CHECKPOINTING_FULL, 0},
+            {CHECKPOINTING_EVERY, 2},
+            {CHECKPOINTING_EVERY, 9}};
+    static const enum dtype dtypes[] = {DTYPE_FP32, DTYPE_BF16};
+    for (int i = 0; i < FAMILIES * 5; i++) {
+        struct model_shape shape = shape_of(modes[i % 5]);
+        shape.dtype = dtypes[i % 2];
+        shape.mlp_pieces = i % 3 == 1 ? 3 : 0;
+        expect_by_layer(families[i / 5], NULL, &shape);
+    }
+    for (int i = 0; i < 5; i++) {
+        struct model_shape shape = shape_of(modes[i]);
+        expect_by_layer(SHAPE_QWEN3, "model.[el]*s.[012w]*", &shape);
+        expect_by_layer(SHAPE_OLMO2, "model.[el]*s.[0w]*", &shape);
+        expect_by_layer(SHAPE_QWEN3, "model.*", &shape);
+    }
+}
+
 Test(model_passes, evaluation_gives_the_loss_of_the_forward_pass)
 {
     for (int f = 0; f < FAMILIES; f++) {

@@ -47,34 +47,45 @@ static void dawdle(void *ctx, int64_t microseconds)
 }
 
 static double slow_step(
-        struct tiny *t, const struct model_batch *batch,
+        struct tiny *t, const struct model_batch *batches, int count,
         const struct model_streams *streams)
 {
     stream_call(streams->down, dawdle, NULL, 3000);
-    tiny_must(model_forward(t->model, batch, 0.1f, &t->hooks));
+    tiny_must(model_forward(t->model, batches, count, 0.1f, &t->hooks));
     stream_call(streams->up, dawdle, NULL, 3000);
     tiny_must(model_backward(t->model, &t->hooks));
     return tiny_loss(t);
 }
 
-/* Micro-batches, the last one smaller, with an evaluation between them. */
+/* Micro-batches, the last one smaller, with an evaluation between them; or all
+ * of them by layer. */
 static double train(struct tiny *t, const struct model_streams *streams)
 {
-    struct tokens tokens;
+    struct tokens tokens[MICROS];
+    struct model_batch batches[MICROS];
+    int at_once = t->shape.micros > 1 ? MICROS : 1;
     double sum = 0;
+    replicated_step_begin(t->replica);
     for (int m = 0; m < MICROS; m++) {
         int samples = m == MICROS - 1 ? 1 : B;
-        tokens_fill(&tokens, (uint64_t)m + 1, samples, T, t->config.vocab_size);
-        sum += slow_step(t, &tokens.batch, streams);
-        sum += tiny_evaluate(t, &tokens.batch);
+        tokens_fill(
+                &tokens[m], (uint64_t)m + 1, samples, T, t->config.vocab_size);
+        batches[m] = tokens[m].batch;
+    }
+    for (int m = 0; m < MICROS; m++) {
+        if (m % at_once == 0)
+            sum += slow_step(t, &batches[m], at_once, streams);
+        sum += tiny_evaluate(t, &batches[m]);
     }
     return sum;
 }
 
-/* Of all micro-batches: segments but the last two, one way. */
+/* Of all micro-batches: segments but the last two, one way; by layer, but the
+ * last one. */
 static uint64_t predicted(const struct tiny *t, int segments)
 {
-    int moved = segments > 2 ? segments - 2 : 0;
+    int stay = t->shape.micros > 1 ? 1 : 2;
+    int moved = segments > stay ? segments - stay : 0;
     size_t row = (size_t)t->config.hidden_size * dtype_bytes(t->shape.dtype);
     return (uint64_t)moved * row * T * ((MICROS - 1) * B + 1);
 }
@@ -84,6 +95,7 @@ struct run {
     struct checkpointing checkpointing;
     enum dtype dtype;
     int segments; /* that have a backward */
+    bool by_layer;
 };
 
 static bool same_bits(const struct run *run, const struct streams_case *mode)
@@ -96,6 +108,7 @@ static bool same_bits(const struct run *run, const struct streams_case *mode)
         tiny_must(stream_create("up", mode->mode, &streams.up));
     }
     struct model_shape shape = shape_of(run->checkpointing, run->dtype, false);
+    shape.micros = run->by_layer ? MICROS : 1;
     tiny_init(&here, run->config, run->freeze, &shape, kernels);
     shape.offload_activations = true;
     tiny_init(&there, run->config, run->freeze, &shape, kernels);
@@ -150,6 +163,17 @@ static void every_mode_gives_the_same_bits(void)
              DTYPE_FP32,
              2},
             {SHAPE_GPT2, "[wh]*", {CHECKPOINTING_FULL, 0}, DTYPE_FP32, 0},
+            {SHAPE_GPT2, NULL, {CHECKPOINTING_FULL, 0}, DTYPE_FP32, 5, true},
+            {SHAPE_LLAMA, NULL, {CHECKPOINTING_EVERY, 2}, DTYPE_BF16, 3, true},
+            {SHAPE_QWEN3, NULL, {CHECKPOINTING_EVERY, 3}, DTYPE_FP32, 2, true},
+            {SHAPE_GPT2, NULL, {CHECKPOINTING_EVERY, 9}, DTYPE_FP32, 1, true},
+            {SHAPE_GPT2,
+             "[wh]*[e01].*",
+             {CHECKPOINTING_FULL},
+             DTYPE_FP32,
+             3,
+             true},
+            {SHAPE_GPT2, "[wh]*", {CHECKPOINTING_FULL, 0}, DTYPE_FP32, 0, true},
     };
     for (size_t m = 0; m < sizeof modes / sizeof *modes; m++) {
         bool same = true;

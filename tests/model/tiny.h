@@ -165,7 +165,7 @@ static inline double tiny_evaluate(
 static inline double tiny_step(
         struct tiny *t, const struct model_batch *batch, float dloss)
 {
-    tiny_must(model_forward(t->model, batch, dloss, &t->hooks));
+    tiny_must(model_forward(t->model, batch, 1, dloss, &t->hooks));
     tiny_must(model_backward(t->model, &t->hooks));
     return tiny_loss(t);
 }
