@@ -42,7 +42,7 @@ static enum zd_status arrive_chunk(
     optim_add_squares(
             &worker->squares, memory->slot, offload_grad_type(request),
             chunk->count);
-    if (offload->is_speculative) {
+    if (updates_early(offload, chunk->segment)) {
         chunk_save(offload, chunk, memory);
         chunk_update(offload, &offload->unclipped, chunk, memory, NULL);
     }
@@ -64,11 +64,12 @@ static void await_buffer(void *ctx, int64_t number)
 }
 
 /* The parts of the store that an arrival needs. */
-static void set_parts(const struct offload *offload, struct job *job)
+static void set_parts(
+        const struct offload *offload, bool updates, struct job *job)
 {
     if (offload_grads_in_file(&offload->request))
         job->writes = CHUNK_SLOT;
-    if (offload->is_speculative && job->is_last)
+    if (updates)
         job->reads = job->writes = CHUNK_STATES;
 }
 
@@ -157,7 +158,7 @@ enum zd_status offload_grads_down(
 {
     const struct offload_request *request = &offload->request;
     struct segment *segment = &offload->segments[index];
-    bool updates = last && offload->is_speculative;
+    bool updates = last && updates_early(offload, index);
     struct job job = {
             .fn = arrive_chunk,
             .first = segment->first_chunk,
@@ -171,7 +172,7 @@ enum zd_status offload_grads_down(
     struct token left;
     /* additions to an element keep the order of micro-batches */
     ZD_TRY(segment_take_grads(offload, index, micro, updates, &job.after));
-    set_parts(offload, &job);
+    set_parts(offload, updates, &job);
     if (job.is_staged) {
         job.stage_first = offload->grad_stage.next;
         offload->grad_stage.next += (uint64_t)job.count;
@@ -194,14 +195,13 @@ struct token offload_grads_left(struct offload *offload, int segment)
 enum zd_status offload_squares(struct offload *offload, struct exact_sum *sum)
 {
     struct wait wait = wait_begin(offload);
-    /* a failed GPU runs no callbacks: report its error here */
-    enum zd_status status = device_backend() == DEVICE_CUDA
-                                    ? feed_finish(&offload->down)
-                                    : ZD_OK;
-    if (status == ZD_OK)
-        jobs_wait(offload);
-    wait_end(offload, &wait, offload->is_speculative ? WAIT_HOST : WAIT_DOWN);
+    /* a failed GPU runs no callbacks: its error is told here */
+    enum zd_status status = feed_finish(&offload->down);
+    wait_end(offload, &wait, WAIT_DOWN);
     ZD_TRY(status);
+    wait = wait_begin(offload);
+    jobs_wait(offload);
+    wait_end(offload, &wait, offload->is_speculative ? WAIT_HOST : WAIT_DOWN);
     for (int i = 0; i < offload->worker_count; i++) {
         exact_sum_merge(sum, &offload->workers[i].squares);
         exact_sum_clear(&offload->workers[i].squares);

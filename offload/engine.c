@@ -51,6 +51,10 @@ static void fill_tables(struct offload *offload)
         offload->segments[chunk->segment].first_chunk = c;
         offload->segments[chunk->segment].chunk_count++;
     }
+    offload->undo_segment = request->segment_count - request->undo_segments;
+    while (offload->undo_chunk < offload->chunk_count &&
+           offload->chunks[offload->undo_chunk].segment < offload->undo_segment)
+        offload->undo_chunk++;
 }
 
 /* Records of the states, and of their old values with the gradients behind. */
@@ -73,10 +77,11 @@ static enum zd_status create_store(struct offload *offload)
     if (!bytes)
         return ZD_OK;
     offload->states = arena_span(offload->arena, "offload.states");
-    if (request->options->clipping != OFFLOAD_CLIP_UNDO)
+    if (offload->undo_chunk == offload->chunk_count)
         return ZD_OK;
     offload->undo = arena_span(offload->arena, "offload.undo");
-    offload->undo_grads = offload->undo + bytes;
+    offload->undo_grads =
+            offload->undo + bytes - offload->records[offload->undo_chunk];
     return ZD_OK;
 }
 

@@ -38,7 +38,7 @@ struct job {
     unsigned reads, writes; /* chunk_parts: what it takes from the store; 0:
                                nothing, only slots */
     enum job_list list;
-    bool is_over_all;     /* it goes through every chunk there is */
+    bool is_over_all;     /* .. of the first segments, or of all of them */
     bool updates;         /* its chunks' parameters are new afterwards */
     bool ends_update;     /* the host's part of the step ends with it */
     bool is_staged;       /* gradients come through the ring of buffers */
@@ -85,7 +85,9 @@ struct offload {
     char *states;              /* masters and states in memory, or .. */
     struct store_file *file;   /* .. in a file; else NULL */
     struct snapshot *snapshot; /* NULL: no one reads while updates go on */
-    char *undo, *undo_grads;   /* old masters and states, gradients */
+    int undo_segment, undo_chunk; /* the first that can be undone */
+    char *undo, *undo_grads; /* old masters and states, gradients, of it and
+                                those behind it */
     struct stage grad_stage, param_stage;
     struct feed down, up; /* the trainer's way to the streams of `place` */
 
@@ -120,6 +122,12 @@ struct offload {
     struct spans *spans;               /* under the lock; NULL: no one asks */
     struct stream_counters down_before, up_before;
 };
+
+/* Whether the last gradients of a segment are used as they arrive. */
+static inline bool updates_early(const struct offload *offload, int segment)
+{
+    return offload->is_speculative && segment >= offload->undo_segment;
+}
 
 /* report.c: the failure of a worker, as this thread's; ZD_OK when there is
  * none. */
@@ -178,11 +186,12 @@ enum zd_status segment_take_grads(
 /* They are queued, and so is the job that goes through them, if any. */
 void segment_grads_taken(
         struct offload *offload, int segment, bool updates, uint64_t ticket);
-/* A job over all chunks is about to write, and no other is under way: memory is
- * its own when this returns. */
-enum zd_status segments_take(struct offload *offload, const char *who);
+/* A job over all chunks of the first `count` segments is about to write, and no
+ * other is under way: memory is its own when this returns. */
+enum zd_status segments_take(
+        struct offload *offload, int count, const char *who);
 /* The job was added. */
-void segments_taken(struct offload *offload, uint64_t ticket);
+void segments_taken(struct offload *offload, int count, uint64_t ticket);
 /* Slots that are no home of parameters have had their use, but for what goes up
  * to the device first when it `sends`. */
 enum zd_status segments_leave(

@@ -51,6 +51,27 @@ static void measure_slots(
     bytes[OFFLOAD_STAGING] = stage_bytes(request);
 }
 
+/* The last segments' old masters, states and gradients: of `most` segments that
+ * take `memory` at most. Returns how many those are. */
+static int measure_undo(
+        const struct offload_request *request, const struct chunk *chunks,
+        int chunk_count, int most, uint64_t memory, size_t *bytes_out)
+{
+    size_t wide = dtype_bytes(offload_grad_type(request));
+    int segments = 0, c = chunk_count;
+    *bytes_out = 0;
+    for (; segments < most; segments++) {
+        int s = request->segment_count - 1 - segments;
+        size_t bytes = request->segment_counts[s] * wide;
+        for (; c > 0 && chunks[c - 1].segment == s; c--)
+            bytes += record_bytes(request, &chunks[c - 1], RECORD_ALIGN);
+        if (bytes > memory - *bytes_out)
+            break;
+        *bytes_out += bytes;
+    }
+    return segments;
+}
+
 /* Masters and states: in a file, before which memory has a ring, or in memory,
  * and there perhaps twice, with the gradients. */
 static enum zd_status measure_chunks(
@@ -67,11 +88,25 @@ static enum zd_status measure_chunks(
     else
         bytes[OFFLOAD_STATES] =
                 records_place(request, chunks, count, RECORD_ALIGN, NULL);
-    if (request->options->clipping == OFFLOAD_CLIP_UNDO)
-        bytes[OFFLOAD_UNDO] = bytes[OFFLOAD_STATES] + bytes[OFFLOAD_SLOTS] +
-                              bytes[OFFLOAD_ACCUMULATORS];
+    measure_undo(
+            request, chunks, count, request->undo_segments, UINT64_MAX,
+            &bytes[OFFLOAD_UNDO]);
     free(chunks);
     return status;
+}
+
+int offload_undo_segments(const struct offload_request *request)
+{
+    size_t bytes;
+    int count = chunks_cut(request, NULL);
+    bool undoes = request->options->clipping == OFFLOAD_CLIP_UNDO;
+    struct chunk *chunks = zd_array((size_t)count, sizeof *chunks);
+    chunks_cut(request, chunks);
+    int segments = measure_undo(
+            request, chunks, count, undoes ? request->segment_count : 0,
+            request->options->undo_memory, &bytes);
+    free(chunks);
+    return segments;
 }
 
 enum zd_status offload_measure(

@@ -71,7 +71,14 @@ struct offload_request {
     int extent_count;
     bool accumulates;    /* gradients are added up on the host */
     bool params_on_host; /* options->params is not NONE */
+    int undo_segments;   /* OFFLOAD_CLIP_UNDO: the last ones, whose gradients
+                            arrive first, are updated as they arrive; the
+                            others wait for the norm */
 };
+
+/* How many the options' undo_memory is enough for; 0 without
+ * OFFLOAD_CLIP_UNDO. Pure. */
+int offload_undo_segments(const struct offload_request *request);
 
 /* Memory of a rank, by what it is for: spans of these names. ARENA_HOST but
  * where noted; a part of 0 bytes has no span. */
@@ -125,10 +132,11 @@ void offload_destroy(struct offload *offload); /* removes its file */
 
 /* --- a step --------------------------------------------------------------- */
 
-/* OFFLOAD_CLIP_UNDO only, before the step's last gradients come down: the step
- * as it is if nothing is clipped (grad_scale 1 / loss scale). Without it, the
- * update waits as by OFFLOAD_CLIP_WAIT. The last step may still be under way.
- * What the step points to is read until the update. */
+/* Before the step's last gradients come down: the step as it is if nothing is
+ * clipped (grad_scale 1 / loss scale), by which the undo_segments are updated.
+ * Without it, and without such segments, the update waits for the norm. The
+ * last step may still be under way. What the step points to is read until the
+ * update. */
 void offload_step_begin(
         struct offload *offload, const struct optim_step *unclipped);
 /* `from`: the segment's reduced gradient on the device: dtype, or fp32 with
@@ -248,9 +256,9 @@ struct offload_report { /* of a step */
 };
 /* Since the last call. Bytes down, and up, are those that were asked for since
  * then, an update's with offload_update; seconds and the disk's bytes are
- * counted as they pass, so of an update that is still under way later. With
- * OFFLOAD_CLIP_UNDO host_seconds is 0 unless an update is taken back: it was
- * made while gradients arrived. */
+ * counted as they pass, so of an update that is still under way later. What is
+ * updated while gradients arrive does not count as host_seconds unless it is
+ * taken back. */
 struct offload_report offload_report_take(struct offload *offload);
 
 #endif

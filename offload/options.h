@@ -10,6 +10,8 @@ enum offload_tier { OFFLOAD_NONE, OFFLOAD_CPU, OFFLOAD_NVME };
  * when its gradient has arrived, as if nothing were clipped; if then it is, the
  * old values are put back from a copy and the update is made again. */
 enum offload_clipping { OFFLOAD_CLIP_WAIT, OFFLOAD_CLIP_UNDO };
+/* undo_memory: what the rest of the host's memory has room for. */
+#define OFFLOAD_UNDO_AUTO UINT64_MAX
 /* Where the gradients of several micro-batches are summed. */
 enum offload_accumulate {
     OFFLOAD_ACCUMULATE_AUTO, /* on the device if it fits, else on the host */
@@ -30,6 +32,8 @@ struct offload_options {           /* [offload] */
     uint64_t chunk_bytes;          /* master weights of one chunk; 0 = auto */
     const char *nvme_path;         /* a folder, or NULL */
     enum offload_clipping clipping;
+    uint64_t undo_memory; /* bytes for old values, of whole segments; the
+                             segments without wait for the norm */
     enum offload_accumulate accumulate;
     struct aio_options aio;
 };

@@ -185,9 +185,10 @@ static enum zd_status take(
     return ZD_OK;
 }
 
-enum zd_status segments_take(struct offload *offload, const char *who)
+enum zd_status segments_take(
+        struct offload *offload, int count, const char *who)
 {
-    for (int s = 0; s < offload->request.segment_count; s++) {
+    for (int s = 0; s < count; s++) {
         ZD_TRY(take(offload, s, &offload->segments[s].slot, who));
         if (has_own_params(offload))
             ZD_TRY(take(offload, s, &offload->segments[s].params, who));
@@ -195,9 +196,9 @@ enum zd_status segments_take(struct offload *offload, const char *who)
     return ZD_OK;
 }
 
-void segments_taken(struct offload *offload, uint64_t ticket)
+void segments_taken(struct offload *offload, int count, uint64_t ticket)
 {
-    for (int s = 0; s < offload->request.segment_count; s++) {
+    for (int s = 0; s < count; s++) {
         struct segment *segment = &offload->segments[s];
         struct token worked =
                 tally_token(&segment->jobs, segment->chunk_count ? ticket : 0);

@@ -52,7 +52,9 @@ static struct chunk_memory old_values(
     struct chunk_memory old = {0};
     record_memory(
             &offload->request, chunk, RECORD_ALIGN,
-            offload->undo + offload->records[chunk - offload->chunks], &old);
+            offload->undo + offload->records[chunk - offload->chunks] -
+                    offload->records[offload->undo_chunk],
+            &old);
     return old;
 }
 
@@ -61,7 +63,8 @@ static void *saved_grad(
         const struct offload *offload, const struct chunk *chunk)
 {
     const struct offload_request *request = &offload->request;
-    size_t at = offload->segment_offsets[chunk->segment] +
+    size_t at = offload->segment_offsets[chunk->segment] -
+                offload->segment_offsets[offload->undo_segment] +
                 request->extents[chunk->extent].offset + chunk->begin;
     return offload->undo_grads + at * dtype_bytes(offload_grad_type(request));
 }
@@ -108,7 +111,8 @@ static enum zd_status redo_chunk(
         struct worker *worker, const struct job *job, int at,
         const struct chunk_memory *memory)
 {
-    put_back(worker->offload, chunk_of(worker, job, at), memory);
+    if (job->first + at >= worker->offload->undo_chunk)
+        put_back(worker->offload, chunk_of(worker, job, at), memory);
     return update_chunk(worker, job, at, memory);
 }
 
@@ -128,7 +132,8 @@ static enum zd_status undo_chunk(
         struct worker *worker, const struct job *job, int at,
         const struct chunk_memory *memory)
 {
-    put_back(worker->offload, chunk_of(worker, job, at), memory);
+    if (job->first + at >= worker->offload->undo_chunk)
+        put_back(worker->offload, chunk_of(worker, job, at), memory);
     return worker->offload->request.params_on_host
                    ? round_chunk(worker, job, at, memory)
                    : ZD_OK;
@@ -161,7 +166,7 @@ enum zd_status chunk_clear(
            chunk->count * dtype_bytes(offload_grad_type(request)));
     if (memory->param != memory->slot)
         memset(memory->param, 0, chunk->count * dtype_bytes(request->dtype));
-    if (offload->undo_grads)
+    if (chunk->segment >= offload->undo_segment)
         chunk_save(offload, chunk, memory);
     return ZD_OK;
 }
@@ -188,7 +193,7 @@ static struct job job_over_all(const struct offload *offload, job_fn *fn)
 void offload_step_begin(
         struct offload *offload, const struct optim_step *unclipped)
 {
-    if (offload->request.options->clipping != OFFLOAD_CLIP_UNDO)
+    if (!offload->request.undo_segments)
         return;
     offload->unclipped = *unclipped;
     offload->is_speculative = true;
@@ -212,16 +217,35 @@ static void note_begin(struct offload *offload, bool undone)
 /* Between segments_take and segments_leave. */
 static void add_over_all(struct offload *offload, const struct job *job)
 {
-    segments_taken(offload, job_add(offload, job));
+    segments_taken(
+            offload, offload->request.segment_count, job_add(offload, job));
 }
 
-/* All chunks were updated as their gradients arrived. */
-static void keep_updates(struct offload *offload)
+/* What was updated as gradients arrived stays so; the job is for the others. */
+static enum zd_status keep_updates(struct offload *offload, struct job *job)
 {
+    job->count = job->ready = offload->undo_chunk;
+    ZD_TRY(segments_take(offload, offload->undo_segment, "update"));
+    uploads_begin(offload);
+    note_begin(offload, false);
     pthread_mutex_lock(&offload->lock);
-    for (int c = 0; c < offload->chunk_count; c++)
+    for (int c = offload->undo_chunk; c < offload->chunk_count; c++)
         uploads_note(offload, c);
     pthread_mutex_unlock(&offload->lock);
+    segments_taken(offload, offload->undo_segment, job_add(offload, job));
+    return ZD_OK;
+}
+
+static enum zd_status update_all(
+        struct offload *offload, const struct job *job, bool undone)
+{
+    ZD_TRY(segments_take(
+            offload, offload->request.segment_count,
+            undone ? "redo" : "update"));
+    uploads_begin(offload);
+    note_begin(offload, undone);
+    add_over_all(offload, job);
+    return ZD_OK;
 }
 
 enum zd_status offload_update(
@@ -231,8 +255,8 @@ enum zd_status offload_update(
     const struct offload_request *request = &offload->request;
     bool was_updated = offload->is_speculative;
     bool keeps = was_updated && steps_are_equal(&offload->unclipped, step);
-    struct job job =
-            job_over_all(offload, was_updated ? redo_chunk : update_chunk);
+    struct job job = job_over_all(
+            offload, was_updated && !keeps ? redo_chunk : update_chunk);
     job.updates = true;
     job.ends_update = true;
     job.reads = CHUNK_STATES | slots_of(offload_grads_in_file(request));
@@ -242,14 +266,10 @@ enum zd_status offload_update(
     offload->is_speculative = false;
     offload->step = *step;
     offload->block_v = block_v;
-    if (!keeps)
-        ZD_TRY(segments_take(offload, was_updated ? "redo" : "update"));
-    uploads_begin(offload);
-    note_begin(offload, was_updated && !keeps);
     if (keeps)
-        keep_updates(offload);
+        ZD_TRY(keep_updates(offload, &job));
     else
-        add_over_all(offload, &job);
+        ZD_TRY(update_all(offload, &job, was_updated));
     return segments_leave(offload, true, "update");
 }
 
@@ -270,7 +290,9 @@ enum zd_status offload_skip(struct offload *offload)
         job.writes = slots_of(offload_params_in_file(request)) |
                      (was_updated ? CHUNK_STATES : 0);
         job.updates = request->params_on_host;
-        ZD_TRY(segments_take(offload, was_updated ? "undo" : "round"));
+        ZD_TRY(segments_take(
+                offload, request->segment_count,
+                was_updated ? "undo" : "round"));
         if (job.updates)
             uploads_begin(offload);
         note_begin(offload, was_updated);
@@ -286,7 +308,7 @@ enum zd_status offload_masters_written(struct offload *offload)
     job.reads = CHUNK_MASTER;
     job.writes = slots_of(offload_params_in_file(&offload->request));
     ZD_TRY(offload_finish(offload));
-    ZD_TRY(segments_take(offload, "round"));
+    ZD_TRY(segments_take(offload, offload->request.segment_count, "round"));
     uploads_begin(offload);
     add_over_all(offload, &job);
     return segments_leave(offload, true, "round");

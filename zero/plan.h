@@ -164,6 +164,10 @@ struct zero_plan {
                             program of stage 3, at any world */
     bool grads_pass;     /* no gradient is kept on the device: each goes down
                             in the micro-batch that made it */
+    int undo_segments;   /* .. of the engine, and the first of zero's, that are
+                            updated as gradients arrive (offload_request); none:
+                            0, segment_count */
+    int undo_first;
     struct zero_needs needs;
     size_t trainable_count; /* padded elements of the trainable segments */
     size_t block_count;     /* Adam-mini: blocks of all tensors; their v is
@@ -206,6 +210,8 @@ enum zd_status zero_plan_spans(
  * separate pass, for each micro-batch. */
 size_t zero_rounded_count(const struct zero_plan *plan, int unit);
 
+/* Share of the trained elements that are updated as gradients arrive. */
+double zero_undo_share(const struct zero_plan *plan);
 /* Fills in what a group's comm needs (all but transport, node_size and
  * is_ordered); false: zero makes none, since it has one rank or all of them. */
 bool zero_comm_needs(

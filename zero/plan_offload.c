@@ -133,7 +133,8 @@ struct offload_request plan_request_of(
             .optim = &request->optim,
             .dtype = request->dtype,
             .accumulates = plan->grads_pass && request->accumulation > 1,
-            .params_on_host = plan->params_on_host};
+            .params_on_host = plan->params_on_host,
+            .undo_segments = plan->undo_segments};
     fill_request(plan, part, began, counts, extents, &out);
     return out;
 }
@@ -152,7 +153,44 @@ static enum zd_status measure_part(
     return ZD_OK;
 }
 
+/* As many segments as every rank has memory for. */
+static enum zd_status count_undo(
+        const struct zero_plan *plan, int number, void *context)
+{
+    int *least = context;
+    struct offload_request request = plan_request_of(plan, number, NULL);
+    int segments = offload_undo_segments(&request);
+    plan_request_free(&request);
+    *least = segments < *least ? segments : *least;
+    return ZD_OK;
+}
+
+static enum zd_status plan_undo(struct zero_plan *plan)
+{
+    int left = plan->segment_count, s = plan->segment_count;
+    ZD_TRY(plan_parts_visit(plan, count_undo, &left));
+    plan->undo_segments = left;
+    for (; left > 0; s--)
+        left -= plan->segments[s - 1].trainable;
+    plan->undo_first = s;
+    return ZD_OK;
+}
+
 enum zd_status plan_offload_bytes(struct zero_plan *plan)
 {
+    ZD_TRY(plan_undo(plan));
     return plan_parts_visit(plan, measure_part, plan->needs.offload);
+}
+
+double zero_undo_share(const struct zero_plan *plan)
+{
+    double early = 0, all = 0;
+    for (int s = 0; s < plan->segment_count; s++) {
+        double count = plan->segments[s].trainable
+                               ? (double)plan->segments[s].count
+                               : 0;
+        all += count;
+        early += s >= plan->undo_first ? count : 0;
+    }
+    return all > 0 && plan->undo_segments ? early / all : 0;
 }

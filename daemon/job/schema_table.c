@@ -229,6 +229,7 @@ ENTRY_KEYS("data.eval"),
 {"offload", "threads", SCHEMA_INT, JOB(offload.threads), .flags = SCHEMA_AUTO | SCHEMA_PER_RANK, .min = 1, .max = 4096, .help = "Worker threads per rank; auto: from the affinity mask"},
 {"offload", "chunk_bytes", SCHEMA_SIZE, JOB(offload.chunk_bytes), .max = 1e12, .help = "Bytes of master weights that a worker updates at a time; 0 = auto"},
 {"offload", "clipping", SCHEMA_ENUM, JOB(offload.clipping), .choices = clippings, .help = "wait: update when the norm is known; undo: update at once, and undo the update if the step must be clipped"},
+{"offload", "undo_memory", SCHEMA_SIZE, JOB(offload.undo_memory), .flags = SCHEMA_AUTO | SCHEMA_ZERO, .help = "Host memory of a rank that clipping = \"undo\" may use for old values; layers without wait for the norm; auto: all that is left"},
 {"offload", "accumulate", SCHEMA_ENUM, JOB(offload.accumulate), .choices = accumulates, .help = "Where gradients of several micro-batches are summed"},
 {"offload", "nvme_path", SCHEMA_STRING, JOB(offload.nvme_path), .flags = SCHEMA_NULLABLE | SCHEMA_PER_RANK, .help = "Folder of the NVMe tier"},
 

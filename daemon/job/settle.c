@@ -117,7 +117,9 @@ static void settle_idle(struct job *job)
     static const char *const fp16[] = {
             "loss_scale", "initial_scale_power", "loss_scale_window",
             "hysteresis", "min_loss_scale"};
-    static const char *const offload[] = {"threads", "clipping", "accumulate"};
+    static const char *const offload[] = {
+            "threads", "clipping", "accumulate", "undo_memory"};
+    enum { OFFLOADS = sizeof offload / sizeof offload[0] };
     const struct train_job *o = &job->options;
     const char *dtype = dtype_name(o->train.dtype), *key;
     for (int i = 0; i < 5 && o->train.dtype != DTYPE_FP16; i++) {
@@ -131,7 +133,7 @@ static void settle_idle(struct job *job)
                         "%s is for train.dtype = \"fp16\", which is \"%s\"",
                         key, dtype));
     }
-    for (int i = 0; i < 3 && o->offload.optimizer == OFFLOAD_NONE; i++)
+    for (int i = 0; i < OFFLOADS && o->offload.optimizer == OFFLOAD_NONE; i++)
         job_idle(
                 job, job_string(job, "offload.%s", offload[i]),
                 "not used without offload.optimizer",
@@ -142,6 +144,14 @@ static void settle_idle(struct job *job)
                         "`%s` has no effect while offload.optimizer is "
                         "\"none\"",
                         offload[i]));
+    if (o->offload.optimizer != OFFLOAD_NONE &&
+        o->offload.clipping != OFFLOAD_CLIP_UNDO)
+        job_idle(
+                job, "offload.undo_memory", "only with clipping = \"undo\"",
+                !job_key(job, "offload.clipping")->refused,
+                "clipping = \"undo\" in [offload], or remove this line",
+                "`undo_memory` has no effect while offload.clipping is "
+                "\"wait\"");
 }
 
 void job_settle(struct job *job)

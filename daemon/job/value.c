@@ -201,7 +201,7 @@ READ(read_size)
 {
     double bytes, share = 0;
     if (asks_auto(key, node)) {
-        *(uint64_t *)field = 0;
+        *(uint64_t *)field = (uint64_t)auto_value(key);
         return VALUE_FINE;
     }
     if (node->kind == TOML_STRING) {
@@ -227,8 +227,9 @@ WRITE(write_size)
     json_int_t bytes = (json_int_t) * (const uint64_t *)field;
     if (key->type == SCHEMA_LIMIT && *(const double *)field2 > 0)
         return json_sprintf("%.15g%%", 100 * *(const double *)field2);
-    return (key->flags & SCHEMA_AUTO) && !bytes ? json_string("auto")
-                                                : json_integer(bytes);
+    return (key->flags & SCHEMA_AUTO) && bytes == auto_value(key)
+                   ? json_string("auto")
+                   : json_integer(bytes);
 }
 
 READ(read_duration)

@@ -47,6 +47,7 @@ row 'validate: a folder that does not exist' 66 'E0656|no such folder|job.toml:2
 row 'validate: a folder that is a file' 73 'E0656|not a folder|job.toml:20' "$nvme; rm -r disk; echo >disk" validate --job job.toml
 row 'threads for an update that is not on the host' 78 'E0213|threads|offload.optimizer|job.toml' 'offload "threads = 2"'
 row 'undo where nothing is offloaded' 78 'E0213|clipping|job.toml' 'offload "clipping = \"undo\"" "optimizer = \"none\""'
+row 'memory for old values where none are kept' 78 'E0213|undo_memory|clipping = "undo"|job.toml' 'offload "optimizer = \"cpu\"" "undo_memory = 0"'
 row 'blocks shorter than a page' 78 'E0206|block_size|job.toml' 'printf "[aio]\nblock_size = 512\n" >>job.toml'
 row 'a queue of nothing' 78 'E0206|queue_depth|job.toml' 'printf "[aio]\nqueue_depth = 0\n" >>job.toml'
 done_rows

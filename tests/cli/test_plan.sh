@@ -375,6 +375,29 @@ ok '  and with less room' eval 'call 0 plan --job job.toml --world 1 --set train
     has "checkpointing (full|sqrt) .by auto., gradients of 2 micro-batches added up on the host .by auto.$" out'
 ok '  as JSON' eval 'call 0 plan --job job.toml --world 1 --format json --set train.gradient_checkpointing=every:2 --set optim.name=sgd &&
     has "\"gradient_checkpointing\": \"every:2\"" out && has "\"optimizer\": \"sgd\"" out && has "\"accumulate\": \"device\"" out'
+# --- an update that begins before the norm is known ---
+undo=(plan --job job.toml --world 1 --set offload.optimizer=cpu --set offload.clipping=undo)
+undone() { # bytes of old values, share of the weights, host bytes in all
+    "$zerod" "${undo[@]}" --format json "$@" | python3 -I -c 'import json, sys
+plan = json.load(sys.stdin)
+undo = plan["layout"]["offload"]["undo"]
+host = sum(arena["planned_bytes"] for arena in plan["ranks"][0]["arenas"] if arena["name"] in ("host", "pinned"))
+print(undo["bytes"], round(undo["share"], 6), host)'
+}
+least=$(undone --set offload.undo_memory=0) most=$(undone)
+ok 'all of it where there is room, or nothing' eval '[ "$most" = "$(undone --set offload.undo_memory=1TB)" ] &&
+    [ "$(cut -d" " -f2 <<<"$most")" = 1.0 ] && [ "$(cut -d" " -f1,2 <<<"$least")" = "0 0.0" ]'
+least=${least##* } most=${most##* }
+for k in 1 2 3; do
+    ok "  with $k quarters of the memory for it: whole segments, and the job fits" eval '
+        limit=$((least + (most - least) * k / 4)) && read -r bytes share host < <(undone --set device.host_memory_limit=$limit) &&
+        [ "$share" != 1.0 ] && [ "$bytes" -gt 0 ] && [ "$host" = $((least + bytes)) ] && [ "$host" -le "$limit" ] &&
+        [ "$(undone --set offload.undo_memory=$((limit - least)))" = "$bytes $share $host" ]'
+done
+ok '  as text' eval 'call 0 "${undo[@]}" --set device.host_memory_limit=$limit &&
+    has "^         updated before the norm is known: 0[.][0-9]+ of the weights; old values [0-9.]+ MiB$" out'
+ok '  without room, it waits' eval '[ "$(undone --set device.host_memory_limit=$least)" = "0 0.0 $least" ]'
+ok '  what is asked for must fit' eval 'call 69 "${undo[@]}" --set device.host_memory_limit=$least --set offload.undo_memory=1TB'
 ok 'all on disk: bytes per parameter' eval 'call 0 plan --job job.toml --world 1 --set offload.optimizer=nvme --set offload.nvme_path=. \
     --set offload.params=nvme && has "^disk bytes per trained parameter [0-9.]+$" out && ! has "^host bytes" out'
 ok 'slots in memory, the rest on disk' eval 'call 0 plan --job job.toml --world 1 --set offload.optimizer=nvme --set offload.nvme_path=. &&

@@ -24,7 +24,9 @@ static void sizes_init(struct small_engine *e, enum optim_state_type type)
 static double per_param(const struct small_engine *e)
 {
     size_t sum = 0;
-    cr_assert_eq(offload_measure(&e->request, bytes), ZD_OK);
+    struct offload_request request = e->request;
+    request.undo_segments = offload_undo_segments(&request);
+    cr_assert_eq(offload_measure(&request, bytes), ZD_OK);
     for (int part = 0; part < OFFLOAD_PARTS; part++)
         if (part != OFFLOAD_STAGING && part != OFFLOAD_RING &&
             part != OFFLOAD_FILE)
@@ -61,6 +63,36 @@ Test(offload_measure, prices_other_states_masters_and_types)
     sizes_init(&s, OPTIM_STATE_8BIT);
     s.options.clipping = OFFLOAD_CLIP_UNDO;
     cr_assert_eq(per_param(&s), 2 * 8.03125);
+}
+
+/* Segments of 256 and 512 elements with fp32 masters, m, v and gradients: 16
+ * bytes of each for old values, the last segment's first. */
+Test(offload_measure, undoes_whole_segments_from_the_last_one)
+{
+    static const struct {
+        uint64_t memory;
+        int segments;
+        size_t bytes;
+    } rows[] = {
+            {0, 0, 0},
+            {16 * 512 - 1, 0, 0},
+            {16 * 512, 1, 16 * 512},
+            {16 * 768 - 1, 1, 16 * 512},
+            {16 * 768, 2, 16 * 768},
+            {OFFLOAD_UNDO_AUTO, 2, 16 * 768},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct small_engine s;
+        small_engine_init(&s, 2, 256, 512);
+        s.options.clipping = OFFLOAD_CLIP_UNDO;
+        s.options.undo_memory = rows[i].memory;
+        s.request.undo_segments = offload_undo_segments(&s.request);
+        cr_expect_eq(s.request.undo_segments, rows[i].segments);
+        cr_assert_eq(offload_measure(&s.request, bytes), ZD_OK);
+        cr_expect_eq(bytes[OFFLOAD_UNDO], rows[i].bytes);
+        s.options.clipping = OFFLOAD_CLIP_WAIT;
+        cr_expect_eq(offload_undo_segments(&s.request), 0);
+    }
 }
 
 Test(offload_measure, counts_a_run_in_whole_qblocks)

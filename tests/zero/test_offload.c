@@ -45,6 +45,10 @@ static const struct row rows[] = {
         {"gradients reduced in fp32", {1, 2, 3}, 1, IN_TURN, 1, false, true},
 };
 
+/* All of it, most, a layer or two. */
+static const uint64_t undo_memory[4] = {
+        OFFLOAD_UNDO_AUTO, 1 << 16, OFFLOAD_UNDO_AUTO, 1 << 14};
+
 static struct scenario scenario(
         const struct row *row, int stage, int world, enum dtype dtype,
         int variant)
@@ -65,6 +69,7 @@ static struct scenario scenario(
     s.offload.chunk_bytes = 2048; /* a tensor is several chunks */
     s.offload.clipping =
             variant % 7 < 3 ? OFFLOAD_CLIP_UNDO : OFFLOAD_CLIP_WAIT;
+    s.offload.undo_memory = undo_memory[variant % 4];
     s.offload.optimizer = OFFLOAD_CPU;
     if (may &&
         (row->params == ALWAYS || (row->params == IN_TURN && variant % 3 == 2)))
@@ -158,6 +163,7 @@ static bool optimizer_goes(
     s.offload.chunk_bytes = chunk_bytes[turn % 4];
     if (may_undo && turn / 8 % 2)
         s.offload.clipping = OFFLOAD_CLIP_UNDO;
+    s.offload.undo_memory = undo_memory[turn / 2 % 4];
     return offload_changes_nothing(&s);
 }
 

@@ -1,10 +1,11 @@
 /* test_schedule - the schedule fuzzer: whatever is late, the bits are the same.
  *
  * For every combination of stage, world, what is on the host, clipping,
- * accumulation and skipped steps, with a thread that reads what is to be saved
- * meanwhile: once with streams that are the caller's own, then with streams of
- * their own and hand-overs that are late at random (delays.h). A wait that is
- * missing somewhere shows as other bits, or as a save that is not what was.
+ * accumulation, skipped steps, and how much may be undone, with a thread that
+ * reads what is to be saved meanwhile: once with streams that are the caller's
+ * own, then with streams of their own and hand-overs that are late at random
+ * (delays.h). A wait that is missing somewhere shows as other bits, or as a
+ * save that is not what was.
  *
  *   test_zero_schedule              each at one stage and world, with a seed,
  *                                   or SHORT where updates are taken back
@@ -142,6 +143,16 @@ static struct outcome run_at_once(const struct scenario *s)
     return world_run(&plain);
 }
 
+/* By the seed all of an update may be undone, nothing, or what so many bytes
+ * are enough for. */
+static uint64_t undo_memory(uint64_t seed)
+{
+    uint64_t random = (seed + 1) * 0x9e3779b97f4a7c15u >> 32;
+    return random % 6 == 0   ? OFFLOAD_UNDO_AUTO
+           : random % 6 == 1 ? 0
+                             : (uint64_t)1024 << (random >> 8) % 10;
+}
+
 static bool run_late(
         const struct scenario *s, int number, uint64_t seed,
         const struct outcome *want)
@@ -149,6 +160,7 @@ static bool run_late(
     struct scenario late = *s;
     if (on_gpu)
         late.backend = DEVICE_CUDA;
+    late.offload.undo_memory = undo_memory(seed);
     delays_begin(seed);
     struct outcome got = world_run(&late);
     bool same = got.status == ZD_OK && got.ranks_agree &&

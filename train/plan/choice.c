@@ -1,6 +1,8 @@
 /* choice.c - what "auto" leaves open, in the order of its preference. */
 #include "train/plan/fit.h"
 
+#include <assert.h>
+
 /* Where gradients of several micro-batches are added up: offload.accumulate, or
  * with "auto" on the device if that fits, else on the host. */
 static enum zd_status try_accumulations(
@@ -68,6 +70,25 @@ enum zd_status plan_try_choice(
     if (*fits_out || !can_spill(job, limits))
         return ZD_OK;
     return try_spills(job, choice, limits, plan, fits_out);
+}
+
+/* --- old values ----------------------------------------------------------- */
+
+enum zd_status plan_undo(
+        const struct train_job *job, const struct job_choice *choice,
+        const struct plan_limits *limits, struct job_plan *plan)
+{
+    struct job_choice with = *choice;
+    /* a limit may speak of another machine, but a run is of this one */
+    bool here = plan->knows_free || !limits->limits_host;
+    if (job->offload.optimizer == OFFLOAD_NONE ||
+        job->offload.clipping != OFFLOAD_CLIP_UNDO ||
+        job->offload.undo_memory != OFFLOAD_UNDO_AUTO)
+        return ZD_OK;
+    with.undo_bytes = plan_free_bytes(plan, limits, here);
+    ZD_TRY(job_plan_try(job, &with, plan));
+    assert(plan_fits(plan, limits)); /* whole records, as arenas align them */
+    return ZD_OK;
 }
 
 /* --- pieces of the MLP ---------------------------------------------------- */

@@ -167,8 +167,10 @@ static void add_bytes(
         if (zero->states_cut && !zero->params_on_host)
             cost->rejoin += bytes / zero->shards;
         cost->grads += (double)segment->count;
-        cost->update +=
+        double held =
                 (double)(zero->states_cut ? segment->part_count : segment->count);
+        cost->update += held;
+        cost->early += zero->undo_segments && i >= zero->undo_first ? held : 0;
     }
 }
 
@@ -301,16 +303,15 @@ double cost_update(const struct costs *costs, double count)
 static double keep_old(const struct costs *costs, double count)
 {
     const struct job_plan *plan = costs->plan;
-    if (plan->zero.request.offload.clipping != OFFLOAD_CLIP_UNDO ||
-        plan->backend != DEVICE_CPU)
+    if (plan->backend != DEVICE_CPU)
         return 0;
     double bytes =
             state_width(plan) + (double)dtype_bytes(plan->zero.grad_dtype);
     return count * 2 * bytes / costs->machine->memory;
 }
 
-double cost_update_host(const struct costs *costs, double count)
+double cost_update_host(const struct costs *costs, double count, bool is_early)
 {
     return count * update_bytes(costs) / costs->machine->host +
-           keep_old(costs, count);
+           (is_early ? keep_old(costs, count) : 0);
 }

@@ -33,7 +33,8 @@ struct unit_cost {
     double spread;   /* .. that are gathered after an update */
     double rejoin;   /* .. of the shard whose parts replicas have updated */
     double grads;    /* elements of its gradient */
-    double update;   /* .. that this rank updates */
+    double update;   /* .. that this rank updates, and of those .. */
+    double early;    /* .. before the norm is known */
     double residual; /* bytes of its input that go to the host */
 };
 struct unit_cost cost_unit(const struct costs *costs, int unit);
@@ -44,8 +45,9 @@ double cost_wire(
         const struct costs *costs, enum zero_group group, double bytes);
 /* The norm of what this rank holds of the gradient, and its exchange. */
 double cost_norm(const struct costs *costs);
-/* Updates of `count` elements, on the device and on the host. */
+/* Updates of `count` elements, on the device and on the host; `is_early`: old
+ * values are kept. */
 double cost_update(const struct costs *costs, double count);
-double cost_update_host(const struct costs *costs, double count);
+double cost_update_host(const struct costs *costs, double count, bool is_early);
 
 #endif

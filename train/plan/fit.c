@@ -22,6 +22,8 @@ static enum zd_status fit(const struct train_job *job, struct job_plan *plan)
     if (!fits && !job->run.force)
         return plan_refuse(job, plan, &plan->limits);
     plan->is_forced = !fits;
+    if (fits)
+        ZD_TRY(plan_undo(job, &choice, &plan->limits, plan));
     return plan_snapshot(job, plan);
 }
 

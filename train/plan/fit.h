@@ -19,6 +19,7 @@ struct job_choice {
     int mlp_pieces; /* 0: what the job says, of "auto" 1 */
     bool accumulate_on_host;
     size_t spill_bytes; /* paged states on the host */
+    uint64_t undo_bytes; /* of offload.undo_memory = "auto": what is left */
     int moves_most;     /* micro-batches that stage 3 lays out: memory and time
                            follow from a few; 0: all of them, to be run */
 };
@@ -45,6 +46,16 @@ struct plan_limits plan_limits_here(const struct job_plan *plan);
 struct plan_limits plan_limits_of(
         const struct train_job *job, const struct job_plan *plan);
 bool plan_fits(const struct job_plan *plan, const struct plan_limits *limits);
+/* Bytes of the host that are left within the limits, and `here`: in this
+ * machine. */
+uint64_t plan_free_bytes(
+        const struct job_plan *plan, const struct plan_limits *limits,
+        bool here);
+/* offload.undo_memory = "auto" of a plan that fits: as much of the update may
+ * be undone as there is memory left for. */
+enum zd_status plan_undo(
+        const struct train_job *job, const struct job_choice *choice,
+        const struct plan_limits *limits, struct job_plan *plan);
 /* What sets the limit of a memory (ARENA_MEMORIES: of all together): a key of
  * [device], or this machine. */
 void plan_limit_name(

@@ -224,19 +224,21 @@ static void acquire(struct schedule *s, int i, bool is_backward)
 
 /* --- gradients go --------------------------------------------------------- */
 
-/* From the last gradient on, or with clipping = "undo" from its own. */
-static void update_on_host(struct schedule *s, int unit, double begin)
+/* Elements of a unit: from the last gradient on, or before the norm is known
+ * from its own. */
+static void update_on_host(
+        struct schedule *s, int unit, double count, bool is_early, double begin)
 {
     const struct job_plan *plan = s->plan;
     const struct zero_request *request = &plan->zero.request;
     struct unit_state *at = &s->units[unit];
-    double count = at->cost.update, done;
-    double all = plan->zero.states_cut
-                         ? (double)plan->zero.trainable_count / plan->world
-                         : (double)plan->zero.trainable_count;
+    double done, all = (double)plan->zero.trainable_count;
+    if (plan->zero.states_cut)
+        all /= plan->world;
     if (count <= 0)
         return;
-    done = use(s, PLAN_HOST, begin, cost_update_host(&s->costs, count));
+    done = use(
+            s, PLAN_HOST, begin, cost_update_host(&s->costs, count, is_early));
     if (request->offload.optimizer == OFFLOAD_NVME)
         done =
                 fmax(done, use(s, PLAN_DISK, begin,
@@ -244,7 +246,8 @@ static void update_on_host(struct schedule *s, int unit, double begin)
                                        count / all / s->machine->disk));
     if (!plan->zero.params_on_host)
         done = copy_up(s, done, count * (double)dtype_bytes(request->dtype));
-    at->made = collect(s, ZERO_REPLICATE, done, at->cost.rejoin);
+    at->made = collect(
+            s, ZERO_REPLICATE, done, at->cost.rejoin * count / at->cost.update);
 }
 
 /* A unit's gradient is complete: rounded, reduced if it is time, and brought
@@ -271,9 +274,8 @@ static void give_gradient(struct schedule *s, int unit, bool is_last)
         done = use(s, PLAN_DOWN, done, held / s->machine->link);
         if (zero->request.accumulate_on_host)
             done = use(s, PLAN_HOST, done, 3 * held / s->machine->host);
-        if (is_last && !zero->block_count &&
-            zero->request.offload.clipping == OFFLOAD_CLIP_UNDO)
-            update_on_host(s, unit, done);
+        if (is_last)
+            update_on_host(s, unit, cost->early, true, done);
     }
     s->grads_done = fmax(s->grads_done, done);
 }
@@ -365,7 +367,6 @@ static void update_here(struct schedule *s)
 static void lay_update(struct schedule *s)
 {
     const struct zero_plan *zero = &s->plan->zero;
-    bool is_undo = zero->request.offload.clipping == OFFLOAD_CLIP_UNDO;
     double began = s->now;
     s->now = fmax(s->now, s->grads_done);
     compute(s, 0, cost_norm(&s->costs));
@@ -373,9 +374,11 @@ static void lay_update(struct schedule *s)
     began = s->now;
     if (!zero->states_on_host)
         update_here(s);
-    else if (!is_undo || zero->block_count)
+    else
         for (int u = 0; u <= head_of(s); u++)
-            update_on_host(s, u, s->now);
+            update_on_host(
+                    s, u, s->units[u].cost.update - s->units[u].cost.early,
+                    false, s->now);
     s->parts[PLAN_UPDATE] += s->now - began;
     began = s->now;
     for (int u = 0; u <= head_of(s); u++)

@@ -251,6 +251,19 @@ json_t *job_mesh_json(struct mesh mesh)
             mesh.shard, "cp", mesh.cp, "tp", mesh.tp);
 }
 
+/* What of the update is made before the norm is known, and the memory for its
+ * old values; NULL: it is not asked for. */
+static json_t *undo_json(const struct zero_plan *zero)
+{
+    if (!zero->states_on_host ||
+        zero->request.offload.clipping != OFFLOAD_CLIP_UNDO)
+        return NULL;
+    return json_pack(
+            "{s:I, s:f}", "bytes",
+            (json_int_t)zero->needs.offload[OFFLOAD_UNDO], "share",
+            zero_undo_share(zero));
+}
+
 static json_t *layout_json(const struct job_plan *plan)
 {
     const struct zero_request *request = &plan->zero.request;
@@ -262,7 +275,7 @@ static json_t *layout_json(const struct job_plan *plan)
     plan_checkpointing_name(plan->shape.checkpointing, checkpointing);
     return json_pack(
             "{s:s, s:i, s:i, s:I, s:s, s:i, s:s, s:s, s:s, s:{s:s, s:s, s:s, "
-            "s:s}, s:{s:b, s:b, s:b}}",
+            "s:s, s:o*}, s:{s:b, s:b, s:b}}",
             "dtype", dtype_name(request->dtype), "per_device_train_batch_size",
             plan->per_device, "gradient_accumulation_steps", plan->accumulation,
             "global_batch", (json_int_t)plan->global_batch,
@@ -273,10 +286,10 @@ static json_t *layout_json(const struct job_plan *plan)
             "optimizer", plan_tier_name(offload->optimizer), "params",
             plan_tier_name(offload->params), "activations",
             plan_tier_name(offload->activations), "accumulate",
-            request->accumulate_on_host ? "host" : "device", "by_auto",
-            "gradient_checkpointing", plan->chose_checkpointing, "tiled_mlp",
-            plan->chose_pieces, "accumulate",
-            chose_place && plan->accumulation > 1);
+            request->accumulate_on_host ? "host" : "device", "undo",
+            undo_json(&plan->zero), "by_auto", "gradient_checkpointing",
+            plan->chose_checkpointing, "tiled_mlp", plan->chose_pieces,
+            "accumulate", chose_place && plan->accumulation > 1);
 }
 
 json_t *job_plan_parameters(const struct job_plan *plan)

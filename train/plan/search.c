@@ -149,8 +149,11 @@ static enum zd_status keep(struct search *search, const struct attempt *attempt)
     struct job_plan *plan = search->plan;
     bool by_time = search->query->score == PLAN_BY_TIME;
     plan->limits = search->limits;
-    if (by_time)
+    if (by_time) {
+        ZD_TRY(plan_undo(
+                &attempt->job, &attempt->choice, &search->limits, plan));
         ZD_TRY(plan_snapshot(&attempt->job, plan));
+    }
     struct plan_found found = found_of(search, attempt);
     plan->snapshot_bytes = 0;
     if (by_time)

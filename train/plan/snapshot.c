@@ -4,26 +4,6 @@
 #include "zero/snapshot.h"
 #include "train/plan/fit.h"
 
-static uint64_t left(uint64_t limit, uint64_t taken)
-{
-    return limit > taken ? limit - taken : 0;
-}
-
-/* Within the job's limits, and in this machine. */
-static uint64_t free_bytes(const struct job_plan *plan)
-{
-    const struct plan_limits *limits = &plan->limits;
-    uint64_t host = plan_host_bytes(plan);
-    uint64_t within[] = {
-            left(limits->host, host),
-            left(limits->total, plan_device_bytes(plan) + host),
-            left(plan_machine_memory(plan), job_plan_memory(plan))};
-    uint64_t least = within[0];
-    for (int i = 1; i < 3; i++)
-        least = within[i] < least ? within[i] : least;
-    return least / ARENA_DEVICE_ALIGN * ARENA_DEVICE_ALIGN;
-}
-
 enum zd_status plan_snapshot(const struct train_job *job, struct job_plan *plan)
 {
     const struct checkpoint_options *save = &job->checkpoint;
@@ -42,7 +22,7 @@ enum zd_status plan_snapshot(const struct train_job *job, struct job_plan *plan)
         return ZD_OK;
     }
     uint64_t bytes = needs.copied + needs.on_write;
-    uint64_t room = free_bytes(plan);
+    uint64_t room = plan_free_bytes(plan, &plan->limits, true);
     if (save->snapshot_bytes && bytes > save->snapshot_bytes)
         bytes = save->snapshot_bytes;
     if (bytes > room)

@@ -249,6 +249,8 @@ enum zd_status job_plan_try(
             .reduce_fp32 =
                     comm_reduces_fp32(&job->comm, plan->transport, adders),
     };
+    if (request.offload.undo_memory == OFFLOAD_UNDO_AUTO)
+        request.offload.undo_memory = choice->undo_bytes;
     ZD_TRY(zero_plan_build(&request, &plan->zero));
     if (plan->backend == DEVICE_CUDA)
         plan->shape.joined = zero_joined(&plan->zero);
