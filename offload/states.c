@@ -98,9 +98,11 @@ static enum zd_status copy_range(
     int first = offload->extent_chunks[range->extent] + (int)(begin / most);
     int end = offload->extent_chunks[range->extent] +
               (int)cut_count(begin + range->count, most);
-    assert(begin % OPTIM_QBLOCK == 0);
-    assert(begin + range->count <=
-           offload->request.extents[range->extent].count);
+    const struct offload_extent *extent =
+            &offload->request.extents[range->extent];
+    assert(begin % OPTIM_QBLOCK == 0 || range->lane == OPTIM_LANES ||
+           extent->layout.lane[range->lane] != OPTIM_8BIT);
+    assert(begin + range->count <= extent->count);
     ZD_TRY(offload_finish(offload));
     if (!range->count)
         return ZD_OK;

@@ -6,6 +6,7 @@
 #include "base/must.h"
 #include "base/progress.h"
 #include "model/quantized/base_digest.h"
+#include "model/slice.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -52,15 +53,50 @@ static struct zero_range range_of(
     return range;
 }
 
+/* The list is counted where `ranges` is NULL. */
+struct range_list {
+    struct zero_range *ranges;
+    int count;
+};
+
+static void add_range(struct range_list *list, struct zero_range range)
+{
+    if (list->ranges)
+        list->ranges[list->count] = range;
+    list->count++;
+}
+
+/* What of an extent this rank saves, of those that tp gives a slice. */
+static void add_saved(
+        const struct zero *zero, const struct zero_range *range,
+        struct range_list *list)
+{
+    const struct zero_request *request = &zero->plan->request;
+    const struct param *param = &request->table->params[range->id];
+    struct slice_run run = {.begin = range->begin};
+    if (param->slice.by_column) {
+        add_range(list, *range);
+        return;
+    }
+    while (param_slice_next(param, range->begin + range->count, &run)) {
+        struct zero_range saved = *range;
+        if (run.is_padding || (run.is_shared && request->config->tp.place > 0))
+            continue;
+        saved.begin = run.begin;
+        saved.count = run.count;
+        saved.offset += run.begin - range->begin;
+        add_range(list, saved);
+    }
+}
+
 /* A rank saves its parts of the trainable tensors, also at stage 0, where it
  * holds all of them. Frozen tensors stay in the model's files; at a resume each
  * rank reads its shard of them, and the shards are gathered. */
-static int list_ranges(
+static void list_ranges(
         const struct zero *zero, enum zero_ranges_of which,
-        struct zero_range *ranges)
+        struct range_list *list)
 {
     const struct zero_plan *plan = zero->plan;
-    int count = 0;
     for (int s = 0; s < plan->segment_count; s++) {
         const struct segment_memory *memory = &zero->memory[s];
         size_t part = plan->segments[s].part_count;
@@ -76,22 +112,25 @@ static int list_ranges(
             end = begin + (states ? memory->state_count : memory->held_count);
         }
         while (zero_extent_next(plan, s, begin, end, &extent)) {
-            if (ranges)
-                ranges[count] = range_of(zero, s, &extent);
-            count++;
+            struct zero_range range = range_of(zero, s, &extent);
+            if (which == ZERO_SAVES)
+                add_saved(zero, &range, list);
+            else
+                add_range(list, range);
         }
     }
-    return count;
 }
 
 void ranges_create(struct zero *zero)
 {
     for (int which = 0; which < ZERO_RANGES; which++) {
-        enum zero_ranges_of list = (enum zero_ranges_of)which;
-        zero->range_count[which] = list_ranges(zero, list, NULL);
-        zero->ranges[which] = zd_array(
-                (size_t)zero->range_count[which], sizeof *zero->ranges[which]);
-        list_ranges(zero, list, zero->ranges[which]);
+        struct range_list list = {.ranges = NULL};
+        list_ranges(zero, (enum zero_ranges_of)which, &list);
+        list.ranges = zd_array((size_t)list.count, sizeof *list.ranges);
+        list.count = 0;
+        list_ranges(zero, (enum zero_ranges_of)which, &list);
+        zero->ranges[which] = list.ranges;
+        zero->range_count[which] = list.count;
     }
 }
 

@@ -83,7 +83,8 @@ static size_t part_bytes(const struct zero_plan *plan, int s, bool moments)
     return bytes;
 }
 
-/* Adam-mini's blocks, and padding between arrays. */
+/* Adam-mini's blocks, and padding between arrays; tp saves of an extent several
+ * ranges. */
 static size_t other_bytes(const struct zero_plan *plan, int s, bool moments)
 {
     const struct zero_segment *segment = &plan->segments[s];
@@ -91,9 +92,12 @@ static size_t other_bytes(const struct zero_plan *plan, int s, bool moments)
     struct zero_extent extent = {.id = -1};
     while (zero_extent_next(plan, s, 0, segment->count, &extent)) {
         const struct optim_layout layout = zero_layout_of(plan, extent.id);
-        int blocks = plan->request.table->params[extent.id].blocks.count;
-        bytes += PARTS * (ALIGN + sizeof(float)) +
-                 qblock_bytes(plan, extent.id, moments);
+        const struct param *param = &plan->request.table->params[extent.id];
+        int64_t blocks = param->blocks.count;
+        size_t ranges = (size_t)param->slice.range_count;
+        bytes += (ranges ? ranges : 1) *
+                 (PARTS * (ALIGN + sizeof(float)) +
+                  qblock_bytes(plan, extent.id, moments));
         if (moments && layout.lane[OPTIM_V] == OPTIM_BLOCKS)
             bytes += (size_t)blocks * sizeof(float) + ALIGN;
     }

@@ -97,14 +97,17 @@ struct offload_report zero_offload_report(struct zero *zero);
  */
 
 /* What a rank saves: together the ranks' ranges cover every tensor that trains
- * once. What it holds: what it must be given to go on (at stage 0 all that
- * trains, and its part of what does not). */
+ * once, and no padding; what tp does not cut is its place 0's. What it holds:
+ * what it must be given to go on (at stage 0 all that trains, and its part of
+ * what does not). */
 enum zero_ranges_of { ZERO_SAVES, ZERO_HOLDS, ZERO_RANGES };
 
-/* An extent of elements of one tensor, from a multiple of 256 of it. */
+/* An extent of elements of one tensor, or of this rank's slice of it; what is
+ * saved follows each other in the whole tensor too, unless columns are cut.
+ * From a multiple of 256; what is saved of rows where it has 8-bit lanes. */
 struct zero_range {
     int id;              /* tensor */
-    size_t begin, count; /* elements of the tensor */
+    size_t begin, count; /* elements of the tensor, or slice */
     bool trains;         /* it has states; else layout is all NONE */
     enum dtype weight_type;
     struct optim_layout layout;

@@ -2,6 +2,8 @@
 
 #include "base/file/fs.h"
 #include "base/file/safetensors.h"
+#include "model/files/config.h"
+#include "model/slice.h"
 #include "optim/optim.h"
 #include "train/checkpoint/arrays.h"
 #include "train/checkpoint/manifest.h"
@@ -10,120 +12,204 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const enum array_kind kinds[] = {ARRAY_MASTER, ARRAY_M, ARRAY_V};
-enum { KINDS = 3, TENSORS_MAX = 1024 };
+enum { ENTRIES_MAX = 1 << 14 };
 
-/* Blocks of 256 elements, of all tensors one behind the other. */
-struct tensors {
+/* What one place has of all tensors, in blocks of 256 elements, of all tensors
+ * one behind the other. */
+struct part {
     const struct st_file *file;
-    const struct st_tensor *master[TENSORS_MAX];
-    size_t first[TENSORS_MAX + 1]; /* block of each, and how many there are */
-    int count;
+    struct param_table table;
+    int place;
+    size_t *first; /* block of each tensor, and how many there are */
 };
 
-static void list_tensors(const struct st_file *file, struct tensors *all)
+static bool part_open(
+        const struct st_file *file, const struct model_config *config, int tp,
+        int place, struct part *part)
 {
-    *all = (struct tensors){.file = file};
-    for (int i = 0; i < file->tensor_count; i++) {
-        const struct st_tensor *tensor = &file->tensors[i];
-        if (strncmp(tensor->name, "master/", 7) != 0)
-            continue;
-        size_t blocks = (tensor->count + OPTIM_QBLOCK - 1) / OPTIM_QBLOCK;
-        all->master[all->count] = tensor;
-        all->first[all->count + 1] = all->first[all->count] + blocks;
-        all->count++;
-    }
-}
-
-/* What blocks [begin, end) have of a tensor; false: nothing. */
-static bool cut(
-        const struct tensors *all, int t, size_t begin, size_t end,
-        struct held *out)
-{
-    size_t from = begin > all->first[t] ? begin : all->first[t];
-    size_t to = end < all->first[t + 1] ? end : all->first[t + 1];
-    if (from >= to)
+    struct tp at = {tp, place};
+    *part = (struct part){.file = file, .place = place};
+    if (param_table_slice(config, at, NULL, 0, &part->table) != ZD_OK)
         return false;
-    const struct st_tensor *tensor = all->master[t];
-    *out = (struct held){.begin = (from - all->first[t]) * OPTIM_QBLOCK};
-    size_t last = (to - all->first[t]) * OPTIM_QBLOCK;
-    out->count = (last < tensor->count ? last : tensor->count) - out->begin;
-    snprintf(
-            out->name, sizeof out->name, "%.*s",
-            (int)(strchr(tensor->name, '@') - tensor->name - 7),
-            tensor->name + 7);
+    part->first = calloc((size_t)part->table.count + 1, sizeof *part->first);
+    for (int id = 0; id < part->table.count; id++)
+        part->first[id + 1] =
+                part->first[id] +
+                (part->table.params[id].count - 1) / OPTIM_QBLOCK + 1;
     return true;
 }
 
-static bool write_array(
-        const struct tensors *all, const char *name, const struct held *held,
-        struct st_writer *writer, int entry)
+static void part_close(struct part *part)
 {
-    char whole[256];
-    snprintf(
-            whole, sizeof whole, "%.*s@0", (int)(strrchr(name, '@') - name),
-            name);
-    const struct st_tensor *tensor = st_find(all->file, whole);
-    size_t bytes = held->count * sizeof(float);
-    char *data = malloc(bytes);
-    bool ok = tensor && data &&
-              st_read_bytes(
-                      all->file, tensor, held->begin * sizeof(float), bytes,
-                      data) == ZD_OK &&
-              st_writer_add(writer, entry, data, bytes) == ZD_OK;
-    free(data);
+    param_table_fini(&part->table);
+    free(part->first);
+}
+
+/* Elements of a slice, as a file has them. */
+struct saved {
+    struct held held;
+    const struct param *param;
+    size_t begin; /* of the slice */
+};
+
+struct shard {
+    struct saved saved[ENTRIES_MAX];
+    int count;
+    struct {
+        char name[ARRAY_NAME];
+        const struct st_tensor *whole;
+        int saved; /* what it is of */
+        enum array_kind kind;
+    } arrays[ENTRIES_MAX];
+    struct st_entry entries[ENTRIES_MAX];
+    int array_count;
+};
+
+static void add_saved(
+        struct shard *shard, const struct param *param,
+        const struct slice_run *run, size_t count)
+{
+    struct saved *saved = &shard->saved[shard->count++];
+    struct columns columns = columns_of(&param->slice);
+    *saved = (struct saved){.param = param, .begin = run->begin};
+    saved->held.columns = columns;
+    saved->held.begin = columns.count ? run->begin : run->whole;
+    saved->held.count = count;
+    snprintf(saved->held.name, sizeof saved->held.name, "%s", param->name);
+}
+
+/* What blocks [begin, end) have of a tensor, padding and what place 0 has
+ * left out. */
+static void cut(
+        const struct part *part, int id, size_t begin, size_t end,
+        struct shard *shard)
+{
+    const struct param *param = &part->table.params[id];
+    const size_t *first = &part->first[id];
+    size_t from = begin > first[0] ? begin : first[0];
+    size_t to = end < first[1] ? end : first[1];
+    if (from >= to)
+        return;
+    struct slice_run run = {.begin = (from - first[0]) * OPTIM_QBLOCK};
+    size_t last = (to - first[0]) * OPTIM_QBLOCK, start = run.begin;
+    last = last < param->count ? last : param->count;
+    while (param_slice_next(param, last, &run)) {
+        if (run.is_padding || (run.is_shared && part->place))
+            continue;
+        bool columns = param->slice.by_column;
+        add_saved(shard, param, &run, columns ? last - start : run.count);
+        if (columns)
+            return;
+    }
+}
+
+/* The arrays that the whole checkpoint has of what is saved. */
+static void list_arrays(const struct part *part, struct shard *shard)
+{
+    static const struct columns all;
+    for (int i = 0; i < shard->count; i++)
+        for (int k = 0; k < ARRAY_V_BLOCKS; k++) {
+            const struct held *held = &shard->saved[i].held;
+            enum array_kind kind = (enum array_kind)k;
+            char name[ARRAY_NAME];
+            array_name(name, kind, held->name, &all, 0);
+            const struct st_tensor *whole = st_find(part->file, name);
+            if (!whole)
+                continue;
+            int n = shard->array_count++;
+            size_t per = strstr(name, "_scale/") ? OPTIM_QBLOCK : 1;
+            array_name(
+                    shard->arrays[n].name, kind, held->name, &held->columns,
+                    held->begin);
+            shard->arrays[n].whole = whole;
+            shard->arrays[n].saved = i;
+            shard->arrays[n].kind = kind;
+            shard->entries[n] = (struct st_entry){
+                    .name = shard->arrays[n].name,
+                    .dtype = whole->dtype,
+                    .dims = 1,
+                    .shape = {(int64_t)((held->count - 1) / per + 1)}};
+        }
+}
+
+static bool write_array(
+        const struct part *part, const struct shard *shard, int n,
+        struct st_writer *writer)
+{
+    const struct saved *saved = &shard->saved[shard->arrays[n].saved];
+    const struct st_tensor *whole = shard->arrays[n].whole;
+    size_t per = strstr(whole->name, "_scale/") ? OPTIM_QBLOCK : 1;
+    size_t bytes = whole->bytes / whole->count;
+    struct slice_run run = {.begin = saved->begin};
+    bool ok = true;
+    while (ok &&
+           param_slice_next(
+                   saved->param, saved->begin + saved->held.count, &run)) {
+        size_t count = (run.count - 1) / per + 1;
+        char *data = malloc(count * bytes);
+        ok = st_read_bytes(
+                     part->file, whole, run.whole / per * bytes, count * bytes,
+                     data) == ZD_OK &&
+             st_writer_add(writer, n, data, count * bytes) == ZD_OK;
+        free(data);
+    }
     return ok;
 }
 
 static bool write_shard(
-        const struct tensors *all, const char *to, int shard, int shards,
-        json_t *manifest)
+        const struct part *part, const char *path, int number, int shards,
+        struct manifest_file *file)
 {
-    size_t blocks = all->first[all->count];
-    size_t begin = blocks * (size_t)shard / (size_t)shards;
-    size_t end = blocks * (size_t)(shard + 1) / (size_t)shards;
-    static struct held held[TENSORS_MAX];
-    static struct st_entry entries[TENSORS_MAX * KINDS];
-    static char names[TENSORS_MAX * KINDS][256];
-    char path[PATH_MAX], text[HELD_TEXT];
-    int ranges = 0;
+    static struct shard shard;
+    char text[HELD_TEXT];
     struct st_writer *writer;
-    struct manifest_file file = {.holds = json_array()};
-
-    for (int t = 0; t < all->count; t++)
-        ranges += cut(all, t, begin, end, &held[ranges]);
-    for (int i = 0; i < ranges * KINDS; i++) {
-        snprintf(
-                names[i], sizeof names[i], "%s/%s@%zu",
-                array_kind_name(kinds[i % KINDS]), held[i / KINDS].name,
-                held[i / KINDS].begin);
-        entries[i] = (struct st_entry){
-                .name = names[i],
-                .dtype = "F32",
-                .dims = 1,
-                .shape = {(int64_t)held[i / KINDS].count}};
-    }
-    snprintf(
-            file.name, sizeof file.name, "shard-%05d-of-%05d.safetensors",
-            shard + 1, shards);
-    fs_join(path, sizeof path, to, file.name);
-    bool ok = ranges &&
-              st_writer_create(path, entries, ranges * KINDS, NULL, &writer) ==
-                      ZD_OK;
-    for (int i = 0; ok && i < ranges * KINDS; i++)
-        ok = write_array(all, names[i], &held[i / KINDS], writer, i);
-    for (int i = 0; ok && i < ranges * KINDS; i++)
+    size_t blocks = part->first[part->table.count];
+    size_t begin = blocks * (size_t)number / (size_t)shards;
+    size_t end = blocks * (size_t)(number + 1) / (size_t)shards;
+    shard.count = shard.array_count = 0;
+    for (int id = 0; id < part->table.count; id++)
+        cut(part, id, begin, end, &shard);
+    list_arrays(part, &shard);
+    bool ok = shard.count && st_writer_create(
+                                     path, shard.entries, shard.array_count,
+                                     NULL, &writer) == ZD_OK;
+    for (int n = 0; ok && n < shard.array_count; n++) {
+        ok = write_array(part, &shard, n, writer);
         held_add(
-                &held[i / KINDS], kinds[i % KINDS], "F32",
-                st_writer_digest(writer, i));
-    ok = ok && st_writer_finish(writer, file.digest, &file.bytes) == ZD_OK;
-    file.by_parts = true;
-    for (int i = 0; i < ranges; i++) {
-        held_text(&held[i], text);
-        json_array_append_new(file.holds, json_string(text));
+                &shard.saved[shard.arrays[n].saved].held, shard.arrays[n].kind,
+                shard.entries[n].dtype, st_writer_digest(writer, n));
     }
-    manifest_add_file(manifest, manifest_file_json(&file));
-    json_decref(file.holds);
+    ok = ok && st_writer_finish(writer, file->digest, &file->bytes) == ZD_OK;
+    for (int i = 0; i < shard.count; i++) {
+        held_text(&shard.saved[i].held, text);
+        json_array_append_new(file->holds, json_string(text));
+    }
+    return ok;
+}
+
+static bool write_shards(
+        const struct st_file *whole, const struct model_config *config,
+        const char *to, int shards, int tp, json_t *manifest)
+{
+    bool ok = true;
+    for (int place = 0; ok && place < tp; place++) {
+        struct part part;
+        ok = part_open(whole, config, tp, place, &part);
+        for (int s = 0; ok && s < shards; s++) {
+            char path[PATH_MAX];
+            struct manifest_file file = {
+                    .by_parts = true, .holds = json_array()};
+            snprintf(
+                    file.name, sizeof file.name,
+                    "shard-%05d-of-%05d.safetensors", s * tp + place + 1,
+                    shards * tp);
+            fs_join(path, sizeof path, to, file.name);
+            ok = write_shard(&part, path, s, shards, &file);
+            manifest_add_file(manifest, manifest_file_json(&file));
+            json_decref(file.holds);
+        }
+        part_close(&part);
+    }
     return ok;
 }
 
@@ -153,24 +239,24 @@ static bool copy_others(const char *from, const char *to, json_t *manifest)
     return true;
 }
 
-bool reshard(const char *from, const char *to, int shards, int format)
+bool reshard(const char *from, const char *to, int shards, int tp, int format)
 {
-    static struct tensors all;
     char path[PATH_MAX];
     struct st_file *file;
+    struct model_config config;
     json_t *manifest;
     fs_join(path, sizeof path, from, "shard-00001-of-00001.safetensors");
-    if (fs_make_dirs(to) != ZD_OK || manifest_read(from, &manifest) != ZD_OK)
+    if (fs_make_dirs(to) != ZD_OK || manifest_read(from, &manifest) != ZD_OK ||
+        model_config_read(from, &config) != ZD_OK)
         return false;
     bool ok = st_open(path, &file) == ZD_OK;
     if (ok) {
-        list_tensors(file, &all);
-        ok = copy_others(from, to, manifest);
-        for (int s = 0; ok && s < shards; s++)
-            ok = write_shard(&all, to, s, shards, manifest);
+        ok = copy_others(from, to, manifest) &&
+             write_shards(file, &config, to, shards, tp, manifest);
         st_close(file);
     }
-    json_object_set_new(manifest, "world", json_integer(shards));
+    model_config_fini(&config);
+    json_object_set_new(manifest, "world", json_integer(shards * tp));
     json_object_set_new(manifest, "format", json_integer(format));
     json_object_del(manifest, "manifest_xxh3_128");
     fs_join(path, sizeof path, to, CHECKPOINT_MANIFEST);

@@ -41,9 +41,14 @@ static enum array_kind kind_of(const char *name)
 
 void array_name(
         char out[ARRAY_NAME], enum array_kind kind, const char *tensor,
-        size_t begin)
+        const struct columns *columns, size_t begin)
 {
-    snprintf(out, ARRAY_NAME, "%s/%s@%zu", kinds[kind].name, tensor, begin);
+    char text[COLUMNS_TEXT] = "";
+    if (kind != ARRAY_V_BLOCKS)
+        columns_text(columns, text);
+    snprintf(
+            out, ARRAY_NAME, "%s/%s%s@%zu", kinds[kind].name, tensor, text,
+            begin);
 }
 
 struct array_shape array_shape(
@@ -114,8 +119,12 @@ void held_add(
 
 void held_text(const struct held *held, char out[HELD_TEXT])
 {
+    char columns[COLUMNS_TEXT];
     struct text_buffer text = {.out = out, .bytes = HELD_TEXT};
-    text_buffer_add(&text, "%s@%zu+%zu", held->name, held->begin, held->count);
+    columns_text(&held->columns, columns);
+    text_buffer_add(
+            &text, "%s%s@%zu+%zu", held->name, columns, held->begin,
+            held->count);
     for (int i = 0; i < held->array_count; i++)
         text_buffer_add(
                 &text, " %s %s %s", kinds[held->arrays[i].kind].name,
@@ -151,9 +160,13 @@ bool held_parse(const char *text, struct held *out)
     *out = (struct held){.array_count = 0};
     const char *space = text ? strchr(text, ' ') : NULL;
     const char *at = space ? memrchr(text, '@', (size_t)(space - text)) : NULL;
-    if (!at || at == text || (size_t)(at - text) >= sizeof out->name)
+    const char *end = at ? memchr(text, '[', (size_t)(at - text)) : NULL;
+    if (end && columns_parse(end, &out->columns) != at)
         return false;
-    memcpy(out->name, text, (size_t)(at - text));
+    end = end ? end : at;
+    if (!end || end == text || (size_t)(end - text) >= sizeof out->name)
+        return false;
+    memcpy(out->name, text, (size_t)(end - text));
     const char *rest = parse_count(
             parse_count(at + 1, '+', &out->begin), ' ', &out->count);
     if (!rest || out->count == 0)

@@ -4,7 +4,7 @@
  *
  * In a shard:
  *     m_scale/model.layers.0.mlp.up_proj.weight@65536
- *     kind    tensor                            its first element
+ *     kind    tensor (and columns: columns.h)   its first element
  *
  * In the manifest, an entry for each range of a tensor:
  *     model.norm.weight@0+64 master F32 0f3a.. m F32 77c1.. v F32 9e02..
@@ -13,6 +13,7 @@
 #ifndef ZD_TRAIN_CHECKPOINT_ARRAYS_H
 #define ZD_TRAIN_CHECKPOINT_ARRAYS_H
 
+#include "train/checkpoint/columns.h"
 #include "zero/zero.h"
 
 enum array_kind {
@@ -35,10 +36,11 @@ static inline enum array_kind array_scale_of_lane(enum optim_lane lane)
 /* The lane that it is of; ZERO_WEIGHTS: none. */
 int array_lane(enum array_kind kind);
 const char *array_kind_name(enum array_kind kind);
-enum { ARRAY_NAME = PARAM_NAME_MAX + 48 };
+/* Blocks are of the whole tensor, whatever the columns. */
+enum { ARRAY_NAME = PARAM_NAME_MAX + COLUMNS_TEXT + 48 };
 void array_name(
         char out[ARRAY_NAME], enum array_kind kind, const char *tensor,
-        size_t begin);
+        const struct columns *columns, size_t begin);
 
 /* What an array of `count` elements of a tensor has. */
 struct array_shape {
@@ -59,7 +61,7 @@ const char *format_type(enum optim_format format);
 /* The format whose type it is; OPTIM_NONE: none. */
 enum optim_format format_of_type(const char *type);
 
-enum { HELD_DIGEST = 16, HELD_TEXT = PARAM_NAME_MAX + 400 };
+enum { HELD_DIGEST = 16, HELD_TEXT = PARAM_NAME_MAX + COLUMNS_TEXT + 400 };
 
 struct held_array {
     enum array_kind kind;
@@ -67,9 +69,10 @@ struct held_array {
     char digest[HELD_DIGEST + 1];
 };
 
-/* Elements [begin, begin+count) of a tensor. */
+/* Elements [begin, begin+count) of a tensor, or of some of its columns. */
 struct held {
     char name[PARAM_NAME_MAX];
+    struct columns columns;
     size_t begin, count;
     int array_count;
     struct held_array arrays[ARRAY_KINDS];

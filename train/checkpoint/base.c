@@ -157,7 +157,8 @@ static enum zd_status whole_read(
     const char *name = whole->table->params[id].name;
     if (whole->base.read && !pieces_trained(whole->checkpoint, name))
         return whole->base.read(whole->base.ctx, id, begin, count, out);
-    return pieces_read_weights(whole->checkpoint, name, begin, count, out);
+    const struct pieces_range range = {name, NULL, begin, count};
+    return pieces_read_weights(whole->checkpoint, &range, out);
 }
 
 static void whole_close(void *ctx)

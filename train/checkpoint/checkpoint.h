@@ -11,6 +11,7 @@
  *                 m_scale/NAME@BEGIN, v_scale/NAME@BEGIN   .. F32, one per 256
  *                                     elements from BEGIN, a multiple of 256
  *                 v_blocks/NAME@0     Adam-mini: F32, one per block, once
+ *                 master/NAME[C0:C1,..]@BEGIN, ..   columns (columns.h)
  *       config.json, tokenizer files, trainer_state.json
  *       manifest.json              last: step, counters, what data and model,
  *                                  every file with bytes and xxh3-128, what
@@ -31,8 +32,9 @@
 
 #define CHECKPOINT_MANIFEST "manifest.json"
 #define CHECKPOINT_AWAY     ".replaced-" /* before the name of one */
-/* In format 5 every tensor has the run's t; format 6 is written only where one
- * has another. Formats 1 to 4 are refused. */
+/* In format 5 every tensor has the run's t, and arrays are ranges of whole
+ * tensors; format 6 is written only where one has another t, or where arrays
+ * are of columns. Formats 1 to 4 are refused. */
 enum { CHECKPOINT_FORMAT_OLDEST = 5, CHECKPOINT_FORMAT = 6 };
 
 /* What trainer_state.h makes, as a file of the checkpoint. */

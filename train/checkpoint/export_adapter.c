@@ -62,9 +62,10 @@ static enum zd_status read_magnitude(
 {
     struct quant_matrix matrix;
     bool is_held = held_in_codes(pieces, id, &matrix);
+    const struct pieces_range range = {name, NULL, begin, count};
     float *change = zd_must(malloc(count * sizeof *change));
     enum zd_status status =
-            pieces_read_weights(pieces->checkpoint, name, begin, count, change);
+            pieces_read_weights(pieces->checkpoint, &range, change);
     if (status == ZD_OK)
         status = weights_row_norms(
                 pieces->base, pieces->table, id, is_held ? &matrix : NULL,
@@ -86,13 +87,14 @@ static enum zd_status read_kind(
     const struct pieces *pieces = ctx;
     const struct param *weight = &pieces->table->params[id];
     char name[PARAM_NAME_MAX];
+    struct pieces_range range = {weight->name, NULL, begin, count};
     if (kind == PEFT_SAVED)
-        return pieces_read_weights(
-                pieces->checkpoint, weight->name, begin, count, out);
+        return pieces_read_weights(pieces->checkpoint, &range, out);
     lora_part_name(weight, parts[kind], name);
     if (kind == PEFT_MAGNITUDE)
         return read_magnitude(pieces, id, name, begin, count, out);
-    return pieces_read_weights(pieces->checkpoint, name, begin, count, out);
+    range.name = name;
+    return pieces_read_weights(pieces->checkpoint, &range, out);
 }
 
 static enum zd_status write_adapter(

@@ -12,21 +12,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CHUNK = 1 << 20 }; /* elements in memory at a time, as when saving */
+/* Elements in memory at a time, as when saving, and those of a block around
+ * them. */
+enum { CHUNK = 1 << 20, ROOM = CHUNK + OPTIM_QBLOCK };
 
 struct load {
     const struct checkpoint *checkpoint;
     const struct param_table *table;
     struct zero *zero;
-    /* (CHUNK) as read, as fp32, and as written */
+    /* (ROOM) as read, as fp32, and as written */
     void *values, *converted;
     float *scales, *wide, *converted_scales;
 };
 
 static void load_init(struct load *load)
 {
-    size_t bytes = CHUNK * sizeof(float);
-    size_t scale_bytes = CHUNK / OPTIM_QBLOCK * sizeof(float);
+    size_t bytes = ROOM * sizeof(float);
+    size_t scale_bytes = ROOM / OPTIM_QBLOCK * sizeof(float);
     load->values = zd_must(malloc(bytes));
     load->wide = zd_must(malloc(bytes));
     load->converted = zd_must(malloc(bytes));
@@ -49,18 +51,27 @@ static enum zd_status told(const struct load *load, enum zd_status status)
     return checkpoint_unreadable(checkpoint_path(load->checkpoint), status);
 }
 
+/* Elements of a range of this rank, as the checkpoint knows them. */
+static struct pieces_range pieces_of(
+        const struct load *load, const struct zero_range *range, size_t done,
+        size_t count)
+{
+    const struct param *param = &load->table->params[range->id];
+    return (struct pieces_range){
+            param->name, param, range->begin + done, count};
+}
+
 /* --- weights -------------------------------------------------------------- */
 
 static enum zd_status load_weights(
         struct load *load, const struct zero_range *range, size_t done,
         size_t count)
 {
-    const char *name = load->table->params[range->id].name;
     const void *values = load->wide;
-    ZD_TRY(
-            told(load, pieces_read_weights(
-                               load->checkpoint, name, range->begin + done,
-                               count, load->wide)));
+    struct pieces_range pieces = pieces_of(load, range, done, count);
+    memset(load->wide, 0, count * sizeof *load->wide); /* padding */
+    ZD_TRY(told(
+            load, pieces_read_weights(load->checkpoint, &pieces, load->wide)));
     if (range->weight_type != DTYPE_FP32) {
         dtype_convert(
                 load->converted, range->weight_type, load->wide, DTYPE_FP32,
@@ -73,32 +84,80 @@ static enum zd_status load_weights(
 
 /* --- states --------------------------------------------------------------- */
 
+/* A run of a slice out of 8 bits: blocks that share a scale are the tensor's,
+ * and one may begin before the run. */
+static enum zd_status decode_run(
+        struct load *load, enum optim_lane lane, const char *name,
+        const struct slice_run *run, float *out)
+{
+    size_t skip = run->whole % OPTIM_QBLOCK;
+    struct pieces_range blocks = {
+            .name = name,
+            .begin = run->whole - skip,
+            .count = skip + run->count};
+    ZD_TRY(
+            told(load, pieces_read_lane(
+                               load->checkpoint, lane, &blocks, load->values,
+                               load->scales)));
+    optim_lane_read(
+            lane, OPTIM_8BIT, load->values, load->scales, blocks.count,
+            load->converted);
+    memcpy(out, (float *)load->converted + skip, run->count * sizeof *out);
+    return ZD_OK;
+}
+
+/* A lane as fp32, whatever it was saved as. */
+static enum zd_status read_wide(
+        struct load *load, enum optim_lane lane, enum optim_format from,
+        const struct pieces_range *pieces)
+{
+    struct slice_run run = {.begin = pieces->begin};
+    size_t count = pieces->count;
+    memset(load->wide, 0, count * sizeof *load->wide); /* padding */
+    if (from != OPTIM_8BIT) {
+        optim_lane_clear(lane, from, load->values, NULL, count);
+        ZD_TRY(
+                told(load, pieces_read_lane(
+                                   load->checkpoint, lane, pieces, load->values,
+                                   NULL)));
+        optim_lane_read(lane, from, load->values, NULL, count, load->wide);
+        return ZD_OK;
+    }
+    while (param_slice_next(pieces->slice, pieces->begin + count, &run))
+        if (!run.is_padding)
+            ZD_TRY(decode_run(
+                    load, lane, pieces->name, &run,
+                    load->wide + (run.begin - pieces->begin)));
+    return ZD_OK;
+}
+
 /* As saved when the formats agree: then every bit is kept. */
 static enum zd_status load_lane(
         struct load *load, const struct zero_range *range, enum optim_lane lane,
         size_t done, size_t count)
 {
-    const char *name = load->table->params[range->id].name;
-    enum optim_format from = pieces_format(load->checkpoint, lane, name);
+    struct pieces_range pieces = pieces_of(load, range, done, count);
+    enum optim_format from = pieces_format(load->checkpoint, lane, pieces.name);
     enum optim_format to = range->layout.lane[lane];
     if (to == OPTIM_NONE || to == OPTIM_BLOCKS || from == OPTIM_NONE ||
         from == OPTIM_BLOCKS)
         return ZD_OK; /* it was frozen then: its states are clear */
-    ZD_TRY(told(
-            load, pieces_read_lane(
-                          load->checkpoint, lane, name, range->begin + done,
-                          count, load->values, load->scales)));
-    if (from == to)
+    if (from != to) {
+        ZD_TRY(read_wide(load, lane, from, &pieces));
+        optim_lane_write(
+                lane, to, load->converted, load->converted_scales, count,
+                load->wide);
         return zero_range_write(
-                load->zero, range, lane, done, count, load->values,
-                load->scales);
-    optim_lane_read(lane, from, load->values, load->scales, count, load->wide);
-    optim_lane_write(
-            lane, to, load->converted, load->converted_scales, count,
-            load->wide);
+                load->zero, range, lane, done, count, load->converted,
+                load->converted_scales);
+    }
+    optim_lane_clear(lane, to, load->values, load->scales, count);
+    ZD_TRY(
+            told(load, pieces_read_lane(
+                               load->checkpoint, lane, &pieces, load->values,
+                               load->scales)));
     return zero_range_write(
-            load->zero, range, lane, done, count, load->converted,
-            load->converted_scales);
+            load->zero, range, lane, done, count, load->values, load->scales);
 }
 
 static enum zd_status load_range(

@@ -249,13 +249,23 @@ static json_t *progress_json(const struct train_state *state)
     return progress;
 }
 
+/* Does a shard hold columns? The same on every rank. */
+static bool saves_columns(const struct param_table *table)
+{
+    for (int id = 0; id < table->count; id++)
+        if (table->params[id].trainable && table->params[id].slice.by_column)
+            return true;
+    return false;
+}
+
 json_t *manifest_build(
         const struct checkpoint_writer *writer, const struct train_state *state)
 {
     json_t *progress = progress_json(state);
     json_t *steps = steps_json(writer, state);
     struct mesh mesh = writer->plan->mesh;
-    int format = steps ? CHECKPOINT_FORMAT : CHECKPOINT_FORMAT - 1;
+    bool is_newer = steps || saves_columns(writer->plan->zero.request.table);
+    int format = is_newer ? CHECKPOINT_FORMAT : CHECKPOINT_FORMAT_OLDEST;
     return json_pack(
             "{s:i, s:s, s:I, s:i, s:o*, s:i, s:o, s:o*, s:I, s:o, s:o, s:o, "
             "s:o, s:s, "

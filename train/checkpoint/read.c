@@ -7,6 +7,7 @@
 #include "train/checkpoint/manifest.h"
 #include "train/checkpoint/pieces.h"
 
+#include <assert.h>
 #include <limits.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -21,10 +22,12 @@ struct shard {
     struct st_file *file; /* NULL: not read yet */
 };
 
-/* One array of one shard: elements [begin, begin+count) of a tensor. */
+/* One array of one shard: elements [begin, begin+count) of a tensor, or of some
+ * of its columns. */
 struct piece {
     enum array_kind kind;
     char *name; /* tensor; owned */
+    struct columns columns;
     size_t begin, count;
     char type[12]; /* as safetensors names it */
     int shard;
@@ -36,7 +39,7 @@ struct checkpoint {
     json_t *manifest;
     struct shard *shards;
     int shard_count;
-    struct piece *pieces; /* sorted by kind, name, begin */
+    struct piece *pieces; /* sorted by kind, name, columns, begin */
     size_t piece_count, piece_capacity;
 };
 
@@ -78,6 +81,7 @@ static int compare_pieces(const void *a, const void *b)
 {
     const struct piece *x = a, *y = b;
     int order = compare_to(x, y->kind, y->name);
+    order = order ? order : columns_compare(&x->columns, &y->columns);
     return order ? order : (x->begin > y->begin) - (x->begin < y->begin);
 }
 
@@ -90,7 +94,7 @@ static enum zd_status wake_piece(
     ZD_TRY(wake_shard(checkpoint, shard));
     if (piece->tensor)
         return ZD_OK;
-    array_name(name, piece->kind, piece->name, piece->begin);
+    array_name(name, piece->kind, piece->name, &piece->columns, piece->begin);
     const struct st_tensor *tensor = st_find(shard->file, name);
     if (!tensor || strcmp(tensor->dtype, piece->type) != 0 ||
         (piece->count != COUNT_UNKNOWN && tensor->count != piece->count))
@@ -109,30 +113,148 @@ static enum zd_status fail_held(const struct shard *shard, const char *text)
             shard->path, text ? text : "(no text)");
 }
 
+/* Rows and columns of a tensor, as the manifest says. */
+static bool shape_of(
+        const struct checkpoint *checkpoint, const char *name, int64_t shape[2])
+{
+    const json_t *tensors = json_object_get(checkpoint->manifest, "tensors");
+    const json_t *sizes = json_object_get(tensors, name);
+    shape[0] = json_integer_value(json_array_get(sizes, 0));
+    shape[1] = json_integer_value(json_array_get(sizes, 1));
+    return shape[0] > 0 && shape[1] > 0 && shape[1] <= INT64_MAX / shape[0];
+}
+
+static bool has_codes(const struct held *held)
+{
+    for (int i = 0; i < held->array_count; i++)
+        if (elements_per_value(held->arrays[i].kind) > 1 ||
+            strcmp(held->arrays[i].type, format_type(OPTIM_8BIT)) == 0)
+            return true;
+    return false;
+}
+
+/* Do the columns lie in the tensor, and the elements in their matrix? Each
+ * block that shares a scale must be one of the tensor. */
+static bool columns_are_sound(
+        const struct checkpoint *checkpoint, const struct held *held)
+{
+    int64_t shape[2];
+    const struct columns *columns = &held->columns;
+    if (!columns->count)
+        return true;
+    if (!shape_of(checkpoint, held->name, shape) ||
+        columns->ranges[columns->count - 1].end > shape[1] ||
+        held->begin % OPTIM_QBLOCK != 0)
+        return false;
+    struct param matrix = columns_matrix(columns, shape);
+    bool codes = has_codes(held);
+    for (int i = 0; codes && i < columns->count; i++)
+        if (columns->ranges[i].begin % OPTIM_QBLOCK != 0 ||
+            columns->ranges[i].end % OPTIM_QBLOCK != 0)
+            return false;
+    return (!codes || shape[1] % OPTIM_QBLOCK == 0) &&
+           held->begin + held->count <=
+                   (size_t)matrix.shape[0] * (size_t)matrix.shape[1];
+}
+
+static void add_piece(
+        struct checkpoint *checkpoint, const struct held *held,
+        const struct held_array *array, int shard)
+{
+    size_t per = elements_per_value(array->kind);
+    checkpoint->pieces =
+            zd_grow(checkpoint->pieces, &checkpoint->piece_capacity,
+                    checkpoint->piece_count + 1, sizeof *checkpoint->pieces);
+    struct piece *piece = &checkpoint->pieces[checkpoint->piece_count++];
+    *piece = (struct piece){
+            .kind = array->kind,
+            .name = zd_must(strdup(held->name)),
+            .columns = held->columns,
+            .begin = held->begin,
+            .count = (held->count + per - 1) / per,
+            .shard = shard};
+    strcpy(piece->type, array->type);
+    if (array->kind == ARRAY_V_BLOCKS) {
+        piece->columns.count = 0;
+        piece->count = COUNT_UNKNOWN;
+    }
+}
+
 /* The arrays of an entry of the manifest (arrays.h). */
 static enum zd_status add_pieces(
         struct checkpoint *checkpoint, int shard, const char *text)
 {
     struct held held;
-    if (!held_parse(text, &held))
+    if (!held_parse(text, &held) || !columns_are_sound(checkpoint, &held))
         return fail_held(&checkpoint->shards[shard], text);
     for (int i = 0; i < held.array_count; i++) {
-        enum array_kind kind = held.arrays[i].kind;
-        size_t per = elements_per_value(kind);
-        if (held.begin % per != 0)
+        if (held.begin % elements_per_value(held.arrays[i].kind) != 0)
             return fail_held(&checkpoint->shards[shard], text);
-        checkpoint->pieces = zd_grow(
-                checkpoint->pieces, &checkpoint->piece_capacity,
-                checkpoint->piece_count + 1, sizeof *checkpoint->pieces);
-        struct piece *piece = &checkpoint->pieces[checkpoint->piece_count++];
-        *piece = (struct piece){
-                .kind = kind,
-                .name = zd_must(strdup(held.name)),
-                .begin = held.begin,
-                .count = kind == ARRAY_V_BLOCKS ? COUNT_UNKNOWN
-                                                : (held.count + per - 1) / per,
-                .shard = shard};
-        strcpy(piece->type, held.arrays[i].type);
+        add_piece(checkpoint, &held, &held.arrays[i], shard);
+    }
+    return ZD_OK;
+}
+
+/* --- each element once ---------------------------------------------------- */
+
+static enum zd_status fail_twice(
+        const struct checkpoint *checkpoint, const struct piece *piece)
+{
+    return ZD_FAIL(
+            ZD_ERR_DATA, "E0802",
+            "%s/" CHECKPOINT_MANIFEST ": two arrays hold the same elements of "
+            "%s of %s",
+            checkpoint->path, array_kind_name(piece->kind), piece->name);
+}
+
+static int compare_ranges(const void *a, const void *b)
+{
+    const int64_t *x = a, *y = b; /* the first column, and the end */
+    return (*x > *y) - (*x < *y);
+}
+
+/* Of the pieces of a tensor: do those of other columns have other elements? */
+static bool columns_are_apart(const struct piece *pieces, size_t count)
+{
+    size_t used = 0;
+    if (!pieces[0].columns.count)
+        return !pieces[count - 1].columns.count;
+    bool apart = true;
+    int64_t(*ranges)[2] = zd_array(count * SLICE_RANGES, sizeof *ranges);
+    for (size_t i = 0; i < count; i++) {
+        const struct columns *columns = &pieces[i].columns;
+        if (i && columns_compare(columns, &pieces[i - 1].columns) == 0)
+            continue;
+        for (int k = 0; k < columns->count; k++, used++) {
+            ranges[used][0] = columns->ranges[k].begin;
+            ranges[used][1] = columns->ranges[k].end;
+        }
+    }
+    qsort(ranges, used, sizeof *ranges, compare_ranges);
+    for (size_t i = 1; i < used; i++)
+        apart = apart && ranges[i - 1][1] <= ranges[i][0];
+    free(ranges);
+    return apart;
+}
+
+static enum zd_status check_once(const struct checkpoint *checkpoint)
+{
+    const struct piece *pieces = checkpoint->pieces;
+    size_t count = checkpoint->piece_count;
+    for (size_t first = 0, end; first < count; first = end) {
+        size_t per = elements_per_value(pieces[first].kind);
+        for (end = first + 1;
+             end < count &&
+             !compare_to(&pieces[end], pieces[first].kind, pieces[first].name);
+             end++) {
+            const struct piece *before = &pieces[end - 1];
+            if (columns_compare(&pieces[end].columns, &before->columns) == 0 &&
+                (before->count == COUNT_UNKNOWN ||
+                 before->count > (pieces[end].begin - before->begin) / per))
+                return fail_twice(checkpoint, before);
+        }
+        if (!columns_are_apart(&pieces[first], end - first))
+            return fail_twice(checkpoint, &pieces[first]);
     }
     return ZD_OK;
 }
@@ -161,7 +283,7 @@ static enum zd_status list_shards(struct checkpoint *checkpoint)
     if (checkpoint->piece_count > 1)
         qsort(checkpoint->pieces, checkpoint->piece_count,
               sizeof *checkpoint->pieces, compare_pieces);
-    return ZD_OK;
+    return check_once(checkpoint);
 }
 
 enum zd_status checkpoint_open(
@@ -249,58 +371,166 @@ static enum zd_status fail_type(
             checkpoint->path, array_kind_name(kind), name);
 }
 
-/* Values of a piece from its element `skip` on, for `take` elements: fp32
- * whatever they are, or with `type` the bytes of values that must be it. */
-static enum zd_status read_piece(
+/* Values first .. first + count - 1 of a piece: fp32 whatever they are, or with
+ * `type` the bytes of values that must be it. */
+static enum zd_status read_values(
         const struct checkpoint *checkpoint, const struct piece *piece,
-        size_t skip, size_t take, const char *type, char *out)
+        size_t first, size_t count, const char *type, void *out)
 {
-    size_t per = elements_per_value(piece->kind);
     const struct st_tensor *tensor = piece->tensor;
     const struct st_file *file = checkpoint->shards[piece->shard].file;
-    size_t first = skip / per, count = (take + per - 1) / per;
     if (!type)
-        return st_read_float(file, tensor, first, count, (float *)out);
+        return st_read_float(file, tensor, first, count, out);
     if (strcmp(tensor->dtype, type) != 0)
         return fail_type(checkpoint, piece->kind, piece->name);
     size_t bytes = tensor->count ? tensor->bytes / tensor->count : 0;
     return st_read_bytes(file, tensor, first * bytes, count * bytes, out);
 }
 
-/* Elements [begin, begin+count) of (kind, name), wherever they lie; `out` has
- * value_bytes for each value. */
-static enum zd_status read_run(
-        const struct checkpoint *checkpoint, enum array_kind kind,
-        const char *name, size_t begin, size_t count, const char *type,
-        size_t value_bytes, void *out)
-{
-    size_t at = begin, end = begin + count, per = elements_per_value(kind);
-    struct piece *piece = first_piece(checkpoint, kind, name);
-    const struct piece *pieces_end =
-            checkpoint->pieces + checkpoint->piece_count;
+/* What is read, of all pieces that have some of it. */
+struct reading {
+    const struct checkpoint *checkpoint;
+    enum array_kind kind;
+    const struct param *slice;
+    size_t begin, end; /* of it */
+    const char *type;
+    size_t value_bytes; /* of each value in `out` */
+    char *out;
+    size_t whole, whole_end; /* elements of the tensor between which it lies */
+    size_t wanted, found;    /* elements */
+    /* the piece at hand */
+    struct piece *piece;
+    struct param matrix; /* its columns */
+    size_t last;         /* element of it before which the last wanted one is */
+    /* values of a piece that many short runs are taken from */
+    char *window; /* NULL: none yet; owned */
+    const struct piece *window_of;
+    size_t window_first, window_end;
+};
 
-    for (; piece && piece < pieces_end && at < end; piece++) {
-        if (compare_to(piece, kind, name) != 0 || piece->begin > at)
-            break; /* a gap */
-        size_t skip = at - piece->begin;
-        if (piece->count != COUNT_UNKNOWN && piece->count * per <= skip)
+/* Runs of a page or more are read by themselves, so that no other bytes are;
+ * shorter ones, of columns, out of what lies around them. */
+enum { PAGE = 4096, WINDOW = 1 << 18 };
+
+static void measure(struct reading *r)
+{
+    struct slice_run run = {.begin = r->begin};
+    while (param_slice_next(r->slice, r->end, &run)) {
+        if (run.is_padding)
             continue;
-        ZD_TRY(wake_piece(checkpoint, piece));
-        if (piece->count * per <= skip)
-            continue; /* only now its count is known */
-        size_t take = piece->count * per - skip;
-        if (take > end - at)
-            take = end - at;
-        ZD_TRY(read_piece(
-                checkpoint, piece, skip, take, type,
-                (char *)out + (at - begin) / per * value_bytes));
-        at += take;
+        r->whole = r->wanted ? r->whole : run.whole;
+        r->whole_end = run.whole + run.count;
+        r->wanted += run.count;
     }
-    if (at < end)
-        return ZD_FAIL(
-                ZD_ERR_DATA, "E0809", "%s: %s of %s lacks elements from %zu",
-                checkpoint->path, array_kind_name(kind), name, at);
+}
+
+/* Values of the piece, from its value `first` on, into the place of element
+ * `at` of what is wanted. */
+static enum zd_status take_values(
+        struct reading *r, size_t first, size_t count, size_t at)
+{
+    size_t bytes = r->value_bytes, most = WINDOW / bytes;
+    size_t per = elements_per_value(r->kind);
+    size_t end = (r->last - r->piece->begin + per - 1) / per;
+    char *out = r->out + at / per * bytes;
+    if (count * bytes >= PAGE || first + count >= end)
+        return read_values(r->checkpoint, r->piece, first, count, r->type, out);
+    r->window = r->window ? r->window : zd_must(malloc(WINDOW));
+    if (r->window_of != r->piece || first < r->window_first ||
+        first + count > r->window_end) {
+        r->window_of = r->piece;
+        r->window_first = first;
+        r->window_end = end - first < most ? end : first + most;
+        ZD_TRY(read_values(
+                r->checkpoint, r->piece, first, r->window_end - first, r->type,
+                r->window));
+    }
+    memcpy(out, r->window + (first - r->window_first) * bytes, count * bytes);
     return ZD_OK;
+}
+
+/* What piece and run have in common: elements [begin, end) of the piece's
+ * matrix. */
+static enum zd_status take_run(
+        struct reading *r, const struct slice_run *run, size_t begin,
+        size_t end)
+{
+    size_t per = elements_per_value(r->kind);
+    struct slice_run part = {.begin = begin};
+    ZD_TRY(wake_piece(r->checkpoint, r->piece));
+    while (param_slice_next(&r->matrix, end, &part)) {
+        size_t at = run->begin - r->begin + (part.whole - run->whole);
+        assert(at % per == 0 && part.begin % per == 0);
+        ZD_TRY(take_values(
+                r, (part.begin - r->piece->begin) / per,
+                (part.count + per - 1) / per, at));
+        r->found += part.count;
+    }
+    return ZD_OK;
+}
+
+static enum zd_status take_piece(struct reading *r, struct piece *piece)
+{
+    int64_t shape[2] = {1, 1};
+    size_t end = piece->begin + piece->count * elements_per_value(r->kind);
+    if (piece->columns.count)
+        shape_of(r->checkpoint, piece->name, shape);
+    r->piece = piece;
+    r->matrix = columns_matrix(&piece->columns, shape);
+    r->last = columns_before(&r->matrix, r->whole_end);
+    r->last = r->last < end ? r->last : end;
+    if (piece->begin >= r->last)
+        return ZD_OK;
+    struct slice_run run = {.begin = r->begin};
+    while (param_slice_next(r->slice, r->end, &run)) {
+        if (run.is_padding)
+            continue;
+        size_t from = columns_before(&r->matrix, run.whole);
+        size_t to = columns_before(&r->matrix, run.whole + run.count);
+        if (from >= r->last)
+            break;
+        from = from > piece->begin ? from : piece->begin;
+        to = to < r->last ? to : r->last;
+        if (from < to)
+            ZD_TRY(take_run(r, &run, from, to));
+    }
+    return ZD_OK;
+}
+
+/* All of a range, wherever it lies: piece by piece, because one shard is open
+ * at a time. */
+static enum zd_status read_range(
+        const struct checkpoint *checkpoint, enum array_kind kind,
+        const struct pieces_range *range, const char *type, size_t value_bytes,
+        void *out)
+{
+    static const struct param whole = {.shape = {1, 1}};
+    struct reading r = {
+            .checkpoint = checkpoint,
+            .kind = kind,
+            .slice = range->slice ? range->slice : &whole,
+            .begin = range->begin,
+            .end = range->begin + range->count,
+            .type = type,
+            .value_bytes = value_bytes,
+            .out = out};
+    struct piece *piece = first_piece(checkpoint, kind, range->name);
+    const struct piece *end = checkpoint->pieces + checkpoint->piece_count;
+    enum zd_status status = ZD_OK;
+    measure(&r);
+    for (; status == ZD_OK && r.found < r.wanted && piece && piece < end &&
+           compare_to(piece, kind, range->name) == 0;
+         piece++)
+        status = take_piece(&r, piece);
+    free(r.window);
+    ZD_TRY(status);
+    if (r.found == r.wanted)
+        return ZD_OK;
+    return ZD_FAIL(
+            ZD_ERR_DATA, "E0809",
+            "%s: %s of %s lacks %zu of the elements from %zu to %zu",
+            checkpoint->path, array_kind_name(kind), range->name,
+            r.wanted - r.found, r.whole, r.whole_end);
 }
 
 bool pieces_trained(const struct checkpoint *checkpoint, const char *name)
@@ -309,12 +539,10 @@ bool pieces_trained(const struct checkpoint *checkpoint, const char *name)
 }
 
 enum zd_status pieces_read_weights(
-        const struct checkpoint *checkpoint, const char *name, size_t begin,
-        size_t count, float *out)
+        const struct checkpoint *checkpoint, const struct pieces_range *range,
+        float *out)
 {
-    return read_run(
-            checkpoint, ARRAY_MASTER, name, begin, count, NULL, sizeof *out,
-            out);
+    return read_range(checkpoint, ARRAY_MASTER, range, NULL, sizeof *out, out);
 }
 
 /* --- lanes ---------------------------------------------------------------- */
@@ -336,17 +564,16 @@ enum optim_format pieces_format(
 
 enum zd_status pieces_read_lane(
         const struct checkpoint *checkpoint, enum optim_lane lane,
-        const char *name, size_t begin, size_t count, void *values,
-        float *scales)
+        const struct pieces_range *range, void *values, float *scales)
 {
-    enum optim_format format = pieces_format(checkpoint, lane, name);
-    ZD_TRY(read_run(
-            checkpoint, array_of_lane(lane), name, begin, count,
-            format_type(format), optim_lane_bytes(format, 1), values));
+    enum optim_format format = pieces_format(checkpoint, lane, range->name);
+    ZD_TRY(read_range(
+            checkpoint, array_of_lane(lane), range, format_type(format),
+            optim_lane_bytes(format, 1), values));
     if (format != OPTIM_8BIT)
         return ZD_OK;
-    return read_run(
-            checkpoint, array_scale_of_lane(lane), name, begin, count,
+    return read_range(
+            checkpoint, array_scale_of_lane(lane), range,
             format_type(OPTIM_FP32), sizeof *scales, scales);
 }
 
@@ -354,7 +581,14 @@ enum zd_status pieces_read_blocks(
         const struct checkpoint *checkpoint, const char *name, size_t count,
         float *out)
 {
-    return read_run(
-            checkpoint, ARRAY_V_BLOCKS, name, 0, count, format_type(OPTIM_FP32),
-            sizeof *out, out);
+    struct piece *piece = first_piece(checkpoint, ARRAY_V_BLOCKS, name);
+    if (piece && piece->begin == 0) {
+        ZD_TRY(wake_piece(checkpoint, piece));
+        if (piece->count == count)
+            return read_values(
+                    checkpoint, piece, 0, count, format_type(OPTIM_FP32), out);
+    }
+    return ZD_FAIL(
+            ZD_ERR_DATA, "E0809", "%s: %s of %s has not all %zu blocks",
+            checkpoint->path, array_kind_name(ARRAY_V_BLOCKS), name, count);
 }

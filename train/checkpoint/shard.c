@@ -5,6 +5,7 @@
 #include "base/must.h"
 #include "train/checkpoint/arrays.h"
 
+#include <assert.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,8 +18,21 @@ struct piece {
     enum array_kind kind;
     struct array_shape shape;
     struct zero_range range;
-    int number; /* of the range, in ZERO_SAVES */
+    struct columns columns;
+    size_t begin; /* of them, or of the whole tensor */
+    int number;   /* of the range, in ZERO_SAVES */
 };
+
+/* Where a range begins in the tensor that files know. */
+static size_t begin_of(
+        const struct param *param, const struct columns *columns,
+        const struct zero_range *range)
+{
+    struct slice_run run = {.begin = range->begin};
+    param_slice_next(param, range->begin + range->count, &run);
+    assert(columns->count || run.count == range->count);
+    return columns->count ? range->begin : run.whole;
+}
 
 /* The arrays this rank saves, those of a range together; returns how many. */
 static int list_pieces(
@@ -28,18 +42,25 @@ static int list_pieces(
     int kinds = writer->job->checkpoint.save_only_model ? 1 : ARRAY_KINDS;
     for (int i = 0; i < zero_range_count(writer->zero, ZERO_SAVES); i++) {
         struct zero_range range = zero_range_at(writer->zero, ZERO_SAVES, i);
-        const struct param *param = &writer->plan->table.params[range.id];
-        size_t blocks = range.begin == 0 ? (size_t)param->blocks.count : 0;
+        const struct param *param =
+                &writer->plan->zero.request.table->params[range.id];
+        struct columns columns = columns_of(&param->slice);
+        size_t begin = begin_of(param, &columns, &range);
+        bool is_first = range.begin == 0 &&
+                        !writer->plan->zero.request.config->tp.place;
+        size_t blocks = is_first ? (size_t)param->blocks.count : 0;
         for (int kind = ARRAY_MASTER; kind < kinds; kind++) {
             struct piece *piece = &pieces[count];
             *piece = (struct piece){
                     .kind = (enum array_kind)kind,
                     .range = range,
+                    .columns = columns,
+                    .begin = begin,
                     .number = i,
                     .shape = array_shape(
                             (enum array_kind)kind, range.weight_type,
                             &range.layout, range.count, blocks)};
-            array_name(piece->name, piece->kind, param->name, range.begin);
+            array_name(piece->name, piece->kind, param->name, &columns, begin);
             count += piece->shape.values > 0;
         }
     }
@@ -147,10 +168,13 @@ static json_t *holds_json(
     json_t *holds = json_array();
     for (int i = 0; i < count;) {
         struct zero_range range = pieces[i].range;
-        struct held held = {.begin = range.begin, .count = range.count};
+        struct held held = {
+                .columns = pieces[i].columns,
+                .begin = pieces[i].begin,
+                .count = range.count};
         snprintf(
                 held.name, sizeof held.name, "%s",
-                writer->plan->table.params[range.id].name);
+                writer->plan->zero.request.table->params[range.id].name);
         for (int number = pieces[i].number;
              i < count && pieces[i].number == number; i++)
             held_add(

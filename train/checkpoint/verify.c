@@ -42,7 +42,7 @@ static bool check_array(
         const struct held_array *array, struct damage *damage)
 {
     char name[ARRAY_NAME], hex[HASH_HEX];
-    array_name(name, array->kind, held->name, held->begin);
+    array_name(name, array->kind, held->name, &held->columns, held->begin);
     const struct st_tensor *tensor = st_find(file, name);
     if (!tensor || strcmp(tensor->dtype, array->type) != 0 ||
         st_tensor_digest(file, tensor, hex) != ZD_OK)

@@ -69,7 +69,7 @@ size_t fuzz_mutate(char *data, size_t bytes, size_t max, uint64_t *state)
 
 /* --- a manifest and its shard --- */
 
-enum { ELEMENTS = 512 };
+enum { ELEMENTS = 512, COLUMNS = 512, ROWS = 4 };
 
 static const char shard_name[] = "shard-00001-of-00001.safetensors";
 static const char sound[] =
@@ -77,59 +77,91 @@ static const char sound[] =
         "\"last_event\": 3, \"progress\": {\"samples_taken\": 8, "
         "\"tokens_seen\": 256, \"applied_steps\": 2, \"max_steps\": 9}, "
         "\"live\": {\"accumulation\": 2, \"global_batch\": 4, \"rate_set\": "
-        "0.5, \"rate_base\": 0.5, \"max_grad_norm\": null}, \"tensors\": {}, "
+        "0.5, \"rate_base\": 0.5, \"max_grad_norm\": null}, \"tensors\": "
+        "{\"b\": [4, 512]}, "
         "\"files\": [{\"name\": \"shard-00001-of-00001.safetensors\", "
         "\"bytes\": %llu, \"holds\": [\"a@0+512 master F32 0123456789abcdef m "
         "U8 0123456789abcdef m_scale F32 0123456789abcdef v_blocks F32 "
-        "0123456789abcdef\", \"a@1+1 v_blocks F32 0123456789abcdef\"]}]}";
+        "0123456789abcdef\", \"b[0:256]@0+512 master F32 0123456789abcdef m U8 "
+        "0123456789abcdef m_scale F32 0123456789abcdef\", \"b[0:256]@512+512 "
+        "master F32 0123456789abcdef m U8 0123456789abcdef m_scale F32 "
+        "0123456789abcdef\", \"b[256:384,384:512]@0+1024 master F32 "
+        "0123456789abcdef m U8 0123456789abcdef m_scale F32 "
+        "0123456789abcdef\"]}]}";
 
 static uint64_t write_shard(void)
 {
-    const struct st_entry entries[] = {
+    static const struct st_entry entries[] = {
+            {"v_blocks/a@0", "F32", 1, {3}},
             {"master/a@0", "F32", 1, {ELEMENTS}},
             {"m/a@0", "U8", 1, {ELEMENTS}},
             {"m_scale/a@0", "F32", 1, {2}},
-            {"v_blocks/a@0", "F32", 1, {3}},
-            {"v_blocks/a@1", "F32", 1, {1}}}; /* ends before the other */
-    static const float zero[ELEMENTS];
+            {"master/b[0:256]@0", "F32", 1, {512}},
+            {"m/b[0:256]@0", "U8", 1, {512}},
+            {"m_scale/b[0:256]@0", "F32", 1, {2}},
+            {"master/b[0:256]@512", "F32", 1, {512}},
+            {"m/b[0:256]@512", "U8", 1, {512}},
+            {"m_scale/b[0:256]@512", "F32", 1, {2}},
+            {"master/b[256:384,384:512]@0", "F32", 1, {1024}},
+            {"m/b[256:384,384:512]@0", "U8", 1, {1024}},
+            {"m_scale/b[256:384,384:512]@0", "F32", 1, {4}}};
+    enum { ENTRIES = sizeof entries / sizeof *entries };
+    static const float zero[ELEMENTS * ROWS];
     struct st_writer *writer;
     uint64_t bytes;
     fuzz_need(
             st_writer_create(
-                    scratch_path(&scratch, shard_name), entries, 5, NULL,
+                    scratch_path(&scratch, shard_name), entries, ENTRIES, NULL,
                     &writer) == ZD_OK,
             "the shard");
-    for (int i = 0; i < 5; i++)
+    for (int i = 0; i < ENTRIES; i++)
         fuzz_need(
                 st_writer_add(
                         writer, i, zero,
-                        (size_t)entries[i].shape[0] * (i == 1 ? 1 : 4)) ==
-                        ZD_OK,
+                        (size_t)entries[i].shape[0] *
+                                (entries[i].dtype[0] == 'U' ? 1 : 4)) == ZD_OK,
                 "the shard");
     fuzz_need(st_writer_finish(writer, NULL, &bytes) == ZD_OK, "the shard");
     return bytes;
 }
 
+static void read_range(
+        const struct checkpoint *checkpoint, const struct pieces_range *range)
+{
+    float *values = malloc(range->count * sizeof *values);
+    float *scales = malloc(range->count / OPTIM_QBLOCK * sizeof *scales);
+    enum zd_status status = pieces_read_weights(checkpoint, range, values);
+    if (status != ZD_OK)
+        fuzz_need_refusal(status);
+    status = ZD_OK;
+    if (pieces_format(checkpoint, OPTIM_M, range->name) != OPTIM_NONE)
+        status = pieces_read_lane(checkpoint, OPTIM_M, range, values, scales);
+    if (status != ZD_OK)
+        fuzz_need_refusal(status);
+    free(values);
+    free(scales);
+}
+
 static void read_pieces(const struct checkpoint *checkpoint)
 {
-    static float values[ELEMENTS];
-    float scales[ELEMENTS / OPTIM_QBLOCK];
-    enum zd_status status;
-    for (size_t begin = 0; begin < ELEMENTS; begin += OPTIM_QBLOCK) {
-        size_t count = ELEMENTS - begin;
-        status = pieces_read_weights(checkpoint, "a", begin, count, values);
-        if (status != ZD_OK)
-            fuzz_need_refusal(status);
-        if (pieces_format(checkpoint, OPTIM_M, "a") == OPTIM_NONE)
-            continue;
-        status = pieces_read_lane(
-                checkpoint, OPTIM_M, "a", begin, count, values, scales);
-        if (status != ZD_OK)
-            fuzz_need_refusal(status);
-    }
+    static const struct param columns = {
+            .shape = {ROWS, COLUMNS / 2},
+            .slice = {1, true, {ROWS, COLUMNS}, {{256, 0, 256, false}}}};
+    static const struct param rows = {
+            .shape = {ROWS, COLUMNS},
+            .slice = {1, false, {ROWS, COLUMNS}, {{1, 0, 3, false}}}};
+    const struct pieces_range ranges[] = {
+            {"a", NULL, 0, ELEMENTS},
+            {"a", NULL, OPTIM_QBLOCK, OPTIM_QBLOCK},
+            {"b", NULL, 0, ELEMENTS * ROWS},
+            {"b", NULL, 3 * OPTIM_QBLOCK, 2 * OPTIM_QBLOCK},
+            {"b", &columns, OPTIM_QBLOCK, 3 * OPTIM_QBLOCK},
+            {"b", &rows, 0, ELEMENTS * ROWS}};
+    for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
+        read_range(checkpoint, &ranges[i]);
     for (size_t count = 1; count < 9; count++) {
         float *v = malloc(count * sizeof *v);
-        status = pieces_read_blocks(checkpoint, "a", count, v);
+        enum zd_status status = pieces_read_blocks(checkpoint, "a", count, v);
         if (status != ZD_OK)
             fuzz_need_refusal(status);
         free(v);

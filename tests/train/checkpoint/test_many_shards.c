@@ -135,9 +135,10 @@ static bool reads_few(const char *checkpoint)
     while (strncmp(table.params[id].name, wanted, strlen(wanted) - 1) != 0)
         id++;
     bool ok = kept > 40 && kept < 100;
-    for (size_t at = 0; ok && at + 300 <= table.params[id].count; at += 250)
-        ok = pieces_read_weights(
-                     open, table.params[id].name, at, 300, values) == ZD_OK;
+    struct pieces_range range = {.name = table.params[id].name, .count = 300};
+    for (; ok && range.begin + 300 <= table.params[id].count;
+         range.begin += 250)
+        ok = pieces_read_weights(open, &range, values) == ZD_OK;
     checkpoint_close(open);
     param_table_fini(&table);
     model_config_fini(&config);
@@ -156,10 +157,10 @@ int main(void)
     tap_ok(train_export(&(struct train_export){.path = from, .out_dir = hf}) ==
                    ZD_OK,
            "its export");
-    tap_ok(reshard(from, many, SHARDS, 5), "its checkpoint as %d shards",
+    tap_ok(reshard(from, many, SHARDS, 1, 5), "its checkpoint as %d shards",
            SHARDS);
     snprintf(old, sizeof old, "%s/old", job_threads_dir());
-    tap_ok(reshard(from, old, 8, 4) && !answers(checkpoint_verify, old) &&
+    tap_ok(reshard(from, old, 8, 1, 4) && !answers(checkpoint_verify, old) &&
                    strstr(zd_error_get()->help, "zerod 0.1.0"),
            "format 4 is refused, and what reads it is named");
     zd_error_clear();
