@@ -348,25 +348,62 @@ enum {
 struct load { /* of part of a range, in pieces */
     const struct weight_source *source;
     const struct zero_range *range;
+    const struct param *param;
     size_t begin, count; /* of the range's tensor */
     float *wide;
     uint16_t *narrow; /* NULL: not rounded */
-    const char *name;
     uint64_t *digest; /* of the tensor, so far; NULL: not wanted */
+    bool is_first;    /* of tp: it counts what each place has */
 };
+
+/* Of 256 elements of the whole tensor that begin in the run, and may end behind
+ * it. */
+static enum zd_status add_digest(
+        const struct load *load, const struct slice_run *run,
+        const float *values)
+{
+    float block[ZERO_ALIGN];
+    const char *name = load->param->name;
+    size_t whole = param_whole_count(load->param);
+    size_t end = run->whole + run->count, last = end / ZERO_ALIGN * ZERO_ALIGN;
+    size_t first = (run->whole + ZERO_ALIGN - 1) / ZERO_ALIGN * ZERO_ALIGN;
+    uint64_t sum = 0;
+    if (end == whole)
+        last = end;
+    if (first < last)
+        sum = base_digest_values(
+                name, first, values + (first - run->whole), last - first);
+    if (first <= last && last < end) {
+        size_t left = whole - last;
+        size_t count = left < ZERO_ALIGN ? left : ZERO_ALIGN;
+        ZD_TRY(load->source->read(
+                load->source->ctx, load->range->id, last, count, block));
+        sum += base_digest_values(name, last, block, count);
+    }
+    __atomic_fetch_add(load->digest, sum, __ATOMIC_RELAXED);
+    return ZD_OK;
+}
+
+static enum zd_status load_run(
+        const struct load *load, const struct slice_run *run, float *values)
+{
+    if (run->is_padding) {
+        memset(values, 0, run->count * sizeof *values);
+        return ZD_OK;
+    }
+    ZD_TRY(load->source->read(
+            load->source->ctx, load->range->id, run->whole, run->count,
+            values));
+    bool counts = load->digest && (load->is_first || !run->is_shared);
+    return counts ? add_digest(load, run, values) : ZD_OK;
+}
 
 static enum zd_status load_piece(const struct load *load, size_t at)
 {
     size_t left = load->count - at, count = left < PIECE ? left : PIECE;
-    ZD_TRY(load->source->read(
-            load->source->ctx, load->range->id, load->begin + at, count,
-            load->wide + at));
-    if (load->digest)
-        __atomic_fetch_add(
-                load->digest,
-                base_digest_values(
-                        load->name, load->begin + at, load->wide + at, count),
-                __ATOMIC_RELAXED);
+    struct slice_run run = {.begin = load->begin + at};
+    while (param_slice_next(load->param, load->begin + at + count, &run))
+        ZD_TRY(load_run(load, &run, load->wide + (run.begin - load->begin)));
     if (load->narrow)
         dtype_convert(
                 load->narrow + at, load->range->weight_type, load->wide + at,
@@ -389,7 +426,7 @@ static enum zd_status load_pieces(const struct load *load)
 }
 
 /* Each value counts once: what every rank holds whole is rank 0's, a shard the
- * first replica's. */
+ * first replica's; load_run counts what each place of tp has. */
 static uint64_t *digest_of(
         const struct zero *zero, const struct zero_range *range,
         uint64_t *digests)
@@ -405,6 +442,7 @@ static enum zd_status load_range(
         const struct weight_source *source, uint64_t *digest, float *wide,
         uint16_t *narrow)
 {
+    const struct zero_request *request = &zero->plan->request;
     bool rounds = range->weight_type != DTYPE_FP32;
     for (size_t done = 0; done < range->count; done += LIMIT) {
         size_t left = range->count - done;
@@ -412,12 +450,13 @@ static enum zd_status load_range(
         ZD_TRY(load_pieces(&(struct load){
                 .source = source,
                 .range = range,
+                .param = &request->table->params[range->id],
                 .begin = range->begin + done,
                 .count = count,
                 .wide = wide,
                 .narrow = rounds ? narrow : NULL,
-                .name = zero->plan->request.table->params[range->id].name,
-                .digest = digest}));
+                .digest = digest,
+                .is_first = request->config->tp.place == 0}));
         progress_completed(); /* also where weights are made, not read */
         ZD_TRY(zero_range_write(
                 zero, range, ZERO_WEIGHTS, done, count,

@@ -46,10 +46,11 @@ enum zd_status zero_create(
         struct zero **zero_out);
 void zero_destroy(struct zero *zero);
 
-/* Fill parameters and master weights from `source`; moments are cleared. Each
- * rank reads its shard or part only, by several threads, then parameters are
- * gathered as the stage asks. `digests` (may be NULL): of each tensor as it was
- * read, or of its codes, whatever the world (model/base_digest.h). */
+/* Fill parameters and master weights from `source`, which gives whole tensors
+ * also where tp cuts them; moments are cleared. Each rank reads its shard or
+ * part only, by several threads, then parameters are gathered as the stage
+ * asks. `digests` (may be NULL): of each tensor as it was read, or of its
+ * codes, whatever the world (model/base_digest.h). */
 enum zd_status zero_load(
         struct zero *zero, const struct weight_source *source,
         uint64_t *digests);
