@@ -4,7 +4,8 @@
  *   of these the last `window`. scores = scale * q k^T, with a soft cap c of
  *   these c tanh(scores / c); p = softmax(scores), out = p v. Query head h uses
  *   key/value head h / (H / KV). doc_start never falls from a token to the next
- *   (documents lie one after the other).
+ *   (documents lie one after the other). Queries may be some of the tokens
+ *   (struct attention_queries), Q of them in a sample; else Q is T.
  *
  * Source:  Vaswani et al. 2017, arXiv:1706.03762, equation 1; backward by
  *          recomputing p from the log-sum-exp (Dao et al. 2022,
@@ -25,6 +26,14 @@
 
 #include <stdint.h>
 
+/* The queries of a sample where they are not all its tokens: `rows` of them in
+ * two halves, of which row r is token r + ahead[r >= rows / 2]. Tokens rise
+ * from row to row. */
+struct attention_queries {
+    int rows; /* 0: all T, and row t is token t */
+    int ahead[2];
+};
+
 struct attention_shape {
     int B, T, H, KV, D;
     int64_t q_stride, k_stride, v_stride; /* also those of dq, dk, dv */
@@ -40,18 +49,51 @@ struct attention_shape {
     size_t scratch_bytes; /* that are there; 0: attention_scratch_bytes says */
     int window;           /* tokens seen, the own one too; 0: no limit */
     float softcap;        /* 0: none */
+    struct attention_queries queries;
 };
 /* Does the window hide a token that a document does not? */
 static inline bool attention_slides(const struct attention_shape *shape)
 {
     return shape->window > 0 && shape->window < shape->T;
 }
-/* The first token that token t of a sample sees. */
-ZD_HOST_DEVICE static inline int attention_first(
-        int window, const int32_t *doc_start, int t)
+/* The first token that token t sees, whose document begins with `start`. */
+ZD_HOST_DEVICE static inline int attention_first(int window, int start, int t)
 {
     int first = window ? t - window + 1 : 0;
-    return doc_start[t] > first ? doc_start[t] : first;
+    return start > first ? start : first;
+}
+/* Those of one of `places` that share a sample of T tokens: of 2 places pieces
+ * it has piece `place` and the one as far from the end, so that each does as
+ * much. */
+static inline struct attention_queries attention_share(
+        int T, int places, int place)
+{
+    int piece = T / (2 * places), last = 2 * places - 1 - place;
+    return (struct attention_queries){
+            2 * piece, {place * piece, (last - 1) * piece}};
+}
+/* With its rows, where those are all tokens too. */
+static inline struct attention_queries attention_queries(
+        const struct attention_shape *shape)
+{
+    struct attention_queries all = {shape->T, {0, 0}};
+    return shape->queries.rows ? shape->queries : all;
+}
+ZD_HOST_DEVICE static inline int attention_token(
+        struct attention_queries queries, int row)
+{
+    return row + (row < queries.rows / 2 ? queries.ahead[0] : queries.ahead[1]);
+}
+/* The first row whose token is t or a later one; `rows`: there is none. */
+ZD_HOST_DEVICE static inline int attention_row(
+        struct attention_queries queries, int t)
+{
+    int half = queries.rows / 2, row = t - queries.ahead[0];
+    if (row < half)
+        return row > 0 ? row : 0;
+    row = t - queries.ahead[1];
+    row = row > half ? row : half;
+    return row < queries.rows ? row : queries.rows;
 }
 
 /* Documents are told to cuDNN by the bucket, so that graphs are few: the next
@@ -74,18 +116,19 @@ size_t attention_scratch_bytes(
         enum device_backend backend);
 
 typedef enum zd_status attention_forward_fn(
-        struct stream *stream, void *out, /* (B*T, H*D), rows H*D apart */
-        float *lse, /* (B, H, T) log-sum-exp, kept for backward */
-        const void *q, const void *k, const void *v,
-        const int32_t *doc_start, /* (B, T): index within the sample */
+        struct stream *stream, void *out, /* (B*Q, H*D), rows H*D apart */
+        float *lse,    /* (B, H, Q) log-sum-exp, kept for backward */
+        const void *q, /* B*Q rows */
+        const void *k, const void *v, /* B*T rows */
+        const int32_t *doc_start,     /* (B, Q): index within the sample */
         void *scratch, const struct attention_shape *shape);
 
 typedef enum zd_status attention_backward_fn(
         struct stream *stream, void *dq, void *dk,
         void *dv,         /* overwritten; strides as q, k, v */
-        const void *dout, /* (B*T, H*D) */
-        const void *out,  /* (B*T, H*D) */
-        const float *lse, /* (B, H, T) */
+        const void *dout, /* (B*Q, H*D) */
+        const void *out,  /* (B*Q, H*D) */
+        const float *lse, /* (B, H, Q) */
         const void *q, const void *k, const void *v, const int32_t *doc_start,
         void *scratch, const struct attention_shape *shape);
 

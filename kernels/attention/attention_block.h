@@ -2,9 +2,10 @@
  * keys of another, which of them see each other, and the matmuls over them.
  *
  *   keys    k0 ........ k0+KEYS        a block of scores is QUERIES x KEYS and
- *   query   x x x x x x . . . .        lives in L2. Row t sees the keys from
- *   rows    x x x x x x x x . .        first_seen(t) to t: `.` is not computed,
- *           . . x x x x x x x x        in whole columns of NR and rows of MR.
+ *   query   x x x x x x . . . .        lives in L2. A row sees the keys from
+ *   rows    x x x x x x x x . .        first_seen(row) to its own token: `.` is
+ *           . . x x x x x x x x        not computed, in whole columns of NR and
+ *                                      rows of MR.
  *
  * Operands of products are words (gemm_tile.h): floats, or pairs of bf16. Only
  * these are rounded; scores, sums and what is summed over blocks are floats.
@@ -36,9 +37,9 @@ static int rounded_up(int x, int unit)
 }
 
 /* Rows and columns of a block of scores: fewer when the sample is short. */
-static int block_queries(int T)
+static int block_queries(int rows)
 {
-    return T < QUERIES ? rounded_up(T, MR) : QUERIES;
+    return rows < QUERIES ? rounded_up(rows, MR) : QUERIES;
 }
 
 static int block_keys(int T)
@@ -63,29 +64,32 @@ ALWAYS_INLINE void tile_add(
 
 /* The queries of one block against the keys of one block. */
 struct block {
-    int q0, q1;      /* queries of the sample */
+    int q0, q1;      /* rows of the sample's queries */
     int k0, k1;      /* keys of the sample */
     int keys;        /* columns of the array of scores */
     int first, last; /* rows of the block that see a key of it, whole tiles */
-    const int32_t *doc_start; /* of the sample */
+    const int32_t *doc_start; /* of the sample's queries */
     int window;
+    struct attention_queries queries;
 };
 
-ALWAYS_INLINE int first_seen(const struct block *b, int t)
+ALWAYS_INLINE int first_seen(const struct block *b, int row)
 {
-    return attention_first(b->window, b->doc_start, t);
+    int t = attention_token(b->queries, row);
+    return attention_first(b->window, b->doc_start[row], t);
 }
 
 /* Keys [*low, *high) of the block that row i sees; empty past the last row. */
 ALWAYS_INLINE void row_keys(const struct block *b, int i, int *low, int *high)
 {
-    int t = b->q0 + i;
-    if (t >= b->q1) {
+    int row = b->q0 + i;
+    if (row >= b->q1) {
         *low = *high = 0;
         return;
     }
-    int first = first_seen(b, t), from = first > b->k0 ? first : b->k0;
-    int to = t + 1 < b->k1 ? t + 1 : b->k1;
+    int first = first_seen(b, row), from = first > b->k0 ? first : b->k0;
+    int end = attention_token(b->queries, row) + 1;
+    int to = end < b->k1 ? end : b->k1;
     *low = from - b->k0;
     *high = to > from ? to - b->k0 : *low;
 }
@@ -93,15 +97,17 @@ ALWAYS_INLINE void row_keys(const struct block *b, int i, int *low, int *high)
 /* Keys of the block up to the last one that rows i .. i+MR-1 may see. */
 ALWAYS_INLINE int tile_limit(const struct block *b, int i)
 {
-    int t = b->q0 + i + MR < b->q1 ? b->q0 + i + MR : b->q1;
+    int end = b->q0 + i + MR < b->q1 ? b->q0 + i + MR : b->q1;
+    int t = attention_token(b->queries, end - 1) + 1;
     return (t < b->k1 ? t : b->k1) - b->k0;
 }
 
-/* Sets first and last; false when no row sees a key. Both first_seen(t) and t
- * grow with t, so the rows that do are consecutive. */
+/* Sets first and last; false when no row sees a key. Both first_seen and the
+ * token grow with the row, so the rows that do are consecutive. */
 static bool block_rows(struct block *b)
 {
-    int first = b->k0 > b->q0 ? b->k0 : b->q0, last = b->q1;
+    int from = attention_row(b->queries, b->k0);
+    int first = from > b->q0 ? from : b->q0, last = b->q1;
     while (last > first && first_seen(b, last - 1) >= b->k1)
         last--;
     if (last <= first)
@@ -152,8 +158,8 @@ static void block_collect(
         const struct block *b)
 {
     for (int j = 0; j < b->k1 - b->k0; j += MR) {
-        int seen = b->k0 + j - b->q0;
-        int from = seen > b->first ? seen : b->first;
+        int seen = attention_row(b->queries, b->k0 + j) - b->q0;
+        int from = (seen > b->first ? seen : b->first) / MR * MR;
         if (from >= b->last)
             break;
         for (int c = 0; c < width; c += NR)

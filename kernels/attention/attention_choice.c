@@ -22,7 +22,8 @@ static size_t tokens_of(const struct attention_shape *shape)
 
 size_t attention_own_scratch_bytes(const struct attention_shape *shape)
 {
-    return whole_lines(tokens_of(shape) * (size_t)shape->H * sizeof(float));
+    size_t rows = (size_t)shape->B * (size_t)attention_queries(shape).rows;
+    return whole_lines(rows * (size_t)shape->H * sizeof(float));
 }
 
 int attention_bucket(const struct attention_shape *shape)
@@ -54,6 +55,8 @@ static const char *refuses_kind(
         return "model.attn = \"own\"";
     if (f->dtype == DTYPE_FP32)
         return "cuDNN has no fp32 attention";
+    if (s->queries.rows)
+        return "queries are some of the tokens alone";
     if (!f->has_cudnn)
         return "there is no cuDNN";
     if (f->major && f->major < 8)

@@ -141,10 +141,10 @@ static void block_cap(
     }
 }
 
-static size_t forward_floats(int T, int D)
+static size_t forward_floats(const struct attention_shape *s)
 {
-    size_t width = (size_t)padded(D), keys = (size_t)block_keys(T);
-    size_t queries = (size_t)block_queries(T);
+    size_t width = (size_t)padded(s->D), keys = (size_t)block_keys(s->T);
+    size_t queries = (size_t)block_queries(attention_queries(s).rows);
     return 2 * queries * width /* q, out */ + queries * keys /* scores */ +
            2 * keys * width /* k transposed, v */ + 2 * queries;
 }
@@ -155,9 +155,10 @@ static void forward_task(
         const elem *k, const elem *v, const int32_t *doc_start, float *memory,
         int q0, int q1, int h)
 {
+    struct attention_queries all = attention_queries(s);
     int D = s->D, width = padded(D), kv = h / (s->H / s->KV) * D;
     int rows = q1 - q0, tile_rows = rounded_up(rows, MR);
-    int queries = block_queries(s->T), keys = block_keys(s->T);
+    int queries = block_queries(all.rows), keys = block_keys(s->T);
     float *fq = memory, *fo = fq + queries * width, *kt = fo + queries * width;
     float *fv = kt + keys * width, *scores = fv + keys * width;
     float *top = scores + queries * keys, *sum = top + queries;
@@ -169,8 +170,10 @@ static void forward_task(
         top[i] = -INFINITY;
         sum[i] = 0.0f;
     }
-    int first = attention_first(s->window, doc_start, q0);
-    for (int k0 = first / keys * keys; k0 < q1; k0 += keys) {
+    int first =
+            attention_first(s->window, doc_start[q0], attention_token(all, q0));
+    int last = attention_token(all, q1 - 1);
+    for (int k0 = first / keys * keys; k0 <= last; k0 += keys) {
         struct block b = {
                 .q0 = q0,
                 .q1 = q1,
@@ -178,7 +181,8 @@ static void forward_task(
                 .k1 = k0 + keys < s->T ? k0 + keys : s->T,
                 .keys = keys,
                 .doc_start = doc_start,
-                .window = s->window};
+                .window = s->window,
+                .queries = all};
         if (!block_rows(&b))
             continue;
         pack_transposed(
@@ -197,21 +201,27 @@ static void forward_task(
             store_some(
                     o + c, vf_load(fo + (int64_t)i * width + c) / sum[i],
                     D - c);
-        lse[(int64_t)h * s->T + q0 + i] = top[i] + logf(sum[i]);
+        lse[(int64_t)h * all.rows + q0 + i] = top[i] + logf(sum[i]);
     }
 }
 
 /* No more threads than tasks, so that each has a use for its scratch. */
 static int task_threads(const struct attention_shape *s, int tasks)
 {
-    size_t pairs = (size_t)s->B * (size_t)s->H * (size_t)s->T * (size_t)s->T;
+    size_t rows = (size_t)s->B * (size_t)attention_queries(s).rows;
+    size_t pairs = rows * (size_t)s->H * (size_t)s->T;
     int threads = threads_for(pairs);
     return threads < tasks ? threads : tasks;
 }
 
+static int forward_blocks(const struct attention_shape *s)
+{
+    return (attention_queries(s).rows + QUERIES - 1) / QUERIES;
+}
+
 static int forward_threads(const struct attention_shape *s)
 {
-    return task_threads(s, s->B * s->H * ((s->T + QUERIES - 1) / QUERIES));
+    return task_threads(s, s->B * s->H * forward_blocks(s));
 }
 
 static int backward_threads(const struct attention_shape *s)
@@ -224,22 +234,20 @@ enum zd_status FAST(attention_forward)(
         const void *k, const void *v, const int32_t *doc_start, void *scratch,
         const struct attention_shape *s)
 {
-    int blocks = (s->T + QUERIES - 1) / QUERIES;
-    size_t floats = forward_floats(s->T, s->D);
+    int blocks = forward_blocks(s), Q = attention_queries(s).rows;
+    size_t floats = forward_floats(s);
 #pragma omp parallel for num_threads(forward_threads(s)) collapse(3)           \
         schedule(dynamic)
     for (int b = 0; b < s->B; b++)
         for (int h = 0; h < s->H; h++)
             for (int i = blocks - 1; i >= 0; i--) { /* the longest first */
-                int64_t token = (int64_t)b * s->T;
-                int end = (i + 1) * QUERIES < s->T ? (i + 1) * QUERIES : s->T;
+                int64_t row = (int64_t)b * Q, token = (int64_t)b * s->T;
+                int end = (i + 1) * QUERIES < Q ? (i + 1) * QUERIES : Q;
                 forward_task(
-                        s, (elem *)out + token * s->H * s->D,
-                        lse + token * s->H,
-                        (const elem *)q + token * s->q_stride,
+                        s, (elem *)out + row * s->H * s->D, lse + row * s->H,
+                        (const elem *)q + row * s->q_stride,
                         (const elem *)k + token * s->k_stride,
-                        (const elem *)v + token * s->v_stride,
-                        doc_start + token,
+                        (const elem *)v + token * s->v_stride, doc_start + row,
                         (float *)scratch +
                                 floats * (size_t)omp_get_thread_num(),
                         i * QUERIES, end, h);
@@ -251,9 +259,11 @@ enum zd_status FAST(attention_forward)(
  * tokens, and one block of scores. */
 struct backward {
     const struct attention_shape *s;
-    int width, rows;                 /* of the padded arrays */
+    struct attention_queries all;
+    int width, rows, key_rows;       /* of the padded arrays */
     int queries, keys;               /* of a block of scores */
-    float *dq, *dk, *dv;             /* (rows, width) */
+    float *dq;                       /* (rows, width) */
+    float *dk, *dv;                  /* (key_rows, width) */
     float *q_rows, *dout_rows;       /* words (rows, width / PAIR) */
     float *q_columns, *dout_columns; /* words (rows / PAIR, width) */
     float *delta;                    /* (rows) sum_d dout out */
@@ -266,24 +276,30 @@ struct backward {
 /* Words along rows are those along columns where a word is one number. */
 enum { FORMS = PAIR == 1 ? 1 : 2 };
 
-static size_t backward_floats(int T, int D)
+static size_t backward_floats(const struct attention_shape *s)
 {
-    size_t width = (size_t)padded(D), rows = (size_t)rounded_up(T, MR);
-    size_t queries = (size_t)block_queries(T), keys = (size_t)block_keys(T);
-    return 5 * rows * width + rows + keys * width + 2 * keys * (size_t)D +
-           (2 + FORMS - 1) * queries * keys;
+    int Q = attention_queries(s).rows;
+    size_t width = (size_t)padded(s->D), rows = (size_t)rounded_up(Q, MR);
+    size_t key_rows = (size_t)rounded_up(s->T, MR);
+    size_t queries = (size_t)block_queries(Q), keys = (size_t)block_keys(s->T);
+    return (3 * rows + 2 * key_rows) * width + rows + keys * width +
+           2 * keys * (size_t)s->D + (2 + FORMS - 1) * queries * keys;
 }
 
 static struct backward backward_layout(
         const struct attention_shape *s, float *memory)
 {
+    struct attention_queries all = attention_queries(s);
     struct backward w = {
             .s = s,
+            .all = all,
             .width = padded(s->D),
-            .rows = rounded_up(s->T, MR),
-            .queries = block_queries(s->T),
+            .rows = rounded_up(all.rows, MR),
+            .key_rows = rounded_up(s->T, MR),
+            .queries = block_queries(all.rows),
             .keys = block_keys(s->T)};
     size_t whole = (size_t)w.rows * (size_t)w.width;
+    size_t key_whole = (size_t)w.key_rows * (size_t)w.width;
     size_t keys = (size_t)w.keys * (size_t)w.width;
     size_t columns = (size_t)w.keys * (size_t)s->D;
     size_t other = FORMS == 1 ? 0 : whole / PAIR;
@@ -293,8 +309,8 @@ static struct backward backward_layout(
     w.dout_columns = w.dout_rows + other;
     w.dq = w.dout_rows + whole;
     w.dk = w.dq + whole;
-    w.dv = w.dk + whole;
-    w.kt = w.dv + whole;
+    w.dv = w.dk + key_whole;
+    w.kt = w.dv + key_whole;
     w.vt = w.kt + columns;
     w.k = w.vt + columns;
     w.p = w.k + keys;
@@ -395,15 +411,17 @@ static void backward_keys(
     take_columns(
             w->k, width, k + k0 * s->k_stride, s->k_stride, k1 - k0, w->keys,
             s->D);
-    for (int q0 = k0 / w->queries * w->queries; q0 < s->T; q0 += w->queries) {
+    int Q = w->all.rows, from = attention_row(w->all, k0);
+    for (int q0 = from / w->queries * w->queries; q0 < Q; q0 += w->queries) {
         struct block b = {
                 .q0 = q0,
-                .q1 = q0 + w->queries < s->T ? q0 + w->queries : s->T,
+                .q1 = q0 + w->queries < Q ? q0 + w->queries : Q,
                 .k0 = k0,
                 .k1 = k1,
                 .keys = w->keys,
                 .doc_start = doc_start,
-                .window = s->window};
+                .window = s->window,
+                .queries = w->all};
         int64_t at = (int64_t)q0 * width, half = at / PAIR;
         if (first_seen(&b, q0) >= k1)
             break;
@@ -423,17 +441,17 @@ static void backward_keys(
     }
 }
 
-/* delta = sum_d dout out, for every token of a head. */
+/* delta = sum_d dout out, for every query of a head. */
 static void backward_delta(
         const struct backward *w, const elem *dout, const elem *out,
         int64_t out_row)
 {
-    for (int t = 0; t < w->s->T; t++) {
+    for (int r = 0; r < w->all.rows; r++) {
         vf sum = {0};
         for (int c = 0; c < w->s->D; c += VL)
-            sum += load_some(dout + t * out_row + c, w->s->D - c) *
-                   load_some(out + t * out_row + c, w->s->D - c);
-        w->delta[t] = vf_sum(sum);
+            sum += load_some(dout + r * out_row + c, w->s->D - c) *
+                   load_some(out + r * out_row + c, w->s->D - c);
+        w->delta[r] = vf_sum(sum);
     }
 }
 
@@ -442,10 +460,10 @@ static void take_both(
         const struct backward *w, float *rows, float *columns, const elem *in,
         int64_t in_row)
 {
-    int D = w->s->D, T = w->s->T;
-    take_rows(rows, w->width / PAIR, in, in_row, T, w->rows, D);
+    int D = w->s->D, Q = w->all.rows;
+    take_rows(rows, w->width / PAIR, in, in_row, Q, w->rows, D);
     if (FORMS > 1)
-        take_columns(columns, w->width, in, in_row, T, w->rows, D);
+        take_columns(columns, w->width, in, in_row, Q, w->rows, D);
 }
 
 static void narrow_rows(
@@ -465,8 +483,9 @@ enum zd_status FAST(attention_backward)(
         const void *v, const int32_t *doc_start, void *scratch,
         const struct attention_shape *s)
 {
-    int D = s->D, T = s->T, group = s->H / s->KV;
-    size_t floats = backward_floats(T, D);
+    int D = s->D, T = s->T, Q = attention_queries(s).rows;
+    int group = s->H / s->KV;
+    size_t floats = backward_floats(s);
 #pragma omp parallel for num_threads(backward_threads(s)) collapse(2)          \
         schedule(dynamic)
     for (int b = 0; b < s->B; b++)
@@ -475,14 +494,16 @@ enum zd_status FAST(attention_backward)(
                     s,
                     (float *)scratch + floats * (size_t)omp_get_thread_num());
             size_t whole = (size_t)w.rows * (size_t)w.width * sizeof(float);
-            int64_t token = (int64_t)b * T, row = (int64_t)s->H * D;
+            size_t keys = (size_t)w.key_rows * (size_t)w.width * sizeof(float);
+            int64_t token = (int64_t)b * T, query = (int64_t)b * Q;
+            int64_t row = (int64_t)s->H * D;
             int64_t at_k = token * s->k_stride + (int64_t)kv * D;
             int64_t at_v = token * s->v_stride + (int64_t)kv * D;
-            memset(w.dk, 0, whole);
-            memset(w.dv, 0, whole);
+            memset(w.dk, 0, keys);
+            memset(w.dv, 0, keys);
             for (int h = kv * group; h < (kv + 1) * group; h++) {
-                int64_t at_q = token * s->q_stride + (int64_t)h * D;
-                int64_t at_out = token * row + (int64_t)h * D;
+                int64_t at_q = query * s->q_stride + (int64_t)h * D;
+                int64_t at_out = query * row + (int64_t)h * D;
                 take_both(
                         &w, w.q_rows, w.q_columns, (const elem *)q + at_q,
                         s->q_stride);
@@ -495,11 +516,11 @@ enum zd_status FAST(attention_backward)(
                 memset(w.dq, 0, whole);
                 for (int k0 = 0; k0 < T; k0 += w.keys)
                     backward_keys(
-                            &w, lse + (token * s->H + (int64_t)h * T),
+                            &w, lse + (query * s->H + (int64_t)h * Q),
                             (const elem *)k + at_k, (const elem *)v + at_v,
-                            doc_start + token, k0);
+                            doc_start + query, k0);
                 narrow_rows(
-                        (elem *)dq + at_q, s->q_stride, w.dq, w.width, T, D,
+                        (elem *)dq + at_q, s->q_stride, w.dq, w.width, Q, D,
                         s->scale);
             }
             narrow_rows(
@@ -513,7 +534,7 @@ enum zd_status FAST(attention_backward)(
 
 size_t FAST(attention_floats)(const struct attention_shape *s)
 {
-    size_t forward = forward_floats(s->T, s->D) * (size_t)forward_threads(s);
-    size_t backward = backward_floats(s->T, s->D) * (size_t)backward_threads(s);
+    size_t forward = forward_floats(s) * (size_t)forward_threads(s);
+    size_t backward = backward_floats(s) * (size_t)backward_threads(s);
     return forward > backward ? forward : backward;
 }

@@ -41,6 +41,7 @@ static attention_pass<E> pass_of(
     p.k_stride = s->k_stride;
     p.v_stride = s->v_stride;
     p.B = s->B, p.T = s->T, p.H = s->H, p.KV = s->KV, p.D = s->D;
+    p.queries = attention_queries(s), p.Q = p.queries.rows;
     p.window = s->window;
     p.scale = s->scale;
     if (s->softcap > 0.0f)

@@ -26,14 +26,15 @@ static constexpr float LN2 = 0.6931471805599453f;
 /* One pass over the heads of a batch; by value to every kernel. E: elements. */
 template <typename E> struct attention_pass {
     E *out;          /* forward */
-    float *lse;      /* (B, H, T); written by forward */
-    float *delta;    /* (B, H, T) sums of dout * out: backward */
+    float *lse;      /* (B, H, Q); written by forward */
+    float *delta;    /* (B, H, Q) sums of dout * out: backward */
     E *dq, *dk, *dv; /* backward */
     const E *dout;   /* backward */
     const E *q, *k, *v;
-    const int32_t *doc_start; /* (B, T); NULL: decode */
+    const int32_t *doc_start; /* (B, Q); NULL: decode */
     int64_t q_stride, k_stride, v_stride;
-    int B, T, H, KV, D;
+    int B, T, H, KV, D, Q; /* Q: rows of `queries` */
+    struct attention_queries queries;
     int past; /* decode: tokens before the first row */
     int window;
     float scale, cap_in, cap_out; /* scale / softcap and back; 0: no cap */
@@ -44,7 +45,7 @@ template <typename E>
 __device__ __forceinline__ const E *q_rows(
         const attention_pass<E> &p, int b, int h)
 {
-    return p.q + (int64_t)b * p.T * p.q_stride + h * p.D;
+    return p.q + (int64_t)b * p.Q * p.q_stride + h * p.D;
 }
 
 template <typename E>
@@ -82,7 +83,7 @@ template <typename E>
 __device__ __forceinline__ int64_t
 out_at(const attention_pass<E> &p, int b, int h)
 {
-    return ((int64_t)b * p.T * p.H + h) * p.D;
+    return ((int64_t)b * p.Q * p.H + h) * p.D;
 }
 
 /* Offset of head h of sample b in lse and delta. */
@@ -90,7 +91,35 @@ template <typename E>
 __device__ __forceinline__ int64_t
 lse_at(const attention_pass<E> &p, int b, int h)
 {
-    return ((int64_t)b * p.H + h) * p.T;
+    return ((int64_t)b * p.H + h) * p.Q;
+}
+
+/* The token of a row of queries; the first row of a token or a later one. */
+template <typename E>
+__device__ __forceinline__ int token_of(const attention_pass<E> &p, int row)
+{
+    return attention_token(p.queries, row);
+}
+
+template <typename E>
+__device__ __forceinline__ int row_of(const attention_pass<E> &p, int token)
+{
+    return attention_row(p.queries, token);
+}
+
+template <typename E>
+__device__ __forceinline__ const int32_t *starts_of(
+        const attention_pass<E> &p, int b)
+{
+    return p.doc_start + (int64_t)b * p.Q;
+}
+
+/* The first token that a row sees; starts: of its sample. */
+template <typename E>
+__device__ __forceinline__ int first_of(
+        const attention_pass<E> &p, const int32_t *starts, int row)
+{
+    return attention_first(p.window, starts[row], token_of(p, row));
 }
 
 /* May rows of every array be read `width` elements at a time? */

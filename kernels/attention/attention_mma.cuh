@@ -63,7 +63,7 @@ static enum zd_status mma_forward_with(
         cudaStream_t stream, const attention_pass<typename S::E> &p)
 {
     size_t bytes = forward_bytes<S>();
-    dim3 grid((unsigned)ceil_div(p.T, S::OWN), p.H, p.B);
+    dim3 grid((unsigned)ceil_div(p.Q, S::OWN), p.H, p.B);
     ZD_TRY(attention_allow_shared((const void *)mma_forward_kernel<S>, bytes));
     ZD_LAUNCH((mma_forward_kernel<S>), grid, S::THREADS, bytes, stream, p);
     return ZD_OK;
@@ -74,7 +74,7 @@ static enum zd_status mma_dq_with(
         cudaStream_t stream, const attention_pass<typename S::E> &p)
 {
     size_t bytes = dq_bytes<S>();
-    dim3 grid((unsigned)ceil_div(p.T, S::OWN), p.H, p.B);
+    dim3 grid((unsigned)ceil_div(p.Q, S::OWN), p.H, p.B);
     ZD_TRY(attention_allow_shared((const void *)mma_dq_kernel<S>, bytes));
     ZD_LAUNCH((mma_dq_kernel<S>), grid, S::THREADS, bytes, stream, p);
     return ZD_OK;

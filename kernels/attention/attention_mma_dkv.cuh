@@ -32,36 +32,37 @@ __device__ __forceinline__ void facts_fetch(
     if ((int)threadIdx.x >= S::N)
         return;
     query_facts *facts = facts_of<S>(q_tile, threadIdx.x);
-    bool is_row = q0 + (int)threadIdx.x < p.T;
+    bool is_row = q0 + (int)threadIdx.x < p.Q;
     int row = is_row ? q0 + (int)threadIdx.x : 0;
     copy_async_4(&facts->lse, p.lse + at + row, is_row);
     copy_async_4(&facts->delta, p.delta + at + row, is_row);
-    copy_async_4(&facts->first, p.doc_start + (int64_t)b * p.T + row, is_row);
+    copy_async_4(&facts->first, starts_of(p, b) + row, is_row);
 }
 
-/* score becomes the weights. Rows beyond T need no mask: their q, dout, lse and
+/* score becomes the weights. Rows beyond Q need no mask: their q, dout, lse and
  * delta are zeros, and so is what their weights of 1 add. */
 template <typename S, typename E>
 __device__ __forceinline__ void key_weights(
-        float (&score)[S::M][S::COLUMNS][4], E *q_tile, int q0, int k0,
-        bool masked, int window, float scale)
+        float (&score)[S::M][S::COLUMNS][4], E *q_tile,
+        const attention_pass<E> &p, int q0, int k0, bool masked)
 {
+    float scale = p.scale * LOG2E;
 #pragma unroll
     for (int n = 0; n < S::COLUMNS; n++)
 #pragma unroll
         for (int j = 0; j < 2; j++) {
-            int column = 8 * n + column_of_thread() + j, row = q0 + column;
+            int column = 8 * n + column_of_thread() + j;
+            int token = token_of(p, q0 + column);
             query_facts facts = *facts_of<S>(q_tile, column);
             float lse = LOG2E * facts.lse;
-            int first =
-                    window ? max(facts.first, row - window + 1) : facts.first;
+            int first = attention_first(p.window, facts.first, token);
 #pragma unroll
             for (int m = 0; m < S::M; m++)
 #pragma unroll
                 for (int i = j; i < 4; i += 2) {
                     float w = fast_exp2(fmaf(scale, score[m][n][i], -lse));
                     int key = k0 + own_row<S>(m, i / 2);
-                    bool sees = !masked || (key >= first && key <= row);
+                    bool sees = !masked || (key >= first && key <= token);
                     score[m][n][i] = sees ? w : 0.0f;
                 }
         }
@@ -108,17 +109,18 @@ __device__ __forceinline__ void key_gradients(
         }
 }
 
-/* How many tiles of queries, from the one that begins with key k0 on, see a key
- * below `end`. Every thread gets it. */
+/* How many tiles of queries, from row q0 on, see a key below `end`. Every
+ * thread gets it. */
 template <typename S>
 __device__ __forceinline__ int tiles_that_see(
-        const int32_t *starts, int window, int k0, int end, int T, int *shared)
+        const attention_pass<typename S::E> &p, const int32_t *starts, int q0,
+        int end, int *shared)
 {
     if (threadIdx.x == 0)
         *shared = 0;
     __syncthreads();
-    for (int i = threadIdx.x; k0 + i * S::N < T; i += S::THREADS)
-        if (attention_first(window, starts, k0 + i * S::N) < end)
+    for (int i = threadIdx.x; q0 + i * S::N < p.Q; i += S::THREADS)
+        if (first_of(p, starts, q0 + i * S::N) < end)
             atomicMax(shared, i + 1);
     __syncthreads();
     return *shared;
@@ -137,19 +139,19 @@ __device__ __forceinline__ void key_rows_store(
     rows_store<S>(to, stride, k0, p.T, p.D, tile, sum, factor);
 }
 
-/* The queries of every head that shares the keys, tile by tile: the one after
- * (h, q0). */
+/* The queries of every head that shares the keys, tile by tile from row `first`
+ * on: the one after (h, q0). */
 struct query_tile {
     int h, q0;
 };
 
 template <typename S>
 __device__ __forceinline__ query_tile
-query_tile_after(query_tile tile, int k0, int tiles)
+query_tile_after(query_tile tile, int first, int tiles)
 {
     tile.q0 += S::N;
-    if (tile.q0 == k0 + tiles * S::N)
-        tile.h++, tile.q0 = k0;
+    if (tile.q0 == first + tiles * S::N)
+        tile.h++, tile.q0 = first;
     return tile;
 }
 
@@ -158,7 +160,7 @@ __device__ __forceinline__ void queries_fetch(
         E *q_tile, const attention_pass<E> &p, int b, query_tile tile)
 {
     tile_fetch<S, S::N>(
-            q_tile, q_rows(p, b, tile.h), p.q_stride, tile.q0, p.T, p.D);
+            q_tile, q_rows(p, b, tile.h), p.q_stride, tile.q0, p.Q, p.D);
     facts_fetch<S>(q_tile, p, b, tile.h, tile.q0);
 }
 
@@ -168,7 +170,7 @@ __device__ __forceinline__ void gradients_fetch(
 {
     tile_fetch<S, S::N>(
             g_tile, p.dout + out_at(p, b, tile.h), (int64_t)p.H * p.D, tile.q0,
-            p.T, p.D);
+            p.Q, p.D);
 }
 
 /* The first tiles of keys are seen by the most queries and come first. DK, DV:
@@ -181,8 +183,8 @@ __device__ __forceinline__ void mma_dkv(const attention_pass<typename S::E> &p)
     E *k_tile = shared, *q_tile = k_tile + S::OWN_TILE;
     E *g_tile = q_tile + S::OTHER_TILE, *v_tile = g_tile + S::OTHER_TILE;
     int k0 = (int)blockIdx.x * S::OWN, kv = blockIdx.y, b = blockIdx.z;
-    int group = p.H / p.KV, end = min(k0 + S::OWN, p.T);
-    query_tile tile = {kv * group, k0};
+    int group = p.H / p.KV, end = min(k0 + S::OWN, p.T), q0 = row_of(p, k0);
+    query_tile tile = {kv * group, q0};
     if (DK)
         tile_fetch<S, S::OWN>(
                 v_tile, v_rows(p, b, kv), p.v_stride, k0, p.T, p.D);
@@ -192,7 +194,7 @@ __device__ __forceinline__ void mma_dkv(const attention_pass<typename S::E> &p)
     queries_fetch<S>(q_tile, p, b, tile);
     copy_async_commit();
     int tiles = tiles_that_see<S>(
-            p.doc_start + (int64_t)b * p.T, p.window, k0, end, p.T,
+            p, starts_of(p, b), q0, end,
             (int *)(k_tile + S::DP) /* after the first row */);
 
     float dk[DK ? S::M : 1][DK ? S::D_COLUMNS : 1][4];
@@ -214,13 +216,13 @@ __device__ __forceinline__ void mma_dkv(const attention_pass<typename S::E> &p)
             if constexpr (DK)
                 key_slopes<S>(dp, score, q_tile, p);
         }
-        int last = min(S::N, p.T - tile.q0) - 1; /* starts latest */
-        bool masked = tile.q0 < k0 + S::OWN ||
-                      facts_of<S>(q_tile, last)->first > k0 ||
-                      (p.window && tile.q0 + last - p.window + 1 > k0);
-        key_weights<S>(
-                score, q_tile, tile.q0, k0, masked, p.window, p.scale * LOG2E);
-        tile = query_tile_after<S>(tile, k0, tiles);
+        int last = min(S::N, p.Q - tile.q0) - 1; /* starts latest */
+        int starts = attention_first(
+                p.window, facts_of<S>(q_tile, last)->first,
+                token_of(p, tile.q0 + last));
+        bool masked = token_of(p, tile.q0) < k0 + S::OWN || starts > k0;
+        key_weights<S>(score, q_tile, p, tile.q0, k0, masked);
+        tile = query_tile_after<S>(tile, q0, tiles);
         if constexpr (DV)
             rows_add<S>(dv, score, g_tile);
         __syncthreads(); /* dout free */
@@ -235,6 +237,10 @@ __device__ __forceinline__ void mma_dkv(const attention_pass<typename S::E> &p)
         if (left > 1)
             queries_fetch<S>(q_tile, p, b, tile);
         copy_async_commit();
+    }
+    if (tiles == 0) { /* no query sees the keys, which still come */
+        copy_async_wait<0>();
+        __syncthreads();
     }
     int64_t row = (int64_t)b * p.T;
     if constexpr (DK)

@@ -56,15 +56,15 @@ __device__ __forceinline__ void mma_dq(const attention_pass<typename S::E> &p)
     int q0 = (int)(gridDim.x - 1 - blockIdx.x) * S::OWN;
     int h = blockIdx.y, b = blockIdx.z, kv = h / (p.H / p.KV);
     const E *k = k_rows(p, b, kv), *v = v_rows(p, b, kv);
-    const int32_t *starts = p.doc_start + (int64_t)b * p.T;
-    int end = min(q0 + S::OWN, p.T);
-    int last_first = attention_first(p.window, starts, end - 1);
-    int k0 = attention_first(p.window, starts, q0) / S::N * S::N;
+    const int32_t *starts = starts_of(p, b);
+    int last = min(q0 + S::OWN, p.Q) - 1, end = token_of(p, last) + 1;
+    int last_first = first_of(p, starts, last), t0 = token_of(p, q0);
+    int k0 = first_of(p, starts, q0) / S::N * S::N;
     tile_fetch<S, S::OWN>(
-            g_tile, p.dout + out_at(p, b, h), (int64_t)p.H * p.D, q0, p.T, p.D);
+            g_tile, p.dout + out_at(p, b, h), (int64_t)p.H * p.D, q0, p.Q, p.D);
     tile_fetch<S, S::N>(v_tile, v, p.v_stride, k0, p.T, p.D);
     copy_async_commit();
-    tile_fetch<S, S::OWN>(q_tile, q_rows(p, b, h), p.q_stride, q0, p.T, p.D);
+    tile_fetch<S, S::OWN>(q_tile, q_rows(p, b, h), p.q_stride, q0, p.Q, p.D);
     tile_fetch<S, S::N>(k_tile, k, p.k_stride, k0, p.T, p.D);
     copy_async_commit();
 
@@ -76,7 +76,7 @@ __device__ __forceinline__ void mma_dq(const attention_pass<typename S::E> &p)
 #pragma unroll
         for (int i = 0; i < 2; i++) {
             int row = q0 + own_row<S>(m, i);
-            bool is_row = row < p.T;
+            bool is_row = row < p.Q;
             int64_t at = lse_at(p, b, h) + (is_row ? row : 0);
             lse[m][i] = is_row ? LOG2E * p.lse[at] : 0.0f;
             delta[m][i] = is_row ? p.delta[at] : 0.0f;
@@ -96,8 +96,8 @@ __device__ __forceinline__ void mma_dq(const attention_pass<typename S::E> &p)
             scores_cap<S>(score, p);
             query_slopes<S>(dp, score, delta, p);
         }
-        if (k0 + S::N - 1 > q0 || k0 < last_first)
-            scores_mask<S>(score, starts, p.window, p.T, q0, k0);
+        if (k0 + S::N - 1 > t0 || k0 < last_first)
+            scores_mask<S>(score, p, starts, q0, k0);
         query_gradients<S>(score, dp, lse, delta, p.scale * LOG2E);
         rows_add<S>(dq, score, k_tile);
         __syncthreads(); /* k free */
@@ -110,7 +110,7 @@ __device__ __forceinline__ void mma_dq(const attention_pass<typename S::E> &p)
     for (int m = 0; m < S::M; m++)
         factor[m][0] = factor[m][1] = p.scale;
     rows_store<S>(
-            p.dq + (int64_t)b * p.T * p.q_stride + h * p.D, p.q_stride, q0, p.T,
+            p.dq + (int64_t)b * p.Q * p.q_stride + h * p.D, p.q_stride, q0, p.Q,
             p.D, q_tile, dq, factor);
 }
 

@@ -54,7 +54,7 @@ __device__ __forceinline__ void softmax_step(
 template <typename S>
 __device__ __forceinline__ void softmax_end(
         float (&factor)[S::M][2], const running_softmax<S::M> &run, float *lse,
-        int q0, int T, float scale)
+        int q0, int Q, float scale)
 {
 #pragma unroll
     for (int m = 0; m < S::M; m++)
@@ -65,7 +65,7 @@ __device__ __forceinline__ void softmax_end(
             sum += __shfl_xor_sync(ALL_LANES, sum, 2);
             factor[m][i] = 1.0f / sum;
             int row = q0 + own_row<S>(m, i);
-            if (row < T && column_of_thread() == 0)
+            if (row < Q && column_of_thread() == 0)
                 lse[row] = LN2 * (scale * run.top[m][i] + log2f(sum));
         }
 }
@@ -82,11 +82,11 @@ __device__ __forceinline__ void mma_forward(
     int q0 = (int)(gridDim.x - 1 - blockIdx.x) * S::OWN;
     int h = blockIdx.y, b = blockIdx.z, kv = h / (p.H / p.KV);
     const E *k = k_rows(p, b, kv), *v = v_rows(p, b, kv);
-    const int32_t *starts = p.doc_start + (int64_t)b * p.T;
-    int end = min(q0 + S::OWN, p.T);
-    int last_first = attention_first(p.window, starts, end - 1);
-    int k0 = attention_first(p.window, starts, q0) / S::N * S::N;
-    tile_fetch<S, S::OWN>(q_tile, q_rows(p, b, h), p.q_stride, q0, p.T, p.D);
+    const int32_t *starts = starts_of(p, b);
+    int last = min(q0 + S::OWN, p.Q) - 1, end = token_of(p, last) + 1;
+    int last_first = first_of(p, starts, last), t0 = token_of(p, q0);
+    int k0 = first_of(p, starts, q0) / S::N * S::N;
+    tile_fetch<S, S::OWN>(q_tile, q_rows(p, b, h), p.q_stride, q0, p.Q, p.D);
     tile_fetch<S, S::N>(k_tile, k, p.k_stride, k0, p.T, p.D);
     copy_async_commit();
 
@@ -108,8 +108,8 @@ __device__ __forceinline__ void mma_forward(
             scores_cap<S>(score, p);
         copy_async_wait<0>();
         __syncthreads(); /* v is there, k free */
-        if (k0 + S::N - 1 > q0 || k0 < last_first)
-            scores_mask<S>(score, starts, p.window, p.T, q0, k0);
+        if (k0 + S::N - 1 > t0 || k0 < last_first)
+            scores_mask<S>(score, p, starts, q0, k0);
         softmax_step<S>(score, run, out, p.scale * LOG2E);
         if (k0 + S::N < end)
             tile_fetch<S, S::N>(k_tile, k, p.k_stride, k0 + S::N, p.T, p.D);
@@ -118,9 +118,9 @@ __device__ __forceinline__ void mma_forward(
     }
     float factor[S::M][2];
     softmax_end<S>(
-            factor, run, p.lse + lse_at(p, b, h), q0, p.T, p.scale * LOG2E);
+            factor, run, p.lse + lse_at(p, b, h), q0, p.Q, p.scale * LOG2E);
     rows_store<S>(
-            p.out + out_at(p, b, h), (int64_t)p.H * p.D, q0, p.T, p.D, q_tile,
+            p.out + out_at(p, b, h), (int64_t)p.H * p.D, q0, p.Q, p.D, q_tile,
             out, factor);
 }
 

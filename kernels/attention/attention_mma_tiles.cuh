@@ -216,16 +216,17 @@ __device__ __forceinline__ float sloped(
  * the first token of its document. */
 template <typename S>
 __device__ __forceinline__ void scores_mask(
-        float (&score)[S::M][S::COLUMNS][4], const int32_t *starts, int window,
-        int T, int q0, int k0)
+        float (&score)[S::M][S::COLUMNS][4],
+        const attention_pass<typename S::E> &p, const int32_t *starts, int q0,
+        int k0)
 {
 #pragma unroll
     for (int m = 0; m < S::M; m++)
 #pragma unroll
         for (int i = 0; i < 2; i++) {
             int row = q0 + own_row<S>(m, i), key0 = k0 + column_of_thread();
-            int first = row < T ? attention_first(window, starts, row) : T;
-            int last = row - key0;
+            int first = row < p.Q ? first_of(p, starts, row) : p.T;
+            int last = token_of(p, row) - key0;
             first -= key0;
 #pragma unroll
             for (int n = 0; n < S::COLUMNS; n++)

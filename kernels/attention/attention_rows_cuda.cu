@@ -61,8 +61,8 @@ __device__ void row_store(
     }
 }
 
-/* Query blockIdx.x of head blockIdx.y: online softmax in each warp over its
- * share of the keys, then one over the warps. */
+/* Row blockIdx.x of the queries of head blockIdx.y: online softmax in each warp
+ * over its share of the keys, then one over the warps. */
 template <typename E, int N>
 __global__ void __launch_bounds__(32 * WARPS)
         rows_forward_kernel(const attention_pass<E> p)
@@ -72,9 +72,9 @@ __global__ void __launch_bounds__(32 * WARPS)
     int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
     int kv = h / (p.H / p.KV);
     const E *k = k_rows(p, b, kv), *v = v_rows(p, b, kv);
-    int last = p.past + t, first = p.window ? max(last - p.window + 1, 0) : 0;
-    if (p.doc_start)
-        first = max(first, p.doc_start[(int64_t)b * p.T + t]);
+    int last = p.past + token_of(p, t);
+    int start = p.doc_start ? starts_of(p, b)[t] : 0;
+    int first = attention_first(p.window, start, last);
     float q[N], x[N], acc[N] = {0.0f}, top = -INFINITY, sum = 0.0f;
     row_load(q, q_rows(p, b, h) + t * p.q_stride, p.D);
     for (int j = first + warp; j <= last; j += WARPS) {
@@ -114,18 +114,18 @@ __global__ void __launch_bounds__(32 * WARPS)
     const E *k = k_rows(p, b, kv), *v = v_rows(p, b, kv);
     float lse = p.lse[lse_at(p, b, h) + t];
     float delta = p.delta[lse_at(p, b, h) + t];
-    int first = attention_first(p.window, p.doc_start + (int64_t)b * p.T, t);
+    int first = first_of(p, starts_of(p, b), t), last = token_of(p, t);
     float q[N], g[N], x[N], y[N], acc[N] = {0.0f};
     row_load(q, q_rows(p, b, h) + t * p.q_stride, p.D);
     row_load(g, p.dout + out_at(p, b, h) + (int64_t)t * p.H * p.D, p.D);
-    for (int j = first + warp; j <= t; j += WARPS) {
+    for (int j = first + warp; j <= last; j += WARPS) {
         row_load(x, k + j * p.k_stride, p.D);
         row_load(y, v + j * p.v_stride, p.D);
         float s = capped(p, row_dot(q, x));
         float e = exp2f(LOG2E * (p.scale * s - lse));
         row_add(acc, e * (row_dot(g, y) - delta) * cap_slope(p, s), x);
     }
-    E *dq = p.dq + ((int64_t)b * p.T + t) * p.q_stride + h * p.D;
+    E *dq = p.dq + ((int64_t)b * p.Q + t) * p.q_stride + h * p.D;
     row_store(dq, acc, p.scale, p.D, rows);
 }
 
@@ -138,8 +138,8 @@ __global__ void __launch_bounds__(32 * WARPS)
     __shared__ float rows[WARPS * MAX_D];
     int j = blockIdx.x, kv = blockIdx.y, b = blockIdx.z;
     int warp = threadIdx.x >> 5, group = p.H / p.KV;
-    const int32_t *starts = p.doc_start + (int64_t)b * p.T;
-    int end = p.window && p.window < p.T - j ? j + p.window : p.T;
+    const int32_t *starts = starts_of(p, b);
+    int begin = row_of(p, j);
     float k[N], v[N], x[N], y[N], sum_k[N] = {0.0f}, sum_v[N] = {0.0f};
     row_load(k, k_rows(p, b, kv) + j * p.k_stride, p.D);
     row_load(v, v_rows(p, b, kv) + j * p.v_stride, p.D);
@@ -147,7 +147,8 @@ __global__ void __launch_bounds__(32 * WARPS)
         const E *q = q_rows(p, b, h), *dout = p.dout + out_at(p, b, h);
         const float *lse = p.lse + lse_at(p, b, h);
         const float *delta = p.delta + lse_at(p, b, h);
-        for (int t = j + warp; t < end && starts[t] <= j; t += WARPS) {
+        for (int t = begin + warp; t < p.Q && first_of(p, starts, t) <= j;
+             t += WARPS) {
             row_load(x, q + t * p.q_stride, p.D);
             row_load(y, dout + (int64_t)t * p.H * p.D, p.D);
             float s = capped(p, row_dot(k, x));
@@ -172,7 +173,7 @@ __global__ void __launch_bounds__(32 * WARPS)
     int h = blockIdx.y, b = blockIdx.z;
     int64_t at = out_at(p, b, h) + (int64_t)t * p.H * p.D;
     float sum = 0.0f;
-    for (int d = lane * W; t < p.T && d < p.D; d += lanes * W) {
+    for (int d = lane * W; t < p.Q && d < p.D; d += lanes * W) {
         float out[W], dout[W];
         load_floats<W>(out, p.out + at + d);
         load_floats<W>(dout, p.dout + at + d);
@@ -181,7 +182,7 @@ __global__ void __launch_bounds__(32 * WARPS)
             sum = fmaf(out[j], dout[j], sum);
     }
     sum = lanes_sum(sum, lanes);
-    if (lane == 0 && t < p.T)
+    if (lane == 0 && t < p.Q)
         p.delta[lse_at(p, b, h) + t] = sum;
 }
 
@@ -193,7 +194,7 @@ static enum zd_status row_deltas_by(
     while (lanes < 32 && lanes * W < p.D)
         lanes *= 2;
     int rows = 32 * WARPS / lanes;
-    dim3 grid((unsigned)ceil_div(p.T, rows), p.H, p.B);
+    dim3 grid((unsigned)ceil_div(p.Q, rows), p.H, p.B);
     ZD_LAUNCH((row_delta_kernel<E, W>), grid, 32 * WARPS, 0, stream, p, lanes);
     return ZD_OK;
 }
@@ -210,7 +211,7 @@ enum zd_status row_deltas(cudaStream_t stream, const attention_pass<E> &p)
 template <typename E>
 enum zd_status rows_forward(cudaStream_t stream, const attention_pass<E> &p)
 {
-    dim3 grid(p.T, p.H, p.B);
+    dim3 grid(p.Q, p.H, p.B);
     if (p.D <= 128)
         ZD_LAUNCH((rows_forward_kernel<E, 4>), grid, 32 * WARPS, 0, stream, p);
     else
@@ -221,7 +222,7 @@ enum zd_status rows_forward(cudaStream_t stream, const attention_pass<E> &p)
 template <typename E>
 enum zd_status rows_backward(cudaStream_t stream, const attention_pass<E> &p)
 {
-    dim3 queries(p.T, p.H, p.B), keys(p.T, p.KV, p.B);
+    dim3 queries(p.Q, p.H, p.B), keys(p.T, p.KV, p.B);
     ZD_TRY(row_deltas(stream, p));
     if (p.D <= 128) {
         ZD_LAUNCH((rows_dq_kernel<E, 4>), queries, 32 * WARPS, 0, stream, p);

@@ -162,21 +162,20 @@ __device__ __forceinline__ float side_max(float x)
 
 /* Scores become weights under a running maximum, the sums so far are rescaled.
  * A row that has seen nothing yet (first[i] is its first key, T for a row that
- * is none) keeps top = -inf and takes nothing. */
+ * is none, last[i] its own token) keeps top = -inf and takes nothing. */
 template <typename S>
 __device__ __forceinline__ void softmax_step(
         float (&score)[S::I][S::I], float (&top)[S::I], float (&sum)[S::I],
-        float (&acc)[S::I][S::C][4], const int (&first)[S::I], int q0, int k0,
-        float scale)
+        float (&acc)[S::I][S::C][4], const int (&first)[S::I],
+        const int (&last)[S::I], int k0, float scale)
 {
 #pragma unroll
     for (int i = 0; i < S::I; i++) {
-        int row = q0 + ty_of_thread() + SIDE * i;
         float most = -INFINITY;
 #pragma unroll
         for (int j = 0; j < S::I; j++) {
             int key = k0 + tx_of_thread() + SIDE * j;
-            bool sees = key >= first[i] && key <= row;
+            bool sees = key >= first[i] && key <= last[i];
             score[i][j] = sees ? scale * score[i][j] : -INFINITY;
             most = fmaxf(most, score[i][j]);
         }
@@ -207,24 +206,26 @@ __device__ __forceinline__ void forward_by_tiles(const attention_pass<float> &p)
     int q0 = (int)(gridDim.x - 1 - blockIdx.x) * S::R;
     int h = blockIdx.y, b = blockIdx.z, kv = h / (p.H / p.KV);
     const float *k = k_rows(p, b, kv), *v = v_rows(p, b, kv);
-    const int32_t *starts = p.doc_start + (int64_t)b * p.T;
+    const int32_t *starts = starts_of(p, b);
     float top[S::I], sum[S::I], acc[S::I][S::C][4] = {};
-    int first[S::I];
+    int first[S::I], last[S::I];
 #pragma unroll
     for (int i = 0; i < S::I; i++) {
         int row = q0 + ty_of_thread() + SIDE * i;
-        first[i] = row < p.T ? attention_first(p.window, starts, row) : p.T;
+        first[i] = row < p.Q ? first_of(p, starts, row) : p.T;
+        last[i] = token_of(p, row);
         top[i] = -INFINITY, sum[i] = 0.0f;
     }
-    tile_load<S>(own, q_rows(p, b, h), p.q_stride, q0, p.T, p.D);
-    int end = min(q0 + S::R, p.T), k0 = attention_first(p.window, starts, q0);
-    for (k0 = k0 / S::R * S::R; k0 < end; k0 += S::R) {
+    tile_load<S>(own, q_rows(p, b, h), p.q_stride, q0, p.Q, p.D);
+    int end = token_of(p, min(q0 + S::R, p.Q) - 1) + 1;
+    int k0 = first_of(p, starts, q0) / S::R * S::R;
+    for (; k0 < end; k0 += S::R) {
         float score[S::I][S::I];
         tile_load<S>(other, k, p.k_stride, k0, p.T, p.D);
         __syncthreads();
         tile_dot<S>(score, own, other);
         scores_cap<S>(score, p);
-        softmax_step<S>(score, top, sum, acc, first, q0, k0, p.scale * LOG2E);
+        softmax_step<S>(score, top, sum, acc, first, last, k0, p.scale * LOG2E);
         scores_store<S>(weights, score);
         __syncthreads();
         tile_load<S>(other, v, p.v_stride, k0, p.T, p.D);
@@ -237,18 +238,18 @@ __device__ __forceinline__ void forward_by_tiles(const attention_pass<float> &p)
     for (int i = 0; i < S::I; i++) {
         int row = q0 + ty_of_thread() + SIDE * i;
         factor[i] = 1.0f / sum[i];
-        if (row < p.T && tx_of_thread() == 0)
+        if (row < p.Q && tx_of_thread() == 0)
             p.lse[lse_at(p, b, h) + row] = LN2 * (top[i] + log2f(sum[i]));
     }
     sums_store<S>(
-            p.out + out_at(p, b, h), (int64_t)p.H * p.D, q0, p.T, p.D, acc,
+            p.out + out_at(p, b, h), (int64_t)p.H * p.D, q0, p.Q, p.D, acc,
             factor);
 }
 
 /* What a backward knows of a query: of the tile's rows, in shared memory. */
 struct query_facts {
     float lse, delta; /* lse times LOG2E */
-    int first;        /* the first key it sees; T: it is no row */
+    int first, last;  /* keys that it sees; first T: it is no row */
 };
 
 template <typename S>
@@ -258,22 +259,22 @@ __device__ void facts_load(
 {
     for (int r = threadIdx.x; r < S::R; r += THREADS) {
         int row = q0 + r;
-        bool is_row = row < p.T;
+        bool is_row = row < p.Q;
         int64_t at = lse_at(p, b, h) + (is_row ? row : 0);
         facts[r].lse = is_row ? LOG2E * p.lse[at] : 0.0f;
         facts[r].delta = is_row ? p.delta[at] : 0.0f;
         facts[r].first = p.T;
+        facts[r].last = token_of(p, row);
         if (is_row)
-            facts[r].first = attention_first(
-                    p.window, p.doc_start + (int64_t)b * p.T, row);
+            facts[r].first = first_of(p, starts_of(p, b), row);
     }
 }
 
 /* The weight of a key for a query, as forward had it. */
 __device__ __forceinline__ float weight_again(
-        float score, float scale, query_facts facts, int row, int key)
+        float score, float scale, query_facts facts, int key)
 {
-    bool sees = key >= facts.first && key <= row;
+    bool sees = key >= facts.first && key <= facts.last;
     return sees ? exp2f(scale * score - facts.lse) : 0.0f;
 }
 
@@ -290,12 +291,12 @@ __device__ __forceinline__ void dq_by_tiles(const attention_pass<float> &p)
     const float *k = k_rows(p, b, kv), *v = v_rows(p, b, kv);
     float acc[S::I][S::C][4] = {};
     facts_load<S>(facts, p, b, h, q0);
-    tile_load<S>(q_tile, q_rows(p, b, h), p.q_stride, q0, p.T, p.D);
+    tile_load<S>(q_tile, q_rows(p, b, h), p.q_stride, q0, p.Q, p.D);
     tile_load<S>(
-            g_tile, p.dout + out_at(p, b, h), (int64_t)p.H * p.D, q0, p.T, p.D);
-    int end = min(q0 + S::R, p.T);
-    int k0 = attention_first(p.window, p.doc_start + (int64_t)b * p.T, q0);
-    for (k0 = k0 / S::R * S::R; k0 < end; k0 += S::R) {
+            g_tile, p.dout + out_at(p, b, h), (int64_t)p.H * p.D, q0, p.Q, p.D);
+    int end = token_of(p, min(q0 + S::R, p.Q) - 1) + 1;
+    int k0 = first_of(p, starts_of(p, b), q0) / S::R * S::R;
+    for (; k0 < end; k0 += S::R) {
         float score[S::I][S::I], dp[S::I][S::I];
         tile_load<S>(k_tile, k, p.k_stride, k0, p.T, p.D);
         tile_load<S>(v_tile, v, p.v_stride, k0, p.T, p.D);
@@ -310,8 +311,7 @@ __device__ __forceinline__ void dq_by_tiles(const attention_pass<float> &p)
 #pragma unroll
             for (int j = 0; j < S::I; j++) {
                 int key = k0 + tx_of_thread() + SIDE * j;
-                float w = weight_again(
-                        score[i][j], p.scale * LOG2E, f, q0 + r, key);
+                float w = weight_again(score[i][j], p.scale * LOG2E, f, key);
                 score[i][j] =
                         w * (dp[i][j] - f.delta) * cap_slope(p, score[i][j]);
             }
@@ -325,8 +325,8 @@ __device__ __forceinline__ void dq_by_tiles(const attention_pass<float> &p)
 #pragma unroll
     for (int i = 0; i < S::I; i++)
         factor[i] = p.scale;
-    float *dq = p.dq + (int64_t)b * p.T * p.q_stride + h * p.D;
-    sums_store<S>(dq, p.q_stride, q0, p.T, p.D, acc, factor);
+    float *dq = p.dq + (int64_t)b * p.Q * p.q_stride + h * p.D;
+    sums_store<S>(dq, p.q_stride, q0, p.Q, p.D, acc, factor);
 }
 
 /* One tile of queries, loaded, for a tile of keys: adds to dv and dk. */
@@ -334,8 +334,8 @@ template <typename S>
 __device__ void keys_step(
         float (&sum_k)[S::I][S::C][4], float (&sum_v)[S::I][S::C][4],
         const float *k_tile, const float *v_tile, const float *q_tile,
-        const float *g_tile, float *weights, const query_facts *facts, int q0,
-        int k0, const attention_pass<float> &p)
+        const float *g_tile, float *weights, const query_facts *facts, int k0,
+        const attention_pass<float> &p)
 {
     float score[S::I][S::I], dp[S::I][S::I];
     tile_dot<S>(score, k_tile, q_tile);
@@ -349,8 +349,7 @@ __device__ void keys_step(
         for (int i = 0; i < S::I; i++) {
             int key = k0 + ty_of_thread() + SIDE * i;
             float slope = cap_slope(p, score[i][j]);
-            score[i][j] =
-                    weight_again(score[i][j], p.scale * LOG2E, f, q0 + r, key);
+            score[i][j] = weight_again(score[i][j], p.scale * LOG2E, f, key);
             dp[i][j] = score[i][j] * (dp[i][j] - f.delta) * slope;
         }
     }
@@ -376,22 +375,21 @@ __device__ __forceinline__ void dkv_by_tiles(const attention_pass<float> &p)
     query_facts *facts = (query_facts *)(weights + S::P_TILE);
     int k0 = (int)blockIdx.x * S::R, kv = blockIdx.y, b = blockIdx.z;
     int group = p.H / p.KV, end = min(k0 + S::R, p.T);
-    const int32_t *starts = p.doc_start + (int64_t)b * p.T;
+    const int32_t *starts = starts_of(p, b);
     float sum_k[S::I][S::C][4] = {}, sum_v[S::I][S::C][4] = {};
     tile_load<S>(k_tile, k_rows(p, b, kv), p.k_stride, k0, p.T, p.D);
     tile_load<S>(v_tile, v_rows(p, b, kv), p.v_stride, k0, p.T, p.D);
     for (int h = kv * group; h < (kv + 1) * group; h++) {
         const float *q = q_rows(p, b, h), *dout = p.dout + out_at(p, b, h);
-        for (int q0 = k0;
-             q0 < p.T && attention_first(p.window, starts, q0) < end;
+        for (int q0 = row_of(p, k0); q0 < p.Q && first_of(p, starts, q0) < end;
              q0 += S::R) {
-            tile_load<S>(q_tile, q, p.q_stride, q0, p.T, p.D);
-            tile_load<S>(g_tile, dout, (int64_t)p.H * p.D, q0, p.T, p.D);
+            tile_load<S>(q_tile, q, p.q_stride, q0, p.Q, p.D);
+            tile_load<S>(g_tile, dout, (int64_t)p.H * p.D, q0, p.Q, p.D);
             facts_load<S>(facts, p, b, h, q0);
             __syncthreads();
             keys_step<S>(
                     sum_k, sum_v, k_tile, v_tile, q_tile, g_tile, weights,
-                    facts, q0, k0, p);
+                    facts, k0, p);
         }
     }
     float factor_k[S::I], factor_v[S::I];
@@ -430,7 +428,7 @@ static enum zd_status forward_with(
         cudaStream_t stream, const attention_pass<float> &p)
 {
     size_t bytes = (2 * S::TILE + S::P_TILE) * sizeof(float);
-    dim3 grid((p.T + S::R - 1) / S::R, p.H, p.B);
+    dim3 grid((p.Q + S::R - 1) / S::R, p.H, p.B);
     ZD_TRY(attention_allow_shared(
             (const void *)tiles_forward_kernel<S>, bytes));
     ZD_LAUNCH((tiles_forward_kernel<S>), grid, THREADS, bytes, stream, p);
@@ -443,7 +441,8 @@ static enum zd_status backward_with(
 {
     size_t bytes = (4 * S::TILE + S::P_TILE) * sizeof(float) +
                    S::R * sizeof(query_facts);
-    dim3 queries((p.T + S::R - 1) / S::R, p.H, p.B), keys(queries.x, p.KV, p.B);
+    dim3 queries((p.Q + S::R - 1) / S::R, p.H, p.B);
+    dim3 keys((p.T + S::R - 1) / S::R, p.KV, p.B);
     ZD_TRY(row_deltas(stream, p));
     ZD_TRY(attention_allow_shared((const void *)tiles_dq_kernel<S>, bytes));
     ZD_LAUNCH((tiles_dq_kernel<S>), queries, THREADS, bytes, stream, p);

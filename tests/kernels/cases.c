@@ -506,6 +506,9 @@ const struct op_case op_cases[] = {
         {"row_losses", row_losses_case, {2e-6, 5e-3, 7e-4}},
         {"attention", attention_case, {1e-5, 9e-3, 1.3e-3}},
         {"attention, windows and caps", window_case, {1e-5, 9e-3, 1.3e-3}},
+        {"attention, shares of queries",
+         attention_share_case,
+         {1e-5, 9e-3, 1.3e-3}},
         {"attention_decode", decode_case, {4e-6, 5e-3, 7e-4}},
 };
 const int op_case_count = sizeof op_cases / sizeof op_cases[0];

@@ -21,8 +21,9 @@ static size_t most_scratch(const struct attention_shape *shape)
 }
 
 /* Scores are up to 30 or so, so that a cap of 5 bends most of them. */
-static void attention_run(
-        int T, int H, int KV, int D, bool documents, int window, float softcap)
+static void attention_share_run(
+        int T, int H, int KV, int D, bool documents, int window, float softcap,
+        struct attention_queries queries)
 {
     enum dtype type = pair_type();
     int B = 2;
@@ -37,12 +38,15 @@ static void attention_run(
             .v_stride = (H + 2 * KV) * D,
             .scale = 1.0f / sqrtf((float)D),
             .window = window,
-            .softcap = softcap};
+            .softcap = softcap,
+            .queries = queries};
     size_t rows = (size_t)B * (size_t)T, fused = rows * (size_t)s.q_stride;
+    struct attention_queries all = attention_queries(&s);
     size_t outs = rows * (size_t)(H * D), bytes = dtype_bytes(type);
     int32_t *list = calloc(rows, sizeof *list);
-    for (size_t i = 0; documents && i < rows; i++) {
-        int t = (int)(i % (size_t)T), step = i < (size_t)T ? 13 : 150;
+    for (int i = 0; documents && i < B * all.rows; i++) {
+        int t = attention_token(all, i % all.rows);
+        int step = i < all.rows ? 13 : 150;
         list[i] = t / step * step;
     }
     pairs_begin();
@@ -68,6 +72,13 @@ static void attention_run(
             q.of[r], k.of[r], v.of[r], starts.of[r], scratch.of[r], &s));
     PAIRS_COMPARE(out, lse, dq);
     free(list);
+}
+
+static void attention_run(
+        int T, int H, int KV, int D, bool documents, int window, float softcap)
+{
+    struct attention_queries all = {0};
+    attention_share_run(T, H, KV, D, documents, window, softcap, all);
 }
 
 void attention_case(void)
@@ -101,6 +112,28 @@ void window_case(void)
         attention_run(
                 shapes[i].T, shapes[i].H, shapes[i].KV, shapes[i].D,
                 shapes[i].documents, shapes[i].window, shapes[i].softcap);
+}
+
+/* A place's tokens: halves of a few and of many tiles, that end within one. */
+void attention_share_case(void)
+{
+    static const struct {
+        int T, places, H, KV, D, window;
+        bool documents;
+        float softcap;
+    } shapes[] = {
+            {36, 2, 2, 1, 16, 0, false, 0},    {36, 3, 2, 2, 40, 5, true, 0},
+            {600, 2, 2, 1, 64, 0, true, 0},    {472, 4, 2, 1, 24, 97, false, 5},
+            {396, 3, 2, 1, 128, 0, false, 0},  {296, 2, 1, 1, 96, 40, true, 0},
+            {72, 4, 2, 1, 256, 24, false, 50}, {48, 2, 2, 1, 320, 0, true, 5},
+            {40, 2, 1, 1, 20, 0, false, 0},
+    };
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
+        for (int place = 0; place < shapes[i].places; place++)
+            attention_share_run(
+                    shapes[i].T, shapes[i].H, shapes[i].KV, shapes[i].D,
+                    shapes[i].documents, shapes[i].window, shapes[i].softcap,
+                    attention_share(shapes[i].T, shapes[i].places, place));
 }
 
 void decode_case(void)

@@ -365,6 +365,56 @@ Test(kernels_plain, decode_matches_forward)
     }
 }
 
+/* Places that share a sample: rows of the whole's results, and gradients of
+ * keys and values that add up to the whole's. */
+Test(kernels_plain, shares_of_queries_make_up_attention)
+{
+    const struct kernels *k = &kernels_plain_fp32;
+    enum { T = 24, H = 4, KV = 2, D = 6, PLACES = 3, Q = T / PLACES };
+    struct attention_shape s = {1, T, H, KV, D, H * D, KV * D, KV * D, 0.4f};
+    float *q = floats(T * H * D, 2.0f, 1), *dout = floats(T * H * D, 1.0f, 4);
+    float *key = floats(T * KV * D, 2.0f, 2);
+    float *value = floats(T * KV * D, 1.0f, 3);
+    float out[T * H * D], lse[H * T], dq[T * H * D];
+    float dk[2][T * KV * D], dv[2][T * KV * D], sum[2][T * KV * D] = {{0}};
+    int32_t starts[T];
+    for (int t = 0; t < T; t++)
+        starts[t] = t < 5 ? 0 : 5;
+    s.window = 13, s.softcap = 1.5f;
+    k->attention_forward(NULL, out, lse, q, key, value, starts, NULL, &s);
+    k->attention_backward(
+            NULL, dq, dk[0], dv[0], dout, out, lse, q, key, value, starts, NULL,
+            &s);
+    for (int place = 0; place < PLACES; place++) {
+        float own[3][Q * H * D], own_lse[H * Q], own_dq[Q * H * D];
+        int32_t own_starts[Q];
+        s.queries = attention_share(T, PLACES, place);
+        for (int r = 0; r < Q; r++) {
+            int t = attention_token(s.queries, r);
+            own_starts[r] = starts[t];
+            cr_expect_eq(attention_row(s.queries, t), r);
+            memcpy(own[0] + r * H * D, q + t * H * D, H * D * sizeof(float));
+            memcpy(own[1] + r * H * D, dout + t * H * D, H * D * sizeof(float));
+        }
+        k->attention_forward(
+                NULL, own[2], own_lse, own[0], key, value, own_starts, NULL,
+                &s);
+        k->attention_backward(
+                NULL, own_dq, dk[1], dv[1], own[1], own[2], own_lse, own[0],
+                key, value, own_starts, NULL, &s);
+        for (int r = 0; r < Q; r++) {
+            int t = attention_token(s.queries, r) * H * D;
+            size_t row = H * D * sizeof(float);
+            cr_expect_arr_eq(own[2] + r * H * D, out + t, row);
+            cr_expect_arr_eq(own_dq + r * H * D, dq + t, row);
+        }
+        for (int i = 0; i < T * KV * D; i++)
+            sum[0][i] += dk[1][i], sum[1][i] += dv[1][i];
+    }
+    cr_expect(worst(sum[0], dk[0], DTYPE_FP32, T * KV * D) < 1e-6);
+    cr_expect(worst(sum[1], dv[0], DTYPE_FP32, T * KV * D) < 1e-6);
+}
+
 Test(kernels_plain, matmul_transposes_and_accumulates)
 {
     const struct kernels *k = &kernels_plain_fp32;
