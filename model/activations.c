@@ -66,15 +66,18 @@ struct row_strides activations_strides(
 }
 
 struct attention_shape activations_attention(
-        const struct model_config *config, unsigned joined, int layer, int B,
-        int T)
+        const struct model_config *config, const struct model_shape *model,
+        int layer, int B, int T)
 {
-    struct row_strides strides = activations_strides(config, joined);
+    struct row_strides strides = activations_strides(config, model->joined);
+    struct attention_queries queries = {0};
+    if (cp_size(model) > 1)
+        queries = attention_share(T, model->cp.size, model->cp.place);
     return (struct attention_shape){
             .B = B,
             .T = T,
             .H = config->heads,
-            .KV = config->kv_used ? config->kv_used : config->kv_heads,
+            .KV = kv_heads_used(config),
             .D = config->head_dim,
             .q_stride = strides.q,
             .k_stride = strides.k,
@@ -85,15 +88,17 @@ struct attention_shape activations_attention(
                                     : 1.0 / sqrt((double)config->head_dim)),
             .window = config->layer_attention[layer - 1].window,
             .softcap = (float)config->score_softcap,
+            .queries = queries,
     };
 }
 
+/* N tokens. */
 static struct layout layout_of(
         const struct model_config *config, const struct param_table *table,
-        const struct model_shape *shape, int B, int T, char *base)
+        const struct model_shape *shape, size_t N, char *base)
 {
     enum device_backend backend = shape_backend(shape);
-    size_t N = (size_t)B * (size_t)T, S = N / (size_t)tp_size(config);
+    size_t S = N / (size_t)tp_size(config);
     int pieces = shape->mlp_pieces > 1 ? shape->mlp_pieces : 1;
     unsigned joined = shape->joined | config->family->fused;
     return (struct layout){
@@ -123,14 +128,15 @@ static struct layout layout_of(
 
 /* Not for a decode step, which has none: a GPU's library is asked, and that
  * takes it a while. */
-static void measure_attention(struct layout *l, int B, int T)
+static void measure_attention(
+        struct layout *l, const struct model_shape *shape, int B)
 {
     const struct layer_attention *layers = l->config->layer_attention;
     for (int i = 0; i < l->config->layers; i++) {
         if (i && layers[i].window == layers[0].window)
             continue;
         struct attention_shape attention =
-                activations_attention(l->config, l->joined, i + 1, B, T);
+                activations_attention(l->config, shape, i + 1, B, shape->T);
         l->attention_scratch = max_size(
                 l->attention_scratch,
                 attention_scratch_bytes(&attention, l->dtype, l->backend));
@@ -513,7 +519,8 @@ int model_head_chunk(
         const struct model_config *config, const struct param_table *table,
         const struct model_shape *shape)
 {
-    struct layout l = layout_of(config, table, shape, shape->B, shape->T, NULL);
+    struct layout l = layout_of(
+            config, table, shape, place_tokens(shape, shape->B), NULL);
     return head_chunk(&l, shape->head_chunk);
 }
 
@@ -654,8 +661,9 @@ static void lay_train(
         const struct model_config *config, const struct param_table *table,
         const struct model_shape *shape, char *base, struct activations *acts)
 {
-    struct layout l = layout_of(config, table, shape, shape->B, shape->T, base);
-    measure_attention(&l, shape->B, shape->T);
+    struct layout l = layout_of(
+            config, table, shape, place_tokens(shape, shape->B), base);
+    measure_attention(&l, shape, shape->B);
     l.recompute = parts_recomputed(config, shape);
     begin_micros(&l, table, shape, acts);
     bool has_kept = acts->first <= config->layers;
@@ -706,9 +714,9 @@ static struct activations lay_eval(
         const struct model_config *config, const struct param_table *table,
         const struct model_shape *shape, char *base)
 {
-    struct layout l =
-            layout_of(config, table, shape, shape->eval_B, shape->T, base);
-    measure_attention(&l, shape->eval_B, shape->T);
+    struct layout l = layout_of(
+            config, table, shape, place_tokens(shape, shape->eval_B), base);
+    measure_attention(&l, shape, shape->eval_B);
     struct activations a = {.scratch_bytes = l.attention_scratch};
     lay_lean(&l, false, head_chunk(&l, shape->head_chunk), &a);
     return a;
@@ -719,7 +727,7 @@ static struct activations lay_decode(
         const struct model_shape *shape, char *base)
 {
     struct layout l =
-            layout_of(config, table, shape, 1, shape->decode_batch, base);
+            layout_of(config, table, shape, (size_t)shape->decode_batch, base);
     l.logits_dtype = DTYPE_FP32; /* the host reads them */
     l.pieces = 1, l.piece = l.S = l.N;
     struct activations a = {0};

@@ -36,6 +36,8 @@
  * "(N, C)" of hidden channels is (N / tp, C) then, of heads and of F it is all
  * tokens and the place's channels.
  *
+ * With context parallelism N is the place's tokens.
+ *
  * N tokens, C hidden, F intermediate, q = H*D, kv = KV*D channels. */
 #ifndef ZD_MODEL_ACTIVATIONS_H
 #define ZD_MODEL_ACTIVATIONS_H
@@ -149,6 +151,17 @@ struct activations {
     size_t cache_text_bytes;  /* of them, one text's */
 };
 
+static inline int cp_size(const struct model_shape *shape)
+{
+    return shape->cp.size > 1 ? shape->cp.size : 1;
+}
+
+/* Of B samples. */
+static inline size_t place_tokens(const struct model_shape *shape, int B)
+{
+    return (size_t)B * (size_t)(shape->T / cp_size(shape));
+}
+
 static inline int decode_texts(const struct model_shape *shape)
 {
     return shape->decode_texts > 0 ? shape->decode_texts : 1;
@@ -188,10 +201,10 @@ struct activations *activations_lay_out(
         const struct model_shape *shape, char *base);
 void activations_free(struct activations *passes, int count);
 
-/* Of B x T tokens in a layer (1 .. L); the caller adds documents and scratch.
- */
+/* Of B samples of T tokens in a layer (1 .. L), `model` being the shape of the
+ * model; the caller adds documents and scratch. */
 struct attention_shape activations_attention(
-        const struct model_config *config, unsigned joined, int layer, int B,
-        int T);
+        const struct model_config *config, const struct model_shape *model,
+        int layer, int B, int T);
 
 #endif

@@ -24,6 +24,33 @@ static struct dropout dropout_of(
             .key = rng_u64(seed, view->stream, 0)};
 }
 
+/* out(N, C), rows `stride` apart, = or += what dropout leaves of x. With
+ * context parallelism a piece of a sample at a time, since tokens jump between
+ * them. */
+static enum zd_status drop_rows(
+        const struct linear *l, void *out, int stride, const void *x, int C,
+        const struct dropout *dropout, bool add)
+{
+    const struct kernels *k = l->model->kernels;
+    struct attention_queries own = l->pass->queries;
+    size_t element = dtype_bytes(k->dtype);
+    struct dropout part = *dropout;
+    if (!own.rows)
+        return k->scale_rows(NULL, out, stride, x, l->N, C, 1, dropout, add);
+    for (int n = 0, count; n < l->N; n += count) {
+        int row = (int)dropout->first_row + n, r = row % own.rows;
+        int left = own.rows / 2 - r % (own.rows / 2);
+        count = left < l->N - n ? left : l->N - n;
+        part.first_sample = dropout->first_sample + row / own.rows;
+        part.first_row = attention_token(own, r);
+        ZD_TRY(k->scale_rows(
+                NULL, (char *)out + (size_t)n * (size_t)stride * element,
+                stride, (const char *)x + (size_t)n * (size_t)C * element,
+                count, C, 1, &part, add));
+    }
+    return ZD_OK;
+}
+
 /* x, or what dropout leaves of it. */
 static enum zd_status kept_input(
         const struct linear *l, const struct adapter_view *view, const void *x,
@@ -32,10 +59,9 @@ static enum zd_status kept_input(
     struct dropout dropout = dropout_of(l, view);
     void *dropped = l->pass->acts->adapters.dropped;
     *kept_out = dropout.threshold ? dropped : x;
-    return dropout.threshold ? l->model->kernels->scale_rows(
-                                       NULL, dropped, l->in, x, l->N, l->in, 1,
-                                       &dropout, false)
-                             : ZD_OK;
+    return dropout.threshold
+                   ? drop_rows(l, dropped, l->in, x, l->in, &dropout, false)
+                   : ZD_OK;
 }
 
 /* --- matmuls -------------------------------------------------------------- */
@@ -87,8 +113,7 @@ static enum zd_status add_product(
         return k->matmul(NULL, &m);
     }
     ZD_TRY(k->matmul(NULL, &m));
-    return k->scale_rows(
-            NULL, to, stride, wide, l->N, columns, 1, dropout, true);
+    return drop_rows(l, to, stride, wide, columns, dropout, true);
 }
 
 /* y's columns of the view += u B^T. */

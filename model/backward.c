@@ -35,6 +35,7 @@ static enum zd_status backward_layer(
         struct layer_acts slot = kept_acts(pass, layer);
         run.pass = pass;
         run.acts = &slot;
+        run.held = pass->acts->recompute && layer == group->to;
         ZD_TRY(layer_backward(&run));
         run.accumulate = true;
     }

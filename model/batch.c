@@ -47,12 +47,15 @@ static void fill_decode_positions(int32_t *positions, const struct pass *pass)
 /* Positions count from the document's first token. */
 static void fill_positions(int32_t *positions, struct pass *pass)
 {
+    struct attention_shape shape = {.T = pass->T, .queries = pass->queries};
+    struct attention_queries all = attention_queries(&shape);
     pass->documents = 0;
     if (pass->decode)
         fill_decode_positions(positions, pass);
     for (int n = 0; n < pass->N; n++) {
         if (!pass->decode)
-            positions[n] = n % pass->T - pass->doc_start[n];
+            positions[n] =
+                    attention_token(all, n % all.rows) - pass->doc_start[n];
         pass->documents += positions[n] == 0;
     }
 }

@@ -99,6 +99,12 @@ struct model_config {
                      owned */
 };
 
+/* Key-value heads that attention reads. */
+static inline int kv_heads_used(const struct model_config *config)
+{
+    return config->kv_used ? config->kv_used : config->kv_heads;
+}
+
 static inline int tp_size(const struct model_config *config)
 {
     return config->tp.size > 1 ? config->tp.size : 1;

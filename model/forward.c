@@ -117,12 +117,17 @@ static struct pass pass_of(
         const struct model *model, const struct model_batch *batch,
         struct activations *acts, const struct model_hooks *hooks)
 {
-    int N = batch->B * batch->T, tp = tp_size(model->config);
-    assert(N % tp == 0);
+    int cp = cp_size(&model->shape), tp = tp_size(model->config);
+    int N = batch->B * (batch->T / cp);
+    struct attention_queries queries = {0};
+    assert(N % tp == 0 && (cp == 1 || batch->T % (2 * cp) == 0));
+    if (cp > 1)
+        queries = attention_share(batch->T, cp, model->shape.cp.place);
     return (struct pass){
             .B = batch->B,
             .T = batch->T,
             .N = N,
+            .queries = queries,
             .share = N / tp,
             .hooks = hooks,
             .tokens = batch->tokens,

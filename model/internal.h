@@ -13,8 +13,9 @@ struct event_list {
 /* The tokens that a pass works on; the arrays are the caller's until
  * batch_place has put them where kernels read. */
 struct pass {
-    int micro; /* which of those that take turns */
-    int B, T, N;
+    int micro;                        /* which of those that take turns */
+    int B, T, N;                      /* N tokens here, of B samples of T */
+    struct attention_queries queries; /* those of a sample that are here */
     int share; /* tokens whose residual stream is here: N / tp.size */
     const struct model_hooks *hooks;
     const int32_t *tokens, *targets, *doc_start;
@@ -77,12 +78,14 @@ struct model {
     struct row_strides strides;
     struct activations *passes; /* (activations_passes); owned */
     struct rope_tables ropes[ROPE_SETS];
-    void *decoded;       /* a dequantized weight, for a matmul */
-    int32_t *planes;     /* (micros, CPU_PLANES, N) of the pass, on the CPU:
-                            positions, and what head_rows_fill writes */
-    void *all_tokens[2]; /* (N, C) each, with tensor parallelism: of matmuls,
-                            [0] what scatter reads or gradients that are
-                            gathered, [1] inputs that are */
+    void *decoded;          /* a dequantized weight, for a matmul */
+    int32_t *planes;        /* (micros, CPU_PLANES, N) of the pass, on the CPU:
+                               positions, and what head_rows_fill writes */
+    void *all_tokens[2];    /* (N, C) each, with tensor parallelism: of matmuls,
+                               [0] what scatter reads or gradients that are
+                               gathered, [1] inputs that are */
+    char *kv_share;         /* (N, k | v) with context parallelism (keys.c) */
+    char *kv_all, *dkv_all; /* (B, T, k | v) */
     struct vocabulary_slice vocabulary; /* of the token table, and the head */
     struct exact_sum *loss; /* on the device; since model_loss_take */
     struct batch_upload upload;
@@ -115,8 +118,11 @@ static inline int role_id(const struct model *model, int unit, enum role role)
 /* plan.c */
 int model_positions(const struct model_shape *shape); /* rows of the angles */
 size_t model_most_tokens(const struct model_shape *shape); /* of any pass */
-/* One of model.all_tokens. */
-size_t model_all_tokens_bytes(
+/* The span "model.gathered": where its arrays begin. */
+struct gathered_span {
+    size_t all_tokens[2], kv_share, kv_all, dkv_all, bytes;
+};
+struct gathered_span model_gathered_span(
         const struct model_config *config, const struct model_shape *shape);
 
 /* With tensor parallelism all places' rows in all_tokens[i]; else `share`. Of
@@ -130,6 +136,20 @@ void *tokens_part(const struct model *model, void *share);
 enum zd_status tokens_scatter(
         const struct model *model, const struct pass *pass, void *share,
         void *part, int rows);
+
+/* keys.c: keys, values and their gradients as attention takes them: the
+ * layer's, or with context parallelism those of whole samples. */
+struct layer_run;
+struct attention_keys {
+    void *k, *v, *dk, *dv;
+};
+/* The strides of `shape` become theirs. `held`: what was gathered last is of
+ * this layer and pass. */
+enum zd_status keys_gather(
+        const struct layer_run *run, bool held, struct attention_shape *shape,
+        struct attention_keys *keys_out);
+/* When dk and dv are there. */
+enum zd_status keys_scatter(const struct layer_run *run);
 
 /* batch.c */
 static inline size_t batch_planes(const struct model_config *config)
@@ -168,6 +188,7 @@ struct layer_run {
     const struct layer_acts *acts;
     int layer;
     bool accumulate; /* backward: add to the gradients */
+    bool held;       /* backward: keys_gather's */
 };
 
 /* A quantized matrix: (rows, columns), the linear's (out, in). Borrowed. */

@@ -6,19 +6,12 @@ static struct attention_shape attention_shape(const struct layer_run *run)
     const struct model *model = run->model;
     const struct pass *pass = run->pass;
     struct attention_shape shape = activations_attention(
-            model->config, model->shape.joined, run->layer, pass->B, pass->T);
+            model->config, &model->shape, run->layer, pass->B, pass->T);
     shape.documents = pass->documents;
     shape.first_tokens = pass->first_tokens;
+    shape.queries = pass->queries;
     shape.scratch_bytes = pass->acts->scratch_bytes;
     return shape;
-}
-
-/* Of what attention reads of k or v. */
-static void *kv_from(const struct layer_run *run, void *heads)
-{
-    const struct model_config *c = run->model->config;
-    size_t channels = (size_t)c->first_kv * (size_t)c->head_dim;
-    return (char *)heads + channels * dtype_bytes(run->model->kernels->dtype);
 }
 
 /* Append a run's rows, from row `first` of the pass, to its text's part of the
@@ -36,13 +29,15 @@ static enum zd_status attend_run(
     size_t place = (size_t)(layer->layer - 1) * all->cache_layer_bytes +
                    (size_t)run->text * all->cache_text_bytes;
     char *k_cache = all->k_cache + place, *v_cache = all->v_cache + place;
-    for (int i = 0; i < run->count; i++) {
-        size_t to = (size_t)(run->past + i) * row, n = first + (size_t)i;
-        size_t key = n * (size_t)s.k_stride * element;
-        size_t value = n * (size_t)s.v_stride * element;
-        ZD_TRY(device_move(k_cache + to, (const char *)acts->k + key, row));
-        ZD_TRY(device_move(v_cache + to, (const char *)acts->v + value, row));
-    }
+    size_t past = (size_t)run->past * row, count = (size_t)run->count;
+    size_t k_row = (size_t)s.k_stride * element;
+    size_t v_row = (size_t)s.v_stride * element;
+    ZD_TRY(device_move_rows(
+            k_cache + past, (const char *)acts->k + first * k_row,
+            &(struct device_rows){row, k_row, row, count}));
+    ZD_TRY(device_move_rows(
+            v_cache + past, (const char *)acts->v + first * v_row,
+            &(struct device_rows){row, v_row, row, count}));
     return k->attention_decode(
             NULL,
             (char *)acts->att + first * (size_t)s.H * (size_t)s.D * element,
@@ -55,11 +50,14 @@ static enum zd_status attend(const struct layer_run *run, void *scratch)
     const struct pass *pass = run->pass;
     const struct layer_acts *acts = run->acts;
     struct attention_shape shape = attention_shape(run);
-    if (!pass->decode)
-        return run->model->kernels->attention_forward(
-                NULL, acts->att, acts->lse, acts->q, kv_from(run, acts->k),
-                kv_from(run, acts->v), pass->doc_start, scratch, &shape);
+    struct attention_keys keys;
     size_t first = 0;
+    if (!pass->decode) {
+        ZD_TRY(keys_gather(run, false, &shape, &keys));
+        return run->model->kernels->attention_forward(
+                NULL, acts->att, acts->lse, acts->q, keys.k, keys.v,
+                pass->doc_start, scratch, &shape);
+    }
     for (int r = 0; r < pass->run_count; r++) {
         ZD_TRY(attend_run(run, &pass->runs[r], first));
         first += (size_t)pass->runs[r].count;
@@ -444,6 +442,7 @@ enum zd_status layer_backward(const struct layer_run *run)
     const struct layer_acts *acts = run->acts;
     const struct layer_grads *g = &run->pass->acts->grads;
     struct attention_shape shape = attention_shape(run);
+    struct attention_keys keys;
     struct piece p;
     ZD_TRY(clear_of_others(run));
     for (int i = 0; i < piece_count(run); i++) {
@@ -455,10 +454,11 @@ enum zd_status layer_backward(const struct layer_run *run)
     ZD_TRY(attention_output_backward(run));
     ZD_TRY(recompute_attention(run));
     ZD_TRY(clear_unread_heads(run));
+    ZD_TRY(keys_gather(run, run->held, &shape, &keys));
     ZD_TRY(run->model->kernels->attention_backward(
-            NULL, g->q, kv_from(run, g->k), kv_from(run, g->v), g->hidden,
-            acts->att, acts->lse, acts->q, kv_from(run, acts->k),
-            kv_from(run, acts->v), run->pass->doc_start, g->scratch, &shape));
+            NULL, g->q, keys.dk, keys.dv, g->hidden, acts->att, acts->lse,
+            acts->q, keys.k, keys.v, run->pass->doc_start, g->scratch, &shape));
+    ZD_TRY(keys_scatter(run));
     ZD_TRY(qkv_backward(run));
     if (!layer_needs_input_grad(run))
         return ZD_OK;

@@ -89,11 +89,15 @@ static enum zd_status take_buffers(
         model->planes = arena_span(arena, "model.batch");
     model->upload.plane = batch_plane_tokens(model_most_tokens(&model->shape));
     model->loss = arena_span(arena, "model.loss");
-    if (tp_size(model->config) > 1) {
-        char *all = arena_span(arena, "model.gathered");
-        model->all_tokens[0] = all;
-        model->all_tokens[1] =
-                all + model_all_tokens_bytes(model->config, &model->shape);
+    if (arena_plan_find(arena->plan, "model.gathered")) {
+        struct gathered_span at =
+                model_gathered_span(model->config, &model->shape);
+        char *span = arena_span(arena, "model.gathered");
+        model->all_tokens[0] = span + at.all_tokens[0];
+        model->all_tokens[1] = span + at.all_tokens[1];
+        model->kv_share = span + at.kv_share;
+        model->kv_all = span + at.kv_all;
+        model->dkv_all = span + at.dkv_all;
     }
     if (arena_plan_find(arena->plan, "model.decoded"))
         model->decoded = arena_span(arena, "model.decoded");

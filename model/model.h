@@ -4,10 +4,12 @@
  *
  * A step of one micro-batch, or of several at once, which take turns in each
  * unit ("breadth first": Lamy-Poirier 2022, arXiv:2211.05953; for gradients
- * that are sums over them 2106.02679): model_forward   embedding, layers, final
- * norm, then head and loss in chunks of tokens (the full logits never exist);
- * in training the gradient of the head and of the last hidden state is made in
- * the same chunks model_backward  layers from last to first, then the embedding
+ * that are sums over them 2106.02679):
+ *   model_forward   embedding, layers, final norm, then head and loss in chunks
+ *                   of tokens (the full logits never exist); in training the
+ *                   gradient of the head and of the last hidden state is made
+ *                   in the same chunks
+ *   model_backward  layers from last to first, then the embedding
  *
  * Activation checkpointing keeps the input of every N-th layer and recomputes
  * the layers of such a segment before their backward. All modes give the same
@@ -80,6 +82,13 @@ struct model_hooks {
     /* The same as tokens_gather, of bytes: the scores of rows of logits. */
     enum zd_status (*scores_gather)(
             void *ctx, void *all, const void *mine, size_t bytes);
+    /* Context parallelism (model_shape.cp); else NULL. As tokens_gather and
+     * tokens_scatter, among the places that share a sample: keys and values of
+     * a layer before its attention, and their gradients after it. */
+    enum zd_status (*kv_gather)(
+            void *ctx, void *all, const void *share, size_t count);
+    enum zd_status (*kv_scatter)(
+            void *ctx, void *share, const void *all, size_t count);
 };
 
 /* The order in which a micro-batch will call the params hooks. zero plans its
@@ -95,14 +104,34 @@ int model_unit_events(
         struct checkpointing checkpointing, enum model_pass pass,
         struct unit_event *events, int max);
 
+/* How often a pass gathers a layer's keys and values, and scatters their
+ * gradients, where context parallelism does so: B T rows of 2 KV D. Of a layer
+ * that a segment ends with backward finds those that were gathered to recompute
+ * it. */
+struct model_kv_traffic {
+    int gathers, scatters;
+};
+struct model_kv_traffic model_kv_traffic(
+        const struct model_config *config, const struct param_table *table,
+        struct checkpointing checkpointing, enum model_pass pass);
+
 /* The losses of rows of logits and their gradients, as cross_entropy_fn. */
 typedef enum zd_status token_loss_fn(
         const struct kernels *kernels, float *losses, void *dlogits,
         const void *logits, const int32_t *targets, float dloss, int n, int V,
         int stride, const struct logit_map *map);
 
+/* Context parallelism: `size` places share each sample. Of 2 size equal pieces
+ * of its tokens place i has piece i and piece 2 size - 1 - i, so that all see
+ * as much, and computes with them alone; attention reads keys and values of all
+ * tokens. size 0: 1. Decoding is whole in each place. */
+struct cp {
+    int size, place;
+};
+
 struct model_shape {
-    int B, T;   /* of a training micro-batch */
+    int B, T; /* of a training micro-batch; T: tokens of whole samples */
+    struct cp cp;
     int micros; /* of those that model_forward is given at most; 0: one */
     int eval_B; /* of an evaluation batch; 0: none */
     struct checkpointing checkpointing;
@@ -163,11 +192,14 @@ struct model_offload_report {
 };
 struct model_offload_report model_offload_report_take(struct model *model);
 
+/* The place's tokens of B samples of T: with context parallelism Q = T / cp,
+ * else Q = T. */
 struct model_batch {
-    const int32_t *tokens;    /* (B, T) */
-    const int32_t *targets;   /* (B, T); < 0 = masked */
-    const int32_t *doc_start; /* (B, T): where token t's document begins in the
-                                 sample; its position is t - doc_start[t] */
+    const int32_t *tokens;    /* (B, Q) */
+    const int32_t *targets;   /* (B, Q); < 0 = masked */
+    const int32_t *doc_start; /* (B, Q): where the document of token t of the
+                                 whole sample begins; t's position is
+                                 t - doc_start */
     int B, T;                 /* B up to the planned one */
     /* Dropout depends on these: the step, and the number of the first sample
      * in the run; the others follow. */

@@ -42,18 +42,39 @@ int model_positions(const struct model_shape *shape)
 
 size_t model_most_tokens(const struct model_shape *shape)
 {
-    size_t train = shape->train ? (size_t)shape->B * (size_t)shape->T : 0;
-    size_t eval = (size_t)shape->eval_B * (size_t)shape->T;
+    size_t train = shape->train ? place_tokens(shape, shape->B) : 0;
+    size_t eval = place_tokens(shape, shape->eval_B);
     size_t decode = (size_t)shape->decode_batch;
     return max_size(max_size(train, eval), decode);
 }
 
-size_t model_all_tokens_bytes(
+/* Where `rows` rows begin; `bytes` grows by them. */
+static size_t span_add(size_t *bytes, size_t rows, size_t row)
+{
+    size_t begin = *bytes;
+    *bytes += (rows * row + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN;
+    return begin;
+}
+
+struct gathered_span model_gathered_span(
         const struct model_config *config, const struct model_shape *shape)
 {
-    size_t bytes = model_most_tokens(shape) * (size_t)config->hidden_size *
-                   dtype_bytes(shape->dtype);
-    return (bytes + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN;
+    struct gathered_span span = {0};
+    size_t element = dtype_bytes(shape->dtype), all = model_most_tokens(shape);
+    size_t hidden = (size_t)config->hidden_size * element;
+    int train = shape->train ? shape->B : 0, eval = shape->eval_B;
+    size_t samples = (size_t)(train > eval ? train : eval);
+    size_t kv = 2 * (size_t)kv_heads_used(config) * (size_t)config->head_dim *
+                element;
+    for (int i = 0; i < 2 && tp_size(config) > 1; i++)
+        span.all_tokens[i] = span_add(&span.bytes, all, hidden);
+    if (cp_size(shape) == 1)
+        return span;
+    span.kv_share = span_add(
+            &span.bytes, place_tokens(shape, train > eval ? train : eval), kv);
+    span.kv_all = span_add(&span.bytes, samples * (size_t)shape->T, kv);
+    span.dkv_all = span_add(&span.bytes, (size_t)train * (size_t)shape->T, kv);
+    return span;
 }
 
 /* The tokens of a pass on the device, and the staging buffers. */
@@ -136,10 +157,10 @@ enum zd_status model_plan(
         ZD_TRY(arena_plan_add(
                 plan, "model.decoded", ARENA_DEVICE, SPAN_BUFFERS,
                 param_most_in_codes(table) * dtype_bytes(shape->dtype)));
-    if (tp_size(config) > 1)
+    size_t gathered = model_gathered_span(config, shape).bytes;
+    if (gathered)
         ZD_TRY(arena_plan_add(
-                plan, "model.gathered", ARENA_DEVICE, SPAN_BUFFERS,
-                2 * model_all_tokens_bytes(config, shape)));
+                plan, "model.gathered", ARENA_DEVICE, SPAN_BUFFERS, gathered));
     ZD_TRY(plan_batch(config, shape, plan));
     ZD_TRY(plan_workspace(config, table, shape, plan));
     ZD_TRY(arena_plan_add(

@@ -30,7 +30,15 @@ enum zd_status device_clear(void *device, size_t bytes)
 
 enum zd_status device_move(void *to, const void *from, size_t bytes)
 {
-    return bytes ? device_table()->move(to, from, bytes) : ZD_OK;
+    return device_move_rows(
+            to, from, &(struct device_rows){bytes, bytes, bytes, 1});
+}
+
+enum zd_status device_move_rows(
+        void *to, const void *from, const struct device_rows *rows)
+{
+    return rows->bytes && rows->count ? device_table()->move(to, from, rows)
+                                      : ZD_OK;
 }
 
 enum zd_status device_read(void *host, const void *device, size_t bytes)

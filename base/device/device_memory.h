@@ -30,6 +30,12 @@ enum zd_status device_lend_staging(void *pinned);
 enum zd_status device_clear(void *device, size_t bytes);
 /* Copy within the device; the ranges do not overlap. */
 enum zd_status device_move(void *to, const void *from, size_t bytes);
+/* The same of `count` rows that begin a stride apart, in bytes. */
+struct device_rows {
+    size_t to_stride, from_stride, bytes, count;
+};
+enum zd_status device_move_rows(
+        void *to, const void *from, const struct device_rows *rows);
 /* Waits until the values are there. */
 enum zd_status device_read(void *host, const void *device, size_t bytes);
 /* `host` may be reused when it returns. */

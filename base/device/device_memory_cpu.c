@@ -24,9 +24,12 @@ static enum zd_status clear(void *device, size_t bytes)
     return ZD_OK;
 }
 
-static enum zd_status move(void *to, const void *from, size_t bytes)
+static enum zd_status move(
+        void *to, const void *from, const struct device_rows *rows)
 {
-    memcpy(to, from, bytes);
+    for (size_t i = 0; i < rows->count; i++)
+        memcpy((char *)to + i * rows->to_stride,
+               (const char *)from + i * rows->from_stride, rows->bytes);
     return ZD_OK;
 }
 

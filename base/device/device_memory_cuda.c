@@ -124,11 +124,17 @@ void gpu_give_pinned(void *host, size_t bytes)
 
 /* --- copies --------------------------------------------------------------- */
 
-enum zd_status gpu_move(void *to, const void *from, size_t bytes)
+enum zd_status gpu_move(
+        void *to, const void *from, const struct device_rows *rows)
 {
-    ZD_CUDA(cudaMemcpyAsync(
-            to, from, bytes, cudaMemcpyDeviceToDevice,
-            device_cuda_stream(NULL)));
+    cudaStream_t compute = device_cuda_stream(NULL);
+    if (rows->count == 1) /* of any size */
+        ZD_CUDA(cudaMemcpyAsync(
+                to, from, rows->bytes, cudaMemcpyDeviceToDevice, compute));
+    else
+        ZD_CUDA(cudaMemcpy2DAsync(
+                to, rows->to_stride, from, rows->from_stride, rows->bytes,
+                rows->count, cudaMemcpyDeviceToDevice, compute));
     return ZD_OK;
 }
 

@@ -53,7 +53,8 @@ struct device_table {
     void (*give_pinned)(void *host, size_t bytes);
     enum zd_status (*lend_staging)(void *pinned); /* NULL: it needs none */
     enum zd_status (*clear)(void *device, size_t bytes);
-    enum zd_status (*move)(void *to, const void *from, size_t bytes);
+    enum zd_status (*move)(
+            void *to, const void *from, const struct device_rows *rows);
     enum zd_status (*read)(void *host, const void *device, size_t bytes);
     enum zd_status (*write)(void *device, const void *host, size_t bytes);
     enum zd_status (*finish)(void);

@@ -47,7 +47,8 @@ void gpu_give(void *device, size_t bytes);
 enum zd_status gpu_take_pinned(size_t bytes, void **host_out);
 void gpu_give_pinned(void *host, size_t bytes);
 enum zd_status gpu_clear(void *device, size_t bytes);
-enum zd_status gpu_move(void *to, const void *from, size_t bytes);
+enum zd_status gpu_move(
+        void *to, const void *from, const struct device_rows *rows);
 enum zd_status gpu_read(void *host, const void *device, size_t bytes);
 enum zd_status gpu_write(void *device, const void *host, size_t bytes);
 enum zd_status gpu_lend_staging(void *pinned);

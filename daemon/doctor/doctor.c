@@ -47,7 +47,7 @@ static void tell_attention(struct doctor *doctor, const struct job_plan *plan)
             tell_layer(
                     list,
                     activations_attention(
-                            c, plan->shape.joined, i + 1, plan->shape.B,
+                            c, &plan->shape, i + 1, plan->shape.B,
                             plan->shape.T),
                     &facts);
     }

@@ -1,4 +1,5 @@
-/* Tensor parallelism: places that are threads compute what one does. */
+/* Tensor and context parallelism: places that are threads compute what one
+ * does. */
 #include "base/number/dtype.h"
 #include "model/slice.h"
 #include "tests/model/shapes.h"
@@ -9,7 +10,7 @@
 #include <math.h>
 #include <pthread.h>
 
-enum { B = 2, T = 12, PLACES_MAX = 6 };
+enum { B = 2, T = 24, PLACES_MAX = 6 };
 
 /* Ways to project, share heads, norm and store, with fewer heads than 6 and a
  * width that all sizes divide. */
@@ -21,10 +22,16 @@ enum { SHAPES = sizeof shapes / sizeof *shapes };
 /* --- places ----------------------------------------------------------------
  */
 
-struct group {
+/* Places that exchange something. */
+struct team {
     int size;
     pthread_barrier_t barrier;
     const void *slots[PLACES_MAX];
+};
+
+struct group {
+    int cp, tp; /* places on each axis, tp innermost */
+    struct team tp_teams[PLACES_MAX], cp_teams[PLACES_MAX];
     const struct model_config *config;
     struct model_shape shape;
     const struct model_batch *batch;
@@ -32,27 +39,54 @@ struct group {
 
 struct place {
     struct group *group;
-    int number;
+    int cp, tp;
+    struct tokens tokens; /* its own */
     struct tiny tiny;
     struct model_hooks replica;
     double loss, evaluated;
     int scatters;
+    size_t kv_gathered, kv_scattered; /* elements */
 };
 
-static void meet(struct place *p, const void *mine)
+static void meet(struct team *team, int place, const void *mine)
 {
-    p->group->slots[p->number] = mine;
-    pthread_barrier_wait(&p->group->barrier);
+    team->slots[place] = mine;
+    pthread_barrier_wait(&team->barrier);
+}
+
+static void gather_in(
+        struct team *team, int place, void *all, const void *mine, size_t bytes)
+{
+    meet(team, place, mine);
+    for (int i = 0; i < team->size; i++)
+        memcpy((char *)all + (size_t)i * bytes, team->slots[i], bytes);
+    pthread_barrier_wait(&team->barrier);
+}
+
+static void scatter_in(
+        struct team *team, int place, void *share, const void *all,
+        enum dtype type, size_t count)
+{
+    float *sum = calloc(count, sizeof *sum),
+          *term = malloc(count * sizeof *sum);
+    size_t from = (size_t)place * count * dtype_bytes(type);
+    meet(team, place, all);
+    for (int i = 0; i < team->size; i++) {
+        const char *theirs = (const char *)team->slots[i] + from;
+        dtype_convert(term, DTYPE_FP32, theirs, type, count);
+        for (size_t e = 0; e < count; e++)
+            sum[e] += term[e];
+    }
+    pthread_barrier_wait(&team->barrier);
+    dtype_convert(share, type, sum, DTYPE_FP32, count);
+    free(sum), free(term);
 }
 
 static enum zd_status gather_bytes(
         void *ctx, void *all, const void *mine, size_t bytes)
 {
     struct place *p = ctx;
-    meet(p, mine);
-    for (int i = 0; i < p->group->size; i++)
-        memcpy((char *)all + (size_t)i * bytes, p->group->slots[i], bytes);
-    pthread_barrier_wait(&p->group->barrier);
+    gather_in(&p->group->tp_teams[p->cp], p->tp, all, mine, bytes);
     return ZD_OK;
 }
 
@@ -68,21 +102,31 @@ static enum zd_status scatter(
         void *ctx, void *share, const void *all, size_t count)
 {
     struct place *p = ctx;
-    enum dtype type = p->group->shape.dtype;
-    float *sum = calloc(count, sizeof *sum),
-          *term = malloc(count * sizeof *sum);
-    size_t from = (size_t)p->number * count * dtype_bytes(type);
-    meet(p, all);
-    for (int i = 0; i < p->group->size; i++) {
-        const char *theirs = (const char *)p->group->slots[i] + from;
-        dtype_convert(term, DTYPE_FP32, theirs, type, count);
-        for (size_t e = 0; e < count; e++)
-            sum[e] += term[e];
-    }
-    pthread_barrier_wait(&p->group->barrier);
-    dtype_convert(share, type, sum, DTYPE_FP32, count);
+    scatter_in(
+            &p->group->tp_teams[p->cp], p->tp, share, all,
+            p->group->shape.dtype, count);
     p->scatters++;
-    free(sum), free(term);
+    return ZD_OK;
+}
+
+static enum zd_status kv_gather(
+        void *ctx, void *all, const void *share, size_t count)
+{
+    struct place *p = ctx;
+    size_t bytes = count * dtype_bytes(p->group->shape.dtype);
+    gather_in(&p->group->cp_teams[p->tp], p->cp, all, share, bytes);
+    p->kv_gathered += count;
+    return ZD_OK;
+}
+
+static enum zd_status kv_scatter(
+        void *ctx, void *share, const void *all, size_t count)
+{
+    struct place *p = ctx;
+    scatter_in(
+            &p->group->cp_teams[p->tp], p->cp, share, all,
+            p->group->shape.dtype, count);
+    p->kv_scattered += count;
     return ZD_OK;
 }
 
@@ -139,15 +183,17 @@ static void build(struct place *p)
 {
     struct group *g = p->group;
     struct tiny *t = &p->tiny;
-    const struct tp tp = {g->size, p->number};
+    const struct tp tp = {g->tp, p->tp};
+    struct model_shape shape = g->shape;
     struct weight_source whole, source;
+    shape.cp = (struct cp){g->cp, p->cp};
     struct param_table all;
     tiny_must(param_table_build(g->config, NULL, 0, &all));
     tiny_must(model_config_slice(g->config, tp, &t->config));
     tiny_must(param_table_slice(g->config, tp, NULL, 0, &t->table));
     tiny_must(weights_open_random(7, &all, &whole));
     tiny_must(weights_open_slice(&whole, &t->table, &source));
-    tiny_build(t, &g->shape, tiny_plain(g->shape.dtype), &source);
+    tiny_build(t, &shape, tiny_plain(shape.dtype), &source);
     weights_close(&source);
     param_table_fini(&all);
     add_noise(t);
@@ -160,36 +206,74 @@ static void build(struct place *p)
             grads_release,
             .tokens_gather = gather,
             .tokens_scatter = scatter,
-            .scores_gather = gather_bytes};
+            .scores_gather = gather_bytes,
+            .kv_gather = kv_gather,
+            .kv_scatter = kv_scatter};
+}
+
+/* The place's tokens of the batch. */
+static void take_tokens(struct place *p)
+{
+    const struct model_batch *all = p->group->batch;
+    struct tokens *own = &p->tokens;
+    struct attention_queries queries = {all->T, {0}};
+    if (p->group->cp > 1)
+        queries = attention_share(all->T, p->group->cp, p->cp);
+    own->batch = *all;
+    own->batch.tokens = own->tokens;
+    own->batch.targets = own->targets;
+    own->batch.doc_start = own->doc_start;
+    for (int n = 0; n < all->B * queries.rows; n++) {
+        int t = attention_token(queries, n % queries.rows);
+        int from = n / queries.rows * all->T + t;
+        own->tokens[n] = all->tokens[from];
+        own->targets[n] = all->targets[from];
+        own->doc_start[n] = all->doc_start[from];
+    }
 }
 
 static void *run_place(void *arg)
 {
     struct place *p = arg;
     build(p);
-    p->evaluated = tiny_evaluate(&p->tiny, p->group->batch);
+    take_tokens(p);
+    p->evaluated = tiny_evaluate(&p->tiny, &p->tokens.batch);
     p->scatters = 0;
+    p->kv_gathered = p->kv_scattered = 0;
     for (int micro = 0; micro < 2; micro++)
-        p->loss = tiny_step(&p->tiny, p->group->batch, 1.0f);
+        p->loss = tiny_step(&p->tiny, &p->tokens.batch, 1.0f);
     return NULL;
+}
+
+static void team_init(struct team *team, int size)
+{
+    team->size = size;
+    pthread_barrier_init(&team->barrier, NULL, (unsigned)size);
 }
 
 static void run_places(struct group *g, struct place places[PLACES_MAX])
 {
     pthread_t threads[PLACES_MAX];
-    pthread_barrier_init(&g->barrier, NULL, (unsigned)g->size);
-    for (int i = 0; i < g->size; i++) {
-        places[i] = (struct place){.group = g, .number = i};
+    for (int i = 0; i < g->cp; i++)
+        team_init(&g->tp_teams[i], g->tp);
+    for (int i = 0; i < g->tp; i++)
+        team_init(&g->cp_teams[i], g->cp);
+    for (int i = 0; i < g->cp * g->tp; i++) {
+        places[i] =
+                (struct place){.group = g, .cp = i / g->tp, .tp = i % g->tp};
         pthread_create(&threads[i], NULL, run_place, &places[i]);
     }
-    for (int i = 0; i < g->size; i++)
+    for (int i = 0; i < g->cp * g->tp; i++)
         pthread_join(threads[i], NULL);
-    pthread_barrier_destroy(&g->barrier);
+    for (int i = 0; i < g->cp; i++)
+        pthread_barrier_destroy(&g->tp_teams[i].barrier);
+    for (int i = 0; i < g->tp; i++)
+        pthread_barrier_destroy(&g->cp_teams[i].barrier);
 }
 
 static void fini_places(const struct group *g, struct place *places)
 {
-    for (int i = 0; i < g->size; i++) {
+    for (int i = 0; i < g->cp * g->tp; i++) {
         struct tiny *t = &places[i].tiny;
         t->config = (struct model_config){0}; /* the whole's pointers */
         tiny_fini(t);
@@ -203,7 +287,7 @@ static void fini_places(const struct group *g, struct place *places)
 static void add_slices(
         const struct group *g, const struct place *places, int id, float *sum)
 {
-    for (int i = 0; i < g->size; i++) {
+    for (int i = 0; i < g->cp * g->tp; i++) {
         const struct param *param = &places[i].tiny.table.params[id];
         const float *grad = replicated_grad(places[i].tiny.replica, id);
         struct slice_run run = {0};
@@ -221,14 +305,18 @@ static void expect_near(
         double limit, double grads_limit, const char *what)
 {
     const struct param_table *table = &one->tiny.table;
-    for (int i = 0; i < g->size; i++) {
-        cr_expect_eq(places[i].loss, places[0].loss);
-        cr_expect_eq(places[i].evaluated, places[0].evaluated);
+    double loss = 0, evaluated = 0;
+    for (int i = 0; i < g->cp * g->tp; i++) {
+        const struct place *first = &places[i - places[i].tp];
+        cr_expect_eq(places[i].loss, first->loss);
+        cr_expect_eq(places[i].evaluated, first->evaluated);
+        loss += places[i].tp ? 0 : first->loss;
+        evaluated += places[i].tp ? 0 : first->evaluated;
     }
     cr_expect(
-            fabs(places->loss / one->loss - 1) < limit, "%s: %.9g, not %.9g",
-            what, places->loss, one->loss);
-    cr_expect(fabs(places->evaluated / one->evaluated - 1) < limit, "%s", what);
+            fabs(loss / one->loss - 1) < limit, "%s: %.9g, not %.9g", what,
+            loss, one->loss);
+    cr_expect(fabs(evaluated / one->evaluated - 1) < limit, "%s", what);
     for (int id = 0; id < table->count; id++) {
         size_t count = table->params[id].count;
         const float *want = replicated_grad(one->tiny.replica, id);
@@ -248,38 +336,56 @@ static void expect_near(
     }
 }
 
+/* What the hooks were asked for is what a plan counts. */
+static void expect_traffic(const struct group *g, const struct place *p)
+{
+    const struct tiny *t = &p->tiny;
+    const struct model_config *c = &t->config;
+    struct model_kv_traffic kv =
+            model_kv_traffic(c, &t->table, t->shape.checkpointing, MODEL_TRAIN);
+    size_t rows = (size_t)(B * T / g->cp) * 2; /* of two micro-batches */
+    size_t count = rows * 2 * (size_t)(kv_heads_used(c) * c->head_dim);
+    cr_expect_eq(p->kv_gathered, g->cp > 1 ? (size_t)kv.gathers * count : 0);
+    cr_expect_eq(p->kv_scattered, g->cp > 1 ? (size_t)kv.scatters * count : 0);
+    /* of each micro-batch: the embedding, two of a layer forward and two
+     * backward, those that are computed again, the head's chunks */
+    if (g->tp > 1)
+        cr_expect_geq(p->scatters, 2 * (1 + 4 * c->layers));
+}
+
 static void compare(
         const char *text, const struct model_shape *shape, double limit,
         double grads_limit, int *compared)
 {
+    static const int sizes[][2] = {{1, 2}, {1, 3}, {1, 4}, {1, 6}, {2, 1},
+                                   {3, 1}, {4, 1}, {6, 1}, {2, 2}, {2, 3}};
     struct model_config config, part;
     struct tokens tokens;
-    struct group one = {.size = 1, .config = &config, .shape = *shape};
-    struct place single[PLACES_MAX], places[PLACES_MAX];
+    struct group one = {.cp = 1, .tp = 1, .config = &config, .shape = *shape};
+    static struct place single[PLACES_MAX], places[PLACES_MAX];
     tiny_config(text, &config);
     config.intermediate_size = 12;
     tokens_fill(&tokens, 1, B, T, config.vocab_size);
     one.batch = &tokens.batch;
     one.shape.mlp_pieces = 1;
     run_places(&one, single);
-    for (int size = 2; size <= PLACES_MAX; size++) {
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         char what[80];
         struct group g = one;
-        g.size = size;
+        g.cp = sizes[i][0], g.tp = sizes[i][1];
         g.shape = *shape;
-        if (B * T % size ||
-            model_config_slice(&config, (struct tp){size, 0}, &part)) {
+        if (B * T / g.cp % g.tp ||
+            model_config_slice(&config, (struct tp){g.tp, 0}, &part)) {
             zd_error_clear();
             continue;
         }
         run_places(&g, places);
         snprintf(
-                what, sizeof what, "%s of %d heads, %d places",
-                config.family->name, config.heads, size);
+                what, sizeof what, "%s of %d heads, %d x %d places",
+                config.family->name, config.heads, g.cp, g.tp);
         expect_near(&g, single, places, limit, grads_limit, what);
-        /* of each micro-batch: the embedding, two of a layer forward and two
-         * backward, those that are computed again, the head's chunks */
-        cr_expect_geq(places->scatters, 2 * (1 + 4 * config.layers));
+        for (int p = 0; p < g.cp * g.tp; p++)
+            expect_traffic(&g, &places[p]);
         fini_places(&g, places);
         ++*compared;
     }

@@ -122,6 +122,21 @@ cudaError_t cudaMemcpyAsync(
     return keep(copy(to, from, bytes, kind, stream, true));
 }
 
+cudaError_t cudaMemcpy2DAsync(
+        void *to, size_t to_pitch, const void *from, size_t from_pitch,
+        size_t width, size_t height, enum cudaMemcpyKind kind,
+        cudaStream_t stream)
+{
+    cudaError_t error = cudaSuccess;
+    if (to_pitch < width || from_pitch < width)
+        return keep(cudaErrorInvalidPitchValue);
+    for (size_t i = 0; i < height && error == cudaSuccess; i++)
+        error = copy(
+                (char *)to + i * to_pitch, (const char *)from + i * from_pitch,
+                width, kind, stream, true);
+    return keep(error);
+}
+
 cudaError_t cudaMemset(void *to, int value, size_t bytes)
 {
     return keep(fill(to, value, bytes, nullptr));
