@@ -237,6 +237,7 @@ size_t loader_bytes(int batches, int B, int T);
 struct loader_order {
     int64_t (*sample_of)(void *ctx, int64_t batch, int b);
     void *ctx;
+    bool keeps_length; /* rows have T tokens, whatever the longest has */
 };
 /* The dataset belongs to the loader's thread until loader_destroy. T is its
  * cutoff_len. `keep` batches stay valid while `ahead` are read ahead (each at

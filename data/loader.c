@@ -98,7 +98,7 @@ static enum zd_status fill(
     }
     slot->T = batch_close_up(
             slot->tokens, slot->targets, slot->doc_start, loader->B, loader->T,
-            longest);
+            loader->order.keeps_length ? loader->T : longest);
     return ZD_OK;
 }
 

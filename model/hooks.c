@@ -34,6 +34,106 @@ enum zd_status tokens_scatter(
             pass->hooks->ctx, share, part, share_count(model, rows));
 }
 
+/* --- how much --------------------------------------------------------------
+ */
+
+/* Gathers and scatters of all tokens in turn. */
+struct turns {
+    int gathers, scatters;
+};
+
+/* Of what backward computes again of a layer, as forward_kept and recompute_mlp
+ * have it; `is_last` of its segment. */
+static struct turns turns_again(
+        const struct model_config *config, const struct model_shape *shape,
+        bool is_recomputed, bool is_last)
+{
+    bool is_tiled = shape->mlp_pieces > 1;
+    int post = family_has(config->family, ROLE_POST2);
+    struct turns turns = {0};
+    if (is_recomputed)
+        turns = (struct turns){1, 1};
+    if (is_recomputed && !(is_last && is_tiled)) {
+        turns.gathers++;
+        turns.scatters += is_last ? post : 1;
+    }
+    if (is_tiled) {
+        turns.gathers++;
+        turns.scatters += post;
+    }
+    return turns;
+}
+
+static bool trains(const struct param_table *table, int unit, enum role role)
+{
+    for (int id = table->unit_first[unit]; id < table->unit_first[unit + 1];
+         id++)
+        if (table->params[id].role == role && table->params[id].trainable)
+            return true;
+    return false;
+}
+
+static bool unit_trains(const struct param_table *table, int unit)
+{
+    for (int id = table->unit_first[unit]; id < table->unit_first[unit + 1];
+         id++)
+        if (table->params[id].trainable)
+            return true;
+    return false;
+}
+
+/* Backward of a layer, of which `first` is the first to have one. */
+static struct turns turns_backward(
+        const struct model_config *config, const struct param_table *table,
+        const struct model_shape *shape, int layer, int first)
+{
+    int segment = checkpointing_segment(shape->checkpointing, config->layers);
+    bool is_last = segment && ((layer - first + 1) % segment == 0 ||
+                               layer == config->layers);
+    struct turns turns = turns_again(config, shape, segment > 0, is_last);
+    bool needs_input = layer > first || unit_trains(table, 0) ||
+                       trains(table, layer, ROLE_NORM1) ||
+                       trains(table, layer, ROLE_NORM1_BIAS);
+    turns.gathers += 4; /* norm2 and mlp_out, proj, norm1 */
+    turns.scatters += 1 + needs_input;
+    return turns;
+}
+
+struct model_exchange model_exchange(
+        const struct model_config *config, const struct param_table *table,
+        const struct model_shape *shape)
+{
+    size_t tp = (size_t)tp_size(config);
+    size_t row = (size_t)config->hidden_size * dtype_bytes(shape->dtype);
+    size_t tokens = (size_t)shape->B * (size_t)shape->T;
+    int first = activations_first_layer(config, table),
+        head = config->layers + 1;
+    bool dx = trains(table, head, ROLE_FINAL_NORM) ||
+              trains(table, head, ROLE_FINAL_NORM_BIAS) || first < head;
+    /* the embedding's rows, norms of each layer and of the head */
+    struct turns all = {2 * config->layers + 1, 2 * config->layers + 1 + dx};
+    if (tp == 1)
+        return (struct model_exchange){0};
+    for (int layer = first; layer <= config->layers; layer++) {
+        struct turns turns = turns_backward(config, table, shape, layer, first);
+        all.gathers += turns.gathers;
+        all.scatters += turns.scatters;
+    }
+    all.gathers += trains(table, 0, ROLE_TOKENS);
+    struct model_shape eval = *shape;
+    eval.B = shape->eval_B > shape->B ? shape->eval_B : shape->B;
+    size_t chunk = (size_t)model_head_chunk(config, table, &eval);
+    return (struct model_exchange){
+            .gathered = (uint64_t)all.gathers * (tokens / tp) * row,
+            .scattered = (uint64_t)all.scatters * (tokens / tp) * row,
+            .scores = tokens * sizeof(struct row_score),
+            .largest_share = model_most_tokens(shape) / tp * row,
+            .largest_scores = chunk * sizeof(struct row_score)};
+}
+
+/* --- units ----------------------------------------------------------------
+ */
+
 void hooks_begin(struct model *model, const struct event_list *program)
 {
     model->program = program;

@@ -91,6 +91,18 @@ struct model_hooks {
             void *ctx, void *share, const void *all, size_t count);
 };
 
+/* What a place of tensor parallelism contributes in a training micro-batch, and
+ * to the largest of its collectives, in bytes. All 0 without places. */
+struct model_exchange {
+    uint64_t gathered, scattered; /* shares of tokens */
+    uint64_t scores;
+    size_t largest_share, largest_scores;
+};
+struct model_shape;
+struct model_exchange model_exchange(
+        const struct model_config *config, const struct param_table *table,
+        const struct model_shape *shape);
+
 /* The order in which a micro-batch will call the params hooks. zero plans its
  * gathers, prefetches and slots from it; the model asserts that it keeps it. */
 struct unit_event {

@@ -39,9 +39,10 @@ static enum zd_status arrive_chunk(
                           : NULL);
     if (!job->is_last)
         return ZD_OK;
-    optim_add_squares(
-            &worker->squares, memory->slot, offload_grad_type(request),
-            chunk->count);
+    if (!request->extents[chunk->extent].is_copy)
+        optim_add_squares(
+                &worker->squares, memory->slot, offload_grad_type(request),
+                chunk->count);
     if (updates_early(offload, chunk->segment)) {
         chunk_save(offload, chunk, memory);
         chunk_update(offload, &offload->unclipped, chunk, memory, NULL);

@@ -55,6 +55,7 @@ struct offload_extent {
     const struct tensor_blocks *blocks; /* Adam-mini, else NULL */
     uint64_t tensor;                    /* rng_stream of its name */
     bool decays;
+    bool is_copy;         /* another rank counts its gradient's squares */
     float rate;           /* optim_span */
     const int64_t *began; /* of optim_span, the caller's: it may change it while
                              no job runs; NULL: 0 */
@@ -147,8 +148,8 @@ enum zd_status offload_grads_down(
         struct token ready, int micro, bool last);
 /* The segment's last copies down have left `from`. */
 struct token offload_grads_left(struct offload *offload, int segment);
-/* Waits for all segments and adds the squares of their gradients, as
- * optim_add_squares, after rounding. */
+/* Waits for all segments and adds the squares of their gradients but copies',
+ * as optim_add_squares, after rounding. */
 enum zd_status offload_squares(struct offload *offload, struct exact_sum *sum);
 /* Adds optim_add_block_sums of extent i into sums[i] (may be shared by
  * extents). */

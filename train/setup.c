@@ -126,8 +126,8 @@ static enum zd_status take_memory(struct trainer *trainer)
     struct model_shape shape = plan->shape;
     shape.token_loss = trainer->objective->token_loss;
     ZD_TRY(model_create(
-            &plan->config, &plan->table, &shape, trainer->kernels,
-            &trainer->arena, &trainer->model));
+            plan_slice_config(plan), plan_slice_table(plan), &shape,
+            trainer->kernels, &trainer->arena, &trainer->model));
     struct model_streams streams = {trainer->streams_down, trainer->streams_up};
     model_set_streams(trainer->model, &streams);
     struct offload_place place = place_of(trainer);
@@ -192,6 +192,7 @@ static enum zd_status predict(struct trainer *trainer)
             machine = calibration_use(&here);
         of = plan_predict(&trainer->plan, machine);
         trainer->plan.predicted = plan_prediction_json(&of);
+        plan_warn_of_places(&trainer->plan, &of);
         json_object_set_new(
                 trainer->plan.predicted, "machine", json_string(machine->name));
         json_object_set_new(

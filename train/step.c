@@ -92,8 +92,9 @@ static enum zd_status exchange(struct trainer *trainer, int64_t words[WORDS])
     enum zd_status loaded = load_batches(trainer);
     words[WORD_FAILED] = loaded != ZD_OK;
     bool has_batches = trainer->has_batches && loaded == ZD_OK;
-    words[WORD_TARGETS] = has_batches ? targets_here(trainer) : 0;
-    words[WORD_TOKENS] = has_batches ? tokens_here(trainer) : 0;
+    bool counts = has_batches && trainer_counts_sample(trainer);
+    words[WORD_TARGETS] = counts ? targets_here(trainer) : 0;
+    words[WORD_TOKENS] = counts ? tokens_here(trainer) : 0;
     words[WORD_FLAGS] = raised_flags(trainer);
     words[WORD_COMMAND] = commands_wait(trainer);
     error = *zd_error_get();
@@ -252,6 +253,8 @@ static enum zd_status compute(
     ZD_TRY(zero_reduce_finish(trainer->zero));
     ZD_TRY(model_loss_take(trainer->model, &loss));
     objective->term(&sums, &loss);
+    if (!trainer_counts_sample(trainer))
+        exact_sum_clear(&loss);
     ZD_TRY(zero_grad_norm(trainer->zero, &report->grad_norm, &loss));
     ZD_TRY(device_check());
     report->reduce_seconds = phase_end(trainer, "reduce", began) - began;

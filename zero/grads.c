@@ -20,7 +20,9 @@
  * numbers of the compute type. What goes on to the host is grads_down.c's.
  *
  * The sum over the ranks that shard lies in this rank's shard. With replicas it
- * is summed once more, there: each gets the sum of its part.
+ * is summed once more, there: each gets the sum of its part. That of a tensor
+ * which tensor parallelism does not cut is then summed over its places
+ * (tokens.c), which all get it.
  *
  * With reduce_fp32 one micro-batch is as several are: fp32. */
 #include "zero/private.h"
@@ -172,6 +174,7 @@ static enum zd_status take_work(struct zero *zero, int i)
     size_t end = begin + plan_work_count(plan, unit);
     if (plan->grads_pass) {
         ZD_TRY(merge(zero, zero->micro, 0));
+        ZD_TRY(places_share(zero, zero->micro, 0));
         ZD_TRY(grads_send(zero, zero->micro, 0));
     }
     for (int k = 0; k < plan->grad_unit_count; k++) {
@@ -318,7 +321,7 @@ static bool offloads_now(const struct zero *zero)
 {
     const struct zero_plan *plan = zero->plan;
     return plan->states_on_host &&
-           (plan->states_cut || plan->request.mesh.world == 1) &&
+           (plan->states_cut || mesh_parts(plan->request.mesh) == 1) &&
            (plan->grads_pass || is_last_micro(zero));
 }
 
@@ -412,7 +415,10 @@ static enum zd_status send_unit(struct zero *zero, int i)
             ZD_TRY(ops_wait_all(&zero->ops[ZERO_REPLICATE]));
         end -= overlaps;
     }
-    return offloads_now(zero) ? grads_send(zero, zero->micro, end) : ZD_OK;
+    if (!offloads_now(zero))
+        return ZD_OK;
+    ZD_TRY(places_share(zero, zero->micro, end));
+    return grads_send(zero, zero->micro, end);
 }
 
 enum zd_status grads_release(void *ctx, int unit)
@@ -441,7 +447,7 @@ enum zd_status zero_micro_begin(struct zero *zero, int micro)
     zero->micro = micro;
     zero->grads_done = 0;
     if (micro == 0) {
-        zero->sent = zero->merged = 0;
+        zero->sent = zero->merged = zero->shared = 0;
         drop_kept(zero);
     }
     return ZD_OK;
@@ -479,6 +485,8 @@ enum zd_status zero_reduce_finish(struct zero *zero)
     ZD_TRY(ops_wait_all(&zero->ops[ZERO_SHARD]));
     ZD_TRY(merge(zero, zero->micro, plan->grad_unit_count));
     ZD_TRY(ops_wait_all(&zero->ops[ZERO_REPLICATE]));
+    ZD_TRY(places_share(zero, zero->micro, plan->grad_unit_count));
+    ZD_TRY(ops_wait_all(&zero->ops[ZERO_TP]));
     if (!plan->states_on_host) {
         ZD_TRY(round_sums(zero));
         ZD_TRY(norm_begin(zero));

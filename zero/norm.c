@@ -10,7 +10,8 @@
 
 #include <math.h>
 
-/* All parts together are the model once. */
+/* All parts together are the model once: of what places of tp have whole the
+ * first counts. */
 enum zd_status norm_begin(struct zero *zero)
 {
     const struct zero_plan *plan = zero->plan;
@@ -18,7 +19,8 @@ enum zd_status norm_begin(struct zero *zero)
     ZD_TRY(device_clear(zero->squares, sizeof *zero->squares));
     for (int s = 0; s < plan->segment_count; s++) {
         const struct zero_segment *segment = &plan->segments[s];
-        if (!segment->trainable)
+        if (!segment->trainable ||
+            (segment->is_whole && zero->places.place > 0))
             continue;
         size_t begin = (size_t)zero->part * segment->part_count;
         struct zero_extent extent = {.id = -1};

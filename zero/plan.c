@@ -13,7 +13,7 @@ static size_t round_up(size_t count, size_t multiple)
 
 /* --- segments ------------------------------------------------------------- */
 
-enum kind { SHARDED, FROZEN, CODES, SCALES, KINDS };
+enum kind { SHARDED, WHOLE, FROZEN, CODES, SCALES, KINDS };
 /* A unit has at most one segment of each kind, gathered into its slot with a
  * token of the slot's lease. */
 _Static_assert((int)KINDS <= (int)LEASE_TOKENS, "a token for each");
@@ -22,8 +22,12 @@ static enum kind kind_of(const struct zero_plan *plan, int id)
 {
     if (param_is_quantized(plan->request.table, id))
         return CODES;
-    return plan->request.table->params[id].trainable ? SHARDED : FROZEN;
+    const struct param *param = &plan->request.table->params[id];
+    bool is_whole = plan->request.mesh.tp > 1 && !param->slice.range_count;
+    return !param->trainable ? FROZEN : is_whole ? WHOLE : SHARDED;
 }
+
+/* By whose arrays it lies in: whole ones lie in those of the sharded. */
 
 static enum kind kind_of_segment(const struct zero_segment *segment)
 {
@@ -71,7 +75,8 @@ static void add_segment(struct zero_plan *plan, int unit, enum kind kind)
     const struct param_table *table = plan->request.table;
     struct zero_segment segment = {
             .unit = unit,
-            .trainable = kind == SHARDED,
+            .trainable = kind == SHARDED || kind == WHOLE,
+            .is_whole = kind == WHOLE,
             .part = kind == CODES    ? ZERO_CODES
                     : kind == SCALES ? ZERO_SCALES
                                      : ZERO_VALUES,
@@ -87,6 +92,8 @@ static void add_segment(struct zero_plan *plan, int unit, enum kind kind)
             place_tensor(plan, kind, id, align, &segment.used);
     if (!segment.used)
         return;
+    if (kind == WHOLE) /* places of tp add up a share of a part each */
+        align *= (size_t)plan->request.mesh.tp;
     segment.part_count = round_up(segment.used, parts * align) / parts;
     segment.shard_count = replicas * segment.part_count;
     segment.count = shards * segment.shard_count;
@@ -258,6 +265,32 @@ static uint64_t moves_sent(const struct zero_plan *plan, enum zero_group group)
     return bytes;
 }
 
+uint64_t plan_whole_bytes(const struct zero_plan *plan)
+{
+    uint64_t bytes = 0;
+    for (int s = 0; s < plan->segment_count; s++)
+        if (plan->segments[s].is_whole)
+            bytes += plan->segments[s].part_count *
+                     dtype_bytes(plan->grad_dtype);
+    return bytes;
+}
+
+/* Tokens and scores of all micro-batches, sums of whole tensors as often as
+ * those over replicas. */
+static void plan_tp_wire(struct zero_plan *plan)
+{
+    const struct zero_request *request = &plan->request;
+    const struct model_exchange *moved = &request->exchange;
+    struct comm_counters *wire = &plan->wire.group[ZERO_TP];
+    uint64_t others = (uint64_t)request->mesh.tp - 1;
+    uint64_t micros = (uint64_t)request->accumulation;
+    uint64_t sums = plan_whole_bytes(plan) / (others + 1) * others *
+                    (plan->grads_pass ? micros : 1);
+    wire->reduce_scatter = micros * others * moved->scattered + sums;
+    wire->all_gather =
+            micros * others * (moved->gathered + moved->scores) + sums;
+}
+
 static void plan_wire(struct zero_plan *plan)
 {
     const struct zero_request *request = &plan->request;
@@ -272,7 +305,8 @@ static void plan_wire(struct zero_plan *plan)
         return;
     plan->wire.group[ZERO_WORLD].all_reduce =
             zero_scalar_bytes(request->mesh.world) + plan_block_wire(plan);
-    for (enum zero_group g = ZERO_SHARD; g <= ZERO_REPLICATE; g++) {
+    plan_tp_wire(plan);
+    for (enum zero_group g = ZERO_SHARD; g < ZERO_CUTS; g++) {
         struct comm_counters *wire = &plan->wire.group[g];
         uint64_t grads = sent(plan, g, all);
         wire->reduce_scatter = in_every_micro[g]
@@ -292,6 +326,19 @@ static size_t max_size(size_t a, size_t b)
 
 /* The largest share of a rank in any collective, and in those that sum, and
  * that add to what is there. */
+static void note_tokens(const struct zero_plan *plan, struct comm_needs *needs)
+{
+    const struct model_exchange *moved = &plan->request.exchange;
+    size_t tp = (size_t)plan->request.mesh.tp, reduced = 0;
+    for (int s = 0; s < plan->segment_count; s++)
+        if (plan->segments[s].is_whole)
+            reduced = max_size(
+                    reduced, plan->segments[s].part_count / tp *
+                                     dtype_bytes(plan->grad_dtype));
+    needs->reduce_bytes = max_size(reduced, moved->largest_share);
+    needs->shard_bytes = max_size(needs->reduce_bytes, moved->largest_scores);
+}
+
 static void note_collectives(
         const struct zero_plan *plan, enum zero_group group,
         struct comm_needs *needs)
@@ -317,19 +364,22 @@ bool zero_comm_needs(
         const struct zero_plan *plan, enum zero_group group,
         struct comm_needs *needs)
 {
-    const int sizes[ZERO_GROUPS] = {
-            [ZERO_SHARD] = plan->shards,
-            [ZERO_REPLICATE] = plan->replicas,
-            [ZERO_WORLD] = plan->request.mesh.world};
+    struct mesh mesh = plan->request.mesh;
+    int size = zero_group_size(mesh, group);
     bool is_world = group == ZERO_WORLD;
-    if (!is_world && (sizes[group] == 1 || sizes[group] == sizes[ZERO_WORLD]))
+    if (!is_world && (size == 1 || zero_group_is_world(mesh, group)))
         return false;
     needs->name = is_world ? NULL : zero_group_name(group);
-    needs->world = sizes[group];
+    needs->world = size;
     needs->shard_bytes = needs->reduce_bytes = needs->accumulate_bytes = 0;
-    for (int g = 0; g < ZERO_WORLD; g++)
-        if (is_world ? sizes[g] == sizes[ZERO_WORLD] : g == (int)group)
-            note_collectives(plan, (enum zero_group)g, needs);
+    for (enum zero_group g = ZERO_SHARD; g < ZERO_WORLD; g++) {
+        if (is_world ? !zero_group_is_world(mesh, g) : g != group)
+            continue;
+        if (g < ZERO_CUTS)
+            note_collectives(plan, g, needs);
+        else if (g == ZERO_TP)
+            note_tokens(plan, needs);
+    }
     return true;
 }
 
@@ -367,7 +417,7 @@ static enum zd_status build(struct zero_plan *plan)
 {
     const struct zero_request *request = &plan->request;
     int stage = request->options.stage;
-    bool many = request->mesh.world > 1, cuts = plan->shards > 1;
+    bool many = mesh_parts(request->mesh) > 1, cuts = plan->shards > 1;
     ZD_TRY(plan_offload(plan));
     plan->params_cut = (stage >= 3 && cuts) || plan->params_on_host;
     plan->grads_cut = cuts && (stage >= 2 || (stage == 1 && plan->grads_pass));

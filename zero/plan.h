@@ -3,6 +3,8 @@
  *
  *   unit                     gathered and released together (model/params.h)
  *   |- segment: sharded      trainable tensors that are cut over the ranks
+ *   |- segment: whole        likewise, with tensor parallelism those of them of
+ *   |                        which each of its places has all (model/slice.h)
  *   |- segment: frozen       no gradient, no state
  *   |- segment: codes        frozen weights in 4 or 8 bits, and ..
  *   '- segment: scales       .. what decodes them (kernels/quant), in bytes
@@ -45,6 +47,8 @@ enum zero_part { ZERO_VALUES, ZERO_CODES, ZERO_SCALES };
 struct zero_segment {
     int unit;
     bool trainable;
+    bool is_whole; /* the same on each place of tp, which makes a part of its
+                      gradient: these are added up */
     enum zero_part part;        /* SCALES: its elements are bytes */
     struct array_format format; /* of its parameters */
     size_t count;               /* padded: shards * shard_count */
@@ -101,8 +105,17 @@ struct zero_needs {
 };
 
 /* Bytes that a rank sends, by group: those that cut segments, their replicas,
- * and all ranks, which agree on scalars. */
-enum zero_group { ZERO_SHARD, ZERO_REPLICATE, ZERO_WORLD, ZERO_GROUPS };
+ * those that share a sample's tokens, those that share its matrices, and all
+ * ranks, which agree on scalars. */
+enum zero_group {
+    ZERO_SHARD,
+    ZERO_REPLICATE,
+    ZERO_CP,
+    ZERO_CUTS = ZERO_CP, /* the groups before it cut segments */
+    ZERO_TP,
+    ZERO_WORLD,
+    ZERO_GROUPS
+};
 struct zero_wire {
     struct comm_counters group[ZERO_GROUPS];
 };
@@ -111,14 +124,41 @@ static inline const char *zero_group_name(enum zero_group group)
     static const char *const names[ZERO_GROUPS] = {
             [ZERO_SHARD] = "shard",
             [ZERO_REPLICATE] = "replicate",
+            [ZERO_CP] = "cp",
+            [ZERO_TP] = "tp",
             [ZERO_WORLD] = "world"};
     return names[group];
+}
+static inline enum mesh_role zero_group_role(enum zero_group group)
+{
+    static const enum mesh_role roles[ZERO_WORLD] = {
+            [ZERO_SHARD] = MESH_SHARD,
+            [ZERO_REPLICATE] = MESH_REPLICATE,
+            [ZERO_CP] = MESH_CP,
+            [ZERO_TP] = MESH_TP};
+    return roles[group];
+}
+/* Ranks of a group. */
+static inline int zero_group_size(struct mesh mesh, enum zero_group group)
+{
+    return group == ZERO_WORLD
+                   ? mesh.world
+                   : mesh_group(mesh, zero_group_role(group), 0).size;
+}
+/* Is it all ranks, whose comm it uses? Of two such groups the first. */
+static inline bool zero_group_is_world(struct mesh mesh, enum zero_group group)
+{
+    for (enum zero_group g = ZERO_SHARD; g < group; g++)
+        if (zero_group_size(mesh, g) == mesh.world)
+            return false;
+    return zero_group_size(mesh, group) == mesh.world;
 }
 struct comm_counters zero_wire_sum(const struct zero_wire *wire);
 
 struct zero_request {
-    const struct model_config *config;
-    const struct param_table *table;
+    const struct model_config *config; /* with tensor parallelism .. */
+    const struct param_table *table;   /* .. of this rank's slice */
+    struct model_exchange exchange;    /* of the slice */
     struct mesh mesh;
     struct zero_options options;
     enum dtype dtype; /* compute type */

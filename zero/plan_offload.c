@@ -27,7 +27,7 @@ static enum zd_status check_params(const struct zero_plan *plan)
                 "offload.optimizer = \"%s\"",
                 options->params == OFFLOAD_NVME ? "nvme" : "cpu");
     }
-    if (request->mesh.world > 1 && request->options.stage < 3) {
+    if (mesh_parts(request->mesh) > 1 && request->options.stage < 3) {
         ZD_FAIL(ZD_ERR_CONFIG, "E0661",
                 "offload.params with several ranks needs zero.stage = 3: at "
                 "stage %d every rank keeps all parameters",
@@ -40,7 +40,7 @@ static enum zd_status check_params(const struct zero_plan *plan)
 static enum zd_status check_accumulate(const struct zero_plan *plan)
 {
     const struct zero_request *request = &plan->request;
-    if (!request->accumulate_on_host || request->mesh.world == 1 ||
+    if (!request->accumulate_on_host || mesh_parts(request->mesh) == 1 ||
         request->options.stage > 0)
         return ZD_OK;
     ZD_FAIL(ZD_ERR_CONFIG, "E0662",
@@ -53,7 +53,7 @@ static enum zd_status check_accumulate(const struct zero_plan *plan)
 enum zd_status plan_offload(struct zero_plan *plan)
 {
     const struct zero_request *request = &plan->request;
-    bool many = request->mesh.world > 1;
+    bool many = mesh_parts(request->mesh) > 1;
     if (!request->train)
         return ZD_OK;
     ZD_TRY(check_params(plan));
@@ -90,6 +90,8 @@ static struct offload_extent extent_of(
             .blocks = in_blocks ? &param->blocks : NULL,
             .tensor = rng_stream(param->name),
             .decays = param->decays,
+            .is_copy = plan->segments[at->segment].is_whole &&
+                       plan->request.config->tp.place > 0,
             .rate = param->learning_rate,
             .began = began ? &began[at->extent.id] : NULL};
 }

@@ -91,6 +91,9 @@ typedef enum zd_status plan_part_fn(
 enum zd_status plan_parts_visit(
         const struct zero_plan *plan, plan_part_fn *visit, void *context);
 
+/* Bytes of all whole segments' parts, which places of tp add up once. */
+uint64_t plan_whole_bytes(const struct zero_plan *plan);
+
 /* plan->block_count and the tensors' first blocks. */
 void plan_blocks(struct zero_plan *plan);
 /* Bytes that a rank sends to add up block sums in a step. */

@@ -16,6 +16,7 @@
  * most. */
 #include "zero/plan_parts.h"
 
+#include "model/slice.h"
 #include "offload/cut.h"
 
 struct optim_layout zero_layout_of(const struct zero_plan *plan, int id)
@@ -24,7 +25,7 @@ struct optim_layout zero_layout_of(const struct zero_plan *plan, int id)
     if (!plan->request.train || !param->trainable)
         return (struct optim_layout){{OPTIM_NONE, OPTIM_NONE}};
     return optim_layout_of(
-            &plan->request.optim, param->count, param->is_embedding,
+            &plan->request.optim, param_whole_count(param), param->is_embedding,
             &param->blocks);
 }
 

@@ -8,9 +8,9 @@
  *   params.c      params hooks: the stage-3 program; the update's gather
  *   grads.c       grads hooks: work buffers, reduction
  *   grads_down.c  what was reduced goes to the host
- *   norm.c        the norm
- *   states.c      the update of this rank's states
- *   paged.c       the update of those that are spilled to the host
+ *   tokens.c      tokens' hooks, and whole tensors' gradients, between places
+ * of tensor parallelism norm.c        the norm states.c      the update of this
+ * rank's states paged.c       the update of those that are spilled to the host
  *   offload.c     the engine's part of the step, when it has all states
  *   ranges.c      states and weights from outside: loading, saving
  *   base.c        the base's codes and scales: made, loaded
@@ -114,6 +114,7 @@ struct zero {
     const struct arena *arena;
     struct mesh_group shards;   /* this rank among those that cut segments, */
     struct mesh_group replicas; /* .. among those that hold the same shard */
+    struct mesh_group places;   /* .. of tensor parallelism */
     int part;                   /* mesh_part */
     struct segment_memory *memory; /* by segment */
     struct op_queue ops[ZERO_WORLD];
@@ -123,15 +124,15 @@ struct zero {
     int move_count;
     int at;          /* the next move */
     int next_gather; /* the next move that gathers and has not begun */
-    int next_collect[ZERO_WORLD]; /* parameters on the host: the next move that
+    int next_collect[ZERO_CUTS]; /* parameters on the host: the next move that
                                      gathers and whose collective in the group
                                      has not begun */
     struct lease *slot_leases;
     int *unit_slots; /* by unit that is acquired: its slot */
     /* gathers after an update, in the order of segments: of each group the next
      * that has not begun; by segment, {0}: none is under way */
-    int next_gathered[ZERO_WORLD];
-    struct token *gathers[ZERO_WORLD];
+    int next_gathered[ZERO_CUTS];
+    struct token *gathers[ZERO_CUTS];
     char *slots; /* zero.params.slots */
 
     /* grads.c */
@@ -145,6 +146,7 @@ struct zero {
 
     int merged; /* of the step's gradients in their order: their sums over
                    replicas have begun */
+    int shared; /* likewise: whole tensors' sums over places of tp */
 
     /* grads_down.c */
     int sent;      /* likewise: on their way */
@@ -230,6 +232,19 @@ char *grads_passing(const struct zero *zero, int unit);
  * before position `end` of their order. Only what is kept whole for all
  * micro-batches goes down once. */
 enum zd_status grads_send(struct zero *zero, int micro, int end);
+
+/* --- tokens.c ------------------------------------------------------------- */
+
+enum zd_status places_gather(
+        void *ctx, void *all, const void *share, size_t count);
+enum zd_status places_scatter(
+        void *ctx, void *share, const void *all, size_t count);
+enum zd_status places_scores(
+        void *ctx, void *all, const void *mine, size_t bytes);
+/* Add up what each place has made of the gradients of a unit's whole tensors:
+ * of the micro-batches before `micro`, and of it of the units before position
+ * `end` of their order. Kept gradients have it once a step. */
+enum zd_status places_share(struct zero *zero, int micro, int end);
 
 /* --- norm.c --------------------------------------------------------------- */
 

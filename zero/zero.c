@@ -1,6 +1,7 @@
 #include "base/must.h"
 #include "zero/private.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 /* --- layout of segments --------------------------------------------------- */
@@ -116,7 +117,7 @@ static void take_tables(struct zero *zero)
     zero->memory = zd_array(segments, sizeof *zero->memory);
     zero->slot_leases = zd_array(slots, sizeof *zero->slot_leases);
     zero->unit_slots = zd_array(units, sizeof *zero->unit_slots);
-    for (int g = 0; g < ZERO_WORLD; g++) {
+    for (int g = 0; g < ZERO_CUTS; g++) {
         zero->gathers[g] = zd_array(segments, sizeof *zero->gathers[g]);
         zero->next_gathered[g] = plan->segment_count;
     }
@@ -137,16 +138,17 @@ static void take_tables(struct zero *zero)
 /* A comm for each group of several ranks. */
 static enum zd_status make_groups(struct zero *zero)
 {
-    const struct mesh_group of[] = {
-            [ZERO_SHARD] = zero->shards, [ZERO_REPLICATE] = zero->replicas};
+    struct mesh mesh = zero->plan->request.mesh;
     zero->groups[ZERO_WORLD] = zero->comm;
     for (enum zero_group g = ZERO_SHARD; g < ZERO_WORLD; g++) {
-        if (of[g].size == comm_size(zero->comm) && of[g].size > 1)
+        struct mesh_group of =
+                mesh_group(mesh, zero_group_role(g), comm_rank(zero->comm));
+        if (of.size > 1 && zero_group_is_world(mesh, g))
             zero->groups[g] = zero->comm;
-        else if (of[g].size > 1) {
+        else if (of.size > 1) {
             ZD_TRY(comm_group_create(
-                    zero->comm, zero_group_name(g), of[g].first, of[g].stride,
-                    of[g].size, &zero->groups[g]));
+                    zero->comm, zero_group_name(g), of.first, of.stride,
+                    of.size, &zero->groups[g]));
             comm_set_memory(zero->groups[g], zero->arena);
         }
         ops_init(&zero->ops[g], zero->groups[g]);
@@ -170,6 +172,9 @@ enum zd_status zero_create(
     zero->arena = arena;
     zero->shards = mesh_group(mesh, MESH_SHARD, comm_rank(comm));
     zero->replicas = mesh_group(mesh, MESH_REPLICATE, comm_rank(comm));
+    zero->places = mesh_group(mesh, MESH_TP, comm_rank(comm));
+    assert(zero->places.size == 1 ||
+           zero->places.place == plan->request.config->tp.place);
     zero->part = mesh_part(mesh, comm_rank(comm));
     take_tables(zero);
     zero->work = zero_span(zero, "zero.grads.work");
@@ -202,8 +207,9 @@ void zero_destroy(struct zero *zero)
     for (int g = 0; g < ZERO_WORLD; g++) {
         if (zero->groups[g] != zero->comm)
             comm_destroy(zero->groups[g]);
-        free(zero->gathers[g]);
     }
+    for (int g = 0; g < ZERO_CUTS; g++)
+        free(zero->gathers[g]);
     free(zero->memory);
     free(zero->slot_leases);
     free(zero->unit_slots);
@@ -226,6 +232,9 @@ struct model_hooks zero_hooks(struct zero *zero)
             .params_release = params_release,
             .grads_acquire = grads_acquire,
             .grads_release = grads_release,
+            .tokens_gather = places_gather,
+            .tokens_scatter = places_scatter,
+            .scores_gather = places_scores,
             .product_grads = zero->plan->grads_direct ? zero->plan->grad_dtype
                                                       : DTYPE_FP32,
     };
@@ -256,7 +265,8 @@ struct zero_wire zero_wire(const struct zero *zero)
         struct comm_counters sent = comm_counters(zero->groups[g]);
         wire.group[g].reduce_scatter = sent.reduce_scatter;
         wire.group[g].all_gather =
-                sent.all_gather + params_gather_owed(zero, g);
+                sent.all_gather +
+                (g < ZERO_CUTS ? params_gather_owed(zero, g) : 0);
         if (zero->groups[g] != zero->comm)
             wire.group[g].all_reduce = sent.all_reduce;
     }

@@ -95,10 +95,12 @@ struct device *command_open_gpu(const struct device_options *options)
 static const char layout[] =
         "layout   {world|w} rank{world|p}, ZeRO stage {stage|w}, "
         "{layout.dtype|s}, batch {layout.per_device_train_batch_size|w} x "
-        "{layout.gradient_accumulation_steps|w} x {world|w} = "
+        "{layout.gradient_accumulation_steps|w} x "
+        "{layout.data_parallel_size|w} = "
         "{layout.global_batch|w} sequences\n"
         "[         {mesh.replicate|>} replicas of {mesh.shard|w} "
         "shard{mesh.shard|p}\n]"
+        "[         each layer's tensors are cut over {mesh.tp|>} ranks\n]"
         "         gradient checkpointing {layout.gradient_checkpointing|s}"
         "[{layout.by_auto.gradient_checkpointing|?} (by auto)]"
         "[, MLP in {layout.tiled_mlp|>} pieces]"
@@ -232,7 +234,7 @@ static void print_plan(const json_t *plan, FILE *out)
     fill_print(&look, plan, layout, out);
     print_memories(&look, plan, out);
     fill_print(&look, plan, figures, out);
-    if (fill_number(plan, "mesh.replicate") > 1)
+    if (fill_number(plan, "mesh.shard") < fill_number(plan, "world"))
         print_wire(&look, plan, out);
     fill_print(&look, plan, rest, out);
     print_peaks(json_object_get(plan, "phases"), out);
@@ -273,6 +275,8 @@ static enum zd_status plan_one(
     enum zd_status status = cli_machine(args, job, &here, &machine);
     if (status == ZD_OK)
         status = plan_advise(options, &plan, machine, per_node, &advice);
+    if (status == ZD_OK)
+        plan_warn_of_places(&plan, &advice.predicted);
     if (status == ZD_OK)
         tell(args, options, &plan, &advice, machine);
     job_plan_fini(&plan);

@@ -221,7 +221,8 @@ ENTRY_KEYS("data.eval"),
 {"zero", "prefetch_bucket_size", SCHEMA_INT64, JOB(zero.prefetch_bucket_size), .flags = SCHEMA_AUTO, .min = 1, .max = COUNT_MAX, .aliases = "stage3_prefetch_bucket_size", .help = "Parameter elements gathered ahead (stage 3); auto: the next unit"},
 
 {"parallel", "dp_replicate_size", SCHEMA_INT, JOB(parallel.replicate), .min = 1, .max = 1 << 20, .aliases = "data_parallel_replicate_degree", .help = "Groups of ranks that each hold all shards; gathers stay within a group, masters and states are still cut over all ranks"},
-{"parallel", "dp_shard_size", SCHEMA_INT, JOB(parallel.shard), .flags = SCHEMA_AUTO | SCHEMA_ZERO | SCHEMA_NOT_ZERO, .min = -1, .max = 1 << 20, .aliases = "data_parallel_shard_degree", .help = "Neighboring ranks that cut parameters and gradients among them; auto (-1): all ranks / dp_replicate_size"},
+{"parallel", "dp_shard_size", SCHEMA_INT, JOB(parallel.shard), .flags = SCHEMA_AUTO | SCHEMA_ZERO | SCHEMA_NOT_ZERO, .min = -1, .max = 1 << 20, .aliases = "data_parallel_shard_degree", .help = "Neighboring ranks that cut parameters and gradients among them; auto (-1): what the other sizes leave of all ranks"},
+{"parallel", "tp_size", SCHEMA_INT, JOB(parallel.tp), .min = 1, .max = 1 << 16, .aliases = "tensor_parallel_degree tensor_model_parallel_size", .help = "Neighboring ranks that cut each layer's matrices, and train on the same samples; divides the heads, the feed-forward width and cutoff_len"},
 
 {"offload", "optimizer", SCHEMA_ENUM, JOB(offload.optimizer), .choices = tiers, .help = "Where master weights and moments are kept; with cpu and nvme the update runs on the host"},
 {"offload", "params", SCHEMA_ENUM, JOB(offload.params), .choices = tiers, .help = "Where parameters are kept between uses (stage 3, or one rank)"},

@@ -67,6 +67,8 @@ static void tell_ranks(const struct train_banner *banner)
         zd_log_info(
                 "  mesh     %d replicas of %d shard%s", mesh.replicate,
                 mesh.shard, mesh.shard == 1 ? "" : "s");
+    if (mesh.tp > 1)
+        zd_log_info("  tensors  each layer's are cut over %d ranks", mesh.tp);
     bool has_disk = arena->bytes[ARENA_DISK] > 0;
     zd_log_info(
             "  memory   %s device + %s host%s%s%s per rank",
@@ -110,11 +112,12 @@ static void tell_sources(const struct train_banner *banner)
 static void tell_work(const struct train_banner *banner)
 {
     const struct job_plan *plan = banner->plan;
+    int samplers = mesh_samples(plan->mesh, 0).size;
     zd_log_info(
             "  step     %d x %d x %d rank%s = %lld sample%s of %d tokens = "
             "%s tokens",
-            plan->per_device, plan->accumulation, banner->world,
-            banner->world == 1 ? "" : "s", (long long)plan->global_batch,
+            plan->per_device, plan->accumulation, samplers,
+            samplers == 1 ? "" : "s", (long long)plan->global_batch,
             plan->global_batch == 1 ? "" : "s", plan->shape.T,
             report_short((double)plan->global_batch * plan->shape.T).text);
     if (!banner->samples)

@@ -46,11 +46,14 @@ static bool same_shards(const char *a, const char *b)
     return same;
 }
 
-static bool same_run(const char *a, const char *b, bool cuts_alike)
+static bool same_run(
+        const struct group *group, const char *a, const char *b,
+        bool cuts_alike)
 {
+    bool exports = !strstr(group->common, "export=none");
     return same_training(a, b, 0) &&
            (!rows_of(a, "eval_loss") || same_column(a, b, "eval_loss", 0)) &&
-           (same_model(a, b) ||
+           (!exports || same_model(a, b) ||
             same_output(a, b, "peft/adapter_model.safetensors")) &&
            (!cuts_alike || same_shards(a, b));
 }
@@ -78,16 +81,46 @@ static void add_sets(char out[TEXT], const char *sets)
         snprintf(out + used, TEXT - used, " %s", sets);
 }
 
+/* The largest relative difference of the losses, and of the norms unless they
+ * are not compared. */
+struct apart {
+    double losses, norms;
+};
+
+static struct apart apart_of(const char *a, const char *b, bool has_norms)
+{
+    struct apart apart = {column_difference(a, b, "loss"), 0};
+    double evaluated =
+            rows_of(a, "eval_loss") ? column_difference(a, b, "eval_loss") : 0;
+    apart.losses = evaluated > apart.losses ? evaluated : apart.losses;
+    if (has_norms)
+        apart.norms = column_difference(a, b, "grad_norm");
+    return apart;
+}
+
+/* Is the run what the row says of it? */
+static bool is_one_training(
+        const struct group *group, const char *row, const char *base,
+        const char *dir, struct apart *apart)
+{
+    bool is_near = strchr("~%", row[0]);
+    if (!is_near)
+        return same_run(group, base, dir, row[0] == '=');
+    *apart = apart_of(base, dir, row[0] == '~');
+    return apart->losses <= (row[0] == '~' ? 1e-5 : 0.01) &&
+           apart->norms <= 2e-5;
+}
+
 /* `bases`: by ranks, the first run of the group; NULL: this is it. */
 static void try_row(
         const struct group *group, const char *row, const char **bases)
 {
-    bool near = row[0] == '~';
     char *rest;
     long own = strtol(row + 1, &rest, 10); /* ranks of this run alone */
     for (int world = group->least; world <= group->most; world++) {
         char sets[TEXT] = "";
         const char *dir = job_threads_dir(), **base = &bases[world];
+        struct apart apart = {0};
         add_sets(sets, group->common);
         add_sets(sets, rest);
         bool ran = job_runs(
@@ -95,13 +128,11 @@ static void try_row(
         if (!ran)
             zd_error_print(stderr, zd_error_get());
         *base = *base ? *base : dir;
-        double apart = near ? column_difference(*base, dir, "loss") : 0;
-        tap_ok(ran &&
-                       (near ? apart <= 1e-5
-                             : same_run(*base, dir, row[0] == '=')) &&
+        tap_ok(ran && is_one_training(group, row, *base, dir, &apart) &&
                        as_planned(group, dir) &&
                        (!group->overflows || rows_of(dir, "skipped") > 0),
-               "%s, %d ranks: %s", group->name, world, row);
+               "%s, %d ranks: %s (losses %.2g, norms %.2g)", group->name, world,
+               row, apart.losses, apart.norms);
     }
 }
 
@@ -143,7 +174,7 @@ int main(int argc, char **argv)
             read_group(line, &group);
             memset(bases, 0, sizeof bases);
             is_of_part = strncmp(group.name, part, strlen(part)) == 0;
-        } else if (is_of_part && line[0] && strchr("=-~", line[0])) {
+        } else if (is_of_part && line[0] && strchr("=-~%", line[0])) {
             try_row(&group, line, bases);
         }
     }

@@ -129,8 +129,7 @@ static enum zd_status surround(struct bench *b)
            bytes = count * dtype_bytes(ops->type);
     char *x = part(b, X, bytes), *y = part(b, WEIGHT, bytes),
          *z = part(b, OUT, bytes);
-    ZD_TRY(ops->kernels->gated_forward(
-            NULL, GATE_SILU, z, x, y, rows, C, C));
+    ZD_TRY(ops->kernels->gated_forward(NULL, GATE_SILU, z, x, y, rows, C, C));
     return ops->kernels->add(NULL, y, x, z, count);
 }
 

@@ -64,7 +64,7 @@ static void add_weight(
  * whole or in strips. */
 static double decode_seconds(const struct costs *costs, int id)
 {
-    const struct param_table *table = &costs->plan->table;
+    const struct param_table *table = plan_slice_table(costs->plan);
     size_t count = table->params[id].count;
     return ((double)param_code_bytes(table, id, count) +
             (double)count * costs->width) /
@@ -83,9 +83,10 @@ static void add_layer(
         const struct costs *costs, int layer, double tokens,
         struct unit_cost *cost)
 {
-    const struct model_config *config = &costs->plan->config;
+    const struct model_config *config = plan_slice_config(costs->plan);
     double C = config->hidden_size, I = config->intermediate_size;
-    double norms = move_seconds(costs, (NORM_MOVES + ADD_MOVES) * C, tokens);
+    double share = tokens / costs->plan->mesh.tp;
+    double norms = move_seconds(costs, (NORM_MOVES + ADD_MOVES) * C, share);
     double mlp = norms + move_seconds(costs, ACTIVATION_MOVES * I, tokens);
     double length = layer_seen_twice(config, layer, costs->plan->shape.T);
     double flops = 2.0 * length * config->heads * config->head_dim * tokens;
@@ -111,7 +112,8 @@ static double pieces_of(const struct costs *costs, int unit, bool is_mlp)
         return 1;
     if (is_mlp)
         return plan->shape.mlp_pieces;
-    int chunk = model_head_chunk(&plan->config, &plan->table, &plan->shape);
+    int chunk = model_head_chunk(
+            plan_slice_config(plan), plan_slice_table(plan), &plan->shape);
     return ceil((double)plan->shape.B * plan->shape.T / chunk);
 }
 
@@ -120,13 +122,14 @@ static void add_head(
         const struct costs *costs, double tokens, double pieces,
         struct unit_cost *cost)
 {
-    const struct model_config *config = &costs->plan->config;
+    const struct model_config *config = plan_slice_config(costs->plan);
     if (config->tied) {
         const struct param tied = {
                 .shape = {config->vocab_size, config->hidden_size},
                 .count = (size_t)config->vocab_size *
                          (size_t)config->hidden_size,
-                .trainable = costs->plan->table.params[0].trainable};
+                .trainable =
+                        plan_slice_table(costs->plan)->params[0].trainable};
         add_weight(costs, &tied, tokens, pieces, cost);
     }
     cost->pass[PASS_FORWARD] +=
@@ -140,7 +143,7 @@ static void add_head(
 static void add_embedding(
         const struct costs *costs, double tokens, struct unit_cost *cost)
 {
-    const struct param *rows = &costs->plan->table.params[0];
+    const struct param *rows = &plan_slice_table(costs->plan)->params[0];
     double memory = costs->machine->memory;
     double seconds =
             tokens * costs->plan->config.hidden_size * costs->width / memory;
@@ -185,10 +188,26 @@ static double round_seconds(const struct costs *costs, int unit)
            costs->machine->memory;
 }
 
+/* Gathers and scatters of all tokens between places of tensor parallelism. */
+static void add_exchange(
+        const struct costs *costs, bool is_layer, bool is_head, double tokens,
+        struct unit_cost *cost)
+{
+    enum { FORWARD = 4, BACKWARD = 6, HEAD = 2 }; /* of a layer, the head */
+    double bytes = tokens * costs->plan->config.hidden_size * costs->width;
+    double one = cost_wire(costs, ZERO_TP, bytes);
+    cost->exchange[PASS_FORWARD] = one * (is_layer  ? FORWARD
+                                          : is_head ? HEAD
+                                                    : 1);
+    cost->exchange[PASS_BACKWARD] = one * (is_layer  ? BACKWARD
+                                           : is_head ? 0
+                                                     : 1);
+}
+
 struct unit_cost cost_unit(const struct costs *costs, int unit)
 {
     const struct job_plan *plan = costs->plan;
-    const struct param_table *table = &plan->table;
+    const struct param_table *table = plan_slice_table(plan);
     double tokens = (double)plan->shape.B * plan->shape.T;
     bool is_head = unit == table->unit_count - 1;
     bool is_layer = unit > 0 && !is_head;
@@ -230,9 +249,11 @@ struct unit_cost cost_unit(const struct costs *costs, int unit)
         add_embedding(costs, tokens, &cost);
     for (int pass = 0; pass < PASSES; pass++)
         cost.pass[pass] += (1 + pass) * costs->machine->launch;
+    add_exchange(costs, is_layer, is_head, tokens, &cost);
     add_bytes(costs, unit, &cost);
     if (is_layer && plan->shape.offload_activations)
-        cost.residual = tokens * plan->config.hidden_size * costs->width;
+        cost.residual = tokens / plan->mesh.tp * plan->config.hidden_size *
+                        costs->width;
     return cost;
 }
 
@@ -242,8 +263,7 @@ double cost_wire(const struct costs *costs, enum zero_group group, double bytes)
 {
     const struct plan_machine *machine = costs->machine;
     const struct job_plan *plan = costs->plan;
-    double ranks =
-            group == ZERO_SHARD ? plan->zero.shards : plan->zero.replicas;
+    double ranks = zero_group_size(plan->mesh, group);
     double node = plan->node_sizes[group];
     if (ranks < 2 || bytes <= 0)
         return 0;
@@ -261,7 +281,7 @@ double cost_norm(const struct costs *costs)
 {
     const struct job_plan *plan = costs->plan;
     /* a rank sums its shard, at stage 0 too */
-    double held = (double)plan->zero.trainable_count / plan->world;
+    double held = (double)plan->zero.trainable_count / mesh_parts(plan->mesh);
     return held * (double)dtype_bytes(plan->zero.grad_dtype) /
                    costs->machine->memory +
            costs->machine->latency * (plan->world - 1);
@@ -279,7 +299,7 @@ static double state_width(const struct job_plan *plan)
             bytes += (double)arena_plan_kind_bytes(
                     &plan->arena, (enum arena_memory)m, SPAN_OPTIMIZER);
     if (plan->zero.states_cut)
-        held /= plan->world;
+        held /= mesh_parts(plan->mesh);
     return bytes / held;
 }
 

@@ -21,10 +21,11 @@ struct costs costs_of(
 
 enum { PASS_FORWARD, PASS_BACKWARD, PASSES };
 struct unit_cost {
-    double pass[PASSES]; /* seconds of a micro-batch; the head's forward
-                                 has its loss and all of its backward */
-    double recompute;    /* .. of what selective checkpointing recomputes */
-    double pieces;       /* .. of an MLP in pieces, which backward recomputes */
+    double pass[PASSES];     /* seconds of a micro-batch; the head's forward
+                                     has its loss and all of its backward */
+    double exchange[PASSES]; /* .. between places of tensor parallelism */
+    double recompute;        /* .. of what selective checkpointing recomputes */
+    double pieces;   /* .. of an MLP in pieces, which backward recomputes */
     double output;   /* .. of a layer's last projection and sum, or of all of an
                         MLP in pieces, which the last layer of a segment leaves
                         out when it is recomputed */

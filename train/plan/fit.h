@@ -108,6 +108,10 @@ enum zd_status plan_check_machine(
  * into what is left. */
 enum zd_status plan_snapshot(
         const struct train_job *job, struct job_plan *plan);
+/* slices.c: ZD_ERR_CONFIG where a slice of tensor parallelism would split what
+ * must stay together, naming sizes that do not. */
+enum zd_status plan_check_slices(
+        const struct train_job *job, const struct job_plan *plan);
 /* Batches that the loader has room for. */
 int job_plan_batches(const struct train_job *job, int accumulation);
 

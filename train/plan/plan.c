@@ -2,6 +2,7 @@
 #include "train/plan/plan.h"
 #include "base/device/device_memory.h"
 #include "model/files/config.h"
+#include "model/slice.h"
 #include "train/plan/fit.h"
 #include "zd_config.h"
 
@@ -74,12 +75,10 @@ static int node_size_of(const struct job_plan *plan, enum mesh_role role)
 
 static void settle_groups(struct job_plan *plan)
 {
-    const enum mesh_role roles[ZERO_WORLD] = {
-            [ZERO_SHARD] = MESH_SHARD, [ZERO_REPLICATE] = MESH_REPLICATE};
-    for (int g = 0; g < ZERO_WORLD; g++) {
-        plan->node_sizes[g] = node_size_of(plan, roles[g]);
-        plan->is_within[g] =
-                mesh_is_within(plan->mesh, roles[g], plan->local_size);
+    for (enum zero_group g = ZERO_SHARD; g < ZERO_WORLD; g++) {
+        enum mesh_role role = zero_group_role(g);
+        plan->node_sizes[g] = node_size_of(plan, role);
+        plan->is_within[g] = mesh_is_within(plan->mesh, role, plan->local_size);
     }
     plan->is_within[ZERO_WORLD] = plan->local_size >= plan->world;
 }
@@ -200,6 +199,23 @@ static enum zd_status adapt(const struct train_job *job, struct job_plan *plan)
             &plan->config, &job->lora, train_stored_base(job), &plan->table);
 }
 
+/* The slice of this rank's place; elsewhere than in the run of the first, which
+ * has as much of every tensor as any. */
+static enum zd_status slice(
+        const struct train_job *job, const struct comm *comm,
+        struct job_plan *plan)
+{
+    struct tp tp = {.size = plan->mesh.tp};
+    if (tp.size == 1)
+        return ZD_OK;
+    if (comm)
+        tp.place = mesh_place(plan->mesh, comm_rank(comm)).tp;
+    ZD_TRY(model_config_slice(&plan->config, tp, &plan->slice_config));
+    return param_table_slice(
+            &plan->config, tp, job->train.freeze, job->train.freeze_count,
+            &plan->slice_table);
+}
+
 enum zd_status plan_begin(
         const struct train_job *job, int world, int local_size,
         const struct comm *comm, struct job_plan *plan)
@@ -237,6 +253,8 @@ enum zd_status plan_begin(
                 &plan->table);
     if (status == ZD_OK && job->lora.enabled)
         status = adapt(job, plan);
+    if (status == ZD_OK)
+        status = slice(job, comm, plan);
     if (status != ZD_OK) {
         job_plan_fini(plan);
         return status;
@@ -257,6 +275,7 @@ void job_plan_fini(struct job_plan *plan)
 {
     zero_plan_fini(&plan->zero);
     arena_plan_fini(&plan->arena);
+    param_table_fini(&plan->slice_table);
     param_table_fini(&plan->table);
     peft_config_fini(&plan->adapter);
     model_config_fini(&plan->config);

@@ -39,9 +39,11 @@ struct plan_context {
 /* Everything that follows from (job, world) without touching data or weights.
  */
 struct job_plan {
-    struct model_config config;
+    struct model_config config; /* of the whole model; so is the table */
     struct param_table table;
-    struct peft_config adapter; /* with [lora]; json NULL: none */
+    struct model_config slice_config; /* with tensor parallelism: of this */
+    struct param_table slice_table;   /* .. rank's place; without, nothing */
+    struct peft_config adapter;       /* with [lora]; json NULL: none */
     struct zero_plan zero;
     struct arena_plan arena;
     struct model_shape shape;
@@ -83,6 +85,19 @@ struct job_plan {
     const char *tokenizer_waits; /* why large text is tokenized before step 1;
                                     NULL: it is not, or is small; static */
 };
+
+/* What a rank computes with: its slice, or the whole model. Ids are the same.
+ */
+static inline const struct model_config *plan_slice_config(
+        const struct job_plan *plan)
+{
+    return plan->mesh.tp > 1 ? &plan->slice_config : &plan->config;
+}
+static inline const struct param_table *plan_slice_table(
+        const struct job_plan *plan)
+{
+    return plan->mesh.tp > 1 ? &plan->slice_table : &plan->table;
+}
 
 /* Reads config.json when model.path is given. ZD_ERR_UNFIT when a limit of
  * [device] is exceeded: need, limit and the largest spans, and what would fit.

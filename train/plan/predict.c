@@ -13,6 +13,7 @@
  * second. */
 #include "train/plan/predict.h"
 
+#include "base/log.h"
 #include "base/must.h"
 #include "train/plan/cost.h"
 #include "train/plan/fit.h"
@@ -24,7 +25,8 @@
 enum { MICROS_MAX = 3, GAPS = 32 };
 
 const char *const plan_resource_names[PLAN_RESOURCES] = {
-        "compute", "wire", "replicas", "to host", "to device", "host", "disk"};
+        "compute", "wire",      "replicas", "places",
+        "to host", "to device", "host",     "disk"};
 const char *const plan_part_names[PLAN_PARTS] = {
         "forward", "backward", "reduce", "update", "gather"};
 
@@ -102,6 +104,13 @@ static void compute(struct schedule *s, double ready, double seconds)
     s->now = use(s, PLAN_COMPUTE, fmax(ready, s->now), seconds * s->slowest);
 }
 
+/* The model waits for what places of tensor parallelism tell each other. */
+static void exchange(struct schedule *s, double seconds)
+{
+    if (seconds > 0)
+        s->now = use(s, PLAN_PLACES, s->now, seconds);
+}
+
 /* A collective over so many bytes. On the CPU the training thread runs it. */
 static double collect(
         struct schedule *s, enum zero_group group, double ready, double bytes)
@@ -128,7 +137,7 @@ static double fetch(struct schedule *s, int unit, double begin)
 {
     const struct zero_plan *zero = &s->plan->zero;
     const struct unit_cost *cost = &s->units[unit].cost;
-    double part = cost->gather / s->plan->world;
+    double part = cost->gather / mesh_parts(s->plan->mesh);
     double ready = fmax(begin, s->units[unit].made);
     if (zero->request.offload.params == OFFLOAD_NVME)
         ready = use(s, PLAN_DISK, ready, part / s->machine->disk);
@@ -177,7 +186,7 @@ static void spread_until(struct schedule *s, int end)
 
 static bool gathers_updated(const struct schedule *s)
 {
-    return s->plan->zero.states_cut && s->plan->world > 1;
+    return s->plan->zero.states_cut && mesh_parts(s->plan->mesh) > 1;
 }
 
 /* When the updated parameters of a unit are there. */
@@ -208,6 +217,8 @@ static void acquire(struct schedule *s, int i, bool is_backward)
     s->end[i] = s->now;
     gathers_begin(s, i, moves_of(s), s->now);
     bool ends_segment = !s->events[(i + 1) % s->event_count].acquire;
+    if (is_head || !is_backward || recomputes)
+        exchange(s, cost->exchange[PASS_FORWARD]);
     if (is_head || !is_backward)
         compute(s, 0, cost->pass[PASS_FORWARD]);
     else if (recomputes)
@@ -234,7 +245,7 @@ static void update_on_host(
     struct unit_state *at = &s->units[unit];
     double done, all = (double)plan->zero.trainable_count;
     if (plan->zero.states_cut)
-        all /= plan->world;
+        all /= mesh_parts(plan->mesh);
     if (count <= 0)
         return;
     done = use(
@@ -270,7 +281,8 @@ static void give_gradient(struct schedule *s, int unit, bool is_last)
         done = collect(s, ZERO_SHARD, done, bytes);
     }
     if (zero->states_on_host && (zero->grads_pass || is_last)) {
-        double held = zero->states_cut ? bytes / s->plan->world : bytes;
+        double held =
+                zero->states_cut ? bytes / mesh_parts(s->plan->mesh) : bytes;
         done = use(s, PLAN_DOWN, done, held / s->machine->link);
         if (zero->request.accumulate_on_host)
             done = use(s, PLAN_HOST, done, 3 * held / s->machine->host);
@@ -292,6 +304,7 @@ static void lay_micro(struct schedule *s, int micro, bool is_last)
         if (event.acquire) {
             acquire(s, i, is_backward);
         } else if (is_backward) {
+            exchange(s, s->units[event.unit].cost.exchange[PASS_BACKWARD]);
             compute(s, 0, s->units[event.unit].cost.pass[PASS_BACKWARD]);
             give_gradient(s, event.unit, is_last);
         } else if (event.unit == head_of(s)) {
@@ -305,6 +318,7 @@ static void lay_micro(struct schedule *s, int micro, bool is_last)
         s->parts[was_backward ? PLAN_BACKWARD : PLAN_FORWARD] += s->now - began;
     }
     double began = s->now;
+    exchange(s, s->units[0].cost.exchange[PASS_BACKWARD]);
     compute(s, 0, s->units[0].cost.pass[PASS_BACKWARD]);
     give_gradient(s, 0, is_last);
     s->parts[PLAN_BACKWARD] += s->now - began;
@@ -351,7 +365,7 @@ static void update_here(struct schedule *s)
     double spilled = (double)job_plan_paged(plan).host, begin = s->now, count;
     count = (double)plan->zero.trainable_count;
     if (plan->zero.states_cut)
-        count /= plan->world;
+        count /= mesh_parts(plan->mesh);
     compute(s, 0, cost_update(&s->costs, count) + s->machine->launch);
     if (spilled > 0) {
         s->now = fmax(s->now, copy_up(s, begin, spilled));
@@ -407,7 +421,7 @@ static struct plan_prediction conclude(const struct schedule *s)
 {
     const struct job_plan *plan = s->plan;
     double tokens = (double)plan->per_device * plan->accumulation *
-                    plan->world * plan->shape.T;
+                    mesh_samples(plan->mesh, 0).size * plan->shape.T;
     double seconds = s->now - s->begin;
     struct plan_prediction out = {
             .step_seconds = seconds, .tokens_per_second = tokens / seconds};
@@ -430,7 +444,8 @@ struct plan_prediction plan_predict(
     int units = plan->table.unit_count;
     struct checkpointing mode = plan->shape.checkpointing;
     int events = model_unit_events(
-            &plan->config, &plan->table, mode, MODEL_TRAIN, NULL, 0);
+            plan_slice_config(plan), plan_slice_table(plan), mode, MODEL_TRAIN,
+            NULL, 0);
     int micros =
             plan->accumulation < MICROS_MAX ? plan->accumulation : MICROS_MAX;
     struct schedule s = {
@@ -446,7 +461,8 @@ struct plan_prediction plan_predict(
             .slowest = 1 + machine->jitter * log2(plan->world),
             .next_spread = units /* nothing was updated before the first */};
     model_unit_events(
-            &plan->config, &plan->table, mode, MODEL_TRAIN, s.events, events);
+            plan_slice_config(plan), plan_slice_table(plan), mode, MODEL_TRAIN,
+            s.events, events);
     for (int unit = 0; unit < units; unit++)
         s.units[unit].cost = cost_unit(&s.costs, unit);
     lay_step(&s);
@@ -456,4 +472,16 @@ struct plan_prediction plan_predict(
     free(s.end);
     free(s.arrives);
     return conclude(&s);
+}
+
+void plan_warn_of_places(
+        const struct job_plan *plan, const struct plan_prediction *predicted)
+{
+    if (plan->mesh.tp == 1 || plan->is_within[ZERO_TP])
+        return;
+    zd_log_warning(
+            "parallel.tp_size = %d crosses hosts of %d ranks: its collectives "
+            "take %.3g s of a step of %.3g s, by prediction",
+            plan->mesh.tp, plan->local_size, predicted->busy[PLAN_PLACES],
+            predicted->step_seconds);
 }

@@ -11,7 +11,8 @@
 enum plan_resource {
     PLAN_COMPUTE,  /* the device */
     PLAN_WIRE,     /* collectives over shards, and .. */
-    PLAN_REPLICAS, /* .. between replicas */
+    PLAN_REPLICAS, /* .. between replicas, and .. */
+    PLAN_PLACES,   /* .. between places of tensor parallelism */
     PLAN_DOWN,     /* copies to the host, and .. */
     PLAN_UP,       /* .. to the device */
     PLAN_HOST,     /* updates there */
@@ -38,6 +39,10 @@ struct plan_prediction {
     double busy[PLAN_RESOURCES];            /* seconds of a step at work */
     enum plan_resource binds;               /* the busiest */
 };
+
+/* A warning where tensor parallelism crosses hosts, with what it costs. */
+void plan_warn_of_places(
+        const struct job_plan *plan, const struct plan_prediction *predicted);
 
 /* The plan has its moves (job_plan_try). */
 struct plan_prediction plan_predict(

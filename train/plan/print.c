@@ -13,14 +13,14 @@ static void set_per_parameter(const struct job_plan *plan, json_t *json)
     static const char *const spans[] = {
             "offload.states", "offload.slots", "offload.accumulators",
             "offload.params", "offload.file"};
-    double trained = (double)plan->table.trainable, bytes[2] = {0};
+    double trained = (double)plan_slice_table(plan)->trainable, bytes[2] = {0};
     for (size_t i = 0; i < sizeof spans / sizeof spans[0]; i++) {
         const struct arena_span *span = arena_plan_find(&plan->arena, spans[i]);
         if (span)
             bytes[span->memory == ARENA_DISK] += (double)span->bytes;
     }
     if (plan->zero.states_cut)
-        trained /= plan->world;
+        trained /= mesh_parts(plan->mesh);
     for (int i = 0; i < 2; i++)
         if (bytes[i] > 0)
             json_object_set_new(
@@ -87,7 +87,8 @@ static void add_disk(const struct job_plan *plan, struct moves *moves)
 {
     const struct offload_options *offload = &plan->zero.request.offload;
     moves->knows_disk = offload->optimizer == OFFLOAD_NVME &&
-                        offload->params != OFFLOAD_NVME && plan->world == 1;
+                        offload->params != OFFLOAD_NVME &&
+                        mesh_parts(plan->mesh) == 1;
     if (moves->knows_disk)
         moves->disk = plan->arena.bytes[ARENA_DISK];
 }
@@ -274,10 +275,12 @@ static json_t *layout_json(const struct job_plan *plan)
     plan_optimizer_name(&request->optim, optimizer);
     plan_checkpointing_name(plan->shape.checkpointing, checkpointing);
     return json_pack(
-            "{s:s, s:i, s:i, s:I, s:s, s:i, s:s, s:s, s:s, s:{s:s, s:s, s:s, "
+            "{s:s, s:i, s:i, s:i, s:I, s:s, s:i, s:s, s:s, s:s, s:{s:s, s:s, "
+            "s:s, "
             "s:s, s:o*}, s:{s:b, s:b, s:b}}",
             "dtype", dtype_name(request->dtype), "per_device_train_batch_size",
             plan->per_device, "gradient_accumulation_steps", plan->accumulation,
+            "data_parallel_size", mesh_samples(plan->mesh, 0).size,
             "global_batch", (json_int_t)plan->global_batch,
             "gradient_checkpointing", checkpointing, "tiled_mlp",
             plan->shape.mlp_pieces, "optimizer", optimizer, "states",

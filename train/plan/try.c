@@ -80,8 +80,8 @@ static enum zd_status measure(
 {
     struct arena_plan arena = {0};
     set_decode_batch(&shape);
-    enum zd_status status =
-            model_plan(&plan->config, &plan->table, &shape, &arena);
+    enum zd_status status = model_plan(
+            plan_slice_config(plan), plan_slice_table(plan), &shape, &arena);
     if (status == ZD_OK) {
         out->activations = arena_plan_find(&arena, "model.activations")->bytes;
         out->all = arena.bytes[ARENA_DEVICE];
@@ -127,6 +127,8 @@ static enum zd_status fit_requests(
                 &shape->eval_B));
         shape->eval_B = shape->eval_B ? shape->eval_B : 1;
     }
+    if (plan->mesh.tp > 1) /* a step of decoding is not cut */
+        return ZD_OK;
     /* hardly any where a step's own activations are on the host: none */
     ZD_TRY(fit_most(
             plan, false, most_positions(job, plan->config.max_positions),
@@ -194,7 +196,9 @@ static enum zd_status plan_spans(
         ZD_TRY(arena_plan_add(
                 arena, "device.staging", ARENA_PINNED, SPAN_BUFFERS,
                 DEVICE_STAGING_BYTES));
-    ZD_TRY(model_plan(&plan->config, &plan->table, &plan->shape, arena));
+    ZD_TRY(model_plan(
+            plan_slice_config(plan), plan_slice_table(plan), &plan->shape,
+            arena));
     ZD_TRY(arena_plan_add(
             arena, "train.batches", ARENA_HOST, SPAN_BUFFERS,
             loader_bytes(
@@ -219,6 +223,7 @@ enum zd_status job_plan_try(
     arena_plan_fini(&plan->arena);
     plan->per_device = choice->B;
     plan->accumulation = choice->A;
+    ZD_TRY(plan_check_slices(job, plan));
     plan->shape = own_shape(job, &plan->config, choice->B);
     plan->shape.checkpointing = choice->checkpointing;
     if (choice->mlp_pieces)
@@ -233,8 +238,11 @@ enum zd_status job_plan_try(
     if (choice->moves_most && micros > choice->moves_most)
         micros = choice->moves_most;
     struct zero_request request = {
-            .config = &plan->config,
-            .table = &plan->table,
+            .exchange = model_exchange(
+                    plan_slice_config(plan), plan_slice_table(plan),
+                    &plan->shape),
+            .config = plan_slice_config(plan),
+            .table = plan_slice_table(plan),
             .mesh = plan->mesh,
             .options = job->zero,
             .dtype = job->train.dtype,

@@ -10,6 +10,17 @@ static struct mesh_group samples_of(const struct trainer *trainer)
     return mesh_samples(trainer->plan.mesh, comm_rank(trainer->comm));
 }
 
+bool trainer_cuts_samples(const struct trainer *trainer)
+{
+    const struct mesh *mesh = &trainer->plan.mesh;
+    return mesh->cp * mesh->tp > 1;
+}
+
+bool trainer_counts_sample(const struct trainer *trainer)
+{
+    return mesh_place(trainer->plan.mesh, comm_rank(trainer->comm)).tp == 0;
+}
+
 static int64_t sample_of(void *ctx, int64_t batch, int b)
 {
     const struct trainer *trainer = ctx;
@@ -34,7 +45,10 @@ enum zd_status batches_start(struct trainer *trainer)
     int room = trainer->batch_room, A = plan->accumulation;
     int ahead = A <= room / 2 ? room / 2 : room - A;
     int64_t steps = trainer->state.max_steps - trainer->state.step;
-    struct loader_order order = {.sample_of = sample_of, .ctx = trainer};
+    struct loader_order order = {
+            .sample_of = sample_of,
+            .ctx = trainer,
+            .keeps_length = trainer_cuts_samples(trainer)};
     trainer->base_sample = trainer->state.samples_taken;
     trainer->has_batches = false;
     trainer->batches = zd_array((size_t)A, sizeof *trainer->batches);

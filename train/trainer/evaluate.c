@@ -46,7 +46,8 @@ static enum zd_status fill_batch(
             .doc_start = memory + 2 * plane,
             .B = B,
             .T = batch_close_up(
-                    memory, memory + plane, memory + 2 * plane, B, T, longest)};
+                    memory, memory + plane, memory + 2 * plane, B, T,
+                    trainer_cuts_samples(trainer) ? T : longest)};
     return status;
 }
 
@@ -89,6 +90,10 @@ static enum zd_status merge(
         double *value_out)
 {
     struct comm *comm = trainer->comm;
+    if (!trainer_counts_sample(trainer)) {
+        exact_sum_clear(loss);
+        targets = 0;
+    }
     exact_sum_carry(loss);
     ZD_TRY(comm_all_reduce_i64(comm, loss->digit, EXACT_SUM_DIGITS, COMM_SUM));
     int64_t counts[2] = {targets, loss->nonfinite};

@@ -1,0 +1,109 @@
+/* slices.c - what a tensor's slice must be for its states: with tensor
+ * parallelism (model/slice.h), and not settled by the model's sizes alone. */
+#include "base/text_buffer.h"
+#include "model/slice.h"
+#include "train/plan/fit.h"
+
+#include <string.h>
+
+enum refusal { FITS, SHARES_RANGES, CUTS_BLOCKS };
+
+/* Rows or columns of a range that each place has. */
+static int64_t share_of(const struct param *param, int range)
+{
+    const struct param_slice *slice = &param->slice;
+    int64_t end = range + 1 < slice->range_count
+                          ? slice->ranges[range + 1].here
+                          : param->shape[slice->by_column];
+    return end - slice->ranges[range].here;
+}
+
+/* Are blocks of the slice blocks of the whole tensor, on each place? */
+static bool cuts_blocks(const struct param *param, int place)
+{
+    const struct param_slice *slice = &param->slice;
+    int64_t line = slice->by_column ? 1 : param->shape[1];
+    bool cuts = slice->by_column && slice->shape[1] % OPTIM_QBLOCK;
+    for (int r = 0; r < slice->range_count; r++) {
+        int64_t share = share_of(param, r);
+        int64_t from = slice->ranges[r].whole - place * share;
+        cuts |= share * line % OPTIM_QBLOCK || from * line % OPTIM_QBLOCK;
+    }
+    return cuts;
+}
+
+static bool is_8bit(
+        const struct optim_options *optim, const struct param *param)
+{
+    struct optim_layout layout = optim_layout_of(
+            optim, param_whole_count(param), param->is_embedding,
+            &param->blocks);
+    return layout.lane[OPTIM_M] == OPTIM_8BIT ||
+           layout.lane[OPTIM_V] == OPTIM_8BIT;
+}
+
+/* The first tensor that does not fit. */
+static enum refusal look(
+        const struct train_job *job, const struct param_table *table, int place,
+        const struct param **tensor_out)
+{
+    for (int id = 0; id < table->count; id++) {
+        const struct param *param = *tensor_out = &table->params[id];
+        if (!param->trainable)
+            continue;
+        for (int r = 0; r < param->slice.range_count; r++)
+            if (param->slice.ranges[r].is_shared)
+                return SHARES_RANGES;
+        if (is_8bit(&job->optim, param) && cuts_blocks(param, place))
+            return CUTS_BLOCKS;
+    }
+    return FITS;
+}
+
+static bool fits(
+        const struct train_job *job, const struct job_plan *plan, int size)
+{
+    const struct tp tp = {.size = size};
+    const struct param *tensor;
+    struct model_config config;
+    struct param_table table;
+    bool is_cut = model_config_slice(&plan->config, tp, &config) == ZD_OK &&
+                  param_table_slice(
+                          &plan->config, tp, job->train.freeze,
+                          job->train.freeze_count, &table) == ZD_OK;
+    zd_error_clear();
+    if (!is_cut)
+        return false;
+    bool does = look(job, &table, 0, &tensor) == FITS;
+    param_table_fini(&table);
+    return does;
+}
+
+enum zd_status plan_check_slices(
+        const struct train_job *job, const struct job_plan *plan)
+{
+    int size = plan->mesh.tp;
+    const struct param *tensor;
+    char sizes[120] = "";
+    struct text_buffer text = {.out = sizes, .bytes = sizeof sizes};
+    if (size == 1)
+        return ZD_OK;
+    enum refusal refusal =
+            look(job, &plan->slice_table, plan->slice_config.tp.place, &tensor);
+    if (refusal == FITS)
+        return ZD_OK;
+    for (int other = 1; other <= plan->config.heads; other++)
+        if (fits(job, plan, other))
+            text_buffer_add(&text, "%s%d", text.used ? ", " : "", other);
+    if (refusal == SHARES_RANGES)
+        ZD_FAIL(ZD_ERR_CONFIG, "E0224",
+                "parallel.tp_size = %d is more than the %d key-value heads of "
+                "`%s`, which has those of queries too",
+                size, plan->config.kv_heads, tensor->name);
+    else
+        ZD_FAIL(ZD_ERR_CONFIG, "E0224",
+                "parallel.tp_size = %d cuts `%s` within blocks of %d elements, "
+                "whose 8-bit states share a scale",
+                size, tensor->name, OPTIM_QBLOCK);
+    return zd_fail_help("parallel.tp_size = one of %s", sizes);
+}
