@@ -168,7 +168,7 @@ static enum zd_status sliced_losses(
     ZD_TRY(k->row_scores(
             NULL, own, h->logits, targets, n, h->stride, slice, map));
     ZD_TRY(pass->hooks->scores_gather(
-            pass->hooks->ctx, h->scores, own, (size_t)n * sizeof *own));
+            pass->hooks->places, h->scores, own, (size_t)n * sizeof *own));
     return k->row_losses(
             NULL, h->losses, train ? h->dlogits : NULL, h->logits, targets,
             h->scores, places, dloss, n, h->stride, slice, map);

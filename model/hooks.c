@@ -16,7 +16,7 @@ enum zd_status tokens_gather(
         return ZD_OK;
     *all_out = model->all_tokens[i];
     return pass->hooks->tokens_gather(
-            pass->hooks->ctx, *all_out, share, share_count(model, rows));
+            pass->hooks->places, *all_out, share, share_count(model, rows));
 }
 
 void *tokens_part(const struct model *model, void *share)
@@ -31,7 +31,7 @@ enum zd_status tokens_scatter(
     if (part == share)
         return ZD_OK;
     return pass->hooks->tokens_scatter(
-            pass->hooks->ctx, share, part, share_count(model, rows));
+            pass->hooks->places, share, part, share_count(model, rows));
 }
 
 /* --- how much --------------------------------------------------------------

@@ -97,7 +97,7 @@ enum zd_status keys_gather(
     ZD_TRY(move_heads(run, acts->v, model->strides.v, true, false));
     for (size_t i = 0; i < 2 * (size_t)run->pass->B; i++)
         ZD_TRY(hooks->kv_gather(
-                hooks->ctx, model->kv_all + i * all,
+                hooks->places, model->kv_all + i * all,
                 model->kv_share + i * piece, piece / element_of(run)));
     return turn_pieces(run, model->kv_all, model->kv_share);
 }
@@ -114,7 +114,7 @@ enum zd_status keys_scatter(const struct layer_run *run)
     ZD_TRY(turn_pieces(run, model->dkv_all, model->kv_share));
     for (size_t i = 0; i < 2 * (size_t)run->pass->B; i++)
         ZD_TRY(hooks->kv_scatter(
-                hooks->ctx, model->kv_share + i * piece,
+                hooks->places, model->kv_share + i * piece,
                 model->dkv_all + i * all, piece / element_of(run)));
     ZD_TRY(move_heads(run, g->k, model->strides.k, false, true));
     return move_heads(run, g->v, model->strides.v, true, true);

@@ -67,6 +67,7 @@ struct model_hooks {
     enum zd_status (*grads_release)(void *ctx, int unit);
     /* DTYPE_FP32, or the compute type where nothing is ever added to them. */
     enum dtype product_grads;
+    void *places; /* the ctx of the hooks that follow */
     /* Tensor parallelism (model/slice.h); else NULL. The residual stream, norms
      * and what they add to lie in shares of the pass's tokens, equal ones in
      * the order of the places; matmuls read all tokens, and those of rows of o

@@ -232,6 +232,7 @@ struct model_hooks zero_hooks(struct zero *zero)
             .params_release = params_release,
             .grads_acquire = grads_acquire,
             .grads_release = grads_release,
+            .places = zero,
             .tokens_gather = places_gather,
             .tokens_scatter = places_scatter,
             .scores_gather = places_scores,

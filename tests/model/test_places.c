@@ -204,6 +204,7 @@ static void build(struct place *p)
             params_release,
             grads_acquire,
             grads_release,
+            .places = p,
             .tokens_gather = gather,
             .tokens_scatter = scatter,
             .scores_gather = gather_bytes,

@@ -121,6 +121,10 @@ int plan_local_size(const struct train_job *job, int world, int local_size);
  * job_plan_build. */
 enum zd_status job_plan_config(
         const struct train_job *job, struct model_config *config);
+/* ZD_ERR_CONFIG where parallel.tp_size does not fit the model, as
+ * job_plan_build has it. */
+enum zd_status job_check_slices(
+        const struct train_job *job, const struct model_config *config);
 /* Where lora.modules_to_save names the embedding, `config` gets a row for each
  * token of the job's tokenizer that it has none for; part of job_plan_build. */
 enum zd_status job_plan_vocabulary(

@@ -60,50 +60,74 @@ static enum refusal look(
     return FITS;
 }
 
-static bool fits(
-        const struct train_job *job, const struct job_plan *plan, int size)
+static enum zd_status cut(
+        const struct train_job *job, const struct model_config *whole,
+        struct tp tp, struct model_config *config, struct param_table *table)
 {
-    const struct tp tp = {.size = size};
+    ZD_TRY(model_config_slice(whole, tp, config));
+    return param_table_slice(
+            whole, tp, job->train.freeze, job->train.freeze_count, table);
+}
+
+static bool fits(
+        const struct train_job *job, const struct model_config *whole, int size)
+{
     const struct param *tensor;
     struct model_config config;
     struct param_table table;
-    bool is_cut = model_config_slice(&plan->config, tp, &config) == ZD_OK &&
-                  param_table_slice(
-                          &plan->config, tp, job->train.freeze,
-                          job->train.freeze_count, &table) == ZD_OK;
-    zd_error_clear();
-    if (!is_cut)
+    if (cut(job, whole, (struct tp){size, 0}, &config, &table) != ZD_OK) {
+        zd_error_clear();
         return false;
+    }
     bool does = look(job, &table, 0, &tensor) == FITS;
     param_table_fini(&table);
     return does;
 }
 
-enum zd_status plan_check_slices(
-        const struct train_job *job, const struct job_plan *plan)
+static enum zd_status check(
+        const struct train_job *job, const struct model_config *whole,
+        const struct param_table *table, struct tp tp)
 {
-    int size = plan->mesh.tp;
     const struct param *tensor;
     char sizes[120] = "";
     struct text_buffer text = {.out = sizes, .bytes = sizeof sizes};
-    if (size == 1)
-        return ZD_OK;
-    enum refusal refusal =
-            look(job, &plan->slice_table, plan->slice_config.tp.place, &tensor);
+    enum refusal refusal = look(job, table, tp.place, &tensor);
     if (refusal == FITS)
         return ZD_OK;
-    for (int other = 1; other <= plan->config.heads; other++)
-        if (fits(job, plan, other))
+    for (int other = 1; other <= whole->heads; other++)
+        if (fits(job, whole, other))
             text_buffer_add(&text, "%s%d", text.used ? ", " : "", other);
     if (refusal == SHARES_RANGES)
         ZD_FAIL(ZD_ERR_CONFIG, "E0224",
                 "parallel.tp_size = %d is more than the %d key-value heads of "
                 "`%s`, which has those of queries too",
-                size, plan->config.kv_heads, tensor->name);
+                tp.size, whole->kv_heads, tensor->name);
     else
         ZD_FAIL(ZD_ERR_CONFIG, "E0224",
                 "parallel.tp_size = %d cuts `%s` within blocks of %d elements, "
                 "whose 8-bit states share a scale",
-                size, tensor->name, OPTIM_QBLOCK);
+                tp.size, tensor->name, OPTIM_QBLOCK);
     return zd_fail_help("parallel.tp_size = one of %s", sizes);
+}
+
+enum zd_status plan_check_slices(
+        const struct train_job *job, const struct job_plan *plan)
+{
+    return plan->mesh.tp == 1 ? ZD_OK
+                              : check(job, &plan->config, &plan->slice_table,
+                                      plan->slice_config.tp);
+}
+
+enum zd_status job_check_slices(
+        const struct train_job *job, const struct model_config *whole)
+{
+    const struct tp tp = {job->parallel.tp, 0};
+    struct model_config config;
+    struct param_table table;
+    if (tp.size == 1)
+        return ZD_OK;
+    ZD_TRY(cut(job, whole, tp, &config, &table));
+    enum zd_status status = check(job, whole, &table, tp);
+    param_table_fini(&table);
+    return status;
 }

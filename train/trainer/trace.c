@@ -90,14 +90,12 @@ struct model_hooks trace_hooks(struct trace *trace, struct model_hooks hooks)
     if (!trace)
         return hooks;
     trace->hooks = hooks;
-    return (struct model_hooks){
-            .ctx = trace,
-            .params_acquire = params_acquire,
-            .params_release = params_release,
-            .grads_acquire = grads_acquire,
-            .grads_release = grads_release,
-            .product_grads = hooks.product_grads,
-    };
+    hooks.ctx = trace;
+    hooks.params_acquire = params_acquire;
+    hooks.params_release = params_release;
+    hooks.grads_acquire = grads_acquire;
+    hooks.grads_release = grads_release;
+    return hooks;
 }
 
 /* --- beginning -------------------------------------------------------------
