@@ -199,7 +199,7 @@ enum zd_status batch_place(
 {
     if (model->upload.device)
         return send(model, pass, has_backward);
-    size_t own = CPU_PLANES * model_most_tokens(&model->shape);
+    size_t own = CPU_PLANES * model->upload.plane;
     int32_t *positions = model->planes + (size_t)pass->micro * own;
     int32_t *targets = positions + pass->N;
     int32_t *rows = targets + pass->N, *places = rows + pass->N;

@@ -83,11 +83,12 @@ static enum zd_status take_buffers(
     if (workspace)
         kernels_set_workspace(
                 arena_span(arena, workspace->name), workspace->bytes);
+    size_t tokens = model_most_tokens(&model->shape);
     if (shape_backend(&model->shape) == DEVICE_CUDA)
         ZD_TRY(batch_upload_init(&model->upload, arena));
     else
         model->planes = arena_span(arena, "model.batch");
-    model->upload.plane = batch_plane_tokens(model_most_tokens(&model->shape));
+    model->upload.plane = model->planes ? tokens : batch_plane_tokens(tokens);
     model->loss = arena_span(arena, "model.loss");
     if (arena_plan_find(arena->plan, "model.gathered")) {
         struct gathered_span at =

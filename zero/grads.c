@@ -24,7 +24,8 @@
  * which tensor parallelism does not cut is then summed over its places
  * (tokens.c), which all get it.
  *
- * With reduce_fp32 one micro-batch is as several are: fp32. */
+ * With reduce_fp32, or where it is a sum by layer, one micro-batch is as
+ * several are: fp32. */
 #include "zero/private.h"
 
 #include <assert.h>

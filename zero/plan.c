@@ -422,7 +422,8 @@ static enum zd_status build(struct zero_plan *plan)
     plan->params_cut = (stage >= 3 && cuts) || plan->params_on_host;
     plan->grads_cut = cuts && (stage >= 2 || (stage == 1 && plan->grads_pass));
     plan->states_cut = stage >= 1 && many;
-    bool in_fp32 = request->accumulation > 1 || (many && request->reduce_fp32);
+    bool in_fp32 = request->accumulation > 1 || request->by_layer ||
+                   (many && request->reduce_fp32);
     plan->grad_dtype = in_fp32 ? DTYPE_FP32 : request->dtype;
     plan->grads_direct = plan->grad_dtype != DTYPE_FP32;
     plan_segments(plan);

@@ -163,6 +163,8 @@ struct zero_request {
     struct zero_options options;
     enum dtype dtype; /* compute type */
     int accumulation; /* micro-batches of a step */
+    bool by_layer;    /* several take turns in each unit (model_forward): for
+                         zero they are one, whose gradients are sums */
     struct checkpointing checkpointing;
     int mlp_pieces;   /* as model_shape */
     bool reduce_fp32; /* gradients of one micro-batch are sent and added in fp32
@@ -185,7 +187,7 @@ struct zero_plan {
     struct zero_place *places; /* by tensor id */
     enum dtype grad_dtype;     /* kept and sent: compute type with one
                                   micro-batch (but reduce_fp32), fp32 with
-                                  several */
+                                  several, at once or not */
     bool grads_direct;         /* those of products (param_is_product) leave
                                   them in grad_dtype, rounded once: they pass
                                   through no fp32 buffer */
@@ -237,7 +239,8 @@ struct zero_plan {
 enum zd_status zero_plan_build(
         const struct zero_request *request, struct zero_plan *plan_out);
 void zero_plan_fini(struct zero_plan *plan);
-/* Between two steps: a step has so many micro-batches from now on, in the
+/* Between two steps: a step has so many micro-batches from now on (by layer, as
+ * it is, or one after the other), in the
  * memory that the plan has. ZD_ERR_UNFIT where that would need other memory;
  * then nothing was changed. */
 enum zd_status zero_plan_reaccumulate(struct zero_plan *plan, int accumulation);

@@ -64,7 +64,10 @@ enum zd_status zero_plan_reaccumulate(struct zero_plan *plan, int accumulation)
 {
     struct zero_plan other;
     struct zero_request request = plan->request;
-    request.accumulation = accumulation;
+    if (request.by_layer) /* they are one, unless they are none but one */
+        request.by_layer = accumulation > 1;
+    else
+        request.accumulation = accumulation;
     ZD_TRY(zero_plan_build(&request, &other));
     enum zd_status status = check_same(plan, &other);
     if (status == ZD_OK) {
@@ -73,7 +76,7 @@ enum zd_status zero_plan_reaccumulate(struct zero_plan *plan, int accumulation)
         plan->train_move_count = other.train_move_count;
         other.train_moves = moves; /* freed below */
         plan->wire = other.wire;
-        plan->request.accumulation = accumulation;
+        plan->request.accumulation = request.accumulation;
     }
     zero_plan_fini(&other);
     return status;

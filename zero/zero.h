@@ -12,6 +12,9 @@
  *                         stages 1 and 2, at stage 3 this rank's shards from
  *                         its replicas; who acquires a unit waits for its own
  *
+ * With several micro-batches by layer (zero_request.by_layer) there is one such
+ * turn, of all of them.
+ *
  * The same calls are made at every stage and world; what a stage does not need
  * does nothing. A step whose norm is not finite calls zero_skip instead of the
  * last two. With the optimizer offloaded (offload/offload.h) zero_update begins

@@ -175,12 +175,12 @@ static enum zd_status see_late(struct run *run)
 /* The gradient of one micro-batch on one rank: a hash, and a part of the
  * parameter where that is there to be read. */
 static enum zd_status write_grad(
-        struct run *run, int id, bool accumulate, bool read)
+        struct run *run, int id, int micro, bool accumulate, bool read)
 {
     const struct fake_pass *pass = run->pass;
     size_t count = pass->fake->table.params[id].count;
     uint64_t seed = 1000u * (unsigned)pass->step + 10u * (unsigned)pass->rank +
-                    (unsigned)pass->micro;
+                    (unsigned)micro;
     if (read)
         ZD_TRY(read_param(run, id));
     if (accumulate)
@@ -215,7 +215,10 @@ static enum zd_status write_grads(
     for (int id = table->unit_first[unit]; id < table->unit_first[unit + 1];
          id++)
         if (run->grads[id])
-            ZD_TRY(write_grad(run, id, accumulate, read));
+            for (int m = 0; m <= run->pass->more; m++)
+                ZD_TRY(write_grad(
+                        run, id, run->pass->micro + m, accumulate || m > 0,
+                        read));
     return ZD_OK;
 }
 

@@ -33,6 +33,7 @@ struct fake_pass {
     enum dtype dtype;
     struct checkpointing checkpointing;
     int rank, micro, step;
+    int more; /* micro-batches after it that take turns with it in each unit */
     bool silent; /* every gradient is 0 */
     bool broken; /* one gradient is not finite */
     void *late;  /* fake_largest_bytes of the device */

@@ -108,6 +108,35 @@ static void test_accumulation(void)
     }
 }
 
+/* Micro-batches that take turns in each unit are one for zero: at all stages
+ * the bits that stage 1 makes of one after the other. */
+static void test_by_layer(void)
+{
+    for (enum dtype type = DTYPE_FP32; type <= last_type; type++)
+        for (int world = 1; world <= 4; world += 3) {
+            struct outcome base = {0};
+            bool ok = true;
+            for (int i = 0; i <= 4; i++) {
+                struct scenario s =
+                        scenario_default(i ? i - 1 : 1, world, type);
+                s.accumulation = 3;
+                s.by_layer = i > 0;
+                s.replicate = type == DTYPE_BF16 && world > 1 ? 2 : 1;
+                struct outcome outcome = world_run(&s);
+                ok &= outcome_sound(&outcome);
+                if (i == 0) {
+                    base = outcome;
+                    continue;
+                }
+                ok &= outcome_same(&base, &outcome);
+                outcome_fini(&outcome);
+            }
+            outcome_fini(&base);
+            tap_ok(ok, "micro-batches by layer: %d ranks, %s", world,
+                   dtype_name(type));
+        }
+}
+
 /* The sum of several micro-batches is a number of the compute type when norm
  * and update see it: with beta1 = 1/2 and no clipping it is twice the first m.
  */
@@ -298,6 +327,7 @@ int main(void)
 {
     test_stages();
     test_accumulation();
+    test_by_layer();
     test_rounded_sums();
     test_cuts();
     test_frozen();

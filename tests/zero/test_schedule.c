@@ -38,9 +38,10 @@ static const char *const host_names[HOSTS] = {
 enum fate { KEPT, CLIPPED, SKIPPED, MIXED, FATES };
 static const char *const fate_names[FATES] = {
         "kept", "clipped", "one skipped", "one skipped, one clipped"};
-enum sums { ONE_MICRO, ON_DEVICE, ON_HOST, SUMS };
+enum sums { ONE_MICRO, ON_DEVICE, ON_HOST, BY_LAYER, SUMS };
 static const char *const sum_names[SUMS] = {
-        "one micro-batch", "three", "three, added on the host"};
+        "one micro-batch", "three", "three, added on the host",
+        "three, by layer"};
 /* Ranks, and how many of them hold the same shard. */
 static const struct {
     int world, replicate;
@@ -101,6 +102,7 @@ static struct scenario scenario_of(const struct combination *c, int number)
     s.steps = 4;
     s.accumulation = c->sums == ONE_MICRO ? 1 : 3;
     s.accumulate_on_host = c->sums == ON_HOST;
+    s.by_layer = c->sums == BY_LAYER;
     s.clip = c->fate == CLIPPED || c->fate == MIXED ? 1 : 1e9;
     s.broken_steps = c->fate == SKIPPED || c->fate == MIXED ? 1 << 1 : 0;
     if (c->fate == MIXED)

@@ -91,7 +91,8 @@ static enum zd_status step(struct rank *rank, struct zero *zero, int k)
     ZD_TRY(zero_step_begin(zero));
     zero_step_expect(zero, &update);
     ZD_TRY(comm_all_reduce_i64(rank->comm, counts, ZERO_STEP_COUNTS, COMM_SUM));
-    for (int micro = 0; micro < s->accumulation; micro++) {
+    int turns = s->by_layer ? 1 : s->accumulation;
+    for (int micro = 0; micro < turns; micro++) {
         struct fake_pass pass = {
                 .fake = rank->fake,
                 .hooks = &hooks,
@@ -99,6 +100,7 @@ static enum zd_status step(struct rank *rank, struct zero *zero, int k)
                 .checkpointing = s->checkpointing,
                 .rank = comm_rank(rank->comm),
                 .micro = micro,
+                .more = s->accumulation / turns - 1,
                 .step = s->first_step + k,
                 .silent = s->still || (s->solo && comm_rank(rank->comm) > 0),
                 .broken = ((s->broken && k == s->steps - 1) ||
@@ -109,7 +111,8 @@ static enum zd_status step(struct rank *rank, struct zero *zero, int k)
         ZD_TRY(zero_micro_begin(zero, micro));
         ZD_TRY(fake_train(&pass, &seen));
         rank->seen += seen;
-        exact_sum_add(&loss, 0.1 * (1 + comm_rank(rank->comm)));
+        for (int i = 0; i <= pass.more; i++)
+            exact_sum_add(&loss, 0.1 * (1 + comm_rank(rank->comm)));
     }
     ZD_TRY(zero_reduce_finish(zero));
     ZD_TRY(zero_grad_norm(zero, &rank->norms[k], &loss));
@@ -352,7 +355,8 @@ struct outcome world_run(const struct scenario *s)
             .mesh = mesh,
             .options = s->options,
             .dtype = s->dtype,
-            .accumulation = s->accumulation,
+            .accumulation = s->by_layer ? 1 : s->accumulation,
+            .by_layer = s->by_layer,
             .checkpointing = s->checkpointing,
             .optim = s->optim,
             .offload = s->offload,

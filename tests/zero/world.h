@@ -11,6 +11,7 @@ struct scenario {
     struct fake_shape shape;
     int world, replicate; /* 0: 1 */
     int accumulation, steps;
+    bool by_layer; /* they take turns in each unit */
     struct zero_options options;
     enum dtype dtype;
     struct optim_options optim;
