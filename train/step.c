@@ -128,14 +128,10 @@ static double phase_end(
     return now;
 }
 
-static enum zd_status run_micro(
-        struct trainer *trainer, int a, float dloss,
-        struct train_step_report *report)
+static struct model_batch batch_of(const struct trainer *trainer, int a)
 {
     const struct loader_batch *loaded = &trainer->batches[a];
-    struct model_hooks hooks =
-            trace_hooks(trainer->trace, zero_hooks(trainer->zero));
-    struct model_batch batch = {
+    return (struct model_batch){
             .tokens = loaded->tokens,
             .targets = loaded->targets,
             .doc_start = loaded->doc_start,
@@ -143,10 +139,23 @@ static enum zd_status run_micro(
             .T = loaded->T,
             .step = trainer->state.step,
             .first_sample = batches_first_sample(trainer, a)};
+}
+
+/* Micro-batches `begin` .. begin + count - 1, by layer if there are several;
+ * zero sees one, number `turn` of the step. */
+static enum zd_status run_micros(
+        struct trainer *trainer, int turn, int begin, int count, float dloss,
+        struct train_step_report *report)
+{
+    struct model_hooks hooks =
+            trace_hooks(trainer->trace, zero_hooks(trainer->zero));
     double began = clock_seconds();
 
-    ZD_TRY(zero_micro_begin(trainer->zero, a));
-    ZD_TRY(model_forward(trainer->model, &batch, 1, dloss, &hooks));
+    for (int i = 0; i < count; i++)
+        trainer->model_batches[i] = batch_of(trainer, begin + i);
+    ZD_TRY(zero_micro_begin(trainer->zero, turn));
+    ZD_TRY(model_forward(
+            trainer->model, trainer->model_batches, count, dloss, &hooks));
     double half = phase_end(trainer, "forward", began);
     ZD_TRY(model_backward(trainer->model, &hooks));
     report->forward_seconds += half - began;
@@ -247,8 +256,9 @@ static enum zd_status compute(
 
     ZD_TRY(zero_step_begin(trainer->zero));
     zero_step_expect(trainer->zero, &unclipped);
-    for (int a = 0; a < trainer->plan.accumulation; a++)
-        ZD_TRY(run_micro(trainer, a, dloss, report));
+    int A = trainer->plan.accumulation, count = trainer->plan.by_layer ? A : 1;
+    for (int a = 0; a < A; a += count)
+        ZD_TRY(run_micros(trainer, a / count, a, count, dloss, report));
     double began = clock_seconds();
     ZD_TRY(zero_reduce_finish(trainer->zero));
     ZD_TRY(model_loss_take(trainer->model, &loss));

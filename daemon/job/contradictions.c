@@ -188,6 +188,9 @@ static void check_offload(struct job *job)
      job_string(job, "offload.params with several ranks needs zero.stage = 3: at stage %d every rank keeps all parameters", o->zero.stage), "zero.stage = 3", "E0661", "offload.optimizer zero.stage"},
     {has_ranks && off->accumulate == OFFLOAD_ACCUMULATE_HOST && o->zero.stage == 0 && job->accumulation > 1, "offload.accumulate",
      "offload.accumulate = \"host\" with several ranks needs zero.stage = 1 or more: at stage 0 every rank keeps all gradients on the device", "zero.stage = 1, or offload.accumulate = \"device\"", "E0662", "offload.optimizer zero.stage"},
+    {off->accumulate == OFFLOAD_ACCUMULATE_HOST && o->train.accumulation_order == ORDER_BREADTH_FIRST, "train.accumulation_order",
+     "train.accumulation_order = \"breadth_first\" sums micro-batches on the device, offload.accumulate = \"host\" on the host",
+     "offload.accumulate = \"auto\", or train.accumulation_order = \"depth_first\"", "E0663", "offload.accumulate"},
     {off->activations != OFFLOAD_NONE && (mode == CHECKPOINTING_NONE || mode == CHECKPOINTING_SELECTIVE), "offload.activations",
      "offload.activations = \"cpu\" keeps the inputs of recomputed layers on the host, and train.gradient_checkpointing = \"none\" or \"selective\" recomputes none", "train.gradient_checkpointing = \"full\"", NULL, "train.gradient_checkpointing"},
     };

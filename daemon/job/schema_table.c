@@ -73,6 +73,7 @@ static const struct schema_choice device_streams[] = {{"auto", DEVICE_STREAMS_AU
 static const struct schema_choice tiers[] = {{"none", OFFLOAD_NONE}, {"cpu", OFFLOAD_CPU}, {"nvme", OFFLOAD_NVME}, {0}};
 static const struct schema_choice host_tiers[] = {{"none", OFFLOAD_NONE}, {"cpu", OFFLOAD_CPU}, {0}};
 static const struct schema_choice clippings[] = {{"wait", OFFLOAD_CLIP_WAIT}, {"undo", OFFLOAD_CLIP_UNDO}, {0}};
+static const struct schema_choice orders[] = {{"auto", ORDER_AUTO}, {"depth_first", ORDER_DEPTH_FIRST}, {"breadth_first", ORDER_BREADTH_FIRST}, {0}};
 static const struct schema_choice accumulates[] = {{"auto", OFFLOAD_ACCUMULATE_AUTO}, {"device", OFFLOAD_ACCUMULATE_DEVICE}, {"host", OFFLOAD_ACCUMULATE_HOST}, {0}};
 static const struct schema_choice output_modes[] = {{"0700", 0700}, {"0750", 0750}, {"0755", 0755}, {"0770", 0770}, {"02750", 02750}, {"02770", 02770}, {0}};
 static const struct schema_choice comm_backends[] = {{"auto", COMM_AUTO}, {"mpi", COMM_MPI}, {"nccl", COMM_NCCL}, {0}};
@@ -183,6 +184,7 @@ ENTRY_KEYS("data.eval"),
 {"train", "num_train_epochs", SCHEMA_REAL, JOB(train.num_train_epochs), .flags = SCHEMA_ABOVE_MIN, .max = 1e9, .aliases = "epochs num_epochs", .help = "Passes over the data when max_steps is not given"},
 {"train", "per_device_train_batch_size", SCHEMA_INT, JOB(train.per_device_train_batch_size), .flags = SCHEMA_AUTO, .min = 1, .max = 1 << 24, .aliases = "micro_batch_size train_micro_batch_size_per_gpu batch_size", .help = "Samples of one micro-batch on one rank (B)", .fallback = "4, or what the other two give"},
 {"train", "gradient_accumulation_steps", SCHEMA_INT, JOB(train.gradient_accumulation_steps), .flags = SCHEMA_AUTO, .min = 1, .max = 1 << 24, .help = "Micro-batches of a step (A)", .fallback = "1, or what the other two give"},
+{"train", "accumulation_order", SCHEMA_ENUM, JOB(train.accumulation_order), .choices = orders, .help = "depth_first: each micro-batch through all layers; breadth_first: all micro-batches through a layer, then the next, so weights are moved and gradients sent once a step; their inputs of layers are kept together"},
 {"train", "global_batch_size", SCHEMA_INT64, JOB(train.global_batch_size), .flags = SCHEMA_AUTO, .min = 1, .max = 1e12, .aliases = "train_batch_size", .help = "Samples of a step over all ranks (G = B x A x ranks)", .fallback = "B x A x ranks"},
 {"train", "dtype", SCHEMA_ENUM, JOB(train.dtype), .choices = dtypes, .help = "Compute type; master weights are fp32"},
 {"train", "tf32", SCHEMA_BOOL, JOB(train.tf32), .flags = SCHEMA_GPU, .help = "On a GPU, compute fp32 matmuls in TF32; a CPU always uses fp32"},

@@ -55,7 +55,7 @@ static json_t *found_text(const struct plan_found *found)
             [CHECKPOINTING_FULL] = "full"};
     const unsigned char *option = found->candidate.option;
     return json_sprintf(
-            "%.1f + %.1f %s %d%s%s%s%s", gib(found->device),
+            "%.1f + %.1f %s %d%s%s%s%s%s", gib(found->device),
             gib(found->host - found->snapshot),
             modes[found->choice.checkpointing.mode], found->choice.B,
             option[CHOOSE_PLACE] == PLACE_CPU     ? " o"
@@ -63,7 +63,8 @@ static json_t *found_text(const struct plan_found *found)
                                                   : "",
             option[CHOOSE_PARAMS] == PARAMS_CPU ? " p" : "",
             option[CHOOSE_ACTIVATIONS] == ACTIVATIONS_CPU ? " a" : "",
-            found->choice.mlp_pieces > 1 ? " t" : "");
+            found->choice.mlp_pieces > 1 ? " t" : "",
+            found->choice.by_layer ? " b" : "");
 }
 
 static json_t *cell(const struct plan_search *search)

@@ -260,6 +260,10 @@ static void tell_auto(const struct train_banner *banner)
         text_buffer_add(
                 &text, "%soffload.accumulate = \"%s\"", text.used ? ", " : "",
                 plan->zero.request.accumulate_on_host ? "host" : "device");
+    if (plan->chose_order)
+        text_buffer_add(
+                &text, "%strain.accumulation_order = \"%s\"",
+                text.used ? ", " : "", plan_order_name(true));
     if (text.used)
         zd_log_info("  auto     %s", line);
 }

@@ -39,6 +39,8 @@ row 'micro-batches added up on the host by ranks that have all states' 78 'E0662
 row 'validate: the same, with its line' 78 'E0662|accumulate|job.toml:20|zero.stage = 1' \
     'offload "optimizer = \"cpu\"" "accumulate = \"host\""; printf "[zero]\nstage = 0\n" >>job.toml' \
     validate --job job.toml --world 2 --set train.global_batch_size=4 --set train.gradient_accumulation_steps=2
+row 'sums by layer and on the host' 78 'E0663|accumulation_order|depth_first' \
+    'offload "optimizer = \"cpu\"" "accumulate = \"host\""' validate --job job.toml --set train.accumulation_order=breadth_first
 row 'validate: an update from NVMe that could be undone' 78 'E0650|job.toml:21|clipping = "wait"' \
     "$nvme; echo 'clipping = \"undo\"' >>job.toml" validate --job job.toml
 row 'validate: an update of Adam-mini that could be undone' 78 'E0650|job.toml:20|Adam-mini' \

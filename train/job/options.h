@@ -59,12 +59,17 @@ struct fp16_options {  /* [train.fp16], with dtype = "fp16" only */
     double min_loss_scale;
 };
 
+/* Of the micro-batches of a step: all of the model for each, or each unit for
+ * all. */
+enum accumulation_order { ORDER_AUTO, ORDER_DEPTH_FIRST, ORDER_BREADTH_FIRST };
+
 struct train_options { /* [train] */
     int64_t max_steps; /* -1: from the epochs */
     double num_train_epochs;
     int64_t global_batch_size; /* 0 = not given; likewise the next two */
     int per_device_train_batch_size;
     int gradient_accumulation_steps;
+    enum accumulation_order accumulation_order;
     enum dtype dtype;
     bool tf32; /* products of fp32 on a GPU */
     struct checkpointing gradient_checkpointing;

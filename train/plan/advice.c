@@ -34,6 +34,8 @@ static enum zd_status find_change(
     struct plan_found *found;
     int count;
     settled.train.gradient_checkpointing = plan->shape.checkpointing;
+    settled.train.accumulation_order =
+            plan->by_layer ? ORDER_BREADTH_FIRST : ORDER_DEPTH_FIRST;
     enum zd_status status = plan_search_run(&query, &found, &count);
     if (status == ZD_OK && count &&
         found[0].predicted.step_seconds <=

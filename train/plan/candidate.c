@@ -31,6 +31,10 @@ static const struct option {
         {CHOOSE_MODE, MODE_SQRT, FIELD(train.gradient_checkpointing.mode), CHECKPOINTING_SQRT, false, 0, recomputes},
         {CHOOSE_MODE, MODE_FULL, FIELD(train.gradient_checkpointing.mode), CHECKPOINTING_FULL, true, 0, recomputes},
         {CHOOSE_PIECES, 1, FIELD(train.tiled_mlp), 0, true, 0, "the MLP is computed in as many pieces as fit"},
+        {CHOOSE_ORDER, ORDER_DEPTH, FIELD(train.accumulation_order), ORDER_DEPTH_FIRST, false, 0,
+         "inputs of layers of one micro-batch at a time are kept"},
+        {CHOOSE_ORDER, ORDER_BREADTH, FIELD(train.accumulation_order), ORDER_BREADTH_FIRST, false, 0,
+         "weights are moved and gradients sent once a step"},
         {CHOOSE_BATCH, BATCH_OTHER, NO_FIELD, 0, true, 0, NULL},
         {CHOOSE_STAGE, STAGE_0, FIELD(zero.stage), 0, false, 0, NULL},
         {CHOOSE_STAGE, STAGE_0 + 1, FIELD(zero.stage), 1, false, 0, NULL},
@@ -233,6 +237,21 @@ static bool offload_is_sound(
                                         : then->optimizer != OFFLOAD_NONE;
 }
 
+/* "auto" is depth first where it is one of several candidates. Breadth first
+ * saves what is moved. */
+static bool order_is_sound(
+        const struct train_job *job, int world,
+        const struct plan_candidate *candidate, const struct train_job *changed)
+{
+    const struct offload_options *offload = &changed->offload;
+    if (candidate->option[CHOOSE_ORDER] == ORDER_DEPTH)
+        return job->train.accumulation_order == ORDER_BREADTH_FIRST;
+    if (changed->train.accumulation_order != ORDER_BREADTH_FIRST)
+        return true;
+    return (world > 1 || offload->optimizer != OFFLOAD_NONE) &&
+           offload->accumulate != OFFLOAD_ACCUMULATE_HOST;
+}
+
 /* Adapters go on a frozen model, and have fp32 masters. A model that is stored
  * quantized stays so. */
 static bool adapters_are_sound(
@@ -270,6 +289,7 @@ bool candidate_is_sound(
         (mode == CHECKPOINTING_NONE || mode == CHECKPOINTING_SELECTIVE))
         return false;
     return adapters_are_sound(job, candidate, &changed) &&
+           order_is_sound(job, world, candidate, &changed) &&
            states_are_sound(job, candidate, &changed) &&
            offload_is_sound(job, world, &changed);
 }
@@ -298,7 +318,7 @@ bool candidate_holds(
 
 /* --- as a job file says it ------------------------------------------------ */
 
-enum { KEYS = 17 };
+enum { KEYS = 18 };
 struct key_value {
     const char *key, *value, *why;
 };
@@ -322,6 +342,7 @@ static void keys_of(
         const struct job_choice *choice, struct key_texts *texts, struct key_value out[KEYS])
 {
     static const char *const types[] = {"fp32", "bf16", "8bit"};
+    static const char *const orders[] = {"auto", "depth_first", "breadth_first"};
     const struct offload_options *offload = &job->offload;
     const struct zero_options *zero = &job->zero;
     bool is_8bit = job->optim.state_type == OPTIM_STATE_8BIT && !job->names_states; /* as the name says */
@@ -343,6 +364,7 @@ static void keys_of(
             {"parallel.dp_shard_size", job->parallel.shard > 0 ? texts->shards : "auto", "what the replicas leave"},
             {"train.gradient_checkpointing", texts->mode, reason_of(candidate, CHOOSE_MODE)},
             {"train.tiled_mlp", job->train.tiled_mlp ? texts->pieces : "auto", reason_of(candidate, CHOOSE_PIECES)},
+            {"train.accumulation_order", orders[job->train.accumulation_order], reason_of(candidate, CHOOSE_ORDER)},
             {"train.per_device_train_batch_size", texts->B, "the largest micro-batch that fits"},
             {"train.gradient_accumulation_steps", texts->A, "keeps the global batch size"},
             {"optim.name", texts->optimizer,

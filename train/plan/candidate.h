@@ -13,6 +13,7 @@
 enum plan_dimension {
     CHOOSE_MODE,   /* gradient checkpointing */
     CHOOSE_PIECES, /* of the MLP */
+    CHOOSE_ORDER,  /* of micro-batches */
     CHOOSE_BATCH,  /* other micro-batches of the same step */
     CHOOSE_STAGE,  /* ZeRO */
     CHOOSE_STATES, /* type of the optimizer states */
@@ -27,6 +28,7 @@ enum plan_dimension {
 };
 enum { STAGE_0 = 1, STAGE_3 = 4 };
 enum { MODE_NONE = 1, MODE_SELECTIVE, MODE_SQRT, MODE_FULL };
+enum { ORDER_DEPTH = 1, ORDER_BREADTH };
 enum { BATCH_OTHER = 1 };
 enum { STATES_8BIT = 1, STATES_BF16, STATES_MINI };
 enum { PLACE_DEVICE = 1, PLACE_PAGED, PLACE_CPU, PLACE_NVME };
@@ -81,7 +83,7 @@ struct plan_setting {
     char value[PLAN_NAME_MAX];
     bool is_text; /* quoted in a file */
 };
-enum { PLAN_SETTINGS_MAX = 18 };
+enum { PLAN_SETTINGS_MAX = 19 };
 int candidate_settings(
         const struct train_job *job, const struct plan_candidate *candidate,
         const struct job_choice *choice,

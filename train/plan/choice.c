@@ -1,5 +1,8 @@
 /* choice.c - what "auto" leaves open, in the order of its preference. */
 #include "train/plan/fit.h"
+#include "train/plan/predict.h"
+
+#include <math.h>
 
 #include <assert.h>
 
@@ -10,7 +13,8 @@ static enum zd_status try_accumulations(
         const struct plan_limits *limits, struct job_plan *plan, bool *fits_out)
 {
     enum offload_accumulate asked = job->offload.accumulate;
-    bool several = job->offload.optimizer != OFFLOAD_NONE && choice->A > 1;
+    bool several = job->offload.optimizer != OFFLOAD_NONE && choice->A > 1 &&
+                   !choice->by_layer;
     bool can_both = plan->world == 1 || job->zero.stage > 0;
     choice->accumulate_on_host = several && asked == OFFLOAD_ACCUMULATE_HOST;
     ZD_TRY(job_plan_try(job, choice, plan));
@@ -155,4 +159,51 @@ enum zd_status plan_try_modes(
                 return ZD_OK;
         }
     return ZD_OK;
+}
+
+/* --- the order of micro-batches ------------------------------------------- */
+
+/* Both orders have the same bits, and something is moved that one of them could
+ * move less often. At stages 2 and 3 several ranks reduce each micro-batch
+ * depth first; which order they take must not follow from what fits. */
+static bool order_is_open(
+        const struct train_job *job, const struct job_choice *choice,
+        const struct job_plan *plan)
+{
+    bool adds_to_head = plan->config.tied && plan->table.params[0].trainable;
+    bool moves = plan->world > 1 || job->offload.optimizer != OFFLOAD_NONE;
+    return job->train.accumulation_order == ORDER_AUTO && choice->A > 1 &&
+           moves && !adds_to_head &&
+           (plan->world == 1 || job->zero.stage < 2) &&
+           job->offload.accumulate != OFFLOAD_ACCUMULATE_HOST;
+}
+
+/* All ranks choose by one machine, whatever each of them runs on. */
+static double seconds_of(const struct job_plan *plan)
+{
+    bool on_gpu = plan->backend == DEVICE_CUDA;
+    return plan_predict(plan, plan_machine_find(on_gpu ? "h100" : "cpu"))
+            .step_seconds;
+}
+
+enum zd_status plan_try_orders(
+        const struct train_job *job, struct job_choice *choice, bool in_pieces,
+        struct job_plan *plan, bool *fits_out)
+{
+    static const double worth_it = 0.97; /* a prediction errs by more */
+    choice->by_layer = job->train.accumulation_order == ORDER_BREADTH_FIRST;
+    ZD_TRY(plan_try_modes(job, choice, in_pieces, plan, fits_out));
+    if (!order_is_open(job, choice, plan) || choice->accumulate_on_host)
+        return ZD_OK;
+    const struct job_choice first = *choice;
+    double seconds = *fits_out ? seconds_of(plan) * worth_it : INFINITY;
+    bool fits;
+    choice->by_layer = true;
+    ZD_TRY(plan_try_modes(job, choice, in_pieces, plan, &fits));
+    if (fits && seconds_of(plan) < seconds) {
+        *fits_out = true;
+        return ZD_OK;
+    }
+    *choice = first;
+    return job_plan_try(job, choice, plan);
 }

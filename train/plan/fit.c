@@ -10,15 +10,17 @@ static enum zd_status fit(const struct train_job *job, struct job_plan *plan)
     plan->chose_checkpointing =
             job->train.gradient_checkpointing.mode == CHECKPOINTING_AUTO;
     for (;;) {
-        ZD_TRY(plan_try_modes(job, &choice, false, plan, &fits));
+        ZD_TRY(plan_try_orders(job, &choice, false, plan, &fits));
         if (fits || !job->train.auto_find_batch_size || choice.B % 2)
             break;
         choice.B /= 2; /* the same samples in more, smaller micro-batches */
         choice.A *= 2;
     }
     if (!fits)
-        ZD_TRY(plan_try_modes(job, &choice, true, plan, &fits));
+        ZD_TRY(plan_try_orders(job, &choice, true, plan, &fits));
     plan->chose_pieces = !job->train.tiled_mlp && plan->shape.mlp_pieces > 1;
+    plan->chose_order =
+            plan->by_layer && job->train.accumulation_order == ORDER_AUTO;
     if (!fits && !job->run.force)
         return plan_refuse(job, plan, &plan->limits);
     plan->is_forced = !fits;

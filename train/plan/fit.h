@@ -17,6 +17,7 @@ struct job_choice {
     struct checkpointing checkpointing;
     int B, A;
     int mlp_pieces; /* 0: what the job says, of "auto" 1 */
+    bool by_layer;  /* breadth first */
     bool accumulate_on_host;
     size_t spill_bytes; /* paged states on the host */
     uint64_t undo_bytes; /* of offload.undo_memory = "auto": what is left */
@@ -35,6 +36,7 @@ void plan_optimizer_name(
         const struct optim_options *optim, char out[PLAN_NAME_MAX]);
 void plan_checkpointing_name(
         struct checkpointing checkpointing, char out[PLAN_NAME_MAX]);
+const char *plan_order_name(bool by_layer);
 const char *plan_states_name(const struct optim_options *optim);
 const char *plan_tier_name(enum offload_tier tier);
 /* "no master weights", also where parameters are fp32 themselves. */
@@ -86,6 +88,13 @@ enum zd_status plan_try_pieces(
  * recomputing does not do. `in_pieces`: as plan_try_pieces, where no mode fits
  * without. */
 enum zd_status plan_try_modes(
+        const struct train_job *job, struct job_choice *choice, bool in_pieces,
+        struct job_plan *plan, bool *fits_out);
+/* As plan_try_modes, in the order of micro-batches that the job says;
+ * "auto": depth first, or, where the bits are the same, the faster that fits.
+ * They are on one rank and at stages 0 and 1, but of a tied table that trains,
+ * and of sums on the host. */
+enum zd_status plan_try_orders(
         const struct train_job *job, struct job_choice *choice, bool in_pieces,
         struct job_plan *plan, bool *fits_out);
 /* refusal.c: ZD_ERR_UNFIT with what is short, the largest spans, and the

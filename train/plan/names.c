@@ -28,6 +28,11 @@ void plan_checkpointing_name(
         snprintf(out, PLAN_NAME_MAX, "%s", names[checkpointing.mode]);
 }
 
+const char *plan_order_name(bool by_layer)
+{
+    return by_layer ? "breadth_first" : "depth_first";
+}
+
 const char *plan_states_name(const struct optim_options *optim)
 {
     static const char *const names[] = {"fp32", "bf16", "8-bit"};

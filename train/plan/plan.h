@@ -60,6 +60,7 @@ struct job_plan {
     struct plan_context context;  /* of the device, besides the arena; */
     uint64_t context_bytes;       /* .. its sum; 0: the CPU */
     int per_device, accumulation; /* B, A */
+    bool by_layer;                /* breadth first, and A > 1 */
     int64_t global_batch;         /* G */
     enum dtype export_dtype;
     uint64_t snapshot_bytes; /* of "checkpoint.snapshot"; 0: saves are .. */
@@ -71,6 +72,7 @@ struct job_plan {
     bool is_forced;           /* it does not fit, and is run all the same */
     bool chose_checkpointing; /* gradient_checkpointing = "auto" */
     bool chose_pieces;        /* tiled_mlp = "auto" is not 1 */
+    bool chose_order;         /* accumulation_order = "auto" is by_layer */
     json_t *measured;  /* of each rank's GPU once the run has taken its memory:
                           [{"rank", and what train_gpu_json says}]; NULL: the
                           CPU, or nothing was taken; owned */

@@ -10,7 +10,8 @@
  * update makes is used in the next step, unit by unit: gathers of stages 1 and
  * 2 and updates on the host go on beside its forward pass. So two steps are
  * laid, and the second is told. Micro-batches from the third on are like the
- * second. */
+ * second. Those that take turns in each unit are laid as one, which computes in
+ * it, and moves of its input, what all of them do. */
 #include "train/plan/predict.h"
 
 #include "base/log.h"
@@ -350,7 +351,9 @@ static void lay_micros(struct schedule *s)
 {
     for (int micro = 0; micro < s->micros; micro++) {
         struct schedule before = *s;
-        double times = (double)(s->plan->accumulation - s->micros);
+        double times = s->plan->by_layer
+                               ? 0
+                               : (double)(s->plan->accumulation - s->micros);
         lay_micro(s, micro, micro == s->micros - 1);
         if (micro == 1 && times > 0)
             repeat(s, &before, times);
@@ -438,6 +441,20 @@ static void *take(int count, size_t bytes)
     return zd_must(calloc((size_t)count + 1, bytes));
 }
 
+/* What a unit computes for all micro-batches. */
+static void multiply(struct unit_cost *cost, double micros)
+{
+    double *const each[] = {
+            &cost->pass[PASS_FORWARD],
+            &cost->pass[PASS_BACKWARD],
+            &cost->recompute,
+            &cost->pieces,
+            &cost->output,
+            &cost->residual};
+    for (size_t i = 0; i < sizeof each / sizeof *each; i++)
+        *each[i] *= micros;
+}
+
 struct plan_prediction plan_predict(
         const struct job_plan *plan, const struct plan_machine *machine)
 {
@@ -446,8 +463,10 @@ struct plan_prediction plan_predict(
     int events = model_unit_events(
             plan_slice_config(plan), plan_slice_table(plan), mode, MODEL_TRAIN,
             NULL, 0);
-    int micros =
-            plan->accumulation < MICROS_MAX ? plan->accumulation : MICROS_MAX;
+    int at_once = plan->by_layer ? plan->accumulation : 1;
+    int micros = plan->accumulation / at_once;
+    if (micros > MICROS_MAX)
+        micros = MICROS_MAX;
     struct schedule s = {
             .plan = plan,
             .machine = machine,
@@ -463,8 +482,10 @@ struct plan_prediction plan_predict(
     model_unit_events(
             plan_slice_config(plan), plan_slice_table(plan), mode, MODEL_TRAIN,
             s.events, events);
-    for (int unit = 0; unit < units; unit++)
+    for (int unit = 0; unit < units; unit++) {
         s.units[unit].cost = cost_unit(&s.costs, unit);
+        multiply(&s.units[unit].cost, at_once);
+    }
     lay_step(&s);
     lay_step(&s);
     free(s.units);

@@ -275,11 +275,11 @@ static json_t *layout_json(const struct job_plan *plan)
     plan_optimizer_name(&request->optim, optimizer);
     plan_checkpointing_name(plan->shape.checkpointing, checkpointing);
     return json_pack(
-            "{s:s, s:i, s:i, s:i, s:I, s:s, s:i, s:s, s:s, s:s, s:{s:s, s:s, "
-            "s:s, "
-            "s:s, s:o*}, s:{s:b, s:b, s:b}}",
+            "{s:s, s:i, s:i, s:s, s:i, s:I, s:s, s:i, s:s, s:s, s:s, s:{s:s, "
+            "s:s, s:s, s:s, s:o*}, s:{s:b, s:b, s:b, s:b}}",
             "dtype", dtype_name(request->dtype), "per_device_train_batch_size",
             plan->per_device, "gradient_accumulation_steps", plan->accumulation,
+            "accumulation_order", plan_order_name(plan->by_layer),
             "data_parallel_size", mesh_samples(plan->mesh, 0).size,
             "global_batch", (json_int_t)plan->global_batch,
             "gradient_checkpointing", checkpointing, "tiled_mlp",
@@ -292,7 +292,8 @@ static json_t *layout_json(const struct job_plan *plan)
             request->accumulate_on_host ? "host" : "device", "undo",
             undo_json(&plan->zero), "by_auto", "gradient_checkpointing",
             plan->chose_checkpointing, "tiled_mlp", plan->chose_pieces,
-            "accumulate", chose_place && plan->accumulation > 1);
+            "accumulation_order", plan->chose_order, "accumulate",
+            chose_place && plan->accumulation > 1);
 }
 
 json_t *job_plan_parameters(const struct job_plan *plan)

@@ -86,6 +86,8 @@ static void suggest(
     struct plan_found *found;
     int count;
     settled.train.gradient_checkpointing = plan->shape.checkpointing;
+    settled.train.accumulation_order =
+            plan->by_layer ? ORDER_BREADTH_FIRST : ORDER_DEPTH_FIRST;
     if (plan_search_run(&query, &found, &count) != ZD_OK)
         zd_error_clear();
     text_buffer_add(

@@ -294,6 +294,8 @@ static enum zd_status try_candidate(
             .candidate = *candidate,
             .choice.moves_most = PLAN_MOVES_MOST};
     attempt.choice.checkpointing = attempt.job.train.gradient_checkpointing;
+    attempt.choice.by_layer =
+            attempt.job.train.accumulation_order == ORDER_BREADTH_FIRST;
     if (!begin_model(search, &attempt.job, candidate->option[CHOOSE_ADAPTERS]))
         return ZD_OK;
     if (search->query->smallest) {
@@ -306,6 +308,8 @@ static enum zd_status try_candidate(
     if (candidate->option[CHOOSE_PLACE] == PLACE_PAGED &&
         !job_plan_paged(search->plan).host)
         return ZD_OK;
+    if (candidate->option[CHOOSE_ORDER] && attempt.choice.A == 1)
+        return ZD_OK; /* likewise */
     return keep(search, &attempt);
 }
 

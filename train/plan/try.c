@@ -223,6 +223,7 @@ enum zd_status job_plan_try(
     arena_plan_fini(&plan->arena);
     plan->per_device = choice->B;
     plan->accumulation = choice->A;
+    plan->by_layer = choice->by_layer && choice->A > 1;
     ZD_TRY(plan_check_slices(job, plan));
     plan->shape = own_shape(job, &plan->config, choice->B);
     plan->shape.checkpointing = choice->checkpointing;
@@ -230,7 +231,8 @@ enum zd_status job_plan_try(
         plan->shape.mlp_pieces = choice->mlp_pieces;
     plan->shape.dropout = plan->adapter.lora_dropout;
     plan->shape.seed = job->job.seed;
-    int micros = choice->A;
+    plan->shape.micros = plan->by_layer ? choice->A : 1;
+    int micros = plan->by_layer ? 1 : choice->A;
     int shards = mesh_group(plan->mesh, MESH_SHARD, 0).size;
     int adders = shards > plan->mesh.replicate
                          ? shards
@@ -247,6 +249,7 @@ enum zd_status job_plan_try(
             .options = job->zero,
             .dtype = job->train.dtype,
             .accumulation = micros,
+            .by_layer = plan->by_layer,
             .checkpointing = choice->checkpointing,
             .mlp_pieces = plan->shape.mlp_pieces,
             .train = true,

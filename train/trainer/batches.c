@@ -52,6 +52,8 @@ enum zd_status batches_start(struct trainer *trainer)
     trainer->base_sample = trainer->state.samples_taken;
     trainer->has_batches = false;
     trainer->batches = zd_array((size_t)A, sizeof *trainer->batches);
+    trainer->model_batches =
+            zd_array((size_t)A, sizeof *trainer->model_batches);
     return loader_create(
             trainer->train_data, order, 0, steps * A, plan->per_device,
             plan->shape.T, room - ahead, ahead,
@@ -62,8 +64,10 @@ void batches_stop(struct trainer *trainer)
 {
     loader_destroy(trainer->loader);
     free(trainer->batches);
+    free(trainer->model_batches);
     trainer->loader = NULL;
     trainer->batches = NULL;
+    trainer->model_batches = NULL;
 }
 
 enum zd_status batches_accumulate(struct trainer *trainer, int accumulation)
@@ -71,6 +75,8 @@ enum zd_status batches_accumulate(struct trainer *trainer, int accumulation)
     struct job_plan *plan = &trainer->plan;
     int most = trainer->batch_room - 1; /* one is read ahead */
     enum zd_status status;
+    if (plan->by_layer && most > plan->shape.micros)
+        most = plan->shape.micros;
     if (accumulation == plan->accumulation)
         return ZD_OK;
     if (accumulation > most)

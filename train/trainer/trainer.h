@@ -46,9 +46,10 @@ struct trainer {
     struct arena arena;
     struct dataset *train_data, *eval_data; /* eval_data may be NULL */
     struct loader *loader;
-    struct loader_batch *batches; /* (accumulation) of the step at hand */
-    int batch_room;               /* micro-batches that "train.batches" holds */
-    bool has_batches;             /* loaded, and the step has not begun */
+    struct loader_batch *batches;      /* (accumulation) of the step at hand, */
+    struct model_batch *model_batches; /* .. and as the model gets them */
+    int batch_room;   /* micro-batches that "train.batches" holds */
+    bool has_batches; /* loaded, and the step has not begun */
     struct model *model;
     struct zero *zero;
     /* what everything that is offloaded copies with; NULL when nothing is */

@@ -51,6 +51,7 @@ static bool time_of(
     bool fits = false;
     struct job_choice choice = {
             .checkpointing = job.train.gradient_checkpointing,
+            .by_layer = job.train.accumulation_order == ORDER_BREADTH_FIRST,
             .B = B,
             .A = samples / B};
     cr_assert_eq(plan_begin(&job, search->world, 0, NULL, &plan), ZD_OK);
