@@ -283,9 +283,11 @@ static void plan_tp_wire(struct zero_plan *plan)
     const struct model_exchange *moved = &request->exchange;
     struct comm_counters *wire = &plan->wire.group[ZERO_TP];
     uint64_t others = (uint64_t)request->mesh.tp - 1;
-    uint64_t micros = (uint64_t)request->accumulation;
+    uint64_t turns = (uint64_t)request->accumulation, micros = turns;
     uint64_t sums = plan_whole_bytes(plan) / (others + 1) * others *
-                    (plan->grads_pass ? micros : 1);
+                    (plan->grads_pass ? turns : 1);
+    if (request->by_layer)
+        micros *= (uint64_t)request->by_layer;
     wire->reduce_scatter = micros * others * moved->scattered + sums;
     wire->all_gather =
             micros * others * (moved->gathered + moved->scores) + sums;

@@ -163,8 +163,8 @@ struct zero_request {
     struct zero_options options;
     enum dtype dtype; /* compute type */
     int accumulation; /* micro-batches of a step */
-    bool by_layer;    /* several take turns in each unit (model_forward): for
-                         zero they are one, whose gradients are sums */
+    int by_layer;     /* each of these is so many that take turns in each unit
+                         (model_forward), and its gradients are sums; 0: one */
     struct checkpointing checkpointing;
     int mlp_pieces;   /* as model_shape */
     bool reduce_fp32; /* gradients of one micro-batch are sent and added in fp32

@@ -64,8 +64,8 @@ enum zd_status zero_plan_reaccumulate(struct zero_plan *plan, int accumulation)
 {
     struct zero_plan other;
     struct zero_request request = plan->request;
-    if (request.by_layer) /* they are one, unless they are none but one */
-        request.by_layer = accumulation > 1;
+    if (request.by_layer)
+        request.by_layer = accumulation > 1 ? accumulation : 0;
     else
         request.accumulation = accumulation;
     ZD_TRY(zero_plan_build(&request, &other));
@@ -77,6 +77,8 @@ enum zd_status zero_plan_reaccumulate(struct zero_plan *plan, int accumulation)
         other.train_moves = moves; /* freed below */
         plan->wire = other.wire;
         plan->request.accumulation = request.accumulation;
+        if (plan->request.by_layer)
+            plan->request.by_layer = accumulation;
     }
     zero_plan_fini(&other);
     return status;

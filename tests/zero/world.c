@@ -356,7 +356,7 @@ struct outcome world_run(const struct scenario *s)
             .options = s->options,
             .dtype = s->dtype,
             .accumulation = s->by_layer ? 1 : s->accumulation,
-            .by_layer = s->by_layer,
+            .by_layer = s->by_layer ? s->accumulation : 0,
             .checkpointing = s->checkpointing,
             .optim = s->optim,
             .offload = s->offload,

@@ -450,7 +450,9 @@ static void multiply(struct unit_cost *cost, double micros)
             &cost->recompute,
             &cost->pieces,
             &cost->output,
-            &cost->residual};
+            &cost->residual,
+            &cost->exchange[PASS_FORWARD],
+            &cost->exchange[PASS_BACKWARD]};
     for (size_t i = 0; i < sizeof each / sizeof *each; i++)
         *each[i] *= micros;
 }

@@ -249,7 +249,7 @@ enum zd_status job_plan_try(
             .options = job->zero,
             .dtype = job->train.dtype,
             .accumulation = micros,
-            .by_layer = plan->by_layer,
+            .by_layer = plan->by_layer ? choice->A : 0,
             .checkpointing = choice->checkpointing,
             .mlp_pieces = plan->shape.mlp_pieces,
             .train = true,
