@@ -10,6 +10,27 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+enum { WORLD_MOST = 3 };
+
+/* The folder of a run of the job as it is, which is never asked anything; NULL:
+ * it failed. */
+static const char *plain_run(int world)
+{
+    static const char *dirs[WORLD_MOST + 1];
+    if (!dirs[world]) {
+        const char *dir = job_threads_dir();
+        dirs[world] = run(dir, world, "", NULL) ? dir : NULL;
+    }
+    return dirs[world];
+}
+
+/* Has the run in `dir` come to what the plain one has? */
+static bool is_as_plain(const char *dir, int world)
+{
+    const char *plain = plain_run(world);
+    return plain && same_curve(plain, dir) && same_model(plain, dir);
+}
+
 static void pauses_change_nothing(int world)
 {
     struct commander commander;
@@ -40,11 +61,10 @@ static void pauses_change_nothing(int world)
 static void stop_leaves_a_checkpoint(int world)
 {
     struct commander commander;
-    const char *plain = job_threads_dir(), *dir = job_threads_dir();
-    bool ran = run(plain, world, "", NULL);
+    const char *dir = job_threads_dir();
     commander_init(&commander);
     commander_add(&commander, 5, COMMAND_STOP)->save = true;
-    ran = ran && run(dir, world, "", &commander);
+    bool ran = run(dir, world, "", &commander);
     tap_ok(ran && commander_all_done(&commander) && verifies(dir, 5) &&
                    strcmp(commander.end.stopped_by, "request") == 0 &&
                    commander.end.step == 5 &&
@@ -52,7 +72,7 @@ static void stop_leaves_a_checkpoint(int world)
            "world %d: a stop ends well, with a checkpoint", world);
     commander_fini(&commander);
     ran = run(dir, world, "", NULL);
-    tap_ok(ran && same_curve(plain, dir) && same_model(plain, dir),
+    tap_ok(ran && is_as_plain(dir, world),
            "world %d: the next start goes on from it, bit for bit", world);
 }
 
@@ -79,8 +99,7 @@ static void a_signal_ends_a_pause(int world, int signal)
 {
     struct meddler meddler = {.signal = signal};
     struct commander *commander = &meddler.commander;
-    const char *plain = job_threads_dir(), *dir = job_threads_dir();
-    bool ran = run(plain, world, "", NULL);
+    const char *dir = job_threads_dir();
     commander_init(commander);
     commander_add(commander, 5, COMMAND_PAUSE);
     struct train_control control = {
@@ -89,14 +108,14 @@ static void a_signal_ends_a_pause(int world, int signal)
             .done = commander->control.done};
     commander->observer.control = &control;
     run(dir, world, "", commander);
-    tap_ok(ran && zd_error_get()->status == ZD_OK && verifies(dir, 5) &&
+    tap_ok(zd_error_get()->status == ZD_OK && verifies(dir, 5) &&
                    commander->end.step == 5 &&
                    strcmp(commander->end.stopped_by, "signal") == 0,
            "world %d: a signal ends a run that is paused, with a checkpoint",
            world);
-    ran = run(dir, world, "", NULL);
-    tap_ok(ran && same_curve(plain, dir) && same_model(plain, dir),
-           "world %d: which goes on from there", world);
+    bool ran = run(dir, world, "", NULL);
+    tap_ok(ran && is_as_plain(dir, world), "world %d: which goes on from there",
+           world);
     commander_fini(commander);
 }
 
@@ -129,8 +148,7 @@ static void a_full_disk_is_told(int world)
 {
     struct meddler meddler = {0};
     struct commander *commander = &meddler.commander;
-    const char *plain = job_threads_dir(), *dir = job_threads_dir();
-    bool ran = run(plain, world, "", NULL);
+    const char *dir = job_threads_dir();
     commander_init(commander);
     for (int i = 0; i < 4; i++) /* three in a row would end a run by itself */
         commander_add(commander, 5, COMMAND_CHECKPOINT);
@@ -140,13 +158,13 @@ static void a_full_disk_is_told(int world)
             .next = next_on_full_disk,
             .done = done_on_full_disk};
     commander->observer.control = &control;
-    ran = ran && run(dir, world, "", commander);
+    bool ran = run(dir, world, "", commander);
     for (int i = 0; i < commander->count; i++)
         ran = ran && commander->entries[i].done_count == 1 &&
               commander->entries[i].error.status == ZD_ERR_IO;
     tap_ok(ran, "world %d: a checkpoint on a full disk is told: %s", world,
            commander->entries[0].error.what);
-    tap_ok(same_curve(plain, dir) && same_model(plain, dir),
+    tap_ok(is_as_plain(dir, world),
            "world %d: and the run goes on as it would have", world);
     commander_fini(commander);
 }
@@ -212,14 +230,13 @@ static void evaluates_and_samples(int world)
 static void what_cannot_be_done_is_told(void)
 {
     struct commander commander;
-    const char *plain = job_threads_dir(), *dir = job_threads_dir();
-    bool ran = run(plain, 2, "", NULL);
+    const char *dir = job_threads_dir();
     commander_init(&commander);
     commander_add(&commander, 2, COMMAND_EVAL);
     commander_add(&commander, 2, COMMAND_SAMPLE);
     memset(commander_add(&commander, 2, COMMAND_SAMPLE)->prompt, 'x',
            TRAIN_PROMPT_MAX - 1);
-    ran = ran && run(dir, 2, "", &commander);
+    bool ran = run(dir, 2, "", &commander);
     tap_ok(ran && strcmp(commander.entries[0].error.code, "E1010") == 0 &&
                    commander.entries[0].error.help[0],
            "no evaluation data: told, with what to do");
@@ -227,8 +244,7 @@ static void what_cannot_be_done_is_told(void)
            "no prompt: told");
     tap_ok(ran && strcmp(commander.entries[2].error.code, "E0463") == 0,
            "a prompt too long: told");
-    tap_ok(same_curve(plain, dir) && same_model(plain, dir),
-           "and the run goes on as it would have");
+    tap_ok(is_as_plain(dir, 2), "and the run goes on as it would have");
     commander_fini(&commander);
 }
 
@@ -239,9 +255,9 @@ int main(void)
 #else
     const int first = 1;
 #endif
-    for (int world = first; world <= 3; world++)
+    for (int world = first; world <= WORLD_MOST; world++)
         pauses_change_nothing(world);
-    for (int world = first; world <= 3; world++)
+    for (int world = first; world <= WORLD_MOST; world++)
         stop_leaves_a_checkpoint(world);
     contradictions_are_told();
     if (first == 1) {
@@ -250,7 +266,7 @@ int main(void)
     }
     a_signal_ends_a_pause(3, SIGUSR1);
     a_full_disk_is_told(2);
-    for (int world = first; world <= 3; world++)
+    for (int world = first; world <= WORLD_MOST; world++)
         evaluates_and_samples(world);
     what_cannot_be_done_is_told();
     return tap_done();
