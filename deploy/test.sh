@@ -11,12 +11,13 @@
 # With the thread sanitizer the stand-ins are a build more, of more than three minutes of CPU: only with --long.
 #
 # What keeps it short without a compiler's cache:
-# - Many tests wait rather than compute. So the sanitizers' builds and suites run behind the first suite, by processes that take
-#   what it leaves (nice). The seconds that a part took say so little; those of CPU are told too.
+# - Tests of the suites mpi and cuda wait more than they compute. So all other builds and suites run behind these two, by
+#   processes that take what they leave (nice). The seconds that a part took say so little; those of CPU are told too.
 # - Unit tests run under the address sanitizer alone, but for the suite `native` (tests/meson.build).
 # - The builds for tests have as much debug information as reports show (-g1), a sanitizer's only what its suites need, at -O1.
-# - CPU kernels are compiled for all instructions where the unit tests compare them, with and without the address sanitizer,
-#   and for the base instructions alone in the other builds: half of a build's time, and the same threads.
+#   nvcc's build, of which few tests are run, has -O0 on the host.
+# - CPU kernels are compiled for all instructions where the suite `native` compares them, for AVX2 under the address sanitizer
+#   (vectors of 32 and 64 bytes have one source; --long: for all), and for the base instructions alone in the other builds.
 set -uo pipefail
 cd "$(dirname "$(readlink -f "$0")")/.." || exit 70
 select_long=(--no-suite long)
@@ -55,18 +56,19 @@ build() {
     echo "== building $1" >&2
     time ./deploy/build.sh "$@"
 }
-# suite FOLDER WHAT [meson test argument]...
+# suite FOLDER NAME WHAT [meson test argument]...: FOLDER/NAME.json is its log
 suite() {
-    local folder=$1 what=$2 code=0
-    shift 2
+    local folder=$1 name=$2 what=$3 code=0
+    shift 3
     echo "== $what" >&2
-    rm -f "$folder"/meson-logs/testlog*.json # with a wrapper, its name is in the file's
-    time meson test -C "$folder" --no-rebuild --print-errorlogs --timeout-multiplier 8 "$@" >"$folder/test.out" 2>&1 || code=$?
+    rm -f "$folder/meson-logs/$name"*.json # with a wrapper, its name is in the file's
+    time meson test -C "$folder" --logbase "$name" --no-rebuild --print-errorlogs --timeout-multiplier 8 "$@" \
+        >"$folder/$name.out" 2>&1 || code=$?
     if [[ $code -ne 0 ]]; then
-        tail -n 200 "$folder/test.out" >&2
-        python3 deploy/count_tests.py --failures "$folder"/meson-logs/testlog*.json >&2
+        tail -n 200 "$folder/$name.out" >&2
+        python3 deploy/count_tests.py --failures "$folder/meson-logs/$name"*.json >&2
     fi
-    cat "$folder"/meson-logs/testlog*.json >"$folder/test.json" 2>/dev/null
+    cat "$folder/meson-logs/$name"*.json >"$folder/$name.json" 2>/dev/null
     return "$code"
 }
 # told NAME RESULT: a test of this script's own, as meson would log it
@@ -86,7 +88,7 @@ finish() {
     exit
 }
 
-# part NAME COMMAND...: behind the first suite; what it says is for when it is waited for, and its end goes into the queue.
+# part NAME COMMAND...: behind the suites in front; what it says is for when it is waited for, and its end goes into the queue.
 part() {
     local code=0
     "${@:2}" >"$work/$1.log" 2>&1 || code=$?
@@ -98,16 +100,19 @@ behind() {
     # cuDNN itself has no stand-in, only its headers: the door is compiled with the true ones below
     [[ $has_cuda == no ]] || part build-standin build build-standin "${cuda[@]}" "${races[@]}" -Dcuda=enabled -Dgpu_stand_in=true \
         -Dcudnn=disabled -Dcpu_isa=base "${checked[@]}" -Doptimization=2
-    part build-asan build build-asan "${asan_suites[@]}" -Dcuda=disabled -Db_sanitize=address,undefined -Db_lundef=false "${checked[@]}" &&
-        part asan suite build-asan "unit tests and requests under address and undefined-behavior sanitizers" "${asan_suites[@]}" "${select_long[@]}"
+    part build-asan build build-asan "${asan_suites[@]}" -Dcuda=disabled -Db_sanitize=address,undefined -Db_lundef=false \
+        -Dcpu_isa=$asan_isa "${checked[@]}" &&
+        part asan suite build-asan asan "unit tests and requests under address and undefined-behavior sanitizers" "${asan_suites[@]}" "${select_long[@]}"
     part build-tsan build build-tsan --suite tsan -Dcuda=disabled "${thread_checked[@]}" &&
-        OMP_NUM_THREADS=1 part tsan suite build-tsan "ranks as threads under the thread sanitizer" "${fixed[@]}" "${select_long[@]}" --suite tsan
+        OMP_NUM_THREADS=1 part tsan suite build-tsan tsan "ranks as threads under the thread sanitizer" "${fixed[@]}" "${select_long[@]}" --suite tsan
+    [[ ${#behind_suites[@]} -eq 0 ]] || part tests suite build tests "tests behind" "${behind_suites[@]}" "${select_long[@]}"
     [[ $has_cuda == yes ]] || return 0
-    part build-cuda build build-cuda "${cuda[@]}" -Dcuda=enabled -Dgpu_archs=$archs -Dcudnn=$cudnn -Dcpu_isa=base "${light[@]}" &&
-        part no-driver suite build-cuda "the program with CUDA where there is no driver" --suite no-driver
+    part build-cuda build build-cuda "${cuda[@]}" -Dcuda=enabled -Dgpu_archs=$archs -Dcudnn=$cudnn -Dcpu_isa=base "${light[@]}" \
+        -Doptimization=0 &&
+        part no-driver suite build-cuda no-driver "the program with CUDA where there is no driver" --suite no-driver
     [[ ${#select_long[@]} -eq 0 ]] || return 0
     part build-standin-tsan build build-standin-tsan "${cuda[@]}" -Dcuda=enabled -Dgpu_stand_in=true -Dcudnn=disabled "${thread_checked[@]}" &&
-        OMP_NUM_THREADS=1 part races suite build-standin-tsan "streams of GPUs under the thread sanitizer" "${fixed[@]}" \
+        OMP_NUM_THREADS=1 part races suite build-standin-tsan races "streams of GPUs under the thread sanitizer" "${fixed[@]}" \
             "zero cuda" train_gpu_races "comm gpu races nccl" "comm gpu races ordered" "comm gpu races staged" "stand-in order"
 }
 light=(-Ddebug=false -Dc_args=-g1 -Dcpp_args=-g1)
@@ -118,8 +123,8 @@ asan_suites=(--suite unit --suite fuzz)
 [[ ${#select_long[@]} -gt 0 ]] || asan_suites+=(--suite asan) # whole jobs too
 races=() # of the kernels that tell of their accesses
 [[ ${#select_long[@]} -gt 0 ]] || races=(--target cuda-races)
-archs=90
-[[ ${#select_long[@]} -gt 0 ]] || archs=all
+archs=90 asan_isa=avx2
+[[ ${#select_long[@]} -gt 0 ]] || archs=all asan_isa=avx512
 # gcc's thread sanitizer cannot lay out its memory where the kernel randomises addresses widely.
 fixed=()
 if setarch -R true 2>/dev/null; then fixed=(--wrapper "setarch -R"); fi
@@ -130,18 +135,18 @@ await() {
     cat "$work/$1.log" >&2
     return "$code"
 }
-# tested FOLDER PART: the suite of a build behind the first
+# tested FOLDER PART: a suite behind those in front
 tested() {
     await "$2" || bad=1
-    logs+=("$1/test.json")
+    logs+=("$1/$2.json")
 }
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 : >"$work/told.json"
-first=()
-[[ ${#select_long[@]} -eq 0 ]] || first=(--suite native --suite ranks --suite cli --suite mpi --suite docs)
-if ! build build "${first[@]}" "${light[@]}" -Dcuda=disabled; then
+front_suites=() behind_suites=()
+[[ ${#select_long[@]} -eq 0 ]] || front_suites=(--suite mpi) behind_suites=(--suite native --suite ranks --suite cli --suite docs)
+if ! build build "${front_suites[@]}" "${behind_suites[@]}" "${light[@]}" -Dcuda=disabled; then
     bad=1
     finish
 fi
@@ -153,20 +158,21 @@ set +m
 trap 'kill -- -$behind 2>/dev/null; rm -rf "$work"' EXIT
 exec {queue}<"$work/queue"
 
-suite build "tests" "${first[@]}" "${select_long[@]}" || bad=1
-logs+=(build/test.json)
-renice -n 0 -g "$behind" >/dev/null 2>&1 # where it cannot be taken back, it stays
+suite build mpi "tests in front" "${front_suites[@]}" "${select_long[@]}" || bad=1
+logs+=(build/mpi.json)
 
 if [[ $has_cuda == no ]]; then
     for name in "CUDA by nvcc" "cuDNN's attention" "CUDA on the CPU"; do told "$name" SKIP; done
 elif await build-standin; then
-    suite build-standin "CUDA on the CPU" --suite cuda "${select_long[@]}" || bad=1
-    logs+=(build-standin/test.json)
+    suite build-standin cuda "CUDA on the CPU" --suite cuda "${select_long[@]}" || bad=1
+    logs+=(build-standin/cuda.json)
 else
     told "CUDA on the CPU" FAIL
 fi
+renice -n 0 -g "$behind" >/dev/null 2>&1 # where it cannot be taken back, it stays
 if await build-asan; then tested build-asan asan; else bad=1; fi
 if await build-tsan; then tested build-tsan tsan; else bad=1; fi
+[[ ${#behind_suites[@]} -eq 0 ]] || tested build tests
 [[ $has_cuda == yes ]] || finish
 if [[ $cudnn == disabled ]]; then
     told "cuDNN's attention" SKIP
