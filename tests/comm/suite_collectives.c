@@ -413,7 +413,7 @@ static bool groups_end(struct groups *groups)
  * messages in between and ranks late in turn. */
 bool case_groups_of_ranks(struct comm *comm)
 {
-    enum { ROUNDS = 4, ACTIONS = 150 };
+    enum { ROUNDS = 1, ACTIONS = 150 };
     struct groups groups;
     bool holds = true;
     for (int round = 0; round < ROUNDS; round++) {

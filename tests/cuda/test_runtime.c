@@ -1,4 +1,5 @@
-/* The stand-in for the CUDA runtime: memory, streams, events, failures. */
+/* The stand-in for the CUDA runtime: memory, streams, events. The failures that
+ * it injects are in tests/base/device/test_device_refused.c. */
 #include "tests/cuda/stand_in/stand_in.h"
 
 #include <criterion/criterion.h>
@@ -195,49 +196,4 @@ Test(cuda_runtime, devices_have_their_own_memory_and_events)
     GIVES(ErrorInvalidDevice, cudaSetDevice(2));
     OK(cudaSetDevice(1));
     GIVES(ErrorInvalidResourceHandle, cudaEventRecord(event, 0));
-}
-
-/* --- failures */
-
-Test(cuda_runtime, failures_come_when_asked)
-{
-    void *p, *q;
-    char host[64];
-    cudaStream_t s;
-    zd_standin_fail("malloc:2,stream:1,pin:1");
-    OK(cudaMalloc(&p, 64));
-    GIVES(ErrorMemoryAllocation, cudaMalloc(&q, 64));
-    OK(cudaMalloc(&q, 64));
-    GIVES(ErrorMemoryAllocation,
-          cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking));
-    GIVES(ErrorMemoryAllocation, cudaHostRegister(host, 64, 0));
-    zd_standin_fail(NULL);
-    OK(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking));
-}
-
-Test(cuda_runtime, a_host_without_a_gpu)
-{
-    int count = 5, version;
-    zd_standin_fail("no_device");
-    GIVES(ErrorNoDevice, cudaGetDeviceCount(&count));
-    cr_expect_eq(count, 0);
-    zd_standin_fail("old_driver");
-    GIVES(ErrorInsufficientDriver, cudaGetDeviceCount(&count));
-    cudaDriverGetVersion(&version);
-    cr_expect_lt(version, CUDART_VERSION);
-    zd_standin_fail("no_driver");
-    GIVES(ErrorInsufficientDriver, cudaGetDeviceCount(&count));
-    cudaDriverGetVersion(&version);
-    cr_expect_eq(version, 0);
-    zd_standin_fail("busy");
-    OK(cudaGetDeviceCount(&count));
-    GIVES(ErrorDevicesUnavailable, cudaSetDevice(0));
-}
-
-Test(cuda_runtime, failures_of_the_environment)
-{
-    setenv("ZD_STANDIN_FAIL", "malloc:1", 1);
-    void *p;
-    GIVES(ErrorMemoryAllocation, cudaMalloc(&p, 64));
-    OK(cudaMalloc(&p, 64));
 }

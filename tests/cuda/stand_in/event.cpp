@@ -2,6 +2,7 @@
 #include "tests/cuda/stand_in/stream.h"
 
 #include <ctime>
+#include <unordered_set>
 
 namespace standin
 {
@@ -11,7 +12,6 @@ struct event {
     std::atomic<uint32_t> alive;
     int device;
     bool timed;
-    struct event *next;
     std::mutex mutex;
     struct stream *stream; /* of the last record */
     uint64_t at;
@@ -22,7 +22,7 @@ struct event {
 
 struct all {
     std::mutex mutex;
-    struct event *events;
+    std::unordered_set<struct event *> events;
 };
 
 std::atomic<uint64_t> passed_ms; /* beside the clock */
@@ -38,7 +38,8 @@ double now_ms(void)
 struct event *event_of(cudaEvent_t handle)
 {
     locked<struct all> all;
-    return find_alive(all->events, handle, "event");
+    auto at = all->events.find((struct event *)handle);
+    return alive(at == all->events.end() ? nullptr : *at, handle, "event");
 }
 
 /* What a call with an event and a stream begins with. */
@@ -102,8 +103,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *out, unsigned flags)
     e->timed = !(flags & cudaEventDisableTiming);
     e->alive = ALIVE;
     locked<struct all> all;
-    e->next = all->events;
-    all->events = e;
+    all->events.insert(e);
     *out = (cudaEvent_t)e;
     return cudaSuccess;
 }

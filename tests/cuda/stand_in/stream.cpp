@@ -203,7 +203,10 @@ struct stream *stream_of(cudaStream_t handle)
     if (!handle || handle == cudaStreamLegacy)
         return default_stream(device());
     locked<struct all> all;
-    return find_alive(all->streams, handle, "stream");
+    struct stream *s = all->streams;
+    while (s && (const void *)s != handle)
+        s = s->next;
+    return alive(s, handle, "stream");
 }
 
 cudaError_t begin_on(cudaStream_t handle, struct stream **stream_out)

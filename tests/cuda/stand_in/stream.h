@@ -41,19 +41,16 @@ void wait_until(struct stream *s, uint64_t at);
  * use of one that was destroyed is noticed and not a crash. */
 const uint32_t ALIVE = 0x57ea4a11u;
 
-/* The one of a list that has this handle; NULL, and a report, when there is
- * none or it was destroyed. */
-template <typename T>
-T *find_alive(T *list, const void *handle, const char *what)
+/* The one that a handle stands for; NULL, and a report, when there is none
+ * (`found` is NULL) or it was destroyed. */
+template <typename T> T *alive(T *found, const void *handle, const char *what)
 {
-    for (T *one = list; one; one = one->next)
-        if (one == handle) {
-            if (one->alive == ALIVE)
-                return one;
-            report("%s %p was destroyed", what, handle);
-            return nullptr;
-        }
-    report("%p is no %s", handle, what);
+    if (found && found->alive == ALIVE)
+        return found;
+    if (found)
+        report("%s %p was destroyed", what, handle);
+    else
+        report("%p is no %s", handle, what);
     return nullptr;
 }
 

@@ -1,30 +1,167 @@
 /* fuzz_request.c - bytes that anyone may send, through the transport
  * and all routes.
  *
- *   fuzz_request SECONDS [SEED]     mutations of fuzz_inputs.c
- *   fuzz_request FILE..             inputs again
+ *   fuzz_request SECONDS [SEED]     requests, sound and odd, and mutations
  *
  * One input is one connection: the first byte says how (in which pieces, by
  * whom, closed when, and whether the rest is taken as it is or as "METHOD
  * TARGET\nBODY" that is put into a sound frame first). Beside what the
  * sanitizers see: an answer is HTTP with a status of docs/control.md, bodies
- * that say JSON are, and nothing is left of a connection that has ended.
- *
- * With clang's own fuzzer, which then takes the place of main:
- *   CC=clang meson setup FOLDER -Db_sanitize=address,undefined -Db_lundef=false
- *        -Dc_args='-fsanitize=fuzzer-no-link -DZD_LIBFUZZER'
- *        -Dc_link_args=-fsanitize=fuzzer */
+ * that say JSON are, and nothing is left of a connection that has ended. */
+#include "base/clock.h"
 #include "daemon/control/routes.h"
 #include "daemon/http/server.h"
-#include "tests/daemon/http/fuzz_inputs.h"
+#include "tests/support/fuzz.h"
 #include "tests/support/scratch.h"
 
-#include <fcntl.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <time.h>
 
-enum { POSTED_MAX = 32, REPLY_MAX = 1 << 20 };
+enum { POSTED_MAX = 32, REPLY_MAX = 1 << 20, INPUT_MAX = 160 << 10 };
+
+enum { /* of the first byte */
+       HOW_FRAMED = 1,
+       HOW_PIECES = 2,  /* some bytes at a time */
+       HOW_HALF = 4,    /* half is closed after the input */
+       HOW_LEAVES = 16, /* closes without reading */
+       HOW_BUSY = 32    /* no room for a command */
+};
+
+/* --- inputs --------------------------------------------------------------- */
+
+#define HEAD " HTTP/1.1\r\nHost: z\r\n"
+
+static const char *const seeds[] = {
+        "\001GET /v1",
+        "\001GET /v1/status",
+        "\001GET /v1/ranks",
+        "\001GET /v1/memory",
+        "\001GET /v1/metrics/history?name=train/loss,eval/loss&since=3&max=7",
+        "\001GET /v1/events?follow=0&since=0",
+        "\001GET /v1/events",
+        "\001GET /v1/logs?rank=0&since=5m&tail=10&follow=1",
+        "\001GET /v1/config",
+        "\001GET /v1/samples?max=3",
+        "\001GET /v1/plan",
+        "\001GET /healthz",
+        "\001GET /readyz",
+        "\001GET /metrics",
+        "\001GET /",
+        "\001GET /%41%00%ff+?a=%20&b",
+        "\001POST /v1/checkpoint\n{\"wait\": true}",
+        "\001POST /v1/eval\n{\"wait\": false}",
+        "\001POST /v1/sample\n{\"prompt\": \"\\u00e9 \\ud83d\\ude00 a\", "
+        "\"max_new_tokens\": 8, \"wait\": true}",
+        "\001POST /v1/pause\n{\"wait\": true}",
+        "\001POST /v1/resume\n{}",
+        "\001POST /v1/stop\n{\"checkpoint\": false, \"timeout\": 0.5, "
+        "\"wait\": true}",
+        "\001POST /v1/set\n{\"learning_rate\": 1e-4, \"max_grad_norm\": 0, "
+        "\"gradient_accumulation_steps\": 4, \"logging_steps\": 1, "
+        "\"save_steps\": 10, \"eval_steps\": 10}",
+        "\001POST /v1/set\n{\"learning_rate\": 1e999, \"logging_steps\": "
+        "-9223372036854775809}",
+        "\001POST /v1/profile\n{\"steps\": 3}",
+        "\001PUT /v1/set\n[[[[[[[[]]]]]]]]",
+        "\040GET /v1/status" HEAD "\r\nGET /v1" HEAD "\r\n",
+        "\040POST /v1/eval" HEAD "Content-Length: 14\r\n\r\n{\"wait\": true}",
+        "\040POST /v1/eval" HEAD "Expect: 100-continue\r\nContent-Length: 2\r\n"
+        "\r\n{}",
+        "\040POST /v1/eval" HEAD "Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n"
+        "0\r\n\r\n",
+        "\040GET /v1/events" HEAD "Last-Event-ID: 7\r\nAccept: text/event-"
+        "stream\r\n\r\n",
+        "\040GET /metrics" HEAD "Accept: application/openmetrics-text\r\n"
+        "Connection: close\r\nCookie: a=b; c=\"d\"\r\n X: folded\r\n\r\n",
+        "\040GET http://z/v1 HTTP/1.0\r\nConnection: keep-alive\r\n\r\n",
+};
+
+enum { SEEDS = sizeof seeds / sizeof *seeds };
+
+/* clang-format off */
+static const char *const words[] = {
+        "\r\n", "\r\n\r\n", "\n", " ", ":", "?", "&", "=", "%00", "%2f", "%",
+        "{", "}", "[", "]", "\"", "\\", "\\u0000", "\\ud800", ",", "null",
+        "true", "1e400", "-0", "18446744073709551616", "0x10", "NaN", "wait",
+        "\"wait\": true", "since", "max", "HTTP/1.1", "HTTP/1.0", "GET ",
+        "POST ", "/v1/", "Content-Length: 5\r\n", "Content-Length: 65537\r\n",
+        "Transfer-Encoding: chunked\r\n", "Connection: close\r\n",
+        "Last-Event-ID: 1\r\n", "Expect: 100-continue\r\n", "\xff\xfe",
+        "\xc3\xa9", "\xed\xa0\x80", "\x7f", "+", "#", "..", "/", "5m", "-1"};
+/* clang-format on */
+
+static uint64_t state; /* of what is picked */
+
+static size_t pick(size_t below)
+{
+    return (size_t)(fuzz_next(&state) % below);
+}
+
+/* Replace `cut` bytes at `at` by `part`. */
+static size_t put_part(
+        uint8_t *input, size_t bytes, size_t at, size_t cut, const void *part,
+        size_t part_bytes)
+{
+    if (cut > bytes - at)
+        cut = bytes - at;
+    if (bytes - cut + part_bytes > INPUT_MAX)
+        return bytes;
+    memmove(input + at + part_bytes, input + at + cut, bytes - at - cut);
+    memcpy(input + at, part, part_bytes);
+    return bytes - cut + part_bytes;
+}
+
+static size_t repeat_part(uint8_t *input, size_t bytes, size_t at)
+{
+    uint8_t part[64];
+    size_t part_bytes = 1 + pick(sizeof part - 1);
+    if (part_bytes > bytes - at)
+        part_bytes = bytes - at;
+    memcpy(part, input + at, part_bytes);
+    size_t times = pick(8) ? pick(20) : pick(2500);
+    while (times--)
+        bytes = put_part(input, bytes, at, 0, part, part_bytes);
+    return bytes;
+}
+
+static size_t mutate(uint8_t *input, size_t bytes)
+{
+    size_t at = 1 + pick(bytes - 1);
+    uint8_t byte = (uint8_t)pick(256);
+    const char *word = words[pick(sizeof words / sizeof *words)];
+    const char *seed = seeds[pick(SEEDS)];
+    size_t from = pick(strlen(seed));
+    switch (pick(8)) {
+    case 0:
+        input[at] ^= (uint8_t)(1 << pick(8));
+        return bytes;
+    case 1:
+        return put_part(input, bytes, at, 1, &byte, 1);
+    case 2:
+        return put_part(input, bytes, at, pick(16), "", 0);
+    case 3:
+        return repeat_part(input, bytes, at);
+    case 4:
+        return put_part(
+                input, bytes, at, pick(64), seed + from, strlen(seed) - from);
+    default:
+        return put_part(input, bytes, at, pick(4), word, strlen(word));
+    }
+}
+
+static size_t make_input(uint8_t *input)
+{
+    const char *seed = seeds[pick(SEEDS)];
+    size_t bytes = strlen(seed);
+    memcpy(input, seed, bytes);
+    input[0] = (uint8_t)((input[0] & HOW_FRAMED) | (pick(32) << 1));
+    for (size_t i = pick(6); i > 0 && bytes > 2; i--)
+        bytes = mutate(input, bytes);
+    return bytes;
+}
+
+/* --- the server ----------------------------------------------------------- */
 
 static struct {
     struct scratch scratch;
@@ -39,8 +176,6 @@ static struct {
     bool is_busy;
     char socket_path[128];
 } f;
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
 /* A wrong answer, told like a crash. */
 static void fail(const char *what, const char *reply)
@@ -89,14 +224,11 @@ static void setup(void)
     f.config = json_pack("{s:{}}", "values");
     f.state = run_state_create(&f.job, "/run/fuzz.sock");
     struct routes_options options = {
-            .state = f.state,
-            .config = f.config,
-            .post = on_post};
+            .state = f.state, .config = f.config, .post = on_post};
     f.routes = routes_create(&options);
     open_server();
 }
 
-#ifndef ZD_LIBFUZZER
 static void teardown(void)
 {
     routes_end(f.routes);
@@ -108,7 +240,6 @@ static void teardown(void)
     json_decref(f.config);
     scratch_fini(&f.scratch);
 }
-#endif
 
 /* --- one connection ------------------------------------------------------- */
 
@@ -240,13 +371,9 @@ static size_t frame(const uint8_t *data, size_t bytes, char *out, size_t max)
     return (size_t)begun + body < max ? (size_t)begun + body : 0;
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
+static void try_input(const uint8_t *data, size_t bytes)
 {
     static char framed[INPUT_MAX + 4096];
-    if (!f.server)
-        setup();
-    if (bytes < 2 || bytes > INPUT_MAX)
-        return 0;
     int how = data[0];
     f.is_busy = how & HOW_BUSY;
     if (how & HOW_FRAMED) {
@@ -256,61 +383,20 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
         converse(data + 1, bytes - 1, how);
     end_commands(true);
     uv_run(&f.loop, UV_RUN_NOWAIT);
-    return 0;
-}
-
-#ifndef ZD_LIBFUZZER
-/* The input of a crash is what the file holds then. */
-static void keep(int fd, const uint8_t *input, size_t bytes)
-{
-    if (fd >= 0 &&
-        (ftruncate(fd, 0) || pwrite(fd, input, bytes, 0) != (ssize_t)bytes))
-        abort();
-}
-
-static int run_file(const char *path)
-{
-    static uint8_t input[INPUT_MAX];
-    FILE *file = fopen(path, "rb");
-    if (!file)
-        return 66;
-    size_t bytes = fread(input, 1, sizeof input, file);
-    fclose(file);
-    LLVMFuzzerTestOneInput(input, bytes);
-    return 0;
-}
-
-static double now(void)
-{
-    return (double)uv_hrtime() * 1e-9;
 }
 
 int main(int count, char **args)
 {
     static uint8_t input[INPUT_MAX];
-    double seconds = count > 1 ? atof(args[1]) : 10;
-    if (seconds <= 0) {
-        int code = 0;
-        for (int i = 1; i < count && !code; i++)
-            code = run_file(args[i]);
-        teardown();
-        return code;
-    }
-    fuzz_begin(count > 2 ? strtoull(args[2], NULL, 10) : 20261121);
-    const char *path = getenv("FUZZ_KEEP");
-    int fd = path ? open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600) : -1;
-    setup();
-    const char *seed;
-    for (int i = 0; (seed = fuzz_seed(i)); i++)
-        LLVMFuzzerTestOneInput((const uint8_t *)seed, strlen(seed));
+    double end = clock_seconds() + (count > 1 ? strtod(args[1], NULL) : 10);
     long inputs = 0;
-    for (double end = now() + seconds; now() < end; inputs++) {
-        size_t bytes = fuzz_make_input(input);
-        keep(fd, input, bytes);
-        LLVMFuzzerTestOneInput(input, bytes);
-    }
+    state = count > 2 ? strtoull(args[2], NULL, 10) : 20261121;
+    setup();
+    for (size_t i = 0; i < SEEDS; i++)
+        try_input((const uint8_t *)seeds[i], strlen(seeds[i]));
+    for (; clock_seconds() < end; inputs++)
+        try_input(input, make_input(input));
     printf("ok 1 - %ld inputs\n1..1\n", inputs);
     teardown();
     return 0;
 }
-#endif

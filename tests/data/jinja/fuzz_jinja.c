@@ -9,6 +9,7 @@
 #include "data/jinja/jinja.h"
 
 #include "base/clock.h"
+#include "tests/support/fuzz.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -111,12 +112,6 @@ static void render(const char *source, const json_t *context)
     jinja_free(template);
 }
 
-static uint64_t next(uint64_t *state)
-{
-    *state = *state * 6364136223846793005u + 1442695040888963407u;
-    return *state >> 20;
-}
-
 /* A byte changed, bytes taken out, or a piece of another template put in. */
 static void mutate(char *text, const json_t *cases, uint64_t *state)
 {
@@ -148,24 +143,24 @@ static void mutate(char *text, const json_t *cases, uint64_t *state)
             "\xc3\xa9",
             " if ",
             "tojson(indent=9)"};
-    size_t bytes = strlen(text), at = bytes ? next(state) % bytes : 0;
+    size_t bytes = strlen(text), at = bytes ? fuzz_next(state) % bytes : 0;
     const char *other = json_string_at(
-            json_array_get(cases, next(state) % json_array_size(cases)),
+            json_array_get(cases, fuzz_next(state) % json_array_size(cases)),
             "template");
-    size_t from = next(state) % (strlen(other) + 1);
-    size_t length = next(state) % (strlen(other) - from + 1);
+    size_t from = fuzz_next(state) % (strlen(other) + 1);
+    size_t length = fuzz_next(state) % (strlen(other) - from + 1);
     const char *piece = other + from;
-    uint64_t kind = next(state) % 5;
+    uint64_t kind = fuzz_next(state) % 5;
     if (kind == 0 && bytes) {
-        text[at] = (char)(text[at] ^ 1 << next(state) % 7);
+        text[at] = (char)(text[at] ^ 1 << fuzz_next(state) % 7);
         text[at] = text[at] ? text[at] : ' ';
     } else if (kind == 1 && bytes) {
-        size_t cut = 1 + next(state) % 12;
+        size_t cut = 1 + fuzz_next(state) % 12;
         cut = cut < bytes - at ? cut : bytes - at;
         memmove(text + at, text + at + cut, bytes - at - cut + 1);
     } else {
         if (kind < 4) {
-            piece = words[next(state) % (sizeof words / sizeof words[0])];
+            piece = words[fuzz_next(state) % (sizeof words / sizeof words[0])];
             length = strlen(piece);
         }
         if (bytes + length >= MAX)
@@ -215,10 +210,10 @@ int main(int argc, char **argv)
                 json_array_get(cases, inputs % json_array_size(cases)),
                 "template");
         snprintf(text, sizeof text, "%s", source);
-        for (uint64_t n = next(&state) % 6; n-- > 0;)
+        for (uint64_t n = fuzz_next(&state) % 6; n-- > 0;)
             mutate(text, cases, &state);
         json_t *context = json_deep_copy(json_object_get(file, "context"));
-        take_literal(text, context, next(&state) % 8);
+        take_literal(text, context, fuzz_next(&state) % 8);
         render(text, context);
         json_decref(context);
     }

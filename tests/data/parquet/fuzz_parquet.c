@@ -9,6 +9,7 @@
  * parquet.h says. */
 #include "base/file/fs.h"
 #include "data/parquet/parquet.h"
+#include "tests/support/fuzz.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -59,12 +60,6 @@ static int print_rows(const char *path)
 
 /* --- changed files -------------------------------------------------------- */
 
-static uint64_t next(uint64_t *state)
-{
-    *state = *state * 6364136223846793005u + 1442695040888963407u;
-    return *state >> 24;
-}
-
 struct sound {
     char *data;
     size_t bytes;
@@ -76,17 +71,17 @@ struct sound {
 static size_t change(char *data, size_t bytes, uint64_t *state)
 {
     static const unsigned char words[] = {0, 1, 0x7f, 0x80, 0xff, 0x1c, 0x15};
-    for (uint64_t n = 1 + next(state) % 4; n > 0; n--) {
-        size_t at = (size_t)(next(state) % bytes);
-        uint64_t kind = next(state) % 6;
+    for (uint64_t n = 1 + fuzz_next(state) % 4; n > 0; n--) {
+        size_t at = (size_t)(fuzz_next(state) % bytes);
+        uint64_t kind = fuzz_next(state) % 6;
         if (kind < 2)
-            data[at] ^= (char)(1u << next(state) % 8);
+            data[at] ^= (char)(1u << fuzz_next(state) % 8);
         else if (kind < 4)
-            data[at] = (char)words[next(state) % sizeof words];
+            data[at] = (char)words[fuzz_next(state) % sizeof words];
         else if (kind == 4)
-            data[at] = (char)next(state);
+            data[at] = (char)fuzz_next(state);
         else if (bytes > 64 && at + 24 < bytes) {
-            size_t gone = 1 + (size_t)(next(state) % 8);
+            size_t gone = 1 + (size_t)(fuzz_next(state) % 8);
             memmove(data + at, data + at + gone, bytes - at - gone);
             bytes -= gone;
         }
@@ -139,7 +134,7 @@ int main(int count, char **arguments)
         return 1;
     for (time_t end = time(NULL) + (time_t)seconds; time(NULL) < end;)
         for (int i = 0; i < 200; i++, number++)
-            try_one(&sounds[next(&seed) % (uint64_t)files], copy, &seed,
+            try_one(&sounds[fuzz_next(&seed) % (uint64_t)files], copy, &seed,
                     number);
     printf("TAP version 13\n1..1\nok 1 - %llu changed files\n",
            (unsigned long long)number);

@@ -38,12 +38,6 @@ void fuzz_need_refusal(enum zd_status status)
     zd_error_clear();
 }
 
-uint64_t fuzz_next(uint64_t *state)
-{
-    *state = *state * 6364136223846793005u + 1442695040888963407u;
-    return *state >> 24;
-}
-
 size_t fuzz_mutate(char *data, size_t bytes, size_t max, uint64_t *state)
 {
     static const char *const words[] = {

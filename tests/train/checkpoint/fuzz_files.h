@@ -3,6 +3,7 @@
 #define ZD_TESTS_FUZZ_FILES_H
 
 #include "base/file/safetensors.h"
+#include "tests/support/fuzz.h"
 #include "tests/support/scratch.h"
 
 #include <stdbool.h>
@@ -11,7 +12,6 @@
 void fuzz_need(bool is_good, const char *what);
 /* A refusal that a file deserves; clears it. */
 void fuzz_need_refusal(enum zd_status status);
-uint64_t fuzz_next(uint64_t *state);
 /* A number of the text becomes another, or a bit changes. At most `max` bytes;
  * returns how many. */
 size_t fuzz_mutate(char *data, size_t bytes, size_t max, uint64_t *state);
