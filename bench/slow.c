@@ -46,12 +46,15 @@ static void sleep_until(double when)
 
 /* --- the link ------------------------------------------------------------- */
 
-/* When the copy of a stream that is under way began. */
 struct link {
     struct stream *stream;
     pthread_mutex_t lock; /* a copy's three operations follow each other */
-    double began;
+    double began;         /* the copy that is under way */
+    double free_at;       /* the one before it should have ended */
 };
+/* Seconds by which the end of a sleep may come late: the copy after it has
+ * begun meanwhile. */
+static const double late = 5e-3;
 static struct link links[STREAMS];
 static int link_count;
 static pthread_mutex_t links_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -74,12 +77,15 @@ static struct link *link_of(struct stream *stream)
 
 static void begin_copy(void *ctx, int64_t arg)
 {
-    ((struct link *)ctx)->began = clock_seconds();
+    struct link *link = ctx;
+    link->began = fmax(link->free_at, clock_seconds() - late);
 }
 
 static void end_copy(void *ctx, int64_t nanoseconds)
 {
-    sleep_until(((struct link *)ctx)->began + 1e-9 * (double)nanoseconds);
+    struct link *link = ctx;
+    link->free_at = link->began + 1e-9 * (double)nanoseconds;
+    sleep_until(link->free_at);
 }
 
 enum zd_status __real_stream_copy(

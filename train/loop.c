@@ -149,6 +149,10 @@ static enum zd_status after_step(
     if (!isnan(report->loss))
         trainer->last_loss = report->loss;
     train_offload_add(&trainer->offload_total, &report->offload);
+    trainer->exposed_total.update += report->exposed.update;
+    trainer->exposed_total.gathers += report->exposed.gathers;
+    trainer->exposed_total.copies += report->exposed.copies;
+    trainer->exposed_total.launches += report->exposed.launches;
     trainer->steps_here++;
     rank_meter_step(&trainer->meter, report);
     comm_step(trainer->comm, report->step + 1, report->step_seconds);
@@ -247,6 +251,7 @@ static void show_end(struct trainer *trainer, bool exported, bool by_signal)
             .export_dir = exported ? dir : NULL,
             .stopped_by = stopped_by(trainer, by_signal),
             .offload = trainer->offload_total,
+            .exposed = trainer->exposed_total,
             .offload_steps = trainer->steps_here,
     };
     if (trainer_is_first(trainer) && trainer->observer->end)

@@ -1,6 +1,7 @@
 /* step.c - one optimizer step on all ranks. */
 #include "base/clock.h"
 #include "base/device/device_memory.h"
+#include "base/device/stream.h"
 #include "train/command/commands.h"
 #include "train/command/signals.h"
 #include "train/run.h"
@@ -297,6 +298,21 @@ static struct step_turn turn_of(
             .ran = !exits && !has_command && !trainer->is_paused};
 }
 
+/* `held`: of waits that a GPU's stream made, not the host. */
+static struct train_exposed exposed_of(
+        const struct trainer *trainer,
+        const struct train_offload_report *offload, double waited, double held)
+{
+    const struct offload_report *engine = &offload->engine;
+    bool is_cpu = trainer->plan.backend == DEVICE_CPU;
+    return (struct train_exposed){
+            .update = engine->wait_host_seconds + engine->wait_disk_seconds,
+            .gathers = fmax(waited, 0),
+            .copies = engine->wait_down_seconds + engine->wait_up_seconds +
+                      offload->activations.wait_seconds + held,
+            .launches = is_cpu ? 0 : NAN};
+}
+
 enum zd_status trainer_step(
         struct trainer *trainer, struct step_turn *turn,
         struct train_step_report *report)
@@ -320,6 +336,8 @@ enum zd_status trainer_step(
     if (!turn->ran)
         return poll_save(trainer, words);
 
+    double waited = comm_waited(trainer->comm);
+    double held = stream_counters(NULL).held;
     trainer->has_batches = false;
     spans_add(
             trace_spans(trainer->trace), LANE_TRAINER, "data", -1, began,
@@ -343,6 +361,10 @@ enum zd_status trainer_step(
     report->offload.activations = model_offload_report_take(trainer->model);
     report->offload.has_activations = report->offload.activations.down_bytes ||
                                       report->offload.activations.up_bytes;
+    report->exposed = exposed_of(
+            trainer, &report->offload,
+            comm_waited(trainer->comm) - waited - trainer->aside.waited,
+            stream_counters(NULL).held - held);
     train_offload_add(&report->offload, &trainer->offload_late);
     trainer->offload_late = (struct train_offload_report){0};
     state->step++;

@@ -87,6 +87,7 @@ struct stream_counters {
     uint64_t bytes;
     double seconds;
     double waited; /* see stream_waited */
+    double held;   /* a GPU's compute stream: in all its other waits */
 };
 struct stream_counters stream_counters(struct stream *stream);
 

@@ -1,10 +1,10 @@
 /* stream_cuda.c - streams and events of a GPU.
  *
- * Copies, and waits that are counted, are timed by pairs of events that lie in
- * a ring until they are done; they are counted when someone comes by, so that
- * no one waits for them. A wait that finds the ring full is not counted. Calls
- * of the host lie in a ring too, since CUDA keeps one pointer of each. Both are
- * as long as what may be queued. */
+ * Copies, and waits that are counted or hold kernels, are timed by pairs of
+ * events that lie in a ring until they are done; they are counted when someone
+ * comes by, so that no one waits for them. A wait that finds the ring full is
+ * not counted. Calls of the host lie in a ring too, since CUDA keeps one
+ * pointer of each. Both are as long as what may be queued. */
 #include "base/device/gpu_cuda.h"
 #include "base/must.h"
 #include "base/spans.h"
@@ -17,7 +17,7 @@ enum { STREAM_TIMES = 256, STREAM_CALLS = 256 };
 
 struct timed {
     cudaEvent_t begin, end;
-    bool is_wait;
+    enum { TIMED_COPY, TIMED_WAIT, TIMED_HELD } what;
     size_t bytes;
     struct spans *spans; /* NULL: no one asks */
     int lane;
@@ -156,8 +156,9 @@ static void count_first(struct cuda_stream *stream)
     const struct timed *timed = &stream->times[stream->first];
     double seconds = seconds_between(timed->begin, timed->end);
     stream->counters.bytes += timed->bytes;
-    *(timed->is_wait ? &stream->counters.waited : &stream->counters.seconds) +=
-            seconds;
+    *(timed->what == TIMED_COPY   ? &stream->counters.seconds
+      : timed->what == TIMED_WAIT ? &stream->counters.waited
+                                  : &stream->counters.held) += seconds;
     if (timed->spans) {
         double begin = stream->origin_seconds +
                        seconds_between(stream->origin, timed->begin);
@@ -199,7 +200,7 @@ static cudaError_t queue_timed_copy(
 {
     cudaError_t error = count_times(stream, true);
     struct timed *copy = next_timed(stream);
-    copy->is_wait = false;
+    copy->what = TIMED_COPY;
     copy->bytes = bytes;
     copy->spans = stream->spans;
     copy->lane = stream->lane;
@@ -216,13 +217,13 @@ static cudaError_t queue_timed_copy(
 }
 
 static cudaError_t queue_timed_wait(
-        struct cuda_stream *stream, cudaEvent_t event)
+        struct cuda_stream *stream, cudaEvent_t event, bool is_held)
 {
     cudaError_t error = count_times(stream, false);
     struct timed *wait = next_timed(stream);
     if (error == cudaSuccess && stream->count == STREAM_TIMES)
         return cudaStreamWaitEvent(stream->handle, event, 0);
-    wait->is_wait = true;
+    wait->what = is_held ? TIMED_HELD : TIMED_WAIT;
     wait->bytes = 0;
     wait->spans = NULL;
     if (error == cudaSuccess)
@@ -236,15 +237,20 @@ static cudaError_t queue_timed_wait(
     return error;
 }
 
-static enum zd_status wait_counted(struct stream *base, struct event *event)
+static enum zd_status wait_timed(
+        struct cuda_stream *stream, struct event *event, bool is_held)
 {
-    struct cuda_stream *stream = cuda_stream(base);
     gpu_enter(stream->gpu);
     pthread_mutex_lock(&stream->lock);
-    cudaError_t error =
-            queue_timed_wait(stream, ((struct cuda_event *)event)->handle);
+    cudaError_t error = queue_timed_wait(
+            stream, ((struct cuda_event *)event)->handle, is_held);
     pthread_mutex_unlock(&stream->lock);
     return device_cuda_check(error, "cudaStreamWaitEvent");
+}
+
+static enum zd_status wait_counted(struct stream *base, struct event *event)
+{
+    return wait_timed(cuda_stream(base), event, false);
 }
 
 static enum zd_status copy(
@@ -353,6 +359,8 @@ static uint64_t count_records(struct event *event)
 static enum zd_status wait_for(struct stream *base, struct event *event)
 {
     struct cuda_stream *stream = cuda_stream(base);
+    if (stream->is_compute)
+        return wait_timed(stream, event, true);
     gpu_enter(stream->gpu);
     ZD_CUDA(cudaStreamWaitEvent(
             stream->handle, ((struct cuda_event *)event)->handle, 0));

@@ -143,6 +143,19 @@ static void on_banner(void *ctx, const struct train_banner *banner)
 
 /* --- steps --- */
 
+/* "update 1.2  gathers 0.0 ..", in ms of one of so many steps. */
+static void exposed_words(
+        const struct train_exposed *exposed, int64_t steps, char out[160])
+{
+    struct text_buffer line = {.out = out, .bytes = 160};
+    double ms = 1e3 / (double)(steps > 0 ? steps : 1);
+    text_buffer_add(
+            &line, "update %.1f  gathers %.1f  copies %.1f",
+            ms * exposed->update, ms * exposed->gathers, ms * exposed->copies);
+    if (isfinite(exposed->launches))
+        text_buffer_add(&line, "  launches %.1f", ms * exposed->launches);
+}
+
 static void tell_breakdown(const struct train_step_report *step)
 {
     zd_log_info(
@@ -152,6 +165,9 @@ static void tell_breakdown(const struct train_step_report *step)
             1e3 * step->forward_seconds, 1e3 * step->backward_seconds,
             1e3 * step->reduce_seconds, 1e3 * step->update_seconds,
             1e3 * step->gather_seconds);
+    char words[160];
+    exposed_words(&step->exposed, 1, words);
+    zd_log_info("     exposed: %s", words);
     if (step->offload.active) {
         char line[320];
         if (report_offload_line(&step->offload, 1, line, sizeof line))
@@ -268,6 +284,9 @@ static void on_end(void *ctx, const struct train_end *end)
                 end->skipped_steps == 1 ? "" : "s");
     if (end->offload.active)
         tell_offload(end, &report->job->offload);
+    char words[160];
+    exposed_words(&end->exposed, end->offload_steps, words);
+    zd_log_info("  exposed     %s ms of a step", words);
     zd_log_info("  metrics     %s/metrics.jsonl", report->job->job.output_dir);
     if (end->checkpoint)
         zd_log_info("  checkpoint  %s", end->checkpoint);

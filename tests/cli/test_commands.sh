@@ -368,8 +368,10 @@ ok 'activations that stay where they are' eval 'rm -rf told && call 0 $brief --s
     has "^  note +offload.activations moves nothing" err && ! has "a step:" err'
 ok 'updates that were taken back' eval 'rm -rf told && call 0 $brief --set offload.optimizer=cpu --set offload.clipping=undo --set optim.max_grad_norm=1e-6 &&
     has "^  undone +3 of 3 updates: offload.clipping = \"wait\"" err'
-ok '  and that were not' eval 'rm -rf told && call 0 $brief --set offload.optimizer=cpu --set offload.clipping=undo --set optim.max_grad_norm=0 &&
-    has "^  undone +0 of 3 updates\$" err'
+ok '  and that were not' eval 'rm -rf told && call 0 $brief --set offload.optimizer=cpu --set offload.clipping=undo --set optim.max_grad_norm=0 \
+    --set log.step_breakdown=true && has "^  undone +0 of 3 updates\$" err'
+ok '  what nothing hid, of a step and in the mean' eval 'has "^     exposed: update [0-9.]+  gathers 0.0  copies [0-9.]+  launches 0.0\$" err &&
+    has "^  exposed +update [0-9.]+  gathers 0.0  copies [0-9.]+  launches 0.0 ms of a step\$" err && [ $(grep -c "\"exposed_seconds\":{\"update\":" told/metrics.jsonl) = 3 ]'
 ok 'a checkpoint of fp16' eval 'rm -rf told && call 0 --job job.toml --stop-after 1 --set job.output_dir=told --set train.dtype=fp16 &&
     call 0 ckpt show told/checkpoint-000001 && has "^scale +loss x [0-9]+, good steps [01]" out'
 ok '  and other states: the name that was changed is told' eval 'call 0 --job job.toml --stop-after 2 --set job.output_dir=told --set train.dtype=fp16 --set optim.name=adamw_8bit &&

@@ -217,6 +217,9 @@ number() { sed -n "s/.*\"$1\": \([0-9.e-]*\),*$/\1/p" out | head -n 1; }
 ok 'a plan says how long a step takes' eval 'call 0 plan --job job.toml --world 2 && has "^predicted [0-9.]+ s a step, [0-9.]+[kM]? tokens/s, on (cpu|amx), by its table$" out &&
     has "^ +3 steps: [0-9.]+ s$" out && has " binds$" out'
 ok '  in days, where it takes some' eval 'call 0 plan --job job.toml --world 2 --machine cpu --set train.max_steps=1000000000 && has "^ +1000000000 steps: [0-9]+ days$" out'
+ok '  what nothing hides is part of it' eval 'call 0 plan --job job.toml --world 8 --machine h100 --set zero.stage=3 --set offload.optimizer=cpu --set device.backend=cuda --format json && python3 -I -c "import json
+told = json.load(open(\"out\"))[\"predicted\"]
+assert list(told[\"exposed\"]) == [\"update\", \"gathers\", \"copies\", \"launches\"] and 0 < sum(told[\"exposed\"].values()) < told[\"step_seconds\"]"'
 ok '  its days follow from the step' eval 'call 0 plan --job job.toml --world 8 --machine h100 --format json && python3 -I -c "import json, math
 told = json.load(open(\"out\"))[\"predicted\"]
 step = told[\"step_seconds\"]

@@ -19,7 +19,7 @@ llama() { # NAME HIDDEN INTERMEDIATE LAYERS HEADS HEAD_DIM TIED
  "rope_theta": 500000.0, "tie_word_embeddings": $7, "torch_dtype": "bfloat16"}
 JSON
 }
-mkdir -p models/{gpt2-xl,gemma-3-1b-it,Qwen3-0.6B,Qwen3-8B,phi-4,SmolLM3-3B} data/val out
+mkdir -p models/{gpt2-xl,gemma-3-1b-it,Qwen3-0.6B,Qwen3-8B,Qwen3-14B,Mistral-Large-2,phi-4,SmolLM3-3B} data/val out
 cat >models/gpt2-xl/config.json <<'JSON'
 {"model_type": "gpt2", "n_embd": 1600, "n_layer": 48, "n_head": 25, "n_positions": 1024, "vocab_size": 50257}
 JSON
@@ -32,6 +32,16 @@ cat >models/Qwen3-8B/config.json <<'JSON'
 {"model_type": "qwen3", "hidden_size": 4096, "intermediate_size": 12288, "num_hidden_layers": 36, "num_attention_heads": 32,
  "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 151936, "max_position_embeddings": 40960, "rms_norm_eps": 1e-6,
  "rope_theta": 1000000, "rope_scaling": null, "torch_dtype": "bfloat16"}
+JSON
+cat >models/Qwen3-14B/config.json <<'JSON'
+{"model_type": "qwen3", "hidden_size": 5120, "intermediate_size": 17408, "num_hidden_layers": 40, "num_attention_heads": 40,
+ "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 151936, "max_position_embeddings": 40960, "rms_norm_eps": 1e-6,
+ "rope_theta": 1000000, "torch_dtype": "bfloat16"}
+JSON
+cat >models/Mistral-Large-2/config.json <<'JSON'
+{"model_type": "mistral", "hidden_size": 12288, "intermediate_size": 28672, "num_hidden_layers": 88, "num_attention_heads": 96,
+ "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 32768, "max_position_embeddings": 131072, "rms_norm_eps": 1e-5,
+ "rope_theta": 1000000.0, "sliding_window": null, "torch_dtype": "bfloat16"}
 JSON
 cat >models/gemma-3-1b-it/config.json <<'JSON'
 {"model_type": "gemma3_text", "hidden_size": 1152, "intermediate_size": 6912, "num_hidden_layers": 26, "num_attention_heads": 4,
@@ -51,8 +61,8 @@ llama Llama-3.1-8B 4096 14336 32 32 128 false
 llama Llama-3.1-70B 8192 28672 80 64 128 false
 tokenizers=$2/tests/fixtures/tokenizers
 cp "$tokenizers"/gpt2/tokenizer*.json models/gpt2-xl
-for model in gemma-3-1b-it Qwen3-0.6B Qwen3-8B phi-4 SmolLM3-3B; do cp "$tokenizers"/qwen2/tokenizer*.json "models/$model"; done
-for model in models/Llama*; do cp "$tokenizers"/llama3/tokenizer*.json "$model"; done
+for model in gemma-3-1b-it Qwen3-0.6B Qwen3-8B Qwen3-14B phi-4 SmolLM3-3B; do cp "$tokenizers"/qwen2/tokenizer*.json "models/$model"; done
+for model in models/{Llama,Mistral}*; do cp "$tokenizers"/llama3/tokenizer*.json "$model"; done
 # validate reads the data as a run does: many samples of a recipe's format are there
 many() { yes "$1" | head -n 9000; }
 many "text of a document" >out/kjv.txt
@@ -115,6 +125,20 @@ ok "  and a job that goes on from it must have the same" eval 'refused 65 E0326.
     adapted more --set lora.path=$work/peft/peft --set "model.rope_scaling=$(cat scaling)"'
 ok "llama-3.1-70b-qlora-48gb fits" fits 1 llama-3.1-70b-qlora-48gb
 ok "llama-3.1-70b-qlora-2x24gb fits" fits 2 llama-3.1-70b-qlora-2x24gb
+# trained whole on one GPU: with bf16 weights and 8-bit states 6 bytes a parameter, with fp32 masters 8
+while read -r recipe parameters host bytes; do
+    ok "$recipe: $parameters parameters in $host of host" refused 0 "^host bytes per trained parameter $bytes" \
+        "$zerod" plan --job "$recipes/$recipe.toml" --world 1 --set device.backend=cuda --set device.host_memory_limit="$host"
+    ok "  and not in 3 % less" refused 69 "of device.host_memory_limit" "$zerod" plan --job "$recipes/$recipe.toml" --world 1 \
+        --set device.backend=cuda --set device.host_memory_limit="$((${host%GB} * 97 / 100))GB"
+done <<'ROWS'
+llama-3.1-70b-80gb 70.6e9 433GB 6\.1
+mistral-large-123b-80gb 122.6e9 743GB 6\.0
+qwen3-14b-24gb 14.8e9 134GB 8\.3
+ROWS
+sed -i 's/"num_hidden_layers": 88/"num_hidden_layers": 86/' models/Mistral-Large-2/config.json
+ok "  119.8e9 parameters in 730 GB" refused 0 '(119841779712 trained)' "$zerod" plan --job "$recipes/mistral-large-123b-80gb.toml" --world 1 \
+    --set device.backend=cuda --set device.host_memory_limit=730GB
 # 41,943,040 elements of adapters: 12 bytes each with AdamW, 6.03 with states in 8 bits
 ok "  a checkpoint of it takes 480 MiB with adamw" refused 0 '^  save .* 480\.000$' \
     "$zerod" plan --job "$recipes/llama-3.1-8b-qlora.toml" --world 1 --set device.backend=cuda --set optim.name=adamw

@@ -62,19 +62,24 @@ enum zd_status plan_advise(
 
 json_t *plan_prediction_json(const struct plan_prediction *predicted)
 {
-    json_t *busy = json_object(), *phases = json_object();
+    json_t *busy = json_object(), *phases = json_object(),
+           *exposed = json_object();
     for (int r = 0; r < PLAN_RESOURCES; r++)
         json_object_set_new(
                 busy, plan_resource_names[r], json_real(predicted->busy[r]));
     for (int p = 0; p < PLAN_PARTS; p++)
         json_object_set_new(
                 phases, plan_part_names[p], json_real(predicted->parts[p]));
+    for (int e = 0; e < PLAN_EXPOSED; e++)
+        json_object_set_new(
+                exposed, plan_exposed_names[e],
+                json_real(predicted->exposed[e]));
     return json_pack(
-            "{s:f, s:f, s:s, s:o, s:o}", "step_seconds",
+            "{s:f, s:f, s:s, s:o, s:o, s:o}", "step_seconds",
             predicted->step_seconds, "tokens_per_second",
             predicted->tokens_per_second, "binds",
             plan_resource_names[predicted->binds], "phases", phases, "busy",
-            busy);
+            busy, "exposed", exposed);
 }
 
 static void words_of(const struct plan_advice *advice, char *out, int bytes)
@@ -143,6 +148,11 @@ void plan_advice_print(
     for (int p = 0; p < PLAN_PARTS; p++)
         fprintf(stream, "%s %s %s s", p ? "," : "        ", plan_part_names[p],
                 units_number(predicted->parts[p], digits, text));
+    fputc('\n', stream);
+    for (int e = 0; e < PLAN_EXPOSED; e++)
+        fprintf(stream, "%s %s %s s",
+                e ? "," : "         exposed:", plan_exposed_names[e],
+                units_number(predicted->exposed[e], digits, text));
     fputc('\n', stream);
     print_time(advice, digits, stream);
     fprintf(stream, "         %s binds\n",

@@ -38,6 +38,22 @@ enum zd_status bench_time(struct bench *b, bench_fn *run, double *seconds_out)
     return ZD_OK;
 }
 
+static double thread_seconds(void)
+{
+    struct timespec used;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+    return (double)used.tv_sec + 1e-9 * (double)used.tv_nsec;
+}
+
+/* The share of the time since `began` in which this thread had a core; `cpu`:
+ * thread_seconds then. 1 from a half on: what others have of a core is in the
+ * time already. */
+static double core_share(double began, double cpu)
+{
+    double share = (thread_seconds() - cpu) / (clock_seconds() - began);
+    return share < 0.5 ? share : 1;
+}
+
 /* --- between host and device ---------------------------------------------- */
 
 struct link {
@@ -51,17 +67,22 @@ static enum zd_status copy_both(struct bench *b)
     return stream_copy(NULL, link->host, link->device, COPIED);
 }
 
-static enum zd_status measure_link(double share, double *rate_out)
+static enum zd_status measure_link(double share, struct plan_machine *machine)
 {
     struct link link = {0};
     struct bench bench = {.share = share, .ctx = &link};
-    double seconds = 1;
+    double seconds = 1, began = 0, cpu = 0;
     enum zd_status status = device_take_pinned(COPIED, &link.host);
     if (status == ZD_OK)
         status = device_take(COPIED, &link.device);
     if (status == ZD_OK)
+        status = copy_both(&bench); /* touches what it needs */
+    began = clock_seconds();
+    cpu = thread_seconds();
+    if (status == ZD_OK)
         status = bench_time(&bench, copy_both, &seconds);
-    *rate_out = 2 * COPIED / seconds;
+    machine->link = 2 * COPIED / seconds;
+    machine->link_cores = core_share(began, cpu);
     if (link.host)
         device_give_pinned(link.host, COPIED);
     if (link.device)
@@ -179,7 +200,9 @@ static enum zd_status measure_wire(
     int64_t rounds = (int64_t)(seconds / 2 / (first > 0 ? first : 1));
     rounds = rounds < 3 ? 3 : rounds > ROUNDS_MAX ? ROUNDS_MAX : rounds;
     ZD_TRY(comm_broadcast(comm, &rounds, sizeof rounds, 0));
+    double began = clock_seconds(), cpu = thread_seconds();
     ZD_TRY(time_wire(comm, full, shard, MANY, (int)rounds, &many));
+    machine->wire_cores = core_share(began, cpu);
     ZD_TRY(time_wire(comm, full, shard, FEW, (int)rounds * 4, &few));
     double bytes = (MANY - FEW) * sizeof(float), took = many - few;
     machine->latency = few / (world - 1);
@@ -236,7 +259,7 @@ enum zd_status calibrate_paths(
         struct comm *comm, double seconds, struct plan_machine *machine)
 {
     double part = seconds / 3;
-    enum zd_status status = measure_link(part, &machine->link);
+    enum zd_status status = measure_link(part, machine);
     if (status == ZD_OK)
         status = measure_disk(comm, part, &machine->disk);
     status = comm_agree(comm, status);

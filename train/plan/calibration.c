@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { FORMAT = 7, FILE_BYTES_MAX = 1 << 16 };
+enum { FORMAT = 8, FILE_BYTES_MAX = 1 << 16 };
 
 static const char *backend_name(enum device_backend backend)
 {
@@ -52,6 +52,8 @@ static const struct field {
         FIELD("latency", latency, false),
         FIELD("jitter", jitter, false),
         FIELD("disk", disk, true),
+        FIELD("link_cores", link_cores, false),
+        FIELD("wire_cores", wire_cores, false),
 #undef FIELD
 };
 enum { FIELDS = sizeof fields / sizeof *fields };

@@ -41,10 +41,10 @@ static const struct plan_machine machines[] = {
         /* measured: matmuls of bf16 2 TFLOPS (1.2 beside other work, 4.1 at most), AdamW 25 GB/s; fp32 so that the quickstart takes the
          * 0.10 s that were measured */
         ROW("amx", "two cores of a Sapphire Rapids server, with AMX",
-            2, 0.36, 16, 25, 30e-6, 25, 10, 4, 1, 20e-6, 0, 1, .shares_cores = true),
+            2, 0.36, 16, 25, 30e-6, 25, 10, 4, 1, 20e-6, 0, 1, .shares_cores = true, .link_cores = 1, .wire_cores = 1),
         /* a guess: no data sheet says what a job is given of a machine */
         ROW("cpu", "a few cores of a server",
-            0.4, 0.15, 16, 15, 30e-6, 15, 10, 4, 1, 20e-6, 0, 1, .shares_cores = true, .is_guess = true),
+            0.4, 0.15, 16, 15, 30e-6, 15, 10, 4, 1, 20e-6, 0, 1, .shares_cores = true, .link_cores = 1, .wire_cores = 1, .is_guess = true),
 };
 #undef ROW
 /* clang-format on */

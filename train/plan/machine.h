@@ -23,7 +23,9 @@ struct plan_machine {
                       whom all wait, slower by this share */
     double disk;   /* bytes/s of a rank, each way */
     bool shares_cores; /* collectives, copies and updates on the host take their
-                          time from what computes: the CPU device */
+                          time from what computes: the CPU device; of copies and
+                          collectives this share: */
+    double link_cores, wire_cores;
     bool is_measured;  /* here; else no one has compared it with a run */
     bool is_guess;     /* stands for any processor: plan_guess_words */
     bool wire_is_measured;

@@ -240,6 +240,11 @@ enum zd_status plan_begin(
             &job->device, device_affinity_cpus(), device_online_cpus(),
             sharing));
     kernels_set_attention(job->model.attn);
+    plan->has_update_cores = job->device.cpu_threads > 0 &&
+                             job->offload.threads > 0 &&
+                             (job->device.cpu_threads + job->offload.threads) *
+                                             plan->local_size <=
+                                     device_online_cpus();
     ZD_TRY(train_resolve_batch(
             &job->train, mesh_samples(plan->mesh, 0).size, &plan->per_device,
             &plan->accumulation, &plan->global_batch));

@@ -59,6 +59,8 @@ struct job_plan {
     bool lacks_nccl; /* STAGED is what comm.backend = "auto" means without it */
     struct plan_context context;  /* of the device, besides the arena; */
     uint64_t context_bytes;       /* .. its sum; 0: the CPU */
+    bool has_update_cores; /* the CPU device: threads that compute and threads
+                              that update on the host have a core each here */
     int per_device, accumulation; /* B, A */
     bool by_layer;                /* breadth first, and A > 1 */
     int64_t global_batch;         /* G */

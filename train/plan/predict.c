@@ -30,11 +30,14 @@ const char *const plan_resource_names[PLAN_RESOURCES] = {
         "to host", "to device", "host",     "disk"};
 const char *const plan_part_names[PLAN_PARTS] = {
         "forward", "backward", "reduce", "update", "gather"};
+const char *const plan_exposed_names[PLAN_EXPOSED] = {
+        "update", "gathers", "copies", "launches"};
 
 struct unit_state {
     struct unit_cost cost;
-    double made;   /* when its parameters were updated where they live, and
-                      this rank's shard of them is complete */
+    double updated, sent; /* when its parameters were updated on the host, and
+                             copied to where they live */
+    double made;          /* .. and this rank's shard of them is complete */
     double spread; /* .. and gathered, at stages 1 and 2; 0: not yet */
 };
 
@@ -52,29 +55,61 @@ struct schedule {
     int event_count, micros; /* micro-batches that are laid out */
     int next_spread;         /* unit whose gather begins next */
     int next_gather;         /* move, at stage 3, likewise */
-    double *arrives;         /* by move: what it gathers is there */
+    double *copied;          /* by move: what it gathers has come up, .. */
+    double *arrives;         /* .. and is there */
     double *end;             /* by move: when the thread that trains made it: it
                                 has a unit, or is done with it */
     double free_at[PLAN_RESOURCES], busy[PLAN_RESOURCES];
     struct gap gaps[GAPS]; /* of copies up */
     int gap_count;
-    double parts[PLAN_PARTS];
+    double parts[PLAN_PARTS], exposed[PLAN_EXPOSED];
     double now;        /* the thread that trains has come so far */
     double begin;      /* of the step */
     double slowest;    /* compute time of the slowest rank over the mean */
-    double grads_done; /* the last gradient is where it is updated */
+    double reduced, grads_down; /* the last gradient is reduced, .. */
+    double grads_done; /* .. is where it is updated, and what may be is */
 };
+
+/* The thread that trains stands still until then. */
+static void await(struct schedule *s, enum plan_exposed what, double until)
+{
+    s->exposed[what] += fmax(0, until - s->now);
+    s->now = fmax(s->now, until);
+}
+
+/* Of one core's time, the share that a resource takes from what computes. */
+static double cores_of(const struct schedule *s, enum plan_resource resource)
+{
+    const struct plan_machine *machine = s->machine;
+    if (!machine->shares_cores)
+        return 0;
+    switch (resource) {
+    case PLAN_WIRE:
+    case PLAN_REPLICAS:
+    case PLAN_PLACES:
+        return machine->wire_cores;
+    case PLAN_DOWN:
+    case PLAN_UP:
+        return machine->link_cores;
+    case PLAN_HOST:
+        return s->plan->has_update_cores ? 0 : 1;
+    default:
+        return 0;
+    }
+}
 
 static double use(
         struct schedule *s, enum plan_resource resource, double ready,
         double seconds)
 {
-    bool is_cores = resource != PLAN_DISK && s->machine->shares_cores;
+    double share = cores_of(s, resource);
     double *cores = &s->free_at[PLAN_COMPUTE];
     s->busy[resource] += seconds;
     s->free_at[resource] = fmax(s->free_at[resource], ready) + seconds;
-    if (resource != PLAN_COMPUTE && is_cores)
+    if (share == 1 && seconds > 0)
         *cores = fmax(*cores, ready) + seconds;
+    else /* beside what computes, and a little of its time */
+        *cores += share * seconds;
     return s->free_at[resource];
 }
 
@@ -84,7 +119,7 @@ static double use(
 static double copy_up(struct schedule *s, double ready, double bytes)
 {
     double seconds = bytes / s->machine->link, free_at = s->free_at[PLAN_UP];
-    for (int g = 0; g < s->gap_count && !s->machine->shares_cores; g++) {
+    for (int g = 0; g < s->gap_count && cores_of(s, PLAN_UP) < 1; g++) {
         struct gap *gap = &s->gaps[g];
         double end = fmax(gap->begin, ready) + seconds;
         if (end > gap->end)
@@ -109,10 +144,11 @@ static void compute(struct schedule *s, double ready, double seconds)
 static void exchange(struct schedule *s, double seconds)
 {
     if (seconds > 0)
-        s->now = use(s, PLAN_PLACES, s->now, seconds);
+        await(s, EXPOSED_GATHERS, use(s, PLAN_PLACES, s->now, seconds));
 }
 
-/* A collective over so many bytes. On the CPU the training thread runs it. */
+/* A collective over so many bytes. On the CPU the training thread does what of
+ * it cores do. */
 static double collect(
         struct schedule *s, enum zero_group group, double ready, double bytes)
 {
@@ -121,8 +157,9 @@ static double collect(
     double seconds = cost_wire(&s->costs, group, bytes);
     double done = use(
             s, group == ZERO_SHARD ? PLAN_WIRE : PLAN_REPLICAS, ready, seconds);
-    if (s->machine->shares_cores && seconds > 0)
-        s->now = fmax(s->now, ready) + seconds;
+    double own = cores_of(s, PLAN_WIRE) * seconds;
+    if (own > 0)
+        await(s, EXPOSED_GATHERS, fmax(s->now, ready) + own);
     return done;
 }
 
@@ -134,7 +171,7 @@ static int head_of(const struct schedule *s)
 /* --- parameters come ------------------------------------------------------ */
 
 /* Brings the parameters of a unit to the device. */
-static double fetch(struct schedule *s, int unit, double begin)
+static void fetch(struct schedule *s, int move, int unit, double begin)
 {
     const struct zero_plan *zero = &s->plan->zero;
     const struct unit_cost *cost = &s->units[unit].cost;
@@ -144,9 +181,10 @@ static double fetch(struct schedule *s, int unit, double begin)
         ready = use(s, PLAN_DISK, ready, part / s->machine->disk);
     if (zero->params_on_host) {
         ready = copy_up(s, ready, part);
+        s->copied[move] = ready;
         ready = collect(s, ZERO_REPLICATE, ready, cost->gather / zero->shards);
     }
-    return collect(s, ZERO_SHARD, ready, cost->gather);
+    s->arrives[move] = collect(s, ZERO_SHARD, ready, cost->gather);
 }
 
 /* Stage 3: gathers up to that of move `end` which may begin once move i is
@@ -160,13 +198,20 @@ static void gathers_begin(struct schedule *s, int i, int end, double now)
             continue;
         if (move->start > i)
             return;
-        s->arrives[s->next_gather] = fetch(s, move->unit, now);
+        fetch(s, s->next_gather, move->unit, now);
     }
 }
 
 static int moves_of(const struct schedule *s)
 {
     return s->micros * s->event_count;
+}
+
+static void await_update(struct schedule *s, int unit)
+{
+    await(s, EXPOSED_UPDATE, s->units[unit].updated);
+    await(s, EXPOSED_COPIES, s->units[unit].sent);
+    await(s, EXPOSED_GATHERS, s->units[unit].made);
 }
 
 /* As far ahead as the program goes: after updates on the device all of them,
@@ -176,12 +221,12 @@ static void spread_until(struct schedule *s, int end)
     for (; s->next_spread < end; s->next_spread++) {
         struct unit_state *at = &s->units[s->next_spread];
         if (s->plan->zero.states_on_host)
-            s->now = fmax(s->now, at->made);
+            await_update(s, s->next_spread);
         if (!(at->cost.spread > 0))
             continue;
         at->spread = collect(s, ZERO_SHARD, at->made, at->cost.spread);
         if (!s->plan->zero.request.options.overlap_comm)
-            s->now = fmax(s->now, at->spread);
+            await(s, EXPOSED_GATHERS, at->spread);
     }
 }
 
@@ -190,14 +235,15 @@ static bool gathers_updated(const struct schedule *s)
     return s->plan->zero.states_cut && mesh_parts(s->plan->mesh) > 1;
 }
 
-/* When the updated parameters of a unit are there. */
-static double wait_updated(struct schedule *s, int unit)
+/* Until the updated parameters of a unit are there. */
+static void wait_updated(struct schedule *s, int unit)
 {
     int units = s->plan->table.unit_count;
     int next = unit + 2 < units ? unit + 2 : units;
     if (gathers_updated(s))
         spread_until(s, s->plan->zero.states_on_host ? next : units);
-    return fmax(s->units[unit].made, s->units[unit].spread);
+    await_update(s, unit);
+    await(s, EXPOSED_GATHERS, s->units[unit].spread);
 }
 
 static void acquire(struct schedule *s, int i, bool is_backward)
@@ -208,13 +254,14 @@ static void acquire(struct schedule *s, int i, bool is_backward)
             checkpointing_segment(
                     s->plan->shape.checkpointing, s->plan->config.layers) > 0;
     bool is_head = event.unit == head_of(s);
-    double ready = wait_updated(s, event.unit);
-    gathers_begin(s, i, i + 1, s->now);
-    ready = fmax(ready, s->arrives[i]);
+    double asked = s->now;
+    wait_updated(s, event.unit);
+    gathers_begin(s, i, i + 1, asked);
+    await(s, EXPOSED_COPIES, s->copied[i]);
+    await(s, EXPOSED_GATHERS, s->arrives[i]);
     if (is_backward && cost->residual > 0)
-        ready = fmax(
-                ready, copy_up(s, i > 1 ? s->end[i - 2] : 0, cost->residual));
-    s->now = fmax(s->now, ready);
+        await(s, EXPOSED_COPIES,
+              copy_up(s, i > 1 ? s->end[i - 2] : 0, cost->residual));
     s->end[i] = s->now;
     gathers_begin(s, i, moves_of(s), s->now);
     bool ends_segment = !s->events[(i + 1) % s->event_count].acquire;
@@ -256,10 +303,24 @@ static void update_on_host(
                 fmax(done, use(s, PLAN_DISK, begin,
                                2 * (double)plan->arena.bytes[ARENA_DISK] *
                                        count / all / s->machine->disk));
-    if (!plan->zero.params_on_host)
-        done = copy_up(s, done, count * (double)dtype_bytes(request->dtype));
-    at->made = collect(
-            s, ZERO_REPLICATE, done, at->cost.rejoin * count / at->cost.update);
+    at->updated = done;
+}
+
+/* Once the norm is known, in the order of the next forward pass: what is left
+ * to be updated, and the copies of all. */
+static void lay_update_on_host(struct schedule *s, double begin)
+{
+    const struct zero_plan *zero = &s->plan->zero;
+    double width = (double)dtype_bytes(zero->request.dtype);
+    for (int u = 0; u <= head_of(s); u++) {
+        struct unit_state *at = &s->units[u];
+        const struct unit_cost *cost = &at->cost;
+        update_on_host(s, u, cost->update - cost->early, false, begin);
+        at->sent = fmax(begin, at->updated);
+        if (!zero->params_on_host && cost->update > 0)
+            at->sent = copy_up(s, at->sent, cost->update * width);
+        at->made = collect(s, ZERO_REPLICATE, at->sent, cost->rejoin);
+    }
 }
 
 /* A unit's gradient is complete: rounded, reduced if it is time, and brought
@@ -284,11 +345,17 @@ static void give_gradient(struct schedule *s, int unit, bool is_last)
     if (zero->states_on_host && (zero->grads_pass || is_last)) {
         double held =
                 zero->states_cut ? bytes / mesh_parts(s->plan->mesh) : bytes;
+        s->reduced = fmax(s->reduced, done);
         done = use(s, PLAN_DOWN, done, held / s->machine->link);
+        s->grads_down = fmax(s->grads_down, done);
         if (zero->request.accumulate_on_host)
             done = use(s, PLAN_HOST, done, 3 * held / s->machine->host);
-        if (is_last)
+        if (is_last && cost->early > 0) { /* the norm waits for its job */
             update_on_host(s, unit, cost->early, true, done);
+            done = s->units[unit].updated;
+        }
+    } else {
+        s->reduced = fmax(s->reduced, done);
     }
     s->grads_done = fmax(s->grads_done, done);
 }
@@ -338,11 +405,16 @@ static void repeat(
     }
     for (int p = 0; p < PLAN_PARTS; p++)
         s->parts[p] += (s->parts[p] - before->parts[p]) * times;
+    for (int e = 0; e < PLAN_EXPOSED; e++)
+        s->exposed[e] += (s->exposed[e] - before->exposed[e]) * times;
     for (int i = 0; i < moves_of(s); i++) {
         s->end[i] += seconds;
+        s->copied[i] += seconds;
         s->arrives[i] += seconds;
     }
     s->now += seconds;
+    s->reduced += seconds;
+    s->grads_down += seconds;
     s->grads_done += seconds;
 }
 
@@ -371,9 +443,9 @@ static void update_here(struct schedule *s)
         count /= mesh_parts(plan->mesh);
     compute(s, 0, cost_update(&s->costs, count) + s->machine->launch);
     if (spilled > 0) {
-        s->now = fmax(s->now, copy_up(s, begin, spilled));
-        s->now = fmax(
-                s->now, use(s, PLAN_DOWN, begin, spilled / s->machine->link));
+        await(s, EXPOSED_COPIES, copy_up(s, begin, spilled));
+        await(s, EXPOSED_COPIES,
+              use(s, PLAN_DOWN, begin, spilled / s->machine->link));
     }
     double made = s->now;
     for (int u = 0; u <= head_of(s); u++)
@@ -385,17 +457,16 @@ static void lay_update(struct schedule *s)
 {
     const struct zero_plan *zero = &s->plan->zero;
     double began = s->now;
-    s->now = fmax(s->now, s->grads_done);
+    await(s, EXPOSED_GATHERS, s->reduced);
+    await(s, EXPOSED_COPIES, s->grads_down);
+    await(s, EXPOSED_UPDATE, s->grads_done);
     compute(s, 0, cost_norm(&s->costs));
     s->parts[PLAN_REDUCE] += s->now - began;
     began = s->now;
     if (!zero->states_on_host)
         update_here(s);
     else
-        for (int u = 0; u <= head_of(s); u++)
-            update_on_host(
-                    s, u, s->units[u].cost.update - s->units[u].cost.early,
-                    false, s->now);
+        lay_update_on_host(s, s->now);
     s->parts[PLAN_UPDATE] += s->now - began;
     began = s->now;
     for (int u = 0; u <= head_of(s); u++)
@@ -411,13 +482,28 @@ static void lay_step(struct schedule *s)
 {
     memset(s->busy, 0, sizeof s->busy);
     memset(s->parts, 0, sizeof s->parts);
+    memset(s->exposed, 0, sizeof s->exposed);
     s->begin = s->now;
     s->next_gather = 0;
+    memset(s->copied, 0, (size_t)moves_of(s) * sizeof *s->copied);
     memset(s->arrives, 0, (size_t)moves_of(s) * sizeof *s->arrives);
     gathers_begin(s, -1, moves_of(s), s->now);
     s->parts[PLAN_FORWARD] += s->now - s->begin;
     lay_micros(s);
     lay_update(s);
+}
+
+/* They are in what computes: a GPU waits for each layer's. */
+static double launch_seconds(const struct schedule *s)
+{
+    const struct job_plan *plan = s->plan;
+    double passes = 0;
+    for (int e = 0; e < s->event_count; e++)
+        passes += s->events[e].acquire; /* a unit's forward, or recomputation */
+    passes += 2.0 * plan->table.unit_count;
+    return plan->backend == DEVICE_CUDA
+                   ? passes * plan->accumulation * s->machine->launch
+                   : 0;
 }
 
 static struct plan_prediction conclude(const struct schedule *s)
@@ -430,6 +516,8 @@ static struct plan_prediction conclude(const struct schedule *s)
             .step_seconds = seconds, .tokens_per_second = tokens / seconds};
     memcpy(out.parts, s->parts, sizeof out.parts);
     memcpy(out.busy, s->busy, sizeof out.busy);
+    memcpy(out.exposed, s->exposed, sizeof out.exposed);
+    out.exposed[EXPOSED_LAUNCHES] = launch_seconds(s);
     for (int r = 0; r < PLAN_RESOURCES; r++)
         if (s->busy[r] > s->busy[out.binds])
             out.binds = (enum plan_resource)r;
@@ -478,6 +566,7 @@ struct plan_prediction plan_predict(
             .event_count = events,
             .micros = micros,
             .end = take(events * micros, sizeof *s.end),
+            .copied = take(events * micros, sizeof *s.copied),
             .arrives = take(events * micros, sizeof *s.arrives),
             .slowest = 1 + machine->jitter * log2(plan->world),
             .next_spread = units /* nothing was updated before the first */};
@@ -493,6 +582,7 @@ struct plan_prediction plan_predict(
     free(s.units);
     free(s.events);
     free(s.end);
+    free(s.copied);
     free(s.arrives);
     return conclude(&s);
 }

@@ -33,9 +33,21 @@ enum plan_part {
 };
 extern const char *const plan_part_names[PLAN_PARTS]; /* "forward" */
 
+/* What of a step the device stands still for: whatever overlaps is not in it.
+ * Parts of those above. */
+enum plan_exposed {
+    EXPOSED_UPDATE,   /* on the host */
+    EXPOSED_GATHERS,  /* .. and reductions: between ranks */
+    EXPOSED_COPIES,   /* between host and device */
+    EXPOSED_LAUNCHES, /* of a GPU's kernels */
+    PLAN_EXPOSED
+};
+extern const char *const plan_exposed_names[PLAN_EXPOSED]; /* "update" */
+
 struct plan_prediction {
     double step_seconds, tokens_per_second; /* of all ranks */
     double parts[PLAN_PARTS];               /* their sum is the step */
+    double exposed[PLAN_EXPOSED];
     double busy[PLAN_RESOURCES];            /* seconds of a step at work */
     enum plan_resource binds;               /* the busiest */
 };

@@ -25,6 +25,15 @@ void train_offload_add(
         const struct train_offload_report *of);
 double train_offload_waited(const struct train_offload_report *report);
 
+/* Seconds of a step in which the device, or the thread that trains, stood still
+ * for what nothing hid. */
+struct train_exposed {
+    double update;  /* on the host, and the disk */
+    double gathers; /* .. and reductions: other ranks, of which some are late */
+    double copies;  /* between host and device */
+    double launches; /* of a GPU's kernels; NaN: not measured */
+};
+
 struct train_step_report { /* metric_table.c says who shows what */
     int64_t step;          /* from 1 */
     int64_t max_steps;
@@ -38,6 +47,7 @@ struct train_step_report { /* metric_table.c says who shows what */
     enum loss_scale_change scale_change; /* by this step */
     double data_seconds, forward_seconds, backward_seconds, reduce_seconds,
             update_seconds, gather_seconds;
+    struct train_exposed exposed;
     struct comm_counters wire; /* of this step */
     struct train_offload_report offload;
     double settings[SETTINGS]; /* that held; NaN: does not apply */
@@ -88,6 +98,7 @@ struct train_end {
     const char *stopped_by; /* before max_steps: "--stop-after", "request",
                                "signal", "deadline"; else NULL */
     struct train_offload_report offload; /* of all steps of this process */
+    struct train_exposed exposed;        /* likewise */
     int64_t offload_steps;
 };
 

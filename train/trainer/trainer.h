@@ -84,6 +84,7 @@ struct trainer {
     double started;
     int64_t tokens_here; /* trained on by this process */
     struct train_offload_report offload_total;
+    struct train_exposed exposed_total;
     struct train_offload_report offload_late; /* of the last step's update, made
                                                  before what lies between */
     int64_t steps_here;

@@ -188,7 +188,10 @@ Test(predict, updates_on_the_host_overlap_forward_and_with_undo_backward)
             cr_expect_lt(
                     undoes.parts[PLAN_BACKWARD],
                     1.01 * waits.parts[PLAN_BACKWARD]);
-        cr_expect_lt(undoes.step_seconds, waits.step_seconds - 0.3 * compute);
+        cr_expect_lt(undoes.step_seconds, waits.step_seconds - 0.25 * compute);
+        cr_expect_lt(
+                undoes.exposed[EXPOSED_UPDATE],
+                0.6 * waits.exposed[EXPOSED_UPDATE]);
     }
 }
 
