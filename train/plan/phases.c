@@ -1,4 +1,5 @@
 /* phases.c - what a rank has at most in each phase of a run. */
+#include "model/slice.h"
 #include "train/plan/fit.h"
 
 /* Allowed for the program, its libraries and stacks on top of the plan. Jobs on
@@ -35,14 +36,15 @@ static uint64_t lane_bytes(const struct zero_plan *zero, int id)
 {
     const struct param *param = &zero->request.table->params[id];
     const struct optim_layout layout = zero_layout_of(zero, id);
+    size_t count = param_whole_count(param);
     uint64_t bytes = 0;
     for (int lane = 0; lane < OPTIM_LANES; lane++) {
         enum optim_format format = layout.lane[lane];
         if (format == OPTIM_BLOCKS)
             bytes += (uint64_t)param->blocks.count * sizeof(float);
         else
-            bytes += optim_lane_bytes(format, param->count) +
-                     optim_scale_count(format, param->count) * sizeof(float);
+            bytes += optim_lane_bytes(format, count) +
+                     optim_scale_count(format, count) * sizeof(float);
     }
     return bytes;
 }
