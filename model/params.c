@@ -8,7 +8,8 @@
 
 /* A table being written, tensor by tensor. */
 struct builder {
-    const struct model_config *config; /* of the slice */
+    const struct model_config *config; /* of the slice, and .. */
+    const struct model_config *model;  /* .. of the whole */
     struct param_table *table;
     int64_t extents[EXTENTS], whole[EXTENTS];
     int place;
@@ -54,16 +55,16 @@ static bool has_bias(
  * of v for itself. */
 static struct tensor_blocks blocks_of(
         const struct model_config *c, const struct tensor_row *row,
-        const struct param *p)
+        const int64_t shape[2], bool conv1d)
 {
     int64_t D = c->head_dim, H = c->heads, KV = c->kv_heads;
-    int64_t lines = p->shape[p->conv1d ? 1 : 0];
+    int64_t lines = shape[conv1d ? 1 : 0];
     bool by_head = row->flags & TENSOR_BY_HEAD;
     int64_t group = row->kind == TENSOR_NORM ? lines : by_head ? D : 1;
     struct tensor_blocks blocks = {
-            .rows = p->shape[0],
-            .columns = p->shape[1],
-            .by_column = p->conv1d,
+            .rows = shape[0],
+            .columns = shape[1],
+            .by_column = conv1d,
             .section_count = 1,
             .sections = {{0, group, 0}},
             .count = (lines + group - 1) / group};
@@ -73,6 +74,35 @@ static struct tensor_blocks blocks_of(
     blocks.sections[1] = (struct tensor_section){H * D, D, H};
     blocks.sections[2] = (struct tensor_section){(H + KV) * D, 1, H + KV};
     blocks.count = H + KV + KV * D;
+    return blocks;
+}
+
+/* Those of a slice, numbered as in the whole; padding, which is always 0, is of
+ * block 0. */
+static struct tensor_blocks blocks_of_slice(const struct param *p)
+{
+    const struct tensor_blocks *whole = &p->whole_blocks;
+    struct tensor_blocks blocks = *whole;
+    const struct param_slice *slice = &p->slice;
+    int64_t end = 0;
+    blocks.rows = p->shape[0];
+    blocks.columns = p->shape[1];
+    if (slice->by_column != whole->by_column)
+        return blocks; /* each line is cut, and has its block */
+    blocks.section_count = 0;
+    for (int i = 0; i < slice->range_count; i++) {
+        const struct slice_range *range = &slice->ranges[i];
+        int s = tensor_blocks_section(whole, range->whole);
+        end = range->here + range->count;
+        if (range->count)
+            blocks.sections[blocks.section_count++] = (struct tensor_section){
+                    range->here, whole->sections[s].group,
+                    tensor_blocks_of_line(whole, range->whole)};
+    }
+    int64_t lines = tensor_blocks_lines(&blocks);
+    if (end < lines)
+        blocks.sections[blocks.section_count++] =
+                (struct tensor_section){end, lines, 0};
     return blocks;
 }
 
@@ -171,7 +201,12 @@ static void add(
     if (conv1d)
         p->slice = transposed(p->slice);
     snprintf(p->name, sizeof p->name, "%s%s", prefix, row->name);
-    p->blocks = blocks_of(c, row, p);
+    const int64_t *shape = p->slice.range_count ? p->slice.shape : p->shape;
+    p->blocks = blocks_of(b->model, row, shape, conv1d);
+    if (p->slice.range_count) {
+        p->whole_blocks = p->blocks;
+        p->blocks = blocks_of_slice(p);
+    }
 }
 
 static void add_unit(
@@ -265,7 +300,7 @@ enum zd_status param_table_slice(
 {
     struct param_table table = {.unit_count = whole->layers + 2};
     struct model_config slice;
-    struct builder builder = {&slice, &table, .place = tp.place};
+    struct builder builder = {&slice, whole, &table, .place = tp.place};
     const struct model_config *config = &slice;
     const struct model_family *family = whole->family;
     ZD_TRY(model_config_slice(whole, tp, &slice));

@@ -63,7 +63,9 @@ struct param {
                                     without sums for a bias */
     unsigned joins;              /* param_join in which it goes on from the
                                     tensor before it; 0: from none */
-    struct tensor_blocks blocks; /* what shares a second moment in Adam-mini */
+    struct tensor_blocks blocks; /* what shares a second moment in Adam-mini;
+                                    numbered in the whole tensor */
+    struct tensor_blocks whole_blocks; /* of a slice: those of the tensor */
     enum param_init init;
     float init_std; /* GPT-2's residual projections are scaled by
                        1/sqrt(2 L), as transformers does; UNIFORM: within

@@ -66,6 +66,11 @@ size_t param_whole_count(const struct param *param)
                    : param->count;
 }
 
+const struct tensor_blocks *param_whole_blocks(const struct param *param)
+{
+    return param->slice.range_count ? &param->whole_blocks : &param->blocks;
+}
+
 /* The range that has line `at` of the slice; NULL: padding. */
 static const struct slice_range *range_at(
         const struct param_slice *slice, int64_t at)

@@ -36,6 +36,8 @@ enum zd_status param_table_slice(
 
 /* Elements of the whole tensor. */
 size_t param_whole_count(const struct param *param);
+/* Its blocks (Adam-mini); all of them. */
+const struct tensor_blocks *param_whole_blocks(const struct param *param);
 /* Elements of a slice that follow each other in the whole tensor too. */
 struct slice_run {
     size_t begin, count; /* in the slice */

@@ -218,10 +218,11 @@ static enum zd_status sum_blocks(
     const struct chunk *chunk = &offload->chunks[job->first + at];
     const struct offload_extent *extent =
             &offload->request.extents[chunk->extent];
-    if (extent->layout.lane[OPTIM_V] == OPTIM_BLOCKS)
+    int64_t *sums = offload->block_sums[chunk->extent];
+    if (sums)
         optim_add_block_sums(
-                offload->block_sums[chunk->extent], extent->blocks,
-                memory->slot, offload_grad_type(&offload->request),
+                sums, extent->blocks, memory->slot,
+                offload_grad_type(&offload->request),
                 extent->begin + chunk->begin, chunk->count, offload->norm);
     return ZD_OK;
 }

@@ -151,8 +151,8 @@ struct token offload_grads_left(struct offload *offload, int segment);
 /* Waits for all segments and adds the squares of their gradients but copies',
  * as optim_add_squares, after rounding. */
 enum zd_status offload_squares(struct offload *offload, struct exact_sum *sum);
-/* Adds optim_add_block_sums of extent i into sums[i] (may be shared by
- * extents). */
+/* Adds optim_add_block_sums of extent i into sums[i] (may be shared by extents;
+ * NULL: not wanted). */
 enum zd_status offload_block_sums(
         struct offload *offload, int64_t *const *sums, double norm);
 /* After offload_squares. Begins the update and returns. block_v: by extent,

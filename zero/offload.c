@@ -40,7 +40,8 @@ static enum zd_status take_tables(struct zero *zero)
     return ZD_OK;
 }
 
-/* Adam-mini: where the sums and the v of each extent's tensor begin. */
+/* Adam-mini: where the sums and the v of each extent's tensor begin; NULL: it
+ * is not this rank that sums. */
 static void point_blocks(struct zero *zero)
 {
     struct zero_offload *offload = &zero->offload;
@@ -49,7 +50,8 @@ static void point_blocks(struct zero *zero)
         size_t first = zero->plan->places[at->extent.id].blocks;
         if (at->layout.lane[OPTIM_V] != OPTIM_BLOCKS)
             continue;
-        offload->extent_sums[i] = zero->block_sums + 2 * first;
+        if (states_counts(zero, at->segment))
+            offload->extent_sums[i] = zero->block_sums + 2 * first;
         offload->extent_blocks[i] = zero->block_v + first;
     }
 }

@@ -96,6 +96,9 @@ uint64_t plan_whole_bytes(const struct zero_plan *plan);
 
 /* plan->block_count and the tensors' first blocks. */
 void plan_blocks(struct zero_plan *plan);
+/* Does a rank have a part of the gradient, so that its block sums are added to
+ * the others'? Else each sums all of it. */
+bool plan_sums_blocks(const struct zero_plan *plan);
 /* Bytes that a rank sends to add up block sums in a step. */
 uint64_t plan_block_wire(const struct zero_plan *plan);
 /* plan->needs of states on the device. */

@@ -26,7 +26,7 @@ struct optim_layout zero_layout_of(const struct zero_plan *plan, int id)
         return (struct optim_layout){{OPTIM_NONE, OPTIM_NONE}};
     return optim_layout_of(
             &plan->request.optim, param_whole_count(param), param->is_embedding,
-            &param->blocks);
+            param_whole_blocks(param));
 }
 
 bool plan_has_master(const struct zero_plan *plan)
@@ -144,10 +144,14 @@ void plan_blocks(struct zero_plan *plan)
     }
 }
 
-/* If every rank has the whole gradient, each rank sums all of it. */
+bool plan_sums_blocks(const struct zero_plan *plan)
+{
+    return plan->states_cut || plan->request.mesh.tp > 1;
+}
+
 uint64_t plan_block_wire(const struct zero_plan *plan)
 {
-    if (!plan->states_cut)
+    if (!plan_sums_blocks(plan))
         return 0;
     return comm_all_reduce_bytes(
             plan->request.mesh.world, 2 * plan->block_count);
@@ -214,8 +218,8 @@ enum zd_status plan_state_spans(
         const struct zero_plan *plan, struct arena_plan *arena)
 {
     enum arena_memory memory = plan->states_on_host ? ARENA_HOST : ARENA_DEVICE;
-    bool visits = !plan->states_on_host && plan->states_cut; /* the sums,
-                                                                between ranks */
+    /* the sums, between ranks */
+    bool visits = !plan->states_on_host && plan_sums_blocks(plan);
     if (!plan->states_on_host) {
         ZD_TRY(add_states(plan, arena));
         ZD_TRY(plan_span(

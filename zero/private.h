@@ -283,6 +283,11 @@ enum zd_status host_unit_made(struct zero *zero, int unit);
 
 /* --- states.c ------------------------------------------------------------- */
 
+/* Does this rank count what it has of the segment's gradient? Of what each
+ * place of tp has whole the first counts; of a gradient that all ranks of a
+ * place have whole (stage 0) likewise, where places are added up. */
+bool states_counts(const struct zero *zero, int segment);
+
 void states_create(struct zero *zero);
 void states_destroy(struct zero *zero);
 /* States as at the start of training. */

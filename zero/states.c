@@ -3,6 +3,7 @@
 
 #include "base/must.h"
 #include "base/number/rng.h"
+#include "model/slice.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -161,6 +162,14 @@ static enum zd_status add_block_sums(
             zero->norm);
 }
 
+bool states_counts(const struct zero *zero, int segment)
+{
+    const struct zero_plan *plan = zero->plan;
+    if (plan->segments[segment].is_whole && zero->places.place > 0)
+        return false;
+    return plan->states_cut || plan->request.mesh.tp == 1 || zero->part == 0;
+}
+
 /* This rank's share of the sums: of its part where states are cut, else of the
  * whole gradient. */
 static enum zd_status sum_blocks(struct zero *zero)
@@ -172,7 +181,8 @@ static enum zd_status sum_blocks(struct zero *zero)
     }
     ZD_TRY(device_clear(zero->block_sums, bytes));
     for (int i = 0; i < zero->extent_count; i++)
-        if (has_blocks(&zero->extents[i]))
+        if (has_blocks(&zero->extents[i]) &&
+            states_counts(zero, zero->extents[i].at.segment))
             ZD_TRY(add_block_sums(zero, &zero->extents[i]));
     return ZD_OK;
 }
@@ -198,7 +208,7 @@ static enum zd_status update_blocks(
     const struct zero_plan *plan = zero->plan;
     const struct param_table *table = plan->request.table;
     ZD_TRY(sum_blocks(zero));
-    if (plan->states_cut)
+    if (plan_sums_blocks(plan))
         ZD_TRY(reduce_blocks(zero));
     for (int id = 0; id < table->count; id++) {
         size_t first = plan->places[id].blocks;
@@ -206,7 +216,8 @@ static enum zd_status update_blocks(
             continue;
         float *v = zero->block_v + first;
         const int64_t *sums = zero->block_sums + 2 * first;
-        const struct tensor_blocks *blocks = &table->params[id].blocks;
+        const struct tensor_blocks *blocks =
+                param_whole_blocks(&table->params[id]);
         if (plan->states_on_host)
             optim_update_blocks(v, sums, blocks, step, zero->norm);
         else

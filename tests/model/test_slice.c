@@ -49,9 +49,19 @@ static void count_places(
             cr_assert_gt(run.count, 0);
             seen += run.count;
             for (size_t i = 0; !run.is_padding && i < run.count; i++)
+                cr_assert_eq(
+                        tensor_blocks_of_element(&param->blocks, run.begin + i),
+                        tensor_blocks_of_element(
+                                param_whole_blocks(param), run.whole + i),
+                        "%s: block of element %zu", param->name, run.whole + i);
+            for (size_t i = 0; !run.is_padding && i < run.count; i++)
                 places[run.whole + i] += run.is_shared ? 1 << 8 : 1;
         }
         cr_assert_eq(seen, param->count, "%s", param->name);
+        for (size_t i = 0; i < seen; i++)
+            cr_assert_lt(
+                    tensor_blocks_of_element(&param->blocks, i),
+                    param_whole_blocks(param)->count);
         param_table_fini(&table);
     }
 }
