@@ -6,12 +6,15 @@
 
 #include <stdio.h>
 
-enum { STEPS = 12 };
+enum { STEPS = 12, CUT = 6 };
+/* One whose sizes nothing divides, and one that tensor parallelism cuts, but
+ * for the vocabulary, which it pads. */
+static const char odd[] = "tests/fixtures/llama_odd/job.toml";
+static const char even[] = "tests/train/states.toml";
 /* Settings are words; a dir that exists is resumed. */
-#define run(dir, world, ...)                                                   \
-    job_runs(                                                                  \
-            "tests/fixtures/llama_odd/job.toml", dir, world,                   \
-            "train.max_steps=12 " __VA_ARGS__)
+#define run_of(job, dir, world, ...)                                           \
+    job_runs(job, dir, world, "train.max_steps=12 " __VA_ARGS__)
+#define run(dir, world, ...) run_of(odd, dir, world, __VA_ARGS__)
 
 static bool same_bits(const char *a, const char *b)
 {
@@ -35,51 +38,69 @@ static void cuts_resume(const char *dtype, int stride)
 
 /* Who cuts what, and where it lies. */
 struct layout {
-    int world, replicate, stage;
+    int world, replicate, tp, stage;
     bool on_host;
 };
 
-static const char *words_of(struct layout layout, char out[128])
+struct words {
+    char text[240];
+};
+static struct words words_of(const char *job, struct layout layout)
 {
+    struct words words;
     snprintf(
-            out, 128,
-            "zero.stage=%d parallel.dp_replicate_size=%d offload.optimizer=%s",
-            layout.stage, layout.replicate, layout.on_host ? "cpu" : "none");
-    return out;
+            words.text, sizeof words.text,
+            "zero.stage=%d parallel.dp_replicate_size=%d parallel.tp_size=%d "
+            "offload.optimizer=%s%s",
+            layout.stage, layout.replicate, layout.tp,
+            layout.on_host ? "cpu" : "none",
+            job == even ? " model.config.vocab_size=515 "
+                          "train.global_batch_size=24"
+                        : "");
+    return words;
 }
 
-/* Load into another folder and save at once: nothing is computed. */
-static bool moves_unchanged(const char *from, struct layout a, struct layout b)
+/* Load into another folder and save at once: nothing is computed. NULL: the
+ * states are not the same. */
+static const char *moved(
+        const char *job, const char *from, struct layout a, struct layout b)
 {
-    char words[128];
     const char *dir = job_threads_dir();
-    return run(dir, b.world,
-               "%s run.stop_after=6 run.resume=%s/out/checkpoint-000006",
-               words_of(b, words), from) &&
-           same_saved_state(from, a.world, dir, b.world, 6);
+    bool ran = from &&
+               run_of(job, dir, b.world,
+                      "%s run.stop_after=6 run.resume=%s/out/checkpoint-000006",
+                      words_of(job, b).text, from);
+    return ran && same_saved_state(from, a.world, dir, b.world, CUT) ? dir
+                                                                     : NULL;
 }
 
 /* Saved as a, loaded as b: the state is the same and the losses go on. */
-static void try_pair(const char *whole, struct layout a, struct layout b)
+static void try_pair(
+        const char *job, const char *whole, struct layout a, struct layout b)
 {
-    char was[128], is[128];
     const char *dir = job_threads_dir();
-    bool ran = run(dir, a.world, "%s run.stop_after=6", words_of(a, was));
-    bool moved = ran && moves_unchanged(dir, a, b);
-    ran = ran && run(dir, b.world, "%s", words_of(b, is));
+    bool ran = run_of(
+            job, dir, a.world, "%s run.stop_after=6", words_of(job, a).text);
+    bool same = ran && moved(job, dir, a, b);
+    ran = ran && run_of(job, dir, b.world, "%s", words_of(job, b).text);
     double worst = column_difference(whole, dir, "loss");
-    tap_ok(moved && ran && worst <= 1e-5,
+    tap_ok(same && ran && worst <= 1e-5,
            "%d ranks (%s), then %d (%s): the same states, losses %.2g", a.world,
-           was, b.world, is, worst);
+           words_of(job, a).text, b.world, words_of(job, b).text, worst);
 }
 
-static struct layout random_layout(uint64_t number)
+/* One that divides the batch of 24, in which tensors are cut over `least` ranks
+ * or more. */
+static struct layout random_layout(uint64_t number, int least)
 {
+    static const int worlds[] = {1, 2, 3, 4, 6, 8};
     struct layout layout;
-    layout.world = 1 + (int)(8 * rng_uniform(1, number, 0));
-    do
-        layout.replicate = 1 + (int)(8 * rng_uniform(1, number++, 1));
-    while (layout.world % layout.replicate);
+    do {
+        layout.world = worlds[(int)(6 * rng_uniform(1, number, 0))];
+        layout.replicate = 1 << (int)(3 * rng_uniform(1, number++, 1));
+        layout.tp = 1 << (int)(3 * rng_uniform(1, number, 4));
+    } while (layout.tp < least ||
+             layout.world % (layout.replicate * layout.tp));
     layout.stage = (int)(4 * rng_uniform(1, number, 2));
     layout.on_host = rng_uniform(1, number, 3) < 0.5F;
     return layout;
@@ -92,14 +113,31 @@ static void worlds_mix(bool all)
     tap_ok(run(whole, 1, ""), "the unbroken run on one rank");
     for (int a = 1; a <= 4; a++)
         for (int b = 1; b <= 4; b++) {
-            struct layout from = {a, a == 4 ? 2 : 1, a - 1, false};
-            struct layout to = {b, b == 4 ? 2 : 1, b - 1, b == 2};
+            struct layout from = {a, a == 4 ? 2 : 1, 1, a - 1, false};
+            struct layout to = {b, b == 4 ? 2 : 1, 1, b - 1, b == 2};
             if (all || a == b || (a + b) % 2)
-                try_pair(whole, from, to);
+                try_pair(odd, whole, from, to);
         }
-    for (uint64_t i = 0; all && i < 60; i++)
-        try_pair(
-                whole, random_layout(2000 * i), random_layout(2000 * i + 1000));
+}
+
+/* Random meshes, with tensor parallelism; a state goes through all of them. */
+static void meshes_mix(int pairs)
+{
+    const char *whole = job_threads_dir(), *chain = whole;
+    struct layout last = {1, 1, 1, 0, false};
+    bool ran =
+            run_of(even, whole, 1, "%s checkpoint.save_steps=6",
+                   words_of(even, last).text);
+    tap_ok(ran, "the unbroken run on one rank");
+    for (int i = 0; i < pairs; i++) {
+        uint64_t number = 2000 * (uint64_t)i;
+        struct layout a = random_layout(number, 1);
+        struct layout b = random_layout(number + 1000, a.tp > 1 ? 1 : 2);
+        try_pair(even, whole, a, b);
+        chain = moved(even, chain, last, b);
+        last = b;
+    }
+    tap_ok(chain, "a state is the same to the bit after %d meshes", pairs);
 }
 
 int main(int argc, char **argv)
@@ -108,5 +146,6 @@ int main(int argc, char **argv)
     cuts_resume("fp32", all ? 1 : 2);
     cuts_resume("bf16", all ? 1 : 3);
     worlds_mix(all);
+    meshes_mix(all ? 60 : 10);
     return tap_done();
 }

@@ -208,7 +208,7 @@ static void refuses(const char *path)
 
 static void check(int i)
 {
-    char from[PATH_MAX], cut[PATH_MAX];
+    char from[PATH_MAX], cut[PATH_MAX], tier[100];
     const char *dir = job_threads_dir();
     int tp = rows[i].tp;
     bool ok = job_runs(
@@ -227,11 +227,17 @@ static void check(int i)
     checkpoint_close(a);
     checkpoint_close(b);
     tap_ok(exports_alike(from, cut, dir), "row %d: the same export", i);
+    snprintf(
+            tier, sizeof tier, "zero.stage=%d parallel.tp_size=%d %s", i % 4,
+            tp, i % 2 ? "offload.optimizer=cpu" : "");
     tap_ok(loads_alike(i, dir, cut, 1, "zero.stage=0") &&
                    loads_alike(
                            i, dir, cut, 3,
                            "zero.stage=2 offload.optimizer=cpu"),
            "row %d: loaded by 1 and 3 ranks without tp: the same bits", i);
+    tap_ok(loads_alike(i, dir, from, 2 * tp, tier) &&
+                   loads_alike(i, dir, cut, 2 * tp, tier),
+           "row %d: loaded by tp from either: the same bits", i);
     if (i == 0)
         refuses(cut);
 }
