@@ -10,6 +10,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -98,10 +99,14 @@ enum zd_status growth_begin(
         const struct data_options *options, const struct cache_content *content,
         const char *name, void (*end)(void *ctx), struct growth **out)
 {
+    enum { LARGE = 2 << 20 };
     char folder[PATH_MAX];
     struct growth *growth = zd_array(1, sizeof *growth);
     growth->content = *content;
     growth->end = end;
+    /* What a thread frees of a long record goes back at once: glibc would keep
+     * it for that thread, while the plan counts one such record of all. */
+    mallopt(M_MMAP_THRESHOLD, LARGE);
     enum zd_status status = find(options, content->key, name, folder, growth);
     if (status == ZD_OK)
         status = begin(growth, folder, name);
