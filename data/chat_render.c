@@ -139,28 +139,18 @@ static void train_others(struct document *document)
     document_train(document, from, document->bytes);
 }
 
-static bool has_key(const json_t *messages, const char *key)
+/* Has a message something under the key; `as_parts`: a list? */
+static bool have(const json_t *messages, const char *key, bool as_parts)
 {
     const json_t *message;
     size_t i;
+    bool has = false;
     json_array_foreach(messages, i, message)
     {
-        if (!record_is_empty(json_object_get(message, key)))
-            return true;
+        const json_t *value = json_object_get(message, key);
+        has |= as_parts ? json_is_array(value) : !record_is_empty(value);
     }
-    return false;
-}
-
-static bool has_parts(const json_t *messages)
-{
-    const json_t *message;
-    size_t i;
-    json_array_foreach(messages, i, message)
-    {
-        if (json_is_array(json_object_get(message, "content")))
-            return true;
-    }
-    return false;
+    return has;
 }
 
 /* What the conversation has and the template does not read. */
@@ -172,11 +162,11 @@ static unsigned find_ignored(
     unsigned ignored = has_tools ? chat->ignored_with_tools : chat->ignored;
     unsigned found = (unsigned)has_tools << ROW_TOOLS;
     if (ignored >> ROW_CALLS & 1)
-        found |= (unsigned)has_key(messages, "tool_calls") << ROW_CALLS;
+        found |= (unsigned)have(messages, "tool_calls", false) << ROW_CALLS;
     if (ignored >> ROW_THOUGHTS & 1)
-        found |= (unsigned)has_key(messages, "thinking") << ROW_THOUGHTS;
+        found |= (unsigned)have(messages, "thinking", false) << ROW_THOUGHTS;
     if (ignored >> ROW_PARTS & 1)
-        found |= (unsigned)has_parts(messages) << ROW_PARTS;
+        found |= (unsigned)have(messages, "content", true) << ROW_PARTS;
     return found & ignored;
 }
 

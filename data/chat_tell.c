@@ -28,13 +28,10 @@ static bool renders_as(
     bool is_same = chat_render_text(&a, &talk, NULL, false, &a.text) == ZD_OK &&
                    chat_render_text(&b, &talk, NULL, false, &b.text) == ZD_OK;
     const char *bos = json_string_at(own->variables, "bos_token");
-    size_t skip = bos &&
-                                  strncmp(b.text.text ? b.text.text : "", bos,
-                                          strlen(bos)) == 0 &&
-                                  strncmp(a.text.text ? a.text.text : "", bos,
-                                          strlen(bos)) != 0
-                          ? strlen(bos)
-                          : 0;
+    size_t skip = bos ? strlen(bos) : 0;
+    if (is_same && (!bos || strncmp(b.text.text, bos, skip) != 0 ||
+                    strncmp(a.text.text, bos, skip) == 0))
+        skip = 0;
     is_same = is_same && a.text.bytes + skip == b.text.bytes &&
               memcmp(a.text.text, b.text.text + skip, a.text.bytes) == 0;
     zd_error_clear();

@@ -58,7 +58,7 @@ struct data_entry { /* one [[data.train]] or [[data.eval]]; strings borrowed */
     double weight; /* share of samples; 0: there are no weights */
     const char *field, *messages_field, *role_field, *content_field;
     /* "theirs=ours": the columns of a record that are taken, and names of roles
-     * (columns.h); none: all, as they are */
+     * (columns_apply); none: all, as they are */
     const char *const *columns, *const *roles;
     int column_count, role_count;
     int64_t max_samples; /* 0 = all */

@@ -4,7 +4,7 @@
 #include "base/file/yaml.h"
 #include "base/must.h"
 #include "base/text_buffer.h"
-#include "data/names.h"
+#include "data/source.h"
 
 #include <limits.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
 #include "base/must.h"
 #include "base/progress.h"
 #include "base/threads.h"
-#include "data/token_cache_file.h"
+#include "data/token_cache.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -30,9 +30,8 @@
 #include <time.h>
 
 struct slot {
-    int T;
-    int64_t token_count, target_count;
-    int32_t *tokens, *targets, *doc_start;
+    struct loader_batch batch;
+    int32_t *tokens, *targets, *doc_start; /* what it borrows */
 };
 
 struct loader {
@@ -83,8 +82,8 @@ static int64_t count_targets(const int32_t *targets, int T)
 static enum zd_status fill(
         struct loader *loader, struct slot *slot, int64_t batch)
 {
+    struct loader_batch made = {slot->tokens, slot->targets, slot->doc_start};
     int longest = 0;
-    slot->token_count = slot->target_count = 0;
     for (int b = 0; b < loader->B; b++) {
         int64_t n = loader->order.sample_of(loader->order.ctx, batch, b);
         size_t row = (size_t)b * (size_t)loader->T;
@@ -92,13 +91,14 @@ static enum zd_status fill(
         ZD_TRY(dataset_sample(
                 loader->dataset, n, slot->tokens + row, slot->targets + row,
                 slot->doc_start + row, &tokens));
-        slot->token_count += tokens;
+        made.token_count += tokens;
         longest = tokens > longest ? tokens : longest;
-        slot->target_count += count_targets(slot->targets + row, loader->T);
+        made.target_count += count_targets(slot->targets + row, loader->T);
     }
-    slot->T = batch_close_up(
+    made.T = batch_close_up(
             slot->tokens, slot->targets, slot->doc_start, loader->B, loader->T,
             loader->order.keeps_length ? loader->T : longest);
+    slot->batch = made;
     return ZD_OK;
 }
 
@@ -227,15 +227,7 @@ enum zd_status loader_next(
         zd_error_set(&loader->error);
         return loader->error.status;
     }
-    const struct slot *slot = &loader->slots[batch % loader->slot_count];
-    *batch_out = (struct loader_batch){
-            .tokens = slot->tokens,
-            .targets = slot->targets,
-            .doc_start = slot->doc_start,
-            .T = slot->T,
-            .token_count = slot->token_count,
-            .target_count = slot->target_count,
-    };
+    *batch_out = loader->slots[batch % loader->slot_count].batch;
     return ZD_OK;
 }
 

@@ -89,13 +89,11 @@ static void descend(
     match_any(pattern, true, list);
     DIR *dir = opendir(folder[0] ? folder : ".");
     while (dir && (item = readdir(dir))) {
-        int length = snprintf(path, sizeof path, "%s%s/", folder, item->d_name);
-        if (item->d_name[0] == '.' || length >= (int)sizeof path)
+        int length = snprintf(path, sizeof path, "%s%s", folder, item->d_name);
+        if (item->d_name[0] == '.' || length + 1 >= (int)sizeof path ||
+            lstat(path, &info) != 0 || !S_ISDIR(info.st_mode))
             continue;
-        path[length - 1] = '\0';
-        if (lstat(path, &info) != 0 || !S_ISDIR(info.st_mode))
-            continue;
-        path[length - 1] = '/';
+        strcpy(path + length, "/");
         descend(path, rest, list);
     }
     if (dir)

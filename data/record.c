@@ -1,8 +1,12 @@
-/* record.c - records of a text, of a prompt and its completion, of Alpaca. */
+/* record.c - records of a text, of a prompt and its completion, of Alpaca; the
+ * names of their keys; the documents that they become. */
 #include "data/record.h"
 
+#include "base/must.h"
+#include "data/document.h"
 #include "data/format.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 const char *record_key(const struct data_entry *entry, const char *key)
@@ -180,4 +184,133 @@ enum zd_status record_alpaca_instruct(const struct reading *reading)
             "that appropriately completes the request.\n\n### Instruction:\n",
             "\n\n### Input:\n", "\n\n### Response:\n", true};
     return read_prompted(reading, &prompt);
+}
+
+/* --- records whose keys and roles have other names than ours ------------- */
+
+/* Where "ours" begins in "theirs=ours", or NULL. */
+static const char *find_ours(const char *pair)
+{
+    const char *equals = strrchr(pair, '=');
+    return equals && equals > pair && equals[1] ? equals + 1 : NULL;
+}
+
+enum zd_status columns_check(const struct data_entry *entry)
+{
+    const char *const *const lists[] = {entry->columns, entry->roles};
+    const int counts[] = {entry->column_count, entry->role_count};
+    for (int list = 0; list < 2; list++)
+        for (int i = 0; i < counts[list]; i++) {
+            if (find_ours(lists[list][i]))
+                continue;
+            ZD_FAIL(ZD_ERR_CONFIG, "E0448",
+                    "\"%s\" in %s of %s is not \"their name=our name\"",
+                    lists[list][i], list ? "roles" : "columns", entry->path);
+            return zd_fail_help(
+                    list ? "roles = [\"human=user\", \"bot=assistant\"]"
+                         : "columns = [\"question=prompt\", "
+                           "\"answer=completion\"]");
+        }
+    return ZD_OK;
+}
+
+static json_t *rename_columns(const struct data_entry *entry, json_t *record)
+{
+    json_t *renamed = json_object();
+    for (int i = 0; i < entry->column_count; i++) {
+        const char *ours = find_ours(entry->columns[i]);
+        size_t bytes = (size_t)(ours - 1 - entry->columns[i]);
+        json_t *value = json_object_getn(record, entry->columns[i], bytes);
+        if (value)
+            json_object_set(renamed, ours, value);
+    }
+    json_decref(record);
+    return renamed;
+}
+
+static void rename_role(
+        const struct data_entry *entry, const char *key, json_t *message)
+{
+    const char *role = json_string_at(message, key);
+    for (int i = 0; role && i < entry->role_count; i++) {
+        const char *ours = find_ours(entry->roles[i]);
+        size_t bytes = (size_t)(ours - 1 - entry->roles[i]);
+        if (strlen(role) != bytes || strncmp(role, entry->roles[i], bytes) != 0)
+            continue;
+        json_object_set_new(message, key, json_string(ours));
+        return;
+    }
+}
+
+json_t *columns_apply(const struct data_entry *entry, json_t *record)
+{
+    size_t i;
+    json_t *message;
+    if (!json_is_object(record))
+        return record;
+    if (entry->column_count > 0)
+        record = rename_columns(entry, record);
+    json_t *messages = json_object_get(record, entry->messages_field);
+    if (!messages)
+        messages = json_object_get(record, "conversations");
+    json_array_foreach(messages, i, message)
+    {
+        bool is_from = !json_object_get(message, entry->role_field);
+        rename_role(entry, is_from ? "from" : entry->role_field, message);
+    }
+    return record;
+}
+
+/* --- documents ----------------------------------------------------------- */
+
+void document_clear(struct document *document)
+{
+    document->bytes = 0;
+    document->piece_count = 0;
+    document->trained_count = 0;
+    document->end_of_text = document->is_cut = false;
+    document->is_chat = document->adds_prefix = false;
+    document->ignored = 0;
+    document->specials = 0;
+}
+
+void document_fini(struct document *document)
+{
+    free(document->text);
+    free(document->pieces);
+    free(document->trained);
+    memset(document, 0, sizeof *document);
+}
+
+void document_add(
+        struct document *document, const char *text, size_t bytes, bool train)
+{
+    if (bytes == 0)
+        return;
+    document->text = zd_grow(
+            document->text, &document->capacity, document->bytes + bytes, 1);
+    memcpy(document->text + document->bytes, text, bytes);
+    struct piece piece = {document->bytes, document->bytes + bytes, train};
+    document->bytes += bytes;
+    struct piece *last = document->piece_count
+                                 ? &document->pieces[document->piece_count - 1]
+                                 : NULL;
+    if (last && !document->is_cut && last->train == train) {
+        last->end = piece.end;
+        return;
+    }
+    document->is_cut = false;
+    document->pieces =
+            zd_grow(document->pieces, &document->piece_capacity,
+                    (size_t)document->piece_count + 1, sizeof piece);
+    document->pieces[document->piece_count++] = piece;
+}
+
+void document_train(struct document *document, size_t begin, size_t end)
+{
+    document->trained =
+            zd_grow(document->trained, &document->trained_capacity,
+                    document->trained_count + 1, sizeof *document->trained);
+    document->trained[document->trained_count++] =
+            (struct text_range){begin, end};
 }

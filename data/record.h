@@ -1,8 +1,10 @@
-/* record.h - what the readers of records share. */
+/* record.h - what the readers of records share, and other names of keys. */
 #ifndef ZD_DATA_RECORD_H
 #define ZD_DATA_RECORD_H
 
+#include "base/file/json.h"
 #include "data/chat.h"
+#include "data/dataset.h"
 #include "data/document.h"
 
 /* What this entry calls the key "text" or "messages"; any other is itself. */
@@ -43,5 +45,17 @@ struct message_names {
 enum zd_status message_read(
         const struct message_names *names, size_t index, const json_t *value,
         bool is_masked, struct conversation *conversation);
+
+/* Records whose keys and roles have other names than ours. */
+
+/* ZD_ERR_CONFIG for an item of entry->columns or entry->roles that is not
+ * "theirs=ours". */
+enum zd_status columns_check(const struct data_entry *entry);
+/* The record as the formats know it. With entry->columns it has these alone,
+ * under our names; a role of entry->roles gets our name in every message.
+ * Messages of ShareGPT have their role and text under "from" and "value",
+ * whatever entry->role_field and content_field called them. Takes the reference
+ * to `record` and returns one. */
+json_t *columns_apply(const struct data_entry *entry, json_t *record);
 
 #endif

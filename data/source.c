@@ -2,12 +2,10 @@
 
 #include "base/file/fs.h"
 #include "base/must.h"
-#include "data/columns.h"
 #include "data/folder.h"
-#include "data/foreign.h"
 #include "data/format.h"
 #include "data/match.h"
-#include "data/names.h"
+#include "data/record.h"
 #include "data/stream.h"
 #include "data/tokenize.h"
 

@@ -39,8 +39,8 @@ struct file_list {
 /* Find what the entry's path (a file, a glob, or a folder: folder.h) names and
  * settle each format. ZD_ERR_NO_INPUT when nothing matches; ZD_ERR_DATA for a
  * folder without data, a FIFO or device, for an empty file, for one that is no
- * text and no tokens (foreign.h) and for a first record that cannot be read one
- * way alone; ZD_ERR_CONFIG when a format must be named. */
+ * text and no tokens (foreign_check) and for a first record that cannot be read
+ * one way alone; ZD_ERR_CONFIG when a format must be named. */
 enum zd_status sources_find(
         const struct data_entry *entry, struct file_list *list_out);
 void sources_free(struct file_list *list);
@@ -75,5 +75,25 @@ void source_place(const struct data_file *file, int64_t line);
 
 /* Is this file of the entry one of tokens, by its format or else its name? */
 bool source_is_tokens(const struct data_entry *entry, const char *path);
+
+/* --- names.c: what the name of a data file says of its content, and its first
+ * bytes --- */
+
+enum name_kind { NAME_OTHER, NAME_TEXT, NAME_RECORDS, NAME_TABLE };
+
+/* In either case: a.JSONL is a.jsonl. */
+bool name_ends_with(const char *path, const char *end);
+enum data_container name_container(const char *path);
+/* Of what is inside the container: a.jsonl.gz is records. */
+enum name_kind name_kind(const char *path);
+
+/* Files that people give as text and that are none: tables,
+ * archives, what Git LFS leaves in a file's place. */
+
+/* ZD_ERR_DATA, with how to convert it, when the first bytes of the file are
+ * those of such a format, or are not those of `container`. `fd` is open for
+ * reading. */
+enum zd_status foreign_check(
+        int fd, const char *path, enum data_container container);
 
 #endif

@@ -3,7 +3,6 @@
 #include "base/file/fs.h"
 #include "base/log.h"
 #include "base/must.h"
-#include "data/token_cache_file.h"
 #include "data/tokenize.h"
 
 #include <errno.h>
@@ -24,14 +23,11 @@ enum zd_status token_cache_folder(const char *option, char folder[PATH_MAX])
     } else if (xdg && xdg[0] == '/') {
         length = snprintf(folder, PATH_MAX, "%s/zerod", xdg);
     } else {
-        const struct passwd *user = NULL;
-        if (!home || home[0] != '/')
-            user = getpwuid(getuid());
-        length = snprintf(
-                folder, PATH_MAX, "%s/.cache/zerod",
-                user   ? user->pw_dir
-                : home ? home
-                       : "");
+        const struct passwd *user = getpwuid(getuid());
+        if (user && (!home || home[0] != '/'))
+            home = user->pw_dir;
+        length =
+                snprintf(folder, PATH_MAX, "%s/.cache/zerod", home ? home : "");
     }
     enum zd_status status =
             length < PATH_MAX

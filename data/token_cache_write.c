@@ -3,7 +3,6 @@
 #include "base/must.h"
 #include "data/row_notes.h"
 #include "data/token_cache.h"
-#include "data/token_cache_file.h"
 #include "data/tokenize.h"
 
 #include <errno.h>

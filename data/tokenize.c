@@ -1,8 +1,8 @@
 #include "data/tokenize.h"
 
 #include "base/must.h"
-#include "data/columns.h"
 #include "data/format.h"
+#include "data/record.h"
 
 #include <stdlib.h>
 #include <string.h>

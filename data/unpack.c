@@ -1,5 +1,6 @@
 /* unpack.c - files that are compressed, read by the compressors' own libraries:
- * gzip's members (RFC 1952) or zstd's frames (RFC 8878), one after the other.
+ * gzip's members (RFC 1952) or zstd's frames (RFC 8878), one after the other;
+ * and Parquet files as lines.
  *
  * zstd's own limit of a window is kept: `zstd -d` has the same without --long.
  */
@@ -7,8 +8,10 @@
 
 #include "base/file/fs.h"
 #include "base/must.h"
+#include "data/parquet/parquet.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <zlib.h>
 #include <zstd.h>
 #include <zstd_errors.h>
@@ -153,3 +156,62 @@ static enum zd_status read_packed(
 
 const struct container gzip_container = {gzip_open, read_packed, close_packed};
 const struct container zstd_container = {zstd_open, read_packed, close_packed};
+
+/* --- Parquet ------------------------------------------------------------- */
+
+enum { KEEP_BYTES = 4 << 20 };
+
+struct table {
+    struct parquet *parquet;
+    struct parquet_text row; /* handed out up to `at` */
+    size_t at;
+};
+
+static enum zd_status table_open(struct data_stream *stream)
+{
+    const struct data_file *file = stream->file;
+    struct table *table = zd_array(1, sizeof *table);
+    stream->state = table;
+    return parquet_open(stream->fd, file->path, file->bytes, &table->parquet);
+}
+
+static enum zd_status next_row(struct table *table, size_t most, bool *more_out)
+{
+    if (table->row.capacity > KEEP_BYTES) {
+        free(table->row.bytes);
+        table->row = (struct parquet_text){0};
+    }
+    table->at = table->row.used = 0;
+    return parquet_row(table->parquet, most, &table->row, more_out);
+}
+
+static enum zd_status table_read(
+        struct data_stream *stream, char *text, size_t bytes, size_t *bytes_out)
+{
+    struct table *table = stream->state;
+    bool more = true;
+    if (table->at == table->row.used)
+        ZD_TRY(next_row(table, stream->row_most, &more));
+    stream->at = parquet_consumed(table->parquet);
+    size_t left = more ? table->row.used - table->at : 0;
+    if (bytes > left)
+        bytes = left;
+    if (bytes > 0)
+        memcpy(text, table->row.bytes + table->at, bytes);
+    table->at += bytes;
+    *bytes_out = bytes;
+    return ZD_OK;
+}
+
+static void table_close(struct data_stream *stream)
+{
+    struct table *table = stream->state;
+    if (!table)
+        return;
+    parquet_close(table->parquet);
+    free(table->row.bytes);
+    free(table);
+}
+
+const struct container parquet_container = {
+        table_open, table_read, table_close};

@@ -53,7 +53,7 @@ struct tp {
 struct model_config {
     const struct model_family *family;  /* family.h */
     const struct text_wrapper *wrapper; /* whose text half it is (files/
-                                           text_config.h); NULL: none */
+                                           hf_names.h); NULL: none */
     int vocab_size;                     /* V */
     int stored_rows;        /* of V in the files; 0: all (files/config.h) */
     int hidden_size;        /* C */

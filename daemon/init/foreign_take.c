@@ -3,7 +3,7 @@
 #include "base/file/fs.h"
 #include "base/text_buffer.h"
 #include "daemon/init/foreign.h"
-#include "data/names.h"
+#include "data/source.h"
 #include "model/config.h"
 #include "model/family.h"
 #include "model/files/config.h"
@@ -56,7 +56,8 @@ static void take_special_token(
         draft_note(foreign->draft, name, "the tokenizer's own, as here");
     else
         foreign_refuse(
-                foreign, name, value, "the model's tokenizer has a different one");
+                foreign, name, value,
+                "the model's tokenizer has a different one");
     json_decref(config);
 }
 
@@ -271,8 +272,7 @@ static void take_axolotl_datasets(
                     source, "format", json_string("text"), "their default");
         else if (!has_type)
             foreign_refuse(
-                    foreign, prefix, set,
-                    "no type, which selects the prompt");
+                    foreign, prefix, set, "no type, which selects the prompt");
         if (!json_object_get(source, "path"))
             foreign_refuse(foreign, prefix, set, "no path");
     }
@@ -429,7 +429,8 @@ static void finish_deepspeed(struct foreign *foreign)
     if (steps > 0)
         draft_differ(
                 draft, "scheduler.params.total_num_steps",
-                "there the length of the schedule alone, while the script counts "
+                "there the length of the schedule alone, while the script "
+                "counts "
                 "epochs; here it is the length of the run too");
     if (!foreign_get(foreign, "optimizer.type"))
         draft_say(

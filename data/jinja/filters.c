@@ -205,7 +205,7 @@ JINJA_FUNCTION(do_map)
 {
     const struct value *attribute = jinja_named(given, "attribute", 9);
     const struct value *other = jinja_named(given, "default", 7);
-    struct value list = jinja_list(j, GENERATOR, 0);
+    struct value list = jinja_list(j, GENERATOR, 0), item;
     struct arguments rest = *given;
     const struct row *row = NULL;
     struct items items;
@@ -215,15 +215,14 @@ JINJA_FUNCTION(do_map)
         jinja_fail(j, "map requires a filter argument");
     else if (given->count > 0)
         row = jinja_named_row(j, *rest.at++, false), rest.count--;
-    if (!jinja_iterate(j, self, &items))
-        return list;
-    for (size_t i = 0; i < items.count && is_ok(j); i++)
-        jinja_append(
-                j, list,
-                row ? jinja_call_row(j, row, items.at[i], &rest)
-                    : attribute_of(
-                              j, items.at[i], *attribute,
-                              other ? *other : jinja_absent));
+    jinja_iterate(j, self, &items);
+    for (size_t i = 0; i < items.count && is_ok(j); i++) {
+        item = row ? jinja_call_row(j, row, items.at[i], &rest)
+                   : attribute_of(
+                             j, items.at[i], *attribute,
+                             other ? *other : jinja_absent);
+        jinja_append(j, list, item);
+    }
     return list;
 }
 

@@ -104,17 +104,16 @@ static void parse_parameters(struct parser *p, struct macro *macro)
     jinja_expect_sign(p, '(');
     while (is_ok(p->j) && !jinja_take_sign(p, ')')) {
         size_t count = (size_t)macro->count;
-        struct parameter *all = jinja_extend(
+        struct named *all = jinja_extend(
                 p->j, macro->parameters, count * sizeof *all, sizeof *all);
         struct node *name = jinja_parse_name(p), *value = NULL;
         if (!all || !is_ok(p->j))
             return;
         macro->parameters = all;
         macro->count++;
-        all[count] = (struct parameter){name->symbol, name->constant, NULL};
         if (jinja_take_sign(p, '='))
             value = jinja_parse_expression(p);
-        all[count].value = value;
+        all[count] = (struct named){name->constant, value, name->symbol};
         if (!jinja_is_sign(p, ')'))
             jinja_expect_sign(p, ',');
     }

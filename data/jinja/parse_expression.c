@@ -237,7 +237,7 @@ void jinja_add_named(
     if (!named)
         return;
     node->named = named;
-    named[count] = (struct named){name, value};
+    named[count] = (struct named){.name = name, .value = value};
     node->named_count++;
 }
 

@@ -188,7 +188,7 @@ static void bind_parameters(
     if (caller)
         jinja_bind(j, SYMBOL_CALLER, *caller);
     for (int i = 0; i < macro->count && is_ok(j); i++) {
-        const struct parameter *parameter = &macro->parameters[i];
+        const struct named *parameter = &macro->parameters[i];
         struct value name = parameter->name;
         const struct value *by_name = jinja_named(given, name.text, name.bytes);
         struct value value = jinja_undefined(name, MACRO);

@@ -38,6 +38,7 @@ struct node {
     struct named {
         struct value name;
         struct node *value;
+        int symbol; /* of a parameter */
     } * named;
 };
 
@@ -56,11 +57,7 @@ enum statement_kind {
 struct macro {
     struct value name;
     int count;
-    struct parameter {
-        int symbol;
-        struct value name;
-        struct node *value; /* NULL: has no default */
-    } * parameters;
+    struct named *parameters; /* value NULL: it has no default */
     struct statement *body;
 };
 

@@ -1,4 +1,4 @@
-#include "data/parquet/column.h"
+#include "data/parquet/internal.h"
 
 #include "base/file/fs.h"
 

@@ -1,4 +1,4 @@
-#include "data/parquet/file.h"
+#include "data/parquet/internal.h"
 
 #include "base/must.h"
 #include "data/parquet/parquet.h"

@@ -3,7 +3,7 @@
 
 #include "base/file/fs.h"
 #include "base/must.h"
-#include "data/parquet/column.h"
+#include "data/parquet/internal.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -1,4 +1,4 @@
-#include "data/parquet/schema.h"
+#include "data/parquet/internal.h"
 
 #include "base/must.h"
 

@@ -1,4 +1,4 @@
-#include "data/parquet/values.h"
+#include "data/parquet/internal.h"
 
 #include <string.h>
 

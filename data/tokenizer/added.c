@@ -8,7 +8,6 @@
 #include "data/tokenizer/tokenizer_internal.h"
 
 #include "base/must.h"
-#include "data/tokenizer/unicode.h"
 #include "data/tokenizer/utf8.h"
 
 #include <stdlib.h>

@@ -1,5 +1,6 @@
-/* What the tokens spell. The byte table of GPT-2: printable bytes stand for
- * themselves, the other 68 in increasing order for U+0100, U+0101, ... */
+/* What the tokens spell, and arrays that grow. The byte table of GPT-2:
+ * printable bytes stand for themselves, the other 68 in increasing order for
+ * U+0100, U+0101, ... */
 #include "data/tokenizer/tokenizer_internal.h"
 
 #include "base/must.h"
@@ -99,4 +100,30 @@ void byte_buffer_fini(struct byte_buffer *buffer)
 {
     free(buffer->data);
     memset(buffer, 0, sizeof *buffer);
+}
+
+void token_vector_push(struct token_vector *vector, int32_t id)
+{
+    if (vector->count == vector->capacity)
+        vector->ids =
+                zd_grow(vector->ids, &vector->capacity, vector->count + 1,
+                        sizeof *vector->ids);
+    vector->ids[vector->count++] = id;
+}
+
+void token_vector_append(
+        struct token_vector *vector, const int32_t *ids, size_t count)
+{
+    vector->ids =
+            zd_grow(vector->ids, &vector->capacity, vector->count + count,
+                    sizeof *vector->ids);
+    if (count > 0)
+        memcpy(vector->ids + vector->count, ids, count * sizeof *ids);
+    vector->count += count;
+}
+
+void token_vector_fini(struct token_vector *vector)
+{
+    free(vector->ids);
+    *vector = (struct token_vector){0};
 }

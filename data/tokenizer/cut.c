@@ -9,7 +9,6 @@
  * if it holds white space after something else, asks what is before its white
  * space (single_word), or takes what follows it (rstrip). */
 #include "data/tokenizer/tokenizer_internal.h"
-#include "data/tokenizer/unicode.h"
 #include "data/tokenizer/utf8.h"
 
 #include <string.h>

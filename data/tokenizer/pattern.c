@@ -10,7 +10,6 @@
 #include "data/tokenizer/tokenizer_internal.h"
 
 #include "base/must.h"
-#include "data/tokenizer/unicode.h"
 #include "data/tokenizer/utf8.h"
 
 #include <ctype.h>
@@ -138,6 +137,7 @@ static bool take_property(struct translation *t, struct property *out)
 /* One literal character, escaped or not, at t->at. */
 static enum zd_status take_literal(struct translation *t, uint32_t *c_out)
 {
+    static const char letters[] = "rntf", controls[] = "\r\n\t\f";
     unsigned step;
     unsigned char next = t->pattern[t->at + 1];
     if (t->pattern[t->at] != '\\') {
@@ -145,24 +145,10 @@ static enum zd_status take_literal(struct translation *t, uint32_t *c_out)
         t->at += step;
         return ZD_OK;
     }
-    switch (next) {
-    case 'r':
-        *c_out = '\r';
-        break;
-    case 'n':
-        *c_out = '\n';
-        break;
-    case 't':
-        *c_out = '\t';
-        break;
-    case 'f':
-        *c_out = '\f';
-        break;
-    default:
-        if (next >= 0x80 || !ispunct(next))
-            return refuse(t, "an escape");
-        *c_out = next;
-    }
+    const char *letter = next ? strchr(letters, next) : NULL;
+    if (!letter && (next >= 0x80 || !ispunct(next)))
+        return refuse(t, "an escape");
+    *c_out = letter ? (unsigned char)controls[letter - letters] : next;
     t->at += 2;
     return ZD_OK;
 }

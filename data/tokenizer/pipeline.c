@@ -8,8 +8,8 @@
 
 static const char *type_of(const json_t *part)
 {
-    const char *type = json_string_value(json_object_get(part, "type"));
-    return type ? type : "(none)";
+    const char *type = json_string_at(part, "type");
+    return type ? type : json_is_absent(part) ? "null" : "(none)";
 }
 
 static bool is_type(const json_t *part, const char *type)
@@ -239,8 +239,7 @@ static enum zd_status load_pre_tokenizer(
         return load_byte_level(tokenizer, part, true);
     if (is_type(part, "Sequence"))
         return load_sequence(tokenizer, part);
-    return refuse(
-            "pre_tokenizer", json_is_absent(part) ? "null" : type_of(part));
+    return refuse("pre_tokenizer", type_of(part));
 }
 
 /* ---- post_processor ---- */
@@ -274,9 +273,9 @@ static enum zd_status load_template(
     {
         const json_t *special = json_object_get(piece, "SpecialToken");
         const json_t *text = json_object_get(piece, "Sequence");
-        const char *name = json_string_value(json_object_get(special, "id"));
+        const char *name = json_string_at(special, "id");
         if (json_is_object(text)) {
-            const char *which = json_string_value(json_object_get(text, "id"));
+            const char *which = json_string_at(text, "id");
             if (has_text || !which || strcmp(which, "A") != 0)
                 return refuse(
                         "post_processor",
@@ -354,7 +353,7 @@ static enum zd_status check_decoder(const json_t *part)
         if (is_type(part, known[i]))
             return ZD_OK;
     if (!is_type(part, "Sequence"))
-        return refuse("decoder", json_is_absent(part) ? "null" : type_of(part));
+        return refuse("decoder", type_of(part));
     json_array_foreach(parts, i, inner) ZD_TRY(check_decoder(inner));
     return ZD_OK;
 }
@@ -367,8 +366,7 @@ static enum zd_status check_others(
     if (tokenizer->table.is_fallback)
         ZD_TRY(check_decoder(decoder));
     else if (!is_type(decoder, "ByteLevel"))
-        return refuse(
-                "decoder", json_is_absent(decoder) ? "null" : type_of(decoder));
+        return refuse("decoder", type_of(decoder));
     for (size_t k = 0; k < sizeof keys / sizeof keys[0]; k++) {
         if (json_is_absent(json_object_get(root, keys[k])))
             continue;

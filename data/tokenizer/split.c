@@ -3,7 +3,6 @@
  * PCRE2 (pattern.c). Both see the same classes, and the tests hold them equal.
  * Where there are several stages, each cuts the pieces of the one before. */
 #include "data/tokenizer/tokenizer_internal.h"
-#include "data/tokenizer/unicode.h"
 #include "data/tokenizer/utf8.h"
 
 #include <assert.h>

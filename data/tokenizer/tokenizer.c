@@ -3,7 +3,7 @@
 #include "base/file/fs.h"
 #include "base/must.h"
 #include "data/tokenizer/tokenizer_internal.h"
-#include "data/tokenizer/unicode.h"
+#include "data/tokenizer/utf8.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -82,13 +82,22 @@ static void load_tokens(struct tokenizer *tokenizer, const json_t *config)
     }
 }
 
-/* A template in its own file; false: there is none. */
+/* The file of this name in the folder that `path` is in. */
+static void find_beside(const char *path, const char *name, char out[PATH_MAX])
+{
+    const char *slash = strrchr(path, '/');
+    snprintf(
+            out, PATH_MAX, "%.*s%s", slash ? (int)(slash - path) + 1 : 0, path,
+            name);
+}
+
+/* A template in its own file, if there is one beside `config`. */
 static enum zd_status load_template(
-        const char *dir, const char *name, char **template, char **path)
+        const char *config, const char *name, char **template, char **path)
 {
     char file[PATH_MAX], *text;
     size_t bytes;
-    fs_join(file, sizeof file, dir, name);
+    find_beside(config, name, file);
     if (!fs_exists(file))
         return ZD_OK;
     ZD_TRY(fs_read_file(file, TEMPLATE_FILE_MAX, &text, &bytes));
@@ -111,22 +120,15 @@ static char *copy_text(const json_t *text)
 static enum zd_status load_chat(
         struct tokenizer *tokenizer, const json_t *config, const char *path)
 {
-    const char *slash = strrchr(path, '/');
-    char dir[PATH_MAX];
-    snprintf(
-            dir, sizeof dir, "%.*s", slash ? (int)(slash - path) : 1,
-            slash ? path : ".");
-    if (slash == path)
-        strcpy(dir, "/");
     load_tokens(tokenizer, config);
     tokenizer->chat_template = copy_text(template_of(config, "default"));
     tokenizer->chat_with_tools = copy_text(template_of(config, "tool_use"));
     tokenizer->chat_path = zd_must(strdup(path));
     ZD_TRY(load_template(
-            dir, "chat_template.jinja", &tokenizer->chat_template,
+            path, "chat_template.jinja", &tokenizer->chat_template,
             &tokenizer->chat_path));
     return load_template(
-            dir, "additional_chat_templates/tool_use.jinja",
+            path, "additional_chat_templates/tool_use.jinja",
             &tokenizer->chat_with_tools, NULL);
 }
 
@@ -206,12 +208,8 @@ enum zd_status tokenizer_open(const char *path, struct tokenizer **out)
         fs_join(file, sizeof file, path, "tokenizer.json");
         fs_join(config, sizeof config, path, "tokenizer_config.json");
     } else {
-        const char *slash = strrchr(path, '/');
         snprintf(file, sizeof file, "%s", path);
-        snprintf(
-                config, sizeof config, "%.*s%s",
-                slash ? (int)(slash - path) + 1 : 0, path,
-                "tokenizer_config.json");
+        find_beside(path, "tokenizer_config.json", config);
     }
     struct tokenizer *tokenizer = create();
     enum zd_status status = load_file(tokenizer, file);

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""unicode_tables.py RANGES: the tables of unicode.h as C, from unicode_ranges.txt. Those with a name of two letters are
+"""unicode_tables.py RANGES: the tables of utf8.h as C, from unicode_ranges.txt. Those with a name of two letters are
 general categories and become one table."""
 import sys
 
-print('#include "data/tokenizer/unicode.h"')
+print('#include "data/tokenizer/utf8.h"')
 tables = {"categories": []}
 for line in open(sys.argv[1], encoding="ascii"):
     line = line.partition("#")[0].strip()

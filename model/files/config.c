@@ -8,7 +8,7 @@
 #include "model/config_layers.h"
 #include "model/config_rope.h"
 #include "model/families/families.h"
-#include "model/files/text_config.h"
+#include "model/files/hf_names.h"
 #include "model/files/weights_hf.h"
 
 #include <stdlib.h>

@@ -14,8 +14,8 @@
 extern const char *const export_copied_files[];
 
 /* What is copied may be a link, but only to a file of the same model: below
- * `dir`, or in blobs/ beside the snapshots/ of the hub's cache that `dir` is in.
- * Who made the link would else have a copy of what the trainer may read.
+ * `dir`, or in blobs/ beside the snapshots/ of the hub's cache that `dir` is
+ * in. Who made the link would else have a copy of what the trainer may read.
  * ZD_ERR_DATA. */
 enum zd_status export_check_link(const char *dir, const char *name);
 

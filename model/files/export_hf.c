@@ -7,7 +7,6 @@
 #include "model/files/hf_files.h"
 #include "model/files/hf_names.h"
 #include "model/files/tensor_files.h"
-#include "model/files/text_config.h"
 
 #include <errno.h>
 #include <stdlib.h>

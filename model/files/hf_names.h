@@ -1,7 +1,9 @@
-/* hf_names.h - the names that Hugging Face's files give to our tensors. */
+/* hf_names.h - the names that Hugging Face's files give to our tensors, and
+ * where they have a text model. */
 #ifndef ZD_MODEL_HF_NAMES_H
 #define ZD_MODEL_HF_NAMES_H
 
+#include "model/config.h"
 #include "model/params.h"
 
 /* Names in files may have a prefix: GPT-2's, or what a text model has inside a
@@ -24,5 +26,29 @@ void hf_name_of_module(
 /* Tensors that old files hold and that are computed, not trained: rotary
  * frequencies, GPT-2's causal masks. */
 bool hf_name_is_buffer(const char *name);
+
+/* A text model inside the files of a multimodal one, such as
+ * Mistral3ForConditionalGeneration: its configuration is under `text_config`,
+ * and the tensors of vision beside its own pass through untouched. */
+
+/* What holds text models. */
+struct text_wrapper {
+    const char *name, *architecture; /* of the whole */
+    const char *text_type; /* model_type where text_config names none */
+};
+
+extern const struct text_wrapper text_wrappers[]; /* {0} at the end */
+
+/* By model_type, else by architectures; NULL: `json` is a text model's own. */
+const struct text_wrapper *text_wrapper_of(const json_t *json);
+/* The configuration of the text model, with what stands outside of it: the
+ * type, tied embeddings, ids of tokens, the type of the weights, quantization.
+ * New reference; NULL: there is no text_config. */
+json_t *text_config_inner(
+        const struct text_wrapper *wrapper, const json_t *json);
+/* Where the keys of the text model are in `json`, as it was read or written. */
+json_t *text_config_of(json_t *json, const struct model_config *config);
+/* Is this tensor of a file none of the text model's? */
+bool text_config_passes(const struct model_config *config, const char *name);
 
 #endif

@@ -3,7 +3,6 @@
 #include "base/must.h"
 #include "model/files/hf_files.h"
 #include "model/files/hf_names.h"
-#include "model/files/text_config.h"
 #include "model/quantized/quantized.h"
 
 #include <pthread.h>

@@ -1,9 +1,6 @@
 /* The tokenized cache: used again, made again, never trusted blindly. */
-#include "data/dataset_internal.h"
-#include "data/token_cache_file.h"
-#include "tests/data/data_case.h"
+#include "tests/data/data_expect.h"
 
-#include <criterion/criterion.h>
 #include <fcntl.h>
 #include <glob.h>
 #include <signal.h>
@@ -30,29 +27,29 @@ static ino_t inode(const char *path)
     return info.st_ino;
 }
 
-static void expect_words(struct data_case *test, const char *expected)
+#define HELLO "|[h]ello world$"
+
+/* A text that is in the cache, in the file `path`. */
+static void init(struct data_case *test, char path[PATH_MAX])
 {
-    char *words = data_case_words(test);
-    cr_assert_not_null(words, "%s", zd_error_get()->what);
-    cr_expect_str_eq(words, expected);
-    free(words);
+    data_case_init(test, NULL);
+    data_case_text(test, "a.txt", "hello world");
+    expect_words(test, HELLO);
+    cache_file(test, path);
 }
 
 Test(data_cache, a_second_start_uses_the_same_file)
 {
     struct data_case test;
     char path[PATH_MAX];
-    data_case_init(&test, NULL);
-    data_case_text(&test, "a.txt", "hello world");
-    expect_words(&test, "|[h]ello world$");
-    cache_file(&test, path);
+    init(&test, path);
     ino_t before = inode(path);
-    expect_words(&test, "|[h]ello world$");
+    expect_words(&test, HELLO);
     cr_expect_eq(inode(path), before);
     cr_expect_eq(data_case_cached(&test), 1); /* nothing else is left there */
     /* where the file lies and what it is called is not its content */
     data_case_text(&test, "b.txt", "hello world");
-    expect_words(&test, "|[h]ello world$");
+    expect_words(&test, HELLO);
     cr_expect_eq(data_case_cached(&test), 1);
     data_case_fini(&test);
 }
@@ -60,10 +57,9 @@ Test(data_cache, a_second_start_uses_the_same_file)
 Test(data_cache, what_changes_tokens_changes_the_key)
 {
     struct data_case test;
+    char path[PATH_MAX];
     int files = 1;
-    data_case_init(&test, NULL);
-    data_case_text(&test, "a.txt", "hello world");
-    expect_words(&test, "|[h]ello world$");
+    init(&test, path);
     test.options.add_eos = false;
     expect_words(&test, "|[h]ello world");
     cr_expect_eq(data_case_cached(&test), ++files);
@@ -100,10 +96,7 @@ Test(data_cache, damage_anywhere_is_found_and_mended)
     struct data_case test;
     char path[PATH_MAX];
     struct stat info;
-    data_case_init(&test, NULL);
-    data_case_text(&test, "a.txt", "hello world");
-    expect_words(&test, "|[h]ello world$");
-    cache_file(&test, path);
+    init(&test, path);
     cr_assert_eq(stat(path, &info), 0);
     for (off_t at = 0; at < info.st_size; at += 5) {
         FILE *file = fopen(path, "r+b");
@@ -113,15 +106,15 @@ Test(data_cache, damage_anywhere_is_found_and_mended)
         fputc(byte ^ 0x10, file);
         fclose(file);
         ino_t before = inode(path);
-        expect_words(&test, "|[h]ello world$");
+        expect_words(&test, HELLO);
         cr_expect_neq(inode(path), before, "byte %ld", (long)at);
     }
     for (off_t size = 0; size < info.st_size; size += 50) {
         cr_assert_eq(truncate(path, size), 0);
-        expect_words(&test, "|[h]ello world$");
+        expect_words(&test, HELLO);
     }
     cr_assert_eq(truncate(path, info.st_size + 8), 0);
-    expect_words(&test, "|[h]ello world$");
+    expect_words(&test, HELLO);
     cr_expect_eq(data_case_cached(&test), 1);
     data_case_fini(&test);
 }
@@ -228,21 +221,18 @@ Test(data_cache, another_users_file_is_used_only_where_the_job_says_so)
     char path[PATH_MAX];
     if (geteuid() != 0)
         cr_skip("not root: there is no other user");
-    data_case_init(&test, NULL);
-    data_case_text(&test, "a.txt", "hello world");
-    expect_words(&test, "|[h]ello world$");
-    cache_file(&test, path);
+    init(&test, path);
     forge(&test, (struct way){A_WORD, 2, WORD_TRAIN | 257});
     cr_expect(is_taken(&test, path), "ours is not read whole again");
     cr_assert_eq(chown(path, 65534, 65534), 0);
     test.options.cache_shared = true;
     cr_expect(!is_taken(&test, path), "it is read whole");
-    expect_words(&test, "|[h]ello world$");
+    expect_words(&test, HELLO);
     cr_assert_eq(chown(path, 65534, 65534), 0);
     cr_expect(is_taken(&test, path), "a sound one is used");
     test.options.cache_shared = false;
     cr_expect(!is_taken(&test, path), "nor a sound one, unasked");
-    expect_words(&test, "|[h]ello world$");
+    expect_words(&test, HELLO);
     cr_expect(is_taken(&test, path), "ours has taken its place");
     data_case_fini(&test);
 }
@@ -253,12 +243,9 @@ Test(data_cache, what_is_written_after_it_was_opened_is_an_error)
     struct corpus corpus;
     char path[PATH_MAX];
     uint32_t words[8], id = WORD_TRAIN | 70000;
-    data_case_init(&test, NULL);
-    data_case_text(&test, "a.txt", "hello world");
-    expect_words(&test, "|[h]ello world$");
+    init(&test, path);
     cr_assert_eq(data_case_corpus(&test, &corpus), ZD_OK);
     cr_expect_eq(corpus_words(&corpus, 0, 8, words), ZD_OK);
-    cache_file(&test, path);
     FILE *file = fopen(path, "r+b");
     fseek(file, sizeof(struct cache_header) + 2 * sizeof id, SEEK_SET);
     cr_assert_eq(fwrite(&id, sizeof id, 1, file), 1);
@@ -277,7 +264,7 @@ Test(data_cache, leftovers_of_a_killed_process_are_removed)
     cr_assert_eq(fs_make_dirs(test.cache), ZD_OK);
     scratch_file(&test.scratch, "cache/old.tokens.tmp-abc123", "x", 1);
     data_case_text(&test, "a.txt", "hello world");
-    expect_words(&test, "|[h]ello world$");
+    expect_words(&test, HELLO);
     cr_expect_eq(data_case_cached(&test), 1);
     data_case_fini(&test);
 }
@@ -314,8 +301,7 @@ Test(data_cache, a_failure_leaves_nothing_behind)
     struct data_case test;
     data_case_init(&test, NULL);
     data_case_text(&test, "a.txt", "hello \xff world");
-    cr_expect_null(data_case_words(&test));
-    cr_expect_eq(zd_error_get()->status, ZD_ERR_DATA);
+    expect_refused(&test, "E0435", "not UTF-8");
     cr_expect_eq(data_case_cached(&test), 0);
     data_case_fini(&test);
 }
@@ -379,41 +365,27 @@ static void damage_in_silence(const char *path)
 Test(data_cache, a_start_looks_at_times_and_the_whole_is_read_beside_it)
 {
     struct data_case test;
-    struct dataset *dataset;
+    struct sample sample;
     char path[PATH_MAX];
-    int32_t tokens[64], targets[64], doc_start[64];
-    int count;
-    data_case_init(&test, NULL);
-    data_case_text(&test, "a.txt", "hello world");
-    expect_words(&test, "|[h]ello world$");
-    cache_file(&test, path);
+    init(&test, path);
     ino_t before = inode(path);
     damage_in_silence(path);
-
-    struct dataset_request request = test.request;
-    cr_assert(request.options->cutoff_len <= 64);
-    cr_assert_eq(dataset_open(&request, &dataset), ZD_OK);
+    struct dataset *dataset = must_open(&test);
     cr_expect_eq(inode(path), before, "its time is right: it is not read");
-    cr_expect_eq(
-            dataset_sample(dataset, 0, tokens, targets, doc_start, &count),
-            ZD_OK);
+    must_read(dataset, 0);
     dataset_check_begin(dataset);
     dataset_check_wait(dataset);
-    cr_expect_eq(
-            dataset_sample(dataset, 0, tokens, targets, doc_start, &count),
-            ZD_ERR_DATA);
+    cr_expect_eq(read_sample(dataset, 0, &sample), ZD_ERR_DATA);
     cr_expect_str_eq(zd_error_get()->code, "E0450");
     zd_error_clear();
     dataset_close(dataset);
 
-    expect_words(&test, "|[h]ello world$");
+    expect_words(&test, HELLO);
     cr_expect_neq(inode(path), before, "the next start makes it anew");
-    cr_assert_eq(dataset_open(&request, &dataset), ZD_OK);
+    dataset = must_open(&test);
     dataset_check_begin(dataset);
     dataset_check_wait(dataset);
-    cr_expect_eq(
-            dataset_sample(dataset, 0, tokens, targets, doc_start, &count),
-            ZD_OK);
+    must_read(dataset, 0);
     dataset_close(dataset);
     data_case_fini(&test);
 }

@@ -1,7 +1,6 @@
 /* Documents of files: post-processors, patterns of paths, several threads. */
-#include "tests/data/data_case.h"
+#include "tests/data/data_expect.h"
 
-#include <criterion/criterion.h>
 #include <unistd.h>
 
 /* The tokenizer of a case with `pieces` in its template: 456 is <s>, 457 </s>,
@@ -65,11 +64,7 @@ Test(data_documents, what_the_post_processor_puts_after_a_text_is_trained)
         data_case_text(&test, rows[i].file, rows[i].content);
         test.options.add_eos = rows[i].add_eos;
         test.options.chat_template = CHAT_NONE;
-        char *words = data_case_words(&test);
-        cr_expect_str_eq(
-                words, rows[i].expected, "%s: %s", rows[i].file,
-                words ? words : zd_error_get()->what);
-        free(words);
+        expect_words(&test, rows[i].expected);
         data_case_fini(&test);
     }
 #undef TEXT
@@ -82,14 +77,7 @@ static void match(struct data_case *test, const char *pattern, const char *want)
     char path[PATH_MAX];
     snprintf(path, sizeof path, "%s/%s", test->scratch.dir, pattern);
     test->entry.path = path;
-    char *words = data_case_words(test);
-    if (want)
-        cr_expect_str_eq(
-                words, want, "%s: %s", pattern,
-                words ? words : zd_error_get()->what);
-    else
-        cr_expect_null(words, "%s: %s", pattern, words);
-    free(words);
+    expect_words(test, want);
 }
 
 Test(data_documents, a_pattern_descends_and_takes_each_file_once)
@@ -150,8 +138,8 @@ Test(data_documents, the_number_of_threads_changes_nothing)
         test.options.preprocessing_threads = i == 0 ? 1 : 4;
         fs_remove_tree(test.cache);
         cr_assert_eq(
-                data_case_corpus(&test, &corpus), ZD_OK,
-                "%s", zd_error_get()->what);
+                data_case_corpus(&test, &corpus), ZD_OK, "%s",
+                zd_error_get()->what);
         strcpy(digest[i], corpus.digest);
         cr_expect_gt(corpus.cache.doc_count, 1000);
         corpus_close(&corpus);

@@ -1,11 +1,9 @@
 /* Text that is tokenized while it is read: the same samples as when it is
  * whole. */
-#include "data/dataset_internal.h"
 #include "data/growth.h"
 #include "data/stream.h"
-#include "tests/data/data_case.h"
+#include "tests/data/data_expect.h"
 
-#include <criterion/criterion.h>
 #include <glob.h>
 #include <unistd.h>
 #include <zlib.h>
@@ -34,16 +32,11 @@ static void init(struct data_case *test, const char *end)
 /* Samples from all over an epoch and the next one. */
 static void take(struct dataset *dataset, uint64_t sums[TAKEN])
 {
-    int32_t tokens[T], targets[T], doc_start[T];
-    int count;
     for (int64_t i = 0; i < TAKEN; i++) {
-        cr_assert_eq(
-                dataset_sample(
-                        dataset, i * i * 7, tokens, targets, doc_start, &count),
-                ZD_OK, "%s", zd_error_get()->what);
+        struct sample sample = must_read(dataset, i * i * 7);
         sums[i] = 0;
         for (int t = 0; t < T; t++)
-            sums[i] = sums[i] * 257 + (uint64_t)tokens[t];
+            sums[i] = sums[i] * 257 + (uint64_t)sample.tokens[t];
     }
 }
 
@@ -54,15 +47,14 @@ Test(data_growth, samples_do_not_depend_on_how_far_the_text_is)
     uint64_t want[TAKEN], sums[TAKEN];
     char digest[HASH_HEX];
     init(&test, "");
-    dataset = data_case_open(&test);
-    cr_assert_not_null(dataset, "%s", zd_error_get()->what);
+    dataset = must_open(&test);
     cr_expect_not_null(dataset->parts->corpus.growth);
     cr_expect_eq(dataset_summary(dataset).samples, 0, "not known");
     cr_expect_str_eq(dataset_summary(dataset).order, "windows");
     strcpy(digest, dataset_summary(dataset).digest);
     /* another rank of the host */
     test.request.begins_growth = false;
-    cr_assert_eq(dataset_open(&test.request, &other), ZD_OK);
+    other = must_open(&test);
     take(other, want);
     take(dataset, sums);
     cr_expect_arr_eq(sums, want, sizeof want);
@@ -70,8 +62,7 @@ Test(data_growth, samples_do_not_depend_on_how_far_the_text_is)
     dataset_close(dataset);
     /* the next start */
     test.request.begins_growth = true;
-    dataset = data_case_open(&test);
-    cr_assert_not_null(dataset);
+    dataset = must_open(&test);
     cr_expect_null(dataset->parts->corpus.growth);
     cr_expect_gt(dataset_summary(dataset).samples, 0);
     cr_expect_str_eq(dataset_summary(dataset).digest, digest);
@@ -141,17 +132,14 @@ static void mixture_init(struct mixture *mixture, const double *weights)
 /* Which share of the first samples is each source's? */
 static void expect_shares(struct dataset *dataset, const double *weights)
 {
-    int32_t tokens[T], targets[T], doc_start[T];
-    int count, of[SOURCES] = {0};
+    int of[SOURCES] = {0};
     for (int64_t n = 0; n < TURNS; n++) {
-        cr_assert_eq(
-                dataset_sample(dataset, n, tokens, targets, doc_start, &count),
-                ZD_OK, "%s", zd_error_get()->what);
-        for (int t = 0; t < T; t++)
-            if (tokens[t] >= 'a' && tokens[t] < 'a' + SOURCES) {
-                of[tokens[t] - 'a']++;
-                break;
-            }
+        struct sample sample = must_read(dataset, n);
+        int t = 0;
+        while (t + 1 < T &&
+               (sample.tokens[t] < 'a' || sample.tokens[t] >= 'a' + SOURCES))
+            t++;
+        of[sample.tokens[t] - 'a']++;
     }
     for (int i = 0; i < SOURCES; i++)
         cr_expect_float_eq(
@@ -165,8 +153,7 @@ Test(data_growth, several_sources_take_turns_whatever_is_tokenized)
         struct mixture mixture;
         uint64_t want[TAKEN], sums[TAKEN];
         mixture_init(&mixture, is_weighted ? weights : NULL);
-        struct dataset *dataset = data_case_open(&mixture.test);
-        cr_assert_not_null(dataset, "%s", zd_error_get()->what);
+        struct dataset *dataset = must_open(&mixture.test);
         cr_expect_str_eq(dataset_summary(dataset).order, "windows");
         for (int i = 0; i < SOURCES; i++)
             cr_expect_not_null(dataset->parts[i].corpus.growth);
@@ -176,8 +163,7 @@ Test(data_growth, several_sources_take_turns_whatever_is_tokenized)
         cr_expect_eq(dataset_summary(dataset).bad_rows, 1);
         dataset_close(dataset);
         mixture.test.request.growth = NULL; /* all are whole */
-        dataset = data_case_open(&mixture.test);
-        cr_assert_not_null(dataset);
+        dataset = must_open(&mixture.test);
         cr_expect_eq(dataset->parts[2].count, 30000, "max_samples");
         cr_expect_eq(dataset_summary(dataset).bad_rows, 1);
         cr_expect(
@@ -197,12 +183,9 @@ Test(data_growth, whole_documents_have_no_windows)
     data_case_text(
             &test, "a.jsonl", "{\"prompt\":\"a\",\"completion\":\"b\"}\n");
     test.options.packing = PACKING_AUTO;
-    cr_expect_null(data_case_open(&test));
-    cr_expect_eq(zd_error_get()->status, ZD_ERR_CONFIG);
-    cr_expect(strstr(zd_error_get()->what, "a.jsonl are packed whole"));
+    expect_refused(&test, "E0213", "a.jsonl are packed whole");
     test.options.shuffle = SHUFFLE_AUTO;
-    struct dataset *dataset = data_case_open(&test);
-    cr_assert_not_null(dataset, "%s", zd_error_get()->what);
+    struct dataset *dataset = must_open(&test);
     cr_expect_str_eq(dataset_summary(dataset).order, "true");
     dataset_close(dataset);
     data_case_fini(&test);
@@ -219,22 +202,15 @@ Test(data_growth, every_epoch_takes_every_sample_once)
     struct data_case test;
     init(&test, "");
     test.request.growth = NULL;
-    struct dataset *dataset = data_case_open(&test);
-    cr_assert_not_null(dataset);
+    struct dataset *dataset = must_open(&test);
     int64_t M = dataset_summary(dataset).samples, apart = 0, in_order = 0;
     int64_t *taken = calloc((size_t)M, sizeof *taken);
-    int32_t tokens[T], targets[T], doc_start[T];
-    int count;
     for (int epoch = 0; epoch < 2; epoch++) {
         for (int64_t i = 0; i < M; i++) {
-            cr_assert_eq(
-                    dataset_sample(
-                            dataset, epoch * M + i, tokens, targets, doc_start,
-                            &count),
-                    ZD_OK);
+            struct sample sample = must_read(dataset, epoch * M + i);
             uint64_t hash = 0; /* it wraps */
             for (int t = 0; t < T; t++)
-                hash = hash * 31 + (uint64_t)tokens[t];
+                hash = hash * 31 + (uint64_t)sample.tokens[t];
             int64_t sum = (int64_t)hash;
             apart += epoch > 0 && taken[i] != sum;
             if (epoch == 0)
@@ -254,18 +230,11 @@ Test(data_growth, every_epoch_takes_every_sample_once)
 Test(data_growth, bad_text_is_an_error_where_it_is_needed)
 {
     struct data_case test;
-    int32_t tokens[T], targets[T], doc_start[T];
-    int count;
+    struct sample sample;
     init(&test, "\xff");
-    struct dataset *dataset = data_case_open(&test);
-    cr_assert_not_null(dataset, "%s", zd_error_get()->what);
-    cr_expect_eq(
-            dataset_sample(dataset, 0, tokens, targets, doc_start, &count),
-            ZD_OK);
-    cr_expect_eq(
-            dataset_sample(
-                    dataset, BYTES / T - 1, tokens, targets, doc_start, &count),
-            ZD_ERR_DATA);
+    struct dataset *dataset = must_open(&test);
+    must_read(dataset, 0);
+    cr_expect_eq(read_sample(dataset, BYTES / T - 1, &sample), ZD_ERR_DATA);
     cr_expect_str_eq(zd_error_get()->code, "E0435");
     cr_expect(strstr(zd_error_get()->where, "a.txt:"));
     zd_error_clear();
@@ -292,8 +261,7 @@ Test(data_growth, a_wait_for_words_goes_on_as_long_as_they_come)
     struct progress progress = {0};
     char key[HASH_HEX];
     init(&test, "");
-    struct dataset *dataset = data_case_open(&test);
-    cr_assert_not_null(dataset);
+    struct dataset *dataset = must_open(&test);
     strcpy(key, dataset->parts->corpus.key);
     dataset_close(dataset);
     uint32_t *words = calloc(WINDOW, sizeof *words);
@@ -302,7 +270,7 @@ Test(data_growth, a_wait_for_words_goes_on_as_long_as_they_come)
             cache_writer_create(test.cache, key, "test-0", NULL, &writer),
             ZD_OK);
     test.request.begins_growth = false;
-    cr_assert_eq(dataset_open(&test.request, &dataset), ZD_OK);
+    dataset = must_open(&test);
     cr_assert_eq(
             loader_create(
                     dataset, (struct loader_order){.sample_of = same_order}, 0,
@@ -394,8 +362,7 @@ static void expect_planned(size_t record)
     FILE *clear = fopen("/proc/self/clear_refs", "w"); /* the peak */
     cr_assert(clear && fputs("5", clear) >= 0 && fclose(clear) == 0);
     size_t before = peak_bytes();
-    struct dataset *dataset = data_case_open(&test);
-    cr_assert_not_null(dataset, "%s", zd_error_get()->what);
+    struct dataset *dataset = must_open(&test);
     cr_assert_eq(
             growth_wait(
                     dataset->parts->corpus.growth, UINT64_MAX, &stop, &progress,
@@ -422,23 +389,17 @@ Test(data_growth, takes_no_more_memory_than_is_planned)
 Test(data_growth, a_record_longer_than_is_planned_is_an_error)
 {
     struct data_case test;
-    int32_t tokens[T], targets[T], doc_start[T];
-    int count;
+    struct sample sample;
     init(&test, "");
     write_packed(&test, GROWTH_RECORD_BYTES + 100);
-    struct dataset *dataset = data_case_open(&test);
-    cr_assert_not_null(dataset, "%s", zd_error_get()->what);
-    cr_expect_eq(
-            dataset_sample(dataset, 0, tokens, targets, doc_start, &count),
-            ZD_ERR_DATA);
+    struct dataset *dataset = must_open(&test);
+    cr_expect_eq(read_sample(dataset, 0, &sample), ZD_ERR_DATA);
     cr_expect_str_eq(zd_error_get()->code, "E0440");
     cr_expect(strstr(zd_error_get()->help, "data inspect"));
     zd_error_clear();
     dataset_close(dataset);
     test.request.growth = NULL;
-    dataset = data_case_open(&test);
-    cr_expect_not_null(dataset, "%s", zd_error_get()->what);
-    dataset_close(dataset);
+    dataset_close(must_open(&test));
     data_case_fini(&test);
 }
 
@@ -478,8 +439,7 @@ Test(data_growth, what_is_stopped_is_continued)
     struct data_case test;
     char key[HASH_HEX], path[PATH_MAX + 80];
     init(&test, "");
-    struct dataset *dataset = data_case_open(&test);
-    cr_assert_not_null(dataset);
+    struct dataset *dataset = must_open(&test);
     strcpy(key, dataset->parts->corpus.key);
     uint64_t sums[TAKEN];
     take(dataset, sums); /* it is whole then */
@@ -496,13 +456,11 @@ Test(data_growth, what_is_stopped_is_continued)
         if (is_damaged)
             fputc(1, file);
         fclose(file);
-        dataset = data_case_open(&test);
-        cr_assert_not_null(dataset);
+        dataset = must_open(&test);
         take(dataset, sums);
         dataset_close(dataset);
         test.request.growth = NULL;
-        dataset = data_case_open(&test);
-        cr_assert_not_null(dataset);
+        dataset = must_open(&test);
         const struct corpus *corpus = &dataset->parts->corpus;
         uint64_t at = is_damaged ? 0 : 3 * UNIT_BYTES - 77 - 1;
         corpus_words(&dataset->parts->corpus, at, 1, &word);
@@ -525,8 +483,7 @@ Test(data_growth, what_is_stopped_leaves_its_words_alone)
     bool is_whole;
     init(&test, "");
     for (int start = 0; start < 2; start++) {
-        struct dataset *dataset = data_case_open(&test);
-        cr_assert_not_null(dataset);
+        struct dataset *dataset = must_open(&test);
         struct growth *growth = dataset->parts->corpus.growth;
         if (growth) /* else the thread was faster */
             cr_expect_eq(

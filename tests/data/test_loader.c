@@ -1,6 +1,4 @@
-#include "tests/data/data_case.h"
-
-#include <criterion/criterion.h>
+#include "tests/data/data_expect.h"
 
 enum { B = 2, T = 8, BATCHES = 40 };
 
@@ -30,8 +28,7 @@ static void loading_init(struct loading *loading, int64_t first, int prefetch)
         text[i] = (char)(' ' + i % 90);
     data_case_file(&loading->test, "a.txt", text, sizeof text);
     loading->test.request.shuffle = true;
-    loading->dataset = data_case_open(&loading->test);
-    cr_assert_not_null(loading->dataset);
+    loading->dataset = must_open(&loading->test);
     loading->memory = malloc(loader_bytes(2 * prefetch, B, T));
     cr_assert_eq(
             loader_create(
@@ -49,25 +46,27 @@ static void loading_fini(struct loading *loading)
     data_case_fini(&loading->test);
 }
 
+static void expect_row(
+        const struct loader_batch *batch, int b, int length,
+        const struct sample *sample)
+{
+    size_t bytes = (size_t)length * sizeof(int32_t);
+    cr_expect_arr_eq(batch->tokens + b * length, sample->tokens, bytes);
+    cr_expect_arr_eq(batch->targets + b * length, sample->targets, bytes);
+    cr_expect_arr_eq(batch->doc_start + b * length, sample->doc_start, bytes);
+}
+
 static void expect_batch(
         struct dataset *dataset, int64_t number,
         const struct loader_batch *batch)
 {
     int64_t token_count = 0, target_count = 0;
     for (int b = 0; b < B; b++) {
-        int32_t tokens[T], targets[T], doc_start[T];
-        int count;
-        cr_assert_eq(
-                dataset_sample(
-                        dataset, sample_of(NULL, number, b), tokens, targets,
-                        doc_start, &count),
-                ZD_OK);
-        cr_expect_arr_eq(batch->tokens + b * T, tokens, sizeof tokens);
-        cr_expect_arr_eq(batch->targets + b * T, targets, sizeof targets);
-        cr_expect_arr_eq(batch->doc_start + b * T, doc_start, sizeof doc_start);
-        token_count += count;
+        struct sample sample = must_read(dataset, sample_of(NULL, number, b));
+        expect_row(batch, b, T, &sample);
+        token_count += sample.count;
         for (int t = 0; t < T; t++)
-            target_count += targets[t] >= 0;
+            target_count += sample.targets[t] >= 0;
     }
     cr_expect_eq(batch->token_count, token_count);
     cr_expect_eq(batch->target_count, target_count);
@@ -80,10 +79,9 @@ Test(data_loader, batches_come_in_order_and_stay_valid_for_prefetch_calls)
     for (int p = 0; p < 3; p++) {
         struct loading loading;
         struct loader_batch batches[BATCHES];
-        struct dataset *same;
         loading_init(&loading, 5, prefetches[p]);
         /* the loader's dataset belongs to its thread */
-        cr_assert_eq(dataset_open(&loading.test.request, &same), ZD_OK);
+        struct dataset *same = must_open(&loading.test);
         for (int i = 0; i < BATCHES; i++) {
             cr_assert_eq(loader_next(loading.loader, &batches[i]), ZD_OK);
             for (int back = 0; back < prefetches[p] && back <= i; back++)
@@ -108,9 +106,7 @@ Test(data_loader, rows_are_as_long_as_the_longest_of_the_batch_needs)
     test.options.cutoff_len = LONG;
     test.options.packing = PACKING_NO;
     data_case_file(&test, "a.jsonl", text, sizeof text - 1);
-    struct dataset *dataset = data_case_open(&test), *same;
-    cr_assert_not_null(dataset);
-    cr_assert_eq(dataset_open(&test.request, &same), ZD_OK);
+    struct dataset *dataset = must_open(&test), *same = must_open(&test);
     void *memory = malloc(loader_bytes(2, 2, LONG));
     cr_assert_eq(
             loader_create(
@@ -120,15 +116,8 @@ Test(data_loader, rows_are_as_long_as_the_longest_of_the_batch_needs)
     cr_assert_eq(loader_next(loader, &batch), ZD_OK);
     cr_expect_eq(batch.T, NEAR, "%d", batch.T);
     for (int b = 0; b < 2; b++) {
-        int32_t tokens[LONG], targets[LONG], doc_start[LONG];
-        size_t bytes = NEAR * sizeof *tokens;
-        int count;
-        cr_assert_eq(
-                dataset_sample(same, b, tokens, targets, doc_start, &count),
-                ZD_OK);
-        cr_expect_arr_eq(batch.tokens + b * NEAR, tokens, bytes);
-        cr_expect_arr_eq(batch.targets + b * NEAR, targets, bytes);
-        cr_expect_arr_eq(batch.doc_start + b * NEAR, doc_start, bytes);
+        struct sample sample = must_read(same, b);
+        expect_row(&batch, b, NEAR, &sample);
     }
     loader_destroy(loader);
     free(memory);
@@ -140,7 +129,6 @@ Test(data_loader, rows_are_as_long_as_the_longest_of_the_batch_needs)
 Test(data_loader, an_error_comes_with_its_batch)
 {
     struct data_case test;
-    struct dataset *dataset;
     struct loader *loader;
     struct loader_batch batch;
     uint16_t tokens[41];
@@ -151,7 +139,7 @@ Test(data_loader, an_error_comes_with_its_batch)
     test.entry.format = DATA_NANOGPT;
     /* opened without the check, as a file above 4 GiB is */
     test.request.depth = DATA_TRUST;
-    cr_assert_eq(dataset_open(&test.request, &dataset), ZD_OK);
+    struct dataset *dataset = must_open(&test);
     void *memory = malloc(loader_bytes(8, 1, T));
     cr_assert_eq(
             loader_create(

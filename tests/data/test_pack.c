@@ -1,10 +1,5 @@
 /* Whole documents in samples, against the definition and with damaged files. */
-#include "data/dataset_internal.h"
-#include "data/token_cache_file.h"
-#include "tests/data/data_case.h"
-
-#include <criterion/criterion.h>
-#include <glob.h>
+#include "tests/data/data_expect.h"
 
 enum { DOCUMENTS = 700, T = 50, MOST = T + 1 };
 
@@ -58,8 +53,7 @@ Test(data_pack, samples_are_those_of_the_definition)
     int lengths[DOCUMENTS], sample_of[DOCUMENTS], place = 0;
     bool is_done[DOCUMENTS] = {false};
     write_documents(&test, lengths);
-    struct dataset *dataset = data_case_open(&test);
-    cr_assert_not_null(dataset, "%s", zd_error_get()->what);
+    struct dataset *dataset = must_open(&test);
     const struct token_cache *index = &dataset->parts[0].index;
     cr_assert_eq(dataset_summary(dataset).samples, fit(lengths, sample_of));
     cr_assert_eq(index->word_count, DOCUMENTS);
@@ -79,25 +73,21 @@ Test(data_pack, samples_are_those_of_the_definition)
 Test(data_pack, every_token_of_a_split_document_is_a_target_once)
 {
     struct data_case test;
-    int lengths[DOCUMENTS], count;
+    int lengths[DOCUMENTS];
     int64_t want = 0, targets = 0;
-    int32_t rows[3][T];
     write_documents(&test, lengths);
     test.options.long_documents = LONG_SPLIT;
-    struct dataset *dataset = data_case_open(&test);
-    cr_assert_not_null(dataset, "%s", zd_error_get()->what);
+    struct dataset *dataset = must_open(&test);
     for (int d = 0; d < DOCUMENTS; d++)
         want += lengths[d] - 1;
     for (int64_t n = 0; n < dataset_summary(dataset).samples; n++) {
-        cr_assert_eq(
-                dataset_sample(dataset, n, rows[0], rows[1], rows[2], &count),
-                ZD_OK);
+        struct sample sample = must_read(dataset, n);
         for (int t = 0; t < T; t++) {
-            targets += rows[1][t] >= 0;
+            int32_t target = sample.targets[t];
+            targets += target >= 0;
             /* a target is of the document of its input */
             cr_assert(
-                    rows[1][t] < 0 || rows[1][t] == 256 ||
-                    rows[1][t] == rows[0][t]);
+                    target < 0 || target == 256 || target == sample.tokens[t]);
         }
     }
     cr_expect_eq(targets, want);
@@ -108,8 +98,7 @@ Test(data_pack, every_token_of_a_split_document_is_a_target_once)
 /* The newest file of the cache: the index of samples. */
 static void index_file(struct data_case *test, char path[PATH_MAX])
 {
-    struct dataset *dataset = data_case_open(test);
-    cr_assert_not_null(dataset, "%s", zd_error_get()->what);
+    struct dataset *dataset = must_open(test);
     strcpy(path, dataset->parts[0].index.path);
     dataset_close(dataset);
 }
@@ -119,10 +108,10 @@ static void index_file(struct data_case *test, char path[PATH_MAX])
 Test(data_pack, a_forged_index_is_read_safely)
 {
     struct data_case test;
-    int lengths[DOCUMENTS], count, failed = 0;
+    int lengths[DOCUMENTS], failed = 0;
     char path[PATH_MAX], *good, *bytes;
     size_t size;
-    int32_t rows[3][T];
+    struct sample sample;
     uint64_t state = 1;
     write_documents(&test, lengths);
     index_file(&test, path);
@@ -145,11 +134,9 @@ Test(data_pack, a_forged_index_is_read_safely)
         cache_header_seal(header);
         cr_assert_eq(fs_write_file(path, bytes, size), ZD_OK);
         free(bytes);
-        struct dataset *dataset;
-        cr_assert_eq(dataset_open(&test.request, &dataset), ZD_OK);
+        struct dataset *dataset = must_open(&test);
         for (int64_t n = 0; n < dataset_summary(dataset).samples; n++) {
-            enum zd_status status = dataset_sample(
-                    dataset, n, rows[0], rows[1], rows[2], &count);
+            enum zd_status status = read_sample(dataset, n, &sample);
             cr_assert(status == ZD_OK || status == ZD_ERR_DATA);
             failed += status != ZD_OK;
         }

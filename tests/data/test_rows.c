@@ -1,14 +1,11 @@
 /* The cases of the files in tests/data/cases: what data becomes of files, or
  * the error. README.txt there says how they are written. */
 #include "data/chat.h"
-#include "data/dataset_internal.h"
 #include "data/format.h"
 #include "data/inspect.h"
-#include "tests/data/data_case.h"
+#include "tests/data/data_expect.h"
 
-#include <criterion/criterion.h>
-
-enum { SETTINGS_MAX = 12, FILES_MAX = 5, T_MAX = 64, PAIRS_MAX = 4 };
+enum { SETTINGS_MAX = 12, FILES_MAX = 5, PAIRS_MAX = 4 };
 
 struct text {
     char bytes[4096];
@@ -214,23 +211,6 @@ static const char *setting(const struct row *row, const char *key)
 
 /* --- what is shown of it --- */
 
-struct sample {
-    int32_t tokens[T_MAX], targets[T_MAX], doc_start[T_MAX];
-    int token_count;
-};
-
-static struct sample take(struct dataset *dataset, int64_t n)
-{
-    struct sample sample;
-    cr_assert_leq(dataset->T, T_MAX);
-    cr_assert_eq(
-            dataset_sample(
-                    dataset, n, sample.tokens, sample.targets, sample.doc_start,
-                    &sample.token_count),
-            ZD_OK, "%s", zd_error_get()->what);
-    return sample;
-}
-
 /* Characters, $ for 256 and . for padding or what is masked. */
 static void put_row(FILE *out, const int32_t *row, int T, int32_t none)
 {
@@ -245,13 +225,13 @@ static void show_samples(FILE *out, struct dataset *dataset, int lines)
 {
     fprintf(out, "%lld", (long long)dataset_summary(dataset).samples);
     for (int n = 0; n + 1 < lines; n++) {
-        struct sample sample = take(dataset, n);
+        struct sample sample = must_read(dataset, n);
         fputc('\n', out);
         put_row(out, sample.tokens, dataset->T, 0);
         put_row(out, sample.targets, dataset->T, -1);
         for (int t = 0; t < dataset->T; t++)
             fputc('0' + sample.doc_start[t], out);
-        fprintf(out, " %d", sample.token_count);
+        fprintf(out, " %d", sample.count);
     }
 }
 
@@ -261,7 +241,7 @@ static void show_epochs(FILE *out, struct dataset *dataset, int lines)
     int64_t M = dataset_summary(dataset).samples;
     for (int64_t n = 0; n < M * lines; n++) {
         fputs(n > 0 && n % M == 0 ? "\n" : "", out);
-        fputc(take(dataset, n).tokens[0], out);
+        fputc(must_read(dataset, n).tokens[0], out);
     }
 }
 
@@ -282,6 +262,16 @@ static void inspect(
             .count = atoi(how),
             .color = strstr(how, "color"),
             .ids = strstr(how, "ids")};
+    json_t *json = NULL;
+    if (strstr(how, "json")) {
+        cr_assert_eq(
+                dataset_inspect_json(
+                        dataset, test->request.tokenizer, &view, &json),
+                ZD_OK);
+        json_dumpf(json, out, JSON_SORT_KEYS);
+        json_decref(json);
+        return;
+    }
     cr_expect_eq(
             dataset_inspect(out, dataset, test->request.tokenizer, &view),
             ZD_OK);
@@ -483,5 +473,5 @@ Test(data_rows, samples_are_cut_from_the_stream_or_a_document_each)
 
 Test(data_rows, inspect_shows_totals_and_samples)
 {
-    run_file("inspect.txt", 9);
+    run_file("inspect.txt", 10);
 }

@@ -1,26 +1,7 @@
 /* The order of samples, and what tells data apart. */
-#include "data/dataset_internal.h"
-#include "tests/data/data_case.h"
-
-#include <criterion/criterion.h>
+#include "tests/data/data_expect.h"
 
 enum { T_MAX = 64 };
-
-struct sample {
-    int32_t tokens[T_MAX], targets[T_MAX], doc_start[T_MAX];
-    int token_count;
-};
-
-static struct sample take(struct dataset *dataset, int64_t n)
-{
-    struct sample sample;
-    cr_assert_eq(
-            dataset_sample(
-                    dataset, n, sample.tokens, sample.targets, sample.doc_start,
-                    &sample.token_count),
-            ZD_OK, "%s", zd_error_get()->what);
-    return sample;
-}
 
 /* Two entries of 10 and 4 one-token samples: A..J and a..d. */
 struct mixture {
@@ -58,7 +39,7 @@ static void read_epoch(
     int64_t M = dataset_summary(dataset).samples;
     cr_assert_leq(M, T_MAX);
     for (int64_t i = 0; i < M; i++)
-        out[i] = (char)take(dataset, epoch * M + i).tokens[0];
+        out[i] = (char)must_read(dataset, epoch * M + i).tokens[0];
     out[M] = '\0';
 }
 
@@ -78,15 +59,14 @@ Test(data_samples, a_shuffled_epoch_takes_every_sample_once)
     char epochs[4][T_MAX + 1], again[T_MAX + 1];
     mixture_init(&mixture, 0, 0);
     mixture.test.request.shuffle = true;
-    struct dataset *dataset = data_case_open(&mixture.test);
-    cr_assert_not_null(dataset);
+    struct dataset *dataset = must_open(&mixture.test);
     for (int e = 0; e < 3; e++)
         read_epoch(dataset, e, epochs[e]);
     read_epoch(dataset, 1, again); /* nothing but n decides */
     cr_expect_str_eq(epochs[1], again);
     dataset_close(dataset);
     mixture.test.request.data_seed = 2;
-    dataset = data_case_open(&mixture.test);
+    dataset = must_open(&mixture.test);
     read_epoch(dataset, 0, epochs[3]);
     dataset_close(dataset);
     cr_expect_str_neq(epochs[0], "ABCDEFGHIJabcd");
@@ -106,8 +86,7 @@ Test(data_samples, shuffled_weights_go_round_evenly)
     char all[5 * T_MAX + 1], text[T_MAX + 1];
     mixture_init(&mixture, 1, 3); /* 4 and 10 of 14: halves of rounds */
     mixture.test.request.shuffle = true;
-    struct dataset *dataset = data_case_open(&mixture.test);
-    cr_assert_not_null(dataset);
+    struct dataset *dataset = must_open(&mixture.test);
     cr_expect_eq(dataset_summary(dataset).samples, 14);
     read_epoch(dataset, 0, all);
     for (int e = 1; e < 5; e++) {
@@ -126,7 +105,7 @@ Test(data_samples, shuffled_weights_go_round_evenly)
 
 static void digest_of(struct mixture *mixture, char digest[HASH_HEX])
 {
-    struct dataset *dataset = data_case_open(&mixture->test);
+    struct dataset *dataset = must_open(&mixture->test);
     strcpy(digest, dataset_summary(dataset).digest);
     dataset_close(dataset);
 }

@@ -4,7 +4,7 @@
 #include "base/log.h"
 #include "base/text_buffer.h"
 #include "data/source.h"
-#include "model/files/text_config.h"
+#include "model/files/hf_names.h"
 
 #include <limits.h>
 #include <string.h>

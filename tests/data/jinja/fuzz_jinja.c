@@ -115,34 +115,12 @@ static void render(const char *source, const json_t *context)
 /* A byte changed, bytes taken out, or a piece of another template put in. */
 static void mutate(char *text, const json_t *cases, uint64_t *state)
 {
-    static const char *const words[] = {
-            "{{",
-            "}}",
-            "{%",
-            "%}",
-            "{#",
-            "-%}",
-            "|",
-            " is ",
-            "(",
-            ")",
-            "[::-1]",
-            "[",
-            "'",
-            "\\",
-            "~",
-            "9223372036854775807",
-            "**",
-            "%",
-            " in ",
-            "loop",
-            "messages",
-            "range(99999)",
-            "\xc3",
-            ",",
-            "\xc3\xa9",
-            " if ",
-            "tojson(indent=9)"};
+    /* each ends with a line feed */
+    static const char words[] =
+            "{{\n}}\n{%\n%}\n{#\n-%}\n|\n is \n(\n)\n[::-1]\n[\n'\n\\\n~\n"
+            "9223372036854775807\n**\n%\n in \nloop\nmessages\nrange(99999)\n"
+            "\xc3\n,\n\xc3\xa9\n if \ntojson(indent=9)\n";
+    enum { WORDS = 27 };
     size_t bytes = strlen(text), at = bytes ? fuzz_next(state) % bytes : 0;
     const char *other = json_string_at(
             json_array_get(cases, fuzz_next(state) % json_array_size(cases)),
@@ -160,8 +138,10 @@ static void mutate(char *text, const json_t *cases, uint64_t *state)
         memmove(text + at, text + at + cut, bytes - at - cut + 1);
     } else {
         if (kind < 4) {
-            piece = words[fuzz_next(state) % (sizeof words / sizeof words[0])];
-            length = strlen(piece);
+            piece = words;
+            for (uint64_t n = fuzz_next(state) % WORDS; n > 0; n--)
+                piece = strchr(piece, '\n') + 1;
+            length = strcspn(piece, "\n");
         }
         if (bytes + length >= MAX)
             return;

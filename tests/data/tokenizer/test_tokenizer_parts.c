@@ -1,7 +1,6 @@
 /* The parts of a tokenizer, each against a slower or a plainer one. */
 #include "base/file/fs.h"
 #include "data/tokenizer/tokenizer_internal.h"
-#include "data/tokenizer/unicode.h"
 #include "data/tokenizer/utf8.h"
 
 #include <criterion/criterion.h>

@@ -2,7 +2,6 @@
 
 #include "base/file/safetensors.h"
 #include "model/files/hf_names.h"
-#include "model/files/text_config.h"
 #include "tests/model/opened.h"
 #include "tests/support/scratch.h"
 

@@ -11,7 +11,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "data/token_cache.h"
-#include "data/token_cache_file.h"
 #include "data/tokenize.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/manifest.h"

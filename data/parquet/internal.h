@@ -1,0 +1,217 @@
+/* internal.h - what the files of this room share, from the file up: reading it
+ * and memory that is counted (file.c), the schema, the values of a page, the
+ * chunk of a column. */
+#ifndef ZD_DATA_PARQUET_INTERNAL_H
+#define ZD_DATA_PARQUET_INTERNAL_H
+
+#include "base/status.h"
+#include "data/parquet/thrift.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct parquet_buffer {
+    unsigned char *bytes;
+    size_t capacity;
+};
+
+struct parquet_file {
+    int fd;
+    const char *path;
+    uint64_t bytes;
+    uint64_t held;                /* of all buffers */
+    int64_t row;                  /* that is being read, from 1; 0: none yet */
+    struct parquet_buffer packed; /* a page as it is stored, of any column */
+};
+
+/* Room for so many bytes, whose content is lost. E0452 when all buffers take
+ * more than PARQUET_HELD_MAX then. */
+enum zd_status parquet_reserve(
+        struct parquet_file *file, struct parquet_buffer *buffer,
+        uint64_t bytes);
+void parquet_release(struct parquet_file *file, struct parquet_buffer *buffer);
+
+/* E0452, `column` may be NULL; or E0453: what of the column is not read. */
+enum zd_status parquet_fail(
+        const struct parquet_file *file, const char *column, bool is_damaged,
+        const char *format, ...) __attribute__((format(printf, 4, 5)));
+#define parquet_damaged(file, column, ...)                                     \
+    parquet_fail(file, column, true, __VA_ARGS__)
+#define parquet_unsupported(file, column, ...)                                 \
+    parquet_fail(file, column, false, __VA_ARGS__)
+
+/* --- schema.c: the columns of a Parquet file as a tree, whose leaves are what
+ * chunks hold.
+ *
+ * An entry of a leaf has two levels. Its definition level says how much of the
+ * path to it is there: a node is null where the level is below the node's
+ * `def`, a list is empty where it is below its `element_def`. Its repetition
+ * level says which list it continues: 0 begins a row, a list's `rep` its next
+ * element. (Dremel, section 4.1) */
+
+enum parquet_type {
+    PARQUET_BOOLEAN = 0,
+    PARQUET_INT32 = 1,
+    PARQUET_INT64 = 2,
+    PARQUET_INT96 = 3,
+    PARQUET_FLOAT = 4,
+    PARQUET_DOUBLE = 5,
+    PARQUET_BYTE_ARRAY = 6,
+    PARQUET_FIXED = 7
+};
+
+struct parquet_leaf {
+    char *path; /* a.list.element; owned */
+    enum parquet_type type;
+    bool is_unsigned;
+    int max_def, max_rep;
+};
+
+struct parquet_node {
+    const char *name; /* borrowed from the footer */
+    size_t name_bytes;
+    enum { PARQUET_LEAF, PARQUET_GROUP, PARQUET_LIST } kind;
+    bool is_optional;
+    int def;
+    int element_def, rep; /* of a list */
+    int first_leaf, leaf_count;
+    struct parquet_node *children; /* owned; of a list its element */
+    int child_count;
+};
+
+struct parquet_schema {
+    struct parquet_node root; /* a group */
+    struct parquet_leaf *leaves;
+    int leaf_count;
+};
+
+/* From the footer's list of `count` elements at `thrift`, which ends after
+ * it. */
+enum zd_status parquet_schema_read(
+        const struct parquet_file *file, struct thrift *thrift, size_t count,
+        struct parquet_schema *schema);
+void parquet_schema_free(struct parquet_schema *schema);
+
+/* --- values.c: the values of a page, in whatever encoding, one after the
+ * other; and runs of small integers, which levels are too.
+ *
+ * Source:  parquet-format Encodings.md. */
+
+/* Runs of one value, and groups of 8 packed values of `width` bits. */
+struct hybrid {
+    const unsigned char *at, *end;
+    int width;     /* 0 to 32 */
+    uint64_t left; /* of the run */
+    bool is_packed;
+    unsigned bit; /* of the packed byte at `at` */
+    uint32_t value;
+};
+
+void hybrid_begin(
+        struct hybrid *hybrid, const unsigned char *at,
+        const unsigned char *end, int width);
+bool hybrid_next(struct hybrid *hybrid, uint32_t *value_out);
+
+/* A first value, then blocks of differences to a least one. */
+struct delta {
+    const unsigned char *at, *end;
+    uint64_t total, left;      /* values; not given yet */
+    uint64_t minis, mini_size; /* miniblocks of a block, values of one */
+    uint64_t minis_left, mini_left;
+    const unsigned char *widths,
+            *mini; /* of the next miniblock; the open one */
+    unsigned width, bit;
+    uint64_t value, least;
+    bool has_begun;
+};
+
+enum parquet_encoding {
+    PARQUET_PLAIN = 0,
+    PARQUET_PLAIN_DICTIONARY = 2,
+    PARQUET_RLE = 3,
+    PARQUET_DELTA_BINARY_PACKED = 5,
+    PARQUET_DELTA_LENGTH_BYTE_ARRAY = 6,
+    PARQUET_DELTA_BYTE_ARRAY = 7,
+    PARQUET_RLE_DICTIONARY = 8
+};
+
+/* By the leaf's type one of these; booleans are integers. */
+struct parquet_value {
+    int64_t integer;
+    double real;
+    const unsigned char *bytes;
+    size_t count;
+};
+
+struct dictionary {
+    struct parquet_value *values; /* owned; their bytes are the page's */
+    size_t count;
+    struct parquet_buffer memory; /* counted; values lie in it */
+};
+
+struct values {
+    const struct parquet_leaf *leaf;
+    const struct dictionary *dictionary;
+    enum parquet_encoding encoding;
+    const unsigned char *at, *end; /* plain; bytes of DELTA_*_BYTE_ARRAY */
+    unsigned bit;                  /* plain booleans */
+    struct hybrid hybrid;          /* indexes, booleans */
+    struct delta delta, suffixes;  /* integers, lengths; see values.c */
+    struct parquet_buffer last;    /* DELTA_BYTE_ARRAY: the value before */
+    size_t last_bytes;
+};
+
+/* Values of `encoding` in [at, end). The dictionary may be empty. `last` is
+ * kept from page to page and released by its owner. */
+enum zd_status values_begin(
+        struct values *values, struct parquet_file *file,
+        const struct parquet_leaf *leaf, const struct dictionary *dictionary,
+        int encoding, const unsigned char *at, const unsigned char *end);
+enum zd_status values_next(
+        struct values *values, struct parquet_file *file,
+        struct parquet_value *value_out);
+/* `count` plain values, to which indexes point from then on. */
+enum zd_status dictionary_read(
+        struct dictionary *dictionary, struct parquet_file *file,
+        const struct parquet_leaf *leaf, int64_t count, const unsigned char *at,
+        const unsigned char *end);
+
+/* --- column.c: a leaf's chunk in one row group, read page by page: at each
+ * entry its levels, and its value where there is one. */
+
+struct parquet_chunk { /* as the footer says it lies in the file */
+    uint64_t begin, end;
+    int64_t entries;
+    int codec;
+};
+
+struct parquet_column {
+    const struct parquet_leaf *leaf;
+    struct parquet_file *file;
+
+    /* of the entry that is next; at the end of the chunk rep is 0 */
+    int rep, def;
+    bool is_at_end;
+
+    /* private */
+    struct parquet_chunk chunk;
+    uint64_t at;          /* of the next page */
+    int64_t entries_left; /* in pages that were not begun */
+    int64_t page_left;    /* entries of the page after the next one */
+    struct parquet_buffer page, dictionary_page;
+    struct hybrid reps, defs;
+    struct dictionary dictionary;
+    struct values values;
+};
+
+/* Begin a chunk: its first entry is next. */
+enum zd_status column_begin(
+        struct parquet_column *column, const struct parquet_chunk *chunk);
+/* The value of the entry, whose def is max_def; borrowed until
+ * column_advance. */
+enum zd_status column_value(
+        struct parquet_column *column, struct parquet_value *value_out);
+enum zd_status column_advance(struct parquet_column *column);
+void column_fini(struct parquet_column *column);
+
+#endif
