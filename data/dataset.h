@@ -222,13 +222,21 @@ int batch_close_up(
         int32_t *tokens, int32_t *targets, int32_t *doc_start, int B, int T,
         int longest);
 
+/* Of 2 `places` pieces of each of B rows of T tokens, piece `place` and piece
+ * 2 places - 1 - place alone, rows of T / places (model_shape.cp). 2 places
+ * divides T. */
+void batch_take_pieces(
+        int32_t *tokens, int32_t *targets, int32_t *doc_start, int B, int T,
+        int places, int place);
+
 /* A loader reads batches ahead on a thread of its own into planned buffers. */
 struct loader;
 struct loader_batch {
-    const int32_t *tokens, *targets, *doc_start; /* (B, T) borrowed */
+    const int32_t *tokens, *targets, *doc_start; /* (B, T) borrowed; of
+                                                    places (B, T / places) */
     int T;                /* batch_close_up of cutoff_len */
-    int64_t token_count;  /* input tokens, padding not counted */
-    int64_t target_count; /* unmasked targets */
+    int64_t token_count;  /* input tokens, padding not counted .. */
+    int64_t target_count; /* .. and unmasked targets: of whole samples */
 };
 /* Bytes of the buffers of so many batches. */
 size_t loader_bytes(int batches, int B, int T);
@@ -238,6 +246,7 @@ struct loader_order {
     int64_t (*sample_of)(void *ctx, int64_t batch, int b);
     void *ctx;
     bool keeps_length; /* rows have T tokens, whatever the longest has */
+    int places, place; /* batch_take_pieces, which needs it; places 0: 1 */
 };
 /* The dataset belongs to the loader's thread until loader_destroy. T is its
  * cutoff_len. `keep` batches stay valid while `ahead` are read ahead (each at

@@ -71,6 +71,21 @@ int batch_close_up(
     return near;
 }
 
+void batch_take_pieces(
+        int32_t *tokens, int32_t *targets, int32_t *doc_start, int B, int T,
+        int places, int place)
+{
+    int32_t *const arrays[] = {tokens, targets, doc_start};
+    size_t piece = (size_t)(T / (2 * places));
+    const size_t from[] = {
+            (size_t)place * piece, (size_t)(2 * places - 1 - place) * piece};
+    for (int i = 0; i < 3 && places > 1; i++)
+        for (size_t b = 0; b < 2 * (size_t)B; b++) /* never to behind its own */
+            memmove(arrays[i] + b * piece,
+                    arrays[i] + b / 2 * (size_t)T + from[b % 2],
+                    piece * sizeof *tokens);
+}
+
 static int64_t count_targets(const int32_t *targets, int T)
 {
     int64_t count = 0;
@@ -98,6 +113,10 @@ static enum zd_status fill(
     made.T = batch_close_up(
             slot->tokens, slot->targets, slot->doc_start, loader->B, loader->T,
             loader->order.keeps_length ? loader->T : longest);
+    if (loader->order.places > 1)
+        batch_take_pieces(
+                slot->tokens, slot->targets, slot->doc_start, loader->B,
+                loader->T, loader->order.places, loader->order.place);
     slot->batch = made;
     return ZD_OK;
 }

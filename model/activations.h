@@ -151,17 +151,6 @@ struct activations {
     size_t cache_text_bytes;  /* of them, one text's */
 };
 
-static inline int cp_size(const struct model_shape *shape)
-{
-    return shape->cp.size > 1 ? shape->cp.size : 1;
-}
-
-/* Of B samples. */
-static inline size_t place_tokens(const struct model_shape *shape, int B)
-{
-    return (size_t)B * (size_t)(shape->T / cp_size(shape));
-}
-
 static inline int decode_texts(const struct model_shape *shape)
 {
     return shape->decode_texts > 0 ? shape->decode_texts : 1;

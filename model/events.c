@@ -37,22 +37,6 @@ static void emit_segment(struct emitter *e, int from, int to)
         emit(e, layer, false);
 }
 
-struct model_kv_traffic model_kv_traffic(
-        const struct model_config *config, const struct param_table *table,
-        struct checkpointing checkpointing, enum model_pass pass)
-{
-    int segment = checkpointing_segment(checkpointing, config->layers);
-    int kept = config->layers + 1 - activations_first_layer(config, table);
-    struct model_kv_traffic traffic = {config->layers, 0};
-    if (pass == MODEL_EVAL)
-        return traffic;
-    traffic.gathers += kept;
-    if (segment)
-        traffic.gathers += kept - (kept + segment - 1) / segment;
-    traffic.scatters = kept;
-    return traffic;
-}
-
 int model_unit_events(
         const struct model_config *config, const struct param_table *table,
         struct checkpointing checkpointing, enum model_pass pass,

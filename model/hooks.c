@@ -99,21 +99,37 @@ static struct turns turns_backward(
     return turns;
 }
 
-struct model_exchange model_exchange(
+/* Keys and values: forward, those that are recomputed, backward. */
+static void add_keys(
         const struct model_config *config, const struct param_table *table,
-        const struct model_shape *shape)
+        const struct model_shape *shape, struct model_exchange *out)
+{
+    int segment = checkpointing_segment(shape->checkpointing, config->layers);
+    int kept = config->layers + 1 - activations_first_layer(config, table);
+    int gathers = config->layers + kept;
+    size_t row = 2 * (size_t)kv_heads_used(config) * (size_t)config->head_dim *
+                 dtype_bytes(shape->dtype);
+    uint64_t share = place_tokens(shape, shape->B) * row;
+    if (segment)
+        gathers += kept - (kept + segment - 1) / segment;
+    out->kv_gathered = (uint64_t)gathers * share;
+    out->kv_scattered = (uint64_t)kept * share;
+    out->largest_kv = place_tokens(shape, 1) / 2 * row;
+}
+
+static void add_tokens(
+        const struct model_config *config, const struct param_table *table,
+        const struct model_shape *shape, struct model_exchange *out)
 {
     size_t tp = (size_t)tp_size(config);
     size_t row = (size_t)config->hidden_size * dtype_bytes(shape->dtype);
-    size_t tokens = (size_t)shape->B * (size_t)shape->T;
+    size_t tokens = place_tokens(shape, shape->B);
     int first = activations_first_layer(config, table),
         head = config->layers + 1;
     bool dx = trains(table, head, ROLE_FINAL_NORM) ||
               trains(table, head, ROLE_FINAL_NORM_BIAS) || first < head;
     /* the embedding's rows, norms of each layer and of the head */
     struct turns all = {2 * config->layers + 1, 2 * config->layers + 1 + dx};
-    if (tp == 1)
-        return (struct model_exchange){0};
     for (int layer = first; layer <= config->layers; layer++) {
         struct turns turns = turns_backward(config, table, shape, layer, first);
         all.gathers += turns.gathers;
@@ -123,12 +139,23 @@ struct model_exchange model_exchange(
     struct model_shape eval = *shape;
     eval.B = shape->eval_B > shape->B ? shape->eval_B : shape->B;
     size_t chunk = (size_t)model_head_chunk(config, table, &eval);
-    return (struct model_exchange){
-            .gathered = (uint64_t)all.gathers * (tokens / tp) * row,
-            .scattered = (uint64_t)all.scatters * (tokens / tp) * row,
-            .scores = tokens * sizeof(struct row_score),
-            .largest_share = model_most_tokens(shape) / tp * row,
-            .largest_scores = chunk * sizeof(struct row_score)};
+    out->gathered = (uint64_t)all.gathers * (tokens / tp) * row;
+    out->scattered = (uint64_t)all.scatters * (tokens / tp) * row;
+    out->scores = tokens * sizeof(struct row_score);
+    out->largest_share = model_most_tokens(shape) / tp * row;
+    out->largest_scores = chunk * sizeof(struct row_score);
+}
+
+struct model_exchange model_exchange(
+        const struct model_config *config, const struct param_table *table,
+        const struct model_shape *shape)
+{
+    struct model_exchange out = {0};
+    if (tp_size(config) > 1)
+        add_tokens(config, table, shape, &out);
+    if (cp_size(shape) > 1)
+        add_keys(config, table, shape, &out);
+    return out;
 }
 
 /* --- units ----------------------------------------------------------------

@@ -92,12 +92,17 @@ struct model_hooks {
             void *ctx, void *share, const void *all, size_t count);
 };
 
-/* What a place of tensor parallelism contributes in a training micro-batch, and
- * to the largest of its collectives, in bytes. All 0 without places. */
+/* What a place contributes in a training micro-batch, and to the largest of its
+ * collectives, in bytes. All 0 without places. */
 struct model_exchange {
+    /* tensor parallelism */
     uint64_t gathered, scattered; /* shares of tokens */
     uint64_t scores;
     size_t largest_share, largest_scores;
+    /* context parallelism: keys and values, and their gradients. Where a layer
+     * ends a segment that is recomputed backward finds what was gathered. */
+    uint64_t kv_gathered, kv_scattered;
+    size_t largest_kv;
 };
 struct model_shape;
 struct model_exchange model_exchange(
@@ -116,17 +121,6 @@ int model_unit_events(
         const struct model_config *config, const struct param_table *table,
         struct checkpointing checkpointing, enum model_pass pass,
         struct unit_event *events, int max);
-
-/* How often a pass gathers a layer's keys and values, and scatters their
- * gradients, where context parallelism does so: B T rows of 2 KV D. Of a layer
- * that a segment ends with backward finds those that were gathered to recompute
- * it. */
-struct model_kv_traffic {
-    int gathers, scatters;
-};
-struct model_kv_traffic model_kv_traffic(
-        const struct model_config *config, const struct param_table *table,
-        struct checkpointing checkpointing, enum model_pass pass);
 
 /* The losses of rows of logits and their gradients, as cross_entropy_fn. */
 typedef enum zd_status token_loss_fn(
@@ -169,6 +163,16 @@ struct model_shape {
                                   (pinned) host memory; needs a mode that
                                   recomputes */
 };
+
+static inline int cp_size(const struct model_shape *shape)
+{
+    return shape->cp.size > 1 ? shape->cp.size : 1;
+}
+/* Of B samples of T tokens. */
+static inline size_t place_tokens(const struct model_shape *shape, int B)
+{
+    return (size_t)B * (size_t)(shape->T / cp_size(shape));
+}
 
 /* What offload_activations copies with; owned by the caller. NULL: inline. */
 struct model_streams {

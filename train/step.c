@@ -264,7 +264,7 @@ static enum zd_status compute(
     ZD_TRY(zero_reduce_finish(trainer->zero));
     ZD_TRY(model_loss_take(trainer->model, &loss));
     objective->term(&sums, &loss);
-    if (!trainer_counts_sample(trainer))
+    if (!trainer_counts_loss(trainer))
         exact_sum_clear(&loss);
     ZD_TRY(zero_grad_norm(trainer->zero, &report->grad_norm, &loss));
     ZD_TRY(device_check());

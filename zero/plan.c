@@ -293,6 +293,18 @@ static void plan_tp_wire(struct zero_plan *plan)
             micros * others * (moved->gathered + moved->scores) + sums;
 }
 
+static void plan_cp_wire(struct zero_plan *plan)
+{
+    const struct zero_request *request = &plan->request;
+    struct comm_counters *wire = &plan->wire.group[ZERO_CP];
+    uint64_t sent =
+            (uint64_t)request->accumulation * ((uint64_t)request->mesh.cp - 1);
+    if (request->by_layer)
+        sent *= (uint64_t)request->by_layer;
+    wire->reduce_scatter = sent * request->exchange.kv_scattered;
+    wire->all_gather = sent * request->exchange.kv_gathered;
+}
+
 static void plan_wire(struct zero_plan *plan)
 {
     const struct zero_request *request = &plan->request;
@@ -308,6 +320,7 @@ static void plan_wire(struct zero_plan *plan)
     plan->wire.group[ZERO_WORLD].all_reduce =
             zero_scalar_bytes(request->mesh.world) + plan_block_wire(plan);
     plan_tp_wire(plan);
+    plan_cp_wire(plan);
     for (enum zero_group g = ZERO_SHARD; g < ZERO_CUTS; g++) {
         struct comm_counters *wire = &plan->wire.group[g];
         uint64_t grads = sent(plan, g, all);
@@ -339,6 +352,12 @@ static void note_tokens(const struct zero_plan *plan, struct comm_needs *needs)
                                      dtype_bytes(plan->grad_dtype));
     needs->reduce_bytes = max_size(reduced, moved->largest_share);
     needs->shard_bytes = max_size(needs->reduce_bytes, moved->largest_scores);
+}
+
+static void note_keys(const struct zero_plan *plan, struct comm_needs *needs)
+{
+    needs->shard_bytes = plan->request.exchange.largest_kv;
+    needs->reduce_bytes = needs->shard_bytes;
 }
 
 static void note_collectives(
@@ -381,6 +400,8 @@ bool zero_comm_needs(
             note_collectives(plan, g, needs);
         else if (g == ZERO_TP)
             note_tokens(plan, needs);
+        else
+            note_keys(plan, needs);
     }
     return true;
 }

@@ -1,6 +1,6 @@
 /* tokens.c - what places of tensor parallelism tell each other: shares of a
  * pass's tokens and scores, whose collectives the model waits for, and sums of
- * gradients.
+ * gradients; and those of context parallelism: keys and values.
  *
  * A tensor that is whole on each place (zero_segment.is_whole) has a part of
  * its gradient there. These are summed where this rank's part lies, each place
@@ -12,38 +12,58 @@
 
 /* --- the model's hooks ---------------------------------------------------- */
 
-enum zd_status places_gather(
-        void *ctx, void *all, const void *share, size_t count)
+static enum zd_status gather(
+        struct zero *zero, enum zero_group group, void *all, const void *share,
+        size_t count, enum dtype type)
 {
-    struct zero *zero = ctx;
-    struct comm *places = zero->groups[ZERO_TP];
+    struct comm *places = zero->groups[group];
     struct comm_op *op;
-    ZD_TRY(comm_all_gather_begin(
-            places, share, all, count, zero->plan->request.dtype, &op));
+    ZD_TRY(comm_all_gather_begin(places, share, all, count, type, &op));
     return comm_wait(places, op);
 }
 
-enum zd_status places_scatter(
-        void *ctx, void *share, const void *all, size_t count)
+static enum zd_status scatter(
+        struct zero *zero, enum zero_group group, void *share, const void *all,
+        size_t count)
 {
-    struct zero *zero = ctx;
-    struct comm *places = zero->groups[ZERO_TP];
+    struct comm *places = zero->groups[group];
     struct comm_op *op;
     ZD_TRY(comm_reduce_scatter_begin(
             places, all, share, count, zero->plan->request.dtype, false, &op));
     return comm_wait(places, op);
 }
 
+enum zd_status places_gather(
+        void *ctx, void *all, const void *share, size_t count)
+{
+    struct zero *zero = ctx;
+    return gather(zero, ZERO_TP, all, share, count, zero->plan->request.dtype);
+}
+
+enum zd_status places_scatter(
+        void *ctx, void *share, const void *all, size_t count)
+{
+    return scatter(ctx, ZERO_TP, share, all, count);
+}
+
 enum zd_status places_scores(
         void *ctx, void *all, const void *mine, size_t bytes)
 {
-    struct zero *zero = ctx;
-    struct comm *places = zero->groups[ZERO_TP];
-    struct comm_op *op;
     assert(bytes % sizeof(float) == 0);
-    ZD_TRY(comm_all_gather_begin(
-            places, mine, all, bytes / sizeof(float), DTYPE_FP32, &op));
-    return comm_wait(places, op);
+    return gather(ctx, ZERO_TP, all, mine, bytes / sizeof(float), DTYPE_FP32);
+}
+
+enum zd_status places_keys_gather(
+        void *ctx, void *all, const void *share, size_t count)
+{
+    struct zero *zero = ctx;
+    return gather(zero, ZERO_CP, all, share, count, zero->plan->request.dtype);
+}
+
+enum zd_status places_keys_scatter(
+        void *ctx, void *share, const void *all, size_t count)
+{
+    return scatter(ctx, ZERO_CP, share, all, count);
 }
 
 /* --- gradients of whole tensors ------------------------------------------- */

@@ -236,6 +236,8 @@ struct model_hooks zero_hooks(struct zero *zero)
             .tokens_gather = places_gather,
             .tokens_scatter = places_scatter,
             .scores_gather = places_scores,
+            .kv_gather = places_keys_gather,
+            .kv_scatter = places_keys_scatter,
             .product_grads = zero->plan->grads_direct ? zero->plan->grad_dtype
                                                       : DTYPE_FP32,
     };

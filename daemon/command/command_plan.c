@@ -100,6 +100,7 @@ static const char layout[] =
         "{layout.global_batch|w} sequences\n"
         "[         {mesh.replicate|>} replicas of {mesh.shard|w} "
         "shard{mesh.shard|p}\n]"
+        "[         each sample's tokens are on {mesh.cp|>} ranks\n]"
         "[         each layer's tensors are cut over {mesh.tp|>} ranks\n]"
         "         gradient checkpointing {layout.gradient_checkpointing|s}"
         "[{layout.by_auto.gradient_checkpointing|?} (by auto)]"

@@ -143,16 +143,20 @@ static void check_lora(struct job *job)
     CHECK(job, rules);
 }
 
-/* What tensor parallelism cuts, and what it cannot cut yet. */
+/* What tensor and context parallelism cut, and what they cannot cut yet. */
 static void check_tensor(struct job *job)
 {
     const struct train_job *o = &job->options;
-    int tp = o->parallel.tp, length = o->data.cutoff_len;
+    int tp = o->parallel.tp, cp = o->parallel.cp, length = o->data.cutoff_len;
+    int64_t unit = (int64_t)(cp > 1 ? 2 * cp : 1) * tp;
     bool is_on = tp > 1;
     const char *whole = "tp_size = 1 in [parallel]";
     const struct rule rules[] = {
-    {is_on && length % tp, "data.cutoff_len",
-     job_string(job, "parallel.tp_size = %d does not divide the %d tokens of a sample", tp, length), job_string(job, "cutoff_len = %d in [data]", length < tp ? tp : length / tp * tp), "E0224", "parallel.tp_size"},
+    {length % unit, "data.cutoff_len",
+     job_string(job, "%s = %lld does not divide the %d tokens of a sample", cp == 1 ? "parallel.tp_size" : tp == 1 ? "2 x parallel.cp_size" : "2 x parallel.cp_size x tp_size", (long long)unit, length),
+     job_string(job, "cutoff_len = %lld in [data]", (long long)(length < unit ? unit : length / unit * unit)), "E0224", cp > 1 ? "parallel.cp_size" : "parallel.tp_size"},
+    {o->cp_comm_type == CP_A2A, "parallel.cp_comm_type",
+     "heads cannot be exchanged yet, keys and values can", "cp_comm_type = \"allgather\" in [parallel]", "E0224", "parallel.cp_comm_type"},
     {is_on && o->lora.enabled, "parallel.tp_size",
      "adapters are on whole weights, which parallel.tp_size cuts", whole, "E0224", "lora.enabled"},
     {is_on && o->sample.prompt_count && o->sample.steps > 0, "parallel.tp_size",

@@ -76,6 +76,7 @@ static const struct schema_choice clippings[] = {{"wait", OFFLOAD_CLIP_WAIT}, {"
 static const struct schema_choice orders[] = {{"auto", ORDER_AUTO}, {"depth_first", ORDER_DEPTH_FIRST}, {"breadth_first", ORDER_BREADTH_FIRST}, {0}};
 static const struct schema_choice accumulates[] = {{"auto", OFFLOAD_ACCUMULATE_AUTO}, {"device", OFFLOAD_ACCUMULATE_DEVICE}, {"host", OFFLOAD_ACCUMULATE_HOST}, {0}};
 static const struct schema_choice output_modes[] = {{"0700", 0700}, {"0750", 0750}, {"0755", 0755}, {"0770", 0770}, {"02750", 02750}, {"02770", 02770}, {0}};
+static const struct schema_choice cp_comm_types[] = {{"auto", CP_AUTO}, {"allgather", CP_ALLGATHER}, {"a2a", CP_A2A}, {0}};
 static const struct schema_choice comm_backends[] = {{"auto", COMM_AUTO}, {"mpi", COMM_MPI}, {"nccl", COMM_NCCL}, {0}};
 static const struct schema_choice comm_hierarchies[] = {{"auto", COMM_LEVELS_AUTO}, {"false", COMM_LEVELS_ONE}, {"true", COMM_LEVELS_TWO}, {0}};
 static const struct schema_choice comm_sums[] = {{"fast", COMM_REDUCE_FAST}, {"ordered", COMM_REDUCE_ORDERED}, {0}};
@@ -224,6 +225,8 @@ ENTRY_KEYS("data.eval"),
 
 {"parallel", "dp_replicate_size", SCHEMA_INT, JOB(parallel.replicate), .min = 1, .max = 1 << 20, .aliases = "data_parallel_replicate_degree", .help = "Groups of ranks that each hold all shards; gathers stay within a group, masters and states are still cut over all ranks"},
 {"parallel", "dp_shard_size", SCHEMA_INT, JOB(parallel.shard), .flags = SCHEMA_AUTO | SCHEMA_ZERO | SCHEMA_NOT_ZERO, .min = -1, .max = 1 << 20, .aliases = "data_parallel_shard_degree", .help = "Neighboring ranks that cut parameters and gradients among them; auto (-1): what the other sizes leave of all ranks"},
+{"parallel", "cp_size", SCHEMA_INT, JOB(parallel.cp), .min = 1, .max = 1 << 16, .aliases = "context_parallel_degree context_parallel_size", .help = "Neighboring ranks that share each sample: two pieces of its tokens each; 2 x cp_size x tp_size divides cutoff_len"},
+{"parallel", "cp_comm_type", SCHEMA_ENUM, JOB(cp_comm_type), .choices = cp_comm_types, .help = "What they exchange for attention; auto: allgather, keys and values of all tokens. Heads (a2a) are not there yet"},
 {"parallel", "tp_size", SCHEMA_INT, JOB(parallel.tp), .min = 1, .max = 1 << 16, .aliases = "tensor_parallel_degree tensor_model_parallel_size", .help = "Neighboring ranks that cut each layer's matrices, and train on the same samples; divides the heads, the feed-forward width and cutoff_len"},
 
 {"offload", "optimizer", SCHEMA_ENUM, JOB(offload.optimizer), .choices = tiers, .help = "Where master weights and moments are kept; with cpu and nvme the update runs on the host"},

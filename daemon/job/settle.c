@@ -97,15 +97,18 @@ static int settle_mesh(struct job *job)
 {
     static const char *const keys[] = {
             "parallel.dp_shard_size", "parallel.dp_replicate_size",
-            "parallel.tp_size"};
+            "parallel.tp_size", "parallel.cp_size"};
     const struct mesh_sizes *sizes = &job->options.parallel;
     struct mesh mesh;
-    if (!job->world || job_key(job, keys[0])->refused ||
-        job_key(job, keys[1])->refused || job_key(job, keys[2])->refused)
-        return job->world;
+    for (int i = 0; i < 4; i++)
+        if (!job->world || job_key(job, keys[i])->refused)
+            return job->world;
     if (mesh_cut(*sizes, job->world, &mesh) == ZD_OK)
         return mesh_samples(mesh, 0).size;
-    job_take_record(job, keys[sizes->tp > 1 ? 2 : sizes->shard <= 0]);
+    job_take_record(
+            job, keys[sizes->tp > 1   ? 2
+                      : sizes->cp > 1 ? 3
+                                      : sizes->shard <= 0]);
     return job->world;
 }
 

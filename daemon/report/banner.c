@@ -67,6 +67,8 @@ static void tell_ranks(const struct train_banner *banner)
         zd_log_info(
                 "  mesh     %d replicas of %d shard%s", mesh.replicate,
                 mesh.shard, mesh.shard == 1 ? "" : "s");
+    if (mesh.cp > 1)
+        zd_log_info("  tokens   of each sample are on %d ranks", mesh.cp);
     if (mesh.tp > 1)
         zd_log_info("  tensors  each layer's are cut over %d ranks", mesh.tp);
     bool has_disk = arena->bytes[ARENA_DISK] > 0;

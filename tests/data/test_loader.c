@@ -126,6 +126,56 @@ Test(data_loader, rows_are_as_long_as_the_longest_of_the_batch_needs)
     data_case_fini(&test);
 }
 
+/* Rows of 4 places are those of one, in 8 pieces; what is counted is the whole
+ * sample's. */
+Test(data_loader, places_share_the_tokens_of_each_row)
+{
+    enum { PLACES = 4, PIECE = T / (2 * PLACES), OWN = 2 * PIECE };
+    _Static_assert(T % (2 * PLACES) == 0, "whole pieces");
+    struct data_case test;
+    char text[] = "0123456789abcdefghijklmnopqrstuvwxyz";
+    data_case_init(&test, NULL);
+    data_case_file(&test, "a.txt", text, sizeof text - 1);
+    for (int place = 0; place < PLACES; place++) {
+        struct dataset *dataset = data_case_open(&test), *same;
+        struct loader_order order = {
+                .sample_of = in_order, .places = PLACES, .place = place};
+        struct loader *loader;
+        struct loader_batch batch;
+        int32_t tokens[2][T], targets[2][T], starts[2][T];
+        int count, all = 0;
+        void *memory = malloc(loader_bytes(2, 2, T));
+        cr_assert_not_null(dataset);
+        cr_assert_eq(dataset_open(&test.request, &same), ZD_OK);
+        cr_assert_eq(
+                loader_create(
+                        dataset, order, 0, 1, 2, T, 1, 1, memory, &loader),
+                ZD_OK);
+        cr_assert_eq(loader_next(loader, &batch), ZD_OK);
+        for (int b = 0; b < 2; b++) {
+            cr_assert_eq(
+                    dataset_sample(
+                            same, b, tokens[b], targets[b], starts[b], &count),
+                    ZD_OK);
+            all += count;
+        }
+        cr_expect_eq(batch.token_count, all);
+        for (int n = 0; n < 2 * OWN; n++) {
+            int b = n / OWN, half = n % OWN / PIECE;
+            int piece = half ? 2 * PLACES - 1 - place : place;
+            int t = piece * PIECE + n % PIECE;
+            cr_expect_eq(batch.tokens[n], tokens[b][t]);
+            cr_expect_eq(batch.targets[n], targets[b][t]);
+            cr_expect_eq(batch.doc_start[n], starts[b][t]);
+        }
+        loader_destroy(loader);
+        free(memory);
+        dataset_close(dataset);
+        dataset_close(same);
+    }
+    data_case_fini(&test);
+}
+
 Test(data_loader, an_error_comes_with_its_batch)
 {
     struct data_case test;

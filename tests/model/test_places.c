@@ -342,12 +342,10 @@ static void expect_traffic(const struct group *g, const struct place *p)
 {
     const struct tiny *t = &p->tiny;
     const struct model_config *c = &t->config;
-    struct model_kv_traffic kv =
-            model_kv_traffic(c, &t->table, t->shape.checkpointing, MODEL_TRAIN);
-    size_t rows = (size_t)(B * T / g->cp) * 2; /* of two micro-batches */
-    size_t count = rows * 2 * (size_t)(kv_heads_used(c) * c->head_dim);
-    cr_expect_eq(p->kv_gathered, g->cp > 1 ? (size_t)kv.gathers * count : 0);
-    cr_expect_eq(p->kv_scattered, g->cp > 1 ? (size_t)kv.scatters * count : 0);
+    struct model_exchange plan = model_exchange(c, &t->table, &t->shape);
+    size_t width = dtype_bytes(t->shape.dtype); /* two micro-batches */
+    cr_expect_eq(p->kv_gathered * width, 2 * plan.kv_gathered);
+    cr_expect_eq(p->kv_scattered * width, 2 * plan.kv_scattered);
     /* of each micro-batch: the embedding, two of a layer forward and two
      * backward, those that are computed again, the head's chunks */
     if (g->tp > 1)

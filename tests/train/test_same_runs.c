@@ -128,8 +128,8 @@ static void try_row(
         if (!ran)
             zd_error_print(stderr, zd_error_get());
         *base = *base ? *base : dir;
-        tap_ok(ran && is_one_training(group, row, *base, dir, &apart) &&
-                       as_planned(group, dir) &&
+        bool is_one = ran && is_one_training(group, row, *base, dir, &apart);
+        tap_ok(is_one && as_planned(group, dir) &&
                        (!group->overflows || rows_of(dir, "skipped") > 0),
                "%s, %d ranks: %s (losses %.2g, norms %.2g)", group->name, world,
                row, apart.losses, apart.norms);

@@ -81,6 +81,9 @@ struct train_options { /* [train] */
     struct fp16_options fp16;
 };
 
+/* What context parallelism exchanges: keys and values, or heads. */
+enum cp_comm_type { CP_AUTO, CP_ALLGATHER, CP_A2A };
+
 enum eval_strategy { EVAL_NO, EVAL_STEPS, EVAL_EPOCH };
 struct eval_options { /* [eval] */
     enum eval_strategy eval_strategy;
@@ -160,7 +163,8 @@ struct train_job {
     struct data_options data;
     struct train_options train;
     struct optim_options optim;
-    struct mesh_sizes parallel; /* [parallel] */
+    struct mesh_sizes parallel; /* [parallel], and .. */
+    enum cp_comm_type cp_comm_type;
     struct zero_options zero;
     struct offload_options offload;
     struct comm_options comm;

@@ -114,7 +114,7 @@ static double pieces_of(const struct costs *costs, int unit, bool is_mlp)
         return plan->shape.mlp_pieces;
     int chunk = model_head_chunk(
             plan_slice_config(plan), plan_slice_table(plan), &plan->shape);
-    return ceil((double)plan->shape.B * plan->shape.T / chunk);
+    return ceil((double)place_tokens(&plan->shape, plan->shape.B) / chunk);
 }
 
 /* All logits, and the loss of each. */
@@ -204,11 +204,26 @@ static void add_exchange(
                                                      : 1);
 }
 
+/* Keys and values of all tokens, between places of context parallelism; what
+ * was gathered to recompute the end of a segment serves its backward. */
+static void add_keys(const struct costs *costs, struct unit_cost *cost)
+{
+    const struct job_plan *plan = costs->plan;
+    const struct model_config *config = plan_slice_config(plan);
+    double kv = 2.0 * kv_heads_used(config) * config->head_dim * costs->width;
+    double one = cost_wire(
+            costs, ZERO_CP, kv * plan->shape.B * (double)plan->shape.T);
+    int segment =
+            checkpointing_segment(plan->shape.checkpointing, config->layers);
+    cost->exchange[PASS_FORWARD] += one;
+    cost->exchange[PASS_BACKWARD] += one * (segment ? 2 - 1.0 / segment : 2);
+}
+
 struct unit_cost cost_unit(const struct costs *costs, int unit)
 {
     const struct job_plan *plan = costs->plan;
     const struct param_table *table = plan_slice_table(plan);
-    double tokens = (double)plan->shape.B * plan->shape.T;
+    double tokens = (double)place_tokens(&plan->shape, plan->shape.B);
     bool is_head = unit == table->unit_count - 1;
     bool is_layer = unit > 0 && !is_head;
     bool has_post2 = family_has(plan->config.family, ROLE_POST2);
@@ -250,6 +265,8 @@ struct unit_cost cost_unit(const struct costs *costs, int unit)
     for (int pass = 0; pass < PASSES; pass++)
         cost.pass[pass] += (1 + pass) * costs->machine->launch;
     add_exchange(costs, is_layer, is_head, tokens, &cost);
+    if (is_layer)
+        add_keys(costs, &cost);
     add_bytes(costs, unit, &cost);
     if (is_layer && plan->shape.offload_activations)
         cost.residual = tokens / plan->mesh.tp * plan->config.hidden_size *

@@ -205,11 +205,13 @@ static enum zd_status slice(
         const struct train_job *job, const struct comm *comm,
         struct job_plan *plan)
 {
-    struct tp tp = {.size = plan->mesh.tp};
+    struct mesh_place place = {0};
+    if (comm)
+        place = mesh_place(plan->mesh, comm_rank(comm));
+    struct tp tp = {plan->mesh.tp, place.tp};
+    plan->cp = (struct cp){plan->mesh.cp, place.cp};
     if (tp.size == 1)
         return ZD_OK;
-    if (comm)
-        tp.place = mesh_place(plan->mesh, comm_rank(comm)).tp;
     ZD_TRY(model_config_slice(&plan->config, tp, &plan->slice_config));
     return param_table_slice(
             &plan->config, tp, job->train.freeze, job->train.freeze_count,

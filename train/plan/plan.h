@@ -43,6 +43,7 @@ struct job_plan {
     struct param_table table;
     struct model_config slice_config; /* with tensor parallelism: of this */
     struct param_table slice_table;   /* .. rank's place; without, nothing */
+    struct cp cp; /* this rank's place among those that share its samples */
     struct peft_config adapter;       /* with [lora]; json NULL: none */
     struct zero_plan zero;
     struct arena_plan arena;

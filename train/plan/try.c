@@ -226,6 +226,7 @@ enum zd_status job_plan_try(
     plan->by_layer = choice->by_layer && choice->A > 1;
     ZD_TRY(plan_check_slices(job, plan));
     plan->shape = own_shape(job, &plan->config, choice->B);
+    plan->shape.cp = plan->cp;
     plan->shape.checkpointing = choice->checkpointing;
     if (choice->mlp_pieces)
         plan->shape.mlp_pieces = choice->mlp_pieces;

@@ -18,6 +18,13 @@ bool trainer_cuts_samples(const struct trainer *trainer)
 
 bool trainer_counts_sample(const struct trainer *trainer)
 {
+    struct mesh_place place =
+            mesh_place(trainer->plan.mesh, comm_rank(trainer->comm));
+    return place.cp == 0 && place.tp == 0;
+}
+
+bool trainer_counts_loss(const struct trainer *trainer)
+{
     return mesh_place(trainer->plan.mesh, comm_rank(trainer->comm)).tp == 0;
 }
 
@@ -48,7 +55,9 @@ enum zd_status batches_start(struct trainer *trainer)
     struct loader_order order = {
             .sample_of = sample_of,
             .ctx = trainer,
-            .keeps_length = trainer_cuts_samples(trainer)};
+            .keeps_length = trainer_cuts_samples(trainer),
+            .places = plan->shape.cp.size,
+            .place = plan->shape.cp.place};
     trainer->base_sample = trainer->state.samples_taken;
     trainer->has_batches = false;
     trainer->batches = zd_array((size_t)A, sizeof *trainer->batches);

@@ -48,6 +48,10 @@ static enum zd_status fill_batch(
             .T = batch_close_up(
                     memory, memory + plane, memory + 2 * plane, B, T,
                     trainer_cuts_samples(trainer) ? T : longest)};
+    if (trainer->plan.mesh.cp > 1)
+        batch_take_pieces(
+                memory, memory + plane, memory + 2 * plane, B, T,
+                trainer->plan.shape.cp.size, trainer->plan.shape.cp.place);
     return status;
 }
 
@@ -90,10 +94,10 @@ static enum zd_status merge(
         double *value_out)
 {
     struct comm *comm = trainer->comm;
-    if (!trainer_counts_sample(trainer)) {
+    if (!trainer_counts_loss(trainer))
         exact_sum_clear(loss);
+    if (!trainer_counts_sample(trainer))
         targets = 0;
-    }
     exact_sum_carry(loss);
     ZD_TRY(comm_all_reduce_i64(comm, loss->digit, EXACT_SUM_DIGITS, COMM_SUM));
     int64_t counts[2] = {targets, loss->nonfinite};

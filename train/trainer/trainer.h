@@ -171,9 +171,11 @@ enum zd_status trainer_load_weights(struct trainer *trainer, bool digests);
 /* Number of row 0 of micro-batch `a` of the step at hand, in the run. */
 int64_t batches_first_sample(const struct trainer *trainer, int a);
 /* Does a sample have several ranks: then rows keep their length? Is this rank
- * the one of tensor parallelism's places that counts it? */
+ * the one of them that counts its tokens; one of those whose losses make up the
+ * sample's? */
 bool trainer_cuts_samples(const struct trainer *trainer);
 bool trainer_counts_sample(const struct trainer *trainer);
+bool trainer_counts_loss(const struct trainer *trainer);
 /* Read from the first sample that no step has taken. Sets base_sample. */
 enum zd_status batches_start(struct trainer *trainer);
 void batches_stop(struct trainer *trainer);
