@@ -12,6 +12,11 @@ here=$(dirname "$(dirname "$(readlink -f "$0")")")
 # seconds expected, kind, name: a part of tests/gpu.sh or a row of bench/gpu.sh
 units='
 110 test kernels
+60 row llama-1b-cut
+120 row llama-1b
+110 row qwen3-8b-qlora
+200 row llama-8b-24gb-order
+220 row llama-8b-24gb-undo
 70 row start
 120 row llama-8b
 220 row llama-8b-24gb
@@ -30,13 +35,10 @@ units='
 90 row fitted
 120 row qwen3-8b-dora
 110 row qwen3-8b-lora
-110 row qwen3-8b-qlora
 120 row paged
-120 row llama-1b
 100 row gpt2-124m
 40 row gpt2-124m-cut
 40 row gpt2-124m-cut-cudnn
-60 row llama-1b-cut
 60 row llama-1b-cut-cudnn
 120 test ranks
 400 test sanitizer

@@ -52,6 +52,12 @@ TINY = {"gpt2": {"vocab_size": 500, "n_positions": 64, "n_embd": 64, "n_layer": 
 TINY["qwen3"] = TINY["llama"]
 
 
+def tiny_settings(settings):
+    """There is no stand-in for cuDNN."""
+    settings = [re.sub("memory_limit=.*", "memory_limit=1GB", s) for s in settings]
+    return ["model.attn=own" if s in CUDNN else s for s in settings]
+
+
 class Row:
     """A training row: a model, T, B, sequences of a step, and settings of both sides. steps, warmup: of a run, the second of the
     first. must: the ratio to the peer. documents: tokens of one in the mean, cut by end-of-text; 0: nothing is cut. against: the
@@ -77,14 +83,16 @@ class Row:
         self.B = min(self.B, 2)
         self.documents = self.documents and 20
         self.peer = self.peer and [*self.peer, "--eager"]
-        self.ours = [re.sub("memory_limit=.*", "memory_limit=1GB", s) for s in self.ours]
-        self.ours = ["model.attn=own" if s in CUDNN else s for s in self.ours]  # there is no stand-in for cuDNN
+        self.ours = tiny_settings(self.ours)
+        if self.against and "ours" in self.against:
+            self.against = dict(self.against, ours=tiny_settings(self.against["ours"]))
         return self
 
 
 CUDNN = ["model.attn=cudnn"]
 EIGHT_BIT = ["optim.name=adamw_8bit"]
 CAPPED = EIGHT_BIT + ["device.memory_limit=24GB", "offload.optimizer=cpu", "train.gradient_checkpointing=full"]
+NO_CLIPPING = "optim.max_grad_norm=1e9"
 PEER_8BIT = ["--optimizer", "bnb-8bit,ao-8bit,torch-bf16"]
 PEER_CAPPED = ["--cap", "24e9", "--checkpointing", "--chunks", "16", "--optimizer"]
 LONG = {"steps": 3, "warmup": 1}
@@ -102,6 +110,14 @@ ROWS = {
                          PEER_CAPPED + ["ao-offload,host"], note="one micro-batch of 16k tokens", steps=4, warmup=1),
     "llama-8b-24gb-2x8k": Row("llama-8b", 8192, 1, 2, 1.3, "8000 tokens/s", CAPPED, PEER_CAPPED + ["host"],
                               note="two micro-batches of 8k tokens", steps=4, warmup=1),
+    "llama-8b-24gb-undo": Row("llama-8b", 8192, 2, 2, 1.0, "the update hidden as far as the host's memory goes",
+                              CAPPED + ["offload.activations=cpu", "offload.clipping=undo", NO_CLIPPING],
+                              note="clipping = undo, undo_memory = auto, nothing is clipped; the peer is ours with wait", steps=4, warmup=1,
+                              against={"ours": CAPPED + ["offload.activations=cpu", NO_CLIPPING]}),
+    "llama-8b-24gb-order": Row("llama-8b", 4096, 1, 8, 1.0, "weights are sent twice a step, not 16 times",
+                               CAPPED + ["offload.params=cpu", "offload.activations=cpu", "train.accumulation_order=breadth_first"],
+                               note="8 micro-batches of 4k tokens, breadth first; the peer is ours depth first", steps=3, warmup=1,
+                               against={"ours": CAPPED + ["offload.params=cpu", "offload.activations=cpu", "train.accumulation_order=depth_first"]}),
     "gpt2-xl-6gb": Row("gpt2-xl", 1024, 16, 64, 0.6, "60 % of the speed without the limit; planned = used within 2 %",
                        EIGHT_BIT + ["device.memory_limit=6GiB", "offload.optimizer=cpu", "offload.activations=cpu",
                                     "train.gradient_checkpointing=full"],
