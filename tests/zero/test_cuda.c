@@ -53,19 +53,20 @@ static void compare_stages(void)
     compare(&s, "a step that is not finite");
 }
 
-/* Two replicas of two shards: on the device, with states on the host, and with
- * parameters there too. */
+/* Two replicas of two shards on the device; with states on the host tensor
+ * parallelism beside shards, with parameters there too beside replicas. */
 static void compare_meshes(void)
 {
     for (int stage = 0; stage <= 3; stage++)
         for (int host = 0; host <= (stage == 3) + 1; host++) {
             struct scenario s = scenario(stage, 4, (enum dtype)(stage % 3));
-            s.replicate = 2;
+            s.replicate = host == 1 ? 1 : 2;
+            s.tp = host ? 2 : 1;
             s.accumulation = 1 + host % 2;
             s.evaluates = host > 1;
             s.offload.optimizer = host ? OFFLOAD_CPU : OFFLOAD_NONE;
             s.offload.params = host > 1 ? OFFLOAD_CPU : OFFLOAD_NONE;
-            compare(&s, "two replicas of two shards");
+            compare(&s, "replicas, shards, tensor parallelism");
         }
 }
 

@@ -26,9 +26,10 @@ static bool near_state(
     return true;
 }
 
-/* Ranks, and how many of them hold the same shard. */
+/* Ranks, how many of them hold the same shard, and of those of tensor
+ * parallelism. */
 struct layout {
-    int world, replicate;
+    int world, replicate, tp;
 };
 
 static bool stages_agree(
@@ -40,6 +41,7 @@ static bool stages_agree(
         struct scenario s = scenario_default(stage, layout.world, dtype);
         scenario_vary(&s, variant);
         s.replicate = layout.replicate;
+        s.tp = layout.tp;
         s.reduce_fp32 = reduce_fp32;
         struct outcome outcome = world_run(&s);
         ok &= outcome_sound(&outcome);
@@ -59,18 +61,21 @@ static bool stages_agree(
 
 static void test_stages(void)
 {
-    static const struct layout layouts[] = {{1, 1}, {2, 1}, {3, 1}, {2, 2},
-                                            {5, 1}, {4, 2}, {6, 3}};
+    static const struct layout layouts[] = {{1, 1}, {2, 1},    {3, 1},
+                                            {2, 2}, {5, 1},    {4, 2},
+                                            {6, 3}, {6, 1, 3}, {8, 2, 2}};
     int variant = 0;
     for (enum dtype type = DTYPE_FP32; type <= last_type; type++) {
-        for (int i = 0; i < 7; i++) {
+        for (int i = 0; i < 9; i++) {
             bool ok = true;
             for (int k = 0; k < 5; k++)
                 ok &= stages_agree(
                         layouts[i], type, variant++,
                         type != DTYPE_FP32 && k == 4);
-            tap_ok(ok, "stages agree to the bit: %d ranks, replicate %d, %s",
-                   layouts[i].world, layouts[i].replicate, dtype_name(type));
+            tap_ok(ok,
+                   "stages agree to the bit: %d ranks, replicate %d, tp %d, %s",
+                   layouts[i].world, layouts[i].replicate, layouts[i].tp,
+                   dtype_name(type));
         }
     }
 }

@@ -42,15 +42,16 @@ enum sums { ONE_MICRO, ON_DEVICE, ON_HOST, BY_LAYER, SUMS };
 static const char *const sum_names[SUMS] = {
         "one micro-batch", "three", "three, added on the host",
         "three, by layer"};
-/* Ranks, and how many of them hold the same shard. */
+/* Ranks, how many of them hold the same shard, and of those of tensor
+ * parallelism. */
 static const struct {
-    int world, replicate;
-} worlds[] = {{1, 1}, {2, 1}, {4, 2}, {3, 1}, {2, 2}};
+    int world, replicate, tp;
+} worlds[] = {{1, 1}, {2, 1}, {4, 2}, {4, 1, 2}, {2, 2}, {4, 2, 2}};
 enum { STAGES = 4, WORLDS = sizeof worlds / sizeof *worlds, CLIPPINGS = 2 };
 enum { KIND_COUNT = HOSTS * CLIPPINGS * SUMS * FATES };
 
 struct combination {
-    int stage, world, replicate;
+    int stage, world, replicate, tp;
     enum host host;
     bool undo;
     enum sums sums;
@@ -70,6 +71,7 @@ static struct combination combination_of(int number)
     number /= SUMS;
     c.world = worlds[number % WORLDS].world;
     c.replicate = worlds[number % WORLDS].replicate;
+    c.tp = worlds[number % WORLDS].tp;
     c.stage = number / WORLDS;
     return c;
 }
@@ -94,6 +96,7 @@ static struct scenario scenario_of(const struct combination *c, int number)
     /* what else may vary does so with the number */
     scenario_vary(&s, number % 30);
     s.replicate = c->replicate;
+    s.tp = c->tp;
     s.streams = STREAM_THREAD;
     s.workers = 1 + number % 3;
     if (number % 7 == 3)
@@ -198,8 +201,8 @@ static bool try_combination(int number, uint64_t first, int seeds)
     for (int i = 0; i < seeds && want.status == ZD_OK; i++)
         ok &= run_late(&s, number, first + (uint64_t)i, &want);
     if (!ok)
-        printf("# stage %d, %d ranks, replicate %d, %s, %s, %s, %s\n", c.stage,
-               c.world, c.replicate, host_names[c.host],
+        printf("# stage %d, %d ranks, replicate %d, tp %d, %s, %s, %s, %s\n",
+               c.stage, c.world, c.replicate, c.tp, host_names[c.host],
                c.undo ? "undo" : "wait", sum_names[c.sums], fate_names[c.fate]);
     outcome_fini(&want);
     return ok;

@@ -14,7 +14,8 @@
 struct rank {
     const struct scenario *scenario;
     const struct fake *fake;
-    const struct zero_plan *plan;
+    struct model_config config; /* of its place */
+    struct zero_plan plan;
     struct comm *comm;
     const struct offload_place *place;
     void *late; /* see struct fake_pass */
@@ -150,7 +151,7 @@ static bool sent_as_planned(
     for (int g = 0; g < ZERO_GROUPS; g++) {
         const struct comm_counters *from = &before->group[g];
         const struct comm_counters *to = &after->group[g];
-        const struct comm_counters *wire = &rank->plan->wire.group[g];
+        const struct comm_counters *wire = &rank->plan.wire.group[g];
         ok &= to->reduce_scatter - from->reduce_scatter ==
                       wire->reduce_scatter &&
               to->all_gather - from->all_gather == wire->all_gather &&
@@ -227,12 +228,12 @@ static enum zd_status run_planned(
     rank->place = &place;
     size_t late_bytes = fake_largest_bytes(rank->fake);
     if (status == ZD_OK)
-        status = zero_create(rank->plan, rank->comm, &arena, &place, &zero);
+        status = zero_create(&rank->plan, rank->comm, &arena, &place, &zero);
     if (status == ZD_OK)
         status = device_take(late_bytes, &rank->late);
     if (status == ZD_OK && rank->scenario->saves)
         status = saver_create(
-                zero, rank->plan, rank->scenario->save_eighths, &rank->saver);
+                zero, &rank->plan, rank->scenario->save_eighths, &rank->saver);
     if (status == ZD_OK)
         status = run_steps(rank, zero);
     saver_destroy(rank->saver);
@@ -247,10 +248,10 @@ static enum zd_status run_rank(struct rank *rank)
 {
     struct arena_plan memory;
     arena_plan_init(&memory);
-    enum zd_status status = zero_plan_spans(rank->plan, &memory);
+    enum zd_status status = zero_plan_spans(&rank->plan, &memory);
     struct comm_needs needs = {.transport = comm_transport(rank->comm)};
     for (int g = 0; g < ZERO_GROUPS && status == ZD_OK; g++)
-        if (zero_comm_needs(rank->plan, (enum zero_group)g, &needs))
+        if (zero_comm_needs(&rank->plan, (enum zero_group)g, &needs))
             status = comm_plan_needs(&memory, &needs);
     if (status == ZD_OK)
         status = run_planned(rank, &memory);
@@ -333,26 +334,22 @@ static enum zd_status measure(const struct zero_plan *plan, struct outcome *out)
     return status;
 }
 
-struct outcome world_run(const struct scenario *s)
+static struct mesh mesh_for(const struct scenario *s)
 {
-    struct fake fake;
-    struct zero_plan plan = {0};
-    struct rank ranks[8] = {0};
-    struct comm *comms[8];
-    pthread_t threads[8];
-    struct comm_options options = {.backend = COMM_LOCAL};
-    fake_create(&fake, &s->shape);
-    struct outcome out;
-    outcome_init(&out, fake.table.total);
     struct mesh mesh = mesh_of(s->world, 0);
-    if (s->replicate > 1) {
-        mesh.replicate = s->replicate;
-        mesh.shard = s->world / s->replicate;
-    }
+    mesh.tp = s->tp > 1 ? s->tp : 1;
+    mesh.replicate = s->replicate > 1 ? s->replicate : 1;
+    mesh.shard = s->world / (mesh.tp * mesh.replicate);
+    return mesh;
+}
+
+/* The plan of each rank; those of a place are the same. */
+static enum zd_status plan_ranks(
+        const struct scenario *s, const struct fake *fake, struct rank *ranks)
+{
     struct zero_request request = {
-            .config = &fake.config,
-            .table = &fake.table,
-            .mesh = mesh,
+            .table = &fake->table,
+            .mesh = mesh_for(s),
             .options = s->options,
             .dtype = s->dtype,
             .accumulation = s->by_layer ? 1 : s->accumulation,
@@ -364,9 +361,29 @@ struct outcome world_run(const struct scenario *s)
             .spill_bytes = s->spill_bytes,
             .reduce_fp32 = s->reduce_fp32,
             .train = true};
-    out.status = zero_plan_build(&request, &plan);
+    for (int r = 0; r < s->world; r++) {
+        ranks[r].config = fake->config;
+        ranks[r].config.tp =
+                (struct tp){request.mesh.tp, mesh_place(request.mesh, r).tp};
+        request.config = &ranks[r].config;
+        ZD_TRY(zero_plan_build(&request, &ranks[r].plan));
+    }
+    return ZD_OK;
+}
+
+struct outcome world_run(const struct scenario *s)
+{
+    struct fake fake;
+    struct rank ranks[8] = {0};
+    struct comm *comms[8];
+    pthread_t threads[8];
+    struct comm_options options = {.backend = COMM_LOCAL};
+    fake_create(&fake, &s->shape);
+    struct outcome out;
+    outcome_init(&out, fake.table.total);
+    out.status = plan_ranks(s, &fake, ranks);
     if (out.status == ZD_OK)
-        out.status = measure(&plan, &out);
+        out.status = measure(&ranks[0].plan, &out);
     if (out.status == ZD_OK)
         out.status = comm_local_create(s->world, &options, comms);
     if (out.status != ZD_OK) {
@@ -374,18 +391,17 @@ struct outcome world_run(const struct scenario *s)
         return out;
     }
     for (int r = 0; r < s->world; r++) {
-        ranks[r] = (struct rank){
-                .scenario = s,
-                .fake = &fake,
-                .plan = &plan,
-                .comm = comms[r],
-                .outcome = &out};
+        ranks[r].scenario = s;
+        ranks[r].fake = &fake;
+        ranks[r].comm = comms[r];
+        ranks[r].outcome = &out;
         pthread_create(&threads[r], NULL, rank_main, &ranks[r]);
     }
     for (int r = 0; r < s->world; r++)
         pthread_join(threads[r], NULL);
     collect(ranks, s, &out);
-    zero_plan_fini(&plan);
+    for (int r = 0; r < s->world; r++)
+        zero_plan_fini(&ranks[r].plan);
     fake_destroy(&fake);
     return out;
 }

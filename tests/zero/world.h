@@ -10,6 +10,8 @@
 struct scenario {
     struct fake_shape shape;
     int world, replicate; /* 0: 1 */
+    int tp; /* 0: 1; places that make a part of each gradient: no tensor is cut
+             */
     int accumulation, steps;
     bool by_layer; /* they take turns in each unit */
     struct zero_options options;

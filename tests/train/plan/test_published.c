@@ -23,7 +23,7 @@ struct table {
     const char *source, *model, *machine; /* of what; whose products are fitted
                                            */
     int hidden, layers, heads; /* of an MPT; 0: `model` is of models.h */
-    int T;
+    int T, tp;                 /* tp 0: 1 */
     enum checkpointing_mode mode;
     bool sends_fp32; /* gradients */
     int stage;
@@ -78,6 +78,7 @@ static void plan_row(
     job.optim.stable_embedding = table->wide_embedding;
     job.train.gradient_checkpointing.mode = table->mode;
     job.zero.stage = table->stage;
+    job.parallel.tp = table->tp ? table->tp : 1;
     job.comm.reduce_dtype = table->sends_fp32 ? COMM_REDUCE_DTYPE_FP32
                                               : COMM_REDUCE_DTYPE_COMPUTE;
     job.control.socket = CONTROL_NONE;
@@ -276,4 +277,36 @@ Test(published, longest_samples_with_an_mlp_in_pieces)
         expect_in("docs/plan.md", line);
     }
     json_decref(job.model.config);
+}
+
+/* Megatron (arXiv:1909.08053) cuts all of a layer but its norms; with sequence
+ * parallelism (arXiv:2205.05198) 10 gathers or scatters of all tokens a layer,
+ * and 4 of embedding and head. */
+Test(published, tensor_parallelism_divides_a_rank_and_sends_what_papers_say)
+{
+    static const enum span_kind kinds[] = {
+            SPAN_PARAMS, SPAN_GRADS, SPAN_OPTIMIZER, SPAN_ACTIVATIONS};
+    struct table table = {
+            .model = "Llama 3.1 8B", .T = 4096, .mode = CHECKPOINTING_NONE};
+    const struct row row = {.world = 4, .B = 1, .A = 2};
+    struct job_plan one, four;
+    plan_row(&table, &row, &one);
+    table.tp = 4;
+    plan_row(&table, &row, &four);
+    for (int k = 0; k < 4; k++)
+        cr_expect_gt(
+                (double)arena_plan_kind_bytes(
+                        &one.arena, ARENA_DEVICE, kinds[k]) /
+                        (double)arena_plan_kind_bytes(
+                                &four.arena, ARENA_DEVICE, kinds[k]),
+                3.8, "kind %d", kinds[k]);
+    const struct comm_counters *sent = &four.zero.wire.group[ZERO_TP];
+    double turns = 10.0 * one.config.layers + 4;
+    double tokens = (double)row.A * table.T * one.config.hidden_size * 2;
+    double papers = turns * tokens * (4 - 1) / 4;
+    cr_expect_float_eq(
+            (double)(sent->reduce_scatter + sent->all_gather) / papers, 1,
+            0.02);
+    job_plan_fini(&one);
+    job_plan_fini(&four);
 }
