@@ -203,8 +203,8 @@ static void print_checkpoint(const json_t *row, FILE *out)
     static const char lines[] =
             "[step     {step|w} of {progress.max_steps|w}\n]"
             "world    {world|w} ranks, ZeRO stage {stage|w}\n"
-            "[mesh     {mesh.replicate|w} replicas of {mesh.shard|w} "
-            "shard{mesh.shard|p}[, cp {mesh.cp|>}][, tp {mesh.tp|>}]\n]"
+            "[mesh     replicate {mesh.replicate|w}, shard {mesh.shard|w}, cp "
+            "{mesh.cp|w}, tp {mesh.tp|w}\n]"
             "[samples  {progress.samples_taken|w} taken, "
             "{progress.tokens_seen|w} tokens\n]"
             "[params   {parameters.all|w}, {parameters.trainable|w} of them "
