@@ -3,12 +3,9 @@
 # Arguments: mpirun, the program of test_comm_gpu_mpi.
 mpirun=$1
 program=$2
-out=$(mktemp -d)
-trap 'rm -rf "$out"' EXIT
-number=0
-
-# again WHAT..: something is tried again; deploy/test.sh counts these lines.
-again() { echo "# again: $*"; }
+source "$(dirname "$0")/../support/tap.sh"
+scratch_folder
+out=$work
 
 # What the last run should have said, or ended with, and has not: missing CODE PATTERN..
 missing() {
@@ -23,18 +20,17 @@ missing() {
 check() {
     name=$1
     shift
-    number=$((number + 1))
     for seconds in 8 30 ''; do
         wrong=$(missing "$@")
         [[ -n $wrong && -n $seconds ]] || break
         again "$name, now with $seconds s:" "${wrong//$'\n'/;}"
         attempt "$seconds"
     done
-    if [[ -z $wrong ]]; then echo "ok $number - $name"; else
+    if [[ -n $wrong ]]; then
         echo "$wrong"
         sed 's/^/# /' "$out/said"
-        echo "not ok $number - $name"
     fi
+    [[ -z $wrong ]]; tell $? "$name"
 }
 
 # attempt SECONDS: with that comm.timeout; two minutes are more than any
@@ -59,9 +55,9 @@ launch() {
 
 # run FAILURES ARGUMENTS..: three ranks
 run() {
-    failures=$1
+    local injected=$1
     shift
-    NCCL_STANDIN_FAIL=$failures launch -np 3 "$program" "$@"
+    NCCL_STANDIN_FAIL=$injected launch -np 3 "$program" "$@"
 }
 
 # nodes ARGUMENTS..: two hosts of two ranks
@@ -74,7 +70,6 @@ other() {
     launch -np 2 "$program" work : -np 1 -x "$1" "$program" work
 }
 
-echo 1..19
 run "" work late 1
 check "a rank that does not come is named" 75 'E0504' 'rank 1 on .* hangs at step 0: others wait for it in all_gather #11 (fp32, 120000 bytes)'
 # the whole second host: ranks that wait there would be as likely to tell, and the job ends with the first
@@ -91,11 +86,7 @@ run unequal work short 1
 check "ranks that hang in different counts are a hang" 75 'E0504' 'hangs at step 0: all_gather #11'
 run hang:5@2 work
 check "an operation that hangs is named" 75 'E0504' 'all_gather #5 .*, which every rank has entered, is not done'
-number=$((number + 1))
-if [ "$(grep -c '^error' "$out/said")" -eq 1 ]; then echo "ok $number - by one rank"; else
-    sed 's/^/# /' "$out/said"
-    echo "not ok $number - by one rank"
-fi
+[[ $(grep -c '^error' "$out/said") -eq 1 ]]; tell $? "by one rank"
 run stick:5@2 ahead
 check "a rank whose GPU stands still is named where all have entered" 75 'E0504' 'rank 2 on .*, which every rank has entered'
 NCCL_STANDIN_FAIL='' launch -np 4 "$program" groups late 3
@@ -119,3 +110,4 @@ other ZD_STANDIN_FAIL=malloc:1
 check "device memory that one rank does not get ends all" 69 'E1204.*GPU 2' '--> rank 2'
 other ZD_STANDIN_MEMORY=4M
 check "so does a GPU that is too small" 69 'E1204.*GPU 2'
+tests_end

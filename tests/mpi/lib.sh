@@ -6,13 +6,13 @@ export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 # root, as in a
 export OMPI_MCA_rmaps_base_oversubscribe=1 PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe # Open MPI 4 and 5
 export LC_ALL=C LSAN_OPTIONS=detect_leaks=0
 zerod=$1 source_root=$2
+source "$source_root/tests/support/tap.sh"
 PATH=$(dirname "$zerod"):$PATH
 folder=$(mktemp -d /tmp/zerod-mpi-XXXXXX)
 cd "$folder" || exit 70
 export XDG_RUNTIME_DIR=$folder # jobs of equal names that run beside each other do not meet
 ln -s "$source_root/tests" tests
 background=()
-tests=0 failures=0
 
 finish() {
     local pid
@@ -31,25 +31,16 @@ write_job() {
 write_job out >job.toml
 
 note() { echo "# $*"; }
-# again WHAT: WHY: something is tried again; deploy/test.sh counts these lines.
-again() { echo "# again: $*"; }
-skip_all() { echo "1..0 # SKIP $*"; exit 0; }
-plan() { echo "1..$tests"; exit $((failures > 0)); }
 # check WHAT COMMAND...: one test; what the command prints is told when it fails.
 check() {
-    local what=$1 said
+    local what=$1 said bad=0 # $code is the run's
     shift
-    tests=$((tests + 1))
-    if said=$("$@" 2>&1); then
-        echo "ok $tests - $what"
-    else
-        failures=$((failures + 1))
-        echo "not ok $tests - $what"
-        sed 's/^/#   /' <<<"$said" | tail -n 12
-        [[ -z ${name:-} ]] || tail -n 12 "$name.err" | sed 's/^/#   | /'
-    fi
+    said=$("$@" 2>&1) || bad=1
+    tell $bad "$what"
+    [[ $bad -ne 0 ]] || return 0
+    sed 's/^/#   /' <<<"$said" | tail -n 12
+    [[ -z ${name:-} ]] || tail -n 12 "$name.err" | sed 's/^/#   | /'
 }
-skip() { tests=$((tests + 1)); echo "ok $tests - $1 # SKIP $2"; }
 
 # run NAME RANKS ARGUMENT...: to the end, in bounded time; $code is mpirun's. RANKS 0: without mpirun.
 run() {

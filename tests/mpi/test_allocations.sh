@@ -43,4 +43,4 @@ for rank in 0 1; do
         rm -rf "$name"
     done <chosen-$rank
 done
-plan
+tests_end

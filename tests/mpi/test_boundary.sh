@@ -46,4 +46,4 @@ kill -USR1 "$pid"
 finish_started
 check "USR1 to a paused job: 75" code_is 75
 check "with a checkpoint that verifies" all_verify held
-plan
+tests_end

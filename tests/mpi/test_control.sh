@@ -83,4 +83,4 @@ for ((trial = 1; trial <= trials; trial++)); do
     check "nothing is left behind" [ ! -e "$socket" ]
     rm -rf "trial-$trial"
 done
-plan
+tests_end

@@ -81,4 +81,4 @@ else
     skip "a disk that is full: 69" "needs root"
 fi
 check "nothing is left on the disk" [ -z "$(ls -A disk)" ]
-plan
+tests_end

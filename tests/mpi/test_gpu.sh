@@ -60,4 +60,4 @@ for victim in 1 2; do
 done
 is_empty() { [[ -z $(ls -A "$1") ]] || { ls -A "$1"; return 1; }; }
 check "nor in the file's folder" is_empty states
-plan
+tests_end

@@ -95,4 +95,4 @@ else
     run cpu 0 "${settings[@]}" --set device.backend=cpu
     check "on the CPU it stays where it was started" [ "$(rank cpu cpus)" = "$(rank anywhere cpus)" ]
 fi
-plan
+tests_end

@@ -32,4 +32,4 @@ for failure in sticky:100 launch:100; do
     one_of_two "$failure-mpi" $failure 1 --set comm.backend=mpi
     check "$failure on one of two over MPI" fails_with 69 E1206
 done
-plan
+tests_end

@@ -107,4 +107,4 @@ if [[ $is_long == long ]]; then
         ordered 4 mpi4 $stage "${bf16[@]}"
     done
 fi
-plan
+tests_end

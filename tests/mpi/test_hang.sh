@@ -57,7 +57,7 @@ if [[ ${4:-} == gpu ]]; then
     hang stopped STOP 1 "${staged[@]}" --set zero.stage=3
     stopped_rank_is_told
     check "  nobody is left" gone
-    plan
+    tests_end
 fi
 
 hang stopped STOP 1
@@ -187,4 +187,4 @@ timeout -k 5 100 mpirun -np 2 sh -c '[ "$OMPI_COMM_WORLD_RANK" = 0 ] || exec sle
     --set job.output_dir=absent --set comm.timeout=3s >absent.out 2>absent.err || code=$?
 check "a rank that does not come: 75, told once" fails_with 75 E0505
 check "  in its words" says "the ranks have not come together after [0-9.]* s (comm.timeout)"
-plan
+tests_end

@@ -46,4 +46,4 @@ limit=60 ZEROD_TEST_RANK=0 ZEROD_TEST_REFUSE=fsync:/.tmp-checkpoint:0 run alone 
     --set checkpoint.save_strategy=time --set checkpoint.save_every=1s --set run.deadline=8s
 check "a run of one process ends although its disk does not: 74" fails_with 74 E0816
 check "  and training went on until then" says "the disk of $(hostname) holds up the save of step [0-9]*: .*; training goes on"
-plan
+tests_end

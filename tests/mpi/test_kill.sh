@@ -28,4 +28,4 @@ run killed 2 "${steps[@]}"
 check "the last start ends well" code_is 0
 check "with the unbroken run's bits" same_curve whole killed
 check "leaving nothing behind" no_leftovers killed
-plan
+tests_end

@@ -36,4 +36,4 @@ check "with the bits of the run on the device" same_curve whole killed
 check "leaving nothing behind" no_leftovers killed
 is_empty() { [[ -z $(ls -A "$1") ]] || { ls -A "$1"; return 1; }; }
 check "nor in the file's folder" is_empty disk
-plan
+tests_end

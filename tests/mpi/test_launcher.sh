@@ -87,4 +87,4 @@ check "so is one whose ssh to other hosts has ended" code_is 3
 finish_case signals
 check "signals are passed on" code_is 4
 check "no file is left" [ -z "$(ls tmp)" ]
-plan
+tests_end

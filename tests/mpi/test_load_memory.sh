@@ -57,4 +57,4 @@ for case in "nf4 1 2" "nf4 3 2" "int8 3 2" "fp8 1 1"; do
     check "$format, stage $stage, $ranks ranks: the run ends well" test "$code" -eq 0
     check "$format, stage $stage, $ranks ranks: at most 60 MB beside the plan" near "$ranks"
 done
-plan
+tests_end

@@ -45,4 +45,4 @@ check "  exported" was_late fsync /hf.tmp 1
 late data "pread:/cache/:MS:1" --set data.shuffle=windows --set data.packing=true
 check "a wait for data that takes longer is no hang" code_is 0
 check "  and is a state" grep -q '"state":"waiting_for_data"' data/events.jsonl
-plan
+tests_end

@@ -31,4 +31,4 @@ for dtype in fp32 bf16; do
     "$local_run" job.toml 4 mesh-threads-$dtype "${mesh[@]}" 2>mesh-$dtype.err
     check "$dtype: 2 replicas of 2 shards over MPI have the bits of threads" same_run mesh-$dtype mesh-threads-$dtype/out
 done
-plan
+tests_end

@@ -85,4 +85,4 @@ pid=$first
 kill -USR1 "$pid"
 finish_started
 check "and was not disturbed" code_is 75
-plan
+tests_end

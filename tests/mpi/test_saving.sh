@@ -90,4 +90,4 @@ END
     check "no room at all: 74" fails_with 74 E0806
     check "no room at all: no checkpoint" [ -z "$(checkpoints kept)" ]
 fi
-plan
+tests_end

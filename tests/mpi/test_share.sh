@@ -46,4 +46,4 @@ for stage in 1 3; do
     done
     check "stage $stage: 4 ranks take $best times the time of 2" awk -v r="$best" 'BEGIN { exit !(r <= 1.3) }'
 done
-plan
+tests_end

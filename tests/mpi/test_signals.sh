@@ -99,4 +99,4 @@ for signal in TERM INT USR1; do
 done
 run wish 0 --set run.on_sigusr1=exit --set run.stop_after=1
 check "on_sigusr1 = exit is accepted" code_is 0
-plan
+tests_end

@@ -41,4 +41,4 @@ check "  and once in events.jsonl" named "\"event\":\"straggler\",\"step\":[0-9]
 check "  no other is" [ "$(grep -c '"event":"straggler"' slow/events.jsonl)" -eq 1 ]
 check "  the status of the ranks has it" slowness
 check "  and the metrics have" gauge
-plan
+tests_end

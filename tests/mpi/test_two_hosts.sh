@@ -130,4 +130,4 @@ finish_started
 check "  and so does mpirun: 75" code_is 75
 check "  soon" [ $((SECONDS - began)) -le 17 ]
 check "  which is said" says "mpirun.sh: the ranks of this host ended by themselves, and mpirun, which waits for another host"
-plan
+tests_end

@@ -1,7 +1,8 @@
 # tap.sh - what the scripts that test share: results as TAP, and a folder of their own. Sourced by sh and bash.
 #   tell CODE NAME          a test; good when CODE is 0
 #   ok NAME COMMAND...      a test; good when the command succeeds. Else what it said, and the file `err`, is told
-#   skip NAME WHY
+#   skip NAME WHY; skip_all WHY
+#   again WHAT: WHY         something is tried again; deploy/test.sh counts these lines
 #   tests_end               the last line; the exit code is 1 when a test failed
 tests=0 failures=0
 
@@ -25,6 +26,11 @@ skip() {
     tests=$((tests + 1))
     echo "ok $tests - $1 # SKIP $2"
 }
+skip_all() {
+    echo "1..0 # SKIP $*"
+    exit 0
+}
+again() { echo "# again: $*"; }
 tests_end() {
     echo "1..$tests"
     exit $((failures > 0))

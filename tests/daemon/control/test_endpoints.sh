@@ -183,4 +183,4 @@ run silent 0 --set train.max_steps=3 --set device.cpu_threads=1 --set control.so
 check "a run without a socket" code_is 0
 check "has its status.json all the same" grep -q '"state": "done"' silent/status.json
 check "which names none" grep -q '"socket": null' silent/status.json
-plan
+tests_end

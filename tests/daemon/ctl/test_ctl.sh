@@ -3,11 +3,13 @@
 # usage: test_ctl.sh ZERODCTL STUB SOURCE_ROOT
 ctl=$(readlink -f "$1") stub=$(readlink -f "$2") root=$(readlink -f "$3")
 answers=$root/tests/daemon/ctl/answers
-dir=$(mktemp -d /tmp/zerod-ctl-XXXXXX) || exit 99
+. "$root/tests/support/tap.sh"
+scratch_folder
+dir=$work
 cd "$dir" || exit 99
 export XDG_RUNTIME_DIR="$dir/run" LC_ALL=C.UTF-8 TZ=UTC
 unset COLUMNS LINES NO_COLOR
-n=0 stubs=
+stubs=
 finish() {
     for pid in $stubs; do kill "$pid" 2>/dev/null; done
     rm -rf "$dir"
@@ -16,32 +18,27 @@ trap finish EXIT
 mkdir -m 700 run run/zerod
 # Which job is meant where none is named: another job of this user would be one more.
 if "$ctl" ls 2>/dev/null | sed 1d | grep -q .; then
-    echo '1..0 # SKIP another job of this user runs on this machine'
-    exit 0
+    skip_all 'another job of this user runs on this machine'
 fi
 
 # play SOCKET MANNER: a stub that listens there; ends with the test, or by `unplay`.
 play() {
-    mkfifo "in-$n.$$" "out-$n.$$"
-    "$stub" "$1" "$answers" "$2" <"in-$n.$$" >"out-$n.$$" &
+    mkfifo "in-$tests.$$" "out-$tests.$$"
+    "$stub" "$1" "$answers" "$2" <"in-$tests.$$" >"out-$tests.$$" &
     pid=$!
     stubs="$stubs $pid"
-    exec 9>"in-$n.$$"
-    read -r _ready <"out-$n.$$"
-    rm -f "in-$n.$$" "out-$n.$$"
+    exec 9>"in-$tests.$$"
+    read -r _ready <"out-$tests.$$"
+    rm -f "in-$tests.$$" "out-$tests.$$"
 }
 unplay() {
     exec 9>&-
     wait "$pid"
 }
-tell() { # OK NAME
-    n=$((n + 1))
-    if [ "$1" = 0 ]; then
-        echo "ok $n - $2"
-    else
-        echo "not ok $n - $2 # $3"
-        sed 's/^/# /' stdout stderr
-    fi
+# told OK NAME [WHY]
+told() {
+    tell "$1" "$2"
+    [ "$1" = 0 ] || { echo "# ${3:-}"; sed 's/^/# /' stdout stderr; }
 }
 # check NAME WANT_CODE TEXT COMMAND...: its exit code, what it says ('': anything); escape codes nowhere, one line begins
 # with error unless the code is 0.
@@ -57,9 +54,9 @@ check() {
     [ "$errors" = "$wanted" ] || why="$why; $errors lines begin with error"
     if grep -q "$(printf '\033')" stdout stderr; then why="$why; escape codes"; fi
     grep -qF -e "$text" stdout stderr || [ -z "$text" ] || why="$why; it does not say: $text"
-    [ -z "$why" ]; tell $? "$name" "$why"
+    [ -z "$why" ]; told $? "$name" "$why"
 }
-says() { grep -qF -e "$2" stdout stderr; tell $? "$1" "it does not say: $2"; }
+says() { grep -qF -e "$2" stdout stderr; told $? "$1" "it does not say: $2"; }
 
 # --- none, one, several ---
 check "no job is 66" 66 '' status
@@ -87,25 +84,25 @@ for command in "status -o json" "ls -o json" ranks "ranks -o json" memory \
     metrics "metrics loss" "metrics loss eval/loss --csv" "metrics -o json" plot "plot learning_rate" config \
     "config optim" "config -o json" top; do
     check "$command" 0 '' $command
-    [ -s stdout ]; tell $? "$command prints something" "stdout is empty"
+    [ -s stdout ]; told $? "$command prints something" "stdout is empty"
 done
 check "an unknown series is 64" 64 "no series" metrics lost
 check "an unknown key is 64" 64 "without a name, all are listed" config optim.learning_rat
 check "an unknown key beside a known one is 64" 64 '' config optim zzz
 COLUMNS=70 check "config on a narrow screen" 0 ORIGIN config
-[ "$(awk '{ if (length($0) > 72) n++ } END { print n + 0 }' stdout)" = 0 ]; tell $? "and is cut" "$(wc -L <stdout) columns"
+[ "$(awk '{ if (length($0) > 72) n++ } END { print n + 0 }' stdout)" = 0 ]; told $? "and is cut" "$(wc -L <stdout) columns"
 check "config in a pipe" 0 '"tie_word_embeddings": true}' config model.config
 check "json of some keys" 0 '' config optim -o json
-! grep -q '"train\.' stdout; tell $? "has these alone" "$(cat stdout)"
+! grep -q '"train\.' stdout; told $? "has these alone" "$(cat stdout)"
 check "csv" 0 '' metrics loss eval/loss --csv
-head -1 stdout | grep -qx 'step,train/loss,eval/loss'; tell $? "csv has its titles" "$(head -1 stdout)"
-[ "$(wc -l <stdout)" = 121 ]; tell $? "csv has a row for each step" "$(wc -l <stdout) lines"
-grep -qx '120,2.2187,2.4' stdout; tell $? "csv has the numbers as they are" "$(tail -1 stdout)"
+head -1 stdout | grep -qx 'step,train/loss,eval/loss'; told $? "csv has its titles" "$(head -1 stdout)"
+[ "$(wc -l <stdout)" = 121 ]; told $? "csv has a row for each step" "$(wc -l <stdout) lines"
+grep -qx '120,2.2187,2.4' stdout; told $? "csv has the numbers as they are" "$(tail -1 stdout)"
 check "json" 0 '' status -o json
-grep -q '"step": 120' stdout; tell $? "json is the object of the API" ""
+grep -q '"step": 120' stdout; told $? "json is the object of the API" ""
 check "events in a pipe" 0 '\x1b[2J' events
 COLUMNS=40 check "40 columns" 0 '' status
-[ "$(awk '{ if (length > m) m = length } END { print m }' stdout)" -le 130 ]; tell $? "nothing is wider" ""
+[ "$(awk '{ if (length > m) m = length } END { print m }' stdout)" -le 130 ]; told $? "nothing is wider" ""
 
 # --- each command that acts ---
 for command in checkpoint eval "sample hello" sample pause resume "set learning_rate=1e-4" profile "profile 5" \
@@ -118,12 +115,12 @@ check "set" 0 "it warms up" set learning_rate=1e-4
 says "a warning too" "warning: it rises"
 check "set with and without a section" 0 '' set optim.learning_rate=1e-4 save_steps=5e1 train.gradient_accumulation_steps=2
 grep -qF '{"learning_rate":0.0001' run/zerod/quickstart.sock.body && grep -qF '"save_steps":50,"gradient_accumulation_steps":2' run/zerod/quickstart.sock.body
-tell $? "whole numbers stay whole" "$(cat run/zerod/quickstart.sock.body)"
+told $? "whole numbers stay whole" "$(cat run/zerod/quickstart.sock.body)"
 for wrong in learning_rate =3 learning_rate= learning_rate=nan learning_rate=1e-4x "lr=1 learning_rate=2"; do
     check "set $wrong is 64" 64 '' set $wrong
 done
 check "profile of no number is 64" 64 '' profile x
-"$ctl" logs 2>/dev/null | head -1 >stdout; tell $? "a reader that leaves early is not an error" ""
+"$ctl" logs 2>/dev/null | head -1 >stdout; told $? "a reader that leaves early is not an error" ""
 
 # --- broken jobs ---
 unplay
@@ -153,7 +150,7 @@ until grep -q "waiting for" stderr || [ $tries -ge 1200 ]; do
 done
 kill -INT $waiter
 wait $waiter
-[ $? = 130 ]; tell $? "Ctrl-C ends it as a signal does" ""
+[ $? = 130 ]; told $? "Ctrl-C ends it as a signal does" ""
 says "and leaves the command queued" "left: eval stays queued"
 unplay
 play run/zerod/readonly.sock readonly
@@ -177,7 +174,7 @@ awk 'BEGIN { for (i = 0; i < 300; i++) { n = n s "\"s" i "\""; v = v s "\"s" i "
     print "{\"names\": [" n"], \"series\": {" v "}}" }' >names/history.json
 play run/zerod/names.sock plain
 check "300 series" 0 '' metrics --csv
-[ "$(tail -1 stdout | tr ',' '\n' | wc -l)" = 301 ]; tell $? "have a column each" "$(tail -1 stdout | head -c 80)"
+[ "$(tail -1 stdout | tr ',' '\n' | wc -l)" = 301 ]; told $? "have a column each" "$(tail -1 stdout | head -c 80)"
 unplay
 answers=$root/tests/daemon/ctl/answers
 
@@ -210,13 +207,13 @@ for command in status ranks memory metrics "metrics loss --csv" plot logs "logs 
     check "--dir: $command" 0 "from out/status.json, written" $command --dir out
 done
 check "--dir: metrics" 0 '' metrics loss perf/data_wait --csv --dir out
-grep -qx '3,3.5,0.5' stdout; tell $? "--dir: rows of metrics.jsonl" "$(tail -1 stdout)"
+grep -qx '3,3.5,0.5' stdout; told $? "--dir: rows of metrics.jsonl" "$(tail -1 stdout)"
 check "--dir: an evaluation of step 0" 0 '' metrics eval/loss --csv --dir out
-grep -qx '0,9.5' stdout; tell $? "--dir: it is a row" "$(tail -1 stdout)"
+grep -qx '0,9.5' stdout; told $? "--dir: it is a row" "$(tail -1 stdout)"
 cp out/metrics.jsonl metrics.was
 { printf '\n{"step": 4, "loss": 9, "x": ['; yes '{},' | head -n 1000000 | tr -d '\n'; echo '{}]}'; } >>out/metrics.jsonl
 check "--dir: a row of a million values" 0 '' metrics loss --csv --dir out
-! grep -q '^4,' stdout; tell $? "--dir: it is not taken, for its memory" "$(tail -1 stdout)"
+! grep -q '^4,' stdout; told $? "--dir: it is not taken, for its memory" "$(tail -1 stdout)"
 truncate -s 2G out/metrics.jsonl
 check "--dir: metrics of 2 GiB" 65 '' metrics --dir out
 mv metrics.was out/metrics.jsonl
@@ -229,7 +226,7 @@ check "--dir: events of 2 GiB" 0 '' status --dir out
 check "--dir: samples in 2 GiB" 65 '' samples --dir out
 mv events.was out/events.jsonl
 check "--dir: logs" 0 '' logs -n 2 --dir out
-[ "$(wc -l <stdout)" = 2 ]; tell $? "--dir: the last two lines" ""
+[ "$(wc -l <stdout)" = 2 ]; told $? "--dir: the last two lines" ""
 check "--dir: steps are not in the files of events" 66 '' events --steps --dir out
 check "--dir: commands need the socket" 69 node1 pause --dir out
 sed 's|"socket": "[^"]*"|"socket": null|' out/status.json >silent.json && cp out/status.json out/live.json && cp silent.json out/status.json
@@ -274,4 +271,4 @@ for verb in $("$ctl" --help | sed -n '/^inspect/,/^options/s/^  \([a-z]*\) .*/\1
     check "help of $verb" 0 '' "$verb" --help
 done
 check "version" 0 '' --version
-echo "1..$n"
+tests_end

@@ -2,56 +2,31 @@
 # What the sinks write, read by Prometheus' promtool and by readers that know the formats alone. The alerts of deploy/, tried
 # by promtool.
 #   test_readers.sh EXAMPLE SOURCE      prints TAP
-example=$1 source=$2
-count=0
-dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
-tell() { # CODE NAME
-    count=$((count + 1))
-    if [[ $1 -eq 0 ]]; then echo "ok $count - $2"; else echo "not ok $count - $2"; fi
+example=$(realpath "$1") source=$(realpath "$2")
+. "$source/tests/support/tap.sh"
+scratch_folder
+dir=$work
+cd "$dir" || exit 99
+# promtool ARGUMENT...: without it, skipped
+tool() {
+    if command -v promtool >/dev/null; then ok "promtool $*" promtool "$@"; else skip "promtool $*" "no promtool"; fi
 }
-skip() { # NAME WHY
-    count=$((count + 1))
-    echo "ok $count - $1 # SKIP $2"
-}
-shown() { # the output of a command that failed, as comments
-    sed 's/^/# /' "$dir/out"
-}
+no_complaint() { ! promtool check metrics <"$1" 2>&1 | grep .; }
 
-"$example" "$dir" 2>"$dir/out"
-code=$?
-[[ $code -eq 0 ]] || shown
-tell $code "the example is written"
-
+ok "the example is written" "$example" "$dir"
 for what in dashboard alerts docs; do
-    python3 -I "$source/tests/daemon/sinks/names.py" "$dir/metrics.txt" "$what" "$source" >"$dir/out" 2>&1
-    code=$?
-    [[ $code -eq 0 ]] || shown
-    tell $code "$what: metrics and labels are those of the program"
+    ok "$what: metrics and labels are those of the program" \
+        python3 -I "$source/tests/daemon/sinks/names.py" metrics.txt "$what" "$source"
 done
-
 for text in metrics.txt text/zerod_tiny.prom; do
     name="promtool has no complaint about $text"
-    if ! command -v promtool >/dev/null; then skip "$name" "no promtool"; continue; fi
-    promtool check metrics <"$dir/$text" >"$dir/out" 2>&1 && [[ ! -s $dir/out ]]
-    code=$?
-    [[ $code -eq 0 ]] || shown
-    tell $code "$name"
+    if command -v promtool >/dev/null; then ok "$name" no_complaint $text; else skip "$name" "no promtool"; fi
 done
+tool check rules "$source/deploy/prometheus/zerod.rules.yml"
+tool test rules "$source/deploy/prometheus/zerod.test.yml"
 
-for check in "check rules deploy/prometheus/zerod.rules.yml" "test rules deploy/prometheus/zerod.test.yml"; do
-    name="promtool $check"
-    if ! command -v promtool >/dev/null; then skip "$name" "no promtool"; continue; fi
-    # shellcheck disable=SC2086
-    (cd "$source" && promtool $check) >"$dir/out" 2>&1
-    code=$?
-    [[ $code -eq 0 ]] || shown
-    tell $code "$name"
-done
-
-python3 -I "$source/tests/daemon/sinks/read_events.py" "$dir/tensorboard" >"$dir/found" 2>"$dir/out" &&
-    diff <(sort "$dir/expected") <(sort "$dir/found") >>"$dir/out"
-code=$?
-[[ $code -eq 0 ]] || shown
-tell $code "TensorBoard's files have every number and text, and none that was undone"
-echo "1..$count"
+read_events() {
+    python3 -I "$source/tests/daemon/sinks/read_events.py" tensorboard >found && diff <(sort expected) <(sort found)
+}
+ok "TensorBoard's files have every number and text, and none that was undone" read_events
+tests_end

@@ -2,17 +2,14 @@
 # The files a run leaves and the messages it sends, however it ends.
 #   test_run.sh ZEROD NOTIFY_EAR SOURCE     prints TAP
 zerod=$(readlink -f "$1") ear=$(readlink -f "$2") source=$3
-count=0
-dir=$(mktemp -d /tmp/zerod-XXXXXX) || exit 99 # not below a long TMPDIR: a socket's path has 107 bytes
-export XDG_RUNTIME_DIR=$dir OMP_NUM_THREADS=1
+. "$source/tests/support/tap.sh"
+scratch_folder
+dir=$work
+export OMP_NUM_THREADS=1
 mkdir "$dir/prom"
 "$ear" "$dir/notify" >"$dir/told" &
 ear_pid=$!
 trap 'kill $ear_pid; rm -rf "$dir"' EXIT
-tell() { # CODE NAME
-    count=$((count + 1))
-    if [[ $1 -eq 0 ]]; then echo "ok $count - $2"; else echo "not ok $count - $2"; fi
-}
 # NAME [argument]...: a job of that name, in a folder of that name
 run() {
     local name=$1
@@ -132,4 +129,4 @@ says failed state '"failed"' && [[ $code -eq 79 ]]
 tell $? "status.json of a run that diverged says failed"
 grep -q '^zerod_train_loss{zerod_job="failed"} NaN$' "$dir/prom/zerod_failed.prom"
 tell $? ".. and its metrics have the loss that was not finite"
-echo "1..$count"
+tests_end

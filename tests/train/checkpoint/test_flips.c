@@ -1,5 +1,5 @@
-/* test_flips.c [all] - one bit of a checkpoint is wrong: of every third byte
- * (all: of every byte) of a shard's header, and of 500 (2,000) bytes of what
+/* test_flips.c [all] - one bit of a checkpoint is wrong: of every sixth byte
+ * (all: of every byte) of a shard's header, and of 250 (2,000) bytes of what
  * the files hold. Each is found by who verifies it and by who would go on from
  * it, with the file and the array named. */
 #include "base/file/fs.h"
@@ -230,8 +230,8 @@ int main(int argc, char **argv)
     trial.job.device.cpu_threads = 1;
     if (comm_local_create(1, &trial.job.comm, &trial.comm) != ZD_OK)
         abort();
-    flip_headers(&trial, files, count, argc > 1 ? 1 : 3);
-    flip_payload(&trial, files, count, argc > 1 ? 2000 : 500);
+    flip_headers(&trial, files, count, argc > 1 ? 1 : 6);
+    flip_payload(&trial, files, count, argc > 1 ? 2000 : 250);
     flip_manifest(&trial);
     comm_destroy(trial.comm);
     for (int f = 0; f < count; f++)
