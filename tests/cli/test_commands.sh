@@ -92,7 +92,7 @@ ok '  every planned byte was taken' eval \
 c=run/checkpoint-000002
 ok 'ckpt ls' eval 'call 0 ckpt ls run && [ $(grep -c " ok  *run/checkpoint-00000" out) = 2 ] && has "SIZES" out && [ ! -s err ]'
 ok 'ckpt ls as JSON' eval 'call 0 ckpt ls run --format json && has "\"step\": 1," out && has "\"step\": 2," out'
-ok 'ckpt show' eval 'call 0 ckpt show $c && has "^step *2 of 3" out'
+ok 'ckpt show' eval 'call 0 ckpt show $c && has "^step *2 of 3" out && has "^samples  [0-9]* taken" out'
 ok 'ckpt show as JSON' call 0 ckpt show $c --format json
 for key in step world stage files tensors ok; do ok "  $key" has "^  \"$key\":" out; done
 ok 'ckpt verify' eval 'call 0 ckpt verify $c && [ ! -s err ]'
