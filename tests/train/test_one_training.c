@@ -50,7 +50,7 @@ static void cuts_resume(const char *dtype, int stride)
 
 /* Who cuts what, and where it lies. */
 struct layout {
-    int world, replicate, tp, stage;
+    int world, replicate, cp, tp, stage;
     bool on_host;
 };
 
@@ -62,9 +62,9 @@ static struct words words_of(const struct model *model, struct layout layout)
     struct words words;
     snprintf(
             words.text, sizeof words.text,
-            "zero.stage=%d parallel.dp_replicate_size=%d parallel.tp_size=%d "
-            "offload.optimizer=%s %s",
-            layout.stage, layout.replicate, layout.tp,
+            "zero.stage=%d parallel.dp_replicate_size=%d parallel.cp_size=%d "
+            "parallel.tp_size=%d offload.optimizer=%s %s",
+            layout.stage, layout.replicate, layout.cp, layout.tp,
             layout.on_host ? "cpu" : "none", model->sets);
     return words;
 }
@@ -110,9 +110,10 @@ static struct layout random_layout(uint64_t number, int least, int most)
     do {
         layout.world = worlds[(int)(6 * rng_uniform(1, number, 0))];
         layout.replicate = 1 << (int)(3 * rng_uniform(1, number++, 1));
+        layout.cp = 1 << (int)(2 * rng_uniform(1, number, 5));
         layout.tp = 1 << (int)(3 * rng_uniform(1, number, 4));
     } while (layout.tp < least || layout.tp > most ||
-             layout.world % (layout.replicate * layout.tp));
+             layout.world % (layout.replicate * layout.cp * layout.tp));
     layout.stage = (int)(4 * rng_uniform(1, number, 2));
     layout.on_host = rng_uniform(1, number, 3) < 0.5F;
     return layout;
@@ -125,8 +126,8 @@ static void worlds_mix(bool all)
     tap_ok(run(whole, 1, ""), "the unbroken run on one rank");
     for (int a = 1; a <= 4; a++)
         for (int b = 1; b <= 4; b++) {
-            struct layout from = {a, a == 4 ? 2 : 1, 1, a - 1, false};
-            struct layout to = {b, b == 4 ? 2 : 1, 1, b - 1, b == 2};
+            struct layout from = {a, a == 4 ? 2 : 1, 1, 1, a - 1, false};
+            struct layout to = {b, b == 4 ? 2 : 1, 1, 1, b - 1, b == 2};
             if (all || a == b || (a + b) % 2)
                 try_pair(&odd, whole, from, to);
         }
@@ -149,7 +150,7 @@ static void meshes_mix(int pairs)
 /* A state that goes from mesh to mesh stays as it was. */
 static void chain_keeps(const struct model *model, int meshes)
 {
-    struct layout last = {1, 1, 1, 0, false};
+    struct layout last = {1, 1, 1, 1, 0, false};
     const char *dir = job_threads_dir();
     bool ran = run_of(model, dir, 1, "%s run.stop_after=6", model->sets);
     for (int i = 0; ran && dir && i < meshes; i++) {
