@@ -148,7 +148,7 @@ def main():
                 with open(data, "w") as f:
                     f.writelines(json.dumps(t, ensure_ascii=False) + "\n" for t, _, _ in rest)
                 code, answer = inspect(options.zerod, path, len(rest))
-                if code != 65 or len(failed) >= 20:
+                if code != 65 or len(failed) >= 400:
                     break
                 at = [w for w in answer.replace(",", " ").split() if w.startswith(data + ":")]
                 if not at:
@@ -171,7 +171,7 @@ def main():
                         print(name, "mask", json.dumps(talk)[:600])
                         print("  wants", [tokenizer.decode([i]) for i, m in zip(ids, mask) if m])
                         print("  has  ", [tokenizer.decode([i]) for i, m in zip(ours, trained) if m])
-            both = 0
+            row["65"], both = len(failed), 0
             for talk, why, was_raised in refused[:3]:
                 with open(data, "w") as f:
                     f.write(json.dumps(talk) + "\n")
