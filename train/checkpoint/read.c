@@ -408,9 +408,10 @@ struct reading {
     size_t window_first, window_end;
 };
 
-/* Runs of a page or more are read by themselves, so that no other bytes are;
- * shorter ones, of columns, out of what lies around them. */
-enum { PAGE = 4096, WINDOW = 1 << 18 };
+/* Bytes. Runs of this length or more are read by themselves, so that no other
+ * bytes are; shorter ones, of columns, out of what lies around them: copying
+ * that takes less time than the calls. */
+enum { LONG_RUN = 512, WINDOW = 1 << 18 };
 
 static void measure(struct reading *r)
 {
@@ -433,7 +434,7 @@ static enum zd_status take_values(
     size_t per = elements_per_value(r->kind);
     size_t end = (r->last - r->piece->begin + per - 1) / per;
     char *out = r->out + at / per * bytes;
-    if (count * bytes >= PAGE || first + count >= end)
+    if (count * bytes >= LONG_RUN || first + count >= end)
         return read_values(r->checkpoint, r->piece, first, count, r->type, out);
     r->window = r->window ? r->window : zd_must(malloc(WINDOW));
     if (r->window_of != r->piece || first < r->window_first ||
