@@ -65,6 +65,7 @@ struct schedule {
     double parts[PLAN_PARTS], exposed[PLAN_EXPOSED];
     double now;        /* the thread that trains has come so far */
     double begin;      /* of the step */
+    double launch;     /* seconds of a layer's, for what is computed at once */
     double slowest;    /* compute time of the slowest rank over the mean */
     double reduced, grads_down; /* the last gradient is reduced, .. */
     double grads_done; /* .. is where it is updated, and what may be is */
@@ -133,6 +134,12 @@ static double copy_up(struct schedule *s, double ready, double bytes)
     if (ready > free_at)
         s->gaps[s->gap_count++] = (struct gap){free_at, ready};
     return use(s, PLAN_UP, ready, seconds);
+}
+
+/* They are part of what computes: a GPU waits for each layer's. */
+static void launch(struct schedule *s, double passes)
+{
+    s->exposed[EXPOSED_LAUNCHES] += passes * s->launch;
 }
 
 static void compute(struct schedule *s, double ready, double seconds)
@@ -267,6 +274,7 @@ static void acquire(struct schedule *s, int i, bool is_backward)
     bool ends_segment = !s->events[(i + 1) % s->event_count].acquire;
     if (is_head || !is_backward || recomputes)
         exchange(s, cost->exchange[PASS_FORWARD]);
+    launch(s, is_head || !is_backward || recomputes);
     if (is_head || !is_backward)
         compute(s, 0, cost->pass[PASS_FORWARD]);
     else if (recomputes)
@@ -374,6 +382,7 @@ static void lay_micro(struct schedule *s, int micro, bool is_last)
         } else if (is_backward) {
             exchange(s, s->units[event.unit].cost.exchange[PASS_BACKWARD]);
             compute(s, 0, s->units[event.unit].cost.pass[PASS_BACKWARD]);
+            launch(s, 2);
             give_gradient(s, event.unit, is_last);
         } else if (event.unit == head_of(s)) {
             give_gradient(s, event.unit, is_last);
@@ -388,6 +397,7 @@ static void lay_micro(struct schedule *s, int micro, bool is_last)
     double began = s->now;
     exchange(s, s->units[0].cost.exchange[PASS_BACKWARD]);
     compute(s, 0, s->units[0].cost.pass[PASS_BACKWARD]);
+    launch(s, 2);
     give_gradient(s, 0, is_last);
     s->parts[PLAN_BACKWARD] += s->now - began;
 }
@@ -493,19 +503,6 @@ static void lay_step(struct schedule *s)
     lay_update(s);
 }
 
-/* They are in what computes: a GPU waits for each layer's. */
-static double launch_seconds(const struct schedule *s)
-{
-    const struct job_plan *plan = s->plan;
-    double passes = 0;
-    for (int e = 0; e < s->event_count; e++)
-        passes += s->events[e].acquire; /* a unit's forward, or recomputation */
-    passes += 2.0 * plan->table.unit_count;
-    return plan->backend == DEVICE_CUDA
-                   ? passes * plan->accumulation * s->machine->launch
-                   : 0;
-}
-
 static struct plan_prediction conclude(const struct schedule *s)
 {
     const struct job_plan *plan = s->plan;
@@ -517,7 +514,6 @@ static struct plan_prediction conclude(const struct schedule *s)
     memcpy(out.parts, s->parts, sizeof out.parts);
     memcpy(out.busy, s->busy, sizeof out.busy);
     memcpy(out.exposed, s->exposed, sizeof out.exposed);
-    out.exposed[EXPOSED_LAUNCHES] = launch_seconds(s);
     for (int r = 0; r < PLAN_RESOURCES; r++)
         if (s->busy[r] > s->busy[out.binds])
             out.binds = (enum plan_resource)r;
@@ -568,6 +564,8 @@ struct plan_prediction plan_predict(
             .end = take(events * micros, sizeof *s.end),
             .copied = take(events * micros, sizeof *s.copied),
             .arrives = take(events * micros, sizeof *s.arrives),
+            .launch = plan->backend == DEVICE_CUDA ? at_once * machine->launch
+                                                   : 0,
             .slowest = 1 + machine->jitter * log2(plan->world),
             .next_spread = units /* nothing was updated before the first */};
     model_unit_events(

@@ -16,6 +16,7 @@ struct asked {
     bool waits; /* zero.overlap_comm = false */
     enum offload_tier optimizer;
     enum offload_clipping clipping;
+    uint64_t undo_memory; /* 0: auto */
     enum device_backend backend;
     bool adapts;
     enum lora_base base;
@@ -38,6 +39,8 @@ static struct train_job job_of(const struct asked *asked)
     job.zero.overlap_comm = !asked->waits;
     job.offload.optimizer = asked->optimizer;
     job.offload.clipping = asked->clipping;
+    if (asked->undo_memory)
+        job.offload.undo_memory = asked->undo_memory;
     job.offload.activations =
             asked->inputs_on_host ? OFFLOAD_CPU : OFFLOAD_NONE;
     job.lora.enabled = asked->adapts;
@@ -192,6 +195,48 @@ Test(predict, updates_on_the_host_overlap_forward_and_with_undo_backward)
         cr_expect_lt(
                 undoes.exposed[EXPOSED_UPDATE],
                 0.6 * waits.exposed[EXPOSED_UPDATE]);
+    }
+}
+
+static double exposed_sum(const struct plan_prediction *predicted)
+{
+    double sum = 0;
+    for (int e = 0; e < PLAN_EXPOSED; e++)
+        sum += predicted->exposed[e];
+    return sum;
+}
+
+/* On a GPU a step is what computes, in which launches are, and what stands
+ * still. An update of which nothing may be undone is one that waits. */
+Test(predict, a_step_computes_or_is_exposed)
+{
+    static const uint64_t memory[] = {1, 20000000, 60000000, 0};
+    struct plan_prediction waits = {0};
+    for (int k = 0; k < 10; k++) {
+        struct asked asked = {
+                .world = k < 6 ? 1 : 2,
+                .stage = k < 6 ? 0 : 1 + k % 3,
+                .accumulation = 1 + k / 4,
+                .optimizer = OFFLOAD_CPU,
+                .backend = DEVICE_CUDA,
+                .clipping = k ? OFFLOAD_CLIP_UNDO : OFFLOAD_CLIP_WAIT,
+                .undo_memory = k ? memory[(k - 1) % 4] : 0};
+        struct plan_machine machine = *plan_machine_find("h100");
+        machine.host /= 4;
+        machine.jitter = 0;
+        struct plan_prediction now = predict(&asked, &machine);
+        cr_expect_float_eq(
+                now.busy[PLAN_COMPUTE] + exposed_sum(&now) -
+                        now.exposed[EXPOSED_LAUNCHES],
+                now.step_seconds, 1e-6 * now.step_seconds, "%d", k);
+        cr_expect_lt(now.exposed[EXPOSED_LAUNCHES], now.busy[PLAN_COMPUTE]);
+        if (k == 0)
+            waits = now;
+        if (k == 1)
+            cr_expect_eq(now.step_seconds, waits.step_seconds);
+        if (k == 2 || k == 3)
+            cr_expect_lt(
+                    now.exposed[EXPOSED_UPDATE], waits.exposed[EXPOSED_UPDATE]);
     }
 }
 
