@@ -77,35 +77,6 @@ static struct tensor_blocks blocks_of(
     return blocks;
 }
 
-/* Those of a slice, numbered as in the whole; padding, which is always 0, is of
- * block 0. */
-static struct tensor_blocks blocks_of_slice(const struct param *p)
-{
-    const struct tensor_blocks *whole = &p->whole_blocks;
-    struct tensor_blocks blocks = *whole;
-    const struct param_slice *slice = &p->slice;
-    int64_t end = 0;
-    blocks.rows = p->shape[0];
-    blocks.columns = p->shape[1];
-    if (slice->by_column != whole->by_column)
-        return blocks; /* each line is cut, and has its block */
-    blocks.section_count = 0;
-    for (int i = 0; i < slice->range_count; i++) {
-        const struct slice_range *range = &slice->ranges[i];
-        int s = tensor_blocks_section(whole, range->whole);
-        end = range->here + range->count;
-        if (range->count)
-            blocks.sections[blocks.section_count++] = (struct tensor_section){
-                    range->here, whole->sections[s].group,
-                    tensor_blocks_of_line(whole, range->whole)};
-    }
-    int64_t lines = tensor_blocks_lines(&blocks);
-    if (end < lines)
-        blocks.sections[blocks.section_count++] =
-                (struct tensor_section){end, lines, 0};
-    return blocks;
-}
-
 /* The next range: `extent` of a tensor, or of a part that begins at `from`. */
 static void add_range(
         const struct builder *b, enum extent extent, int64_t from,
@@ -203,10 +174,7 @@ static void add(
     snprintf(p->name, sizeof p->name, "%s%s", prefix, row->name);
     const int64_t *shape = p->slice.range_count ? p->slice.shape : p->shape;
     p->blocks = blocks_of(b->model, row, shape, conv1d);
-    if (p->slice.range_count) {
-        p->whole_blocks = p->blocks;
-        p->blocks = blocks_of_slice(p);
-    }
+    param_cut_blocks(p);
 }
 
 static void add_unit(

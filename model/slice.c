@@ -66,6 +66,41 @@ size_t param_whole_count(const struct param *param)
                    : param->count;
 }
 
+static struct tensor_blocks blocks_of_slice(const struct param *p)
+{
+    const struct tensor_blocks *whole = &p->whole_blocks;
+    struct tensor_blocks blocks = *whole;
+    const struct param_slice *slice = &p->slice;
+    int64_t end = 0;
+    blocks.rows = p->shape[0];
+    blocks.columns = p->shape[1];
+    if (slice->by_column != whole->by_column)
+        return blocks; /* each line is cut, and has its block */
+    blocks.section_count = 0;
+    for (int i = 0; i < slice->range_count; i++) {
+        const struct slice_range *range = &slice->ranges[i];
+        int s = tensor_blocks_section(whole, range->whole);
+        end = range->here + range->count;
+        if (range->count)
+            blocks.sections[blocks.section_count++] = (struct tensor_section){
+                    range->here, whole->sections[s].group,
+                    tensor_blocks_of_line(whole, range->whole)};
+    }
+    int64_t lines = tensor_blocks_lines(&blocks);
+    if (end < lines)
+        blocks.sections[blocks.section_count++] =
+                (struct tensor_section){end, lines, 0};
+    return blocks;
+}
+
+void param_cut_blocks(struct param *param)
+{
+    if (!param->slice.range_count)
+        return;
+    param->whole_blocks = param->blocks;
+    param->blocks = blocks_of_slice(param);
+}
+
 const struct tensor_blocks *param_whole_blocks(const struct param *param)
 {
     return param->slice.range_count ? &param->whole_blocks : &param->blocks;

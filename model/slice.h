@@ -36,7 +36,10 @@ enum zd_status param_table_slice(
 
 /* Elements of the whole tensor. */
 size_t param_whole_count(const struct param *param);
-/* Its blocks (Adam-mini); all of them. */
+/* Gives a slice its own blocks (Adam-mini), where `blocks` are the whole's:
+ * numbered as those are; padding, which is always 0, is of block 0. */
+void param_cut_blocks(struct param *param);
+/* Those of the whole. */
 const struct tensor_blocks *param_whole_blocks(const struct param *param);
 /* Elements of a slice that follow each other in the whole tensor too. */
 struct slice_run {

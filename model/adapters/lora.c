@@ -3,6 +3,7 @@
 #include "base/must.h"
 #include "model/adapters/lora_names.h"
 #include "model/config_keys.h"
+#include "model/slice.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -191,11 +192,17 @@ enum zd_status lora_config(
 
 /* --- the adapter of a weight ---------------------------------------------- */
 
+static const int64_t *whole_shape(const struct param *param)
+{
+    return param->slice.range_count ? param->slice.shape : param->shape;
+}
+
 static enum zd_status find_adapter(
         const struct peft_view *reader, int id, struct adapter *out)
 {
     const struct param *param = &reader->table->params[id];
-    int64_t rows = param->shape[0], columns = param->shape[1];
+    const int64_t *shape = whole_shape(param);
+    int64_t rows = shape[0], columns = shape[1];
     int64_t most = rows < columns ? rows : columns;
     struct module module = peft_view_module(reader, id);
     struct peft_factors factors = peft_factors(reader, id);
@@ -263,6 +270,34 @@ static struct param factor_of(
     return p;
 }
 
+/* Rows or columns of a factor, of which a slice of the weight has `here`. */
+static void cut_factor(
+        const struct param *weight, bool by_column, int64_t here,
+        struct param *factor)
+{
+    struct param_slice *slice = &factor->slice;
+    *slice = weight->slice;
+    slice->by_column = by_column;
+    slice->shape[0] = factor->shape[0];
+    slice->shape[1] = factor->shape[1];
+    factor->shape[by_column] = here;
+    factor->count = (size_t)factor->shape[0] * (size_t)factor->shape[1];
+    param_cut_blocks(factor);
+}
+
+/* With tensor parallelism B has the outputs of a slice, or A its inputs; the
+ * other is whole, and each place makes a part of its gradient. */
+static void cut_factors(
+        const struct param *weight, struct param *a, struct param *b)
+{
+    if (!weight->slice.range_count)
+        return;
+    if (weight->slice.by_column == weight->conv1d)
+        cut_factor(weight, false, param_out(weight), b);
+    else
+        cut_factor(weight, true, param_in(weight), a);
+}
+
 /* A is uniform in +-1/sqrt(in), or normal with 1/r; B and the change of
  * magnitudes are nothing. */
 static void add_factors(
@@ -271,10 +306,11 @@ static void add_factors(
 {
     struct adapter *adapter = &out->adapters[id];
     const struct param *weight = &out->params[id];
-    int64_t in = param_in(weight);
+    int64_t in = whole_shape(weight)[weight->conv1d ? 0 : 1];
+    int64_t rows = whole_shape(weight)[weight->conv1d ? 1 : 0];
     struct param a = factor_of(weight, id, PARAM_LORA_A, adapter->r, in);
-    struct param b =
-            factor_of(weight, id, PARAM_LORA_B, param_out(weight), adapter->r);
+    struct param b = factor_of(weight, id, PARAM_LORA_B, rows, adapter->r);
+    cut_factors(weight, &a, &b);
     bool gaussian = options && options->init_lora_weights == LORA_INIT_GAUSSIAN;
     a.init = gaussian ? PARAM_INIT_NORMAL : PARAM_INIT_UNIFORM;
     a.init_std = (float)(gaussian ? 1.0 / adapter->r : 1.0 / sqrt((double)in));
@@ -287,7 +323,7 @@ static void add_factors(
         return;
     adapter->magnitude = out->count;
     out->params[out->count++] =
-            factor_of(weight, id, PARAM_LORA_MAGNITUDE, b.shape[0], 1);
+            factor_of(weight, id, PARAM_LORA_MAGNITUDE, rows, 1);
 }
 
 static struct param_table empty_like(const struct param_table *table)

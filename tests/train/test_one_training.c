@@ -18,6 +18,7 @@ static const struct model odd = {"tests/fixtures/llama_odd/job.toml", "", 1};
 static const struct model even = {"tests/train/states.toml", EVEN, 4};
 static const struct model others[] = {
         {"tests/train/states.toml", EVEN "optim.name=adam_mini", 4},
+        {"tests/train/states.toml", EVEN "lora.enabled=true", 4},
         {"tests/train/states.toml",
          EVEN "optim.name=adamw_8bit optim.stable_embedding=false "
               "model.config.hidden_size=512 model.config.num_hidden_layers=1 "

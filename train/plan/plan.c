@@ -213,9 +213,13 @@ static enum zd_status slice(
     if (tp.size == 1)
         return ZD_OK;
     ZD_TRY(model_config_slice(&plan->config, tp, &plan->slice_config));
-    return param_table_slice(
+    ZD_TRY(param_table_slice(
             &plan->config, tp, job->train.freeze, job->train.freeze_count,
-            &plan->slice_table);
+            &plan->slice_table));
+    return job->lora.enabled ? lora_extend(
+                                       &plan->slice_config, &plan->adapter,
+                                       &job->lora, &plan->slice_table)
+                             : ZD_OK;
 }
 
 enum zd_status plan_begin(

@@ -1,6 +1,7 @@
 /* slices.c - what a tensor's slice must be for its states: with tensor
  * parallelism (model/slice.h), and not settled by the model's sizes alone. */
 #include "base/text_buffer.h"
+#include "model/adapters/lora.h"
 #include "model/slice.h"
 #include "train/plan/fit.h"
 
@@ -37,7 +38,7 @@ static bool is_8bit(
 {
     struct optim_layout layout = optim_layout_of(
             optim, param_whole_count(param), param->is_embedding,
-            &param->blocks);
+            param_whole_blocks(param));
     return layout.lane[OPTIM_M] == OPTIM_8BIT ||
            layout.lane[OPTIM_V] == OPTIM_8BIT;
 }
@@ -64,9 +65,20 @@ static enum zd_status cut(
         const struct train_job *job, const struct model_config *whole,
         struct tp tp, struct model_config *config, struct param_table *table)
 {
+    struct peft_config adapter;
     ZD_TRY(model_config_slice(whole, tp, config));
-    return param_table_slice(
-            whole, tp, job->train.freeze, job->train.freeze_count, table);
+    ZD_TRY(param_table_slice(
+            whole, tp, job->train.freeze, job->train.freeze_count, table));
+    if (!job->lora.enabled)
+        return ZD_OK;
+    enum zd_status status = lora_config(&job->lora, &adapter);
+    if (status == ZD_OK) {
+        status = lora_extend(config, &adapter, &job->lora, table);
+        peft_config_fini(&adapter);
+    }
+    if (status != ZD_OK)
+        param_table_fini(table);
+    return status;
 }
 
 static bool fits(
@@ -91,6 +103,13 @@ static enum zd_status check(
     const struct param *tensor;
     char sizes[120] = "";
     struct text_buffer text = {.out = sizes, .bytes = sizeof sizes};
+    if (job->lora.enabled && whole->is_quantized) {
+        ZD_FAIL(ZD_ERR_CONFIG, "E0224",
+                "parallel.tp_size = %d: the model is stored in codes, which "
+                "stay so under adapters and cannot be cut",
+                tp.size);
+        return zd_fail_help("tp_size = 1 in [parallel]");
+    }
     enum refusal refusal = look(job, table, tp.place, &tensor);
     if (refusal == FITS)
         return ZD_OK;
