@@ -181,6 +181,11 @@ bool mesh_is_within(struct mesh mesh, enum mesh_role role, int host_ranks)
     return true;
 }
 
+int64_t mesh_token_unit(struct mesh_sizes sizes)
+{
+    return (int64_t)(sizes.cp > 1 ? 2 * sizes.cp : 1) * sizes.tp;
+}
+
 int mesh_rank(struct mesh_group group, int place)
 {
     return group.first + place * group.stride;

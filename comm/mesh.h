@@ -24,6 +24,7 @@
 #include "base/status.h"
 
 #include <stdbool.h>
+#include <stdint.h>
 
 enum mesh_role {
     MESH_SHARD,
@@ -77,6 +78,9 @@ int mesh_part(struct mesh mesh, int rank);
 int mesh_parts(struct mesh mesh);
 /* Does every group of this role lie within a host of so many neighbors? */
 bool mesh_is_within(struct mesh mesh, enum mesh_role role, int host_ranks);
+/* What the tokens of a sample must be a multiple of: 2 cp pieces (one, without
+ * cp), each in tp shares. */
+int64_t mesh_token_unit(struct mesh_sizes sizes);
 int mesh_rank(struct mesh_group group, int place);
 /* The place that is `away` (at least -size) from this rank's, round and round.
  */

@@ -148,7 +148,7 @@ static void check_tensor(struct job *job)
 {
     const struct train_job *o = &job->options;
     int tp = o->parallel.tp, cp = o->parallel.cp, length = o->data.cutoff_len;
-    int64_t unit = (int64_t)(cp > 1 ? 2 * cp : 1) * tp;
+    int64_t unit = mesh_token_unit(o->parallel);
     bool is_on = tp > 1;
     const char *whole = "tp_size = 1 in [parallel]";
     const struct rule rules[] = {

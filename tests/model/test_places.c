@@ -356,8 +356,8 @@ static void compare(
         const char *text, const struct model_shape *shape, double limit,
         double grads_limit, int *compared)
 {
-    static const int sizes[][2] = {{1, 2}, {1, 3}, {1, 4}, {1, 6}, {2, 1},
-                                   {3, 1}, {4, 1}, {6, 1}, {2, 2}, {2, 3}};
+    static const int sizes[][2] = {{1, 2}, {1, 3}, {1, 4}, {1, 6},
+                                   {2, 1}, {3, 1}, {4, 1}, {2, 3}};
     struct model_config config, part;
     struct tokens tokens;
     struct group one = {.cp = 1, .tp = 1, .config = &config, .shape = *shape};

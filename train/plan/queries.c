@@ -56,6 +56,7 @@ struct asked {
     enum plan_most what;
     bool fits;
     int accumulation, positions; /* of the job, and of its model */
+    int64_t unit;                /* SEQ: tokens that a value counts */
     /* WORLD: the most ranks that can be planned for, and of more those that
      * cannot, and why: they cannot share the batch, or cut a unit */
     int most, beyond;
@@ -87,7 +88,7 @@ static enum zd_status query(
         job.train.global_batch_size = 0;
         break;
     case PLAN_MOST_SEQ:
-        job.data.cutoff_len = value;
+        job.data.cutoff_len = (int)(value * asked->unit);
         break;
     case PLAN_MOST_MODEL:
         job.model.path = NULL;
@@ -251,6 +252,7 @@ static enum zd_status read_job(struct asked *asked)
 static enum zd_status find(struct asked *asked, int *value_out)
 {
     enum { BATCH_MOST = 1 << 20 };
+    char least[60];
     switch (asked->what) {
     case PLAN_MOST_BATCH:
         ZD_TRY(read_job(asked));
@@ -260,8 +262,12 @@ static enum zd_status find(struct asked *asked, int *value_out)
                                  "train.per_device_train_batch_size = 1");
     case PLAN_MOST_SEQ:
         ZD_TRY(read_job(asked));
-        ZD_TRY(count_up(asked, asked->positions, value_out));
-        return *value_out ? ZD_OK : fail(asked, 1, "data.cutoff_len = 1");
+        ZD_TRY(count_up(
+                asked, (int)(asked->positions / asked->unit), value_out));
+        snprintf(
+                least, sizeof least, "data.cutoff_len = %lld",
+                (long long)asked->unit);
+        return *value_out ? ZD_OK : fail(asked, 1, least);
     case PLAN_MOST_MODEL:
         *value_out = find_model(asked);
         return plan_model_at(*value_out)
@@ -279,10 +285,16 @@ enum zd_status plan_search_most(
         const struct plan_search *search, enum plan_most what, bool fits,
         struct plan_most_found *out)
 {
-    struct asked asked = {.search = search, .what = what, .fits = fits};
+    struct asked asked = {
+            .search = search,
+            .what = what,
+            .fits = fits,
+            .unit = mesh_token_unit(search->job->parallel)};
     int value = 0, count;
     ZD_TRY(find(&asked, &value));
     *out = (struct plan_most_found){.value = value};
+    if (what == PLAN_MOST_SEQ)
+        out->value *= asked.unit;
     if (what == PLAN_MOST_MODEL) {
         out->value = plan_model_at(value)->parameters;
         out->name = plan_model_at(value)->name;
