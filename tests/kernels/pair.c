@@ -2,6 +2,7 @@
 
 #include "arrays.h"
 #include "base/device/device_memory.h"
+#include "base/file/hash.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -186,17 +187,10 @@ struct pair pair_of_first(const struct pair *p)
     return same;
 }
 
-/* FNV-1a. */
-static void add_to_digest(const unsigned char *values, size_t bytes)
-{
-    for (size_t i = 0; i < bytes; i++)
-        digest = (digest ^ values[i]) * 1099511628211u;
-}
-
 uint64_t pair_digest(void)
 {
     uint64_t was = digest;
-    digest = 14695981039346656037u;
+    digest = 0;
     return was;
 }
 
@@ -217,7 +211,7 @@ void pair_compare(struct pair p)
     for (int i = 0; i < 2; i++)
         values[i] = pair_fetch(&p, i);
     pair_differs(worst(values[0], values[1], p.dtype[0], p.count));
-    add_to_digest(values[0], p.count * dtype_bytes(p.dtype[0]));
+    digest = hash_64(values[0], p.count * dtype_bytes(p.dtype[0]), digest);
     free(values[0]);
     free(values[1]);
 }
