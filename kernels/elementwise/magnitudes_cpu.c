@@ -88,27 +88,21 @@ enum zd_status FAST(row_gains)(
 
 /* --- columns -------------------------------------------------------------- */
 
-static void scale_row(
-        elem *out, const elem *x, const float *gain, const elem *bias, int C)
+/* `wide`: x and out are floats. */
+ALWAYS_INLINE void scale_row(
+        void *out, const void *x, const float *gain, const elem *bias, int C,
+        bool wide)
 {
     for (int c = 0; c < C; c += VL) {
-        vf v = load_some(x + c, C - c);
+        vf v = wide ? vf_load_some((const float *)x + c, C - c)
+                    : load_some((const elem *)x + c, C - c);
         vf b = bias ? load_some(bias + c, C - c) : (vf){0};
         if (gain)
             v = b + vf_load_some(gain + c, C - c) * (v - b);
-        store_some(out + c, v, C - c);
-    }
-}
-
-static void scale_wide_row(
-        float *out, const float *x, const float *gain, const elem *bias, int C)
-{
-    for (int c = 0; c < C; c += VL) {
-        vf v = vf_load_some(x + c, C - c);
-        vf b = bias ? load_some(bias + c, C - c) : (vf){0};
-        if (gain)
-            v = b + vf_load_some(gain + c, C - c) * (v - b);
-        vf_store_some(out + c, v, C - c);
+        if (wide)
+            vf_store_some((float *)out + c, v, C - c);
+        else
+            store_some((elem *)out + c, v, C - c);
     }
 }
 
@@ -117,16 +111,17 @@ enum zd_status FAST(scale_columns)(
         int64_t x_stride, enum dtype type, const float *gain, const void *bias,
         int N, int C)
 {
+    bool wide = type == DTYPE_FP32;
+    int64_t bytes = (int64_t)dtype_bytes(wide ? DTYPE_FP32 : ELEM_DTYPE);
 #pragma omp parallel for num_threads(threads_for((size_t)N *C))
-    for (int n = 0; n < N; n++)
-        if (type == DTYPE_FP32)
-            scale_wide_row(
-                    (float *)out + n * out_stride,
-                    (const float *)x + n * x_stride, gain, bias, C);
+    for (int n = 0; n < N; n++) {
+        char *o = (char *)out + n * out_stride * bytes;
+        const char *row = (const char *)x + n * x_stride * bytes;
+        if (wide)
+            scale_row(o, row, gain, bias, C, true);
         else
-            scale_row(
-                    (elem *)out + n * out_stride,
-                    (const elem *)x + n * x_stride, gain, bias, C);
+            scale_row(o, row, gain, bias, C, false);
+    }
     return ZD_OK;
 }
 

@@ -9,10 +9,11 @@ head_norm_rope_backward_fn FAST(head_norm_rope_backward);
 add_fn FAST(add);
 rope_fn FAST(rope);
 
-/* Columns whose gradients one task keeps in its first-level cache, and rows
- * summed before they join the total (a long sum of small numbers loses less
- * when it is made of short ones). */
-enum { COLUMNS = 256, ROWS = 128 };
+/* Columns whose gradients one task keeps in its first-level cache, at most, and
+ * rows summed before they join the total: a long sum of small numbers loses
+ * less when it is made of short ones, and dx of these rows finds them in the
+ * second-level cache. */
+enum { COLUMNS = 1024, ROWS = 128 };
 
 /* A row of C elements as `vectors` vectors; the last may be part of one. */
 ALWAYS_INLINE vf row_sum(const elem *x, int C)
@@ -109,14 +110,13 @@ enum zd_status FAST(norm_forward)(
     return ZD_OK;
 }
 
-/* Sums over the rows first..last of one block of columns: of dout xhat into
- * dw, of dout into db. */
-ALWAYS_INLINE void column_sums(
-        float *dw, float *db, const struct norm_backward *p, int64_t first,
-        int64_t last, int column, int columns)
+/* Adds over the rows first..last of one block of columns: of dout xhat to
+ * dweight, of dout to dbias. */
+static void column_sums(
+        const struct norm_backward *p, int64_t first, int64_t last, int column,
+        int columns)
 {
-    memset(dw, 0, COLUMNS * sizeof *dw);
-    memset(db, 0, COLUMNS * sizeof *db);
+    float dw[COLUMNS] = {0}, db[COLUMNS] = {0};
     for (int64_t n = first; n < last; n++) {
         const elem *g = (const elem *)p->dout + column +
                         norm_row(n, p->C, p->heads, p->out_stride);
@@ -131,37 +131,10 @@ ALWAYS_INLINE void column_sums(
                 vf_store(db + c, vf_load(db + c) + vg);
         }
     }
-}
-
-ALWAYS_INLINE void add_columns(float *out, const float *sum, int columns)
-{
-    for (int c = 0; c < columns; c++)
-        out[c] += sum[c];
-}
-
-/* Gradients of weight and bias. Threads share out the columns, so each sum
- * runs over the rows in order. */
-static void parameter_gradients(const struct norm_backward *p, int64_t rows)
-{
-    float *dweight = p->dweight, *dbias = p->dbias;
-#pragma omp parallel for num_threads(threads_for((size_t)rows * p->C))
-    for (int first = 0; first < p->C; first += COLUMNS) {
-        int columns = p->C - first < COLUMNS ? p->C - first : COLUMNS;
-        float dw[COLUMNS], db[COLUMNS];
-        if (!p->accumulate && dweight)
-            memset(dweight + first, 0, (size_t)columns * sizeof *dweight);
-        if (!p->accumulate && dbias)
-            memset(dbias + first, 0, (size_t)columns * sizeof *dbias);
-        for (int64_t n = 0; n < rows; n += ROWS) {
-            column_sums(
-                    dw, db, p, n, rows - n < ROWS ? rows : n + ROWS, first,
-                    columns);
-            if (dweight)
-                add_columns(dweight + first, dw, columns);
-            if (dbias)
-                add_columns(dbias + first, db, columns);
-        }
-    }
+    for (int c = 0; p->dweight && c < columns; c++)
+        p->dweight[column + c] += dw[c];
+    for (int c = 0; p->dbias && c < columns; c++)
+        p->dbias[column + c] += db[c];
 }
 
 /* dx of one row; g = dout weight, xhat = (x - m) r. Without `center` (rmsnorm)
@@ -214,18 +187,36 @@ static void one_plus_gradient(const struct norm_backward *p, int64_t n)
     row_gradient(p, n, false, true);
 }
 
+/* Threads share out the columns of weight's and bias' gradients, so that each
+ * sum runs over the rows in order, and then the same rows of dx, which may be
+ * dout. */
 enum zd_status FAST(norm_backward)(
         struct stream *stream, const struct norm_backward *p)
 {
     int64_t rows = norm_rows(p->N, p->heads);
-    bool one_plus = p->form == RMSNORM_ONE_PLUS;
-    if (p->dweight || p->dbias) /* before dx, which may be dout */
-        parameter_gradients(p, rows);
-#pragma omp parallel for num_threads(threads_for((size_t)rows * p->C))
-    for (int64_t n = 0; n < rows; n++)
-        (p->mean    ? layernorm_gradient
-         : one_plus ? one_plus_gradient
-                    : rmsnorm_gradient)(p, n);
+    int threads = threads_for((size_t)rows * (size_t)p->C), C = p->C;
+    int share = (C + threads * VL - 1) / (threads * VL) * VL;
+    int columns = share < COLUMNS ? share : COLUMNS;
+    void (*gradient)(const struct norm_backward *, int64_t) =
+            p->mean                       ? layernorm_gradient
+            : p->form == RMSNORM_ONE_PLUS ? one_plus_gradient
+                                          : rmsnorm_gradient;
+    if (!p->accumulate && p->dweight)
+        memset(p->dweight, 0, (size_t)C * sizeof *p->dweight);
+    if (!p->accumulate && p->dbias)
+        memset(p->dbias, 0, (size_t)C * sizeof *p->dbias);
+#pragma omp parallel num_threads(threads)
+    for (int64_t n = 0; n < rows; n += ROWS) {
+        int64_t end = rows - n < ROWS ? rows : n + ROWS;
+        if (p->dweight || p->dbias) {
+#pragma omp for
+            for (int c = 0; c < C; c += columns)
+                column_sums(p, n, end, c, C - c < columns ? C - c : columns);
+        }
+#pragma omp for
+        for (int64_t i = n; i < end; i++)
+            gradient(p, i);
+    }
     return ZD_OK;
 }
 
