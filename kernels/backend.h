@@ -22,6 +22,7 @@ extern const struct cpu_backend backend_cpu_fp16_avx2;
 extern const struct cpu_backend backend_cpu_fp32_avx512;
 extern const struct cpu_backend backend_cpu_bf16_avx512;
 extern const struct cpu_backend backend_cpu_fp16_avx512;
+extern const struct cpu_backend backend_cpu_bf16_avx512bf16;
 
 /* The fast paths for "base", "avx2", "avx512" or "avx512bf16", or NULL where
  * this machine cannot run them or this build has none: for tests, which try

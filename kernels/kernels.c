@@ -20,7 +20,7 @@
 #include <string.h>
 
 /* In the order of ZD_CPU_ISA, the last that this was compiled for. With bf16:
- * AVX512_BF16, which attention in bf16 has a form for. */
+ * AVX512_BF16, which the paths of bf16 have forms for. */
 enum isa { ISA_BASE, ISA_AVX2, ISA_AVX512, ISA_AVX512_BF16 };
 enum { DTYPES = DTYPE_FP16 + 1 };
 
@@ -40,49 +40,22 @@ static enum isa machine_isa(void)
     return ISA_BASE;
 }
 
-#if ZD_CPU_ISA >= 2
-attention_forward_fn attention_forward_cpu_bf16_avx512bf16;
-attention_backward_fn attention_backward_cpu_bf16_avx512bf16;
-size_t attention_floats_cpu_bf16_avx512bf16(const struct attention_shape *);
-
-static struct cpu_backend bf16_backend;
-
-static void bf16_backend_init(void)
-{
-    bf16_backend = backend_cpu_bf16_avx512;
-    bf16_backend.ops.attention_forward = attention_forward_cpu_bf16_avx512bf16;
-    bf16_backend.ops.attention_backward =
-            attention_backward_cpu_bf16_avx512bf16;
-    bf16_backend.attention_floats = attention_floats_cpu_bf16_avx512bf16;
-}
-#endif
-
 /* `isa` is one that this machine has, and that there is code for. */
 static const struct cpu_backend *backend_at(enum isa isa, enum dtype dtype)
 {
-    static const struct cpu_backend *const base[DTYPES] = {
-            &backend_cpu_fp32_base, &backend_cpu_bf16_base,
-            &backend_cpu_fp16_base};
+    static const struct cpu_backend *const table[][DTYPES] =
+    { {&backend_cpu_fp32_base, &backend_cpu_bf16_base, &backend_cpu_fp16_base},
 #if ZD_CPU_ISA >= 1
-    static const struct cpu_backend *const avx2[DTYPES] = {
-            &backend_cpu_fp32_avx2, &backend_cpu_bf16_avx2,
-            &backend_cpu_fp16_avx2};
-    if (isa == ISA_AVX2)
-        return avx2[dtype];
+      {&backend_cpu_fp32_avx2, &backend_cpu_bf16_avx2, &backend_cpu_fp16_avx2},
 #endif
 #if ZD_CPU_ISA >= 2
-    static const struct cpu_backend *const avx512[DTYPES] = {
-            &backend_cpu_fp32_avx512, &backend_cpu_bf16_avx512,
-            &backend_cpu_fp16_avx512};
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    if (isa == ISA_AVX512_BF16 && dtype == DTYPE_BF16) {
-        pthread_once(&once, bf16_backend_init);
-        return &bf16_backend;
-    }
-    if (isa >= ISA_AVX512)
-        return avx512[dtype];
+      {&backend_cpu_fp32_avx512, &backend_cpu_bf16_avx512,
+       &backend_cpu_fp16_avx512},
+      {&backend_cpu_fp32_avx512, &backend_cpu_bf16_avx512bf16,
+       &backend_cpu_fp16_avx512},
 #endif
-    return base[dtype];
+    };
+    return table[isa][dtype];
 }
 
 const struct cpu_backend *kernels_backend(const char *isa, enum dtype dtype)

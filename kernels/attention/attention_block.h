@@ -1,56 +1,155 @@
 /* attention_block.h - a block of scores: the queries of one block against the
  * keys of another, which of them see each other, and the matmuls over them.
  *
- *   keys    k0 ........ k0+KEYS        a block of scores is QUERIES x KEYS and
- *   query   x x x x x x . . . .        lives in L2. A row sees the keys from
- *   rows    x x x x x x x x . .        first_seen(row) to its own token: `.` is
- *           . . x x x x x x x x        not computed, in whole columns of NR and
- *                                      rows of MR.
+ *   keys    k0 ........ k0+KEYS        a block is made by tiles of MR queries
+ *   query   x x x x x x . . . .        and NR keys, which live in registers and
+ *   rows    x x x x x x x x . .        L1. A row sees the keys from first_seen
+ *           . . x x x x x x x x        (row) to its own token: `.` is not
+ *                                      computed, in whole tiles.
  *
  * Operands of products are words (gemm_tile.h): floats, or pairs of bf16. Only
  * these are rounded; scores, sums and what is summed over blocks are floats.
  *
- * For attention_cpu.c. */
+ *   columns   (rows / PAIR, width), words along a column: `b` of a product
+ *   panels    the rows of an array transposed, as many at a time as a tile has:
+ *             (D / PAIR, MR) of queries, `a`, and (D / PAIR, NR) of keys, `b`
+ *
+ * For attention_cpu.c and attention_backward_cpu.c. */
 #ifndef ZD_KERNELS_ATTENTION_ATTENTION_BLOCK_H
 #define ZD_KERNELS_ATTENTION_ATTENTION_BLOCK_H
+
+#define TILE_OF_PAIRS
 
 #include "kernels/attention/attention.h"
 #include "kernels/cpu/fast.h"
 #include "kernels/cpu/gemm_tile.h"
 
-/* Multiples of every MR and NR. 192 x 96 floats with their operands fill about
- * 200 KiB. */
-enum { QUERIES = 192, KEYS = 96 };
+/* Multiples of every MR and NR. */
+enum { QUERIES = PAIR * 192, KEYS = PAIR * 96 };
 
 /* The least common multiple of MR and NR. */
 enum { UNIT = VL == 4 ? 24 : VL == 8 ? 48 : 96 };
 
-/* Columns of an operand, padded with zeros to whole panels. */
-static int padded(int D)
-{
-    return (D + NR - 1) / NR * NR;
-}
-
-static int rounded_up(int x, int unit)
+static inline int rounded_up(int x, int unit)
 {
     return (x + unit - 1) / unit * unit;
 }
 
+/* Columns of an operand, padded with zeros to whole panels. */
+static inline int padded(int D)
+{
+    return rounded_up(D, NR);
+}
+
 /* Rows and columns of a block of scores: fewer when the sample is short. */
-static int block_queries(int rows)
+static inline int block_queries(int rows)
 {
     return rows < QUERIES ? rounded_up(rows, MR) : QUERIES;
 }
 
-static int block_keys(int T)
+static inline int block_keys(int T)
 {
     return T < KEYS ? rounded_up(T, UNIT) : KEYS;
 }
 
-/* One MR x NR tile of out [+]= a b; see tile_multiply for the strides. */
+/* Words that hold `count` elements. */
+static inline int words(int count)
+{
+    return (count + PAIR - 1) / PAIR;
+}
+
+/* Words of a row of NR numbers. */
+ALWAYS_INLINE void store_row(float *out, const vf v[NV])
+{
+#if IN_PAIRS
+    vf_store(out, (vf)_mm512_cvtne2ps_pbh(v[1], v[0]));
+#else
+    for (int j = 0; j < NV; j++)
+        vf_store(out + j * VL, v[j]);
+#endif
+}
+
+#if IN_PAIRS
+/* NR words, each of a bf16 of `a` and the one of b beside it. */
+ALWAYS_INLINE void store_pairs(float *out, __m512i a, __m512i b)
+{
+    const __m512i first = _mm512_set_epi16(
+            47, 15, 46, 14, 45, 13, 44, 12, 43, 11, 42, 10, 41, 9, 40, 8, 39, 7,
+            38, 6, 37, 5, 36, 4, 35, 3, 34, 2, 33, 1, 32, 0);
+    const __m512i second = _mm512_add_epi16(first, _mm512_set1_epi16(16));
+    vf_store(out, (vf)_mm512_permutex2var_epi16(a, first, b));
+    vf_store(out + VL, (vf)_mm512_permutex2var_epi16(a, second, b));
+}
+#endif
+
+/* Words along the columns of a tile: MR / PAIR rows. */
+ALWAYS_INLINE void store_columns(
+        float *out, int64_t out_row, const vf v[MR][NV])
+{
+#if IN_PAIRS
+    for (int i = 0; i < MR; i += PAIR)
+        store_pairs(
+                out + i / PAIR * out_row,
+                (__m512i)_mm512_cvtne2ps_pbh(v[i][1], v[i][0]),
+                (__m512i)_mm512_cvtne2ps_pbh(v[i + 1][1], v[i + 1][0]));
+#else
+    for (int i = 0; i < MR; i++)
+        store_row(out + i * out_row, v[i]);
+#endif
+}
+
+/* Rows of a strided array as words along columns, `width` of them, padded with
+ * 0 as rows from `rows` to `tile_rows` are. */
+static inline void take_columns(
+        float *out, int width, const elem *in, int64_t in_row, int rows,
+        int tile_rows, int D)
+{
+    for (int i = 0; i < tile_rows; i += PAIR)
+        for (int c = 0; c < width; c += NR, out += NR) {
+            const elem *from = in + i * in_row + c;
+#if IN_PAIRS
+            __mmask32 some = D - c < NR ? (1u << (D - c)) - 1 : ~0u;
+            store_pairs(
+                    out, _mm512_maskz_loadu_epi16(i < rows ? some : 0, from),
+                    _mm512_maskz_loadu_epi16(
+                            i + 1 < rows ? some : 0, from + in_row));
+#else
+            for (int n = 0; n < NR; n += VL)
+                vf_store(
+                        out + n, i < rows && c + n < D
+                                         ? load_some(from + n, D - c - n)
+                                         : (vf){0});
+#endif
+        }
+}
+
+/* Asks for D elements of each row: heads lie far apart, where no prefetcher
+ * looks. */
+ALWAYS_INLINE void fetch_rows(const elem *in, int64_t in_row, int rows, int D)
+{
+    enum { LINE = 64 / sizeof(elem) };
+    for (int i = 0; i < rows; i++)
+        for (int c = 0; c < D; c += LINE)
+            __builtin_prefetch(in + i * in_row + c);
+}
+
+/* Panels of `width` rows each; those past `rows` are 0. */
+ALWAYS_INLINE void take_panels(
+        float *out, int width, const elem *in, int64_t in_row, int rows, int D)
+{
+    for (int i = 0; i < rows; i += width) {
+        int next = i + width, rest = rows - next;
+        fetch_rows(in + next * in_row, in_row, rest < width ? rest : width, D);
+        pack_transposed(
+                out + (int64_t)i * words(D), width, in + i * in_row, in_row,
+                rows - i < width ? rows - i : width, D);
+    }
+}
+
+/* out += a b, one MR x NR tile; see tile_multiply for the strides. */
 ALWAYS_INLINE void tile_add(
         float *out, int64_t out_row, const float *a, int64_t a_row,
-        int64_t a_step, const float *b, int64_t b_row, int K, bool add)
+        int64_t a_step, const float *b, int64_t b_row, int K)
 {
     vf acc[MR][NV];
     tile_clear(acc);
@@ -58,53 +157,29 @@ ALWAYS_INLINE void tile_add(
     for (int i = 0; i < MR; i++)
         for (int j = 0; j < NV; j++) {
             float *o = out + i * out_row + j * VL;
-            vf_store(o, add ? vf_load(o) + acc[i][j] : acc[i][j]);
+            vf_store(o, vf_load(o) + acc[i][j]);
         }
 }
 
 /* The queries of one block against the keys of one block. */
 struct block {
+    const struct attention_shape *shape;
+    struct attention_queries queries;
     int q0, q1;      /* rows of the sample's queries */
     int k0, k1;      /* keys of the sample */
-    int keys;        /* columns of the array of scores */
     int first, last; /* rows of the block that see a key of it, whole tiles */
     const int32_t *doc_start; /* of the sample's queries */
-    int window;
-    struct attention_queries queries;
 };
 
 ALWAYS_INLINE int first_seen(const struct block *b, int row)
 {
     int t = attention_token(b->queries, row);
-    return attention_first(b->window, b->doc_start[row], t);
-}
-
-/* Keys [*low, *high) of the block that row i sees; empty past the last row. */
-ALWAYS_INLINE void row_keys(const struct block *b, int i, int *low, int *high)
-{
-    int row = b->q0 + i;
-    if (row >= b->q1) {
-        *low = *high = 0;
-        return;
-    }
-    int first = first_seen(b, row), from = first > b->k0 ? first : b->k0;
-    int end = attention_token(b->queries, row) + 1;
-    int to = end < b->k1 ? end : b->k1;
-    *low = from - b->k0;
-    *high = to > from ? to - b->k0 : *low;
-}
-
-/* Keys of the block up to the last one that rows i .. i+MR-1 may see. */
-ALWAYS_INLINE int tile_limit(const struct block *b, int i)
-{
-    int end = b->q0 + i + MR < b->q1 ? b->q0 + i + MR : b->q1;
-    int t = attention_token(b->queries, end - 1) + 1;
-    return (t < b->k1 ? t : b->k1) - b->k0;
+    return attention_first(b->shape->window, b->doc_start[row], t);
 }
 
 /* Sets first and last; false when no row sees a key. Both first_seen and the
  * token grow with the row, so the rows that do are consecutive. */
-static bool block_rows(struct block *b)
+static inline bool block_rows(struct block *b)
 {
     int from = attention_row(b->queries, b->k0);
     int first = from > b->q0 ? from : b->q0, last = b->q1;
@@ -117,66 +192,94 @@ static bool block_rows(struct block *b)
     return true;
 }
 
-/* Words that hold `count` elements. */
-static int words(int count)
-{
-    return (count + PAIR - 1) / PAIR;
-}
+/* Keys of the block that the rows of a tile see: row i those of [low[i],
+ * high[i]), none past the last row; all rows [from, to); none from `limit`. */
+struct seen {
+    int low[MR], high[MR];
+    int from, to, limit;
+};
 
-/* scores(i, j) = a_i b_j for the pairs of the block; bt is b transposed. */
-static void block_scores(
-        float *scores, const float *a, int D, int64_t a_row, const float *bt,
-        const struct block *b)
+ALWAYS_INLINE struct seen tile_seen(const struct block *b, int i)
 {
-    for (int i = b->first; i < b->last; i += MR) {
-        int limit = tile_limit(b, i);
-        for (int j = 0; j < limit; j += NR)
-            tile_add(
-                    scores + i * b->keys + j, b->keys, a + i * a_row, a_row, 1,
-                    bt + j, b->keys, words(D), false);
+    struct seen s = {.to = KEYS};
+    for (int r = 0; r < MR; r++) {
+        int row = b->q0 + i + r, low = 0, high = 0;
+        if (row < b->q1) {
+            int end = attention_token(b->queries, row) + 1;
+            int first = first_seen(b, row);
+            low = first > b->k0 ? first - b->k0 : 0;
+            high = (end < b->k1 ? end : b->k1) - b->k0;
+            high = high > low ? high : low;
+            s.limit = end < b->k1 ? end - b->k0 : b->k1 - b->k0;
+        }
+        s.low[r] = low, s.high[r] = high;
+        s.from = low > s.from ? low : s.from;
+        s.to = high < s.to ? high : s.to;
     }
+    return s;
 }
 
-/* out_i += sum_j p(i, j) b_j, with words of p along j. */
-static void block_combine(
-        float *out, int width, const float *p, int64_t p_row, const float *rows,
-        const struct block *b)
+/* Scores of keys from j on that a row does not see become -inf, whose
+ * exponential is 0. */
+ALWAYS_INLINE void tile_hide(vf scores[MR][NV], const struct seen *s, int j)
 {
-    for (int i = b->first; i < b->last; i += MR) {
-        int limit = tile_limit(b, i);
-        for (int c = 0; c < width; c += NR)
-            tile_add(
-                    out + (int64_t)i * width + c, width, p + i * p_row, p_row,
-                    1, rows + c, width, words(limit), true);
-    }
+    vi lane;
+    if (j >= s->from && j + NR <= s->to)
+        return;
+    for (int l = 0; l < VL; l++)
+        lane[l] = l;
+    for (int i = 0; i < MR; i++)
+        for (int n = 0; n < NV; n++) {
+            vi key = lane + (j + n * VL);
+            scores[i][n] = vf_select(
+                    (key >= s->low[i]) & (key < s->high[i]), scores[i][n],
+                    vf_all(-INFINITY));
+        }
 }
 
-/* out_j += sum_i p(i, j) a_i, with words of p along i (of a pair in the place
- * of its first row): tile j starts at the first query that sees it. */
-static void block_collect(
-        float *out, int width, const float *p, const float *a,
-        const struct block *b)
+/* Scores become those whose multiple `scale` is capped. */
+ALWAYS_INLINE void tile_cap(
+        vf scores[MR][NV], const struct attention_shape *shape)
 {
-    for (int j = 0; j < b->k1 - b->k0; j += MR) {
-        int seen = attention_row(b->queries, b->k0 + j) - b->q0;
-        int from = (seen > b->first ? seen : b->first) / MR * MR;
-        if (from >= b->last)
-            break;
-        for (int c = 0; c < width; c += NR)
-            tile_add(
-                    out + (int64_t)j * width + c, width, p + from * b->keys + j,
-                    1, PAIR * b->keys, a + (int64_t)(from / PAIR) * width + c,
-                    width, (b->last - from) / PAIR, true);
-    }
+    float in = shape->scale / shape->softcap;
+    float out = shape->softcap / shape->scale;
+    for (int i = 0; i < MR; i++)
+        for (int n = 0; n < NV; n++)
+            scores[i][n] = vf_tanh(scores[i][n] * in) * out;
 }
 
-/* Scores outside [low, high) become -inf, whose exponential is 0. */
-ALWAYS_INLINE void mask_row(float *row, int low, int high, int end)
+/* a_i b_j for a tile, of panels. */
+ALWAYS_INLINE void tile_scores(
+        vf scores[MR][NV], const float *a, const float *b, int D)
 {
-    for (int j = 0; j < low; j++)
-        row[j] = -INFINITY;
-    for (int j = high; j < end; j++)
-        row[j] = -INFINITY;
+    tile_clear(scores);
+    tile_multiply(scores, a, 1, MR, b, NR, words(D));
+}
+
+/* out_i += sum_j p(i, j) b_j for the rows of a tile, with words of p along j,
+ * p_row from row to row, and of b along its columns. */
+ALWAYS_INLINE void tile_combine(
+        float *out, int width, const float *p, int p_row, const float *columns,
+        int keys)
+{
+    for (int c = 0; c < width; c += NR)
+        tile_add(out + c, width, p, p_row, 1, columns + c, width, words(keys));
+}
+
+/* The next part of `memory`; NULL: of none. */
+static inline float *take(float *memory, size_t *used, size_t floats)
+{
+    float *part = memory ? memory + *used : NULL;
+    *used += floats;
+    return part;
+}
+
+/* No more threads than tasks, so that each has a use for its scratch. */
+static inline int task_threads(const struct attention_shape *s, int tasks)
+{
+    size_t rows = (size_t)s->B * (size_t)attention_queries(s).rows;
+    int threads = threads_for(rows * (size_t)s->H * (size_t)s->T);
+    return threads < tasks ? threads : tasks;
 }
 
 #endif

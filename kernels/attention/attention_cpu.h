@@ -5,7 +5,9 @@
 #include "kernels/attention/attention.h"
 #include "kernels/cpu/simd.h"
 
-/* Floats of scratch that attention needs on the threads now set. */
+/* Floats of scratch that attention needs on the threads now set, and its
+ * backward alone. */
 size_t FAST(attention_floats)(const struct attention_shape *shape);
+size_t FAST(attention_backward_floats)(const struct attention_shape *shape);
 
 #endif

@@ -12,18 +12,21 @@
 enum { NV = 2, NR = NV * VL, MR = VL == 16 ? 12 : 6 };
 
 /* What is multiplied lies in words of 32 bits: a float, or where the CPU
- * multiplies bf16 two of them that follow each other along K, and a sum takes
- * both (AVX512_BF16; products are exact, sums fp32, subnormals 0). */
-#if defined(__AVX512BF16__) && KERNEL_TYPE == KERNEL_BF16
+ * multiplies bf16 and a file asks for it (TILE_OF_PAIRS) two of them that
+ * follow each other along K, and a sum takes both (AVX512_BF16; products are
+ * exact, sums fp32, subnormals 0). */
+#if defined(TILE_OF_PAIRS) && HAS_BF16
+#define IN_PAIRS 1
 enum { PAIR = 2 };
 #else
+#define IN_PAIRS 0
 enum { PAIR = 1 };
 #endif
 
 /* sum + a b, for each word. */
 ALWAYS_INLINE vf word_multiply(vf sum, vf a, vf b)
 {
-#if defined(__AVX512BF16__) && KERNEL_TYPE == KERNEL_BF16
+#if IN_PAIRS
     return _mm512_dpbf16_ps(sum, (__m512bh)a, (__m512bh)b);
 #else
     return sum + a * b;
@@ -71,7 +74,7 @@ typedef uint32_t v4u __attribute__((vector_size(16)));
 /* 4 words of a row. */
 ALWAYS_INLINE v4 load4(const elem *p)
 {
-#if defined(__AVX512BF16__) && KERNEL_TYPE == KERNEL_BF16
+#if IN_PAIRS
     return *(const v4_any *)p;
 #elif KERNEL_TYPE == KERNEL_BF16
     v4h narrow = *(const v4h_any *)p;
@@ -89,7 +92,7 @@ ALWAYS_INLINE v4 load4(const elem *p)
  * than a word has. */
 ALWAYS_INLINE float word_at(const elem *p, int count)
 {
-#if defined(__AVX512BF16__) && KERNEL_TYPE == KERNEL_BF16
+#if IN_PAIRS
     uint32_t bits = p[0] | (count > 1 ? (uint32_t)p[1] << 16 : 0);
     float word;
     memcpy(&word, &bits, sizeof word);

@@ -3,7 +3,7 @@
  * The fast files are compiled once for each instruction set and compute type
  * (see meson.build), with
  *
- *   KERNEL_ISA    the suffix of their names: base, avx2, avx512
+ *   KERNEL_ISA    the suffix of their names: base, avx2, avx512, avx512bf16
  *   KERNEL_TYPE   of the elements of `void *` arrays: KERNEL_FP32, _BF16, _FP16
  *
  * and are written with GCC's vector extensions, so one text serves all of
@@ -47,6 +47,13 @@ typedef uint16_t elem;
 typedef float elem;
 #define ELEM_DTYPE DTYPE_FP32
 #define FAST(op)   JOIN4(op, _cpu_, fp32_, KERNEL_ISA)
+#endif
+
+/* bf16 by instructions for it: rounding, products of pairs (AVX512_BF16). */
+#if defined(__AVX512BF16__) && KERNEL_TYPE == KERNEL_BF16
+#define HAS_BF16 1
+#else
+#define HAS_BF16 0
 #endif
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
@@ -108,22 +115,33 @@ ALWAYS_INLINE vf vf_min(vf a, vf b)
 #endif
 }
 
+/* Halves on halves: lane i and i + VL / 2 first. */
 ALWAYS_INLINE float vf_sum(vf v)
 {
+#if defined(__AVX512F__)
+    return _mm512_reduce_add_ps(v);
+#else
     float sum[VL];
     memcpy(sum, &v, sizeof v);
+#pragma GCC unroll 4
     for (int width = VL / 2; width > 0; width /= 2)
+#pragma GCC unroll 8
         for (int i = 0; i < width; i++)
             sum[i] += sum[i + width];
     return sum[0];
+#endif
 }
 
 ALWAYS_INLINE float vf_top(vf v)
 {
+#if defined(__AVX512F__)
+    return _mm512_reduce_max_ps(v);
+#else
     float top = v[0];
     for (int i = 1; i < VL; i++)
         top = v[i] > top ? v[i] : top;
     return top;
+#endif
 }
 
 /* bf16 bits of v, in the low halves. */
@@ -150,13 +168,10 @@ ALWAYS_INLINE vf bf16_widen(vh narrow)
 
 ALWAYS_INLINE vh bf16_narrow(vf v)
 {
-#if defined(__AVX512F__)
-    vu bits = (vu)v, high = bits >> 16;
-    vu rounded = (bits + 0x7fffu + (high & 1u)) >> 16;
-    __mmask16 nan = _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q);
-    __m512i quiet = _mm512_set1_epi32(0x40);
-    return (vh)_mm512_cvtepi32_epi16(
-            _mm512_mask_or_epi32((__m512i)rounded, nan, (__m512i)high, quiet));
+#if HAS_BF16 /* subnormals become 0 */
+    return (vh)_mm512_cvtneps_pbh(v);
+#elif defined(__AVX512F__)
+    return (vh)_mm512_cvtepi32_epi16((__m512i)round_to_bf16(v));
 #elif defined(__AVX2__)
     __m256i half = (__m256i)round_to_bf16(v);
     __m256i mixed = _mm256_packus_epi32(half, half); /* by 4: low high .. */
@@ -232,7 +247,7 @@ ALWAYS_INLINE void store(elem *p, vf v)
 ALWAYS_INLINE vf round_to_elem(vf v)
 {
 #if KERNEL_TYPE == KERNEL_BF16
-    return (vf)(round_to_bf16(v) << 16);
+    return bf16_widen(bf16_narrow(v));
 #elif KERNEL_TYPE == KERNEL_FP16
     return fp16_widen(fp16_narrow(v));
 #else
@@ -318,25 +333,41 @@ ALWAYS_INLINE vf vf_exp(vf x)
     return (vf)((vi)(p * power) & ~(x < -87.0f));
 }
 
-/* e^x as well as elements can tell: within 3e-6 of it where they are bf16 and
- * there is an instruction that scales by powers of two, else vf_exp. 2^f of a
- * fraction |f| <= 1/2 is a polynomial that is best in its largest relative
- * error. */
+/* Where elements are bf16 and there are instructions for it: */
+#if KERNEL_TYPE == KERNEL_BF16 && defined(__AVX512F__)
+#define HAS_EXP2 1
+/* 2^t within 3e-6 of it: 2^f of a fraction 0 <= f < 1 is a polynomial that is
+ * best in its largest relative error, and one instruction scales by powers of
+ * two. */
+ALWAYS_INLINE vf vf_exp2_elem(vf t)
+{
+    vf f = _mm512_reduce_ps(t, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
+    vf p = vf_all(1.35341679e-2f);
+    p = p * f + 5.20114606e-2f;
+    p = p * f + 2.41442757e-1f;
+    p = p * f + 6.93003835e-1f;
+    p = p * f + 1.00000259e+0f;
+    return _mm512_scalef_ps(p, t);
+}
+#else
+#define HAS_EXP2 0
+#endif
+
+/* e^(scale x - less) as well as elements can tell: by vf_exp2_elem, within 1e-5
+ * of it, or vf_exp. */
+ALWAYS_INLINE vf vf_exp_scaled(vf x, float scale, float less)
+{
+#if HAS_EXP2
+    const float log2_e = 1.44269504f;
+    return vf_exp2_elem(x * (scale * log2_e) - less * log2_e);
+#else
+    return vf_exp(x * scale - less);
+#endif
+}
+
 ALWAYS_INLINE vf vf_exp_elem(vf x)
 {
-#if KERNEL_TYPE == KERNEL_BF16 && defined(__AVX512F__)
-    const float log2_e = 1.44269504f;
-    vf t = vf_min(vf_all(130.0f), vf_max(vf_all(-160.0f), x * log2_e));
-    vf n = _mm512_roundscale_ps(t, _MM_FROUND_TO_NEAREST_INT), f = t - n;
-    vf p = vf_all(9.5701003e-3f);
-    p = p * f + 5.5917863e-2f;
-    p = p * f + 2.4024745e-1f;
-    p = p * f + 6.9312181e-1f;
-    p = p * f + 9.9999926e-1f;
-    return _mm512_scalef_ps(p, n);
-#else
-    return vf_exp(x);
-#endif
+    return vf_exp_scaled(x, 1.0f, 0.0f);
 }
 
 /* tanh x within 2 units in the last place: a polynomial (Cephes' tanhf) where
@@ -354,18 +385,22 @@ ALWAYS_INLINE vf vf_tanh(vf x)
     return vf_select(a < 0.625f, x + x * z * p, (vf)((vu)large | sign));
 }
 
-/* 1 / (1 + e^-x). The clamp keeps e^-x finite and its reciprocal normal.
- * A division of 16 floats takes as long as all the rest; an estimate of 14 bits
- * and a step of Newton's do not. */
-ALWAYS_INLINE vf vf_sigmoid(vf x)
+/* 1 / d where that is normal. A division of 16 floats takes as long as all the
+ * rest of a sigmoid; an estimate of 14 bits and a step of Newton's do not. */
+ALWAYS_INLINE vf vf_reciprocal(vf d)
 {
-    vf d = 1.0f + vf_exp_elem(-vf_max(vf_all(-80.0f), x));
 #if defined(__AVX512F__)
     vf r = _mm512_rcp14_ps(d);
     return r + r * (1.0f - d * r);
 #else
     return 1.0f / d;
 #endif
+}
+
+/* 1 / (1 + e^-x), with the power kept finite. */
+ALWAYS_INLINE vf vf_sigmoid(vf x)
+{
+    return vf_reciprocal(1.0f + vf_exp_elem(-vf_max(vf_all(-80.0f), x)));
 }
 
 #endif

@@ -16,7 +16,13 @@ static const float cube = 0.044715f;
 
 ALWAYS_INLINE vf gelu_sigmoid(vf v)
 {
+#if HAS_EXP2
+    const float by = two_scale * -1.44269504f; /* of 2^t */
+    vf t = v * (by + by * cube * (v * v));
+    return vf_reciprocal(1.0f + vf_exp2_elem(vf_min(vf_all(115.0f), t)));
+#else
     return vf_sigmoid(two_scale * (v + cube * v * v * v));
+#endif
 }
 
 ALWAYS_INLINE vf gelu_slope(vf v, vf s)
@@ -62,54 +68,30 @@ enum zd_status FAST(gelu_backward)(
 
 /* --- gated: `n` elements of a row ----------------------------------------- */
 
-typedef void gated_run(elem *out, const elem *gate, const elem *up, int64_t n);
-typedef void gated_back_run(
-        elem *dgate, elem *dup, const elem *dout, const elem *gate,
-        const elem *up, int64_t n);
-
-static void swiglu_run(elem *out, const elem *gate, const elem *up, int64_t n)
+ALWAYS_INLINE void gated_run(
+        elem *out, const elem *gate, const elem *up, int64_t n, enum gate by)
 {
     for (int64_t i = 0; i < n; i += VL) {
         vf g = load_some(gate + i, n - i);
         vf u = load_some(up + i, n - i);
-        store_some(out + i, g * vf_sigmoid(g) * u, n - i);
+        vf s = by == GATE_GELU ? gelu_sigmoid(g) : vf_sigmoid(g);
+        store_some(out + i, g * s * u, n - i);
     }
 }
 
-static void geglu_run(elem *out, const elem *gate, const elem *up, int64_t n)
-{
-    for (int64_t i = 0; i < n; i += VL) {
-        vf g = load_some(gate + i, n - i);
-        vf u = load_some(up + i, n - i);
-        store_some(out + i, g * gelu_sigmoid(g) * u, n - i);
-    }
-}
-
-static void swiglu_back_run(
+ALWAYS_INLINE void gated_back_run(
         elem *dgate, elem *dup, const elem *dout, const elem *gate,
-        const elem *up, int64_t n)
+        const elem *up, int64_t n, enum gate by)
 {
     for (int64_t i = 0; i < n; i += VL) {
         vf d = load_some(dout + i, n - i);
         vf g = load_some(gate + i, n - i);
         vf u = load_some(up + i, n - i);
-        vf s = vf_sigmoid(g);
+        vf s = by == GATE_GELU ? gelu_sigmoid(g) : vf_sigmoid(g);
         store_some(dup + i, d * g * s, n - i);
-        store_some(dgate + i, d * u * s * (1.0f + g * (1.0f - s)), n - i);
-    }
-}
-
-static void geglu_back_run(
-        elem *dgate, elem *dup, const elem *dout, const elem *gate,
-        const elem *up, int64_t n)
-{
-    for (int64_t i = 0; i < n; i += VL) {
-        vf d = load_some(dout + i, n - i);
-        vf g = load_some(gate + i, n - i);
-        vf u = load_some(up + i, n - i);
-        vf s = gelu_sigmoid(g);
-        store_some(dup + i, d * g * s, n - i);
-        store_some(dgate + i, d * u * gelu_slope(g, s), n - i);
+        d = by == GATE_GELU ? d * u * gelu_slope(g, s)
+                            : d * u * s * (1.0f + g * (1.0f - s));
+        store_some(dgate + i, d, n - i);
     }
 }
 
@@ -129,17 +111,20 @@ enum zd_status FAST(gated_forward)(
         struct stream *stream, enum gate by, void *out, const void *gate,
         const void *up, int N, int F, int64_t stride)
 {
-    gated_run *run = by == GATE_GELU ? geglu_run : swiglu_run;
     struct rows rows = rows_of(N, F, stride);
     int threads = threads_for((size_t)N * (size_t)F);
 #pragma omp parallel for num_threads(threads) collapse(2)
     for (int64_t row = 0; row < rows.count; row++)
         for (int64_t first = 0; first < rows.length; first += PIECE) {
-            int64_t left = rows.length - first;
+            int64_t left = rows.length - first, n = left < PIECE ? left : PIECE;
             int64_t at = row * rows.stride + first;
-            run((elem *)out + row * rows.length + first,
-                (const elem *)gate + at, (const elem *)up + at,
-                left < PIECE ? left : PIECE);
+            elem *o = (elem *)out + row * rows.length + first;
+            const elem *g = (const elem *)gate + at;
+            const elem *u = (const elem *)up + at;
+            if (by == GATE_GELU)
+                gated_run(o, g, u, n, GATE_GELU);
+            else
+                gated_run(o, g, u, n, GATE_SILU);
         }
     return ZD_OK;
 }
@@ -149,18 +134,21 @@ enum zd_status FAST(gated_backward)(
         const void *dout, const void *gate, const void *up, int N, int F,
         int64_t stride)
 {
-    gated_back_run *run = by == GATE_GELU ? geglu_back_run : swiglu_back_run;
     struct rows rows = rows_of(N, F, stride);
     int threads = threads_for((size_t)N * (size_t)F);
 #pragma omp parallel for num_threads(threads) collapse(2)
     for (int64_t row = 0; row < rows.count; row++)
         for (int64_t first = 0; first < rows.length; first += PIECE) {
-            int64_t left = rows.length - first;
+            int64_t left = rows.length - first, n = left < PIECE ? left : PIECE;
             int64_t at = row * rows.stride + first;
-            run((elem *)dgate + at, (elem *)dup + at,
-                (const elem *)dout + row * rows.length + first,
-                (const elem *)gate + at, (const elem *)up + at,
-                left < PIECE ? left : PIECE);
+            elem *dg = (elem *)dgate + at, *du = (elem *)dup + at;
+            const elem *d = (const elem *)dout + row * rows.length + first;
+            const elem *g = (const elem *)gate + at;
+            const elem *u = (const elem *)up + at;
+            if (by == GATE_GELU)
+                gated_back_run(dg, du, d, g, u, n, GATE_GELU);
+            else
+                gated_back_run(dg, du, d, g, u, n, GATE_SILU);
         }
     return ZD_OK;
 }

@@ -32,6 +32,11 @@ static float row_top(const float *row, int V)
     return best;
 }
 
+ALWAYS_INLINE vf exp_below(vf y, float top)
+{
+    return vf_exp_scaled(y, 1.0f, top);
+}
+
 /* sum e^(row - top). Four sums side by side hide the latency of the adds. */
 ALWAYS_INLINE float row_exp_sum(
         const float *row, float top, int V, const struct logit_map *map)
@@ -40,11 +45,11 @@ ALWAYS_INLINE float row_exp_sum(
     int v = 0;
     for (; v + 4 * VL <= V; v += 4 * VL)
         for (int i = 0; i < 4; i++)
-            sum[i] += vf_exp(mapped(vf_load(row + v + i * VL), map) - top);
+            sum[i] += exp_below(mapped(vf_load(row + v + i * VL), map), top);
     for (; v + VL <= V; v += VL)
-        sum[0] += vf_exp(mapped(vf_load(row + v), map) - top);
+        sum[0] += exp_below(mapped(vf_load(row + v), map), top);
     if (v < V) {
-        vf tail = vf_exp(mapped(vf_load_some(row + v, V - v), map) - top);
+        vf tail = exp_below(mapped(vf_load_some(row + v, V - v), map), top);
         float lanes[VL];
         vf_store(lanes, tail);
         for (int i = 0; i < V - v; i++)
@@ -68,10 +73,10 @@ ALWAYS_INLINE float row_loss(
         return logf(sum) - shifted;
     for (int v = 0; v < V; v += VL) {
         vf y = mapped(vf_load_some(row + v, V - v), map);
-        vf p = vf_exp(y - top) * scale;
+        vf p = exp_below(y, top) * scale;
         store_some(d + v, map ? p * slope(y, map) : p, V - v);
     }
-    vf at_target = (vf_exp(vf_all(shifted)) * scale) - dloss;
+    vf at_target = (exp_below(wanted, top) * scale) - dloss;
     store_some(d + target, map ? at_target * slope(wanted, map) : at_target, 1);
     return logf(sum) - shifted;
 }
@@ -145,7 +150,7 @@ ALWAYS_INLINE void slice_gradient(
     float scale = dloss / all.sum;
     for (int v = 0; v < V; v += VL) {
         vf y = mapped(vf_load_some(row + v, V - v), map);
-        vf p = vf_exp(y - all.top) * scale;
+        vf p = exp_below(y, all.top) * scale;
         if (target >= v && target < v + VL)
             p[target - v] -= dloss;
         store_some(d + v, map ? p * slope(y, map) : p, V - v);

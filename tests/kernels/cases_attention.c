@@ -1,14 +1,24 @@
 #include "cases.h"
 #include "run.h"
 
+#include "kernels/backend.h"
+
 #include <stdlib.h>
 
+/* On a CPU the most that any instruction set asks for: runners are of each. */
 static size_t scratch_for(const struct attention_shape *shape, int which)
 {
-    const struct kernels *ops = pair_enter(which);
-    return attention_scratch_bytes(
-            shape, ops->dtype,
-            pair_runner(which)->device ? DEVICE_CUDA : DEVICE_CPU);
+    static const char *const isas[] = {"base", "avx2", "avx512", "avx512bf16"};
+    enum dtype dtype = pair_enter(which)->dtype;
+    size_t most = 0;
+    if (pair_runner(which)->device)
+        return attention_scratch_bytes(shape, dtype, DEVICE_CUDA);
+    for (int i = 0; i < 4; i++) {
+        const struct cpu_backend *b = kernels_backend(isas[i], dtype);
+        size_t floats = b ? b->attention_floats(shape) : 0;
+        most = floats > most ? floats : most;
+    }
+    return most * sizeof(float);
 }
 
 static size_t most_scratch(const struct attention_shape *shape)
