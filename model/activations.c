@@ -38,7 +38,7 @@ struct layout {
     size_t attention_scratch;
     unsigned recompute; /* enum layer_part */
     struct adapter_sizes adapters;
-    bool drops;
+    bool drops, decodes;
 };
 
 static size_t max_size(size_t a, size_t b)
@@ -537,7 +537,10 @@ static void push_head(
     h->losses = push_floats(l, n);
     size_t tp = (size_t)tp_size(l->config), scores = tp > 1 ? tp + 1 : 0;
     h->scores = push_bytes(l, scores * n * sizeof *h->scores);
-    h->logits = push_bytes(l, n * row * dtype_bytes(l->logits_dtype));
+    size_t logits = n * row * dtype_bytes(l->logits_dtype);
+    h->logits = push_bytes(l, logits);
+    if (l->decodes && tp > 1)
+        h->all_logits = push_bytes(l, tp * logits);
     h->low = push_rows(l, n, l->adapters.head_low);
     h->gains = push_floats(l, l->adapters.head_gains);
     if (!train)
@@ -730,6 +733,7 @@ static struct activations lay_decode(
             layout_of(config, table, shape, (size_t)shape->decode_batch, base);
     l.logits_dtype = DTYPE_FP32; /* the host reads them */
     l.pieces = 1, l.piece = l.S = l.N;
+    l.decodes = true;
     struct activations a = {0};
     size_t texts = (size_t)decode_texts(shape);
     size_t rows = texts * (size_t)shape->decode_capacity;

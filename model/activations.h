@@ -108,6 +108,7 @@ struct head_acts {
     float *mean, *rstd; /* (chunk) */
     int stride;         /* elements between rows of logits and dlogits */
     void *logits;       /* (chunk, V) of logits_dtype */
+    void *all_logits;   /* (tp, chunk, stride) of each place: decoding; NULL */
     void *dlogits;      /* (chunk, V); of one type with them: the logits
                            themselves */
     enum dtype logits_dtype;

@@ -42,6 +42,7 @@ static void fill_decode_positions(int32_t *positions, const struct pass *pass)
     for (int r = 0; r < pass->run_count; r++)
         for (int i = 0; i < pass->runs[r].count; i++)
             positions[n++] = pass->runs[r].past + i;
+    memset(positions + n, 0, (size_t)pass->pads * sizeof *positions);
 }
 
 /* Positions count from the document's first token. */
@@ -99,8 +100,9 @@ static void fill_own_ids(
         const struct model *model, const struct pass *pass, int32_t *ids)
 {
     const struct vocabulary_slice *own = &model->vocabulary;
+    int tokens = pass->N - pass->pads;
     for (int n = 0; n < pass->N; n++) {
-        int id = pass->tokens[n] - own->first;
+        int id = n < tokens ? pass->tokens[n] - own->first : -1;
         ids[n] = id >= 0 && id < own->count ? id : -1;
     }
 }
@@ -208,8 +210,11 @@ enum zd_status batch_place(
     pass->own_positions = own_positions(model, pass);
     if (tp_size(model->config) > 1) {
         fill_own_ids(model, pass, rows);
-        fill_chunk_targets(model, pass, targets);
-        pass->tokens = rows, pass->targets = targets;
+        pass->tokens = rows;
+        if (pass->targets) {
+            fill_chunk_targets(model, pass, targets);
+            pass->targets = targets;
+        }
         pass->head_rows = pass->N;
         return ZD_OK;
     }

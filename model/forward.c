@@ -186,18 +186,19 @@ enum zd_status model_decode(
         assert(runs[r].text >= 0 && runs[r].text < decode_texts(&model->shape));
         count += runs[r].count;
     }
-    assert(count > 0 && count <= model->shape.decode_batch);
-    assert(tp_size(model->config) == 1);
+    int tp = tp_size(model->config), share = (count + tp - 1) / tp;
+    assert(count > 0 && share * tp <= model->shape.decode_batch);
     struct pass pass = {
             .B = 1,
-            .T = count,
-            .N = count,
-            .share = count,
+            .T = share * tp,
+            .N = share * tp,
+            .share = share,
             .hooks = hooks,
             .tokens = tokens,
             .decode = true,
             .runs = runs,
             .run_count = run_count,
+            .pads = share * tp - count,
             .acts = &model->passes[PASS_DECODE],
     };
     ZD_TRY(batch_place(model, &pass, false));

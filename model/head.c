@@ -59,34 +59,48 @@ static char *head_input(const struct pass *pass)
     return pass->rows ? pass->acts->gathered : pass->acts->last;
 }
 
-/* Rows begin .. begin+n-1 of that, of each share, as logits. */
-static enum zd_status chunk_logits(
-        const struct model *model, const struct pass *pass, int begin, int n)
+/* n rows of inputs as logits. */
+static enum zd_status product_logits(
+        const struct model *model, const struct pass *pass, int begin, int n,
+        const void *inputs)
 {
     const struct kernels *k = model->kernels;
     const struct head_acts *h = &pass->acts->head;
+    struct linear head = head_linear(model, pass, begin, n, false);
+    ZD_TRY(k->matmul(
+            NULL, &(struct matmul){
+                          .M = n,
+                          .N = model->config->vocab_size,
+                          .K = model->config->hidden_size,
+                          .a = {inputs, k->dtype},
+                          .b = {head.weight.values, k->dtype, true},
+                          .out = {h->logits, h->logits_dtype, h->stride}}));
+    return linear_adapters_forward(&head, h->logits, inputs);
+}
+
+static size_t row_bytes(const struct model *model)
+{
+    return (size_t)model->config->hidden_size *
+           dtype_bytes(model->kernels->dtype);
+}
+
+/* Rows begin .. begin+n-1 of what the head reads, of each share, as logits. */
+static enum zd_status chunk_logits(
+        const struct model *model, const struct pass *pass, int begin, int n)
+{
+    const struct head_acts *h = &pass->acts->head;
     struct norm norm = head_norm(model, n, false);
-    int C = model->config->hidden_size, V = model->config->vocab_size;
-    size_t offset = (size_t)begin * (size_t)C * dtype_bytes(k->dtype);
+    size_t offset = (size_t)begin * row_bytes(model);
     char *x = head_input(pass) + offset;
     struct residual_sum due = model->due[pass->micro];
-    int all = n * tp_size(model->config);
     void *inputs;
     if (due.a)
         due = (struct residual_sum){
                 (const char *)due.a + offset, (const char *)due.b + offset};
     ZD_TRY(norm_forward_sum(&norm, h->norm, h->mean, h->rstd, x, &due));
     ZD_TRY(tokens_gather(model, pass, 1, h->norm, n, &inputs));
-    struct linear head = head_linear(model, pass, begin, all, false);
-    ZD_TRY(k->matmul(
-            NULL, &(struct matmul){
-                          .M = all,
-                          .N = V,
-                          .K = C,
-                          .a = {inputs, k->dtype},
-                          .b = {head.weight.values, k->dtype, true},
-                          .out = {h->logits, h->logits_dtype, h->stride}}));
-    return linear_adapters_forward(&head, h->logits, inputs);
+    return product_logits(
+            model, pass, begin, n * tp_size(model->config), inputs);
 }
 
 /* What chunk_logits has gathered is there still. */
@@ -233,19 +247,58 @@ static int runs_of_chunk(const struct pass *pass, int first)
     return runs;
 }
 
+/* --- decoding ------------------------------------------------------------- */
+
+/* What the last layer gave for all tokens, whose last rows any place may have:
+ * with tensor parallelism gathered, sums that are due taken. */
+static enum zd_status decode_hidden(
+        struct model *model, const struct pass *pass, char **all_out)
+{
+    struct residual_sum *due = &model->due[pass->micro];
+    size_t count = (size_t)pass->share * (size_t)model->config->hidden_size;
+    void *all = pass->acts->last;
+    if (due->a)
+        ZD_TRY(model->kernels->add(NULL, all, due->a, due->b, count));
+    *due = (struct residual_sum){0};
+    ZD_TRY(tokens_gather(model, pass, 0, all, pass->share, &all));
+    *all_out = all;
+    return ZD_OK;
+}
+
+/* Of n rows the logits of every place, one place after the other. */
+static enum zd_status decode_logits(
+        const struct model *model, const struct pass *pass, char *x, int begin,
+        int n, const float **all_out)
+{
+    const struct head_acts *h = &pass->acts->head;
+    struct norm norm = head_norm(model, n, false);
+    struct residual_sum none = {0};
+    x += (size_t)begin * row_bytes(model);
+    ZD_TRY(norm_forward_sum(&norm, h->norm, h->mean, h->rstd, x, &none));
+    ZD_TRY(product_logits(model, pass, begin, n, h->norm));
+    *all_out = h->logits;
+    if (!h->all_logits)
+        return ZD_OK;
+    *all_out = h->all_logits;
+    return pass->hooks->scores_gather(
+            pass->hooks->places, h->all_logits, h->logits,
+            (size_t)n * (size_t)h->stride * sizeof(float));
+}
+
 /* The logits of `runs` runs, of which `first` is the first of all, to the host.
  */
 static enum zd_status read_logits(
-        const struct model *model, const struct pass *pass, int runs,
-        float *logits, int first)
+        const struct model *model, const struct pass *pass, const float *from,
+        int runs, float *logits, int first)
 {
-    const struct head_acts *h = &pass->acts->head;
-    size_t V = (size_t)model->config->vocab_size;
-    for (int i = 0; i < runs; i++)
-        ZD_TRY(device_read(
-                logits + (size_t)(first + i) * V,
-                (const float *)h->logits + (size_t)i * (size_t)h->stride,
-                V * sizeof *logits));
+    size_t stride = (size_t)pass->acts->head.stride;
+    size_t V = (size_t)model->whole_vocabulary;
+    size_t own = (size_t)model->config->vocab_size;
+    for (size_t at = 0; at < V; at += own)
+        for (size_t i = 0; i < (size_t)runs; i++, from += stride)
+            ZD_TRY(device_read(
+                    logits + ((size_t)first + i) * V + at, from,
+                    (V - at < own ? V - at : own) * sizeof *logits));
     struct logit_map map;
     if (head_map(model->config, &map))
         logit_map_apply(&map, logits + (size_t)first * V, (size_t)runs * V);
@@ -256,12 +309,15 @@ enum zd_status head_logits(
         struct model *model, const struct pass *pass,
         const struct model_hooks *hooks, float *logits)
 {
+    char *hidden;
+    const float *all;
     ZD_TRY(head_acquire(model, hooks));
+    ZD_TRY(decode_hidden(model, pass, &hidden));
     for (int r = 0, end = 0, runs; r < pass->run_count; r += runs) {
         end += pass->runs[r].count;
         runs = runs_of_chunk(pass, r);
-        ZD_TRY(chunk_logits(model, pass, end - 1, runs));
-        ZD_TRY(read_logits(model, pass, runs, logits, r));
+        ZD_TRY(decode_logits(model, pass, hidden, end - 1, runs, &all));
+        ZD_TRY(read_logits(model, pass, all, runs, logits, r));
         end += runs - 1;
     }
     return head_release(model, hooks);

@@ -143,7 +143,12 @@ static void add_tokens(
     out->scattered = (uint64_t)all.scatters * (tokens / tp) * row;
     out->scores = tokens * sizeof(struct row_score);
     out->largest_share = model_most_tokens(shape) / tp * row;
+    size_t logits =
+            (size_t)logits_stride(shape_backend(shape), config->vocab_size);
+    logits *= shape->decode_capacity ? (size_t)decode_texts(shape) : 0;
     out->largest_scores = chunk * sizeof(struct row_score);
+    if (out->largest_scores < logits * sizeof(float))
+        out->largest_scores = logits * sizeof(float);
 }
 
 struct model_exchange model_exchange(

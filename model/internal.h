@@ -29,6 +29,7 @@ struct pass {
     bool decode;
     const struct decode_run *runs; /* decode: (run_count), of N tokens */
     int run_count;
+    int pads; /* decode: the last of N are no tokens: they fill the shares */
     /* What the head computes, `targets` among it (head_rows.c). rows NULL: all
      * N, as they lie. */
     int head_rows, head_targets;
@@ -87,6 +88,7 @@ struct model {
     char *kv_share;         /* (N, k | v) with context parallelism (keys.c) */
     char *kv_all, *dkv_all; /* (B, T, k | v) */
     struct vocabulary_slice vocabulary; /* of the token table, and the head */
+    int whole_vocabulary;               /* of all places together */
     struct exact_sum *loss; /* on the device; since model_loss_take */
     struct batch_upload upload;
     struct pass *pass; /* (micros) of the last model_forward; owned */
@@ -143,6 +145,8 @@ struct layer_run;
 struct attention_keys {
     void *k, *v, *dk, *dv;
 };
+/* Of an array of k or v, the heads that attention reads. */
+void *kv_from(const struct layer_run *run, void *heads);
 /* The strides of `shape` become theirs. `held`: what was gathered last is of
  * this layer and pass. */
 enum zd_status keys_gather(

@@ -25,8 +25,7 @@ static size_t kv_bytes(const struct layer_run *run)
     return (size_t)kv_heads_used(c) * (size_t)c->head_dim * element_of(run);
 }
 
-/* Those heads of k or v. */
-static void *kv_from(const struct layer_run *run, void *heads)
+void *kv_from(const struct layer_run *run, void *heads)
 {
     const struct model_config *c = run->model->config;
     size_t channels = (size_t)c->first_kv * (size_t)c->head_dim;

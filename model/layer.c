@@ -33,10 +33,12 @@ static enum zd_status attend_run(
     size_t k_row = (size_t)s.k_stride * element;
     size_t v_row = (size_t)s.v_stride * element;
     ZD_TRY(device_move_rows(
-            k_cache + past, (const char *)acts->k + first * k_row,
+            k_cache + past,
+            (const char *)kv_from(layer, acts->k) + first * k_row,
             &(struct device_rows){row, k_row, row, count}));
     ZD_TRY(device_move_rows(
-            v_cache + past, (const char *)acts->v + first * v_row,
+            v_cache + past,
+            (const char *)kv_from(layer, acts->v) + first * v_row,
             &(struct device_rows){row, v_row, row, count}));
     return k->attention_decode(
             NULL,

@@ -22,6 +22,8 @@ static void find_tensors(struct model *model)
             .first = (int)rows->whole,
             .count = tp_size(c) > 1 ? (int)rows->count : c->vocab_size,
             .columns = c->vocab_size};
+    model->whole_vocabulary =
+            tp_size(c) > 1 ? (int)t->params[0].slice.shape[0] : c->vocab_size;
     model->head = c->tied ? role_id(model, 0, ROLE_TOKENS)
                           : role_id(model, c->layers + 1, ROLE_HEAD);
 }

@@ -250,7 +250,7 @@ struct decode_run {
 };
 /* Generation: the new tokens of all runs, one after the other, through the
  * model with the cache; each run is of another text. Writes the logits of each
- * run's last token, (run_count, V) fp32 on the host. */
+ * run's last token, (run_count, V) fp32 on the host; V of the whole model. */
 enum zd_status model_decode(
         struct model *model, const int32_t *tokens,
         const struct decode_run *runs, int run_count,

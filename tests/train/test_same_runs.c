@@ -98,6 +98,43 @@ static struct apart apart_of(const char *a, const char *b, bool has_norms)
     return apart;
 }
 
+/* The next text that was sampled; the caller frees it. NULL: no more. */
+static char *next_sample(FILE *events)
+{
+    char *text = NULL;
+    char line[TEXT * 4];
+    while (!text && events && fgets(line, sizeof line, events)) {
+        json_t *row = json_loads(line, 0, NULL);
+        const char *said = json_string_value(json_object_get(row, "text"));
+        if (strstr(line, "\"sample\""))
+            text = strdup(said ? said : "");
+        json_decref(row);
+    }
+    return text;
+}
+
+static bool same_samples(const char *a, const char *b)
+{
+    char path[2][PATH_MAX];
+    FILE *events[2];
+    bool same = true, more = true;
+    for (int i = 0; i < 2; i++) {
+        snprintf(path[i], PATH_MAX, "%s/out/events.jsonl", i ? b : a);
+        events[i] = fopen(path[i], "re");
+    }
+    while (same && more) {
+        char *x = next_sample(events[0]), *y = next_sample(events[1]);
+        more = x && y;
+        same = more ? strcmp(x, y) == 0 : !x && !y;
+        free(x);
+        free(y);
+    }
+    for (int i = 0; i < 2; i++)
+        if (events[i])
+            fclose(events[i]);
+    return same;
+}
+
 /* Is the run what the row says of it? */
 static bool is_one_training(
         const struct group *group, const char *row, const char *base,
@@ -108,7 +145,7 @@ static bool is_one_training(
         return same_run(group, base, dir, row[0] == '=');
     *apart = apart_of(base, dir, row[0] == '~');
     return apart->losses <= (row[0] == '~' ? 1e-5 : 0.01) &&
-           apart->norms <= 2e-5;
+           apart->norms <= 2e-5 && same_samples(base, dir);
 }
 
 /* `bases`: by ranks, the first run of the group; NULL: this is it. */

@@ -70,12 +70,6 @@ static enum zd_status do_sample(
         ZD_FAIL(ZD_ERR_USAGE, "E1011",
                 "no prompt is given, and the job has none");
         zd_fail_help("a prompt, or sample.prompts in the job file");
-    } else if (trainer->plan.mesh.tp > 1) {
-        ZD_FAIL(ZD_ERR_USAGE, "E1014",
-                "samples are made by ranks that have whole layers, which "
-                "parallel.tp_size = %d cuts",
-                trainer->plan.mesh.tp);
-        zd_fail_help("zerod generate --model, of an exported model");
     } else if (!trainer->plan.shape.decode_capacity) {
         ZD_FAIL(ZD_ERR_USAGE, "E1014",
                 "the memory of this run has no room for samples");

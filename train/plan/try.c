@@ -63,10 +63,12 @@ static size_t logits_bytes(int V)
 
 enum { DECODE_BATCH = 64, PROMPT_TOKENS = 1024, LEAST_POSITIONS = 16 };
 
-static void set_decode_batch(struct model_shape *shape)
+/* Places of tensor parallelism have equal shares of it. */
+static void set_decode_batch(struct model_shape *shape, int tp)
 {
     int capacity = shape->decode_capacity;
-    shape->decode_batch = capacity < DECODE_BATCH ? capacity : DECODE_BATCH;
+    int batch = capacity < DECODE_BATCH ? capacity : DECODE_BATCH;
+    shape->decode_batch = (batch + tp - 1) / tp * tp;
 }
 
 /* Device bytes of a shape: of activations alone, and all in all. */
@@ -79,7 +81,7 @@ static enum zd_status measure(
         struct shape_bytes *out)
 {
     struct arena_plan arena = {0};
-    set_decode_batch(&shape);
+    set_decode_batch(&shape, plan->mesh.tp);
     enum zd_status status = model_plan(
             plan_slice_config(plan), plan_slice_table(plan), &shape, &arena);
     if (status == ZD_OK) {
@@ -127,8 +129,6 @@ static enum zd_status fit_requests(
                 &shape->eval_B));
         shape->eval_B = shape->eval_B ? shape->eval_B : 1;
     }
-    if (plan->mesh.tp > 1) /* a step of decoding is not cut */
-        return ZD_OK;
     /* hardly any where a step's own activations are on the host: none */
     ZD_TRY(fit_most(
             plan, false, most_positions(job, plan->config.max_positions),
@@ -145,12 +145,12 @@ static enum zd_status plan_on_request(
     struct shape_bytes own, asked;
     struct model_shape before = plan->shape;
     plan->request_device_bytes = plan->request_host_bytes = 0;
-    set_decode_batch(&plan->shape);
+    set_decode_batch(&plan->shape, plan->mesh.tp);
     if (job->control.socket == CONTROL_NONE)
         return ZD_OK;
     ZD_TRY(measure(plan, before, &own));
     ZD_TRY(fit_requests(job, plan, own.activations));
-    set_decode_batch(&plan->shape);
+    set_decode_batch(&plan->shape, plan->mesh.tp);
     ZD_TRY(measure(plan, plan->shape, &asked));
     plan->request_device_bytes = asked.all - own.all;
     if (!before.eval_B)
@@ -215,6 +215,12 @@ static enum zd_status plan_spans(
     return ZD_OK;
 }
 
+static struct model_exchange exchange_of(const struct job_plan *plan)
+{
+    return model_exchange(
+            plan_slice_config(plan), plan_slice_table(plan), &plan->shape);
+}
+
 enum zd_status job_plan_try(
         const struct train_job *job, const struct job_choice *choice,
         struct job_plan *plan)
@@ -241,9 +247,7 @@ enum zd_status job_plan_try(
     if (choice->moves_most && micros > choice->moves_most)
         micros = choice->moves_most;
     struct zero_request request = {
-            .exchange = model_exchange(
-                    plan_slice_config(plan), plan_slice_table(plan),
-                    &plan->shape),
+            .exchange = exchange_of(plan),
             .config = plan_slice_config(plan),
             .table = plan_slice_table(plan),
             .mesh = plan->mesh,
@@ -267,5 +271,6 @@ enum zd_status job_plan_try(
     if (plan->backend == DEVICE_CUDA)
         plan->shape.joined = zero_joined(&plan->zero);
     ZD_TRY(plan_on_request(job, plan));
+    plan->zero.request.exchange = exchange_of(plan); /* evaluates and decodes */
     return plan_spans(job, plan);
 }
