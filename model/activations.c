@@ -492,6 +492,7 @@ static void push_inputs(
         a->buffers = buffers;
         a->offloaded = !leaves ? 0 : count - (micros > 1 ? micros : buffers);
         a->input_bytes = buffers ? (l->top - begin) / (size_t)buffers : 0;
+        a->moved_bytes = l->S * l->C * l->element;
     }
     free(at);
 }

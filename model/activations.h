@@ -133,7 +133,8 @@ struct activations {
     int offloaded;    /* inputs visit the host, the first of all micro-batches:
                          input m of segment s is number s * micros + m */
     int buffers;      /* of inputs, on the device */
-    size_t input_bytes;       /* of one on the host */
+    size_t input_bytes;       /* of one on the host, .. */
+    size_t moved_bytes;       /* .. without what aligns it */
     struct layer_acts *slots; /* (segment); owned */
     struct layer_acts lean;
     void *lean_scratch, *scratch; /* of attention, forward */

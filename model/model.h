@@ -186,6 +186,12 @@ enum zd_status model_plan(
         const struct model_config *config, const struct param_table *table,
         const struct model_shape *shape, struct arena_plan *plan);
 
+/* Bytes of layer inputs that model_forward sends to the host, and that come back
+ * in model_backward, where samples have all their T tokens. */
+uint64_t model_residual_bytes(
+        const struct model_config *config, const struct param_table *table,
+        const struct model_shape *shape);
+
 /* Tokens whose logits a training pass makes at a time. */
 int model_head_chunk(
         const struct model_config *config, const struct param_table *table,

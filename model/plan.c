@@ -130,6 +130,18 @@ static enum zd_status plan_workspace(
             kernels_workspace_bytes(&request));
 }
 
+uint64_t model_residual_bytes(
+        const struct model_config *config, const struct param_table *table,
+        const struct model_shape *shape)
+{
+    struct activations *passes =
+            activations_lay_out(config, table, shape, NULL);
+    const struct activations *train = &passes[PASS_TRAIN];
+    uint64_t bytes = (uint64_t)train->offloaded * train->moved_bytes;
+    activations_free(passes, activations_passes(shape));
+    return bytes;
+}
+
 enum zd_status model_plan(
         const struct model_config *config, const struct param_table *table,
         const struct model_shape *shape, struct arena_plan *plan)

@@ -176,5 +176,8 @@ enum zd_status offload_copy_up(
         struct timeline *done)
 {
     ZD_TRY(feed_copy(&offload->up, to, from, bytes));
+    pthread_mutex_lock(&offload->lock);
+    offload->report.up_bytes += bytes;
+    pthread_mutex_unlock(&offload->lock);
     return record_up(offload, done);
 }

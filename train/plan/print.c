@@ -51,7 +51,9 @@ struct job_paged job_plan_paged(const struct job_plan *plan)
  * offloaded optimizer, and with frozen parameters that visit the device. */
 struct moves {
     bool is_known, knows_disk;
-    uint64_t down, up, disk; /* bytes; as many are read as are written */
+    uint64_t down, up,
+            disk;         /* bytes; as many are read as are written, and .. */
+    uint64_t activations; /* .. as many go down as come up */
 };
 
 /* Trained elements whose states rank 0 has. */
@@ -69,16 +71,17 @@ static uint64_t elements_held(const struct zero_plan *zero)
 }
 
 /* Parameters on the host go up for every gather of the program. */
-static uint64_t elements_fetched(const struct zero_plan *zero)
+static uint64_t bytes_fetched(const struct zero_plan *zero)
 {
-    uint64_t count = 0;
+    uint64_t bytes = 0;
     for (int m = 0; m < zero->train_move_count; m++) {
         const struct zero_move *move = &zero->train_moves[m];
         for (int s = zero->unit_segments[move->unit];
              move->gather && s < zero->unit_segments[move->unit + 1]; s++)
-            count += zero->segments[s].part_count;
+            bytes += zero_segment_bytes(
+                    &zero->segments[s], zero->segments[s].part_count);
     }
-    return count;
+    return bytes;
 }
 
 /* Masters and states are read and written once in a step; parameters on disk
@@ -99,16 +102,17 @@ static struct moves moves_of(const struct job_plan *plan)
     const struct zero_request *request = &zero->request;
     uint64_t held = elements_held(zero), wide = dtype_bytes(request->dtype);
     uint64_t sums = (uint64_t)plan->accumulation * sizeof(float);
-    bool has_frozen = plan->table.trainable < plan->table.total;
-    if (request->offload.optimizer == OFFLOAD_NONE ||
-        (zero->params_on_host && has_frozen))
-        return (struct moves){0};
-    uint64_t used = zero->params_on_host ? elements_fetched(zero) : held;
     struct moves moves = {
-            .is_known = true,
+            .is_known = request->offload.optimizer != OFFLOAD_NONE,
             .down = held * (request->accumulate_on_host ? sums : wide),
-            .up = used * wide};
-    add_disk(plan, &moves);
+            .up = zero->params_on_host ? bytes_fetched(zero) : held * wide};
+    if (moves.is_known)
+        add_disk(plan, &moves);
+    if (plan->shape.offload_activations)
+        moves.activations = model_residual_bytes(
+                                    plan_slice_config(plan),
+                                    plan_slice_table(plan), &plan->shape) *
+                            (uint64_t)(plan->by_layer ? 1 : plan->accumulation);
     return moves;
 }
 
@@ -124,6 +128,19 @@ struct figures {
         uint64_t bytes;
     } rows[ROWS_MAX];
 };
+
+/* Beside what the optimizer moves, if anything. */
+static void set_activations(json_t *json, json_int_t bytes)
+{
+    json_t *moves = json_object_get(json, "offload_bytes_per_step");
+    if (!moves) {
+        moves = json_object();
+        json_object_set_new(json, "offload_bytes_per_step", moves);
+    }
+    json_object_set_new(
+            moves, "activations",
+            json_pack("{s:I, s:I}", "down", bytes, "up", bytes));
+}
 
 /* clang-format off */
 static void set_figures(const struct job_plan *plan, json_t *json)
@@ -163,6 +180,8 @@ static void set_figures(const struct job_plan *plan, json_t *json)
             json_object_set(json, groups[g].key, object);
         json_decref(object);
     }
+    if (moves.is_known || moves.activations)
+        set_activations(json, (json_int_t)moves.activations);
 }
 
 /* --- the plan ------------------------------------------------------------- */
