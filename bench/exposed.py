@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What of a step stands still: as planned and as measured, on a CPU with a slow link and a slow wire (bench/slow.c).
 
-    python bench/exposed.py build/bench/zerod_slow [--only 0,2] [--rounds 3] [--steps 12] [--calibrate 10] [--link 1e9] [--wire 1e9]
+    python bench/exposed.py build/bench/zerod_slow [--only 0,2] [--rounds 3] [--steps 12] [--calibrate 10] [--link 5e7] [--wire 5e7]
 
 Each job has one thread that computes and one that updates. A round calibrates this program, so that its plans know both speeds, plans each
 job, and runs it; of a run's steps the median counts. Printed are, of the median round, the seconds that update, gathers and copies leave
@@ -58,8 +58,8 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=12)
     parser.add_argument("--calibrate", type=float, default=10)
-    parser.add_argument("--link", type=float, default=1e9)
-    parser.add_argument("--wire", type=float, default=1e9)
+    parser.add_argument("--link", type=float, default=5e7)
+    parser.add_argument("--wire", type=float, default=5e7)
     parser.add_argument("--aim", type=float, default=0.15)
     parser.add_argument("--prefix", default="")
     args = parser.parse_args()

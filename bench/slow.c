@@ -13,12 +13,13 @@
  * both, so that its plans are for them. */
 #include "base/clock.h"
 #include "base/device/stream.h"
+#include "base/must.h"
 #include "comm/comm.h"
 
 #include <assert.h>
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <time.h>
 
@@ -44,20 +45,34 @@ static void sleep_until(double when)
     }
 }
 
-/* --- the link ------------------------------------------------------------- */
+/* --- the link ------------------------------------------------------------- *
+ *
+ * What ends late because the machine does not wake its thread is no time of the
+ * link: a copy begins when the one before should have ended, or when it was
+ * queued, or when what the stream waited for before it came. */
 
 struct link {
     struct stream *stream;
-    pthread_mutex_t lock; /* a copy's three operations follow each other */
-    double began;         /* the copy that is under way */
-    double free_at;       /* the one before it should have ended */
+    double free_at; /* the last copy should have ended */
+    double ready;   /* the last wait that held the stream did end */
 };
-/* Seconds by which the end of a sleep may come late: the copy after it has
- * begun meanwhile. */
-static const double late = 5e-3;
 static struct link links[STREAMS];
 static int link_count;
 static pthread_mutex_t links_lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* An operation of a stream; one of the three is done. */
+struct work {
+    struct link *link;
+    double queued, seconds; /* copy */
+    void *to;
+    const void *from;
+    size_t bytes;
+    struct event *event; /* wait */
+    uint64_t record;
+    stream_fn *fn; /* call */
+    void *ctx;
+    int64_t arg;
+};
 
 static struct link *link_of(struct stream *stream)
 {
@@ -66,53 +81,105 @@ static struct link *link_of(struct stream *stream)
     while (i < link_count && links[i].stream != stream)
         i++;
     assert(i < STREAMS);
-    if (i == link_count) {
-        links[i].stream = stream;
-        pthread_mutex_init(&links[i].lock, NULL);
-        link_count++;
-    }
+    links[i].stream = stream;
+    link_count += i == link_count;
     pthread_mutex_unlock(&links_lock);
     return &links[i];
-}
-
-static void begin_copy(void *ctx, int64_t arg)
-{
-    struct link *link = ctx;
-    link->began = fmax(link->free_at, clock_seconds() - late);
-}
-
-static void end_copy(void *ctx, int64_t nanoseconds)
-{
-    struct link *link = ctx;
-    link->free_at = link->began + 1e-9 * (double)nanoseconds;
-    sleep_until(link->free_at);
 }
 
 enum zd_status __real_stream_copy(
         struct stream *stream, void *to, const void *from, size_t bytes);
 enum zd_status __wrap_stream_copy(
         struct stream *stream, void *to, const void *from, size_t bytes);
+enum zd_status __real_stream_wait_record(
+        struct stream *stream, struct event *event, uint64_t record);
+enum zd_status __wrap_stream_wait_record(
+        struct stream *stream, struct event *event, uint64_t record);
+enum zd_status __real_stream_wait(struct stream *stream, struct event *event);
+enum zd_status __wrap_stream_wait(struct stream *stream, struct event *event);
+enum zd_status __real_stream_call(
+        struct stream *stream, stream_fn *fn, void *ctx, int64_t arg);
+enum zd_status __wrap_stream_call(
+        struct stream *stream, stream_fn *fn, void *ctx, int64_t arg);
+
+/* The stream's thread; waits and calls that hold it for less are nothing. */
+static void run(void *ctx, int64_t unused)
+{
+    static const double held = 1e-3;
+    struct work *work = ctx;
+    struct link *link = work->link;
+    double began = clock_seconds();
+    if (work->bytes) {
+        memcpy(work->to, work->from, work->bytes);
+        link->free_at = fmax(fmax(link->free_at, link->ready), work->queued) +
+                        work->seconds;
+        sleep_until(link->free_at);
+    } else if (work->event) {
+        __real_stream_wait_record(NULL, work->event, work->record);
+    } else {
+        work->fn(work->ctx, work->arg);
+    }
+    double now = clock_seconds();
+    if (!work->bytes && now - began > held)
+        link->ready = now;
+    free(work);
+}
+
+static enum zd_status queue(struct stream *stream, struct work what)
+{
+    struct work *work = zd_must(malloc(sizeof *work));
+    *work = what;
+    work->link = link_of(stream);
+    work->queued = clock_seconds();
+    return __real_stream_call(stream, run, work, 0);
+}
+
+static bool is_slow(const struct stream *stream)
+{
+    return stream && per_byte("ZEROD_SLOW_LINK") > 0;
+}
+
 enum zd_status __wrap_stream_copy(
         struct stream *stream, void *to, const void *from, size_t bytes)
 {
     double seconds = (double)bytes * per_byte("ZEROD_SLOW_LINK");
-    if (seconds == 0)
-        return __real_stream_copy(stream, to, from, bytes);
-    if (!stream) { /* the caller's own copy */
-        double began = clock_seconds();
-        enum zd_status status = __real_stream_copy(stream, to, from, bytes);
-        sleep_until(began + seconds);
-        return status;
-    }
-    struct link *link = link_of(stream);
-    pthread_mutex_lock(&link->lock);
-    enum zd_status status = stream_call(stream, begin_copy, link, 0);
-    if (status == ZD_OK)
-        status = __real_stream_copy(stream, to, from, bytes);
-    if (status == ZD_OK)
-        status = stream_call(stream, end_copy, link, (int64_t)(1e9 * seconds));
-    pthread_mutex_unlock(&link->lock);
+    if (is_slow(stream) && bytes)
+        return queue(
+                stream, (struct work){
+                                .to = to,
+                                .from = from,
+                                .bytes = bytes,
+                                .seconds = seconds});
+    double began = clock_seconds(); /* the caller's own copy */
+    enum zd_status status = __real_stream_copy(stream, to, from, bytes);
+    sleep_until(began + seconds);
     return status;
+}
+
+enum zd_status __wrap_stream_wait_record(
+        struct stream *stream, struct event *event, uint64_t record)
+{
+    return is_slow(stream)
+                   ? queue(stream,
+                           (struct work){.event = event, .record = record})
+                   : __real_stream_wait_record(stream, event, record);
+}
+
+enum zd_status __wrap_stream_wait(struct stream *stream, struct event *event)
+{
+    return is_slow(stream) && event
+                   ? __wrap_stream_wait_record(
+                             stream, event, event_records(event))
+                   : __real_stream_wait(stream, event);
+}
+
+enum zd_status __wrap_stream_call(
+        struct stream *stream, stream_fn *fn, void *ctx, int64_t arg)
+{
+    return is_slow(stream)
+                   ? queue(stream,
+                           (struct work){.fn = fn, .ctx = ctx, .arg = arg})
+                   : __real_stream_call(stream, fn, ctx, arg);
 }
 
 /* --- the wire ------------------------------------------------------------- */
