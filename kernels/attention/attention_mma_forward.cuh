@@ -83,9 +83,8 @@ __device__ __forceinline__ void mma_forward(
     int h = blockIdx.y, b = blockIdx.z, kv = h / (p.H / p.KV);
     const E *k = k_rows(p, b, kv), *v = v_rows(p, b, kv);
     const int32_t *starts = starts_of(p, b);
-    int last = min(q0 + S::OWN, p.Q) - 1, end = token_of(p, last) + 1;
-    int last_first = first_of(p, starts, last), t0 = token_of(p, q0);
-    int k0 = first_of(p, starts, q0) / S::N * S::N;
+    const tile_facts *facts = (const tile_facts *)(q_tile + S::DP);
+    int k0 = facts_begin<S>(q_tile, p, starts, q0);
     tile_fetch<S, S::OWN>(q_tile, q_rows(p, b, h), p.q_stride, q0, p.Q, p.D);
     tile_fetch<S, S::N>(k_tile, k, p.k_stride, k0, p.T, p.D);
     copy_async_commit();
@@ -98,7 +97,7 @@ __device__ __forceinline__ void mma_forward(
 #pragma unroll
         for (int i = 0; i < 2; i++)
             run.top[m][i] = -INFINITY, run.sum[m][i] = 0.0f;
-    for (; k0 < end; k0 += S::N) {
+    do {
         copy_async_wait<0>();
         __syncthreads(); /* k is there, v free */
         tile_fetch<S, S::N>(v_tile, v, p.v_stride, k0, p.T, p.D);
@@ -108,14 +107,15 @@ __device__ __forceinline__ void mma_forward(
             scores_cap<S>(score, p);
         copy_async_wait<0>();
         __syncthreads(); /* v is there, k free */
-        if (k0 + S::N - 1 > t0 || k0 < last_first)
+        if (is_masked<S>(*facts, k0))
             scores_mask<S>(score, p, starts, q0, k0);
         softmax_step<S>(score, run, out, p.scale * LOG2E);
-        if (k0 + S::N < end)
-            tile_fetch<S, S::N>(k_tile, k, p.k_stride, k0 + S::N, p.T, p.D);
+        k0 += S::N;
+        if (k0 < facts->end)
+            tile_fetch<S, S::N>(k_tile, k, p.k_stride, k0, p.T, p.D);
         copy_async_commit();
         rows_add<S>(out, score, v_tile);
-    }
+    } while (k0 < facts->end);
     float factor[S::M][2];
     softmax_end<S>(
             factor, run, p.lse + lse_at(p, b, h), q0, p.Q, p.scale * LOG2E);

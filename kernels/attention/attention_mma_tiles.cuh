@@ -212,6 +212,35 @@ __device__ __forceinline__ float sloped(
     return fmaf(dp - delta, cap_slope(p, score), delta);
 }
 
+/* What is known of a tile of queries: it is read in a loop that has no register
+ * for it. It follows the tile's first row, in the 16 bytes that keep rows
+ * apart. */
+struct tile_facts {
+    int token, end; /* of the first row; keys before it are seen by some row */
+    int last_first; /* all rows see the keys from here to `token` */
+};
+
+/* Written by one thread, for all after the next barrier. Returns the first key
+ * that the tile sees, as its tiles of keys begin. */
+template <typename S>
+__device__ __forceinline__ int facts_begin(
+        typename S::E *tile, const attention_pass<typename S::E> &p,
+        const int32_t *starts, int q0)
+{
+    int last = min(q0 + S::OWN, p.Q) - 1;
+    if (threadIdx.x == 0)
+        *(tile_facts *)(tile + S::DP) = {
+                token_of(p, q0), token_of(p, last) + 1,
+                first_of(p, starts, last)};
+    return first_of(p, starts, q0) / S::N * S::N;
+}
+
+template <typename S>
+__device__ __forceinline__ bool is_masked(tile_facts facts, int k0)
+{
+    return k0 + S::N - 1 > facts.token || k0 < facts.last_first;
+}
+
 /* Keys that a row does not see score -inf. starts: of the sample's rows, each
  * the first token of its document. */
 template <typename S>
