@@ -20,13 +20,27 @@ static struct dropout dropout_of(
             .first_sample = l->pass->first_sample,
             .first_row = l->first_row,
             .T = l->pass->T,
+            .columns = view->columns,
+            .before = view->before,
             .threshold = (uint32_t)(dropout_p(l) * 0x1p32),
             .key = rng_u64(seed, view->stream, 0)};
 }
 
-/* out(N, C), rows `stride` apart, = or += what dropout leaves of x. With
- * context parallelism a piece of a sample at a time, since tokens jump between
- * them. */
+/* Rows from row n on that follow each other in the pass, and the first's place
+ * there: with tensor parallelism each share has as many rows of a part of the
+ * pass. */
+static int rows_from(const struct linear *l, int first, int n, int *row_out)
+{
+    const struct pass *pass = l->pass;
+    int tp = tp_size(l->model->config), each = l->N / tp;
+    int T = pass->queries.rows ? pass->queries.rows : pass->T;
+    *row_out = n / each * (pass->B * T / tp) + first + n % each;
+    return each - n % each;
+}
+
+/* out(N, C), rows `stride` apart, = or += what dropout leaves of x, of rows
+ * that follow each other at a time; with context parallelism of a piece of a
+ * sample. */
 static enum zd_status drop_rows(
         const struct linear *l, void *out, int stride, const void *x, int C,
         const struct dropout *dropout, bool add)
@@ -35,14 +49,16 @@ static enum zd_status drop_rows(
     struct attention_queries own = l->pass->queries;
     size_t element = dtype_bytes(k->dtype);
     struct dropout part = *dropout;
-    if (!own.rows)
-        return k->scale_rows(NULL, out, stride, x, l->N, C, 1, dropout, add);
     for (int n = 0, count; n < l->N; n += count) {
-        int row = (int)dropout->first_row + n, r = row % own.rows;
-        int left = own.rows / 2 - r % (own.rows / 2);
-        count = left < l->N - n ? left : l->N - n;
-        part.first_sample = dropout->first_sample + row / own.rows;
-        part.first_row = attention_token(own, r);
+        int row, half = own.rows / 2;
+        count = rows_from(l, (int)dropout->first_row, n, &row);
+        part.first_row = row;
+        if (own.rows) {
+            int r = row % own.rows, left = half - r % half;
+            count = left < count ? left : count;
+            part.first_sample = dropout->first_sample + row / own.rows;
+            part.first_row = attention_token(own, r);
+        }
         ZD_TRY(k->scale_rows(
                 NULL, (char *)out + (size_t)n * (size_t)stride * element,
                 stride, (const char *)x + (size_t)n * (size_t)C * element,

@@ -32,8 +32,9 @@ struct adapter_view {
     float *da, *db;    /* NULL: frozen */
     int r, first, out;
     float scale;
-    void *u;         /* (N, r) */
-    uint64_t stream; /* rng_stream of the weight's name */
+    int columns, before; /* of the input, as `dropout` has them */
+    void *u;             /* (N, r) */
+    uint64_t stream;     /* rng_stream of the weight's name */
     /* DoRA; change NULL: not so */
     const void *change;    /* (out) of the magnitudes */
     float *dmagnitude;     /* NULL: frozen */

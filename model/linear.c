@@ -44,6 +44,11 @@ static void add_adapter(
             .u = (char *)low + low_before * (size_t)linear->N *
                                        dtype_bytes(model->kernels->dtype),
             .stream = rng_stream(table->params[id].name)};
+    const struct param_slice *slice = &table->params[adapter->a].slice;
+    if (slice->range_count) {
+        view->columns = (int)slice->shape[1];
+        view->before = (int)slice->ranges[0].whole;
+    }
     if (adapter->magnitude < 0)
         return;
     view->change = model->params[adapter->magnitude];

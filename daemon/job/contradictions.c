@@ -161,8 +161,6 @@ static void check_tensor(struct job *job)
      "DoRA's norms are of whole rows, which parallel.tp_size cuts", "use_dora = false in [lora]", "E0224", "lora.use_dora"},
     {is_on && o->lora.enabled && o->lora.quantize_base != LORA_BASE_NONE, "parallel.tp_size",
      "a base in codes is of whole weights, which parallel.tp_size cuts", whole, "E0224", "lora.quantize_base"},
-    {is_on && o->lora.enabled && o->lora.lora_dropout > 0, "parallel.tp_size",
-     "dropout is of whole inputs, which parallel.tp_size cuts", "lora_dropout = 0 in [lora]", "E0224", "lora.lora_dropout"},
     };
     CHECK(job, rules);
 }

@@ -6,7 +6,8 @@
  *   keep is 0 where the word of an element is below `threshold`, else 1; the
  *   caller's scale has the 1 / (1 - p). The word of element c of token t of
  *   sample s is word c % 4 of philox(key, s, t ceil(C / 4) + c / 4): the same
- *   whatever rank, micro-batch and back end the sample falls to.
+ *   whatever rank, micro-batch and back end the sample falls to. With tensor
+ *   parallelism x has some of the columns: c and C are then of all of them.
  *
  * Source:  Srivastava et al. 2014, JMLR 15; Salmon et al. 2011 for the words.
  * Shapes:  rows of out are out_stride elements apart, those of x are dense; out
@@ -24,6 +25,8 @@ struct dropout {
     uint64_t key;       /* of the module and the step */
     int64_t first_sample, first_row;
     int T;
+    int columns, before; /* of all; before those of x, a multiple of 4. columns
+                            0: x has all */
 };
 
 enum { DROPOUT_WORDS = 4 }; /* elements that share a call of philox */
@@ -33,10 +36,12 @@ ZD_HOST_DEVICE static inline void dropout_words(
         const struct dropout *dropout, int n, int C, int group,
         uint32_t words[DROPOUT_WORDS])
 {
-    uint64_t groups = ((uint64_t)C + DROPOUT_WORDS - 1) / DROPOUT_WORDS;
+    uint64_t all = (uint64_t)(dropout->columns ? dropout->columns : C);
+    uint64_t groups = (all + DROPOUT_WORDS - 1) / DROPOUT_WORDS;
     uint64_t k = (uint64_t)(dropout->first_row + n), T = (uint64_t)dropout->T;
     philox(dropout->key, (uint64_t)dropout->first_sample + k / T,
-           k % T * groups + (uint64_t)group, words);
+           k % T * groups + (uint64_t)(dropout->before / DROPOUT_WORDS + group),
+           words);
 }
 
 typedef enum zd_status scale_rows_fn(

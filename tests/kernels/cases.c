@@ -182,7 +182,9 @@ static void scale_rows_shape(int N, int C, int flags)
             .key = 7 * (uint64_t)N,
             .first_sample = (int64_t)1 << 33,
             .first_row = 3,
-            .T = 5};
+            .T = 5,
+            .columns = N > 7 ? 3 * C : 0, /* the middle of three places */
+            .before = N > 7 ? C / 4 * 4 : 0};
     pairs_begin();
     struct pair x = pair_of(type, (size_t)N * (size_t)C, 1.0f, 1);
     struct pair out = pair_of(type, (size_t)N * (size_t)stride, 1.0f, 2);

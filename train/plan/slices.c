@@ -1,13 +1,14 @@
 /* slices.c - what a tensor's slice must be for its states: with tensor
  * parallelism (model/slice.h), and not settled by the model's sizes alone. */
 #include "base/text_buffer.h"
+#include "kernels/elementwise/masked.h"
 #include "model/adapters/lora.h"
 #include "model/slice.h"
 #include "train/plan/fit.h"
 
 #include <string.h>
 
-enum refusal { FITS, SHARES_RANGES, CUTS_BLOCKS };
+enum refusal { FITS, SHARES_RANGES, CUTS_BLOCKS, CUTS_WORDS };
 
 /* Rows or columns of a range that each place has. */
 static int64_t share_of(const struct param *param, int range)
@@ -31,6 +32,14 @@ static bool cuts_blocks(const struct param *param, int place)
         cuts |= share * line % OPTIM_QBLOCK || from * line % OPTIM_QBLOCK;
     }
     return cuts;
+}
+
+/* Do elements that share a call of random numbers lie on two places? */
+static bool cuts_words(const struct train_job *job, const struct param *param)
+{
+    bool drops = job->lora.lora_dropout > 0 || job->lora.path;
+    return drops && param->part == PARAM_LORA_A && param->slice.by_column &&
+           param->shape[1] % DROPOUT_WORDS;
 }
 
 static bool is_8bit(
@@ -57,6 +66,8 @@ static enum refusal look(
                 return SHARES_RANGES;
         if (is_8bit(&job->optim, param) && cuts_blocks(param, place))
             return CUTS_BLOCKS;
+        if (cuts_words(job, param))
+            return CUTS_WORDS;
     }
     return FITS;
 }
@@ -121,6 +132,12 @@ static enum zd_status check(
                 "parallel.tp_size = %d is more than the %d key-value heads of "
                 "`%s`, which has those of queries too",
                 tp.size, whole->kv_heads, tensor->name);
+    else if (refusal == CUTS_WORDS)
+        ZD_FAIL(ZD_ERR_CONFIG, "E0224",
+                "parallel.tp_size = %d cuts the inputs of `%s` into shares of "
+                "%lld, and dropout needs a multiple of %d",
+                tp.size, tensor->name, (long long)tensor->shape[1],
+                DROPOUT_WORDS);
     else
         ZD_FAIL(ZD_ERR_CONFIG, "E0224",
                 "parallel.tp_size = %d cuts `%s` within blocks of %d elements, "
