@@ -126,7 +126,7 @@ static enum zd_status check(
         return ZD_OK;
     for (int other = 1; other <= whole->heads; other++)
         if (fits(job, whole, other))
-            text_buffer_add(&text, "%s%d", text.used ? ", " : "", other);
+            text_buffer_add(&text, "%s%d", text.used ? " or " : "", other);
     if (refusal == SHARES_RANGES)
         ZD_FAIL(ZD_ERR_CONFIG, "E0224",
                 "parallel.tp_size = %d is more than the %d key-value heads of "
@@ -143,7 +143,7 @@ static enum zd_status check(
                 "parallel.tp_size = %d cuts `%s` within blocks of %d elements, "
                 "whose 8-bit states share a scale",
                 tp.size, tensor->name, OPTIM_QBLOCK);
-    return zd_fail_help("parallel.tp_size = one of %s", sizes);
+    return zd_fail_help("parallel.tp_size = %s", sizes);
 }
 
 enum zd_status plan_check_slices(
