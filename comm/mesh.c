@@ -33,11 +33,11 @@ static enum zd_status refuse_inner(struct mesh_sizes sizes, int world)
     int cp = fitting(sizes.cp, world);
     int tp = fitting(sizes.tp, world / cp);
     const char *plural = world == 1 ? "" : "s";
-    if (sizes.cp == 1)
+    if (sizes.cp == 1 || sizes.tp == 1)
         ZD_FAIL(ZD_ERR_CONFIG, "E0216",
-                "parallel.tp_size = %d does not divide the %d rank%s of the "
-                "job",
-                sizes.tp, world, plural);
+                "parallel.%s = %d does not divide the %d rank%s of the job",
+                sizes.cp == 1 ? "tp_size" : "cp_size", sizes.cp * sizes.tp,
+                world, plural);
     else
         ZD_FAIL(ZD_ERR_CONFIG, "E0216",
                 "parallel.cp_size x tp_size is %d x %d, which does not divide "

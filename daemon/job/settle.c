@@ -109,6 +109,8 @@ static int settle_mesh(struct job *job)
             job, keys[sizes->tp > 1   ? 2
                       : sizes->cp > 1 ? 3
                                       : sizes->shard <= 0]);
+    for (int i = 0; i < 4; i++) /* one of them changes: no more about them */
+        job_key(job, keys[i])->refused = true;
     return job->world;
 }
 
