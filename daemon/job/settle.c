@@ -86,8 +86,8 @@ static void settle_batch(struct job *job, int samplers)
         return;
     }
     enum zd_status status = train_resolve_batch(
-            &job->options.train, samplers, &job->per_device, &job->accumulation,
-            &job->global_batch);
+            &job->options.train, samplers, job->world / samplers,
+            &job->per_device, &job->accumulation, &job->global_batch);
     if (status != ZD_OK)
         tell_batch(job);
 }

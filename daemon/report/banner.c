@@ -116,9 +116,10 @@ static void tell_work(const struct train_banner *banner)
     const struct job_plan *plan = banner->plan;
     int samplers = mesh_samples(plan->mesh, 0).size;
     zd_log_info(
-            "  step     %d x %d x %d rank%s = %lld sample%s of %d tokens = "
+            "  step     %d x %d x %d %s%s = %lld sample%s of %d tokens = "
             "%s tokens",
             plan->per_device, plan->accumulation, samplers,
+            samplers == plan->world ? "rank" : "group",
             samplers == 1 ? "" : "s", (long long)plan->global_batch,
             plan->global_batch == 1 ? "" : "s", plan->shape.T,
             report_short((double)plan->global_batch * plan->shape.T).text);

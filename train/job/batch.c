@@ -12,20 +12,21 @@ static int64_t nearest_multiple(int64_t wanted, int64_t unit)
 }
 
 static enum zd_status fail_divide(
-        int64_t global, int64_t unit, const char *unit_text)
+        int64_t global, int64_t unit, const char *of_rank, const char *ranks)
 {
     ZD_FAIL(ZD_ERR_CONFIG, "E0211",
-            "train.global_batch_size = %lld is not a multiple of %s = %lld",
-            (long long)global, unit_text, (long long)unit);
+            "train.global_batch_size = %lld is not a multiple of %s%s = %lld",
+            (long long)global, of_rank, ranks, (long long)unit);
     return zd_fail_help(
             "the nearest that does: train.global_batch_size = %lld",
             (long long)nearest_multiple(global, unit));
 }
 
 enum zd_status train_resolve_batch(
-        const struct train_options *options, int samplers, int *per_device_out,
-        int *accumulation_out, int64_t *global_out)
+        const struct train_options *options, int samplers, int sharers,
+        int *per_device_out, int *accumulation_out, int64_t *global_out)
 {
+    const char *ranks = sharers == 1 ? "ranks" : "ranks / (cp_size x tp_size)";
     int64_t N = samplers;
     int64_t G = options->global_batch_size;
     int64_t B = options->per_device_train_batch_size;
@@ -34,9 +35,10 @@ enum zd_status train_resolve_batch(
     if (G && B && A) {
         if (B * A * N != G) {
             ZD_FAIL(ZD_ERR_CONFIG, "E0211",
-                    "batch sizes do not agree: %lld x %lld x %lld ranks = "
+                    "batch sizes do not agree: %lld x %lld x %lld %s = "
                     "%lld, not %lld",
                     (long long)B, (long long)A, (long long)N,
+                    sharers == 1 ? "ranks" : "groups of ranks",
                     (long long)(B * A * N), (long long)G);
             return zd_fail_help(
                     "remove one of the three, or set "
@@ -45,15 +47,16 @@ enum zd_status train_resolve_batch(
         }
     } else if (G && B) {
         if (G % (B * N))
-            return fail_divide(G, B * N, "per_device_train_batch_size x ranks");
+            return fail_divide(
+                    G, B * N, "per_device_train_batch_size x ", ranks);
         A = G / (B * N);
     } else if (G) {
         if (!A)
             A = 1;
         if (G % (A * N))
             return fail_divide(
-                    G, A * N,
-                    A > 1 ? "gradient_accumulation_steps x ranks" : "ranks");
+                    G, A * N, A > 1 ? "gradient_accumulation_steps x " : "",
+                    ranks);
         B = G / (A * N);
     } else {
         if (!B)

@@ -192,11 +192,12 @@ const char *train_stored_base(const struct train_job *job);
 /* Does anything in the job depend on how many samples there are? */
 bool train_counts_samples(const struct train_job *job);
 
-/* Settle B, A, G for so many ranks with samples of their own (mesh_samples):
- * any two give the third; see docs/job.md.
+/* Settle B, A, G for so many ranks with samples of their own (mesh_samples),
+ * or groups of so many sharers of one's samples (cp x tp): any two give the
+ * third; see docs/job.md.
  * ZD_ERR_CONFIG naming the nearest batch that divides. */
 enum zd_status train_resolve_batch(
-        const struct train_options *options, int samplers, int *per_device_out,
-        int *accumulation_out, int64_t *global_out);
+        const struct train_options *options, int samplers, int sharers,
+        int *per_device_out, int *accumulation_out, int64_t *global_out);
 
 #endif

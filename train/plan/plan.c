@@ -251,8 +251,9 @@ enum zd_status plan_begin(
                              (job->device.cpu_threads + job->offload.threads) *
                                              plan->local_size <=
                                      device_online_cpus();
+    int samplers = mesh_samples(plan->mesh, 0).size;
     ZD_TRY(train_resolve_batch(
-            &job->train, mesh_samples(plan->mesh, 0).size, &plan->per_device,
+            &job->train, samplers, world / samplers, &plan->per_device,
             &plan->accumulation, &plan->global_batch));
     ZD_TRY(job_plan_config(job, &plan->config));
     status = job_plan_vocabulary(job, &plan->config);

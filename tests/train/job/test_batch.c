@@ -27,7 +27,7 @@ Test(train_batch, any_two_give_the_third)
         int B, A;
         int64_t G;
         cr_assert_eq(
-                train_resolve_batch(&options, c->world, &B, &A, &G), ZD_OK,
+                train_resolve_batch(&options, c->world, 1, &B, &A, &G), ZD_OK,
                 "case %zu", i);
         cr_expect(
                 B == c->want_B && A == c->want_A && G == c->want_G,
@@ -39,12 +39,15 @@ Test(train_batch, what_does_not_divide_names_the_nearest_that_does)
 {
     static const struct {
         int64_t G;
-        int B, A, world;
-        const char *says;
+        int B, A, world, sharers;
+        const char *says, *of;
     } cases[] = {
-            {25, 0, 0, 2, "= 24"}, {200, 4, 8, 8, "= 256"},
-            {30, 4, 0, 2, "= 32"}, {10, 0, 3, 2, "= 12"},
-            {1, 0, 0, 4, "= 4"},
+            {25, 0, 0, 2, 1, "= 24", "of ranks = 2"},
+            {200, 4, 8, 8, 1, "= 256", "x 8 ranks"},
+            {200, 4, 8, 8, 2, "= 256", "x 8 groups of ranks"},
+            {30, 4, 0, 2, 1, "= 32", "train_batch_size x ranks = 8"},
+            {10, 0, 3, 2, 1, "= 12", "steps x ranks = 6"},
+            {1, 0, 0, 4, 2, "= 4", "of ranks / (cp_size x tp_size) = 4"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct train_options options = {
@@ -55,8 +58,12 @@ Test(train_batch, what_does_not_divide_names_the_nearest_that_does)
         int64_t G;
         zd_error_clear();
         cr_assert_eq(
-                train_resolve_batch(&options, cases[i].world, &B, &A, &G),
+                train_resolve_batch(
+                        &options, cases[i].world, cases[i].sharers, &B, &A, &G),
                 ZD_ERR_CONFIG, "case %zu", i);
+        cr_expect(
+                strstr(zd_error_get()->what, cases[i].of), "case %zu: %s", i,
+                zd_error_get()->what);
         cr_expect(
                 strstr(zd_error_get()->help, cases[i].says), "case %zu: %s", i,
                 zd_error_get()->help);
