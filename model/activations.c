@@ -504,13 +504,13 @@ static int head_chunk(const struct layout *l, int asked)
 {
     bool gpu = l->backend == DEVICE_CUDA;
     size_t row = dtype_bytes(l->logits_dtype) * (size_t)l->logits_stride;
-    size_t bytes = gpu ? GPU_CHUNK_BYTES : HEAD_CHUNK_BYTES;
+    size_t tp = (size_t)tp_size(l->config);
+    size_t bytes = (gpu ? GPU_CHUNK_BYTES : HEAD_CHUNK_BYTES) / tp;
     size_t tokens = gpu ? GPU_CHUNK_TOKENS : HEAD_CHUNK_TOKENS;
     size_t limit = (size_t)asked;
     if (!asked)
         limit = bytes / row > tokens ? tokens : bytes / row;
     limit = max_size(limit, 1);
-    size_t tp = (size_t)tp_size(l->config);
     limit = max_size(limit / tp, 1); /* of a share */
     size_t pieces = (l->S + limit - 1) / limit;
     return (int)((l->S + pieces - 1) / pieces * tp);

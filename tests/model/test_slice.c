@@ -117,6 +117,32 @@ Test(model_slice, slices_are_the_whole_model_together)
     cr_expect_gt(cut, 300, "%d tensors were cut", cut);
 }
 
+Test(model_slice, a_size_that_does_not_fit_is_told_with_those_that_do)
+{
+    static const struct {
+        int width, size;
+        const char *what, *help;
+    } cases[] = {
+            {24, 5, "the model's 12 heads", " = 1 or 2 or 3 or 6 or 12"},
+            {20, 6, "feed-forward width of 20", " = 1 or 2"},
+            {24, 4, "nor is a multiple", " = 1 or 2 or 3 or 6 or 12"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct model_config config, part;
+        tiny_config(shapes[0], &config);
+        config.heads = 12;
+        config.kv_heads = 6;
+        config.intermediate_size = cases[i].width;
+        zd_error_clear();
+        cr_assert(model_config_slice(
+                &config, (struct tp){cases[i].size, 0}, &part));
+        const struct zd_error *error = zd_error_get();
+        cr_expect(strstr(error->what, cases[i].what), "%s", error->what);
+        cr_expect_str_eq(strchr(error->help, '=') - 1, cases[i].help);
+        model_config_fini(&config);
+    }
+}
+
 /* Rows and columns by hand, as they are stored. */
 static const struct {
     int shape, size, place;
