@@ -236,9 +236,23 @@ static void test_races(void)
         test_offload_group(&groups[i]);
 }
 
-/* Ranks that share a GPU: their collectives go through the host. */
+/* Ranks that share a GPU: their collectives go through the host. Stages, axes
+ * of the mesh, and micro-batches by layer. */
 static void test_worlds(void)
 {
+    compare_two_steps("llama", "parallel.tp_size=2 zero.stage=0", 2);
+    compare_two_steps("gpt2", "parallel.tp_size=2 zero.stage=3", 4);
+    compare_two_steps("gemma2", "parallel.cp_size=2 zero.stage=1 data.cutoff_len=32", 2);
+    compare_two_steps(
+            "qwen3",
+            "parallel.cp_size=2 parallel.tp_size=2 zero.stage=2 "
+            "train.dtype=bf16",
+            4);
+    compare_two_steps(
+            "llama",
+            "zero.stage=3 train.per_device_train_batch_size=1 "
+            "train.accumulation_order=breadth_first",
+            2);
     for (int stage = 0; stage <= 3; stage++) {
         char set[32];
         snprintf(set, sizeof set, "zero.stage=%d", stage);

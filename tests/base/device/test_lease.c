@@ -168,9 +168,10 @@ static bool ends(const char *calls, char said[4096])
 Test(lease, an_unknown_transition_aborts)
 {
     static const char *const wrong[] = {
-            "r",    "c",    "d",    ".",     "ff",    "fr",           "fc",
-            "fd",   "f.f",  "f..",  "fs",    "f.rf",  "f.rc",         "f.rd",
-            "f.dr", "f.dc", "f.dd", "f.r..", "f.ds.", "f.r.r.r.r.r.",
+            "r",    "c",    "d",     ".",     "ff",
+            "fr",   "fc",   "fd",    "f.f",   "f..",
+            "fs",   "f.rf", "f.rc",  "f.rd",  "f.dr",
+            "f.dc", "f.dd", "f.r..", "f.ds.", "f.r.r.r.r.r.r.",
     };
     static const char *const right[] = {
             "f.rr..dsf.", "f.c.c.r.df.", "f.df.", "f.s", "f.rs.", "f.dsf.",
