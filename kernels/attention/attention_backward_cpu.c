@@ -20,8 +20,8 @@ struct backward {
     float *delta;                    /* (rows) sum_d dout out */
     float *k, *v;                    /* panels of the block's keys */
     float *k_columns;                /* (keys / PAIR, width) */
-    float *p, *ds;                   /* words (queries / PAIR, KEYS) */
-    float *ds_rows;                  /* words of a tile (MR, KEYS / PAIR) */
+    float *p, *ds;                   /* words (queries / PAIR, keys) */
+    float *ds_rows;                  /* words of a tile (MR, keys / PAIR) */
 };
 
 /* Returns how many floats it lays out. */
@@ -41,7 +41,7 @@ static size_t backward_layout(
     size_t whole = (size_t)w->rows * width, columns = whole / PAIR;
     size_t panels = (size_t)w->rows * (size_t)words(s->D);
     size_t key_panels = keys * (size_t)words(s->D);
-    size_t block = (size_t)w->queries * KEYS / PAIR;
+    size_t block = (size_t)w->queries * keys / PAIR;
     w->dq = take(memory, &used, whole);
     w->dk = take(memory, &used, (size_t)w->key_rows * width);
     w->dv = take(memory, &used, (size_t)w->key_rows * width);
@@ -54,7 +54,7 @@ static size_t backward_layout(
     w->k_columns = take(memory, &used, keys * width / PAIR);
     w->p = take(memory, &used, block);
     w->ds = take(memory, &used, block);
-    w->ds_rows = take(memory, &used, PAIR == 1 ? 0 : MR * KEYS / PAIR);
+    w->ds_rows = take(memory, &used, PAIR == 1 ? 0 : MR * keys / PAIR);
     w->delta = take(memory, &used, (size_t)w->rows);
     return used;
 }
@@ -102,7 +102,7 @@ static void tile_gradient(
 {
     const struct attention_shape *s = w->s;
     const bool is_capped = s->softcap > 0;
-    int64_t at = (int64_t)(i / PAIR) * KEYS + j;
+    int64_t at = (int64_t)(i / PAIR) * w->keys + j;
     vf p[MR][NV], v[MR][NV], slopes[MR][NV];
     tile_scores(v, t->q, w->k + j * words(s->D), s->D);
     if (is_capped)
@@ -114,7 +114,7 @@ static void tile_gradient(
     for (int r = 0; r < MR; r++)
         for (int n = 0; n < NV; n++)
             p[r][n] = vf_exp_scaled(v[r][n], s->scale, t->lse[r]);
-    store_columns(w->p + at, KEYS, p);
+    store_columns(w->p + at, w->keys, p);
     tile_scores(v, t->dout, w->v + j * words(s->D), s->D);
 #pragma GCC unroll 16
     for (int r = 0; r < MR; r++)
@@ -123,16 +123,16 @@ static void tile_gradient(
     for (int r = 0; is_capped && r < MR; r++)
         for (int n = 0; n < NV; n++)
             v[r][n] *= slopes[r][n];
-    store_columns(w->ds + at, KEYS, v);
+    store_columns(w->ds + at, w->keys, v);
     for (int r = 0; PAIR > 1 && r < MR; r++)
-        store_row(w->ds_rows + (r * KEYS + j) / PAIR, v[r]);
+        store_row(w->ds_rows + (r * w->keys + j) / PAIR, v[r]);
 }
 
 /* Of what tiles leave out, sums take no more than MR - 1 keys. */
 static void clear_beyond(const struct backward *w, int i, int j)
 {
     for (int r = 0; j < w->keys && r < MR / PAIR; r++) {
-        int64_t at = (int64_t)(i / PAIR + r) * KEYS + j;
+        int64_t at = (int64_t)(i / PAIR + r) * w->keys + j;
         memset(w->p + at, 0, NR * sizeof *w->p);
         memset(w->ds + at, 0, NR * sizeof *w->ds);
     }
@@ -153,7 +153,7 @@ static void block_collect(
         for (int c = 0; c < w->width; c += NR)
             tile_add(
                     out + (int64_t)j * w->width + c, w->width,
-                    p + (int64_t)from * KEYS + j, 1, KEYS,
+                    p + (int64_t)from * w->keys + j, 1, w->keys,
                     a + (int64_t)from * w->width + c, w->width, count);
     }
 }
@@ -171,7 +171,7 @@ static void backward_block(
         clear_beyond(w, i, j);
         tile_combine(
                 w->dq + (int64_t)(b->q0 + i) * w->width, w->width,
-                PAIR == 1 ? w->ds + i * KEYS : w->ds_rows, KEYS / PAIR,
+                PAIR == 1 ? w->ds + i * w->keys : w->ds_rows, w->keys / PAIR,
                 w->k_columns, t.seen.limit);
     }
     block_collect(w, w->dv + key, w->p, w->dout_columns + half, b);

@@ -48,7 +48,7 @@ struct forward {
     float *q;         /* panels */
     float *out;       /* (queries, width) */
     float *k, *v;     /* panels, columns of the block's keys */
-    float *scores;    /* (MR, KEYS), then their words */
+    float *scores;    /* (MR, keys), then their words */
     float *top, *sum; /* (queries) */
 };
 
@@ -72,7 +72,7 @@ static size_t forward_layout(
     w->q = take(memory, &used, queries * (size_t)words(s->D));
     w->k = take(memory, &used, keys * (size_t)words(s->D));
     w->v = take(memory, &used, keys * width / PAIR);
-    w->scores = take(memory, &used, MR * KEYS);
+    w->scores = take(memory, &used, MR * keys);
     w->top = take(memory, &used, queries);
     w->sum = take(memory, &used, queries);
     return used;
@@ -98,10 +98,10 @@ static void forward_tile(const struct forward *w, const struct block *b, int i)
         tile_hide(scores, &seen, j);
         for (int r = 0; r < MR; r++)
             for (int n = 0; n < NV; n++)
-                vf_store(w->scores + r * KEYS + j + n * VL, scores[r][n]);
+                vf_store(w->scores + r * w->keys + j + n * VL, scores[r][n]);
     }
     for (int r = 0; r < MR; r++) {
-        float *row = w->scores + r * KEYS;
+        float *row = w->scores + r * w->keys;
         if (seen.low[r] == seen.high[r])
             memset(row, 0, (size_t)(end / PAIR) * sizeof *row);
         else
@@ -109,7 +109,7 @@ static void forward_tile(const struct forward *w, const struct block *b, int i)
                     row, end, b->shape->scale, &w->top[i + r], &w->sum[i + r],
                     out + r * w->width, w->width);
     }
-    tile_combine(out, w->width, w->scores, KEYS, w->v, seen.limit);
+    tile_combine(out, w->width, w->scores, w->keys, w->v, seen.limit);
 }
 
 /* Rows q0 .. q1 of the queries of one head of a sample. */

@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-enum { B = 2, T = 16 };
+enum { B = 2, T = 40 };
 
 static size_t planned_of(
         const char *text, const char *freeze, const struct model_shape *shape)
