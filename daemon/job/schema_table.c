@@ -183,10 +183,10 @@ ENTRY_KEYS("data.eval"),
 
 {"train", "max_steps", SCHEMA_INT64, JOB(train.max_steps), .flags = SCHEMA_NOT_ZERO, .min = -1, .max = COUNT_MAX, .aliases = "max_iters", .help = "Length of the schedule in steps; -1: from num_train_epochs"},
 {"train", "num_train_epochs", SCHEMA_REAL, JOB(train.num_train_epochs), .flags = SCHEMA_ABOVE_MIN, .max = 1e9, .aliases = "epochs num_epochs", .help = "Passes over the data when max_steps is not given"},
-{"train", "per_device_train_batch_size", SCHEMA_INT, JOB(train.per_device_train_batch_size), .flags = SCHEMA_AUTO, .min = 1, .max = 1 << 24, .aliases = "micro_batch_size train_micro_batch_size_per_gpu batch_size", .help = "Samples of one micro-batch on one rank (B)", .fallback = "4, or what the other two give"},
+{"train", "per_device_train_batch_size", SCHEMA_INT, JOB(train.per_device_train_batch_size), .flags = SCHEMA_AUTO, .min = 1, .max = 1 << 24, .aliases = "micro_batch_size train_micro_batch_size_per_gpu batch_size", .help = "Samples of one micro-batch on one rank, or on the group that shares them (B)", .fallback = "4, or what the other two give"},
 {"train", "gradient_accumulation_steps", SCHEMA_INT, JOB(train.gradient_accumulation_steps), .flags = SCHEMA_AUTO, .min = 1, .max = 1 << 24, .help = "Micro-batches of a step (A)", .fallback = "1, or what the other two give"},
-{"train", "accumulation_order", SCHEMA_ENUM, JOB(train.accumulation_order), .choices = orders, .help = "depth_first: each micro-batch through all layers; breadth_first: all micro-batches through a layer, then the next, so weights are moved and gradients sent once a step; their inputs of layers are kept together"},
-{"train", "global_batch_size", SCHEMA_INT64, JOB(train.global_batch_size), .flags = SCHEMA_AUTO, .min = 1, .max = 1e12, .aliases = "train_batch_size", .help = "Samples of a step over all ranks (G = B x A x ranks)", .fallback = "B x A x ranks"},
+{"train", "accumulation_order", SCHEMA_ENUM, JOB(train.accumulation_order), .choices = orders, .help = "depth_first: each micro-batch through all layers; breadth_first: all micro-batches through a layer, then the next, so weights are moved and gradients sent once a step, and what gradient_checkpointing keeps is kept for all; auto: breadth_first if bits stay the same and the plan says 3 % less time, see docs/offload.md"},
+{"train", "global_batch_size", SCHEMA_INT64, JOB(train.global_batch_size), .flags = SCHEMA_AUTO, .min = 1, .max = 1e12, .aliases = "train_batch_size", .help = "Samples of a step over all ranks (G = B x A x groups of cp_size x tp_size ranks)", .fallback = "B x A x groups"},
 {"train", "dtype", SCHEMA_ENUM, JOB(train.dtype), .choices = dtypes, .help = "Compute type; master weights are fp32"},
 {"train", "tf32", SCHEMA_BOOL, JOB(train.tf32), .flags = SCHEMA_GPU, .help = "On a GPU, compute fp32 matmuls in TF32; a CPU always uses fp32"},
 {"train", "gradient_checkpointing", SCHEMA_CHECKPOINTING, JOB(train.gradient_checkpointing), .choices = checkpointings, .help = "Which activations are kept for backward; the rest is recomputed"},
@@ -225,9 +225,9 @@ ENTRY_KEYS("data.eval"),
 
 {"parallel", "dp_replicate_size", SCHEMA_INT, JOB(parallel.replicate), .min = 1, .max = 1 << 20, .aliases = "data_parallel_replicate_degree", .help = "Groups of ranks that each hold all shards; gathers stay within a group, masters and states are still cut over all ranks"},
 {"parallel", "dp_shard_size", SCHEMA_INT, JOB(parallel.shard), .flags = SCHEMA_AUTO | SCHEMA_ZERO | SCHEMA_NOT_ZERO, .min = -1, .max = 1 << 20, .aliases = "data_parallel_shard_degree", .help = "Neighboring ranks that cut parameters and gradients among them; auto (-1): what the other sizes leave of all ranks"},
-{"parallel", "cp_size", SCHEMA_INT, JOB(parallel.cp), .min = 1, .max = 1 << 16, .aliases = "context_parallel_degree context_parallel_size", .help = "Neighboring ranks that share each sample: two pieces of its tokens each; 2 x cp_size x tp_size divides cutoff_len"},
-{"parallel", "cp_comm_type", SCHEMA_ENUM, JOB(cp_comm_type), .choices = cp_comm_types, .help = "What they exchange for attention; auto: allgather, keys and values of all tokens. Heads (a2a) are not there yet"},
-{"parallel", "tp_size", SCHEMA_INT, JOB(parallel.tp), .min = 1, .max = 1 << 16, .aliases = "tensor_parallel_degree tensor_model_parallel_size", .help = "Neighboring ranks that cut each layer's matrices, and train on the same samples; divides the heads, the feed-forward width and cutoff_len"},
+{"parallel", "cp_size", SCHEMA_INT, JOB(parallel.cp), .min = 1, .max = 1 << 16, .aliases = "context_parallel_degree context_parallel_size", .help = "Neighboring ranks that share each sample: two pieces of its tokens each; 2 x cp_size x tp_size must divide cutoff_len"},
+{"parallel", "cp_comm_type", SCHEMA_ENUM, JOB(cp_comm_type), .choices = cp_comm_types, .help = "What they exchange for attention; auto: allgather, keys and values of all tokens; a2a (heads) is not available yet"},
+{"parallel", "tp_size", SCHEMA_INT, JOB(parallel.tp), .min = 1, .max = 1 << 16, .aliases = "tensor_parallel_degree tensor_model_parallel_size", .help = "Neighboring ranks that cut each layer's matrices, and train on the same samples; must divide the heads, the feed-forward width and cutoff_len"},
 
 {"offload", "optimizer", SCHEMA_ENUM, JOB(offload.optimizer), .choices = tiers, .help = "Where master weights and moments are kept; with cpu and nvme the update runs on the host"},
 {"offload", "params", SCHEMA_ENUM, JOB(offload.params), .choices = tiers, .help = "Where parameters are kept between uses (stage 3, or one rank)"},
@@ -305,6 +305,8 @@ const char *schema_section_note(const char *section)
     } notes[] = {
             {"train.fp16", "Only with `train.dtype = \"fp16\"`; the keys have "
                            "DeepSpeed's names"},
+            {"parallel", "How the sizes combine, and which to use when: "
+                         "docs/clusters.md"},
             {"aio", "For the tier `nvme` of [offload]"},
             {"report", "What a run writes beside metrics.jsonl"},
             {"control",
