@@ -64,12 +64,25 @@ static int narrow(
     return total;
 }
 
+static bool is_left_out(const struct grid *grid, int column)
+{
+    bool has_value = !grid->columns[column].is_optional;
+    for (size_t r = 0; r < grid->row_count && !has_value; r++) {
+        const char *text = cell_of(grid, r, column)->text;
+        has_value = text[0] && strcmp(text, "-") != 0;
+    }
+    return !has_value;
+}
+
 /* Widths; 0 for a column that is left out. */
 static void choose_widths(
         const struct grid *grid, const struct look *look, int *widths)
 {
     int total = -2;
     for (int c = 0; c < grid->column_count; c++) {
+        widths[c] = 0;
+        if (is_left_out(grid, c))
+            continue;
         widths[c] = text_width(grid->columns[c].title);
         for (size_t r = 0; r < grid->row_count; r++) {
             int width = text_width(cell_of(grid, r, c)->text);

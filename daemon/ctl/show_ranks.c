@@ -83,13 +83,14 @@ static json_t *summary_of(const json_t *ranks)
             json_number_or_null(most), "slowest", slowest);
 }
 
-static bool has_gpu(const json_t *ranks)
+/* Axes beside shard. */
+static bool has_mesh(const json_t *ranks)
 {
     json_t *rank;
     size_t i;
     json_array_foreach(ranks, i, rank)
     {
-        if (json_is_object(json_object_get(rank, "gpu")))
+        if (fill_number(rank, "mesh.replicate+mesh.cp+mesh.tp") > 0)
             return true;
     }
     return false;
@@ -100,6 +101,10 @@ void show_first_ranks(
 {
     static const struct grid_column columns[] = {
             {"RANK", "{rank|w}", 99, true},
+            {"MESH",
+             "[r{mesh.replicate|w} s{mesh.shard|w} cp{mesh.cp|w} "
+             "tp{mesh.tp|w}]",
+             66, .is_optional = true},
             {"HOST", "{host|s}", 60},
             {"DEVICE", "{device|s}", 40},
             {"STEP", "{step|w}", 95, true},
@@ -119,28 +124,28 @@ void show_first_ranks(
             {"THREADS", "{threads|c}", 30, true},
             {"CPUS", "{cpus|s}", 20},
             {"PID", "{pid|w}", 25, true},
-            {"GPU", "{gpu.name|s}", 55},
-            {"GPU HELD", "{gpu.held|b}", 89, true},
-            {"GPU PLAN", "{gpu.planned|b}", 88, true},
-            {"GPU USED", "{gpu.used|b}", 41, true}};
-    enum { OF_GPUS = 4 }; /* the last ones */
+            {"GPU", "{gpu.name|s}", 55, .is_optional = true},
+            {"GPU HELD", "{gpu.held|b}", 89, true, .is_optional = true},
+            {"GPU PLAN", "{gpu.planned|b}", 88, true, .is_optional = true},
+            {"GPU USED", "{gpu.used|b}", 41, true, .is_optional = true}};
     json_t *ranks = json_object_get(answer, "ranks"), *rank;
     json_t *rows = json_array(), *summary = summary_of(ranks);
     size_t count = json_array_size(ranks), i;
     size_t room = count + 1 > (size_t)lines ? (size_t)lines - 2 : count;
+    bool is_meshed = has_mesh(ranks);
     json_array_foreach(ranks, i, rank)
     {
         json_t *row = json_is_object(rank) ? json_copy(rank) : json_object();
         set_number(
                 row, "lag",
                 fill_number(summary, "most") - fill_number(rank, "step"));
+        if (!is_meshed)
+            json_object_del(row, "mesh");
         if (i < room)
             json_array_append(rows, row);
         json_decref(row);
     }
-    grid_show(
-            look, columns, COUNT(columns) - (has_gpu(rows) ? 0 : OF_GPUS), rows,
-            out);
+    grid_show(look, columns, COUNT(columns), rows, out);
     set_number(summary, "more", (double)(count - room));
     if (room < count)
         show_line(

@@ -72,6 +72,11 @@ json_t *status_for_show(const struct look *look, const json_t *status)
     json_object_set_new(copy, "phases", phases_of(status));
     if (best == fill_number(copy, "eval_loss"))
         json_object_del(copy, "best_eval_loss");
+    double sharers =
+            fill_number(copy, "mesh.cp") * fill_number(copy, "mesh.tp");
+    json_object_set_new(copy, "sharers", json_number_or_null(sharers));
+    if (fill_number(copy, "mesh.shard") == fill_number(copy, "world"))
+        json_object_del(copy, "mesh");
     if (status_is_one_of(copy, STATES_ENDED))
         json_object_del(copy, "eta_seconds");
     return copy;
@@ -205,8 +210,15 @@ void show_status(const struct look *look, const json_t *status, FILE *out)
              "[LoRA, r {adapters.r|w}, on {adapters.target_modules|s}]"},
             {"world", "{world|w} rank{world|p}, ZeRO stage {stage|w}, "
                       "{device|s}"},
+            {"mesh", "[replicate {mesh.replicate|w} x shard {mesh.shard|w} x "
+                     "cp {mesh.cp|w} x tp {mesh.tp|w}]"},
             {"gpu", "[{gpu.name|s}, rank {gpu.rank|w}: {gpu.held|b} held, "
                     "{gpu.planned|b} planned, of {gpu.total|b}]"},
+            {"batch", "[{global_batch_size|w} samples: "
+                      "{per_device_train_batch_size|w} per group of "
+                      "{sharers|>} ranks, "
+                      "{gradient_accumulation_steps|w} micro-batch"
+                      "{gradient_accumulation_steps|P}]"},
             {"batch", "{global_batch_size|w} samples: "
                       "{per_device_train_batch_size|w} per rank, "
                       "{gradient_accumulation_steps|w} micro-batch"

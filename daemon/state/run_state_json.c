@@ -87,6 +87,7 @@ static void set_job(json_t *object, const struct run_state *state)
         json_incref(json_object_get(parameters, "base_format")));
     set(object, "adapters",
         json_incref(json_object_get(parameters, "adapters")));
+    set(object, "mesh", json_incref(json_object_get(state->plan, "mesh")));
     set(object, "predicted",
         json_incref(json_object_get(state->plan, "predicted")));
     set_text(

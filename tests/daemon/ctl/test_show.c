@@ -106,6 +106,37 @@ Test(ctl_show, ranks_leave_out_what_has_no_room)
     check_show("ranks", show_ranks);
 }
 
+Test(ctl_show, axes_beside_shard_are_shown)
+{
+    struct look look = look_at(80, true);
+    json_t *status = recorded("status"), *ranks = recorded("ranks"), *rank;
+    size_t i;
+    json_array_foreach(json_object_get(ranks, "ranks"), i, rank)
+            json_object_set_new(
+                    rank, "mesh",
+                    json_pack(
+                            "{s:i, s:i, s:i, s:i}", "replicate", 0, "shard", 0,
+                            "cp", 0, "tp", (int)i));
+    json_object_set_new(
+            status, "mesh",
+            json_pack(
+                    "{s:i, s:i, s:i, s:i}", "replicate", 1, "shard", 1, "cp", 1,
+                    "tp", 2));
+    char *page = shown(&look, status, show_status),
+         *table = shown(&look, ranks, show_ranks);
+    cr_assert(
+            strstr(page,
+                   "  mesh           replicate 1 x shard 1 x cp 1 x tp 2\n"),
+            "%s", page);
+    cr_assert(strstr(page, "32 samples: 4 per group of 2 ranks, "), "%s", page);
+    cr_assert(strstr(table, "\n   1  r0 s0 cp0 tp1  "), "%s", table);
+    check_safe(&look, table);
+    free(page);
+    free(table);
+    json_decref(status);
+    json_decref(ranks);
+}
+
 Test(ctl_show, memory_has_a_row_for_each_place_that_is_used)
 {
     check_show("memory", show_memory);
