@@ -173,7 +173,7 @@ static void print_found(
     words_of(found, arguments, why);
     fprintf(stream, "%9s s a step, %s binds; GiB: device %.3f, host %.3f",
             units_number(found->predicted.step_seconds, digits, time),
-            plan_resource_names[found->predicted.binds],
+            plan_resource_words[found->predicted.binds],
             units_gib(found->device), units_gib(found->host));
     if (found->disk)
         fprintf(stream, ", disk %.3f", units_gib(found->disk));

@@ -156,7 +156,7 @@ void plan_advice_print(
     fputc('\n', stream);
     print_time(advice, digits, stream);
     fprintf(stream, "         %s binds\n",
-            plan_resource_names[predicted->binds]);
+            plan_resource_words[predicted->binds]);
     words_of(advice, words, sizeof words);
     if (advice->change.setting_count)
         fprintf(stream, "         the change that helps most: %s (%s s)\n",

@@ -28,6 +28,15 @@ enum { MICROS_MAX = 3, GAPS = 32 };
 const char *const plan_resource_names[PLAN_RESOURCES] = {
         "compute", "wire",      "replicas", "places",
         "to host", "to device", "host",     "disk"};
+const char *const plan_resource_words[PLAN_RESOURCES] = {
+        "compute",
+        "the wire between shards",
+        "the wire between replicas",
+        "the wire of tensor parallelism",
+        "copying to the host",
+        "copying to the device",
+        "updating on the host",
+        "the disk"};
 const char *const plan_part_names[PLAN_PARTS] = {
         "forward", "backward", "reduce", "update", "gather"};
 const char *const plan_exposed_names[PLAN_EXPOSED] = {

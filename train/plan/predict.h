@@ -20,6 +20,8 @@ enum plan_resource {
     PLAN_RESOURCES
 };
 extern const char *const plan_resource_names[PLAN_RESOURCES];
+/* As a plan says what binds: "copying to the host". */
+extern const char *const plan_resource_words[PLAN_RESOURCES];
 
 /* Parts of a step, as a run measures them (train_step_report): what a part
  * waits for is its own. */
