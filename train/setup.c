@@ -193,6 +193,7 @@ static enum zd_status predict(struct trainer *trainer)
         of = plan_predict(&trainer->plan, machine);
         trainer->plan.predicted = plan_prediction_json(&of);
         plan_warn_of_places(&trainer->plan, &of);
+        plan_warn_of_undo(&trainer->plan);
         json_object_set_new(
                 trainer->plan.predicted, "machine", json_string(machine->name));
         json_object_set_new(

@@ -196,3 +196,13 @@ double zero_undo_share(const struct zero_plan *plan)
     }
     return all > 0 && plan->undo_segments ? early / all : 0;
 }
+
+uint64_t zero_undo_least(const struct zero_plan *plan)
+{
+    struct zero_plan one = *plan;
+    size_t bytes[OFFLOAD_PARTS] = {0};
+    one.undo_segments = 1;
+    return plan_parts_visit(&one, measure_part, bytes) == ZD_OK
+                   ? bytes[OFFLOAD_UNDO]
+                   : 0;
+}

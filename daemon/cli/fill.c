@@ -98,7 +98,11 @@ static void print_number(
     case 'm':
         fprintf(out, "%.3f", units_mib((uint64_t)value));
         break;
+    case '%':
+        fprintf(out, "%.3g", 100 * value);
+        break;
     case '.':
+    case '<':
         break;
     default:
         fprintf(out,
@@ -148,7 +152,7 @@ static bool print_member(
         return print_text(look, find(object, path, bytes), out);
     value = number_of(object, path, bytes);
     bool is_there = (isfinite(value) && (kind != '+' || value != 0) &&
-                     (kind != '>' || value > 1)) ||
+                     ((kind != '>' && kind != '<') || value > 1)) ||
                     kind == 'p' || kind == 'P';
     if (is_there)
         print_number(look, kind, value, out);
@@ -173,7 +177,7 @@ static bool fill_part(
             if (!print_member(
                         look, object, at + 1, (size_t)(bar - at - 1), bar[1],
                         out)) {
-                fputs(strchr("?.!", bar[1]) ? "" : "-", out);
+                fputs(strchr("?.!<", bar[1]) ? "" : "-", out);
                 is_whole = false;
             }
             at = bar + 3;

@@ -12,7 +12,9 @@
  *        d  duration         2m05s       w  whole number 120
  *        +  whole number, missing where it is 0
  *        >  likewise, missing unless above 1
+ *        <  nothing; missing unless above 1
  *        2  two decimals     0.31        f  rate         210 GFLOP/s
+ *        %  hundred times it 31.2
  *        m  bytes in MiB     12.500
  *        t  time of day      20:33:53    a  time since   2m05s
  *        s  text, or a list with commas  j  JSON

@@ -7,6 +7,7 @@
 #include "model/files/config.h"
 #include "train/plan/advice.h"
 #include "train/plan/calibration.h"
+#include "train/plan/fit.h"
 #include "train/train.h"
 
 #include <inttypes.h>
@@ -92,22 +93,25 @@ struct device *command_open_gpu(const struct device_options *options)
 
 /* --- a plan as it is told --- */
 
+static const char mesh[] =
+        "mesh     replicate {mesh.replicate|w} x shard {mesh.shard|w} x cp "
+        "{mesh.cp|w} x tp {mesh.tp|w}\n";
+
 static const char layout[] =
         "layout   {world|w} rank{world|p}, ZeRO stage {stage|w}, "
         "{layout.dtype|s}, batch {layout.per_device_train_batch_size|w} x "
         "{layout.gradient_accumulation_steps|w} x "
-        "{layout.data_parallel_size|w} = "
+        "{layout.data_parallel_size|w}[ group{layout.data_parallel_size|p} of "
+        "{layout.ranks_per_group|>} ranks] = "
         "{layout.global_batch|w} sequences\n"
-        "[         {mesh.replicate|>} replicas of {mesh.shard|w} "
-        "shard{mesh.shard|p}\n]"
-        "[         each sample's tokens are on {mesh.cp|>} ranks\n]"
-        "[         each layer's tensors are cut over {mesh.tp|>} ranks\n]"
         "         gradient checkpointing {layout.gradient_checkpointing|s}"
         "[{layout.by_auto.gradient_checkpointing|?} (by auto)]"
         "[, MLP in {layout.tiled_mlp|>} pieces]"
         "[{layout.by_auto.tiled_mlp|?} (by auto)]"
         "[, gradients of {layout.gradient_accumulation_steps|>} micro-batches, "
-        "{layout.accumulation_order|s}, added up on the "
+        "{layout.accumulation_order|s}]"
+        "[{layout.by_auto.accumulation_order|?} (by auto)]"
+        "[{layout.gradient_accumulation_steps|<}, added up on the "
         "{layout.offload.accumulate|s}]"
         "[{layout.by_auto.accumulate|?} (by auto)]\n"
         "         optimizer {layout.optimizer|s}, {layout.states|s} states, "
@@ -115,9 +119,9 @@ static const char layout[] =
         "         offload of optimizer: {layout.offload.optimizer|s}, params: "
         "{layout.offload.params|s}, activations: "
         "{layout.offload.activations|s}\n"
-        "[         updated before the norm is known: "
-        "{layout.offload.undo.share|2} "
-        "of the weights; old values {layout.offload.undo.bytes|m} MiB\n]"
+        "[         {layout.offload.undo.share|%} % of the weights are updated "
+        "before the norm is known; old values {layout.offload.undo.bytes|m} "
+        "MiB\n]"
         "[         base in {parameters.base_format|s}\n]"
         "[         collectives over {collectives.over|s}]"
         "[, in two levels: {collectives.nodes|>} nodes of "
@@ -126,10 +130,12 @@ static const char layout[] =
         "each rank holds (MiB):\n";
 
 static const char wire[] =
-        "  {group|s}, {level|s}: {operation|s} {bytes_per_step|w}\n";
+        "  {group|s}, {where|s} hosts: {operation|s} {bytes_per_step|w}\n";
 
 static const char figures[] =
-        "[host bytes per trained parameter {bytes_per_parameter.host|2}\n]"
+        "[host bytes per trained parameter {bytes_per_parameter.host|2}]"
+        "[{layout.offload.undo.bytes|<}, without the old values]"
+        "[{bytes_per_parameter.host|.}\n]"
         "[disk bytes per trained parameter {bytes_per_parameter.disk|2}\n]"
         "[driver and libraries (MiB): context {context.driver|m}]"
         "[{context.measured|?} (measured)]"
@@ -194,7 +200,21 @@ static void print_wire(const struct look *look, const json_t *plan, FILE *out)
     json_t *row;
     json_array_foreach(
             json_object_get(json_array_get(ranks, 0), "wire"), i, row)
-            fill_print(look, row, wire, out);
+    {
+        bool is_within = strcmp(json_text_of(row, "level", ""), "node") == 0;
+        char operation[32];
+        snprintf(
+                operation, sizeof operation, "%s",
+                json_text_of(row, "operation", ""));
+        for (char *c = operation; (c = strchr(c, '_'));)
+            *c = '-';
+        json_t *shown = json_pack(
+                "{s:s, s:s}", "where", is_within ? "within" : "between",
+                "operation", operation);
+        json_object_update_missing(shown, row);
+        fill_print(look, shown, wire, out);
+        json_decref(shown);
+    }
 }
 
 static void print_peaks(const json_t *phases, FILE *out)
@@ -221,6 +241,8 @@ static void print_plan(const json_t *plan, FILE *out)
     const struct look look = look_of_stdout();
     const json_t *device = json_object_get(plan, "device");
     bool on_gpu = strcmp(json_text_of(device, "backend", ""), "cuda") == 0;
+    bool is_meshed =
+            fill_number(plan, "mesh.shard") < fill_number(plan, "world");
     fill_print(
             &look, plan,
             "model    {model|s}, {parameters.all_parameters|w} parameters "
@@ -233,10 +255,12 @@ static void print_plan(const json_t *plan, FILE *out)
                    : "device   cpu[: {no_gpu|s}; for a machine with GPUs add "
                      "--set device.backend=cuda]\n",
             out);
+    if (is_meshed)
+        fill_print(&look, plan, mesh, out);
     fill_print(&look, plan, layout, out);
     print_memories(&look, plan, out);
     fill_print(&look, plan, figures, out);
-    if (fill_number(plan, "mesh.shard") < fill_number(plan, "world"))
+    if (is_meshed)
         print_wire(&look, plan, out);
     fill_print(&look, plan, rest, out);
     print_peaks(json_object_get(plan, "phases"), out);
@@ -277,8 +301,10 @@ static enum zd_status plan_one(
     enum zd_status status = cli_machine(args, job, &here, &machine);
     if (status == ZD_OK)
         status = plan_advise(options, &plan, machine, per_node, &advice);
-    if (status == ZD_OK)
+    if (status == ZD_OK) {
         plan_warn_of_places(&plan, &advice.predicted);
+        plan_warn_of_undo(&plan);
+    }
     if (status == ZD_OK)
         tell(args, options, &plan, &advice, machine);
     job_plan_fini(&plan);

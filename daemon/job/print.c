@@ -35,6 +35,21 @@ static json_t *row_value(const struct job *job, const struct schema_key *key)
     return value_json(key, &job->options);
 }
 
+static void batch_origin(const struct job *job, char *out, size_t out_bytes)
+{
+    const struct mesh_sizes *mesh = &job->options.parallel;
+    int sharers = mesh->cp * mesh->tp, samplers = job->world / sharers;
+    if (sharers > 1)
+        snprintf(
+                out, out_bytes,
+                "from the other two, for %d group%s of %d ranks", samplers,
+                samplers == 1 ? "" : "s", sharers);
+    else
+        snprintf(
+                out, out_bytes, "from the other two, for %d rank%s", samplers,
+                samplers == 1 ? "" : "s");
+}
+
 static void row_origin(
         const struct job *job, const struct schema_key *key, char *out,
         size_t out_bytes)
@@ -60,9 +75,7 @@ static void row_origin(
             is_batch && strcmp(key->section, "train") == 0 && job->world &&
             (job->options.train.global_batch_size ||
              strcmp(key->name, "global_batch_size") == 0))
-        snprintf(
-                out, out_bytes, "from the other two, for %d rank%s", job->world,
-                job->world == 1 ? "" : "s");
+        batch_origin(job, out, out_bytes);
     else
         snprintf(out, out_bytes, "default");
 }

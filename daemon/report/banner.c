@@ -63,14 +63,10 @@ static void tell_ranks(const struct train_banner *banner)
             banner->threads == 1 ? "" : "s", banner->job->zero.stage,
             banner->kernels);
     struct mesh mesh = banner->plan->mesh;
-    if (mesh.replicate > 1)
+    if (mesh.shard < mesh.world)
         zd_log_info(
-                "  mesh     %d replicas of %d shard%s", mesh.replicate,
-                mesh.shard, mesh.shard == 1 ? "" : "s");
-    if (mesh.cp > 1)
-        zd_log_info("  tokens   of each sample are on %d ranks", mesh.cp);
-    if (mesh.tp > 1)
-        zd_log_info("  tensors  each layer's are cut over %d ranks", mesh.tp);
+                "  mesh     replicate %d x shard %d x cp %d x tp %d",
+                mesh.replicate, mesh.shard, mesh.cp, mesh.tp);
     bool has_disk = arena->bytes[ARENA_DISK] > 0;
     zd_log_info(
             "  memory   %s device + %s host%s%s%s per rank",
@@ -115,12 +111,17 @@ static void tell_work(const struct train_banner *banner)
 {
     const struct job_plan *plan = banner->plan;
     int samplers = mesh_samples(plan->mesh, 0).size;
+    char sharers[40] = "";
+    if (samplers < plan->world)
+        snprintf(
+                sharers, sizeof sharers, " of %d ranks",
+                plan->world / samplers);
     zd_log_info(
-            "  step     %d x %d x %d %s%s = %lld sample%s of %d tokens = "
+            "  step     %d x %d x %d %s%s%s = %lld sample%s of %d tokens = "
             "%s tokens",
             plan->per_device, plan->accumulation, samplers,
             samplers == plan->world ? "rank" : "group",
-            samplers == 1 ? "" : "s", (long long)plan->global_batch,
+            samplers == 1 ? "" : "s", sharers, (long long)plan->global_batch,
             plan->global_batch == 1 ? "" : "s", plan->shape.T,
             report_short((double)plan->global_batch * plan->shape.T).text);
     if (!banner->samples)
@@ -218,6 +219,13 @@ static void tell_offload(const struct train_banner *banner)
             place_name(options->optimizer), place_name(options->params),
             facts->worker_threads, facts->worker_threads == 1 ? "" : "s",
             facts->is_bound ? "each bound to a CPU" : "not bound to CPUs");
+    if (options->clipping == OFFLOAD_CLIP_UNDO)
+        zd_log_info(
+                "  undo     %.3g %% of the weights are updated before the norm "
+                "is known; old values %s",
+                100 * zero_undo_share(&banner->plan->zero),
+                report_bytes(banner->plan->zero.needs.offload[OFFLOAD_UNDO])
+                        .text);
     if (!facts->has_file)
         return;
     zd_log_info(

@@ -398,13 +398,19 @@ for k in 1 2 3; do
         [ "$(undone --set offload.undo_memory=$((limit - least)))" = "$bytes $share $host" ]'
 done
 ok '  as text' eval 'call 0 "${undo[@]}" --set device.host_memory_limit=$limit &&
-    has "^         updated before the norm is known: 0[.][0-9]+ of the weights; old values [0-9.]+ MiB$" out'
+    has "^         [1-9][0-9.]* % of the weights are updated before the norm is known; old values [0-9.]+ MiB$" out'
 ok '  without room, it waits' eval '[ "$(undone --set device.host_memory_limit=$least)" = "0 0.0 $least" ]'
+ok '  and warns' eval 'call 0 "${undo[@]}" --set offload.undo_memory=1KB && has "undo_memory of 0.001 MiB has room for no layer .one needs [0-9.]+ MiB.: all wait for the norm$" err'
 ok '  what is asked for must fit' eval 'call 69 "${undo[@]}" --set device.host_memory_limit=$least --set offload.undo_memory=1TB'
 ok 'all on disk: bytes per parameter' eval 'call 0 plan --job job.toml --world 1 --set offload.optimizer=nvme --set offload.nvme_path=. \
     --set offload.params=nvme && has "^disk bytes per trained parameter [0-9.]+$" out && ! has "^host bytes" out'
 ok 'slots in memory, the rest on disk' eval 'call 0 plan --job job.toml --world 1 --set offload.optimizer=nvme --set offload.nvme_path=. &&
     has "^disk bytes per trained parameter [0-9.]+$" out && has "^host bytes per trained parameter [0-9.]+$" out'
+
+# --- axes of the mesh ---
+ok 'the axes, the groups that share samples, and what each axis sends' eval 'call 0 plan --job job.toml --world 8 --set zero.stage=3 --set parallel.cp_size=2 --set parallel.tp_size=2 &&
+    has "^mesh     replicate 1 x shard 2 x cp 2 x tp 2$" out && has " batch 8 x 1 x 2 groups of 4 ranks = 16 sequences$" out && has "^  tp, within hosts: reduce-scatter [0-9]+$" out'
+ok '  none where there are shards alone' eval 'call 0 plan --job job.toml --world 2 && ! has "^mesh" out && has " batch 8 x 1 x 2 = 16 sequences$" out'
 
 # --- GPUs that are elsewhere ---
 nodes=(plan --job job.toml --world 8 --per-node 4)

@@ -1,4 +1,6 @@
 /* choice.c - what "auto" leaves open, in the order of its preference. */
+#include "base/log.h"
+#include "base/units.h"
 #include "train/plan/fit.h"
 #include "train/plan/predict.h"
 
@@ -83,16 +85,27 @@ enum zd_status plan_undo(
         const struct plan_limits *limits, struct job_plan *plan)
 {
     struct job_choice with = *choice;
-    /* a limit may speak of another machine, but a run is of this one */
-    bool here = plan->knows_free || !limits->limits_host;
     if (job->offload.optimizer == OFFLOAD_NONE ||
         job->offload.clipping != OFFLOAD_CLIP_UNDO ||
         job->offload.undo_memory != OFFLOAD_UNDO_AUTO)
         return ZD_OK;
-    with.undo_bytes = plan_free_bytes(plan, limits, here);
+    with.undo_bytes = plan_free_bytes(plan, limits);
     ZD_TRY(job_plan_try(job, &with, plan));
     assert(plan_fits(plan, limits)); /* whole records, as arenas align them */
     return ZD_OK;
+}
+
+void plan_warn_of_undo(const struct job_plan *plan)
+{
+    const struct zero_plan *zero = &plan->zero;
+    const struct offload_options *offload = &zero->request.offload;
+    if (!zero->states_on_host || offload->clipping != OFFLOAD_CLIP_UNDO ||
+        zero->undo_segments || !offload->undo_memory)
+        return;
+    zd_log_warning(
+            "offload.undo_memory of %.3f MiB has room for no layer (one needs "
+            "%.3f MiB): all wait for the norm",
+            units_mib(offload->undo_memory), units_mib(zero_undo_least(zero)));
 }
 
 /* --- pieces of the MLP ---------------------------------------------------- */

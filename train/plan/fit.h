@@ -48,16 +48,17 @@ struct plan_limits plan_limits_here(const struct job_plan *plan);
 struct plan_limits plan_limits_of(
         const struct train_job *job, const struct job_plan *plan);
 bool plan_fits(const struct job_plan *plan, const struct plan_limits *limits);
-/* Bytes of the host that are left within the limits, and `here`: in this
- * machine. */
+/* Bytes of the host that are left within the limits, and in this machine: for a
+ * run, and where no limit of the host speaks of another. */
 uint64_t plan_free_bytes(
-        const struct job_plan *plan, const struct plan_limits *limits,
-        bool here);
+        const struct job_plan *plan, const struct plan_limits *limits);
 /* offload.undo_memory = "auto" of a plan that fits: as much of the update may
  * be undone as there is memory left for. */
 enum zd_status plan_undo(
         const struct train_job *job, const struct job_choice *choice,
         const struct plan_limits *limits, struct job_plan *plan);
+/* A warning where offload.undo_memory has room for nothing. */
+void plan_warn_of_undo(const struct job_plan *plan);
 /* What sets the limit of a memory (ARENA_MEMORIES: of all together): a key of
  * [device], or this machine. */
 void plan_limit_name(

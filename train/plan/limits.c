@@ -131,9 +131,9 @@ static uint64_t left(uint64_t limit, uint64_t taken)
 }
 
 uint64_t plan_free_bytes(
-        const struct job_plan *plan, const struct plan_limits *limits,
-        bool here)
+        const struct job_plan *plan, const struct plan_limits *limits)
 {
+    bool here = plan->knows_free || !limits->limits_host;
     uint64_t host = plan_host_bytes(plan);
     uint64_t within[] = {
             left(limits->host, host),

@@ -22,7 +22,7 @@ enum zd_status plan_snapshot(const struct train_job *job, struct job_plan *plan)
         return ZD_OK;
     }
     uint64_t bytes = needs.copied + needs.on_write;
-    uint64_t room = plan_free_bytes(plan, &plan->limits, true);
+    uint64_t room = plan_free_bytes(plan, &plan->limits);
     if (save->snapshot_bytes && bytes > save->snapshot_bytes)
         bytes = save->snapshot_bytes;
     if (bytes > room)
