@@ -134,7 +134,8 @@ uint64_t plan_free_bytes(
         const struct job_plan *plan, const struct plan_limits *limits)
 {
     bool here = plan->knows_free || !limits->limits_host;
-    uint64_t host = plan_host_bytes(plan);
+    /* one more span begins at a multiple of ARENA_ALIGN */
+    uint64_t host = plan_host_bytes(plan) + ARENA_ALIGN - 1;
     uint64_t within[] = {
             left(limits->host, host),
             left(limits->total, plan_device_bytes(plan) + host),
