@@ -27,22 +27,34 @@ static int fitting(int size, int ranks)
     return size;
 }
 
+/* Started without mpirun, as a rule, or planned without --world. */
+static enum zd_status refuse_alone(struct mesh_sizes sizes)
+{
+    double shard = sizes.shard > 0 ? sizes.shard : 1;
+    double ranks = shard * sizes.replicate * sizes.cp * sizes.tp;
+    ZD_FAIL(ZD_ERR_CONFIG, "E0216",
+            "the sizes of [parallel] are for %.0f ranks, and there is one",
+            ranks);
+    return zd_fail_help(
+            "start %.0f ranks (mpirun -np %.0f), for a plan --world %.0f",
+            ranks, ranks, ranks);
+}
+
 /* The product of cp and tp does not divide the ranks. */
 static enum zd_status refuse_inner(struct mesh_sizes sizes, int world)
 {
     int cp = fitting(sizes.cp, world);
     int tp = fitting(sizes.tp, world / cp);
-    const char *plural = world == 1 ? "" : "s";
     if (sizes.cp == 1 || sizes.tp == 1)
         ZD_FAIL(ZD_ERR_CONFIG, "E0216",
-                "parallel.%s = %d does not divide the %d rank%s of the job",
+                "parallel.%s = %d does not divide the %d ranks of the job",
                 sizes.cp == 1 ? "tp_size" : "cp_size", sizes.cp * sizes.tp,
-                world, plural);
+                world);
     else
         ZD_FAIL(ZD_ERR_CONFIG, "E0216",
                 "parallel.cp_size x tp_size is %d x %d, which does not divide "
-                "the %d rank%s of the job",
-                sizes.cp, sizes.tp, world, plural);
+                "the %d ranks of the job",
+                sizes.cp, sizes.tp, world);
     if (cp == sizes.cp)
         return zd_fail_help("parallel.tp_size = %d", tp);
     return zd_fail_help(
@@ -75,10 +87,6 @@ static enum zd_status refuse(struct mesh_sizes sizes, int groups)
                 "parallel.dp_replicate_size = %d does not divide the %s of the "
                 "job",
                 replicate, of);
-    int64_t outer = (int64_t)replicate * sizes.shard;
-    int64_t tensor = (int64_t)groups * sizes.tp; /* ranks / cp */
-    if (sizes.tp > 1 && outer > 0 && tensor % outer == 0)
-        return zd_fail_help("parallel.tp_size = %d", (int)(tensor / outer));
     if (replicate == 1 && groups % sizes.shard == 0)
         return zd_fail_help(
                 "parallel.dp_replicate_size = %d", groups / sizes.shard);
@@ -93,12 +101,12 @@ enum zd_status mesh_cut(
         struct mesh_sizes sizes, int world, struct mesh *mesh_out)
 {
     int64_t inner = (int64_t)sizes.cp * sizes.tp;
-    if (world % inner)
-        return refuse_inner(sizes, world);
     int groups = (int)(world / inner);
-    if (groups % sizes.replicate ||
+    if (world % inner || groups % sizes.replicate ||
         (sizes.shard > 0 && sizes.shard != groups / sizes.replicate))
-        return refuse(sizes, groups);
+        return world == 1      ? refuse_alone(sizes)
+               : world % inner ? refuse_inner(sizes, world)
+                               : refuse(sizes, groups);
     *mesh_out = mesh_of(world, 0);
     mesh_out->replicate = sizes.replicate;
     mesh_out->shard = groups / sizes.replicate;

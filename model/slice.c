@@ -1,7 +1,6 @@
 #include "model/slice.h"
 
 #include "base/must.h"
-#include "base/text_buffer.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -16,26 +15,22 @@ static bool divides(const struct model_config *whole, int size)
 
 static enum zd_status fail_size(const struct model_config *whole, int size)
 {
-    char sizes[120] = "";
-    struct text_buffer text = {.out = sizes, .bytes = sizeof sizes};
-    for (int fits = 1; fits <= whole->heads; fits++)
-        if (divides(whole, fits))
-            text_buffer_add(&text, "%s%d", text.used ? " or " : "", fits);
     if (whole->heads % size)
-        ZD_FAIL(ZD_ERR_CONFIG, "E0224",
+        return ZD_FAIL(
+                ZD_ERR_CONFIG, "E0224",
                 "parallel.tp_size = %d does not divide the model's %d heads",
                 size, whole->heads);
-    else if (whole->intermediate_size % size)
-        ZD_FAIL(ZD_ERR_CONFIG, "E0224",
+    if (whole->intermediate_size % size)
+        return ZD_FAIL(
+                ZD_ERR_CONFIG, "E0224",
                 "parallel.tp_size = %d does not divide the model's "
                 "feed-forward width of %d",
                 size, whole->intermediate_size);
-    else
-        ZD_FAIL(ZD_ERR_CONFIG, "E0224",
-                "parallel.tp_size = %d neither divides the model's %d "
-                "key-value heads nor is a multiple of them",
-                size, whole->kv_heads);
-    return zd_fail_help("parallel.tp_size = %s", sizes);
+    return ZD_FAIL(
+            ZD_ERR_CONFIG, "E0224",
+            "parallel.tp_size = %d neither divides the model's %d key-value "
+            "heads nor is a multiple of them",
+            size, whole->kv_heads);
 }
 
 enum zd_status model_config_slice(
@@ -45,13 +40,12 @@ enum zd_status model_config_slice(
     int size = tp.size > 1 ? tp.size : 1;
     if (!divides(whole, size))
         return fail_size(whole, size);
-    if (size > 1 && whole->family->qk_norm_whole) {
-        ZD_FAIL(ZD_ERR_CONFIG, "E0224",
+    if (size > 1 && whole->family->qk_norm_whole)
+        return ZD_FAIL(
+                ZD_ERR_CONFIG, "E0224",
                 "parallel.tp_size = %d: %s norms all heads of a token "
                 "together, and they cannot be cut",
                 size, whole->family->name);
-        return zd_fail_help("parallel.tp_size = 1");
-    }
     *slice_out = *whole;
     slice_out->tp = tp;
     slice_out->heads /= size;

@@ -22,7 +22,7 @@
 /* What a place computes with. kv_heads are all of them where they are not cut;
  * its query heads then share one. Pointers are the whole's: it must outlive the
  * slice, which is not to be freed. ZD_ERR_CONFIG where tp.size does not divide
- * what it must, naming sizes that do. */
+ * what it must, naming that. */
 enum zd_status model_config_slice(
         const struct model_config *whole, struct tp tp,
         struct model_config *slice_out);

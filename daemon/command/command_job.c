@@ -58,9 +58,7 @@ enum zd_status cli_check_data(
     *is_part_out = false;
     ZD_TRY(open_text(job, &config, &text));
     model_config_warn(&config);
-    enum zd_status status = job_check_slices(job, &config);
-    if (status == ZD_OK)
-        status = check_lists(job, &config, &text, all, is_part_out);
+    enum zd_status status = check_lists(job, &config, &text, all, is_part_out);
     text_close(&text);
     model_config_fini(&config);
     return status;

@@ -23,6 +23,19 @@ static void check_gpus(struct job *job)
 
 /* --- the model --- */
 
+static void check_slices(struct job *job, const struct model_config *config)
+{
+    struct job_key *key = job_key(job, "parallel.tp_size");
+    if (key->refused ||
+        job_check_slices(&job->options, config, job->world) == ZD_OK)
+        return;
+    key->refused = strcmp(zd_error_get()->code, "E0224") == 0;
+    if (key->refused)
+        job_take_record(job, "parallel.tp_size");
+    else
+        zd_error_clear(); /* told where it stands */
+}
+
 static void check_config(struct job *job, const struct model_config *config)
 {
     const struct train_options *train = &job->options.train;
@@ -31,7 +44,12 @@ static void check_config(struct job *job, const struct model_config *config)
     if (!job_key(job, "data.cutoff_len")->refused &&
         cutoff_len > config->max_positions)
         job_refuse(
-                job, "E0215", "data.cutoff_len", NULL,
+                job, "E0215", "data.cutoff_len",
+                job_string(
+                        job, "cutoff_len = %d in [data]%s",
+                        config->max_positions,
+                        config->rope_count ? ", or rope_scaling in [model]"
+                                           : ""),
                 "data.cutoff_len = %d is beyond the model's %d positions",
                 cutoff_len, config->max_positions);
     if (param_table_build(config, train->freeze, train->freeze_count, &table)) {
@@ -39,6 +57,7 @@ static void check_config(struct job *job, const struct model_config *config)
         return;
     }
     job_check_adapters(job, config, &table);
+    check_slices(job, config);
     param_table_fini(&table);
 }
 
@@ -61,9 +80,9 @@ static void check_model(struct job *job)
 
 void job_check(struct job *job)
 {
+    check_model(job); /* a tp_size that does not fit it is not told again */
     job_check_contradictions(job);
     job_check_optim(job);
     if (!job_key(job, "device.gpus")->refused)
         check_gpus(job);
-    check_model(job);
 }

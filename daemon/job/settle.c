@@ -81,7 +81,7 @@ static void settle_batch(struct job *job, int samplers)
         job_key(job, "train.gradient_accumulation_steps")->refused ||
         job_key(job, "train.per_device_train_batch_size")->refused)
         return;
-    if (!job->world) {
+    if (!samplers) {
         settle_any_world(job);
         return;
     }
@@ -92,26 +92,26 @@ static void settle_batch(struct job *job, int samplers)
         tell_batch(job);
 }
 
-/* How many see samples of their own: all ranks where the sizes are refused. */
+/* How many see samples of their own; 0: not known, or the sizes are refused. */
 static int settle_mesh(struct job *job)
 {
     static const char *const keys[] = {
             "parallel.dp_shard_size", "parallel.dp_replicate_size",
             "parallel.tp_size", "parallel.cp_size"};
-    const struct mesh_sizes *sizes = &job->options.parallel;
+    const struct mesh_sizes sizes = job->options.parallel;
     struct mesh mesh;
     for (int i = 0; i < 4; i++)
         if (!job->world || job_key(job, keys[i])->refused)
-            return job->world;
-    if (mesh_cut(*sizes, job->world, &mesh) == ZD_OK)
+            return 0;
+    if (mesh_cut(sizes, job->world, &mesh) == ZD_OK)
         return mesh_samples(mesh, 0).size;
     job_take_record(
-            job, keys[sizes->tp > 1   ? 2
-                      : sizes->cp > 1 ? 3
-                                      : sizes->shard <= 0]);
+            job, keys[job->world % sizes.cp              ? 3
+                      : job->world / sizes.cp % sizes.tp ? 2
+                                                         : sizes.shard <= 0]);
     for (int i = 0; i < 4; i++) /* one of them changes: no more about them */
         job_key(job, keys[i])->refused = true;
-    return job->world;
+    return 0;
 }
 
 /* Keys that mean nothing while another is as it is: comments of --print, and a

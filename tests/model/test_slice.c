@@ -117,15 +117,15 @@ Test(model_slice, slices_are_the_whole_model_together)
     cr_expect_gt(cut, 300, "%d tensors were cut", cut);
 }
 
-Test(model_slice, a_size_that_does_not_fit_is_told_with_those_that_do)
+Test(model_slice, a_size_that_does_not_fit_is_told_with_what_it_does_not_divide)
 {
     static const struct {
         int width, size;
-        const char *what, *help;
+        const char *what;
     } cases[] = {
-            {24, 5, "the model's 12 heads", " = 1 or 2 or 3 or 6 or 12"},
-            {20, 6, "feed-forward width of 20", " = 1 or 2"},
-            {24, 4, "nor is a multiple", " = 1 or 2 or 3 or 6 or 12"},
+            {24, 5, "the model's 12 heads"},
+            {20, 6, "feed-forward width of 20"},
+            {24, 4, "nor is a multiple"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct model_config config, part;
@@ -138,7 +138,6 @@ Test(model_slice, a_size_that_does_not_fit_is_told_with_those_that_do)
                 &config, (struct tp){cases[i].size, 0}, &part));
         const struct zd_error *error = zd_error_get();
         cr_expect(strstr(error->what, cases[i].what), "%s", error->what);
-        cr_expect_str_eq(strchr(error->help, '=') - 1, cases[i].help);
         model_config_fini(&config);
     }
 }

@@ -1,6 +1,8 @@
 /* batch.c - the three batch sizes and what each rank takes of a step. */
 #include "train/job/options.h"
 
+#include <stdio.h>
+
 /* The multiple of `unit` nearest to `wanted`, at least one unit. */
 static int64_t nearest_multiple(int64_t wanted, int64_t unit)
 {
@@ -12,13 +14,19 @@ static int64_t nearest_multiple(int64_t wanted, int64_t unit)
 }
 
 static enum zd_status fail_divide(
-        int64_t global, int64_t unit, const char *of_rank, const char *ranks)
+        int64_t global, int64_t unit, const char *of_rank, int ranks,
+        int sharers)
 {
+    char shared[64] = "";
+    if (sharers > 1)
+        snprintf(shared, sizeof shared, " / %d of cp_size x tp_size", sharers);
     ZD_FAIL(ZD_ERR_CONFIG, "E0211",
-            "train.global_batch_size = %lld is not a multiple of %s%s = %lld",
-            (long long)global, of_rank, ranks, (long long)unit);
+            "train.global_batch_size = %lld is not a multiple of %lld "
+            "(%s%d rank%s%s)",
+            (long long)global, (long long)unit, of_rank, ranks,
+            ranks == 1 ? "" : "s", shared);
     return zd_fail_help(
-            "the nearest that does: train.global_batch_size = %lld",
+            "the nearest that is: train.global_batch_size = %lld",
             (long long)nearest_multiple(global, unit));
 }
 
@@ -26,7 +34,7 @@ enum zd_status train_resolve_batch(
         const struct train_options *options, int samplers, int sharers,
         int *per_device_out, int *accumulation_out, int64_t *global_out)
 {
-    const char *ranks = sharers == 1 ? "ranks" : "ranks / (cp_size x tp_size)";
+    int ranks = samplers * sharers;
     int64_t N = samplers;
     int64_t G = options->global_batch_size;
     int64_t B = options->per_device_train_batch_size;
@@ -48,7 +56,7 @@ enum zd_status train_resolve_batch(
     } else if (G && B) {
         if (G % (B * N))
             return fail_divide(
-                    G, B * N, "per_device_train_batch_size x ", ranks);
+                    G, B * N, "per_device_train_batch_size x ", ranks, sharers);
         A = G / (B * N);
     } else if (G) {
         if (!A)
@@ -56,7 +64,7 @@ enum zd_status train_resolve_batch(
         if (G % (A * N))
             return fail_divide(
                     G, A * N, A > 1 ? "gradient_accumulation_steps x " : "",
-                    ranks);
+                    ranks, sharers);
         B = G / (A * N);
     } else {
         if (!B)

@@ -127,9 +127,11 @@ int plan_local_size(const struct train_job *job, int world, int local_size);
 enum zd_status job_plan_config(
         const struct train_job *job, struct model_config *config);
 /* ZD_ERR_CONFIG where parallel.tp_size does not fit the model, as
- * job_plan_build has it. */
+ * job_plan_build has it, with the sizes that also fit cutoff_len and `world`
+ * ranks (0: any number). */
 enum zd_status job_check_slices(
-        const struct train_job *job, const struct model_config *config);
+        const struct train_job *job, const struct model_config *config,
+        int world);
 /* Where lora.modules_to_save names the embedding, `config` gets a row for each
  * token of the job's tokenizer that it has none for; part of job_plan_build. */
 enum zd_status job_plan_vocabulary(

@@ -4,6 +4,7 @@
 #include "kernels/elementwise/masked.h"
 #include "model/adapters/lora.h"
 #include "model/slice.h"
+#include "optim/optimizers.h"
 #include "train/plan/fit.h"
 
 #include <string.h>
@@ -102,7 +103,8 @@ static bool fits(
         zd_error_clear();
         return false;
     }
-    bool does = look(job, &table, 0, &tensor) == FITS;
+    bool does = !(job->lora.enabled && whole->is_quantized) &&
+                look(job, &table, 0, &tensor) == FITS;
     param_table_fini(&table);
     return does;
 }
@@ -112,21 +114,13 @@ static enum zd_status check(
         const struct param_table *table, struct tp tp)
 {
     const struct param *tensor;
-    char sizes[120] = "";
-    struct text_buffer text = {.out = sizes, .bytes = sizeof sizes};
-    if (job->lora.enabled && whole->is_quantized) {
-        ZD_FAIL(ZD_ERR_CONFIG, "E0224",
+    if (job->lora.enabled && whole->is_quantized)
+        return ZD_FAIL(
+                ZD_ERR_CONFIG, "E0224",
                 "parallel.tp_size = %d: the model is stored in codes, which "
                 "stay so under adapters and cannot be cut",
                 tp.size);
-        return zd_fail_help("tp_size = 1 in [parallel]");
-    }
     enum refusal refusal = look(job, table, tp.place, &tensor);
-    if (refusal == FITS)
-        return ZD_OK;
-    for (int other = 1; other <= whole->heads; other++)
-        if (fits(job, whole, other))
-            text_buffer_add(&text, "%s%d", text.used ? " or " : "", other);
     if (refusal == SHARES_RANGES)
         ZD_FAIL(ZD_ERR_CONFIG, "E0224",
                 "parallel.tp_size = %d is more than the %d key-value heads of "
@@ -138,12 +132,12 @@ static enum zd_status check(
                 "%lld, and dropout needs a multiple of %d",
                 tp.size, tensor->name, (long long)tensor->shape[1],
                 DROPOUT_WORDS);
-    else
+    else if (refusal == CUTS_BLOCKS)
         ZD_FAIL(ZD_ERR_CONFIG, "E0224",
                 "parallel.tp_size = %d cuts `%s` within blocks of %d elements, "
                 "whose 8-bit states share a scale",
                 tp.size, tensor->name, OPTIM_QBLOCK);
-    return zd_fail_help("parallel.tp_size = %s", sizes);
+    return refusal == FITS ? ZD_OK : ZD_ERR_CONFIG;
 }
 
 enum zd_status plan_check_slices(
@@ -154,16 +148,45 @@ enum zd_status plan_check_slices(
                                       plan->slice_config.tp);
 }
 
+/* "8 or 4 or 2": the sizes that fit the model, the samples and the ranks. */
+static void list_sizes(
+        const struct train_job *job, const struct model_config *whole,
+        int world, struct text_buffer *text)
+{
+    struct mesh_sizes sizes = job->parallel;
+    for (sizes.tp = whole->heads; sizes.tp > 1; sizes.tp--)
+        if (job->data.cutoff_len % mesh_token_unit(sizes) == 0 &&
+            world % ((int64_t)sizes.cp * sizes.tp) == 0 &&
+            fits(job, whole, sizes.tp))
+            text_buffer_add(text, "%s%d", text->used ? " or " : "", sizes.tp);
+    if (!text->used)
+        text_buffer_add(text, "1");
+}
+
 enum zd_status job_check_slices(
-        const struct train_job *job, const struct model_config *whole)
+        const struct train_job *job, const struct model_config *whole,
+        int world)
 {
     const struct tp tp = {job->parallel.tp, 0};
+    const struct optim_options *optim = &job->optim;
     struct model_config config;
     struct param_table table;
-    if (tp.size == 1)
+    char sizes[120] = "", states[80] = "";
+    struct text_buffer text = {.out = sizes, .bytes = sizeof sizes};
+    if (tp.size == 1 || fits(job, whole, tp.size))
         return ZD_OK;
-    ZD_TRY(cut(job, whole, tp, &config, &table));
-    enum zd_status status = check(job, whole, &table, tp);
-    param_table_fini(&table);
-    return status;
+    list_sizes(job, whole, world, &text);
+    if (cut(job, whole, tp, &config, &table) == ZD_OK) {
+        const struct param *tensor;
+        bool in_codes = job->lora.enabled && whole->is_quantized;
+        if (!in_codes && look(job, &table, 0, &tensor) == CUTS_BLOCKS)
+            snprintf(
+                    states, sizeof states, "optim.name = \"%s%s%s\", or ",
+                    optim->paged ? "paged_" : "",
+                    optimizer_of(optim->name)->name,
+                    optim->paged ? "_32bit" : "");
+        check(job, whole, &table, tp);
+        param_table_fini(&table);
+    }
+    return zd_fail_help("%sparallel.tp_size = %s", states, sizes);
 }

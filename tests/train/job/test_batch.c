@@ -42,12 +42,14 @@ Test(train_batch, what_does_not_divide_names_the_nearest_that_does)
         int B, A, world, sharers;
         const char *says, *of;
     } cases[] = {
-            {25, 0, 0, 2, 1, "= 24", "of ranks = 2"},
+            {25, 0, 0, 2, 1, "= 24", "of 2 (2 ranks)"},
             {200, 4, 8, 8, 1, "= 256", "x 8 ranks"},
             {200, 4, 8, 8, 2, "= 256", "x 8 groups of ranks"},
-            {30, 4, 0, 2, 1, "= 32", "train_batch_size x ranks = 8"},
-            {10, 0, 3, 2, 1, "= 12", "steps x ranks = 6"},
-            {1, 0, 0, 4, 2, "= 4", "of ranks / (cp_size x tp_size) = 4"},
+            {30, 4, 0, 2, 1, "= 32",
+             "of 8 (per_device_train_batch_size x 2 ranks)"},
+            {10, 0, 3, 2, 1, "= 12",
+             "of 6 (gradient_accumulation_steps x 2 ranks)"},
+            {1, 0, 0, 4, 2, "= 4", "of 4 (8 ranks / 2 of cp_size x tp_size)"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct train_options options = {
