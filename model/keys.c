@@ -2,11 +2,12 @@
  *
  * With context parallelism, of B samples, each in 2 cp pieces of P tokens:
  *
- *   kv_share  (B, 2, P, k | v)      this place's: piece i and piece 2 cp - 1 -
- * i kv_all    (B, 2, cp, P, k | v)  all places'. Of the first pieces that is
- * the order of tokens; the second ones come from the last to the first, and
- * change places dkv_all   likewise, back: the sums over places of what each has
- * of them
+ *   kv_share  (B, 2, P, k | v)      pieces i and 2 cp - 1 - i
+ *   kv_all    (B, 2, cp, P, k | v)  of all places, by token
+ *   dkv_all   likewise              gradients, summed over places
+ *
+ * A gather brings second pieces from the last token to the first: they change
+ * places.
  *
  * Source: all-gather of keys and values as in Llama 3, arXiv:2407.21783,
  * section 3.3.2. */
