@@ -80,7 +80,7 @@ void batch_take_pieces(
     const size_t from[] = {
             (size_t)place * piece, (size_t)(2 * places - 1 - place) * piece};
     for (int i = 0; i < 3 && places > 1; i++)
-        for (size_t b = 0; b < 2 * (size_t)B; b++) /* never to behind its own */
+        for (size_t b = 0; b < 2 * (size_t)B; b++) /* moves toward the start */
             memmove(arrays[i] + b * piece,
                     arrays[i] + b / 2 * (size_t)T + from[b % 2],
                     piece * sizeof *tokens);

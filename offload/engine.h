@@ -87,7 +87,7 @@ struct offload {
     struct snapshot *snapshot; /* NULL: no one reads while updates go on */
     int undo_segment, undo_chunk; /* the first that can be undone */
     char *undo, *undo_grads; /* old masters and states, gradients, of it and
-                                those behind it */
+                                later ones */
     struct stage grad_stage, param_stage;
     struct feed down, up; /* the trainer's way to the streams of `place` */
 

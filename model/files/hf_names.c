@@ -96,7 +96,7 @@ json_t *text_config_inner(
     if (!json_object_get(inner, "model_type"))
         json_object_set_new(
                 inner, "model_type", json_string(wrapper->text_type));
-    json_object_del(inner, "architectures"); /* of a model of its own */
+    json_object_del(inner, "architectures"); /* of a separate model */
     for (size_t i = 0; i < sizeof outside / sizeof *outside; i++) {
         json_t *value = json_object_get(json, outside[i]);
         if (value && !json_object_get(inner, outside[i]))

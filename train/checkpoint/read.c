@@ -409,8 +409,8 @@ struct reading {
 };
 
 /* Bytes. Runs of this length or more are read by themselves, so that no other
- * bytes are; shorter ones, of columns, out of what lies around them: copying
- * that takes less time than the calls. */
+ * bytes are. Shorter ones, of columns, are copied out of one read of the whole
+ * stretch: that takes less time than a call for each. */
 enum { LONG_RUN = 512, WINDOW = 1 << 18 };
 
 static void measure(struct reading *r)

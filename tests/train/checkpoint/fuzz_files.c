@@ -118,7 +118,7 @@ static uint64_t write_shard(void)
     return bytes;
 }
 
-/* What nobody changed is read. */
+/* Files that were not changed must be read. */
 static void judge_read(enum zd_status status)
 {
     fuzz_need(inputs % 4 || status == ZD_OK, "a sound one is refused");
