@@ -1,6 +1,7 @@
 /* gemm.c - GF/s of every matrix product in a step of GPT-2 124M, by the product
- * this machine's kernel table uses (fp32 and bf16) and by the library, beside
- * the processor's peak; and the tokens/s the products alone would allow.
+ * this machine's kernel table uses (fp32, bf16 and codes of FP8 in blocks,
+ * where K is a multiple of 16) and by the library, beside the processor's peak;
+ * and the tokens/s the products alone would allow.
  *
  *   gemm [threads [repeats]]        1024 tokens: B=4 T=256, or B=1 T=1024
  *
@@ -94,6 +95,26 @@ static double table_time(
     m.out.type = narrow && !p->accumulate ? DTYPE_BF16 : DTYPE_FP32;
     double best;
     TIME_BEST(best, repeats, k->matmul(NULL, &m));
+    return best;
+}
+
+/* Any bytes are codes, and any floats scales. */
+static double fp8_time(
+        const struct kernels *bf16, const struct arrays *x,
+        const struct product *p, int repeats)
+{
+    struct matmul m = {
+            .M = p->M,
+            .N = p->N,
+            .K = p->K,
+            .a = {x->a16, DTYPE_E4M3, .scales = x->a, .layout = SCALES_1X128},
+            .b = {x->b16, DTYPE_E4M3, true, .scales = x->b,
+                  .layout = SCALES_1X128},
+            .out = {x->out, p->accumulate ? DTYPE_FP32 : DTYPE_BF16},
+            .accumulate = p->accumulate};
+    double best = 0;
+    if (p->K % FP8_ALIGN == 0)
+        TIME_BEST(best, repeats, bf16->matmul(NULL, &m));
     return best;
 }
 
@@ -202,7 +223,7 @@ int main(int argc, char **argv)
     int repeats = argc > 2 ? atoi(argv[2]) : 5;
     const struct kernels *fp32, *bf16;
     struct arrays x;
-    double total[3] = {0};
+    double total[4] = {0};
     kernels_set_threads(threads);
     if (kernels_cpu(DTYPE_FP32, &fp32) != ZD_OK ||
         kernels_cpu(DTYPE_BF16, &bf16) != ZD_OK)
@@ -214,25 +235,26 @@ int main(int argc, char **argv)
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
         printf("AVX2 peak: %.1f GF/s a core\n", core_peak());
 #endif
-    printf("%-20s %9s %9s %9s   GF/s, best of %d\n", "product", "fp32", "bf16",
-           "library", repeats);
+    printf("%-20s %9s %9s %9s %9s   GF/s, best of %d\n", "product", "fp32",
+           "bf16", "fp8", "library", repeats);
     for (size_t i = 0; i < sizeof products / sizeof products[0]; i++) {
         const struct product *p = &products[i];
         double gigaflop = 2e-9 * p->M * p->N * p->K;
-        double took[3] = {
+        double took[4] = {
                 table_time(fp32, &x, p, repeats),
                 table_time(bf16, &x, p, repeats),
+                fp8_time(bf16, &x, p, repeats),
                 library_time(&x, p, repeats, threads),
         };
         printf("%-20s", p->name);
-        for (int t = 0; t < 3; t++) {
-            printf(" %9.1f", gigaflop / took[t]);
+        for (int t = 0; t < 4; t++) {
+            printf(" %9.1f", took[t] > 0 ? gigaflop / took[t] : 0);
             total[t] += p->per_step * took[t];
         }
         printf("\n");
     }
-    printf("%-20s %9.1f %9.1f %9.1f   tokens/s\n", "products of a step",
-           TOKENS / total[0], TOKENS / total[1], TOKENS / total[2]);
+    printf("%-20s %9.1f %9.1f %9s %9.1f   tokens/s\n", "products of a step",
+           TOKENS / total[0], TOKENS / total[1], "", TOKENS / total[3]);
     print_decode(fp32, bf16, &x, repeats, threads);
     return 0;
 }

@@ -111,6 +111,28 @@ static double pairs_of(int T, int window)
     return pairs;
 }
 
+/* Both ways, of (N, 4C). */
+static enum zd_status cast(
+        const struct kernels *k, const struct arrays *a, enum scale_layout by,
+        int N)
+{
+    return k->fp8_cast(
+            NULL, &(struct fp8_cast){
+                          .x = a->x,
+                          .from = k->dtype,
+                          .rows = N,
+                          .columns = 4 * C,
+                          .stride = 4 * C,
+                          .to = DTYPE_E4M3,
+                          .layout = by,
+                          .amax = by == SCALES_TENSOR ? a->lse : NULL,
+                          .codes = a->y,
+                          .scales = a->dx,
+                          .transposed = a->z,
+                          .transposed_scales = a->logits,
+                          .padded = fp8_padded(N)});
+}
+
 static void bench(enum dtype dtype, int T, int repeats, const char *only)
 {
     const struct kernels *k;
@@ -217,6 +239,12 @@ static void bench(enum dtype dtype, int T, int repeats, const char *only)
        k->cross_entropy(
                NULL, a.lse, a.dlogits, a.logits, a.ids, 1e-3f, CHUNK, V, V,
                NULL))
+    double codes = 8 * row / (double)bytes;
+    OP("fp8 amax", 0, 4 * row,
+       k->fp8_amax(NULL, a.lse, a.x, dtype, N, 4 * C, 4 * C, false))
+    OP("fp8 cast, tensor", 0, 4 * row + codes, cast(k, &a, SCALES_TENSOR, N))
+    OP("fp8 cast, 1x128", 0, 4 * row + codes, cast(k, &a, SCALES_1X128, N))
+    OP("fp8 cast, 128x128", 0, 4 * row + codes, cast(k, &a, SCALES_128X128, N))
 #undef OP
     printf("  %-24s %37.2f ms\n", "all of a step", shown.total * 1e3);
     fini(&a);

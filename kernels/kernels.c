@@ -90,8 +90,12 @@ static enum zd_status library_matmul(
         struct stream *stream, const struct matmul *m)
 {
     enum dtype type = m->a.type;
-    const struct kernels *own = &backend_at(machine_isa(), type)->ops;
+    bool is_fp8 = matmul_is_fp8(m); /* of a bf16 table */
+    const struct kernels *own =
+            &backend_at(machine_isa(), is_fp8 ? DTYPE_BF16 : type)->ops;
     enum zd_status status = ZD_ERR_UNFIT;
+    if (is_fp8)
+        return own->matmul(stream, m);
     assert(m->b.type == type && !matmul_has_gaps(m));
     if (m->epilogue != MATMUL_PLAIN)
         return matmul_by_parts(

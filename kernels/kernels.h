@@ -27,6 +27,7 @@
 #include "kernels/elementwise/magnitudes.h"
 #include "kernels/elementwise/masked.h"
 #include "kernels/embedding/embedding.h"
+#include "kernels/fp8/fp8.h"
 #include "kernels/loss/cross_entropy.h"
 #include "kernels/loss/losses.h"
 #include "kernels/matmul/matmul.h"
@@ -69,6 +70,8 @@ struct kernels {
     add_losses_fn *add_losses;
     dequantize_fn *dequantize;
     codes_rows_fn *codes_rows;
+    fp8_amax_fn *fp8_amax;
+    fp8_cast_fn *fp8_cast;
 };
 
 /* The table of the thread's current device. Where ZD_HAVE_CUDA, on a GPU:

@@ -31,7 +31,9 @@
     OP(scale_columns)                                                          \
     OP(column_dots)                                                            \
     OP(dequantize)                                                             \
-    OP(codes_rows)
+    OP(codes_rows)                                                             \
+    OP(fp8_amax)                                                               \
+    OP(fp8_cast)
 
 extern const struct kernels kernels_plain_fp32;
 extern const struct kernels kernels_plain_bf16;

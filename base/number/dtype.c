@@ -2,15 +2,18 @@
 
 #include "base/number/dtype_lanes.h"
 
+#include <assert.h>
+
 const char *dtype_name(enum dtype type)
 {
-    static const char *const names[] = {"fp32", "bf16", "fp16"};
+    static const char *const names[] = {"fp32", "bf16", "fp16", "e4m3", "e5m2"};
     return names[type];
 }
 
 const char *dtype_safetensors_name(enum dtype type)
 {
-    static const char *const names[] = {"F32", "BF16", "F16"};
+    static const char *const names[] = {
+            "F32", "BF16", "F16", "F8_E4M3", "F8_E5M2"};
     return names[type];
 }
 
@@ -67,6 +70,7 @@ enum { BLOCK = 1024 };
 static void widen(float *out, const uint16_t *in, enum dtype type, size_t count)
 {
     const struct dtype_lanes *lanes = dtype_lanes();
+    assert(!dtype_is_fp8(type));
     (type == DTYPE_BF16 ? lanes->widen_bf16
                         : lanes->widen_fp16)(out, in, count);
 }
@@ -75,6 +79,7 @@ static void narrow(
         uint16_t *out, const float *in, enum dtype type, size_t count)
 {
     const struct dtype_lanes *lanes = dtype_lanes();
+    assert(!dtype_is_fp8(type));
     (type == DTYPE_BF16 ? lanes->narrow_bf16
                         : lanes->narrow_fp16)(out, in, count);
 }

@@ -143,20 +143,37 @@ ALWAYS_INLINE void pack_transposed(
                              : 0.0f;
 }
 
-/* out[k * width + c] = in[k * in_row + c], c < columns; the other columns up to
- * `width` become 0. */
+/* Words of VL columns: of a row, or of it and the row after it. */
+ALWAYS_INLINE vf words_at(const elem *in, int64_t in_row, int count)
+{
+#if IN_PAIRS
+    vu low = __builtin_convertvector(*(const vh_any *)in, vu), high = {0};
+    if (count > 1)
+        high = __builtin_convertvector(*(const vh_any *)(in + in_row), vu);
+    return (vf)(low | high << 16);
+#else
+    return load(in);
+#endif
+}
+
+/* out[k * width + c] = word k of column c, c < columns, of K elements a column,
+ * which lie in_row apart; the other columns up to `width` become 0. */
 ALWAYS_INLINE void pack_rows(
         float *out, int width, const elem *in, int64_t in_row, int columns,
         int K)
 {
-    for (int k = 0; k < K; k++) {
-        float *o = out + (int64_t)k * width;
-        int c = 0;
+    for (int k = 0; k < K; k += PAIR) {
+        int c = 0, count = K - k < PAIR ? K - k : PAIR;
         for (; c + VL <= columns; c += VL)
-            vf_store(o + c, load(in + c));
-        for (; c < width; c++)
-            o[c] = c < columns ? elem_to_float(in[c]) : 0.0f;
-        in += in_row;
+            vf_store(out + c, words_at(in + c, in_row, count));
+        for (; c < width; c++) {
+            elem column[2] = {0};
+            for (int i = 0; i < count && c < columns; i++)
+                column[i] = in[i * in_row + c];
+            out[c] = word_at(column, PAIR);
+        }
+        in += PAIR * in_row;
+        out += width;
     }
 }
 

@@ -8,17 +8,22 @@
  *             for each MR rows: sums in registers
  *
  * Source: Goto, van de Geijn 2008, doi:10.1145/1356052.1356053; Van Zee 2015.
- * Operands of either type and orientation are copied into fp32 panels, so bf16
- * and fp16 cost only the widening. Pieces are of equal size, and so is what the
- * threads have of a tile: 1.06 times as fast on two of them as blocks that are
- * handed out. The cuts of K depend on K alone: every element is summed in one
- * order.
+ * Operands of either type and orientation are copied into panels of fp32, so
+ * that bf16 and fp16 cost only the widening; of pairs of bf16 where the CPU
+ * multiplies those (gemm_tile.h). Codes of FP8 become elements, which is exact,
+ * and their scales lie after the words of a panel: sums of 128 products are
+ * multiplied by them before they are added. Pieces are of equal size, and so is
+ * what the threads have of a tile: 1.06 times as fast on two of them as blocks
+ * that are handed out. The cuts of K depend on K alone: every element is summed
+ * in one order.
  *
  * A few threads each make columns of their own, in which none waits for another
  * before the end: 1.03 times as fast again on two of them for GPT-2's step,
  * where each packs a whole. */
+#define TILE_OF_PAIRS
 #include "kernels/cpu/fast.h"
 #include "kernels/cpu/gemm_tile.h"
+#include "kernels/fp8/fp8_lanes.h"
 #include "kernels/matmul/matmul_cpu.h"
 #include "kernels/matmul/scratch.h"
 
@@ -31,7 +36,8 @@ reduce_rows_fn FAST(reduce_rows);
 
 /* Best of 256, 384 and 512 for KC, and 1024 for NC, on Zen 3 (32 KiB L1, 512
  * KiB L2): GPT-2's matmuls at M = 1024 then reach 0.9 of two cores' peak. */
-enum { KC = 384, MC = 96, NC = 1024, TILE_M = 768 };
+enum { WORDS = 384, MC = 96, NC = 1024, TILE_M = 768 };
+enum { KC = WORDS * PAIR, BLOCKS = KC / FP8_BLOCK };
 
 /* Threads that may work apart, and the columns that each has then at least. */
 enum { APART_THREADS = 4, APART_COLUMNS = 256 };
@@ -46,23 +52,23 @@ struct gemm {
 
 /* One innermost step: which part of the matmul it adds. */
 struct part {
-    int row, rows;       /* of out: one a block */
-    int column, columns; /* of out: the panels at hand */
-    int k, depth;
-    const float *bias; /* of these columns: added at k = 0; or NULL */
-    float *sums;       /* of out or tile, at (row, column) */
+    int row, rows;        /* of out: one a block */
+    int column, columns;  /* of out: the panels at hand */
+    int k, words, blocks; /* blocks: of K with scales; 0: it has none */
+    const float *bias;    /* of these columns: added at k = 0; or NULL */
+    float *sums;          /* of out or tile, at (row, column) */
     int64_t stride;
     bool add;
 };
 
 static size_t panel_floats(void)
 {
-    return (size_t)KC * (NC + NR);
+    return (size_t)(WORDS + BLOCKS) * (NC + NR);
 }
 
 static size_t block_floats(void)
 {
-    return (size_t)KC * (MC + MR);
+    return (size_t)(WORDS + BLOCKS) * (MC + MR);
 }
 
 static size_t tile_floats(void)
@@ -79,13 +85,59 @@ size_t FAST(gemm_scratch_bytes)(int threads)
            sizeof(float);
 }
 
+static int words_of(int depth)
+{
+    return (depth + PAIR - 1) / PAIR;
+}
+
+static int blocks_of(const struct gemm *g, int depth)
+{
+    return matmul_is_fp8(&g->of) ? (int)fp8_blocks((size_t)depth) : 0;
+}
+
+/* Rows of a panel, of whatever width: words, then scales. */
+static int panel_rows(const struct gemm *g, int depth)
+{
+    return words_of(depth) + blocks_of(g, depth);
+}
+
+/* Of an operand of codes with `sides` rows, the `rows` from `row` on. */
+ALWAYS_INLINE void pack_codes(
+        float *panel, int width, const struct matmul_operand *o, int sides,
+        int K, int row, int rows, int k, int depth)
+{
+    elem wide[NR * FP8_BLOCK];
+    float *scales = panel + (size_t)words_of(depth) * (size_t)width;
+    const uint8_t *codes = (const uint8_t *)o->data + (size_t)row * (size_t)K;
+    for (int at = 0; at < depth; at += FP8_BLOCK, scales += width) {
+        int n = depth - at < FP8_BLOCK ? depth - at : FP8_BLOCK;
+        for (int r = 0; r < rows; r++) {
+            fp8_widen(
+                    wide + r * FP8_BLOCK,
+                    codes + (size_t)r * (size_t)K + k + at, o->type, n);
+            scales[r] = o->scales[fp8_scale_at(
+                    o->layout, (size_t)sides, (size_t)K, (size_t)(row + r),
+                    (size_t)(k + at))];
+        }
+        for (int r = rows; r < width; r++)
+            scales[r] = 0;
+        pack_transposed(
+                panel + (size_t)(at / PAIR) * (size_t)width, width, wide,
+                FP8_BLOCK, rows, n);
+    }
+}
+
 static void pack_a(
         const struct gemm *g, float *block, int row, int rows, int k, int depth)
 {
     for (int i = 0; i < rows; i += MR) {
         int r = rows - i < MR ? rows - i : MR;
-        float *panel = block + (size_t)i * depth;
-        if (g->of.a.transposed)
+        float *panel = block + (size_t)i * (size_t)panel_rows(g, depth);
+        if (matmul_is_fp8(&g->of))
+            pack_codes(
+                    panel, MR, &g->of.a, g->of.M, g->of.K, row + i, r, k,
+                    depth);
+        else if (g->of.a.transposed)
             pack_rows(
                     panel, MR,
                     (const elem *)g->of.a.data + (size_t)k * g->of.M + row + i,
@@ -104,7 +156,9 @@ static void pack_b_panel(
         int depth)
 {
     int c = columns < NR ? columns : NR;
-    if (g->of.b.transposed)
+    if (matmul_is_fp8(&g->of))
+        pack_codes(panel, NR, &g->of.b, g->of.N, g->of.K, column, c, k, depth);
+    else if (g->of.b.transposed)
         pack_transposed(
                 panel, NR,
                 (const elem *)g->of.b.data + (size_t)column * g->of.K + k,
@@ -123,20 +177,27 @@ static void pack_b(
 {
     for (int i = begin; i < end; i++)
         pack_b_panel(
-                g, g->panels + (size_t)i * NR * depth, column + i * NR,
-                columns - i * NR, k, depth);
+                g, g->panels + (size_t)(i * NR) * (size_t)panel_rows(g, depth),
+                column + i * NR, columns - i * NR, k, depth);
 }
 
-/* One MR x NR tile at `out`; rows and columns past the edge are dropped. */
-static void tile_run(
-        float *out, int64_t stride, const float *a, const float *b, int depth,
-        const float *bias, bool add, int rows, int columns)
+/* One MR x NR tile at `out`, from `words` of two panels and, unless NULL, the
+ * scales of their rows and columns; rows and columns past the edge are dropped.
+ */
+ALWAYS_INLINE void tile_run(
+        float *out, int64_t stride, const float *a, const float *b, int words,
+        const float *a_scales, const float *b_scales, const float *bias,
+        bool add, int rows, int columns)
 {
     vf acc[MR][NV];
     tile_clear(acc);
     for (int i = 0; i < rows; i++)
         __builtin_prefetch(out + i * stride + NR - 1, 1);
-    tile_multiply(acc, a, 1, MR, b, NR, depth);
+    tile_multiply(acc, a, 1, MR, b, NR, words);
+    if (a_scales)
+        for (int i = 0; i < MR; i++)
+            for (int j = 0; j < NV; j++)
+                acc[i][j] *= a_scales[i] * vf_load(b_scales + j * VL);
     if (bias)
         for (int i = 0; i < MR; i++)
             for (int j = 0; j < NV; j++)
@@ -157,16 +218,42 @@ static void tile_run(
                     add ? out[i * stride + j] + edge[i][j] : edge[i][j];
 }
 
+/* Words of a panel that are summed before they are scaled. */
+enum { BLOCK_WORDS = FP8_BLOCK / PAIR };
+
+/* A tile over the piece of K at hand, block by block where there are scales. */
+static void tile_of_part(
+        const struct part *p, float *out, const float *a, const float *b,
+        const float *bias, int rows, int columns)
+{
+    const float *a_scales = a + (size_t)p->words * MR;
+    const float *b_scales = b + (size_t)p->words * NR;
+    if (!p->blocks) {
+        tile_run(
+                out, p->stride, a, b, p->words, NULL, NULL, bias, p->add, rows,
+                columns);
+        return;
+    }
+    for (int i = 0; i < p->blocks; i++) {
+        int word = i * BLOCK_WORDS, words = p->words - word;
+        tile_run(
+                out, p->stride, a + word * MR, b + word * NR,
+                words < BLOCK_WORDS ? words : BLOCK_WORDS, a_scales + i * MR,
+                b_scales + i * NR, i == 0 ? bias : NULL, p->add || i > 0, rows,
+                columns);
+    }
+}
+
 static void part_run(
         const struct part *p, const float *block, const float *panels,
         int first, int last)
 {
+    size_t deep = (size_t)(p->words + p->blocks);
     for (int c = first; c < last; c += NR)
         for (int i = 0; i < p->rows; i += MR)
-            tile_run(
-                    p->sums + i * p->stride + c, p->stride,
-                    block + (size_t)i * p->depth, panels + (size_t)c * p->depth,
-                    p->depth, p->bias ? p->bias + c : NULL, p->add,
+            tile_of_part(
+                    p, p->sums + i * p->stride + c, block + (size_t)i * deep,
+                    panels + (size_t)c * deep, p->bias ? p->bias + c : NULL,
                     p->rows - i < MR ? p->rows - i : MR,
                     p->columns - c < NR ? p->columns - c : NR);
 }
@@ -247,7 +334,8 @@ static void depth_run(
                 .column = column,
                 .columns = columns,
                 .k = k,
-                .depth = depth,
+                .words = words_of(depth),
+                .blocks = blocks_of(g, depth),
                 .bias = k == 0 ? bias : NULL,
                 .add = k > 0 || g->of.accumulate};
         p.stride = g->of.out.type == DTYPE_FP32 ? g->of.N : NC;
@@ -274,7 +362,8 @@ static int piece_of(int count, int most, int of)
 /* Columns [first, last) of out. */
 static void columns_run(const struct gemm *g, int first, int last)
 {
-    int depth = piece_of(g->of.K, KC, 8), wide = piece_of(last - first, NC, NR);
+    int depth = piece_of(g->of.K, KC, matmul_is_fp8(&g->of) ? FP8_BLOCK : 8);
+    int wide = piece_of(last - first, NC, NR);
     int tall = g->of.out.type == DTYPE_FP32 ? g->of.M
                                             : piece_of(g->of.M, TILE_M, MR);
     float bias[NC + NR] = {0};
@@ -351,12 +440,15 @@ enum zd_status FAST(matmul)(struct stream *stream, const struct matmul *m)
     static const struct matmul_parts parts = {
             FAST(matmul), FAST(gelu_forward), FAST(gelu_backward),
             FAST(reduce_rows)};
-    assert(m->a.type == ELEM_DTYPE && m->b.type == ELEM_DTYPE);
+    assert((m->a.type == ELEM_DTYPE && m->b.type == ELEM_DTYPE) ||
+           (ELEM_DTYPE == DTYPE_BF16 && matmul_fp8_is_legal(m)));
     assert(m->out.type == DTYPE_FP32 || m->out.type == ELEM_DTYPE);
     assert(!m->accumulate || m->out.type == DTYPE_FP32);
     assert(m->K > 0 && !matmul_has_gaps(m));
     if (m->epilogue != MATMUL_PLAIN)
         return matmul_by_parts(&parts, stream, m);
+    if (matmul_is_fp8(m))
+        return gemm_run(&(struct gemm){.of = *m});
     if (rows_are_few(m)) {
         FAST(rows_run)(m);
         return ZD_OK;

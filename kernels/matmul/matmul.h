@@ -8,6 +8,10 @@
  * Types:    a and b have the same type, the table's; bias too. out has that
  *           type or fp32. accumulate needs fp32, and scale is 1, but on a GPU
  *           and by the definition: there a sum is rounded once.
+ * Codes:    a bf16 table also takes a and b in FP8, each with its scales
+ *           (kernels/fp8/fp8.h): an element is its code times its scale. a is
+ *           stored as (M,K), b transposed as (N,K), without gaps, K a multiple
+ *           of 16; not both are E5M2, nor both in tiles; no epilogue.
  * Strides:  tables of a GPU, and the plain ones, take rows with gaps, which are
  *           neither read nor written; the other CPU tables take none. No bias,
  *           and no epilogue, for an out with gaps.
@@ -26,12 +30,15 @@
 #include "base/number/dtype.h"
 #include "kernels/elementwise/activation.h"
 #include "kernels/elementwise/elementwise.h"
+#include "kernels/fp8/fp8.h"
 
 struct matmul_operand {
     const void *data;
     enum dtype type;
-    bool transposed; /* as it is stored */
-    int stride;      /* elements between stored rows; 0: no gaps */
+    bool transposed;     /* as it is stored */
+    int stride;          /* elements between stored rows; 0: no gaps */
+    const float *scales; /* of E4M3 and E5M2 */
+    enum scale_layout layout;
 };
 
 struct matmul_result {
@@ -92,6 +99,24 @@ static inline bool matmul_has_gaps(const struct matmul *m)
     return matmul_stride_a(m) != (m->a.transposed ? m->M : m->K) ||
            matmul_stride_b(m) != (m->b.transposed ? m->K : m->N) ||
            matmul_stride_out(m) != m->N;
+}
+
+static inline bool matmul_is_fp8(const struct matmul *m)
+{
+    return dtype_is_fp8(m->a.type);
+}
+
+/* What is asked of a matmul of codes, by every table. */
+static inline bool matmul_fp8_is_legal(const struct matmul *m)
+{
+    return dtype_is_fp8(m->a.type) && dtype_is_fp8(m->b.type) &&
+           !(m->a.type == DTYPE_E5M2 && m->b.type == DTYPE_E5M2) &&
+           m->a.layout != SCALES_NONE && m->b.layout != SCALES_NONE &&
+           !(m->a.layout == SCALES_128X128 && m->b.layout == SCALES_128X128) &&
+           (m->a.layout == SCALES_TENSOR) == (m->b.layout == SCALES_TENSOR) &&
+           !m->a.transposed && m->b.transposed && m->K % FP8_ALIGN == 0 &&
+           matmul_stride_a(m) == m->K && matmul_stride_b(m) == m->K &&
+           m->epilogue == MATMUL_PLAIN;
 }
 
 /* A matmul whose epilogue follows as separate operations. */

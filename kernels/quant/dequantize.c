@@ -93,7 +93,7 @@ float quant_value(
     if (m->format == QUANT_INT8)
         return (float)(int8_t)code * scale * QUANT_BY_127;
     if (m->format == QUANT_FP8)
-        return quant_e4m3_value(code) * scale;
+        return fp8_to_float(code, DTYPE_E4M3) * scale;
     quant_values(m->format, values);
     return values[i % 2 ? code & 15u : code >> 4] * scale;
 }

@@ -46,37 +46,6 @@ void quant_dynamic_map(float values[256])
     values[255] = 1;
 }
 
-/* --- e4m3 ----------------------------------------------------------------- */
-
-/* Its bits are those of a float whose exponent is 120 too small; of numbers
- * below 2^-6 too, as both have them without a leading one. */
-float quant_e4m3_value(uint8_t code)
-{
-    uint32_t magnitude = code & 0x7fu, bits = magnitude << 20;
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    value = magnitude == 0x7f ? NAN : value * 0x1p120f;
-    return code & 0x80 ? -value : value;
-}
-
-uint8_t quant_e4m3_code(float x)
-{
-    uint8_t sign = signbit(x) ? 0x80 : 0;
-    float magnitude = fabsf(x);
-    if (isnan(x))
-        return sign | 0x7f;
-    if (magnitude >= 448)
-        return sign | 0x7e;
-    int exponent;
-    frexpf(magnitude, &exponent);
-    if (magnitude < 0x1p-6f) /* there numbers are 2^-9 apart, 0 too */
-        exponent = -5;
-    float steps = rintf(ldexpf(magnitude, 4 - exponent)); /* 0..16 */
-    /* of the exponent's first number, each step is one code */
-    int code = (exponent + 5) * 8 + (int)steps;
-    return sign | (uint8_t)code;
-}
-
 /* --- quantizing ----------------------------------------------------------- */
 
 static float largest_magnitude(const float *x, size_t count)
@@ -219,7 +188,7 @@ float quant_encode_tile(
     float scale = most / 448;
     for (size_t r = 0; r < rows; r++)
         for (size_t i = r * stride; i < r * stride + columns; i++)
-            codes[i] = scale > 0 ? quant_e4m3_code(x[i] / scale) : 0;
+            codes[i] = scale > 0 ? float_to_fp8(x[i] / scale, DTYPE_E4M3) : 0;
     return scale;
 }
 
@@ -266,5 +235,5 @@ void quant_decode_fp8(
         float *out, const uint8_t *codes, float scale, size_t count)
 {
     for (size_t i = 0; i < count; i++)
-        out[i] = quant_e4m3_value(codes[i]) * scale;
+        out[i] = fp8_to_float(codes[i], DTYPE_E4M3) * scale;
 }

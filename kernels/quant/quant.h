@@ -52,10 +52,6 @@ static inline size_t quant_parts(size_t count, size_t part)
 /* The 16 values of nf4 or fp4, by code; the 256 of the dynamic map. */
 void quant_values(enum quant_format format, float values[16]);
 void quant_dynamic_map(float values[256]);
-/* The value of an e4m3 code; 0x7f and 0xff are no numbers. */
-float quant_e4m3_value(uint8_t code);
-/* The nearest code, ties to even; beyond 448: 448. */
-uint8_t quant_e4m3_code(float x);
 
 /* --- quantizing --- */
 

@@ -8,6 +8,7 @@
 #include "kernels/quant/quant_cpu.h"
 
 #include "kernels/cpu/fast.h"
+#include "kernels/fp8/fp8_lanes.h"
 
 dequantize_fn FAST(dequantize);
 
@@ -176,31 +177,6 @@ static void decode8(void *out, const int8_t *codes, float scb, size_t count)
         store_some(
                 to + i, widen_int8(rest) * scb * QUANT_BY_127,
                 (int64_t)(count - i));
-}
-
-ALWAYS_INLINE vu widen_bytes(const uint8_t *codes)
-{
-#if defined(__AVX512F__)
-    return (vu)_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)codes));
-#elif defined(__AVX2__)
-    return (vu)_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)codes));
-#else
-    vu v;
-    for (int i = 0; i < VL; i++)
-        v[i] = codes[i];
-    return v;
-#endif
-}
-
-/* Its bits are those of a float whose exponent is 120 too small; of numbers
- * below 2^-6 too, as both have them without a leading one. */
-ALWAYS_INLINE vf e4m3_values(const uint8_t *codes)
-{
-    vu bits = widen_bytes(codes);
-    vu magnitude = bits & 0x7fu;
-    vf value = (vf)(magnitude << 20) * 0x1p120f;
-    vu nan = (vu)(magnitude == 0x7fu) & 0x7fc00000u;
-    return (vf)((vu)value | nan | (bits & 0x80u) << 24);
 }
 
 /* A code's bits below those of an fp16's sign are the number / 256 in fp16, of

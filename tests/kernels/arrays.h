@@ -28,7 +28,10 @@ static inline void *random_array(
 {
     float *floats = random_floats(count, scale, seed);
     void *out = malloc(count * dtype_bytes(dtype) + 1);
-    dtype_convert(out, dtype, floats, DTYPE_FP32, count);
+    for (size_t i = 0; i < count && dtype_is_fp8(dtype); i++)
+        ((uint8_t *)out)[i] = float_to_fp8(floats[i], dtype);
+    if (!dtype_is_fp8(dtype))
+        dtype_convert(out, dtype, floats, DTYPE_FP32, count);
     free(floats);
     return out;
 }
@@ -40,7 +43,8 @@ static inline void *copy_of(const void *array, size_t bytes)
     return out;
 }
 
-/* The greatest |a - b| / (1 + |b|); infinite when either is no number. */
+/* The greatest |a - b| / (1 + |b|); infinite when either is no number. Of FP8
+ * the codes are compared. */
 static inline double worst(
         const void *a, const void *b, enum dtype dtype, size_t count)
 {
@@ -49,6 +53,8 @@ static inline double worst(
         double x, y;
         if (dtype == DTYPE_FP32) {
             x = ((const float *)a)[i], y = ((const float *)b)[i];
+        } else if (dtype_is_fp8(dtype)) {
+            x = ((const uint8_t *)a)[i], y = ((const uint8_t *)b)[i];
         } else {
             float wide[2];
             dtype_convert(

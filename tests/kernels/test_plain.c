@@ -472,3 +472,139 @@ Test(kernels_plain, dropout_depends_on_token_and_element)
             cr_expect(same < N, "elements %d and %d drop the same", c, d);
         }
 }
+
+/* --- FP8 ------------------------------------------------------------------ */
+
+enum { ROWS8 = 150, COLUMNS8 = 272, PADDED8 = 160, OUT8 = 144 };
+
+/* A tensor cast both ways; scales as many as the largest layout has. */
+struct cast8 {
+    uint8_t codes[ROWS8 * COLUMNS8], turned[COLUMNS8 * PADDED8];
+    float scales[3 * 152], turned_scales[3 * COLUMNS8];
+};
+
+/* Element (r, k) of a matrix of `rows` rows: its code times the scale that lies
+ * where fp8.h says. */
+static double value8(
+        const uint8_t *codes, const float *scales, enum scale_layout layout,
+        int rows, int K, int r, int k)
+{
+    int across = ((K + 127) / 128 + 3) / 4 * 4, down = (rows + 3) / 4 * 4;
+    float scale = layout == SCALES_TENSOR  ? scales[0]
+                  : layout == SCALES_1X128 ? scales[k / 128 * down + r]
+                                           : scales[r / 128 * across + k / 128];
+    return (double)fp8_to_float(codes[r * K + k], DTYPE_E4M3) * (double)scale;
+}
+
+static void cast8(
+        struct cast8 *out, const uint16_t *x, int rows,
+        enum scale_layout layout)
+{
+    const struct kernels *k = &kernels_plain_bf16;
+    float amax;
+    k->fp8_amax(NULL, &amax, x, DTYPE_BF16, rows, COLUMNS8, COLUMNS8, false);
+    k->fp8_cast(
+            NULL, &(struct fp8_cast){
+                          .x = x,
+                          .from = DTYPE_BF16,
+                          .rows = rows,
+                          .columns = COLUMNS8,
+                          .stride = COLUMNS8,
+                          .to = DTYPE_E4M3,
+                          .layout = layout,
+                          .amax = layout == SCALES_TENSOR ? &amax : NULL,
+                          .codes = out->codes,
+                          .scales = out->scales,
+                          .transposed = out->turned,
+                          .transposed_scales = out->turned_scales,
+                          .padded = fp8_padded(rows)});
+}
+
+/* Columns 128 to 255 are zeros; others differ from block to block by more than
+ * codes can. */
+static uint16_t *tensor8(int rows, float scale, uint64_t seed)
+{
+    float *x = floats((size_t)(rows * COLUMNS8), scale, seed);
+    uint16_t *narrow = keep(malloc((size_t)(rows * COLUMNS8) * 2));
+    for (int i = 0; i < rows * COLUMNS8; i++) {
+        int c = i % COLUMNS8;
+        x[i] *= c < 128 ? 1 : c < 256 ? 0 : 1e-6f;
+        narrow[i] = float_to_bf16(x[i]);
+    }
+    return narrow;
+}
+
+Test(kernels_plain, fp8_codes_and_their_transpose_stand_for_the_tensor)
+{
+    uint16_t *x = tensor8(ROWS8, 3.0f, 1);
+    for (int l = SCALES_TENSOR; l <= SCALES_128X128; l++) {
+        struct cast8 *cast = keep(calloc(1, sizeof *cast));
+        enum scale_layout layout = (enum scale_layout)l;
+        cast8(cast, x, ROWS8, layout);
+        for (int r = 0; r < PADDED8; r++)
+            for (int c = 0; c < COLUMNS8; c++) {
+                double turned =
+                        value8(cast->turned, cast->turned_scales, layout,
+                               COLUMNS8, PADDED8, c, r);
+                if (r >= ROWS8) {
+                    cr_assert_eq(cast->turned[c * PADDED8 + r], 0);
+                    continue;
+                }
+                double want = (double)bf16_to_float(x[r * COLUMNS8 + c]);
+                double got =
+                        value8(cast->codes, cast->scales, layout, ROWS8,
+                               COLUMNS8, r, c);
+                double block = layout == SCALES_TENSOR || c < 128 ? 3.0 : 3e-6;
+                double most = fabs(want) / 16 + block / 448 * 0x1p-10;
+                cr_assert_leq(fabs(got - want), most);
+                cr_assert_leq(fabs(turned - want), most);
+                if (layout != SCALES_1X128)
+                    cr_assert_eq(got, turned);
+            }
+        if (layout == SCALES_128X128) /* of zeros alone */
+            cr_assert(cast->scales[1] == 1 && cast->scales[5] == 1);
+    }
+}
+
+static void check_matmul8(
+        const struct kernels *k, enum scale_layout of_a, enum scale_layout of_b)
+{
+    static float out[ROWS8 * OUT8];
+    struct cast8 *a = keep(calloc(1, sizeof *a));
+    struct cast8 *b = keep(calloc(1, sizeof *b));
+    cast8(a, tensor8(ROWS8, 3.0f, 1), ROWS8, of_a);
+    cast8(b, tensor8(OUT8, 0.1f, 2), OUT8, of_b);
+    k->matmul(
+            NULL, &(struct matmul){
+                          .M = ROWS8,
+                          .N = OUT8,
+                          .K = COLUMNS8,
+                          .a = {a->codes, DTYPE_E4M3, .scales = a->scales,
+                                .layout = of_a},
+                          .b = {b->codes, DTYPE_E4M3, true, .scales = b->scales,
+                                .layout = of_b},
+                          .out = {out, DTYPE_FP32}});
+    for (int m = 0; m < ROWS8; m++)
+        for (int n = 0; n < OUT8; n++) {
+            double sum = 0;
+            for (int c = 0; c < COLUMNS8; c++)
+                sum += value8(a->codes, a->scales, of_a, ROWS8, COLUMNS8, m,
+                              c) *
+                       value8(b->codes, b->scales, of_b, OUT8, COLUMNS8, n, c);
+            cr_assert_float_eq((double)out[m * OUT8 + n], sum, 4e-6);
+        }
+    free_kept();
+}
+
+Test(kernels_plain, fp8_matmul_multiplies_codes_with_their_scales)
+{
+    const struct kernels *chosen;
+    cr_assert_eq(kernels_cpu(DTYPE_BF16, &chosen), ZD_OK);
+    for (int i = 0; i < 2; i++) {
+        const struct kernels *k = i ? chosen : &kernels_plain_bf16;
+        check_matmul8(k, SCALES_TENSOR, SCALES_TENSOR);
+        check_matmul8(k, SCALES_1X128, SCALES_128X128);
+        check_matmul8(k, SCALES_1X128, SCALES_1X128);
+        check_matmul8(k, SCALES_128X128, SCALES_1X128);
+    }
+}

@@ -96,6 +96,68 @@ Test(dtype, overflow_is_infinite_and_nan_stays_nan)
     cr_expect(isnan(fp16_to_float(float_to_fp16(nan_low))));
 }
 
+/* --- 8 bits --------------------------------------------------------------- */
+
+static double fp8_by_definition(uint8_t code, enum dtype type)
+{
+    int fraction_bits = type == DTYPE_E5M2 ? 2 : 3,
+        bias = 31 - 8 * fraction_bits;
+    int exponent = (code & 0x7f) >> fraction_bits;
+    double fraction = code & ((1 << fraction_bits) - 1);
+    double value = exponent ? ldexp((1 << fraction_bits) + fraction,
+                                    exponent - bias - fraction_bits)
+                            : ldexp(fraction, 1 - bias - fraction_bits);
+    if (type == DTYPE_E4M3 && (code & 0x7f) == 0x7f)
+        value = NAN;
+    if (type == DTYPE_E5M2 && exponent == 31)
+        value = fraction > 0 ? NAN : INFINITY;
+    return code & 0x80 ? -value : value;
+}
+
+/* The nearest of all numbers, of two the even code. */
+static uint8_t nearest_fp8(float x, enum dtype type)
+{
+    int best = 0, most = type == DTYPE_E5M2 ? 0x7b : 0x7e;
+    double distance = INFINITY, magnitude = fmin(fabs((double)x), 1e9);
+    if (isnan(x))
+        return 0x7f;
+    for (int code = 0; code <= most; code++) {
+        double away = fabs(fp8_by_definition((uint8_t)code, type) - magnitude);
+        if (away < distance || (away == distance && code % 2 == 0))
+            best = code, distance = away;
+    }
+    return (uint8_t)(best | (signbit(x) ? 0x80 : 0));
+}
+
+/* Every bf16, among which are all numbers of 8 bits and all middles of two, and
+ * the floats on either side of it. */
+Test(dtype, every_fp8_code_and_its_rounding_match_the_definition)
+{
+    for (int type = DTYPE_E4M3; type <= DTYPE_E5M2; type++) {
+        enum dtype of = (enum dtype)type;
+        for (int code = 0; code < 256; code++) {
+            float value = fp8_to_float((uint8_t)code, of);
+            double want = fp8_by_definition((uint8_t)code, of);
+            cr_assert(
+                    isnan(want) ? isnan(value)
+                                : (double)value == want &&
+                                          !signbit(value) == code < 0x80,
+                    "%s: %02x is %g", dtype_name(of), code, (double)value);
+        }
+        for (uint32_t bits = 0; bits < 65536; bits++) {
+            float x = bf16_to_float((uint16_t)bits);
+            float near[] = {
+                    x, nextafterf(x, 0), nextafterf(x, INFINITY),
+                    nextafterf(x, -INFINITY)};
+            for (int i = 0; i < 4; i++)
+                cr_assert_eq(
+                        float_to_fp8(near[i], of), nearest_fp8(near[i], of),
+                        "%s: %a became %02x", dtype_name(of), (double)near[i],
+                        float_to_fp8(near[i], of));
+        }
+    }
+}
+
 /* --- vectors: the bits of the scalar definitions ---------------------------
  */
 
@@ -244,4 +306,6 @@ Test(dtype, converts_arrays_between_all_types)
     cr_expect_str_eq(dtype_safetensors_name(DTYPE_FP16), "F16");
     cr_expect_eq(dtype_bytes(DTYPE_FP32), 4);
     cr_expect_eq(dtype_bytes(DTYPE_BF16), 2);
+    cr_expect_eq(dtype_bytes(DTYPE_E5M2), 1);
+    cr_expect_str_eq(dtype_safetensors_name(DTYPE_E4M3), "F8_E4M3");
 }
