@@ -34,6 +34,14 @@ enum zd_status tokens_scatter(
             pass->hooks->places, share, part, share_count(model, rows));
 }
 
+enum zd_status norm_sums_gather(
+        const struct model *model, const struct pass *pass, int count)
+{
+    return pass->hooks->scores_gather(
+            pass->hooks->places, model->norm_sums[1], model->norm_sums[0],
+            (size_t)count * sizeof(float));
+}
+
 /* --- how much --------------------------------------------------------------
  */
 
@@ -117,6 +125,23 @@ static void add_keys(
     out->largest_kv = place_tokens(shape, 1) / 2 * row;
 }
 
+/* Sums of norms: forward, those that are recomputed, backward. */
+static void add_sums(
+        const struct model_config *config, const struct model_shape *shape,
+        int first, struct model_exchange *out)
+{
+    size_t row = (size_t)norms_cut(config) * sizeof(float);
+    size_t tokens = place_tokens(shape, shape->B);
+    bool again =
+            checkpointing_segment(shape->checkpointing, config->layers) > 0 ||
+            shape->checkpointing.mode == CHECKPOINTING_SELECTIVE;
+    int kept = config->layers + 1 - first;
+    int gathers = config->layers + kept * (again ? 2 : 1);
+    out->scores += (uint64_t)gathers * tokens * row;
+    if (out->largest_scores < model_most_tokens(shape) * row)
+        out->largest_scores = model_most_tokens(shape) * row;
+}
+
 static void add_tokens(
         const struct model_config *config, const struct param_table *table,
         const struct model_shape *shape, struct model_exchange *out)
@@ -149,6 +174,7 @@ static void add_tokens(
     out->largest_scores = chunk * sizeof(struct row_score);
     if (out->largest_scores < logits * sizeof(float))
         out->largest_scores = logits * sizeof(float);
+    add_sums(config, shape, first, out);
 }
 
 struct model_exchange model_exchange(

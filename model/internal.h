@@ -85,6 +85,8 @@ struct model {
     void *all_tokens[2];    /* (N, C) each, with tensor parallelism: of matmuls,
                                [0] what scatter reads or gradients that are
                                gathered, [1] inputs that are */
+    float *norm_sums[2];    /* of rows whose heads other places have too: (N) or
+                               (2, N) of q and k here, and of all places */
     char *kv_share;         /* (N, k | v) with context parallelism (keys.c) */
     char *kv_all, *dkv_all; /* (B, T, k | v) */
     struct vocabulary_slice vocabulary; /* of the token table, and the head */
@@ -122,7 +124,7 @@ int model_positions(const struct model_shape *shape); /* rows of the angles */
 size_t model_most_tokens(const struct model_shape *shape); /* of any pass */
 /* The span "model.gathered": where its arrays begin. */
 struct gathered_span {
-    size_t all_tokens[2], kv_share, kv_all, dkv_all, bytes;
+    size_t all_tokens[2], norm_sums[2], kv_share, kv_all, dkv_all, bytes;
 };
 struct gathered_span model_gathered_span(
         const struct model_config *config, const struct model_shape *shape);
@@ -138,6 +140,18 @@ void *tokens_part(const struct model *model, void *share);
 enum zd_status tokens_scatter(
         const struct model *model, const struct pass *pass, void *share,
         void *part, int rows);
+
+/* Rows of a token whose norm takes sums of all places: of q, and of k unless
+ * each place has all of it. */
+static inline int norms_cut(const struct model_config *config)
+{
+    if (tp_size(config) == 1 || !config->family->qk_norm_whole)
+        return 0;
+    return config->kv_used ? 1 : 2;
+}
+/* norm_sums[1], of all places, from `count` floats of norm_sums[0]. */
+enum zd_status norm_sums_gather(
+        const struct model *model, const struct pass *pass, int count);
 
 /* keys.c: keys, values and their gradients as attention takes them: the
  * layer's, or with context parallelism those of whole samples. */

@@ -96,8 +96,10 @@ static enum zd_status take_buffers(
         struct gathered_span at =
                 model_gathered_span(model->config, &model->shape);
         char *span = arena_span(arena, "model.gathered");
-        model->all_tokens[0] = span + at.all_tokens[0];
-        model->all_tokens[1] = span + at.all_tokens[1];
+        for (int i = 0; i < 2; i++) {
+            model->all_tokens[i] = span + at.all_tokens[i];
+            model->norm_sums[i] = (float *)(void *)(span + at.norm_sums[i]);
+        }
         model->kv_share = span + at.kv_share;
         model->kv_all = span + at.kv_all;
         model->dkv_all = span + at.dkv_all;

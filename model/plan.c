@@ -68,6 +68,12 @@ struct gathered_span model_gathered_span(
                 element;
     for (int i = 0; i < 2 && tp_size(config) > 1; i++)
         span.all_tokens[i] = span_add(&span.bytes, all, hidden);
+    size_t sums = (size_t)norms_cut(config) * sizeof(float);
+    if (sums) {
+        size_t tp = (size_t)tp_size(config);
+        span.norm_sums[0] = span_add(&span.bytes, all, sums);
+        span.norm_sums[1] = span_add(&span.bytes, all, tp * sums);
+    }
     if (cp_size(shape) == 1)
         return span;
     span.kv_share = span_add(

@@ -40,12 +40,6 @@ enum zd_status model_config_slice(
     int size = tp.size > 1 ? tp.size : 1;
     if (!divides(whole, size))
         return fail_size(whole, size);
-    if (size > 1 && whole->family->qk_norm_whole)
-        return ZD_FAIL(
-                ZD_ERR_CONFIG, "E0224",
-                "parallel.tp_size = %d: %s norms all heads of a token "
-                "together, and they cannot be cut",
-                size, whole->family->name);
     *slice_out = *whole;
     slice_out->tp = tp;
     slice_out->heads /= size;

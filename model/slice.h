@@ -8,6 +8,8 @@
  *   V                    ceil(V / size) rows; those past the end are padding
  *   C, positions, D      all
  *
+ * A norm over all heads is cut as they are: places add up its sums.
+ *
  * Rows of a linear weight are cut, or its columns where those are Q or F (o and
  * down). A tensor that is not cut is the same on each place, and so is a shared
  * range; each place makes a part of their gradients. Padding is 0, and so are

@@ -30,6 +30,17 @@ enum rmsnorm_form {
     RMSNORM_ONE_PLUS     /* round(x * rstd * (1 + weight)): Gemma */
 };
 
+/* Rows of rmsnorm of which `places` have C elements each (tensor parallelism):
+ * first each makes its part of the rows' sums, then out or dx from the parts of
+ * all, added in their order. Of rows without `add` or `dresidual`. */
+struct norm_parts {
+    float *mine;      /* (N) where out or dx is NULL: only these are made.
+                         forward: sums of x^2; backward: of g xhat */
+    const float *all; /* (N) of each place, `stride` apart */
+    int64_t stride;
+    int places; /* 0: rows are whole */
+};
+
 struct norm_forward {
     void *out;     /* (N, C); may be `add` */
     float *mean;   /* (N) kept for backward; NULL: rmsnorm */
@@ -46,6 +57,7 @@ struct norm_forward {
     int N, C;
     int heads; /* 0: rows are dense, and strides are not read */
     int64_t out_stride, x_stride;
+    struct norm_parts parts;
 };
 
 struct norm_backward {
@@ -58,6 +70,7 @@ struct norm_backward {
     enum rmsnorm_form form;
     int N, C, heads;
     int64_t out_stride, x_stride;
+    struct norm_parts parts;
     bool accumulate;
 };
 
@@ -99,6 +112,21 @@ ZD_HOST_DEVICE static inline int64_t norm_row(
         return n * C;
     return (int64_t)((unsigned)n / (unsigned)heads) * stride +
            (int64_t)((unsigned)n % (unsigned)heads) * C;
+}
+/* Row n's sum, of the parts of all places; `own` where it is whole. */
+ZD_HOST_DEVICE static inline float norm_sum(
+        const struct norm_parts *parts, int64_t n, float own)
+{
+    float sum = parts->places ? 0.0f : own;
+    for (int i = 0; i < parts->places; i++)
+        sum += parts->all[i * parts->stride + n];
+    return sum;
+}
+/* Elements of a whole row. */
+ZD_HOST_DEVICE static inline int norm_width(
+        const struct norm_parts *parts, int C)
+{
+    return parts->places ? C * parts->places : C;
 }
 static inline int64_t norm_rows(int N, int heads)
 {

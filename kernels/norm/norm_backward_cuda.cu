@@ -161,8 +161,15 @@ static __device__ inline void norm_backward_rows(
         team_sum(&sum_gx, &sum_g, lanes, shared);
         if (TURNS) /* dx may take the place of what other lanes have read */
             __syncwarp(ALL_LANES);
+        if (!p.dx) { /* all threads: the others wait for them above */
+            if (n < p.N && lane == 0)
+                p.parts.mine[n] = sum_gx;
+            continue;
+        }
+        if (n < p.N)
+            sum_gx = norm_sum(&p.parts, n, sum_gx);
         float mean_g = CENTERED ? sum_g / (float)p.C : 0.0f;
-        float mean_gx = sum_gx / (float)p.C;
+        float mean_gx = sum_gx / (float)norm_width(&p.parts, p.C);
         T *dx = (T *)p.dx + norm_row(n, p.C, p.heads, p.x_stride);
 #pragma unroll
         for (int k = 0; k < PACKS; k++) {
@@ -246,7 +253,14 @@ static __global__ void norm_backward_long_kernel(struct norm_backward p)
         sum_gx += g * (to_float(x[c]) - mean) * rstd;
     }
     float mean_g = CENTERED ? block_sum(sum_g, shared) / (float)p.C : 0.0f;
-    float mean_gx = block_sum(sum_gx, shared) / (float)p.C;
+    sum_gx = block_sum(sum_gx, shared);
+    if (!p.dx) {
+        if (threadIdx.x == 0)
+            p.parts.mine[n] = sum_gx;
+        return;
+    }
+    sum_gx = norm_sum(&p.parts, n, sum_gx);
+    float mean_gx = sum_gx / (float)norm_width(&p.parts, p.C);
     for (int c = (int)threadIdx.x; c < p.C; c += NORM_BLOCK) {
         float w = norm_factor(to_float(weight[c]), p.form);
         float g = to_float(dout[c]) * w;

@@ -78,13 +78,19 @@ ALWAYS_INLINE void scaled_row(
 static void rmsnorm_row(
         const struct norm_forward *p, int64_t n, elem *out, const elem *row)
 {
-    int C = p->C;
+    int C = p->C, width = norm_width(&p->parts, C);
     vf squares = {0};
     for (int c = 0; c < C; c += VL) {
         vf v = load_some(row + c, C - c);
         squares += v * v;
     }
-    float r = 1.0f / sqrtf(vf_sum(squares) / (float)C + p->eps);
+    float sum = vf_sum(squares);
+    if (!p->out) {
+        p->parts.mine[n] = sum;
+        return;
+    }
+    sum = norm_sum(&p->parts, n, sum);
+    float r = 1.0f / sqrtf(sum / (float)width + p->eps);
     if (p->form == RMSNORM_ROUND_FIRST)
         scaled_row(out, row, p->weight, r, C, true, false);
     else
@@ -105,7 +111,9 @@ enum zd_status FAST(norm_forward)(
     for (int64_t n = 0; n < rows; n++)
         (p->mean ? layernorm_row : rmsnorm_row)(
                 p, n,
-                (elem *)p->out + norm_row(n, p->C, p->heads, p->out_stride),
+                p->out ? (elem *)p->out +
+                                 norm_row(n, p->C, p->heads, p->out_stride)
+                       : NULL,
                 x + norm_row(n, p->C, p->heads, p->x_stride));
     return ZD_OK;
 }
@@ -148,7 +156,7 @@ ALWAYS_INLINE void row_gradient(
     const elem *dout =
             (const elem *)p->dout + norm_row(n, C, p->heads, p->out_stride);
     const elem *res = p->dresidual ? (const elem *)p->dresidual + at : NULL;
-    elem *dx = (elem *)p->dx + at;
+    elem *dx = p->dx ? (elem *)p->dx + at : NULL;
     float m = center ? p->mean[n] : 0.0f, r = p->rstd[n];
     vf sum_g = {0}, sum_gx = {0};
     for (int c = 0; c < C; c += VL) { /* lanes past C have g = 0 */
@@ -158,7 +166,13 @@ ALWAYS_INLINE void row_gradient(
         sum_gx += g * (load_some(x + c, C - c) - m);
     }
     float mean_g = center ? vf_sum(sum_g) / (float)C : 0.0f;
-    float mean_gx = vf_sum(sum_gx) * r / (float)C;
+    float gx = vf_sum(sum_gx) * r;
+    if (!dx) {
+        p->parts.mine[n] = gx;
+        return;
+    }
+    gx = norm_sum(&p->parts, n, gx);
+    float mean_gx = gx / (float)norm_width(&p->parts, C);
     for (int c = 0; c < C; c += VL) {
         vf g = load_some(dout + c, C - c) *
                norm_factors(weight + c, C - c, one_plus);

@@ -108,9 +108,16 @@ static __device__ inline void norm_forward_rows(
             }
         team_sum(&squares, &total, lanes, shared);
     }
-    float rstd = 1.0f / sqrtf(squares / (float)p.C + p.eps);
     if (!is_row)
         return;
+    if (!p.out) {
+        if (lane == 0)
+            p.parts.mine[n] = squares;
+        return;
+    }
+    squares = norm_sum(&p.parts, n, squares);
+    float rstd =
+            1.0f / sqrtf(squares / (float)norm_width(&p.parts, p.C) + p.eps);
 #pragma unroll
     for (int k = 0; k < PACKS; k++) {
         int c = (k * lanes + lane) * W;
@@ -190,7 +197,14 @@ static __global__ void norm_forward_long_kernel(struct norm_forward p)
         squares += d * d;
     }
     squares = block_sum(squares, shared);
-    float rstd = 1.0f / sqrtf(squares / (float)p.C + p.eps);
+    if (!p.out) {
+        if (threadIdx.x == 0)
+            p.parts.mine[n] = squares;
+        return;
+    }
+    squares = norm_sum(&p.parts, n, squares);
+    float rstd =
+            1.0f / sqrtf(squares / (float)norm_width(&p.parts, p.C) + p.eps);
     T *out = (T *)p.out + norm_row(n, p.C, p.heads, p.out_stride);
     for (int c = (int)threadIdx.x; c < p.C; c += NORM_BLOCK) {
         float x = (to_float(row[c]) - mean) * rstd;

@@ -192,6 +192,41 @@ static struct norm_forward heads_norm(
             .heads = whole ? 1 : heads};
 }
 
+/* Where the norm of q, or of k, finds the sums of all places. */
+static struct norm_parts parts_of(const struct layer_run *run, bool is_k)
+{
+    const struct model *model = run->model;
+    int count = norms_cut(model->config), N = run->pass->N;
+    size_t before = is_k ? (size_t)N : 0;
+    if (count <= is_k)
+        return (struct norm_parts){.places = 0};
+    return (struct norm_parts){
+            .mine = model->norm_sums[0] + before,
+            .all = model->norm_sums[1] + before,
+            .stride = (int64_t)count * N,
+            .places = tp_size(model->config)};
+}
+
+/* Of all heads of q and of k. */
+static enum zd_status norm_whole(
+        const struct layer_run *run, struct norm_forward *q,
+        struct norm_forward *k)
+{
+    const struct kernels *kernels = run->model->kernels;
+    struct norm_forward *both[] = {q, k};
+    int count = norms_cut(run->model->config);
+    for (int i = 0; i < count; i++) {
+        struct norm_forward sums = *both[i];
+        both[i]->parts = sums.parts = parts_of(run, i);
+        sums.out = NULL;
+        ZD_TRY(kernels->norm_forward(NULL, &sums));
+    }
+    if (count)
+        ZD_TRY(norm_sums_gather(run->model, run->pass, count * run->pass->N));
+    ZD_TRY(kernels->norm_forward(NULL, q));
+    return kernels->norm_forward(NULL, k);
+}
+
 /* Qwen3: each head of q and k is normed before it turns, with one weight for
  * all heads. */
 enum zd_status rotary_norm_heads(const struct layer_run *run)
@@ -210,8 +245,7 @@ enum zd_status rotary_norm_heads(const struct layer_run *run)
     k.out_stride = s->k, k.x_stride = s->k_raw;
     if (!c->family->qk_norm_whole)
         return kernels->head_norm_rope_forward(NULL, &q, &k, &angles);
-    ZD_TRY(kernels->norm_forward(NULL, &q));
-    ZD_TRY(kernels->norm_forward(NULL, &k));
+    ZD_TRY(norm_whole(run, &q, &k));
     return rotate(run, q.out, k.out, false);
 }
 
@@ -227,6 +261,26 @@ static struct norm_backward heads_norm_backward(
             .C = norm.C,
             .heads = norm.heads,
             .accumulate = run->accumulate};
+}
+
+static enum zd_status norm_whole_backward(
+        const struct layer_run *run, struct norm_backward *q,
+        struct norm_backward *k)
+{
+    const struct kernels *kernels = run->model->kernels;
+    struct norm_backward *both[] = {q, k};
+    int count = norms_cut(run->model->config);
+    for (int i = 0; i < count; i++) {
+        struct norm_backward sums = *both[i];
+        both[i]->parts = sums.parts = parts_of(run, i);
+        sums.dx = NULL;
+        sums.dweight = NULL;
+        ZD_TRY(kernels->norm_backward(NULL, &sums));
+    }
+    if (count)
+        ZD_TRY(norm_sums_gather(run->model, run->pass, count * run->pass->N));
+    ZD_TRY(kernels->norm_backward(NULL, q));
+    return kernels->norm_backward(NULL, k);
 }
 
 static enum zd_status norm_heads_backward(const struct layer_run *run)
@@ -247,8 +301,7 @@ static enum zd_status norm_heads_backward(const struct layer_run *run)
     if (!c->family->qk_norm_whole)
         return kernels->head_norm_rope_backward(NULL, &q, &k, &angles);
     ZD_TRY(rotate(run, g->q, g->k, true));
-    ZD_TRY(kernels->norm_backward(NULL, &q));
-    return kernels->norm_backward(NULL, &k);
+    return norm_whole_backward(run, &q, &k);
 }
 
 enum zd_status rotary_qkv_forward(const struct layer_run *run)

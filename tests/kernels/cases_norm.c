@@ -9,7 +9,8 @@ struct shape {
     int N, C, heads, out_gap, x_gap;
     int form; /* of rmsnorm, or LAYERNORM */
     bool residual, accumulate;
-    bool adds; /* the row is a sum */
+    bool adds;  /* the row is a sum */
+    int places; /* have such a row each; 0: it is whole */
 };
 
 static void norm_shape(struct shape s)
@@ -34,24 +35,39 @@ static void norm_shape(struct shape s)
     struct pair rstd = pair_of(DTYPE_FP32, rows, 1.0f, 9);
     struct pair dw = pair_of(DTYPE_FP32, c, 1.0f, 10);
     struct pair db = pair_of(DTYPE_FP32, c, 1.0f, 11);
-    RUN(norm_forward(
-            NULL, &(struct norm_forward){
-                          .out = out.of[r],
-                          .mean = centered ? mean.of[r] : NULL,
-                          .rstd = rstd.of[r],
-                          .x = x.of[r],
-                          .add = s.adds ? res.of[r] : NULL,
-                          .sum = res.of[r],
-                          .weight = w.of[r],
-                          .bias = centered ? bias.of[r] : NULL,
-                          .eps = 1e-5f,
-                          .form = form,
-                          .N = s.N,
-                          .C = s.C,
-                          .heads = s.heads,
-                          .out_stride = out_stride,
-                          .x_stride = x_stride}));
+    struct pair sums = pair_of(DTYPE_FP32, rows, 1.0f, 12);
+    struct pair dots = pair_of(DTYPE_FP32, rows, 1.0f, 13);
+    for (int i = !s.places; i < 2; i++) /* sums of a part, then all of it */
+        RUN(norm_forward(
+                NULL, &(struct norm_forward){
+                              .out = i ? out.of[r] : NULL,
+                              .mean = centered ? mean.of[r] : NULL,
+                              .rstd = rstd.of[r],
+                              .x = x.of[r],
+                              .add = s.adds ? res.of[r] : NULL,
+                              .sum = res.of[r],
+                              .weight = w.of[r],
+                              .bias = centered ? bias.of[r] : NULL,
+                              .eps = 1e-5f,
+                              .form = form,
+                              .N = s.N,
+                              .C = s.C,
+                              .heads = s.heads,
+                              .out_stride = out_stride,
+                              .x_stride = x_stride,
+                              .parts = {sums.of[r], sums.of[r], 0, s.places}}));
     struct pair m = pair_of_first(&mean), d = pair_of_first(&rstd);
+    if (s.places)
+        RUN(norm_backward(
+                NULL, &(struct norm_backward){
+                              .dout = dx.of[r],
+                              .x = x.of[r],
+                              .weight = w.of[r],
+                              .rstd = d.of[r],
+                              .form = form,
+                              .N = s.N,
+                              .C = s.C,
+                              .parts = {.mine = dots.of[r]}}));
     for (int i = 0; i < 2; i++) /* then frozen, or added to; in place */
         RUN(norm_backward(
                 NULL, &(struct norm_backward){
@@ -72,8 +88,9 @@ static void norm_shape(struct shape s)
                               .heads = s.heads,
                               .out_stride = out_stride,
                               .x_stride = x_stride,
+                              .parts = {NULL, dots.of[r], 0, s.places},
                               .accumulate = i ? s.heads : s.accumulate}));
-    PAIRS_COMPARE(out, res, dx, mean, rstd, dw, db);
+    PAIRS_COMPARE(out, res, dx, mean, rstd, dw, db, sums, dots);
 }
 
 static void norm_form(int N, int C, int form, bool residual, bool accumulate)
@@ -120,6 +137,12 @@ void norm_shapes_case(void)
         norm_form(N, C, (int)i % RMSNORM_FORMS, i & 1, i & 2);
         norm_form(N, C, LAYERNORM, i & 1, i & 2);
     }
+    for (int i = 0; i < 12; i++) /* rows that three places have */
+        norm_shape((struct shape){
+                .N = i & 1 ? 37 : 5,
+                .C = i & 2 ? 512 : 8 + 4099 * (i & 1),
+                .form = i / 4,
+                .places = 3});
 }
 
 /* The norm of a sum, which takes the place of one of its terms. */
