@@ -310,9 +310,14 @@ size_t param_scale_bytes(const struct param_table *table, int id)
     return quant_scale_bytes(&table->codes[id]);
 }
 
-size_t param_scale_count(const struct param_table *table, int id)
+size_t param_whole_scale_bytes(const struct param_table *table, int id)
 {
-    return quant_scale_count(&table->codes[id]);
+    return quant_scale_bytes(param_whole_codes(table, id));
+}
+
+size_t param_whole_scale_count(const struct param_table *table, int id)
+{
+    return quant_scale_count(param_whole_codes(table, id));
 }
 
 int param_codes_packed(const struct param_table *table)
@@ -358,6 +363,7 @@ void param_table_fini(struct param_table *table)
         return;
     free(table->adapters);
     free(table->codes);
+    free(table->whole_codes);
     free(table->params);
     free(table->unit_first);
     memset(table, 0, sizeof *table);

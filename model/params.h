@@ -99,6 +99,8 @@ struct param_table {
     struct quant_matrix *codes; /* (count) how frozen weights are quantized,
                                    as (out, in); one format in a model. owned.
                                    NULL: none is */
+    struct quant_matrix *whole_codes; /* of a slice: those of whole tensors, by
+                                   codes_cut; owned */
 };
 
 /* `freeze`: shell patterns (fnmatch) or substrings of tensor names; a pattern
@@ -150,17 +152,25 @@ static inline bool param_is_quantized(const struct param_table *table, int id)
 {
     return table->codes && table->codes[id].rows > 0;
 }
+/* How the whole of weight `id` is quantized. */
+static inline const struct quant_matrix *param_whole_codes(
+        const struct param_table *table, int id)
+{
+    return table->whole_codes ? &table->whole_codes[id] : &table->codes[id];
+}
 /* Where the scales of weight `id` are among the places that the model is given
  * (model_hooks): after those of all tensors. */
 static inline int param_scales(const struct param_table *table, int id)
 {
     return table->count + id;
 }
-/* Of weight `id`: bytes of the codes of `count` elements, of what decodes them,
- * and how many blocks, rows or tiles have a scale (kernels/quant). */
+/* Of weight `id`: bytes of the codes of `count` elements, and of what decodes
+ * them; of the whole weight what decodes it, and how many blocks, rows or tiles
+ * have a scale (kernels/quant). */
 size_t param_code_bytes(const struct param_table *table, int id, size_t count);
 size_t param_scale_bytes(const struct param_table *table, int id);
-size_t param_scale_count(const struct param_table *table, int id);
+size_t param_whole_scale_bytes(const struct param_table *table, int id);
+size_t param_whole_scale_count(const struct param_table *table, int id);
 /* Quantized values in a byte; 0: no weight is quantized. */
 int param_codes_packed(const struct param_table *table);
 const char *param_codes_name(const struct param_table *table); /* "nf4" */

@@ -7,12 +7,15 @@
  *
  * A block's scale is told by the rank in whose codes the block begins. All
  * ranks learn all scales of the weight at hand (nested ones are made of all of
- * them), and keep what lies in their part. */
+ * them), and keep what lies in their part. With tensor parallelism this is a
+ * slice's (model/quantized/cut.h): of columns whole rows are made, and what all
+ * places have the first tells. */
 #include "zero/private.h"
 
 #include "base/must.h"
 #include "model/quantized/base_digest.h"
 #include "model/quantized/codes.h"
+#include "model/quantized/cut.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -34,10 +37,21 @@ static const char *name_of(const struct loading *l)
     return table_of(l)->params[l->id].name;
 }
 
-/* Scales, two in a word. */
+static const struct quant_matrix *whole_of(const struct loading *l)
+{
+    return param_whole_codes(table_of(l), l->id);
+}
+
+/* Scales of the whole weight, two in a word. */
 static size_t word_count(const struct param_table *table, int id)
 {
-    return (param_scale_count(table, id) + 1) / 2;
+    return (param_whole_scale_count(table, id) + 1) / 2;
+}
+
+/* Of its codes. */
+static size_t code_bytes(const struct loading *l, size_t count)
+{
+    return param_code_bytes(table_of(l), l->id, count);
 }
 
 /* Bytes of an array of the weight that lie in what this rank holds of a
@@ -74,42 +88,158 @@ static enum zd_status put(
 
 /* --- codes ---------------------------------------------------------------- */
 
+static size_t least(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+static size_t round_up(size_t count, size_t multiple)
+{
+    return quant_parts(count, multiple) * multiple;
+}
+
+/* Codes of a range of the whole weight that this rank makes. */
 struct codes_part {
     const struct loading *l;
-    struct part part;
+    struct codes_range range;
+    struct part part;       /* of the slice's codes */
+    size_t begin, end;      /* elements of the whole that it tells of: what
+                               begins there has its scale and digest from it */
+    size_t counted, counts; /* bytes whose digest is added: from, up to */
     struct base_digest digest;
 };
+
+/* What of [begin, end), elements of a row or of rows that are whole in the
+ * slice, lies in the part. */
+static enum zd_status put_codes(
+        const struct codes_part *c, size_t begin, size_t end, size_t first,
+        const uint8_t *codes)
+{
+    const struct codes_range *r = &c->range;
+    const struct param_table *table = table_of(c->l);
+    size_t across = (size_t)whole_of(c->l)->columns;
+    size_t packed = (size_t)param_codes_packed(table);
+    int64_t row = (int64_t)(begin / across) - r->row + r->here;
+    int64_t column = (int64_t)(begin % across) - r->column;
+    size_t here = (size_t)(row * r->columns + column), count = end - begin;
+    size_t from = c->part.begin * packed, to = c->part.end * packed;
+    size_t last = here + count < to ? here + count : to;
+    size_t skip = here < from ? from - here : 0;
+    if (here + skip >= last)
+        return ZD_OK;
+    size_t at = code_bytes(c->l, here + skip);
+    return put(
+            c->l->zero, c->part.at + (at - c->part.begin),
+            codes + code_bytes(c->l, begin + skip - first),
+            code_bytes(c->l, last - (here + skip)));
+}
+
+static void count_codes(
+        struct codes_part *c, size_t first, size_t count, const uint8_t *codes)
+{
+    size_t at = code_bytes(c->l, first);
+    size_t end = at + code_bytes(c->l, count);
+    size_t from = at > c->counted ? at : c->counted;
+    size_t to = end < c->counts ? end : c->counts;
+    if (from < to)
+        base_digest_add(&c->digest, codes + (from - at), to - from);
+}
 
 static enum zd_status write_codes(
         void *ctx, size_t begin, size_t count, const uint8_t *codes)
 {
     struct codes_part *c = ctx;
-    size_t at = param_code_bytes(table_of(c->l), c->l->id, begin);
-    size_t bytes = param_code_bytes(table_of(c->l), c->l->id, count);
-    base_digest_add(&c->digest, codes, bytes);
-    return put(c->l->zero, c->part.at + (at - c->part.begin), codes, bytes);
+    const struct codes_range *r = &c->range;
+    size_t across = (size_t)whole_of(c->l)->columns;
+    size_t rows = (size_t)r->rows, columns = (size_t)r->columns;
+    size_t row = (size_t)r->row, end = begin + count;
+    if (columns == across) { /* all of them lie one after the other */
+        columns *= rows;
+        rows = 1;
+    } else {
+        row = begin / across;
+        rows = quant_parts(end, across) - row;
+    }
+    count_codes(c, begin, count, codes);
+    for (size_t at = row; at < row + rows; at++) {
+        size_t from = at * across + (size_t)r->column, to = from + columns;
+        from = from > begin ? from : begin;
+        to = least(to, end);
+        if (from < to)
+            ZD_TRY(put_codes(c, from, to, begin, codes));
+    }
+    return ZD_OK;
+}
+
+/* Element `at` of the slice, or its end, in the whole: of columns as if they
+ * were the first, so that the parts of all ranks follow each other. */
+static size_t told_of(const struct codes_part *c, size_t at)
+{
+    const struct codes_range *r = &c->range;
+    int64_t row = (int64_t)at / r->columns, column = (int64_t)at % r->columns;
+    row -= r->here;
+    if (row < 0)
+        row = column = 0;
+    if (row >= r->rows) {
+        row = r->rows;
+        column = 0;
+    }
+    return (size_t)((r->row + row) * whole_of(c->l)->columns + column);
+}
+
+/* What is made: whole rows of columns that are cut, and what completes the last
+ * 256 bytes that have one digest. */
+static enum zd_status make_range(
+        struct codes_part *c, struct codes_maker *maker, float *scales)
+{
+    const struct quant_matrix *whole = whole_of(c->l);
+    int id = c->l->id;
+    size_t packed = (size_t)param_codes_packed(table_of(c->l));
+    size_t across = (size_t)whole->columns, begin = c->begin, end = c->end;
+    size_t all = quant_matrix_count(whole);
+    bool tells = c->range.is_owned;
+    if (c->range.columns != whole->columns) {
+        begin = begin / across * across;
+        end = least(round_up(end, across), all);
+    }
+    c->counted = round_up(code_bytes(c->l, c->begin), BASE_DIGEST_BYTES);
+    c->counts = round_up(code_bytes(c->l, c->end), BASE_DIGEST_BYTES);
+    if (!tells)
+        c->counts = 0;
+    c->digest = base_digest_codes(name_of(c->l), c->counted);
+    if (c->counted < c->counts && end < c->counts * packed)
+        end = least(c->counts * packed, all);
+    ZD_TRY(codes_make(maker, id, begin, c->begin, write_codes, c, NULL));
+    ZD_TRY(codes_make(
+            maker, id, c->begin, c->end, write_codes, c,
+            tells ? scales : NULL));
+    ZD_TRY(codes_make(maker, id, c->end, end, write_codes, c, NULL));
+    *c->l->digest += base_digest_end(&c->digest);
+    return ZD_OK;
 }
 
 static enum zd_status make_codes(
         const struct loading *l, struct codes_maker *maker, float *scales)
 {
+    const struct zero_request *request = &l->zero->plan->request;
+    const struct param *param = &table_of(l)->params[l->id];
     const struct zero_place *place = &l->zero->plan->places[l->id];
     const struct zero_segment *segment =
             &l->zero->plan->segments[place->segment];
-    size_t count = table_of(l)->params[l->id].count;
+    struct codes_range ranges[SLICE_RANGES];
+    int count =
+            codes_ranges(param, whole_of(l), request->config->tp.place, ranges);
     size_t packed = (size_t)segment->format.packed;
-    struct codes_part c = {
-            .l = l,
-            .part =
-                    part_of(l->zero, place->segment,
-                            zero_segment_bytes(segment, place->offset),
-                            param_code_bytes(table_of(l), l->id, count))};
-    size_t end = c.part.end * packed;
-    c.digest = base_digest_codes(name_of(l), c.part.begin);
-    ZD_TRY(codes_make(
-            maker, l->id, c.part.begin * packed, end < count ? end : count,
-            write_codes, &c, scales));
-    *l->digest += base_digest_end(&c.digest);
+    struct part part = part_of(
+            l->zero, place->segment, zero_segment_bytes(segment, place->offset),
+            code_bytes(l, param->count));
+    for (int i = 0; i < count; i++) {
+        struct codes_part c = {.l = l, .range = ranges[i], .part = part};
+        c.begin = told_of(&c, least(part.begin * packed, param->count));
+        c.end = told_of(&c, least(part.end * packed, param->count));
+        if (c.begin < c.end)
+            ZD_TRY(make_range(&c, maker, scales));
+    }
     return ZD_OK;
 }
 
@@ -121,52 +251,80 @@ static enum zd_status share_scales(
         struct zero *zero, float *scales, size_t words)
 {
     _Static_assert(2 * sizeof *scales == sizeof(int64_t), "two in a word");
-    struct comm *holders =
-            zero->plan->params_on_host ? zero->comm : zero->groups[ZERO_SHARD];
-    if (!holders || comm_size(holders) == 1)
-        return ZD_OK;
-    return comm_all_reduce_i64(
-            holders, (int64_t *)(void *)scales, words, COMM_SUM);
+    bool of_all = zero->plan->params_on_host;
+    struct comm *holders[] = {
+            of_all ? zero->comm : zero->groups[ZERO_SHARD],
+            of_all ? NULL : zero->groups[ZERO_TP]};
+    for (int i = 0; i < 2; i++)
+        if (holders[i] && comm_size(holders[i]) > 1)
+            ZD_TRY(comm_all_reduce_i64(
+                    holders[i], (int64_t *)(void *)scales, words, COMM_SUM));
+    return ZD_OK;
 }
-
-static enum zd_status keep_scales(
-        const struct loading *l, const struct codes_maker *maker,
-        const float *scales, char *decoding)
-{
-    const struct zero_place *place = &l->zero->plan->places[l->id];
-    struct part part =
-            part_of(l->zero, place->scales_segment, place->scales,
-                    param_scale_bytes(table_of(l), l->id));
-    if (part.begin == part.end)
-        return ZD_OK;
-    struct base_digest digest = base_digest_scales(name_of(l), part.begin);
-    ZD_TRY(codes_finish(maker, l->id, scales, decoding));
-    base_digest_add(&digest, decoding + part.begin, part.end - part.begin);
-    *l->digest += base_digest_end(&digest);
-    return put(l->zero, part.at, decoding + part.begin, part.end - part.begin);
-}
-
-/* --- all ------------------------------------------------------------------ */
 
 /* Memory for the largest weight. */
 struct rooms {
     int64_t *scales; /* of all its blocks, two in a word */
-    char *decoding;
+    char *decoding;  /* of the whole, and .. */
+    char *slice;     /* .. of the slice */
 };
+
+static enum zd_status keep_scales(
+        const struct loading *l, const struct codes_maker *maker,
+        const struct rooms *rooms)
+{
+    const struct zero_place *place = &l->zero->plan->places[l->id];
+    float *scales = (float *)(void *)rooms->scales;
+    const char *decoding = rooms->decoding;
+    bool is_cut = table_of(l)->params[l->id].slice.range_count > 0;
+    bool is_first = comm_rank(l->zero->comm) == 0;
+    struct part part =
+            part_of(l->zero, place->scales_segment, place->scales,
+                    param_scale_bytes(table_of(l), l->id));
+    if (part.begin == part.end && !is_first)
+        return ZD_OK;
+    ZD_TRY(codes_finish(maker, l->id, scales, rooms->decoding));
+    if (is_first) {
+        struct base_digest digest = base_digest_scales(name_of(l), 0);
+        base_digest_add(
+                &digest, decoding, param_whole_scale_bytes(table_of(l), l->id));
+        *l->digest += base_digest_end(&digest);
+    }
+    if (is_cut) {
+        codes_cut_scales(
+                table_of(l), l->id, rooms->decoding, scales, rooms->slice);
+        decoding = rooms->slice;
+    }
+    return part.begin < part.end ? put(l->zero, part.at, decoding + part.begin,
+                                       part.end - part.begin)
+                                 : ZD_OK;
+}
+
+/* --- all ------------------------------------------------------------------ */
 
 static void rooms_take(const struct param_table *table, struct rooms *rooms)
 {
-    size_t words = 0, bytes = 0;
+    size_t words = 0, bytes = 0, slice = 0;
     for (int id = 0; id < table->count; id++) {
         if (!param_is_quantized(table, id))
             continue;
         size_t own = word_count(table, id);
-        size_t decoding = param_scale_bytes(table, id);
+        size_t decoding = param_whole_scale_bytes(table, id);
+        size_t cut = param_scale_bytes(table, id);
         words = own > words ? own : words;
         bytes = decoding > bytes ? decoding : bytes;
+        slice = cut > slice ? cut : slice;
     }
     rooms->scales = zd_must(malloc((words + 1) * sizeof *rooms->scales));
     rooms->decoding = zd_must(malloc(bytes + 1));
+    rooms->slice = table->whole_codes ? zd_must(malloc(slice + 1)) : NULL;
+}
+
+static void rooms_free(struct rooms *rooms)
+{
+    free(rooms->scales);
+    free(rooms->decoding);
+    free(rooms->slice);
 }
 
 /* After a failure a rank still takes part in the sums, so that the others do
@@ -185,7 +343,7 @@ static enum zd_status load_weight(
         status = status == ZD_OK ? shared : status;
     }
     if (status == ZD_OK)
-        status = keep_scales(l, maker, scales, rooms->decoding);
+        status = keep_scales(l, maker, rooms);
     return status;
 }
 
@@ -209,7 +367,6 @@ enum zd_status base_load(
                 &l, maker, &rooms, !codes_are_stored(maker, id), so_far);
     }
     codes_maker_destroy(maker);
-    free(rooms.scales);
-    free(rooms.decoding);
+    rooms_free(&rooms);
     return so_far;
 }

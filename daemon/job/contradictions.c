@@ -150,7 +150,6 @@ static void check_tensor(struct job *job)
     int tp = o->parallel.tp, cp = o->parallel.cp, length = o->data.cutoff_len;
     int64_t unit = mesh_token_unit(o->parallel);
     bool is_on = tp > 1;
-    const char *whole = "tp_size = 1 in [parallel]";
     const struct rule rules[] = {
     {length % unit, cp > 1 ? "parallel.cp_size" : "parallel.tp_size",
      job_string(job, "%s = %lld does not divide the %d tokens of a sample", cp == 1 ? "parallel.tp_size" : tp == 1 ? "2 x parallel.cp_size" : "2 x parallel.cp_size x tp_size", (long long)unit, length),
@@ -159,8 +158,6 @@ static void check_tensor(struct job *job)
      "cp_comm_type = \"a2a\" exchanges heads, which zerod cannot do yet", "cp_comm_type = \"allgather\" in [parallel]", "E0224", "parallel.cp_comm_type"},
     {is_on && o->lora.enabled && o->lora.use_dora, "parallel.tp_size",
      "DoRA's norms are of whole rows, which parallel.tp_size cuts", "use_dora = false in [lora]", "E0224", "lora.use_dora"},
-    {is_on && o->lora.enabled && o->lora.quantize_base != LORA_BASE_NONE, "parallel.tp_size",
-     "a base in codes is of whole weights, which parallel.tp_size cuts", whole, "E0224", "lora.quantize_base"},
     };
     CHECK(job, rules);
 }

@@ -56,39 +56,59 @@ size_t quant_scale_bytes(const struct quant_matrix *m)
     return (1 + nested_count(m)) * sizeof(float) + count;
 }
 
+struct quant_scales quant_scales_of(const struct quant_matrix *m, void *scales)
+{
+    float *values = scales;
+    if (!m->nested_block)
+        return (struct quant_scales){.values = values};
+    return (struct quant_scales){
+            values + 1, values,
+            (unsigned char *)(values + 1 + nested_count(m))};
+}
+
 void quant_store_scales(
         void *scales, const float *of_blocks, const struct quant_matrix *m)
 {
     size_t count = quant_scale_count(m);
-    if (!m->nested_block) {
+    struct quant_scales to = quant_scales_of(m, scales);
+    if (!to.offset) {
         memcpy(scales, of_blocks, count * sizeof *of_blocks);
         return;
     }
-    float *offset = scales;
-    *offset = quant_nested_offset(of_blocks, count);
-    quant_nest(
-            (uint8_t *)(offset + 1 + nested_count(m)), offset + 1, of_blocks,
-            *offset, count);
+    *to.offset = quant_nested_offset(of_blocks, count);
+    quant_nest(to.codes, to.values, of_blocks, *to.offset, count);
 }
 
-static float scale_at(
-        const void *scales, const struct quant_matrix *m, size_t i)
+/* Those of blocks first .. first + count - 1. */
+static void read_scales(
+        float *of_blocks, void *scales, const struct quant_matrix *m,
+        size_t first, size_t count)
 {
-    const float *of = scales;
-    if (!m->nested_block)
-        return of[i];
-    float map[256], absmax;
-    const uint8_t *codes = (const uint8_t *)(of + 1 + nested_count(m));
+    struct quant_scales from = quant_scales_of(m, scales);
+    float map[256];
+    if (!from.offset) {
+        memcpy(of_blocks, from.values + first, count * sizeof *of_blocks);
+        return;
+    }
     quant_dynamic_map(map);
-    quant_unnest(&absmax, codes + i, of + 1, map, of[0], m->nested_block, i, 1);
-    return absmax;
+    quant_unnest(
+            of_blocks, from.codes + first, from.values, map, *from.offset,
+            m->nested_block, first, count);
+}
+
+void quant_read_scales(
+        float *of_blocks, void *scales, const struct quant_matrix *m)
+{
+    read_scales(of_blocks, scales, m, 0, quant_scale_count(m));
 }
 
 float quant_value(
         const void *codes, const void *scales, const struct quant_matrix *m,
         size_t i)
 {
-    float values[16], scale = scale_at(scales, m, quant_scale_of(m, i));
+    float values[16], scale;
+    read_scales(/* only read from */
+                &scale, (void *)(uintptr_t)scales, m, quant_scale_of(m, i), 1);
     uint8_t code = ((const uint8_t *)codes)[quant_is_4bit(m) ? i / 2 : i];
     if (m->format == QUANT_INT8)
         return (float)(int8_t)code * scale * QUANT_BY_127;

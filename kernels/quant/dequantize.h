@@ -44,9 +44,19 @@ size_t quant_scale_first(const struct quant_matrix *m, size_t scale);
 size_t quant_code_bytes(const struct quant_matrix *m, size_t count);
 size_t quant_scale_bytes(const struct quant_matrix *m);
 
-/* `scales` as above, of what quant.h made of every block, row or tile. */
+/* The arrays in `scales`. */
+struct quant_scales {
+    float *values;        /* of blocks, rows or tiles; nested: of absmax */
+    float *offset;        /* nested, else NULL */
+    unsigned char *codes; /* likewise */
+};
+struct quant_scales quant_scales_of(const struct quant_matrix *m, void *scales);
+/* `scales` as above, of what quant.h made of every block, row or tile, and
+ * back: nested ones are what they decode to. */
 void quant_store_scales(
         void *scales, const float *of_blocks, const struct quant_matrix *m);
+void quant_read_scales(
+        float *of_blocks, void *scales, const struct quant_matrix *m);
 /* Element i. */
 float quant_value(
         const void *codes, const void *scales, const struct quant_matrix *m,

@@ -122,7 +122,8 @@ static enum zd_status read_codes(struct reading *r, int id)
 {
     const char *name = r->table->params[id].name;
     size_t decoding = param_scale_bytes(r->table, id);
-    float *scales = zd_array(param_scale_count(r->table, id), sizeof *scales);
+    float *scales =
+            zd_array(param_whole_scale_count(r->table, id), sizeof *scales);
     char *bytes = zd_array(decoding, 1);
     struct packed codes = {base_digest_codes(name, 0), r->table, id};
     struct base_digest digest = base_digest_scales(name, 0);

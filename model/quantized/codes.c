@@ -18,6 +18,7 @@ struct codes_maker {
     const struct weight_source *source;
     float *values;  /* of a band */
     uint8_t *codes; /* likewise */
+    float *scales;  /* likewise */
 };
 
 /* What is made at a time: whole rows, but for 4 bits stored as they are. */
@@ -26,13 +27,13 @@ struct band {
     const struct quant_matrix *m;
     int id;
     size_t begin, count; /* elements */
-    float *scales;       /* of the weight */
+    size_t first_scale;
 };
 
 /* Elements that are made together at least, and from a multiple of them. */
 static size_t grain_of(const struct codes_maker *maker, int id)
 {
-    const struct quant_matrix *m = &maker->table->codes[id];
+    const struct quant_matrix *m = param_whole_codes(maker->table, id);
     size_t columns = (size_t)m->columns;
     if (m->format == QUANT_FP8)
         return QUANT_TILE * columns;
@@ -52,15 +53,19 @@ struct codes_maker *codes_maker_create(
         const struct param_table *table, const struct weight_source *source)
 {
     struct codes_maker *maker = zd_array(1, sizeof *maker);
-    size_t most = 0;
-    *maker = (struct codes_maker){table, source, NULL, NULL};
+    size_t most = 0, most_scales = 0;
+    *maker = (struct codes_maker){.table = table, .source = source};
     for (int id = 0; id < table->count; id++)
         if (param_is_quantized(table, id)) {
             size_t count = band_most(maker, id);
+            size_t scales =
+                    quant_scale_of(param_whole_codes(table, id), count - 1) + 1;
             most = count > most ? count : most;
+            most_scales = scales > most_scales ? scales : most_scales;
         }
     maker->values = zd_array(most, sizeof *maker->values);
     maker->codes = zd_array(most, 1);
+    maker->scales = zd_array(most_scales, sizeof *maker->scales);
     return maker;
 }
 
@@ -70,6 +75,7 @@ void codes_maker_destroy(struct codes_maker *maker)
         return;
     free(maker->values);
     free(maker->codes);
+    free(maker->scales);
     free(maker);
 }
 
@@ -132,9 +138,8 @@ static void encode_blocks(const struct band *band)
         size_t left = band->count - at;
         quant_encode4(
                 band->maker->codes + at / 2,
-                band->scales + (band->begin + at) / m->block,
-                band->maker->values + at, m->format,
-                left < PIECE ? left : PIECE, m->block);
+                band->maker->scales + at / m->block, band->maker->values + at,
+                m->format, left < PIECE ? left : PIECE, m->block);
     }
 }
 
@@ -143,7 +148,7 @@ static void encode_rows(const struct band *band)
     size_t columns = (size_t)band->m->columns;
 #pragma omp parallel for schedule(dynamic)
     for (size_t at = 0; at < band->count; at += columns)
-        band->scales[(band->begin + at) / columns] = quant_encode8(
+        band->maker->scales[at / columns] = quant_encode8(
                 (int8_t *)band->maker->codes + at, band->maker->values + at,
                 columns);
 }
@@ -161,11 +166,10 @@ static void encode_tiles(const struct band *band)
     for (size_t r = 0; r < rows; r += QUANT_TILE)
         for (size_t c = 0; c < columns; c += QUANT_TILE) {
             size_t at = r * columns + c;
-            band->scales[quant_scale_of(m, band->begin + at)] =
-                    quant_encode_tile(
-                            band->maker->codes + at, band->maker->values + at,
-                            tile_end(r, rows) - r, tile_end(c, columns) - c,
-                            columns);
+            size_t scale = quant_scale_of(m, band->begin + at);
+            band->maker->scales[scale - band->first_scale] = quant_encode_tile(
+                    band->maker->codes + at, band->maker->values + at,
+                    tile_end(r, rows) - r, tile_end(c, columns) - c, columns);
         }
 }
 
@@ -185,16 +189,15 @@ static enum zd_status make_band(const struct band *band)
     return ZD_OK;
 }
 
-/* Those of what begins elsewhere are not ours. */
-static void leave_others(
-        const struct quant_matrix *m, size_t from, size_t to, size_t begin,
-        size_t end, float *scales)
+/* Those of what begins in the range. */
+static void keep_scales(
+        const struct band *band, size_t begin, size_t end, float *scales)
 {
-    size_t last = quant_scale_of(m, to - 1);
-    for (size_t i = quant_scale_of(m, from); i <= last; i++) {
-        size_t first = quant_scale_first(m, i);
-        if (first < begin || first >= end)
-            scales[i] = 0;
+    size_t last = quant_scale_of(band->m, band->begin + band->count - 1);
+    for (size_t i = band->first_scale; i <= last; i++) {
+        size_t first = quant_scale_first(band->m, i);
+        if (first >= begin && first < end)
+            scales[i] = band->maker->scales[i - band->first_scale];
     }
 }
 
@@ -202,15 +205,16 @@ enum zd_status codes_make(
         struct codes_maker *maker, int id, size_t begin, size_t end,
         codes_write_fn *write, void *ctx, float *scales)
 {
-    const struct quant_matrix *m = &maker->table->codes[id];
+    const struct quant_matrix *m = param_whole_codes(maker->table, id);
     size_t total = quant_matrix_count(m), most = band_most(maker, id);
     size_t grain = grain_of(maker, id);
-    bool is_stored = stored_of(maker, id) != NULL;
+    bool keeps = scales && !stored_of(maker, id);
     for (size_t at = begin; at < end;) {
         size_t first = at / grain * grain;
         size_t wanted = quant_parts(end - first, grain) * grain;
         size_t left = total - first;
-        struct band band = {maker, m, id, first, wanted, scales};
+        struct band band = {maker, m,      id,
+                            first, wanted, quant_scale_of(m, first)};
         if (band.count > most)
             band.count = most;
         if (band.count > left)
@@ -221,8 +225,8 @@ enum zd_status codes_make(
         ZD_TRY(
                 write(ctx, at, to - at,
                       maker->codes + quant_code_bytes(m, at - band.begin)));
-        if (!is_stored)
-            leave_others(m, band.begin, last, begin, end, scales);
+        if (keeps)
+            keep_scales(&band, begin, end, scales);
         at = to;
     }
     return ZD_OK;
@@ -234,7 +238,7 @@ enum zd_status codes_finish(
     const struct quantized *stored = stored_of(maker, id);
     if (stored)
         return quantized_read_scales(stored, out);
-    quant_store_scales(out, scales, &maker->table->codes[id]);
+    quant_store_scales(out, scales, param_whole_codes(maker->table, id));
     return ZD_OK;
 }
 
@@ -267,11 +271,13 @@ enum zd_status codes_make_whole(
         const struct weight_source *source, const struct param_table *table,
         int id, const struct quant_matrix *matrix, struct codes_whole *out)
 {
-    struct param_table one = *table; /* in which this weight alone is quantized */
+    struct param_table one =
+            *table; /* in which this weight alone is quantized */
     size_t count = quant_matrix_count(matrix);
     float *scales = zd_array(quant_scale_count(matrix), sizeof *scales);
     one.codes = zd_array((size_t)table->count, sizeof *one.codes);
     one.codes[id] = *matrix;
+    one.whole_codes = NULL;
     *out = (struct codes_whole){
             *matrix, zd_array(quant_code_bytes(matrix, count), 1),
             zd_array(quant_scale_bytes(matrix), 1)};

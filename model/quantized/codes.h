@@ -8,7 +8,8 @@
  *       |-- range --|              what begins in it
  *
  * Values are those that `source` reads, not rounded. GPT-2's weights are (in,
- * out); their transpose is quantized. */
+ * out); their transpose is quantized. With tensor parallelism all of this is of
+ * whole tensors, of which a slice has some (cut.h). */
 #ifndef ZD_MODEL_CODES_H
 #define ZD_MODEL_CODES_H
 
@@ -29,9 +30,10 @@ bool codes_are_stored(const struct codes_maker *maker, int id);
 
 /* Codes of elements [begin, end) of weight `id`, piece by piece in order:
  * write(ctx, first element, count, codes). begin and end at whole bytes, or
- * the weight's end. Sets scales[i] (quant_scale_count of them) of every block,
- * row or tile that begins in the range; leaves the others alone. Of a weight
- * that is stored quantized it sets none. By all threads of the caller. */
+ * the weight's end. Sets scales[i] (quant_scale_count of them; NULL: none) of
+ * every block, row or tile that begins in the range; leaves the others alone.
+ * Of a weight that is stored quantized it sets none. By all threads of the
+ * caller. */
 typedef enum zd_status codes_write_fn(
         void *ctx, size_t begin, size_t count, const uint8_t *codes);
 enum zd_status codes_make(

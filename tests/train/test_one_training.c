@@ -20,6 +20,11 @@ static const struct model others[] = {
         {"tests/train/states.toml", EVEN "optim.name=adam_mini", 4},
         {"tests/train/states.toml", EVEN "lora.enabled=true", 4},
         {"tests/train/states.toml",
+         EVEN "lora.enabled=true lora.quantize_base=nf4 "
+              "model.config.hidden_size=256 model.config.num_hidden_layers=1 "
+              "model.config.intermediate_size=512",
+         4},
+        {"tests/train/states.toml",
          EVEN "optim.name=adamw_8bit optim.stable_embedding=false "
               "model.config.hidden_size=512 model.config.num_hidden_layers=1 "
               "model.config.intermediate_size=1024",

@@ -89,15 +89,22 @@ enum {
     PAGES = 1 << 20, /* a writer's own: headers, a digest's tail */
 };
 
-/* As read, in fp32, and as it is held; with the scales of a quantized base. */
+static uint64_t most_scale_bytes(const struct param_table *table)
+{
+    uint64_t most = 0;
+    for (int id = 0; id < table->count; id++)
+        if (param_is_quantized(table, id) &&
+            param_scale_bytes(table, id) > most)
+            most = param_scale_bytes(table, id);
+    return most;
+}
+
+/* As read, in fp32, and as it is held; with the scales of a quantized base, and
+ * those of a slice. */
 static uint64_t load_buffers(const struct job_plan *plan)
 {
-    uint64_t scales = 0;
-    for (int id = 0; id < plan->table.count; id++)
-        if (param_is_quantized(&plan->table, id) &&
-            param_scale_bytes(&plan->table, id) > scales)
-            scales = param_scale_bytes(&plan->table, id);
-    return 3 * CHUNK * sizeof(float) + 2 * scales;
+    return 3 * CHUNK * sizeof(float) + 2 * most_scale_bytes(&plan->table) +
+           most_scale_bytes(&plan->slice_table);
 }
 
 /* --- phases --------------------------------------------------------------- */

@@ -2,6 +2,7 @@
 #include "train/plan/plan.h"
 #include "base/device/device_memory.h"
 #include "model/files/config.h"
+#include "model/quantized/cut.h"
 #include "model/slice.h"
 #include "train/plan/fit.h"
 #include "zd_config.h"
@@ -216,10 +217,13 @@ static enum zd_status slice(
     ZD_TRY(param_table_slice(
             &plan->config, tp, job->train.freeze, job->train.freeze_count,
             &plan->slice_table));
-    return job->lora.enabled ? lora_extend(
-                                       &plan->slice_config, &plan->adapter,
-                                       &job->lora, &plan->slice_table)
-                             : ZD_OK;
+    if (!job->lora.enabled)
+        return ZD_OK;
+    ZD_TRY(lora_extend(
+            &plan->slice_config, &plan->adapter, &job->lora,
+            &plan->slice_table));
+    codes_cut(&plan->table, &plan->slice_table);
+    return ZD_OK;
 }
 
 enum zd_status plan_begin(

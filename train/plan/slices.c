@@ -3,13 +3,14 @@
 #include "base/text_buffer.h"
 #include "kernels/elementwise/masked.h"
 #include "model/adapters/lora.h"
+#include "model/quantized/cut.h"
 #include "model/slice.h"
 #include "optim/optimizers.h"
 #include "train/plan/fit.h"
 
 #include <string.h>
 
-enum refusal { FITS, SHARES_RANGES, CUTS_BLOCKS, CUTS_WORDS };
+enum refusal { FITS, SHARES_RANGES, CUTS_BLOCKS, CUTS_WORDS, CUTS_CODES };
 
 /* Rows or columns of a range that each place has. */
 static int64_t share_of(const struct param *param, int range)
@@ -60,6 +61,9 @@ static enum refusal look(
 {
     for (int id = 0; id < table->count; id++) {
         const struct param *param = *tensor_out = &table->params[id];
+        if (param_is_quantized(table, id) &&
+            !codes_can_cut(param, param_whole_codes(table, id)))
+            return CUTS_CODES;
         if (!param->trainable)
             continue;
         for (int r = 0; r < param->slice.range_count; r++)
@@ -73,38 +77,71 @@ static enum refusal look(
     return FITS;
 }
 
-static enum zd_status cut(
-        const struct train_job *job, const struct model_config *whole,
-        struct tp tp, struct model_config *config, struct param_table *table)
+/* The table of a slice, from that of the whole: {0}, where nothing is
+ * quantized. */
+static enum zd_status adapt(
+        const struct train_job *job, const struct model_config *config,
+        const struct param_table *whole, struct param_table *table)
 {
     struct peft_config adapter;
-    ZD_TRY(model_config_slice(whole, tp, config));
+    ZD_TRY(lora_config(&job->lora, &adapter));
+    enum zd_status status = lora_extend(config, &adapter, &job->lora, table);
+    peft_config_fini(&adapter);
+    if (status == ZD_OK)
+        codes_cut(whole, table);
+    return status;
+}
+
+static enum zd_status cut(
+        const struct train_job *job, const struct model_config *config,
+        const struct param_table *whole, struct tp tp,
+        struct param_table *table)
+{
+    struct model_config slice;
+    ZD_TRY(model_config_slice(config, tp, &slice));
     ZD_TRY(param_table_slice(
-            whole, tp, job->train.freeze, job->train.freeze_count, table));
+            config, tp, job->train.freeze, job->train.freeze_count, table));
     if (!job->lora.enabled)
         return ZD_OK;
-    enum zd_status status = lora_config(&job->lora, &adapter);
-    if (status == ZD_OK) {
-        status = lora_extend(config, &adapter, &job->lora, table);
-        peft_config_fini(&adapter);
-    }
+    enum zd_status status = adapt(job, &slice, whole, table);
     if (status != ZD_OK)
         param_table_fini(table);
     return status;
 }
 
+/* How the base is quantized. What else is wrong with it, others tell. */
+static void quantize(
+        const struct train_job *job, const struct model_config *config,
+        struct param_table *whole)
+{
+    const struct param_table none = {0};
+    *whole = none;
+    if (!job->lora.enabled ||
+        (!config->is_quantized && job->lora.quantize_base == LORA_BASE_NONE))
+        return;
+    enum zd_status status = param_table_build(config, NULL, 0, whole);
+    if (status == ZD_OK)
+        status = adapt(job, config, &none, whole);
+    if (status == ZD_OK)
+        status = lora_quantize(
+                config, &job->lora, train_stored_base(job), whole);
+    if (status == ZD_OK)
+        return;
+    param_table_fini(whole);
+    zd_error_clear();
+}
+
 static bool fits(
-        const struct train_job *job, const struct model_config *whole, int size)
+        const struct train_job *job, const struct model_config *config,
+        const struct param_table *whole, int size)
 {
     const struct param *tensor;
-    struct model_config config;
     struct param_table table;
-    if (cut(job, whole, (struct tp){size, 0}, &config, &table) != ZD_OK) {
+    if (cut(job, config, whole, (struct tp){size, 0}, &table) != ZD_OK) {
         zd_error_clear();
         return false;
     }
-    bool does = !(job->lora.enabled && whole->is_quantized) &&
-                look(job, &table, 0, &tensor) == FITS;
+    bool does = look(job, &table, 0, &tensor) == FITS;
     param_table_fini(&table);
     return does;
 }
@@ -114,12 +151,6 @@ static enum zd_status check(
         const struct param_table *table, struct tp tp)
 {
     const struct param *tensor;
-    if (job->lora.enabled && whole->is_quantized)
-        return ZD_FAIL(
-                ZD_ERR_CONFIG, "E0224",
-                "parallel.tp_size = %d: the model is stored in codes, which "
-                "stay so under adapters and cannot be cut",
-                tp.size);
     enum refusal refusal = look(job, table, tp.place, &tensor);
     if (refusal == SHARES_RANGES)
         ZD_FAIL(ZD_ERR_CONFIG, "E0224",
@@ -132,6 +163,11 @@ static enum zd_status check(
                 "%lld, and dropout needs a multiple of %d",
                 tp.size, tensor->name, (long long)tensor->shape[1],
                 DROPOUT_WORDS);
+    else if (refusal == CUTS_CODES)
+        ZD_FAIL(ZD_ERR_CONFIG, "E0224",
+                "parallel.tp_size = %d cuts `%s` within blocks whose %s codes "
+                "share a scale",
+                tp.size, tensor->name, param_codes_name(table));
     else if (refusal == CUTS_BLOCKS)
         ZD_FAIL(ZD_ERR_CONFIG, "E0224",
                 "parallel.tp_size = %d cuts `%s` within blocks of %d elements, "
@@ -150,43 +186,54 @@ enum zd_status plan_check_slices(
 
 /* "8 or 4 or 2": the sizes that fit the model, the samples and the ranks. */
 static void list_sizes(
-        const struct train_job *job, const struct model_config *whole,
-        int world, struct text_buffer *text)
+        const struct train_job *job, const struct model_config *config,
+        const struct param_table *whole, int world, struct text_buffer *text)
 {
     struct mesh_sizes sizes = job->parallel;
-    for (sizes.tp = whole->heads; sizes.tp > 1; sizes.tp--)
+    for (sizes.tp = config->heads; sizes.tp > 1; sizes.tp--)
         if (job->data.cutoff_len % mesh_token_unit(sizes) == 0 &&
             world % ((int64_t)sizes.cp * sizes.tp) == 0 &&
-            fits(job, whole, sizes.tp))
+            fits(job, config, whole, sizes.tp))
             text_buffer_add(text, "%s%d", text->used ? " or " : "", sizes.tp);
     if (!text->used)
         text_buffer_add(text, "1");
 }
 
-enum zd_status job_check_slices(
-        const struct train_job *job, const struct model_config *whole,
-        int world)
+static enum zd_status refuse(
+        const struct train_job *job, const struct model_config *config,
+        const struct param_table *whole, int world)
 {
     const struct tp tp = {job->parallel.tp, 0};
     const struct optim_options *optim = &job->optim;
-    struct model_config config;
     struct param_table table;
     char sizes[120] = "", states[80] = "";
     struct text_buffer text = {.out = sizes, .bytes = sizeof sizes};
-    if (tp.size == 1 || fits(job, whole, tp.size))
-        return ZD_OK;
-    list_sizes(job, whole, world, &text);
-    if (cut(job, whole, tp, &config, &table) == ZD_OK) {
+    list_sizes(job, config, whole, world, &text);
+    if (cut(job, config, whole, tp, &table) == ZD_OK) {
         const struct param *tensor;
-        bool in_codes = job->lora.enabled && whole->is_quantized;
-        if (!in_codes && look(job, &table, 0, &tensor) == CUTS_BLOCKS)
+        if (look(job, &table, 0, &tensor) == CUTS_BLOCKS)
             snprintf(
                     states, sizeof states, "optim.name = \"%s%s%s\", or ",
                     optim->paged ? "paged_" : "",
                     optimizer_of(optim->name)->name,
                     optim->paged ? "_32bit" : "");
-        check(job, whole, &table, tp);
+        check(job, config, &table, tp);
         param_table_fini(&table);
     }
     return zd_fail_help("%sparallel.tp_size = %s", states, sizes);
+}
+
+enum zd_status job_check_slices(
+        const struct train_job *job, const struct model_config *config,
+        int world)
+{
+    struct param_table whole;
+    enum zd_status status = ZD_OK;
+    if (job->parallel.tp == 1)
+        return ZD_OK;
+    quantize(job, config, &whole);
+    if (!fits(job, config, &whole, job->parallel.tp))
+        status = refuse(job, config, &whole, world);
+    param_table_fini(&whole);
+    return status;
 }
