@@ -83,82 +83,104 @@ static void put_tile_scale(const struct tile *t, float scale)
     put_scale(t->of, true, t->column, t->row, scale);
 }
 
-static void scale_rows_apart(struct tile *t)
+static const elem *row_of(const struct tile *t, int r)
+{
+    return t->x + (size_t)r * (size_t)t->of->stride;
+}
+
+/* amax of rows into by_row, and of columns into by_column. */
+static void scan_tile(struct tile *t)
+{
+    vf most[FP8_BLOCK / VL];
+    memset(most, 0, sizeof most);
+    for (int r = 0; r < t->rows; r++) {
+        const elem *x = row_of(t, r);
+        vf of_row = vf_all(0);
+        for (int c = 0; c < t->columns; c += VL) {
+            vf a = vf_abs(load_some(x + c, t->columns - c));
+            of_row = vf_max(a, of_row);
+            most[c / VL] = vf_max(a, most[c / VL]);
+        }
+        t->by_row[r] = vf_top(of_row);
+    }
+    memcpy(t->by_column, most, sizeof most);
+}
+
+static void scale_rows_and_columns(struct tile *t)
 {
     const struct fp8_cast *p = t->of;
+    scan_tile(t);
     for (int r = 0; r < t->rows; r++) {
-        float amax =
-                elems_amax(t->x + (size_t)r * (size_t)p->stride, t->columns);
+        float amax = t->by_row[r];
         t->by_row[r] = fp8_factor(amax, p->to);
         put_scale(p, false, t->row + r, t->column, fp8_scale(amax, p->to));
     }
-}
-
-static void scale_columns_apart(struct tile *t)
-{
-    const struct fp8_cast *p = t->of;
-    for (int c = 0; c < t->columns; c += VL) {
-        float amax[VL];
-        vf most = vf_all(0);
-        for (int r = 0; r < t->rows; r++)
-            most =
-                    vf_max(vf_abs(load_some(
-                                   t->x + (size_t)r * (size_t)p->stride + c,
-                                   t->columns - c)),
-                           most);
-        vf_store(amax, most);
-        for (int i = 0; i < VL && c + i < t->columns; i++) {
-            t->by_column[c + i] = fp8_factor(amax[i], p->to);
-            put_scale(
-                    p, true, t->column + c + i, t->row,
-                    fp8_scale(amax[i], p->to));
-        }
+    for (int c = 0; c < t->columns; c++) {
+        float amax = t->by_column[c];
+        t->by_column[c] = fp8_factor(amax, p->to);
+        put_scale(p, true, t->column + c, t->row, fp8_scale(amax, p->to));
     }
 }
 
-static float tile_amax(const struct tile *t)
+static float tile_amax(struct tile *t)
 {
     float most = 0;
-    for (int r = 0; r < t->rows; r++) {
-        float row = elems_amax(
-                t->x + (size_t)r * (size_t)t->of->stride, t->columns);
-        most = row > most ? row : most;
-    }
+    scan_tile(t);
+    for (int r = 0; r < t->rows; r++)
+        most = t->by_row[r] > most ? t->by_row[r] : most;
     return most;
 }
 
-/* Codes of a row of a tile: x times `by`, one for all or one for each. */
-ALWAYS_INLINE void encode_row(
-        uint8_t *codes, const elem *x, const float *by, bool by_each,
-        bool is_e5m2, int count)
+static void scale_as_one(struct tile *t)
 {
-    for (int i = 0; i < count; i += VL) {
-        vf factor = by_each ? vf_load_some(by + i, count - i) : vf_all(*by);
-        vu words = fp8_codes(load_some(x + i, count - i) * factor, is_e5m2);
-        narrow_bytes(codes + i, words);
+    const struct fp8_cast *p = t->of;
+    float amax = p->layout == SCALES_TENSOR ? *p->amax : tile_amax(t);
+    float scale = fp8_scale(amax, p->to);
+    for (int r = 0; r < t->rows; r++)
+        t->by_row[r] = fp8_factor(amax, p->to);
+    if (p->layout != SCALES_TENSOR || (t->row == 0 && t->column == 0))
+        put_tile_scale(t, scale);
+}
+
+/* Codes of a tile, rows FP8_BLOCK apart: x times what its row, or column, has.
+ * Whole vectors of codes are written. */
+ALWAYS_INLINE void encode_tile_of(
+        uint8_t codes[FP8_BLOCK * FP8_BLOCK], const struct tile *t,
+        bool by_columns, bool is_e5m2)
+{
+    for (int r = 0; r < t->rows; r++) {
+        const elem *x = row_of(t, r);
+        vf factor = vf_all(t->by_row[r]);
+        uint8_t *to = codes + r * FP8_BLOCK;
+        int c = 0;
+        for (; c + VL <= t->columns; c += VL) {
+            if (by_columns)
+                factor = vf_load(t->by_column + c);
+            narrow_bytes(to + c, fp8_codes(load(x + c) * factor, is_e5m2));
+        }
+        if (c == t->columns)
+            continue;
+        if (by_columns)
+            factor = vf_load(t->by_column + c);
+        narrow_bytes(
+                to + c,
+                fp8_codes(load_some(x + c, t->columns - c) * factor, is_e5m2));
     }
 }
 
-/* Codes of a tile, rows FP8_BLOCK apart; whole vectors of them are written, and
- * nothing is beyond them. */
 static void encode_tile(
         uint8_t codes[FP8_BLOCK * FP8_BLOCK], const struct tile *t,
-        bool by_each)
+        bool by_columns)
 {
     bool is_e5m2 = t->of->to == DTYPE_E5M2;
-    for (int r = 0; r < t->rows; r++) {
-        const elem *x = t->x + (size_t)r * (size_t)t->of->stride;
-        const float *by = by_each ? t->by_column : t->by_row + r;
-        uint8_t *to = codes + r * FP8_BLOCK;
-        if (is_e5m2 && by_each)
-            encode_row(to, x, by, true, true, t->columns);
-        else if (is_e5m2)
-            encode_row(to, x, by, false, true, t->columns);
-        else if (by_each)
-            encode_row(to, x, by, true, false, t->columns);
-        else
-            encode_row(to, x, by, false, false, t->columns);
-    }
+    if (is_e5m2 && by_columns)
+        encode_tile_of(codes, t, true, true);
+    else if (is_e5m2)
+        encode_tile_of(codes, t, false, true);
+    else if (by_columns)
+        encode_tile_of(codes, t, true, false);
+    else
+        encode_tile_of(codes, t, false, false);
 }
 
 typedef uint8_t v16 __attribute__((vector_size(TURN)));
@@ -217,17 +239,6 @@ static void put_codes(const struct tile *t, const uint8_t *codes)
                codes + r * FP8_BLOCK, (size_t)t->columns);
 }
 
-static void scale_as_one(struct tile *t)
-{
-    const struct fp8_cast *p = t->of;
-    float amax = p->layout == SCALES_TENSOR ? *p->amax : tile_amax(t);
-    float scale = fp8_scale(amax, p->to);
-    for (int r = 0; r < t->rows; r++)
-        t->by_row[r] = fp8_factor(amax, p->to);
-    if (p->layout != SCALES_TENSOR || (t->row == 0 && t->column == 0))
-        put_tile_scale(t, scale);
-}
-
 /* Codes as they lie, into a tile. */
 static void copy_codes(
         uint8_t codes[FP8_BLOCK * FP8_BLOCK], const struct tile *t)
@@ -256,19 +267,18 @@ static void cast_tile(const struct fp8_cast *p, int row, int column)
     bool twice = p->layout == SCALES_1X128;
     if (p->from_scales) {
         copy_codes(codes, &t);
-    } else if (!twice || p->codes) {
+    } else {
         if (twice)
-            scale_rows_apart(&t);
+            scale_rows_and_columns(&t);
         else
             scale_as_one(&t);
-        encode_tile(codes, &t, false);
+        if (!twice || p->codes)
+            encode_tile(codes, &t, false);
     }
     if (p->codes)
         put_codes(&t, codes);
-    if (twice && p->transposed) {
-        scale_columns_apart(&t);
+    if (twice && p->transposed)
         encode_tile(codes, &t, true);
-    }
     if (p->transposed)
         put_transposed(&t, codes);
 }

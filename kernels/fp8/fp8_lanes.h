@@ -56,22 +56,59 @@ ALWAYS_INLINE vf e5m2_values(const uint8_t *codes)
     return (vf)(value | (bits & 0x80u) << 24);
 }
 
-/* The codes of x, in words: float_to_fp8 with its branches as selections. The
- * product that x may be is not fused with a sum, as bits are taken of it. */
+/* As ints, which positive floats are too. */
+ALWAYS_INLINE vu vu_min(vu a, vu b)
+{
+#if defined(__AVX512F__)
+    return (vu)_mm512_min_epi32((__m512i)a, (__m512i)b);
+#elif defined(__AVX2__)
+    return (vu)_mm256_min_epi32((__m256i)a, (__m256i)b);
+#else
+    return vu_select((vu)((vi)a < (vi)b), a, b);
+#endif
+}
+
+ALWAYS_INLINE vu vu_max(vu a, vu b)
+{
+#if defined(__AVX512F__)
+    return (vu)_mm512_max_epi32((__m512i)a, (__m512i)b);
+#elif defined(__AVX2__)
+    return (vu)_mm256_max_epi32((__m256i)a, (__m256i)b);
+#else
+    return vu_select((vu)((vi)a > (vi)b), a, b);
+#endif
+}
+
+/* 0x7f where x is NaN, else `code`. */
+ALWAYS_INLINE vu fp8_nan(vf x, vu code)
+{
+    vu nan = code * 0 + 0x7fu;
+#if defined(__AVX512F__)
+    return (vu)_mm512_mask_mov_epi32(
+            (__m512i)code, _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q),
+            (__m512i)nan);
+#else
+    return vu_select((vu)(x != x), nan, code);
+#endif
+}
+
+/* The codes of x in the low bytes of words, without branches: p is the power of
+ * two below x, or the least normal number, and a sum with 2^20 p (2^21 p of
+ * E5M2) is rounded as codes are; its last bits count their steps above 0 or p.
+ * The product that x may be is not fused with a sum, as bits are taken of it.
+ */
 ALWAYS_INLINE vu fp8_codes(vf x, bool is_e5m2)
 {
     const uint32_t shift = is_e5m2 ? 21 : 20;
     const uint32_t most = is_e5m2 ? 0x47600000u : 0x43e00000u;
     const uint32_t least = is_e5m2 ? 0x38800000u : 0x3c800000u;
-    vu bits = (vu)x, a = bits & 0x7fffffffu;
-    vu is_nan = (vu)(a > 0x7f800000u);
-    a = vu_select((vu)(a > most), a * 0 + most, a);
-    vu small = (vu)((vf)a + (is_e5m2 ? 0x1p7f : 0x1p14f)) & 0xffu;
-    vu rounded = a + ((1u << (shift - 1)) - 1u - (least - 0x800000u)) +
-                 (a >> shift & 1u);
-    vu code = vu_select((vu)(a < least), small, rounded >> shift);
-    code |= bits >> 24 & 0x80u;
-    return vu_select(is_nan, a * 0 + 0x7fu, code);
+    vu bits = (vu)x, zero = {0};
+    vu a = vu_min(bits & 0x7fffffffu, zero + most);
+    vu p = vu_max(a & 0x7f800000u, zero + least);
+    vu magic = p + (shift << 23);
+    vu steps = (vu)((vf)a + (vf)magic) - magic;
+    vu code = steps + ((p - least) >> shift);
+    return fp8_nan(x, code | (bits >> 24 & 0x80u));
 }
 
 /* `count` codes as elements: exact in every compute type. */
