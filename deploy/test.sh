@@ -113,7 +113,7 @@ behind() {
     [[ ${#select_long[@]} -eq 0 ]] || return 0
     part build-standin-tsan build build-standin-tsan "${cuda[@]}" -Dcuda=enabled -Dgpu_stand_in=true -Dcudnn=disabled "${thread_checked[@]}" &&
         OMP_NUM_THREADS=1 part races suite build-standin-tsan races "streams of GPUs under the thread sanitizer" "${fixed[@]}" \
-            "zero cuda" train_gpu_races "comm gpu races nccl" "comm gpu races ordered" "comm gpu races staged" "stand-in order"
+            "zero cuda" "zero schedule_cuda" train_gpu_races "comm gpu races nccl" "comm gpu races ordered" "comm gpu races staged" "stand-in order"
 }
 light=(-Ddebug=false -Dc_args=-g1 -Dcpp_args=-g1)
 checked=(-Doptimization=1 "${light[@]}")

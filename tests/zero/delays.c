@@ -4,6 +4,7 @@
 #include "base/number/rng.h"
 #include "comm/comm.h"
 #include "offload/store.h"
+#include "tests/support/wrap.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
@@ -125,25 +126,8 @@ static void be_late(enum kind kind)
 
 /* --- streams -------------------------------------------------------------- */
 
-enum zd_status __real_stream_create(
-        const char *name, enum stream_mode mode, struct stream **stream_out);
-enum zd_status __real_stream_copy(
-        struct stream *stream, void *to, const void *from, size_t bytes);
-enum zd_status __real_stream_call(
-        struct stream *stream, stream_fn *fn, void *ctx, int64_t arg);
-enum zd_status __real_stream_record(struct stream *stream, struct event *event);
-enum zd_status __real_stream_wait(struct stream *stream, struct event *event);
-enum zd_status __wrap_stream_create(
-        const char *name, enum stream_mode mode, struct stream **stream_out);
-enum zd_status __wrap_stream_copy(
-        struct stream *stream, void *to, const void *from, size_t bytes);
-enum zd_status __wrap_stream_call(
-        struct stream *stream, stream_fn *fn, void *ctx, int64_t arg);
-enum zd_status __wrap_stream_record(struct stream *stream, struct event *event);
-enum zd_status __wrap_stream_wait(struct stream *stream, struct event *event);
-
-enum zd_status __wrap_stream_create(
-        const char *name, enum stream_mode mode, struct stream **stream_out)
+WRAP(enum zd_status, stream_create, const char *name, enum stream_mode mode,
+     struct stream **stream_out)
 {
     enum zd_status status = __real_stream_create(name, mode, stream_out);
     if (status == ZD_OK && strcmp(name, "down") == 0)
@@ -162,6 +146,9 @@ static bool goes_down(struct stream *stream)
     return false;
 }
 
+enum zd_status __real_stream_call(
+        struct stream *stream, stream_fn *fn, void *ctx, int64_t arg);
+
 /* The compute stream (NULL) is late at the hooks. */
 static enum zd_status hold(struct stream *stream, enum kind down, enum kind up)
 {
@@ -169,27 +156,27 @@ static enum zd_status hold(struct stream *stream, enum kind down, enum kind up)
     return us ? __real_stream_call(stream, nap, NULL, us) : ZD_OK;
 }
 
-enum zd_status __wrap_stream_copy(
-        struct stream *stream, void *to, const void *from, size_t bytes)
+WRAP(enum zd_status, stream_copy, struct stream *stream, void *to,
+     const void *from, size_t bytes)
 {
     ZD_TRY(hold(stream, DOWN_COPY, UP_COPY));
     return __real_stream_copy(stream, to, from, bytes);
 }
 
-enum zd_status __wrap_stream_call(
-        struct stream *stream, stream_fn *fn, void *ctx, int64_t arg)
+WRAP(enum zd_status, stream_call, struct stream *stream, stream_fn *fn,
+     void *ctx, int64_t arg)
 {
     ZD_TRY(hold(stream, DOWN_CALL, UP_CALL));
     return __real_stream_call(stream, fn, ctx, arg);
 }
 
-enum zd_status __wrap_stream_record(struct stream *stream, struct event *event)
+WRAP(enum zd_status, stream_record, struct stream *stream, struct event *event)
 {
     ZD_TRY(hold(stream, DOWN_RECORD, UP_RECORD));
     return __real_stream_record(stream, event);
 }
 
-enum zd_status __wrap_stream_wait(struct stream *stream, struct event *event)
+WRAP(enum zd_status, stream_wait, struct stream *stream, struct event *event)
 {
     ZD_TRY(hold(stream, DOWN_WAIT, UP_WAIT));
     return __real_stream_wait(stream, event);
@@ -197,21 +184,14 @@ enum zd_status __wrap_stream_wait(struct stream *stream, struct event *event)
 
 /* --- workers -------------------------------------------------------------- */
 
-enum zd_status __real_chunk_acquire(
-        struct offload *offload, int chunk, struct chunk_memory *memory_out);
-enum zd_status __real_chunk_release(struct offload *offload, int chunk);
-enum zd_status __wrap_chunk_acquire(
-        struct offload *offload, int chunk, struct chunk_memory *memory_out);
-enum zd_status __wrap_chunk_release(struct offload *offload, int chunk);
-
-enum zd_status __wrap_chunk_acquire(
-        struct offload *offload, int chunk, struct chunk_memory *memory_out)
+WRAP(enum zd_status, chunk_acquire, struct offload *offload, int chunk,
+     struct chunk_memory *memory_out)
 {
     be_late(CHUNK_BEGIN);
     return __real_chunk_acquire(offload, chunk, memory_out);
 }
 
-enum zd_status __wrap_chunk_release(struct offload *offload, int chunk)
+WRAP(enum zd_status, chunk_release, struct offload *offload, int chunk)
 {
     be_late(CHUNK_END);
     return __real_chunk_release(offload, chunk);
@@ -219,28 +199,9 @@ enum zd_status __wrap_chunk_release(struct offload *offload, int chunk)
 
 /* --- the trainer and its collectives -------------------------------------- */
 
-enum zd_status __real_device_move(void *to, const void *from, size_t bytes);
-enum zd_status __real_comm_progress(struct comm *comm);
-enum zd_status __real_comm_wait(struct comm *comm, struct comm_op *op);
-enum zd_status __real_comm_all_gather_begin(
-        struct comm *comm, const void *shard, void *full, size_t count,
-        enum dtype type, struct comm_op **op_out);
-enum zd_status __real_comm_reduce_scatter_begin(
-        struct comm *comm, const void *full, void *shard, size_t count,
-        enum dtype type, bool accumulate, struct comm_op **op_out);
-enum zd_status __wrap_device_move(void *to, const void *from, size_t bytes);
-enum zd_status __wrap_comm_progress(struct comm *comm);
-enum zd_status __wrap_comm_wait(struct comm *comm, struct comm_op *op);
-enum zd_status __wrap_comm_all_gather_begin(
-        struct comm *comm, const void *shard, void *full, size_t count,
-        enum dtype type, struct comm_op **op_out);
-enum zd_status __wrap_comm_reduce_scatter_begin(
-        struct comm *comm, const void *full, void *shard, size_t count,
-        enum dtype type, bool accumulate, struct comm_op **op_out);
-
 /* Every hook begins with it. On a CPU the compute stream is the trainer, who is
  * late himself; on a GPU he goes on, and what he queues is late. */
-enum zd_status __wrap_comm_progress(struct comm *comm)
+WRAP(enum zd_status, comm_progress, struct comm *comm)
 {
     int64_t us = lateness(HOOK);
     if (us)
@@ -248,7 +209,7 @@ enum zd_status __wrap_comm_progress(struct comm *comm)
     return __real_comm_progress(comm);
 }
 
-enum zd_status __wrap_device_move(void *to, const void *from, size_t bytes)
+WRAP(enum zd_status, device_move, void *to, const void *from, size_t bytes)
 {
     int64_t us = lateness(KERNEL);
     if (us)
@@ -256,23 +217,23 @@ enum zd_status __wrap_device_move(void *to, const void *from, size_t bytes)
     return __real_device_move(to, from, bytes);
 }
 
-enum zd_status __wrap_comm_wait(struct comm *comm, struct comm_op *op)
+WRAP(enum zd_status, comm_wait, struct comm *comm, struct comm_op *op)
 {
     be_late(COLLECTIVE_WAIT);
     return __real_comm_wait(comm, op);
 }
 
-enum zd_status __wrap_comm_all_gather_begin(
-        struct comm *comm, const void *shard, void *full, size_t count,
-        enum dtype type, struct comm_op **op_out)
+WRAP(enum zd_status, comm_all_gather_begin, struct comm *comm,
+     const void *shard, void *full, size_t count, enum dtype type,
+     struct comm_op **op_out)
 {
     be_late(GATHER_BEGIN);
     return __real_comm_all_gather_begin(comm, shard, full, count, type, op_out);
 }
 
-enum zd_status __wrap_comm_reduce_scatter_begin(
-        struct comm *comm, const void *full, void *shard, size_t count,
-        enum dtype type, bool accumulate, struct comm_op **op_out)
+WRAP(enum zd_status, comm_reduce_scatter_begin, struct comm *comm,
+     const void *full, void *shard, size_t count, enum dtype type,
+     bool accumulate, struct comm_op **op_out)
 {
     be_late(REDUCE_BEGIN);
     return __real_comm_reduce_scatter_begin(

@@ -15,10 +15,8 @@ struct outcome {
     char *state[OPTIM_LANES];
     float *scale[OPTIM_LANES], *block_v;
     double norms[STEPS_MAX], losses[STEPS_MAX];
-    double seen, evaluated;        /* sums of parameters, of rank 0 */
-    struct offload_report offload; /* of all steps, of rank 0 */
-    size_t paged, device; /* planned bytes: spilled states, and the device */
-    int records;          /* ranks that know why they ended */
+    double seen, evaluated; /* sums of parameters, of rank 0 */
+    int records;            /* ranks that know why they ended */
     bool wire_matches, ranks_agree;
     enum zd_status status;
     char what[1024];

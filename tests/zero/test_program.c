@@ -1,7 +1,6 @@
 #include "plan_case.h"
 
 #include <criterion/criterion.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* At stage 3, on four ranks. */

@@ -174,32 +174,6 @@ static void test_rounded_sums(void)
     }
 }
 
-/* When only one rank has a gradient, every world has the same sum, so norm and
- * weights are those of one rank to the bit however shards are cut. */
-static void test_cuts(void)
-{
-    for (enum dtype type = DTYPE_FP32; type <= last_type; type++) {
-        struct outcome alone = {0};
-        bool ok = true;
-        for (int world = 1; world <= 7; world++) {
-            struct scenario s = scenario_default(world % 4, world, type);
-            s.replicate = world % 3 == 0 ? 3 : world == 4 ? 2 : 1;
-            s.solo = true;
-            struct outcome outcome = world_run(&s);
-            ok &= outcome_sound(&outcome);
-            if (world == 1) {
-                alone = outcome;
-                continue;
-            }
-            ok &= outcome_same(&alone, &outcome) &&
-                  !memcmp(alone.norms, outcome.norms, sizeof alone.norms);
-            outcome_fini(&outcome);
-        }
-        outcome_fini(&alone);
-        tap_ok(ok, "norm and weights do not depend on how shards are cut");
-    }
-}
-
 static void test_frozen(void)
 {
     struct scenario s = scenario_default(3, 3, DTYPE_BF16);
@@ -334,7 +308,6 @@ int main(void)
     test_accumulation();
     test_by_layer();
     test_rounded_sums();
-    test_cuts();
     test_frozen();
     test_decay();
     test_nonfinite();

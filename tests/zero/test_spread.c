@@ -3,6 +3,7 @@
 #include "world.h"
 
 #include "comm/comm.h"
+#include "tests/support/wrap.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
@@ -21,20 +22,13 @@ static void raise_to(_Atomic int *most, int value)
     }
 }
 
-enum zd_status __real_comm_wait(struct comm *comm, struct comm_op *op);
-enum zd_status __wrap_comm_wait(struct comm *comm, struct comm_op *op);
-enum zd_status __real_zero_gather_params(struct zero *zero);
-enum zd_status __wrap_zero_gather_params(struct zero *zero);
-enum zd_status __real_params_acquire(void *ctx, int unit, const void **params);
-enum zd_status __wrap_params_acquire(void *ctx, int unit, const void **params);
-
-enum zd_status __wrap_comm_wait(struct comm *comm, struct comm_op *op)
+WRAP(enum zd_status, comm_wait, struct comm *comm, struct comm_op *op)
 {
     waits++;
     return __real_comm_wait(comm, op);
 }
 
-enum zd_status __wrap_zero_gather_params(struct zero *zero)
+WRAP(enum zd_status, zero_gather_params, struct zero *zero)
 {
     int before = waits;
     enum zd_status status = __real_zero_gather_params(zero);
@@ -43,7 +37,7 @@ enum zd_status __wrap_zero_gather_params(struct zero *zero)
     return status;
 }
 
-enum zd_status __wrap_params_acquire(void *ctx, int unit, const void **params)
+WRAP(enum zd_status, params_acquire, void *ctx, int unit, const void **params)
 {
     int before = waits;
     enum zd_status status = __real_params_acquire(ctx, unit, params);

@@ -7,7 +7,6 @@
 #include <math.h>
 #include <omp.h>
 #include <pthread.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -20,7 +19,6 @@ struct rank {
     const struct offload_place *place;
     void *late; /* see struct fake_pass */
     struct saver *saver;
-    struct offload_report offload;
     struct outcome *outcome; /* each rank writes its own ranges */
     enum zd_status status;
     double norms[STEPS_MAX], losses[STEPS_MAX], seen, evaluated;
@@ -60,21 +58,6 @@ void scenario_vary(struct scenario *s, int variant)
 }
 
 /* --- one rank ------------------------------------------------------------- */
-
-/* Who does not wait for a slow stream reads what is not there. */
-static void dawdle(void *ctx, int64_t microseconds)
-{
-    usleep((useconds_t)microseconds);
-}
-
-static enum zd_status delay_streams(const struct rank *rank)
-{
-    int us = rank->scenario->dawdle_us;
-    if (!us)
-        return ZD_OK;
-    ZD_TRY(stream_call(rank->place->down, dawdle, NULL, us));
-    return stream_call(rank->place->up, dawdle, NULL, us);
-}
 
 static enum zd_status step(struct rank *rank, struct zero *zero, int k)
 {
@@ -125,7 +108,6 @@ static enum zd_status step(struct rank *rank, struct zero *zero, int k)
             s->shows_grads || s->unclipped_steps & 1 << k
                     ? 1
                     : (float)fmin(1, clip / (rank->norms[k] + 1e-6));
-    ZD_TRY(delay_streams(rank));
     ZD_TRY(zero_update(zero, &update));
     return zero_gather_params(zero);
 }
@@ -191,7 +173,6 @@ static enum zd_status run_steps(struct rank *rank, struct zero *zero)
         ZD_TRY(outcome_restore(s->resume, &fake->table, zero));
     if (s->clears)
         ZD_TRY(zero_states_clear(zero));
-    rank->offload = zero_offload_report(zero);
     ZD_TRY(outcome_save(rank->outcome, &fake->table, zero));
     return s->saves ? saver_judge(rank->saver) : ZD_OK;
 }
@@ -302,7 +283,6 @@ static void collect(
         const struct rank *ranks, const struct scenario *s, struct outcome *out)
 {
     out->wire_matches = out->ranks_agree = true;
-    out->offload = ranks[0].offload;
     out->seen = ranks[0].seen;
     out->evaluated = ranks[0].evaluated;
     memcpy(out->norms, ranks[0].norms, sizeof out->norms);
@@ -320,18 +300,6 @@ static void collect(
                 ranks[r].seen == out->seen &&
                 ranks[r].evaluated == out->evaluated;
     }
-}
-
-static enum zd_status measure(const struct zero_plan *plan, struct outcome *out)
-{
-    struct arena_plan memory;
-    arena_plan_init(&memory);
-    enum zd_status status = zero_plan_spans(plan, &memory);
-    const struct arena_span *paged = arena_plan_find(&memory, "zero.paged");
-    out->paged = paged ? paged->bytes : 0;
-    out->device = memory.bytes[ARENA_DEVICE];
-    arena_plan_fini(&memory);
-    return status;
 }
 
 static struct mesh mesh_for(const struct scenario *s)
@@ -382,8 +350,6 @@ struct outcome world_run(const struct scenario *s)
     struct outcome out;
     outcome_init(&out, fake.table.total);
     out.status = plan_ranks(s, &fake, ranks);
-    if (out.status == ZD_OK)
-        out.status = measure(&ranks[0].plan, &out);
     if (out.status == ZD_OK)
         out.status = comm_local_create(s->world, &options, comms);
     if (out.status != ZD_OK) {

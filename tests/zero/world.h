@@ -22,7 +22,6 @@ struct scenario {
     bool accumulate_on_host;
     bool reduce_fp32;            /* of one micro-batch too */
     size_t spill_bytes;          /* paged states */
-    int dawdle_us;               /* the streams are slow before each update */
     enum device_backend backend; /* 0: the CPU */
     enum stream_mode streams;    /* of the CPU */
     int workers;                 /* of the engine */
