@@ -186,6 +186,14 @@ int job_threads_column(const char *dir, const char *key, double **values_out)
     return count;
 }
 
+int rows_of(const char *dir, const char *key)
+{
+    double *values;
+    int count = job_threads_column(dir, key, &values);
+    free(values);
+    return count;
+}
+
 bool same_column(const char *a, const char *b, const char *key, int rows)
 {
     double *x, *y;
@@ -251,18 +259,25 @@ json_t *job_manifest(const char *dir, int step)
     return json_parse_file(path, 1 << 24, &manifest) == ZD_OK ? manifest : NULL;
 }
 
-bool same_output(const char *a, const char *b, const char *name)
+bool same_file(const char *a, const char *b)
 {
-    char path[PATH_MAX], *x = NULL, *y = NULL;
+    char *x = NULL, *y = NULL;
     size_t x_bytes = 0, y_bytes = 0;
-    snprintf(path, sizeof path, "%s/out/%s", a, name);
-    bool ok = fs_read_file(path, 1 << 28, &x, &x_bytes) == ZD_OK;
-    snprintf(path, sizeof path, "%s/out/%s", b, name);
-    ok = ok && fs_read_file(path, 1 << 28, &y, &y_bytes) == ZD_OK;
-    ok = ok && x_bytes == y_bytes && memcmp(x, y, x_bytes) == 0;
+    bool ok = fs_read_file(a, 1 << 28, &x, &x_bytes) == ZD_OK &&
+              fs_read_file(b, 1 << 28, &y, &y_bytes) == ZD_OK &&
+              x_bytes == y_bytes && memcmp(x, y, x_bytes) == 0;
+    zd_error_clear();
     free(x);
     free(y);
     return ok;
+}
+
+bool same_output(const char *a, const char *b, const char *name)
+{
+    char first[PATH_MAX], second[PATH_MAX];
+    snprintf(first, sizeof first, "%s/out/%s", a, name);
+    snprintf(second, sizeof second, "%s/out/%s", b, name);
+    return same_file(first, second);
 }
 
 bool same_model(const char *a, const char *b)

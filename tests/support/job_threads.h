@@ -34,6 +34,8 @@ enum zd_status job_threads_run_observed(
  * (NaN for null). The caller frees *values_out. */
 int job_threads_column(const char *dir, const char *key, double **values_out);
 
+int rows_of(const char *dir, const char *key);
+
 /* Are the columns of two runs equal to the bit, and of `rows` rows (0: of as
  * many as there are, but some)? */
 bool same_column(const char *a, const char *b, const char *key, int rows);
@@ -47,6 +49,8 @@ double first_of_column(const char *dir, const char *key);
 double last_of_column(const char *dir, const char *key);
 /* Of out/checkpoint-STEP; NULL: there is none. New reference. */
 json_t *job_manifest(const char *dir, int step);
+/* Are both files there, with the same bytes? */
+bool same_file(const char *a, const char *b);
 /* Have two runs written the same bytes to out/NAME? */
 bool same_output(const char *a, const char *b, const char *name);
 /* Are the models that two runs exported equal, byte for byte? */

@@ -44,20 +44,13 @@ static bool groups_add_up(const json_t *plan)
     return same;
 }
 
-struct planned_wire plan_check_wire(const json_t *plan)
-{
-    const json_t *wire = json_object_get(plan, "wire_bytes_per_step");
-    return (struct planned_wire){
-            json_number_value(json_object_get(wire, "reduce_scatter")),
-            json_number_value(json_object_get(wire, "all_gather")),
-            json_number_value(json_object_get(wire, "all_reduce"))};
-}
-
-/* Does every row have `want` under wire_bytes.`key`? */
-static bool rows_have(const char *dir, const char *key, double want, int rows)
+/* Does every row have under wire_bytes.`key` what is planned? */
+static bool rows_have(
+        const json_t *plan, const char *dir, const char *key, int rows)
 {
     char path[64];
-    double *values;
+    double *values, want = json_number_value(json_object_get(
+                            json_object_get(plan, "wire_bytes_per_step"), key));
     snprintf(path, sizeof path, "wire_bytes.%s", key);
     int count = job_threads_column(dir, path, &values);
     bool same = count == rows;
@@ -102,11 +95,10 @@ static bool link_has(const json_t *plan, const char *dir)
 
 bool plan_check_sent(const json_t *plan, const char *dir, int rows)
 {
-    struct planned_wire wire = plan_check_wire(plan);
     return groups_add_up(plan) && link_has(plan, dir) &&
-           rows_have(dir, "reduce_scatter", wire.reduce_scatter, rows) &&
-           rows_have(dir, "all_gather", wire.all_gather, rows) &&
-           rows_have(dir, "all_reduce", wire.all_reduce, rows);
+           rows_have(plan, dir, "reduce_scatter", rows) &&
+           rows_have(plan, dir, "all_gather", rows) &&
+           rows_have(plan, dir, "all_reduce", rows);
 }
 
 bool plan_check_taken(const json_t *plan)

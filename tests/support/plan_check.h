@@ -6,13 +6,8 @@
 
 #include <stdbool.h>
 
-struct planned_wire { /* bytes per step and rank */
-    double reduce_scatter, all_gather, all_reduce;
-};
-
 /* DIR/out/plan.json; NULL when there is none. New reference. */
 json_t *plan_check_open(const char *dir);
-struct planned_wire plan_check_wire(const json_t *plan);
 /* Every one of `rows` steps in metrics.jsonl sent what was planned. */
 bool plan_check_sent(const json_t *plan, const char *dir, int rows);
 /* Every arena took what was planned, and its spans are all there is in it. */

@@ -3,7 +3,6 @@
 #include "base/file/fs.h"
 #include "base/file/safetensors.h"
 #include "model/files/config.h"
-#include "model/slice.h"
 #include "optim/optim.h"
 #include "train/checkpoint/arrays.h"
 #include "train/checkpoint/manifest.h"
@@ -14,202 +13,160 @@
 
 enum { ENTRIES_MAX = 1 << 14 };
 
-/* What one place has of all tensors, in blocks of 256 elements, of all tensors
- * one behind the other. */
-struct part {
+/* All tensors, one behind the other in blocks of 256 elements. */
+struct whole {
     const struct st_file *file;
     struct param_table table;
-    int place;
     size_t *first; /* block of each tensor, and how many there are */
 };
 
-static bool part_open(
-        const struct st_file *file, const struct model_config *config, int tp,
-        int place, struct part *part)
+static bool whole_open(
+        const struct st_file *file, const struct model_config *config,
+        struct whole *whole)
 {
-    struct tp at = {tp, place};
-    *part = (struct part){.file = file, .place = place};
-    if (param_table_slice(config, at, NULL, 0, &part->table) != ZD_OK)
+    *whole = (struct whole){.file = file};
+    if (param_table_build(config, NULL, 0, &whole->table) != ZD_OK)
         return false;
-    part->first = calloc((size_t)part->table.count + 1, sizeof *part->first);
-    for (int id = 0; id < part->table.count; id++)
-        part->first[id + 1] =
-                part->first[id] +
-                (part->table.params[id].count - 1) / OPTIM_QBLOCK + 1;
+    whole->first = calloc((size_t)whole->table.count + 1, sizeof(size_t));
+    for (int id = 0; id < whole->table.count; id++)
+        whole->first[id + 1] =
+                whole->first[id] +
+                (whole->table.params[id].count - 1) / OPTIM_QBLOCK + 1;
     return true;
 }
 
-static void part_close(struct part *part)
+static void whole_close(struct whole *whole)
 {
-    param_table_fini(&part->table);
-    free(part->first);
+    param_table_fini(&whole->table);
+    free(whole->first);
 }
 
-/* Elements of a slice, as a file has them. */
-struct saved {
-    struct held held;
-    const struct param *param;
-    size_t begin; /* of the slice */
-};
-
 struct shard {
-    struct saved saved[ENTRIES_MAX];
+    struct held held[ENTRIES_MAX];
     int count;
     struct {
         char name[ARRAY_NAME];
-        const struct st_tensor *whole;
-        int saved; /* what it is of */
+        const struct st_tensor *from;
+        int held; /* what it is of */
         enum array_kind kind;
     } arrays[ENTRIES_MAX];
     struct st_entry entries[ENTRIES_MAX];
     int array_count;
 };
 
-static void add_saved(
-        struct shard *shard, const struct param *param,
-        const struct slice_run *run, size_t count)
-{
-    struct saved *saved = &shard->saved[shard->count++];
-    struct columns columns = columns_of(&param->slice);
-    *saved = (struct saved){.param = param, .begin = run->begin};
-    saved->held.columns = columns;
-    saved->held.begin = columns.count ? run->begin : run->whole;
-    saved->held.count = count;
-    snprintf(saved->held.name, sizeof saved->held.name, "%s", param->name);
-}
-
-/* What blocks [begin, end) have of a tensor, padding and what place 0 has
- * left out. */
+/* What blocks [begin, end) have of a tensor. */
 static void cut(
-        const struct part *part, int id, size_t begin, size_t end,
+        const struct whole *whole, int id, size_t begin, size_t end,
         struct shard *shard)
 {
-    const struct param *param = &part->table.params[id];
-    const size_t *first = &part->first[id];
+    const struct param *param = &whole->table.params[id];
+    const size_t *first = &whole->first[id];
     size_t from = begin > first[0] ? begin : first[0];
     size_t to = end < first[1] ? end : first[1];
     if (from >= to)
         return;
-    struct slice_run run = {.begin = (from - first[0]) * OPTIM_QBLOCK};
-    size_t last = (to - first[0]) * OPTIM_QBLOCK, start = run.begin;
-    last = last < param->count ? last : param->count;
-    while (param_slice_next(param, last, &run)) {
-        if (run.is_padding || (run.is_shared && part->place))
-            continue;
-        bool columns = param->slice.by_column;
-        add_saved(shard, param, &run, columns ? last - start : run.count);
-        if (columns)
-            return;
-    }
+    struct held *held = &shard->held[shard->count++];
+    size_t last = (to - first[0]) * OPTIM_QBLOCK;
+    *held = (struct held){.begin = (from - first[0]) * OPTIM_QBLOCK};
+    held->count = (last < param->count ? last : param->count) - held->begin;
+    snprintf(held->name, sizeof held->name, "%s", param->name);
 }
 
-/* The arrays that the whole checkpoint has of what is saved. */
-static void list_arrays(const struct part *part, struct shard *shard)
+/* The arrays that the whole checkpoint has of what is held. */
+static void list_arrays(const struct whole *whole, struct shard *shard)
 {
     static const struct columns all;
     for (int i = 0; i < shard->count; i++)
         for (int k = 0; k < ARRAY_V_BLOCKS; k++) {
-            const struct held *held = &shard->saved[i].held;
+            const struct held *held = &shard->held[i];
             enum array_kind kind = (enum array_kind)k;
             char name[ARRAY_NAME];
             array_name(name, kind, held->name, &all, 0);
-            const struct st_tensor *whole = st_find(part->file, name);
-            if (!whole)
+            const struct st_tensor *from = st_find(whole->file, name);
+            if (!from)
                 continue;
             int n = shard->array_count++;
             size_t per = strstr(name, "_scale/") ? OPTIM_QBLOCK : 1;
             array_name(
-                    shard->arrays[n].name, kind, held->name, &held->columns,
-                    held->begin);
-            shard->arrays[n].whole = whole;
-            shard->arrays[n].saved = i;
+                    shard->arrays[n].name, kind, held->name, &all, held->begin);
+            shard->arrays[n].from = from;
+            shard->arrays[n].held = i;
             shard->arrays[n].kind = kind;
             shard->entries[n] = (struct st_entry){
                     .name = shard->arrays[n].name,
-                    .dtype = whole->dtype,
+                    .dtype = from->dtype,
                     .dims = 1,
                     .shape = {(int64_t)((held->count - 1) / per + 1)}};
         }
 }
 
 static bool write_array(
-        const struct part *part, const struct shard *shard, int n,
+        const struct whole *whole, const struct shard *shard, int n,
         struct st_writer *writer)
 {
-    const struct saved *saved = &shard->saved[shard->arrays[n].saved];
-    const struct st_tensor *whole = shard->arrays[n].whole;
-    size_t per = strstr(whole->name, "_scale/") ? OPTIM_QBLOCK : 1;
-    size_t bytes = whole->bytes / whole->count;
-    struct slice_run run = {.begin = saved->begin};
-    bool ok = true;
-    while (ok &&
-           param_slice_next(
-                   saved->param, saved->begin + saved->held.count, &run)) {
-        size_t count = (run.count - 1) / per + 1;
-        char *data = malloc(count * bytes);
-        ok = st_read_bytes(
-                     part->file, whole, run.whole / per * bytes, count * bytes,
-                     data) == ZD_OK &&
-             st_writer_add(writer, n, data, count * bytes) == ZD_OK;
-        free(data);
-    }
+    const struct held *held = &shard->held[shard->arrays[n].held];
+    const struct st_tensor *from = shard->arrays[n].from;
+    size_t per = strstr(from->name, "_scale/") ? OPTIM_QBLOCK : 1;
+    size_t wide = from->bytes / from->count;
+    size_t bytes = ((held->count - 1) / per + 1) * wide;
+    char *data = malloc(bytes);
+    bool ok = st_read_bytes(
+                      whole->file, from, held->begin / per * wide, bytes,
+                      data) == ZD_OK &&
+              st_writer_add(writer, n, data, bytes) == ZD_OK;
+    free(data);
     return ok;
 }
 
 static bool write_shard(
-        const struct part *part, const char *path, int number, int shards,
+        const struct whole *whole, const char *path, int number, int shards,
         struct manifest_file *file)
 {
     static struct shard shard;
     char text[HELD_TEXT];
     struct st_writer *writer;
-    size_t blocks = part->first[part->table.count];
+    size_t blocks = whole->first[whole->table.count];
     size_t begin = blocks * (size_t)number / (size_t)shards;
     size_t end = blocks * (size_t)(number + 1) / (size_t)shards;
     shard.count = shard.array_count = 0;
-    for (int id = 0; id < part->table.count; id++)
-        cut(part, id, begin, end, &shard);
-    list_arrays(part, &shard);
+    for (int id = 0; id < whole->table.count; id++)
+        cut(whole, id, begin, end, &shard);
+    list_arrays(whole, &shard);
     bool ok = shard.count && st_writer_create(
                                      path, shard.entries, shard.array_count,
                                      NULL, &writer) == ZD_OK;
     for (int n = 0; ok && n < shard.array_count; n++) {
-        ok = write_array(part, &shard, n, writer);
+        ok = write_array(whole, &shard, n, writer);
         held_add(
-                &shard.saved[shard.arrays[n].saved].held, shard.arrays[n].kind,
+                &shard.held[shard.arrays[n].held], shard.arrays[n].kind,
                 shard.entries[n].dtype, st_writer_digest(writer, n));
     }
     ok = ok && st_writer_finish(writer, file->digest, &file->bytes) == ZD_OK;
     for (int i = 0; i < shard.count; i++) {
-        held_text(&shard.saved[i].held, text);
+        held_text(&shard.held[i], text);
         json_array_append_new(file->holds, json_string(text));
     }
     return ok;
 }
 
 static bool write_shards(
-        const struct st_file *whole, const struct model_config *config,
-        const char *to, int shards, int tp, json_t *manifest)
+        const struct st_file *from, const struct model_config *config,
+        const char *to, int shards, json_t *manifest)
 {
-    bool ok = true;
-    for (int place = 0; ok && place < tp; place++) {
-        struct part part;
-        ok = part_open(whole, config, tp, place, &part);
-        for (int s = 0; ok && s < shards; s++) {
-            char path[PATH_MAX];
-            struct manifest_file file = {
-                    .by_parts = true, .holds = json_array()};
-            snprintf(
-                    file.name, sizeof file.name,
-                    "shard-%05d-of-%05d.safetensors", s * tp + place + 1,
-                    shards * tp);
-            fs_join(path, sizeof path, to, file.name);
-            ok = write_shard(&part, path, s, shards, &file);
-            manifest_add_file(manifest, manifest_file_json(&file));
-            json_decref(file.holds);
-        }
-        part_close(&part);
+    struct whole whole;
+    bool ok = whole_open(from, config, &whole);
+    for (int s = 0; ok && s < shards; s++) {
+        char path[PATH_MAX];
+        struct manifest_file file = {.by_parts = true, .holds = json_array()};
+        snprintf(
+                file.name, sizeof file.name, "shard-%05d-of-%05d.safetensors",
+                s + 1, shards);
+        fs_join(path, sizeof path, to, file.name);
+        ok = write_shard(&whole, path, s, shards, &file);
+        manifest_add_file(manifest, manifest_file_json(&file));
+        json_decref(file.holds);
     }
+    whole_close(&whole);
     return ok;
 }
 
@@ -239,7 +196,7 @@ static bool copy_others(const char *from, const char *to, json_t *manifest)
     return true;
 }
 
-bool reshard(const char *from, const char *to, int shards, int tp, int format)
+bool reshard(const char *from, const char *to, int shards, int format)
 {
     char path[PATH_MAX];
     struct st_file *file;
@@ -252,11 +209,11 @@ bool reshard(const char *from, const char *to, int shards, int tp, int format)
     bool ok = st_open(path, &file) == ZD_OK;
     if (ok) {
         ok = copy_others(from, to, manifest) &&
-             write_shards(file, &config, to, shards, tp, manifest);
+             write_shards(file, &config, to, shards, manifest);
         st_close(file);
     }
     model_config_fini(&config);
-    json_object_set_new(manifest, "world", json_integer(shards * tp));
+    json_object_set_new(manifest, "world", json_integer(shards));
     json_object_set_new(manifest, "format", json_integer(format));
     json_object_del(manifest, "manifest_xxh3_128");
     fs_join(path, sizeof path, to, CHECKPOINT_MANIFEST);

@@ -6,8 +6,8 @@
 #include <stdbool.h>
 
 /* Cut FROM, of one rank, into `shards` files of about as many elements each, as
- * TO, whose manifest states `format`; with tp > 1 so many for each of tp
- * places. False: it has fewer than 256 elements for each. */
-bool reshard(const char *from, const char *to, int shards, int tp, int format);
+ * TO, whose manifest states `format`. False: it has fewer than 256 elements for
+ * each. */
+bool reshard(const char *from, const char *to, int shards, int format);
 
 #endif

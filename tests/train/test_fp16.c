@@ -1,7 +1,7 @@
 /* test_fp16.c - whole fp16 trainings with ranks as threads: overflow costs only
  * its step, a resumed run follows the same scales, and losses are near those of
- * fp32. With `all`, at every cut. That stages and offload agree to the bit is in
- * same_runs.txt. */
+ * fp32. With `all`, at every cut. That stages and offload agree to the bit is
+ * in same_runs.txt. */
 #include "tests/support/job_threads.h"
 
 #include <math.h>
@@ -20,14 +20,6 @@ enum { STEPS = 14 };
     "train.fp16.loss_scale_window=3 "
 #define CALM "train.dtype=fp16 "
 #define FP32 "train.dtype=fp32 "
-
-static int rows_of(const char *dir, const char *key)
-{
-    double *values;
-    int count = job_threads_column(dir, key, &values);
-    free(values);
-    return count;
-}
 
 /* A norm is NaN where it overflowed. */
 static bool same_bits(const char *a, const char *b)

@@ -39,15 +39,6 @@ static bool runs(
     return ran;
 }
 
-/* Steps whose gradients were not finite: their rows say so. */
-static int skipped_steps(const char *dir)
-{
-    double *values;
-    int count = job_threads_column(dir, "skipped", &values);
-    free(values);
-    return count;
-}
-
 /* A run on the GPU against the same on the CPU: `rows` losses and norms, within
  * the largest relative differences allowed. */
 static void compare(
@@ -60,11 +51,11 @@ static void compare(
     double of_loss = column_difference(cpu, gpu, "loss");
     double of_norm = column_difference(cpu, gpu, "grad_norm");
     double *losses = NULL;
-    int skipped = skipped_steps(gpu);
+    int skipped = rows_of(gpu, "skipped");
     bool overflows = strstr(more, "fp16") != NULL;
     bool as_asked = !overflows ||
                     (skipped > 0 && same_column(cpu, gpu, "loss_scale", 0) &&
-                     skipped == skipped_steps(cpu));
+                     skipped == rows_of(cpu, "skipped"));
     int count = job_threads_column(gpu, "loss", &losses);
     tap_ok(ran && of_loss <= loss && of_norm <= norm && count == rows &&
                    as_asked,
@@ -186,7 +177,7 @@ static void test_offload_group(const struct offload_group *group)
     snprintf(sets, sizeof sets, TWO_STEPS "%s", group->base);
     bool ran = runs(group->fixture, "cuda", sets, "", world, plain);
     bool overflows = strstr(group->base, "fp16") != NULL;
-    tap_ok(ran && (skipped_steps(plain) > 0) == overflows,
+    tap_ok(ran && (rows_of(plain, "skipped") > 0) == overflows,
            "%s, %s: nothing offloaded runs", group->fixture, group->base);
     for (int i = 0; group->cases[i]; i++) {
         const char *dir = job_threads_dir();

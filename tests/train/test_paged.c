@@ -130,22 +130,6 @@ static void limits_of(const struct job *job)
     zd_error_clear();
 }
 
-/* Saved with half of the states on the host, resumed with all on the device. */
-static void resumed(void)
-{
-    const struct job job = {"adamw_8bit", 2, 2};
-    const json_int_t huge = (json_int_t)1 << 32;
-    const char *plain = job_threads_dir(), *cut = job_threads_dir();
-    bool ran = run(&job, false, huge, "", plain);
-    struct memory whole = memory_of(plain);
-    json_int_t limit = whole.device - whole.states / 2;
-    ran = ran && run(&job, true, limit, "run.stop_after=2", cut) &&
-          memory_of(cut).paged > 0 &&
-          run(&job, true, huge, "run.stop_after=3", cut) &&
-          run(&job, true, limit, "", cut);
-    tap_ok(ran && same_run(plain, cut), "a resumed run has the same bits");
-}
-
 int main(void)
 {
     static const struct job jobs[] = {
@@ -155,6 +139,5 @@ int main(void)
     };
     for (size_t i = 0; i < sizeof jobs / sizeof jobs[0]; i++)
         limits_of(&jobs[i]);
-    resumed();
     return tap_done();
 }

@@ -1,11 +1,8 @@
 /* test_ranks.c - what rank 0's observer is told of all ranks: before the first
  * step and after the last, and that it is no part of what a step sends. */
-#include "base/file/fs.h"
-#include "tests/support/commander.h"
 #include "tests/support/job_threads.h"
 #include "tests/support/plan_check.h"
 
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 

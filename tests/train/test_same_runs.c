@@ -22,14 +22,6 @@ struct group {
 
 static const char *disk; /* DISK of the settings */
 
-static int rows_of(const char *dir, const char *key)
-{
-    double *values;
-    int count = job_threads_column(dir, key, &values);
-    free(values);
-    return count;
-}
-
 static bool same_shards(const char *a, const char *b)
 {
     char pattern[PATH_MAX];

@@ -11,7 +11,6 @@
 
 #include <limits.h>
 #include <regex.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 

@@ -2,11 +2,9 @@
  * trains, as planned, and go on and are exported over the base that the rest is
  * in, and over no other. */
 #include "base/file/fs.h"
-#include "model/config.h"
 #include "tests/support/job_threads.h"
 #include "tests/support/plan_check.h"
 #include "tests/support/saved_state.h"
-#include "train/checkpoint/arrays.h"
 #include "train/checkpoint/cli.h"
 #include "train/checkpoint/manifest.h"
 
@@ -231,16 +229,11 @@ static void exports(const char *whole, const char *base)
     struct train_export export = {
             .path = checkpoint_of(whole, 4, path), .out_dir = out};
     bool exported = train_export(&export) == ZD_OK;
-    char again[PATH_MAX], once[PATH_MAX], *a = NULL, *b = NULL;
-    size_t x, y;
+    char again[PATH_MAX], once[PATH_MAX];
     fs_join(again, sizeof again, out, "model.safetensors");
     fs_join(once, sizeof once, whole, "out/hf/model.safetensors");
-    tap_ok(exported && fs_read_file(again, 1 << 28, &a, &x) == ZD_OK &&
-                   fs_read_file(once, 1 << 28, &b, &y) == ZD_OK && x == y &&
-                   memcmp(a, b, x) == 0,
+    tap_ok(exported && same_file(again, once),
            "export of a checkpoint is what the run exported");
-    free(a);
-    free(b);
     export.base = base;
     snprintf(out, sizeof out, "%s/out/other", whole);
     tap_ok(train_export(&export) == ZD_ERR_DATA && failed_with("E0327"),

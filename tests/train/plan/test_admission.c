@@ -1,5 +1,4 @@
 /* test_admission.c - what is free when a run begins. */
-#include "base/device/device_memory.h"
 #include "comm/comm.h"
 #include "train/plan/fit.h"
 

@@ -6,7 +6,6 @@
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 static char folder[PATH_MAX];
 

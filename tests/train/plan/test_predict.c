@@ -1,6 +1,5 @@
 /* test_predict.c - what overlaps in a predicted step, and what a change of the
  * machine or the job does to its time. */
-#include "train/plan/fit.h"
 #include "train/plan/models.h"
 #include "train/plan/predict.h"
 

@@ -1,6 +1,5 @@
 /* test_search.c - what a search finds against a search of everything, and the
  * known models. */
-#include "model/files/config.h"
 #include "train/plan/search.h"
 
 #include "plan_job.h"

@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
 static char dir[] = "/tmp/zerod-events-XXXXXX";
 static char path[64];

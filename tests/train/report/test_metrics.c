@@ -1,6 +1,7 @@
 #include "train/report/metrics.h"
 
 #include "base/file/fs.h"
+#include "tests/support/wrap.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
@@ -15,9 +16,7 @@ static char path[64];
 /* A disk that stands still while a test holds it. */
 static pthread_mutex_t disk = PTHREAD_MUTEX_INITIALIZER;
 
-ssize_t __real_pwrite64(int fd, const void *data, size_t bytes, off_t at);
-ssize_t __wrap_pwrite64(int fd, const void *data, size_t bytes, off_t at);
-ssize_t __wrap_pwrite64(int fd, const void *data, size_t bytes, off_t at)
+WRAP(ssize_t, pwrite64, int fd, const void *data, size_t bytes, off_t at)
 {
     pthread_mutex_lock(&disk);
     pthread_mutex_unlock(&disk);
