@@ -1,10 +1,5 @@
 #include "model/slice.h"
 
-#include "base/must.h"
-
-#include <stdlib.h>
-#include <string.h>
-
 /* --- what a place computes with ------------------------------------------- */
 
 static bool divides(const struct model_config *whole, int size)
@@ -143,45 +138,4 @@ bool param_slice_next(
     run->count = slice->by_column ? lines : lines * columns - column;
     run->count = run->count < left ? run->count : left;
     return true;
-}
-
-/* --- weights -------------------------------------------------------------- */
-
-struct slice_source {
-    struct weight_source whole;
-    const struct param_table *table;
-};
-
-static enum zd_status slice_read(
-        void *ctx, int id, size_t begin, size_t count, float *out)
-{
-    const struct slice_source *source = ctx;
-    struct slice_run run = {.begin = begin};
-    while (param_slice_next(&source->table->params[id], begin + count, &run)) {
-        float *to = out + (run.begin - begin);
-        if (run.is_padding)
-            memset(to, 0, run.count * sizeof *to);
-        else
-            ZD_TRY(source->whole.read(
-                    source->whole.ctx, id, run.whole, run.count, to));
-    }
-    return ZD_OK;
-}
-
-static void slice_close(void *ctx)
-{
-    struct slice_source *source = ctx;
-    weights_close(&source->whole);
-    free(source);
-}
-
-enum zd_status weights_open_slice(
-        struct weight_source *whole, const struct param_table *table,
-        struct weight_source *source_out)
-{
-    struct slice_source *source = zd_array(1, sizeof *source);
-    *source = (struct slice_source){*whole, table};
-    *whole = (struct weight_source){0};
-    *source_out = (struct weight_source){slice_read, slice_close, source};
-    return ZD_OK;
 }

@@ -55,11 +55,4 @@ struct slice_run {
 bool param_slice_next(
         const struct param *param, size_t end, struct slice_run *run);
 
-/* The slices of a table, from a source of the whole tensors, which it takes
- * over; `table` is borrowed. Of tensors that are stored quantized: what they
- * decode to. */
-enum zd_status weights_open_slice(
-        struct weight_source *whole, const struct param_table *table,
-        struct weight_source *source_out);
-
 #endif

@@ -1,10 +1,7 @@
-#include "model/files/config.h"
 #include "tests/model/shapes.h"
 #include "tests/model/tiny.h"
 
 #include <criterion/criterion.h>
-
-#include <math.h>
 
 enum { B = 2, T = 40 };
 

@@ -1,6 +1,5 @@
 /* Projections made by one matmul: the same as by separate ones but for the
  * order of sums, with fewer operations. On the CPU's tables. */
-#include "model/files/config.h"
 #include "tests/model/shapes.h"
 #include "tests/model/tiny.h"
 
@@ -79,26 +78,6 @@ static struct kernels counting_table(enum dtype dtype)
     return table;
 }
 
-/* Biases, norms and adapters' second factors away from the 0 and 1 that they
- * begin with. */
-static void add_noise(struct tiny *t)
-{
-    for (int id = 0; id < t->table.count; id++) {
-        const struct param *p = &t->table.params[id];
-        void *param = replicated_param(t->replica, id);
-        if (p->dims != 1 && p->part != PARAM_LORA_B)
-            continue;
-        float *w = malloc(p->count * sizeof *w), noise;
-        dtype_convert(w, DTYPE_FP32, param, t->shape.dtype, p->count);
-        for (size_t i = 0; i < p->count; i++) {
-            rng_normal(5, (uint64_t)id, i, 1, &noise);
-            w[i] += 0.2f * noise;
-        }
-        dtype_convert(param, t->shape.dtype, w, DTYPE_FP32, p->count);
-        free(w);
-    }
-}
-
 /* --- two micro-batches, joined or not ------------------------------------- */
 
 struct run {
@@ -145,7 +124,7 @@ static void run_init(
         adapted_init(&r->tiny, config, adapters, &shape, &r->kernels);
     else
         tiny_init(&r->tiny, config, freeze, &shape, &r->kernels);
-    add_noise(&r->tiny);
+    tiny_add_noise(&r->tiny);
     tokens_fill(&r->tokens, 3, B, T, r->tiny.config.vocab_size);
 }
 

@@ -156,27 +156,24 @@ static enum zd_status grads_release(void *ctx, int unit)
     return p->replica.grads_release(p->replica.ctx, unit);
 }
 
-/* Biases and norms away from the 0 and 1 that they begin with, by element of
- * the whole; and gradients that show what is not written. */
-static void add_noise(struct tiny *t)
+/* The elements of its slices, of the whole's random weights. */
+struct slices {
+    struct weight_source whole;
+    const struct param_table *table;
+};
+
+static enum zd_status read_slice(
+        void *ctx, int id, size_t begin, size_t count, float *out)
 {
-    for (int id = 0; id < t->table.count; id++) {
-        const struct param *param = &t->table.params[id];
-        void *to = replicated_param(t->replica, id);
-        float *grad = replicated_grad(t->replica, id), noise;
-        float *w = malloc(param->count * sizeof *w);
-        struct slice_run run = {0};
-        for (size_t i = 0; grad && i < param->count; i++)
-            grad[i] = NAN;
-        dtype_convert(w, DTYPE_FP32, to, t->shape.dtype, param->count);
-        while (param->dims == 1 && param_slice_next(param, param->count, &run))
-            for (size_t i = 0; i < run.count; i++) {
-                rng_normal(5, (uint64_t)id, run.whole + i, 1, &noise);
-                w[run.begin + i] += 0.2f * noise;
-            }
-        dtype_convert(to, t->shape.dtype, w, DTYPE_FP32, param->count);
-        free(w);
-    }
+    const struct slices *slices = ctx;
+    struct slice_run run = {.begin = begin};
+    memset(out, 0, count * sizeof *out);
+    while (param_slice_next(&slices->table->params[id], begin + count, &run))
+        if (!run.is_padding)
+            ZD_TRY(slices->whole.read(
+                    slices->whole.ctx, id, run.whole, run.count,
+                    out + (run.begin - begin)));
+    return ZD_OK;
 }
 
 static void build(struct place *p)
@@ -185,18 +182,19 @@ static void build(struct place *p)
     struct tiny *t = &p->tiny;
     const struct tp tp = {g->tp, p->tp};
     struct model_shape shape = g->shape;
-    struct weight_source whole, source;
+    struct slices slices = {.table = &t->table};
+    struct weight_source source = {.read = read_slice, .ctx = &slices};
     shape.cp = (struct cp){g->cp, p->cp};
     struct param_table all;
     tiny_must(param_table_build(g->config, NULL, 0, &all));
     tiny_must(model_config_slice(g->config, tp, &t->config));
     tiny_must(param_table_slice(g->config, tp, NULL, 0, &t->table));
-    tiny_must(weights_open_random(7, &all, &whole));
-    tiny_must(weights_open_slice(&whole, &t->table, &source));
+    tiny_must(weights_open_random(7, &all, &slices.whole));
     tiny_build(t, &shape, tiny_plain(shape.dtype), &source);
-    weights_close(&source);
+    weights_close(&slices.whole);
     param_table_fini(&all);
-    add_noise(t);
+    tiny_add_noise(t);
+    tiny_poison(t);
     p->replica = t->hooks;
     t->hooks = (struct model_hooks){
             p,

@@ -201,44 +201,6 @@ Test(model_slice, elements_lie_where_heads_and_ranges_say)
     }
 }
 
-/* Random weights do not depend on how a model is cut. */
-Test(model_slice, a_source_gives_elements_of_the_whole)
-{
-    struct model_config config;
-    struct param_table all;
-    tiny_config(SHAPE_LLAMA, &config);
-    config.intermediate_size = 18;
-    tiny_must(param_table_build(&config, NULL, 0, &all));
-    for (int place = 0; place < 3; place++) {
-        struct param_table table;
-        struct weight_source whole, source, random;
-        const struct tp tp = {3, place};
-        tiny_must(param_table_slice(&config, tp, NULL, 0, &table));
-        tiny_must(weights_open_random(7, &all, &random));
-        tiny_must(weights_open_random(7, &all, &whole));
-        tiny_must(weights_open_slice(&whole, &table, &source));
-        for (int id = 0; id < table.count; id++) {
-            const struct param *p = &table.params[id];
-            struct slice_run run = {.begin = 1};
-            float *got = malloc(p->count * sizeof *got), want;
-            tiny_must(source.read(source.ctx, id, 1, p->count - 1, got));
-            while (param_slice_next(p, p->count, &run))
-                for (size_t i = 0; i < run.count; i++) {
-                    tiny_must(random.read(
-                            random.ctx, id, run.whole + i, 1, &want));
-                    cr_assert_eq(
-                            got[run.begin + i - 1], run.is_padding ? 0 : want);
-                }
-            free(got);
-        }
-        weights_close(&random);
-        weights_close(&source);
-        param_table_fini(&table);
-    }
-    param_table_fini(&all);
-    model_config_fini(&config);
-}
-
 Test(model_slice, query_heads_read_their_own_key_value_head)
 {
     struct model_config config, part;

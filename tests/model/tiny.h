@@ -2,11 +2,14 @@
 #ifndef ZD_TESTS_MODEL_TINY_H
 #define ZD_TESTS_MODEL_TINY_H
 
+#include "base/number/rng.h"
 #include "model/adapters/lora.h"
 #include "model/files/config.h"
 #include "model/files/weights_hf.h"
 #include "model/replicated_params.h"
+#include "model/slice.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -130,6 +133,36 @@ static inline void tiny_fini(struct tiny *t)
     arena_plan_fini(&t->plan);
     param_table_fini(&t->table);
     model_config_fini(&t->config);
+}
+
+/* Gradients that show what is not written. */
+static inline void tiny_poison(struct tiny *t)
+{
+    for (int id = 0; id < t->table.count; id++)
+        for (size_t i = 0; i < t->table.params[id].count; i++)
+            if (replicated_grad(t->replica, id))
+                replicated_grad(t->replica, id)[i] = NAN;
+}
+
+/* Biases, norms and adapters' second factors away from the 0 and 1 that they
+ * begin with, by element of the whole. */
+static inline void tiny_add_noise(struct tiny *t)
+{
+    for (int id = 0; id < t->table.count; id++) {
+        const struct param *p = &t->table.params[id];
+        void *param = replicated_param(t->replica, id);
+        float noise, *w = malloc(p->count * sizeof *w);
+        bool begins_alike = p->dims == 1 || p->part == PARAM_LORA_B;
+        struct slice_run run = {0};
+        dtype_convert(w, DTYPE_FP32, param, t->shape.dtype, p->count);
+        while (begins_alike && param_slice_next(p, p->count, &run))
+            for (size_t i = 0; i < run.count; i++) {
+                rng_normal(5, (uint64_t)id, run.whole + i, 1, &noise);
+                w[run.begin + i] += 0.2f * noise;
+            }
+        dtype_convert(param, t->shape.dtype, w, DTYPE_FP32, p->count);
+        free(w);
+    }
 }
 
 /* Are the gradients, of tensors that both train, the same to the bit? */

@@ -1,6 +1,5 @@
 /* plan.c - what a rank will hold and send, from (job, world) alone. */
 #include "train/plan/plan.h"
-#include "base/device/device_memory.h"
 #include "model/files/config.h"
 #include "model/quantized/cut.h"
 #include "model/slice.h"
@@ -26,17 +25,6 @@ enum zd_status job_plan_config(
     if (status != ZD_OK)
         model_config_fini(config);
     return status;
-}
-
-static enum zd_status check_positions(
-        const struct train_job *job, const struct model_config *config)
-{
-    if (job->data.cutoff_len <= config->max_positions)
-        return ZD_OK;
-    ZD_FAIL(ZD_ERR_CONFIG, "E0215",
-            "data.cutoff_len = %d is beyond the %d positions of the model",
-            job->data.cutoff_len, config->max_positions);
-    return zd_fail_help("data.cutoff_len = %d", config->max_positions);
 }
 
 /* Elsewhere than in the run: nodes are as they are said to be, or have a rank
@@ -261,8 +249,6 @@ enum zd_status plan_begin(
             &plan->accumulation, &plan->global_batch));
     ZD_TRY(job_plan_config(job, &plan->config));
     status = job_plan_vocabulary(job, &plan->config);
-    if (status == ZD_OK)
-        status = check_positions(job, &plan->config);
     if (status == ZD_OK)
         status = param_table_build(
                 &plan->config, job->train.freeze, job->train.freeze_count,
