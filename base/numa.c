@@ -63,21 +63,6 @@ static bool read_node(int node, cpu_set_t *set)
     return true;
 }
 
-int numa_node_of_thread(void)
-{
-    cpu_set_t mine, node, both;
-    if (sched_getaffinity(0, sizeof mine, &mine) != 0)
-        return -1;
-    for (int n = 0; n < NODES_MAX; n++) {
-        if (!read_node(n, &node))
-            continue; /* nodes may have gaps between them */
-        CPU_AND(&both, &mine, &node);
-        if (CPU_EQUAL(&both, &mine))
-            return n;
-    }
-    return -1;
-}
-
 /* Part `place` of `places`, in the order of their numbers. */
 static void take_part(cpu_set_t *set, int place, int places)
 {

@@ -13,9 +13,6 @@ const char *numa_sysfs(void);
 /* The node of a PCI device, "0000:3b:00.0"; -1: it is not known, or there is
  * but one. */
 int numa_node_of_pci(const char *pci);
-/* The node that has all CPUs the calling thread may run on; -1: it may run on
- * several nodes, or they are not known. */
-int numa_node_of_thread(void);
 
 /* The calling thread, and threads that it starts from here on, run on part
  * `place` of `places` equal parts of the node's CPUs, of those that it may run

@@ -1,7 +1,5 @@
 #include "base/progress.h"
 
-#include <stddef.h>
-
 static _Thread_local struct progress *used;
 
 struct progress *progress_use(struct progress *progress)

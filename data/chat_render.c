@@ -5,7 +5,6 @@
 #include "base/must.h"
 #include "data/record.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 void chat_renderer_init(struct chat_renderer *renderer, const struct chat *chat)

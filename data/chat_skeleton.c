@@ -152,7 +152,8 @@ bool shape_fill(
     return true;
 }
 
-size_t shape_place(const struct shape *shape, size_t at)
+/* A place of the template's own text in the skeleton, in the text. */
+static size_t shape_place(const struct shape *shape, size_t at)
 {
     size_t low = 0, high = shape->place_count;
     while (low < high) { /* places before it */

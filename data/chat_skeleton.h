@@ -97,8 +97,6 @@ bool shape_explains(
 bool shape_fill(
         struct shape *shape, const struct chat_memory *memory,
         struct document *document);
-/* A place of the template's own text in the skeleton, in the text. */
-size_t shape_place(const struct shape *shape, size_t at);
 /* Train its ranges. */
 void shape_apply(const struct shape *shape, struct document *document);
 

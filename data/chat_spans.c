@@ -16,10 +16,7 @@
  * with marks for pieces of them, and one that looks into all without any. */
 #include "data/chat_skeleton.h"
 
-#include "base/must.h"
-
 #include <ctype.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* --- the edges of a message ----------------------------------------------- */

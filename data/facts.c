@@ -2,7 +2,6 @@
 #include "data/dataset_internal.h"
 
 #include "base/log.h"
-#include "base/must.h"
 #include "base/text_stream.h"
 
 #include <stdlib.h>

@@ -138,7 +138,8 @@ enum zd_status format_check(
     return check_keys(record, entry, format);
 }
 
-bool format_talks(
+/* Are its records rendered as conversations by this template (NULL: none)? */
+static bool format_talks(
         enum data_format format, const struct data_entry *entry,
         const struct chat *chat)
 {

@@ -57,10 +57,6 @@ enum zd_status format_check(
  * adds. */
 enum zd_status format_read(
         const struct reading *reading, enum data_format format);
-/* Are its records rendered as conversations by this template (NULL: none)? */
-bool format_talks(
-        enum data_format format, const struct data_entry *entry,
-        const struct chat *chat);
 
 /* --- what the rows name: record.c, conversation.c, megatron.c, llmc.c --- */
 

@@ -7,7 +7,6 @@
 #include "base/threads.h"
 #include "data/token_cache.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <malloc.h>

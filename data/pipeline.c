@@ -11,7 +11,6 @@
 #include "data/tokenize.h"
 
 #include "base/log.h"
-#include "base/must.h"
 #include "base/threads.h"
 
 #include <stdlib.h>

@@ -6,7 +6,6 @@
 #include "data/tokenize.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <pwd.h>
 #include <stdlib.h>
 #include <string.h>

@@ -3,10 +3,8 @@
 #include "base/log.h"
 #include "data/chat.h"
 #include "kernels/kernels.h"
-#include "train/checkpoint/manifest.h"
 #include "train/run.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -5,7 +5,6 @@
 #include "base/device/device_memory.h"
 #include "base/file/fs.h"
 #include "base/log.h"
-#include "base/must.h"
 #include "model/files/export_hf.h"
 #include "model/files/weights_hf.h"
 #include "train/plan/advice.h"

@@ -1,6 +1,5 @@
 #include "zero/private.h"
 
-#include <assert.h>
 #include <string.h>
 
 /* --- shards from replicas, full segments from shards ---------------------- */

@@ -3,7 +3,6 @@
 #include "zero/plan_parts.h"
 
 #include <limits.h>
-#include <stdlib.h>
 
 /* What the units of one class need at the same time. */
 struct needs {

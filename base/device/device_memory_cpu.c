@@ -2,7 +2,6 @@
 #include "base/device/device_table.h"
 #include "base/device/host_pages.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>

@@ -43,11 +43,6 @@ void hasher_finish(struct hasher *hasher, char hex[HASH_HEX])
     to_hex(XXH3_128bits_digest((XXH3_state_t *)hasher), hex);
 }
 
-void hasher_reset(struct hasher *hasher)
-{
-    XXH3_128bits_reset((XXH3_state_t *)hasher);
-}
-
 void hasher_destroy(struct hasher *hasher)
 {
     if (hasher)

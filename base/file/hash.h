@@ -9,12 +9,11 @@
 
 enum { HASH_HEX = 33 };
 
-struct hasher;                      /* streaming */
+struct hasher; /* streaming */
 struct hasher *hasher_create(void);
 void hasher_update(struct hasher *hasher, const void *data, size_t bytes);
 void hasher_string(struct hasher *hasher, const char *text); /* with its NUL */
 void hasher_finish(struct hasher *hasher, char hex[HASH_HEX]);
-void hasher_reset(struct hasher *hasher); /* as it was made */
 void hasher_destroy(struct hasher *hasher);
 
 /* 64-bit xxh3. */

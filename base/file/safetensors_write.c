@@ -5,7 +5,6 @@
 #include "base/file/write_behind.h"
 #include "base/file/write_direct.h"
 #include "base/must.h"
-#include "base/progress.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -3,7 +3,6 @@
 #include "base/progress.h"
 
 #include <fcntl.h>
-#include <stdbool.h>
 
 static void begin_batch(const struct write_behind_batch *batch, int fd)
 {

@@ -5,7 +5,6 @@
 #include "base/device/host_pages.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>

@@ -11,7 +11,7 @@ void complete_offer(
                help ? help : "");
 }
 
-void complete_files(const struct completion *completion, bool folders)
+static void complete_files(const struct completion *completion, bool folders)
 {
     printf(":%s %zu\n", folders ? "folders" : "files",
            strlen(completion->before));

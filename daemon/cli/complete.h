@@ -27,7 +27,6 @@ struct completion {
 void complete_offer(
         const struct completion *completion, const char *word,
         const char *help);
-void complete_files(const struct completion *completion, bool folders);
 
 /* Offers what a placeholder such as "JOB" or "KEY" stands for, where it is
  * neither a file, a folder nor a plain word. */

@@ -194,7 +194,8 @@ static enum zd_status set_number(
     return ZD_OK;
 }
 
-bool cli_parse_duration(const char *text, double *seconds_out)
+/* Seconds of "90", "90s", "5m", "1h30m", "2d"; false: none of these. */
+static bool parse_duration(const char *text, double *seconds_out)
 {
     char *end;
     double seconds = strtod(text, &end);
@@ -211,7 +212,7 @@ static enum zd_status set_duration(
         const struct cli_option *option, const char *text,
         struct cli_args *args)
 {
-    if (!cli_parse_duration(text, field(args, option)))
+    if (!parse_duration(text, field(args, option)))
         return fail_value(option, text, "a time like 90s, 5m or 1h30m");
     return ZD_OK;
 }

@@ -11,8 +11,6 @@
 enum zd_status cli_parse(
         const struct cli_program *program, int argc, char **argv,
         struct cli_args *args, const struct cli_command **command_out);
-/* Seconds of "90", "90s", "5m", "1h30m", "2d"; false: none of these. */
-bool cli_parse_duration(const char *text, double *seconds_out);
 /* "PROGRAM --version": argc and argv as main has them. */
 bool cli_is_version(int argc, char **argv);
 

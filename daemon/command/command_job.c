@@ -8,9 +8,7 @@
 #include "model/files/config.h"
 #include "train/plan/plan.h"
 #include "train/text/text.h"
-#include "train/train.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
 #include <unistd.h>
 

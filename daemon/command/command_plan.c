@@ -8,7 +8,6 @@
 #include "train/plan/advice.h"
 #include "train/plan/calibration.h"
 #include "train/plan/fit.h"
-#include "train/train.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -13,7 +13,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { ENDING_SECONDS = 10, GIVE_UP_SECONDS = 1, SYMPTOM_SECONDS = 3 };

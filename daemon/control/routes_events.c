@@ -8,7 +8,6 @@
 #include "base/clock.h"
 #include "base/must.h"
 
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -54,7 +53,8 @@ static void finish(struct follower *follower)
     http_finish(stream);
 }
 
-void follower_feed(struct follower *follower)
+/* The follower may be gone after it. */
+static void follower_feed(struct follower *follower)
 {
     if (follower->feed(follower) && follower->has_all && !follower->follows)
         finish(follower);

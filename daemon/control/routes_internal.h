@@ -103,13 +103,12 @@ void command_answer(const struct ask *ask, const struct command_form *form);
 
 /* --- the other files --- */
 
-route_answer route_history, route_config, route_samples,
-        route_plan, route_health, route_ready, route_metrics, route_page,
-        route_events, route_logs;
+route_answer route_history, route_config, route_samples, route_plan,
+        route_health, route_ready, route_metrics, route_page, route_events,
+        route_logs;
 /* A stream for the reply; `fd` is taken over. */
 struct follower *follower_create(
         const struct ask *ask, bool (*feed)(struct follower *follower), int fd);
-void follower_feed(struct follower *follower); /* it may be gone after it */
 void followers_tick(struct routes *routes);
 void followers_end(struct routes *routes);
 void commands_tick(struct routes *routes);

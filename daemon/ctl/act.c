@@ -1,6 +1,6 @@
 /* act.c - the commands that change what a job does: rows of a table, a request,
  * and its wait. */
-#include "daemon/ctl/act.h"
+#include "daemon/ctl/ctl.h"
 
 #include "base/clock.h"
 #include "base/file/json.h"
@@ -15,6 +15,15 @@
 
 #define TELL_SECONDS 1   /* a wait that is longer is explained */
 #define STOP_SECONDS 300 /* as docs/control.md has it */
+
+/* A command, what its wait is called, and seconds after which the wait is given
+ * up (69); 0: never. */
+struct act {
+    const char *command, *waits_for;
+    json_t *body;
+    bool waits;
+    double limit;
+};
 
 /* --- waiting --- */
 
@@ -99,7 +108,11 @@ static enum zd_status post(
     return status;
 }
 
-enum zd_status act_post(
+/* POST the body, which is taken over, with "wait". A wait of more than a second
+ * says on stderr what it waits for; Ctrl-C ends this program, says that the
+ * command stays queued, and changes nothing else. *answer_out: {"accepted"} or
+ * {"done", "step", "result"}. */
+static enum zd_status act_post(
         const struct target *target, const struct act *act, json_t **answer_out)
 {
     *answer_out = NULL;

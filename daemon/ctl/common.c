@@ -7,7 +7,6 @@
 #include "daemon/ctl/jobs.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 

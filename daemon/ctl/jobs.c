@@ -1,10 +1,8 @@
 #include "daemon/ctl/jobs.h"
 
-#include "daemon/cli/fill.h"
 #include "daemon/ctl/client.h"
 
 #include <glob.h>
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>

@@ -1,4 +1,3 @@
-#include "base/log.h"
 #include "daemon/cli/complete.h"
 #include "daemon/cli/help.h"
 #include "daemon/cli/output.h"

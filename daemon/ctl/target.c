@@ -6,7 +6,6 @@
 #include "base/must.h"
 #include "daemon/ctl/client.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <poll.h>

@@ -2,7 +2,6 @@
  * and again until the job or the user ends. */
 #include "daemon/ctl/ctl.h"
 
-#include "base/clock.h"
 #include "base/text_stream.h"
 #include "daemon/cli/fill.h"
 #include "daemon/cli/output.h"

@@ -1,6 +1,5 @@
 /* view_top.c - zerodctl top: what is asked for a frame. */
 #include "base/text_stream.h"
-#include "daemon/ctl/ctl.h"
 #include "daemon/ctl/top.h"
 
 #include <stdlib.h>

@@ -7,7 +7,6 @@
 #include "daemon/init/foreign.h"
 
 #include <assert.h>
-#include <stdlib.h>
 #include <string.h>
 
 static json_t *parse_table(const char *option)

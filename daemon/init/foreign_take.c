@@ -5,7 +5,6 @@
 #include "daemon/init/foreign.h"
 #include "data/source.h"
 #include "model/config.h"
-#include "model/family.h"
 #include "model/files/config.h"
 
 #include <limits.h>

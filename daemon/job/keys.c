@@ -2,7 +2,6 @@
 #include "daemon/job/job_internal.h"
 
 #include <assert.h>
-#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 

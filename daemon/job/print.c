@@ -4,7 +4,6 @@
 #include "base/text_stream.h"
 #include "daemon/job/toml_write.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -6,7 +6,6 @@
 #include "model/files/config.h"
 #include "train/plan/plan.h"
 
-#include <stdio.h>
 #include <string.h>
 
 /* Keys that an adapter's own configuration has too. */

@@ -2,7 +2,6 @@
 #include "daemon/job/job_internal.h"
 
 #include <ctype.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* The file's name without folder and ending, with what a name may not hold

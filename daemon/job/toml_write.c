@@ -4,7 +4,6 @@
 #include "base/units.h"
 
 #include <stdbool.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* The fewest digits that come back exactly, marked as a number with a fraction.

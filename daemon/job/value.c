@@ -5,9 +5,7 @@
 #include "base/text_buffer.h"
 #include "base/words.h"
 
-#include <ctype.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 

@@ -17,7 +17,6 @@
 #include "zd_config.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* A rank of a running job that was not heard for so long is down. */

@@ -13,7 +13,7 @@ static bool is_kept(const struct metric *metric)
     return metric->series && !(metric->flags & METRIC_LIVE);
 }
 
-const struct metric *run_series(int i)
+static const struct metric *run_series(int i)
 {
     const struct metric_table *const tables[] = {
             &step_metrics, &run_metrics, &rank_metrics};

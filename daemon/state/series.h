@@ -7,8 +7,7 @@
 
 /* Those of steps, of evaluations (in run_metrics), of ranks. */
 enum { SERIES_MAX = 32 };
-const struct metric *run_series(int i);               /* NULL: no more */
-const char *run_series_name(int i);                   /* "train/loss"; NULL */
+const char *run_series_name(int i); /* "train/loss"; NULL: no more */
 int run_series_find(const char *name, size_t length); /* -1: none */
 
 /* GET /v1/metrics/history: {"series": {NAME: history_json}, "names": [all]}.

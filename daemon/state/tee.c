@@ -3,10 +3,8 @@
 #include "base/clock.h"
 
 #include "daemon/state/messages.h"
-#include "daemon/state/run_state.h"
 
 #include <limits.h>
-#include <math.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>

@@ -2,10 +2,7 @@
 #include "data/tokenizer/tokenizer_internal.h"
 
 #include "base/log.h"
-#include "base/must.h"
-#include "data/tokenizer/utf8.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 static enum zd_status broken(const char *what)

@@ -3,7 +3,6 @@
  * another way would train a model on ids that no other program makes. */
 #include "data/tokenizer/tokenizer_internal.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 static const char *type_of(const json_t *part)

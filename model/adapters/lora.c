@@ -6,7 +6,6 @@
 #include "model/slice.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 struct lora_options lora_options_default(void)

@@ -3,7 +3,6 @@
 #include "base/must.h"
 #include "base/text_buffer.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /* The last part of a module's name. */

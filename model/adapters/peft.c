@@ -7,7 +7,6 @@
 #include "model/quantized/stored.h"
 
 #include <limits.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 

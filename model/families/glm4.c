@@ -1,6 +1,5 @@
 /* glm4.c - GLM-4-0414: norms before and after each branch; pairs of channels
  * lie side by side and half of them turn; gate and up are one tensor. */
-#include "model/config_rope.h"
 #include "model/families/rotary.h"
 
 static const struct config_key keys[] = {

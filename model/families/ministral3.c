@@ -1,7 +1,6 @@
 /* ministral3.c - Ministral 3, and the text half of its multimodal files: YaRN,
  * and queries scaled by their position. */
 #include "base/must.h"
-#include "model/config_rope.h"
 #include "model/families/rotary.h"
 
 static const struct config_key keys[] = {

@@ -9,7 +9,6 @@
 #include "model/files/tensor_files.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 

@@ -1,7 +1,6 @@
 #include "base/copy.h"
 
 #include <criterion/criterion.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* Every beginning within a line, and lengths with and without whole lines. */

@@ -1,6 +1,5 @@
 /* Compressed files: the same documents as their text, and one error for files
  * that are damaged. */
-#include "data/stream.h"
 #include "tests/data/data_expect.h"
 
 #include <zlib.h>

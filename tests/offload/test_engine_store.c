@@ -4,6 +4,7 @@
 #include "offload/engine.h"
 #include "tests/offload/small_engine.h"
 #include "tests/support/scratch.h"
+#include "tests/support/wrap.h"
 
 #include <criterion/criterion.h>
 #include <time.h>
@@ -33,12 +34,8 @@ static void pass_hold(int chunk)
     pthread_mutex_unlock(&hold_lock);
 }
 
-enum zd_status __real_chunk_acquire(
-        struct offload *offload, int chunk, struct chunk_memory *memory_out);
-enum zd_status __wrap_chunk_acquire(
-        struct offload *offload, int chunk, struct chunk_memory *memory_out);
-enum zd_status __wrap_chunk_acquire(
-        struct offload *offload, int chunk, struct chunk_memory *memory_out)
+WRAP(enum zd_status, chunk_acquire, struct offload *offload, int chunk,
+     struct chunk_memory *memory_out)
 {
     if (fails && __atomic_fetch_sub(&calls_left, 1, __ATOMIC_RELAXED) <= 0)
         return ZD_FAIL(ZD_ERR_IO, "E0851", "the disk is gone");
@@ -48,12 +45,8 @@ enum zd_status __wrap_chunk_acquire(
 }
 
 /* The disk's part of it. */
-enum zd_status __real_store_file_acquire(
-        struct store_file *file, int chunk, struct chunk_memory *memory_out);
-enum zd_status __wrap_store_file_acquire(
-        struct store_file *file, int chunk, struct chunk_memory *memory_out);
-enum zd_status __wrap_store_file_acquire(
-        struct store_file *file, int chunk, struct chunk_memory *memory_out)
+WRAP(enum zd_status, store_file_acquire, struct store_file *file, int chunk,
+     struct chunk_memory *memory_out)
 {
     pass_hold(chunk);
     return __real_store_file_acquire(file, chunk, memory_out);

@@ -1,6 +1,5 @@
 /* 50 steps of every optimizer against other people's code: what made the
  * fixtures and from what is told in tests/reference/optim_steps.py. */
-#include "optim/codec.h"
 #include "tests/optim/family.h"
 
 #include <criterion/criterion.h>

@@ -1,7 +1,6 @@
 #include "train/checkpoint/cli.h"
 
 #include "base/file/fs.h"
-#include "base/must.h"
 #include "base/text_buffer.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/export.h"

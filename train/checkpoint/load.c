@@ -6,7 +6,6 @@
 #include "base/text_buffer.h"
 #include "train/checkpoint/arrays.h"
 #include "train/checkpoint/checkpoint.h"
-#include "train/checkpoint/manifest.h"
 #include "train/checkpoint/pieces.h"
 
 #include <stdlib.h>

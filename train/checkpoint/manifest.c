@@ -12,7 +12,6 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* Bytes: a thousand shards of 70B parameters take about 30 million. */
 static const uint64_t MANIFEST_MAX = 256 << 20;

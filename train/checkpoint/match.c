@@ -3,7 +3,6 @@
  * one, its rank, what B A is multiplied by, and the format of the base that
  * they were trained on. Settings may change, and each change is said. */
 #include "base/log.h"
-#include "train/checkpoint/arrays.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/manifest.h"
 

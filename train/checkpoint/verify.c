@@ -3,7 +3,6 @@
 
 #include "base/device/device.h"
 #include "base/file/fs.h"
-#include "base/must.h"
 #include "base/progress.h"
 #include "base/text_buffer.h"
 #include "base/threads.h"

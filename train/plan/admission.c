@@ -1,5 +1,4 @@
 /* admission.c - what is free on the machines of a run when it begins. */
-#include "base/device/device_memory.h"
 #include "train/plan/fit.h"
 
 #include <stdlib.h>

@@ -4,7 +4,6 @@
 #include "data/token_cache.h"
 #include "zd_config.h"
 
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 

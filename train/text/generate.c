@@ -8,7 +8,6 @@
 #include "model/replicated_params.h"
 #include "train/text/decoder.h"
 
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 

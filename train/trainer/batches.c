@@ -1,7 +1,6 @@
 #include "train/trainer/trainer.h"
 
 #include "base/must.h"
-#include "train/plan/fit.h"
 
 #include <stdlib.h>
 

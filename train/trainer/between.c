@@ -1,7 +1,5 @@
 #include "train/trainer/trainer.h"
 
-#include <math.h>
-
 static bool is_multiple(int64_t step, int64_t every)
 {
     return every > 0 && step % every == 0;

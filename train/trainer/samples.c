@@ -3,7 +3,6 @@
 #include "train/text/decoder.h"
 #include "train/trainer/trainer.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 static enum zd_status sample_one(

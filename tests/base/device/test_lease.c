@@ -2,7 +2,6 @@
 #include "tests/support/gate.h"
 
 #include <criterion/criterion.h>
-#include <pthread.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/wait.h>

@@ -1,4 +1,3 @@
-#include "base/file/write_direct.h"
 
 #include "base/file/hash.h"
 #include "base/file/safetensors.h"

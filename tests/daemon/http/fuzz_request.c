@@ -14,7 +14,6 @@
 #include "tests/support/fuzz.h"
 #include "tests/support/scratch.h"
 
-#include <poll.h>
 #include <sys/socket.h>
 #include <time.h>
 

@@ -5,7 +5,6 @@
 #include "tests/support/scratch.h"
 
 #include <criterion/criterion.h>
-#include <unistd.h>
 
 enum { CASE_BYTES = 4096, SETS = 2, PROBLEMS = 8 };
 

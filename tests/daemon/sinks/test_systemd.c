@@ -3,7 +3,6 @@
 #include "tests/daemon/sinks/state_case.h"
 
 #include <criterion/criterion.h>
-#include <math.h>
 #include <stddef.h>
 #include <sys/socket.h>
 #include <sys/un.h>

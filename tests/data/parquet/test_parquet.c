@@ -1,13 +1,10 @@
 /* Parquet files by pyarrow (tests/reference/make_parquet.py): their rows, and
  * one error for each kind that is not read or is damaged. */
 #include "base/file/fs.h"
-#include "base/file/json.h"
 #include "data/parquet/parquet.h"
 #include "tests/data/data_case.h"
 
 #include <criterion/criterion.h>
-#include <fcntl.h>
-#include <glob.h>
 #include <unistd.h>
 
 static void fixture(char path[PATH_MAX], const char *name)

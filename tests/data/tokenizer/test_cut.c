@@ -3,7 +3,6 @@
 #include "tests/data/data_case.h"
 
 #include <criterion/criterion.h>
-#include <unistd.h>
 
 static struct token_vector encode(
         struct encoder *encoder, const char *text, size_t bytes, bool continues,
