@@ -7,7 +7,12 @@
 
 #include "comm/comm.h"
 
-enum comm_op_kind { OP_ALL_GATHER, OP_REDUCE_SCATTER };
+enum comm_op_kind {
+    OP_ALL_GATHER,
+    OP_REDUCE_SCATTER,
+    OP_ALL_TO_ALL,
+    COMM_OP_KINDS
+};
 
 struct comm_op {
     bool in_use;
@@ -17,9 +22,9 @@ struct comm_op {
     uint64_t sequence; /* among those of all groups; the same on all ranks.
                           Parts of an operation have none */
     enum comm_op_kind kind;
-    const void *from; /* shard of an all_gather, full of a reduce_scatter */
+    const void *from; /* shard of an all_gather, else a part for each rank */
     void *to;
-    size_t count; /* elements of one shard */
+    size_t count; /* elements of one shard, or part */
     enum dtype type;
     bool accumulate;
     /* progress of a back end that works in rounds, by its direction */

@@ -47,6 +47,21 @@ struct comm_counters comm_counters(const struct comm *comm)
     return comm->counters;
 }
 
+const char *comm_counter_name(int i)
+{
+    static const char *const names[COMM_COUNTERS] = {
+            "reduce_scatter", "all_gather", "all_to_all", "all_reduce"};
+    return names[i];
+}
+
+uint64_t *comm_counter(struct comm_counters *counters, int i)
+{
+    uint64_t *const list[COMM_COUNTERS] = {
+            &counters->reduce_scatter, &counters->all_gather,
+            &counters->all_to_all, &counters->all_reduce};
+    return list[i];
+}
+
 enum comm_transport comm_transport(const struct comm *comm)
 {
     return comm->functions->transport;
@@ -229,8 +244,11 @@ static uint64_t row_of(const struct comm *comm)
 
 static void note_begun(struct comm *comm, const struct comm_op *op)
 {
-    enum seat_kind kind =
-            op->kind == OP_ALL_GATHER ? SEAT_ALL_GATHER : SEAT_REDUCE_SCATTER;
+    static const enum seat_kind kinds[COMM_OP_KINDS] = {
+            [OP_ALL_GATHER] = SEAT_ALL_GATHER,
+            [OP_REDUCE_SCATTER] = SEAT_REDUCE_SCATTER,
+            [OP_ALL_TO_ALL] = SEAT_ALL_TO_ALL};
+    enum seat_kind kind = kinds[op->kind];
     size_t bytes = op->count * dtype_bytes(op->type) * (size_t)comm->size;
     bool sends = comm->size > 1 && (!comm->control || op->count > 0);
     if (comm->seat)
@@ -244,23 +262,28 @@ static void count_sent(struct comm *comm, const struct comm_op *op)
 {
     uint64_t bytes =
             (uint64_t)(comm->size - 1) * op->count * dtype_bytes(op->type);
-    if (op->kind == OP_ALL_GATHER)
-        comm->counters.all_gather += bytes;
-    else
-        comm->counters.reduce_scatter += bytes;
+    uint64_t *const counters[COMM_OP_KINDS] = {
+            [OP_ALL_GATHER] = &comm->counters.all_gather,
+            [OP_REDUCE_SCATTER] = &comm->counters.reduce_scatter,
+            [OP_ALL_TO_ALL] = &comm->counters.all_to_all};
+    *counters[op->kind] += bytes;
 }
 
-/* This rank's own shard. */
-static enum zd_status gather_own(struct comm *comm, const struct comm_op *op)
+/* What this rank gives itself: its own shard, or part. */
+static enum zd_status give_own(struct comm *comm, const struct comm_op *op)
 {
     size_t bytes = op->count * dtype_bytes(op->type);
-    char *own = (char *)op->to + (size_t)comm->rank * bytes;
-    if (own == op->from || !bytes)
+    size_t place = (size_t)comm->rank * bytes;
+    char *own = (char *)op->to + place;
+    const char *from = op->from;
+    if (op->kind == OP_ALL_TO_ALL)
+        from += place;
+    if (own == from || !bytes)
         return ZD_OK;
     if (!comm->control)
-        copy_past_cache(own, op->from, bytes);
+        copy_past_cache(own, from, bytes);
     else if (comm->size == 1) /* with more, the back end does it */
-        return device_move(own, op->from, bytes);
+        return device_move(own, from, bytes);
     return ZD_OK;
 }
 
@@ -272,8 +295,8 @@ enum zd_status comm_part_begin(
     *op = *part;
     op->slot = slot;
     op->order = comm->begun++;
-    if (op->kind == OP_ALL_GATHER)
-        ZD_TRY(gather_own(comm, op));
+    if (op->kind != OP_REDUCE_SCATTER)
+        ZD_TRY(give_own(comm, op));
     if (comm->size > 1)
         ZD_TRY(comm->functions->begin(comm, op));
     op->in_use = true;
@@ -300,6 +323,20 @@ enum zd_status comm_all_gather_begin(
             .to = full,
             .count = count,
             .type = type};
+    return begin(comm, &request, op_out);
+}
+
+enum zd_status comm_all_to_all_begin(
+        struct comm *comm, const void *from, void *to, size_t count,
+        enum dtype type, struct comm_op **op_out)
+{
+    struct comm_op request = {
+            .kind = OP_ALL_TO_ALL,
+            .from = from,
+            .to = to,
+            .count = count,
+            .type = type};
+    assert(from != to || count == 0);
     return begin(comm, &request, op_out);
 }
 

@@ -13,10 +13,11 @@
  *
  * Wire bytes are counted as operations begin: what this rank sends to others,
  * payload only. For N ranks and a full array of E elements (N * count)
- * of size s, reduce_scatter and all_gather send (N-1)/N * E * s each. The sends
- * of scalars (all_reduce) go to every other rank; arrays of integers are
- * reduced in parts, as comm_all_reduce_bytes has it. Broadcasts and gathers of
- * control messages (set-up, saving) are not part of a step and not counted.
+ * of size s, reduce_scatter, all_gather and all_to_all send (N-1)/N * E * s
+ * each. The sends of scalars (all_reduce) go to every other rank; arrays of
+ * integers are reduced in parts, as comm_all_reduce_bytes has it. Broadcasts
+ * and gathers of control messages (set-up, saving) are not part of a step and
+ * not counted.
  *
  * Threads: one thread per rank calls into a comm (MPI_THREAD_FUNNELED).
  * Waiting yields the core: idle ranks do not slow the busy ones when there are
@@ -79,8 +80,14 @@ struct comm_options { /* [comm] */
 struct comm_counters { /* bytes this rank handed to others */
     uint64_t reduce_scatter;
     uint64_t all_gather;
+    uint64_t all_to_all;
     uint64_t all_reduce;
 };
+
+/* The same as a list, for tables: names as users see them. */
+enum { COMM_COUNTERS = 4 };
+const char *comm_counter_name(int i);
+uint64_t *comm_counter(struct comm_counters *counters, int i);
 
 struct comm;     /* a rank's membership in a group */
 struct comm_op;  /* a collective under way; owned by its comm */
@@ -169,7 +176,8 @@ struct comm_needs {
     size_t shard_bytes;      /* largest shard of any operation */
     size_t reduce_bytes;     /* of a reduce_scatter */
     size_t accumulate_bytes; /* of one that accumulates; 0: none does */
-    bool is_ordered;         /* comm_options.reduce is ORDERED */
+    size_t exchange_bytes; /* largest part of an all_to_all; 0: there is none */
+    bool is_ordered;       /* comm_options.reduce is ORDERED */
 };
 enum zd_status comm_plan_needs(
         struct arena_plan *plan, const struct comm_needs *needs);
@@ -187,6 +195,13 @@ enum zd_status comm_all_gather_begin(
 enum zd_status comm_reduce_scatter_begin(
         struct comm *comm, const void *full, void *shard, size_t count,
         enum dtype type, bool accumulate, struct comm_op **op_out);
+
+/* Part r of `to` is what rank r has for this rank in its `from`: part d of
+ * `from` is for rank d. count: elements of one part; both arrays have one for
+ * each rank, and do not overlap. */
+enum zd_status comm_all_to_all_begin(
+        struct comm *comm, const void *from, void *to, size_t count,
+        enum dtype type, struct comm_op **op_out);
 
 /* Finish an operation. On a GPU an operation begins when what the compute
  * stream has queued is done, and waiting holds what the compute stream queues

@@ -136,18 +136,18 @@ static enum zd_status local_wait(struct comm *comm, struct comm_op *op)
     struct local *local = local_of(comm);
     size_t bytes = op->count * dtype_bytes(op->type);
     ZD_TRY(await(local, op->slot, op->order, false));
-    if (op->kind == OP_ALL_GATHER) {
+    for (int r = 0; r < comm->size && op->kind != OP_ALL_GATHER; r++)
+        local->parts[r] =
+                (const char *)local->parts[r] + (size_t)comm->rank * bytes;
+    if (op->kind == OP_REDUCE_SCATTER) {
+        sum_parts(
+                op->to, op->type, op->accumulate, local->parts, comm->size,
+                comm->mesh.node, op->count);
+    } else {
         for (int r = 0; r < comm->size && bytes; r++)
             if (r != comm->rank)
                 memcpy((char *)op->to + (size_t)r * bytes, local->parts[r],
                        bytes);
-    } else {
-        for (int r = 0; r < comm->size; r++)
-            local->parts[r] =
-                    (const char *)local->parts[r] + (size_t)comm->rank * bytes;
-        sum_parts(
-                op->to, op->type, op->accumulate, local->parts, comm->size,
-                comm->mesh.node, op->count);
     }
     return finish(local, op->slot, op->order);
 }

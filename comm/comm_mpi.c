@@ -62,7 +62,7 @@ static void idle_step(struct idle *idle, const struct mpi *mpi)
 static enum zd_status progress(struct mpi *mpi, bool *moved)
 {
     for (struct comm *c = mpi->base.root; c; c = c->next)
-        for (int s = 0; s < 2; s++)
+        for (int s = 0; s < COMM_OP_KINDS; s++)
             ZD_TRY(stream_progress(&mpi_of(c)->streams[s], moved));
     return ZD_OK;
 }
@@ -187,7 +187,7 @@ static void mpi_destroy(struct comm *comm)
     bool finalises = mpi->finalises;
     if (!is_group)
         comm_message_begin(comm, SEAT_PART, 0);
-    for (int s = 0; s < 2; s++)
+    for (int s = 0; s < COMM_OP_KINDS; s++)
         stream_fini(&mpi->streams[s]);
     if (mpi->world != MPI_COMM_NULL)
         MPI_Comm_free(&mpi->world);
@@ -205,7 +205,7 @@ static void take_memory(struct mpi *mpi)
 {
     size_t size = (size_t)mpi->base.size;
     mpi->requests = zd_must(calloc(2 * size, sizeof *mpi->requests));
-    for (int s = 0; s < 2; s++)
+    for (int s = 0; s < COMM_OP_KINDS; s++)
         stream_init(&mpi->streams[s], mpi, (enum comm_op_kind)s);
 }
 

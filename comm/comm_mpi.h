@@ -14,7 +14,11 @@ enum zd_status mpi_check(int code, const char *call);
 
 /* Messages between two ranks keep their order within a tag, so one tag for each
  * kind of traffic is enough. */
-enum { TAG_REDUCE_SCATTER = 1, TAG_ALL_GATHER, TAG_STEP, TAG_CONTROL };
+enum {
+    TAG_OPERATIONS = 1,
+    TAG_STEP = TAG_OPERATIONS + COMM_OP_KINDS,
+    TAG_CONTROL
+};
 
 /* Operations of one kind, cut into rounds of one message to and from every
  * peer:
@@ -26,7 +30,8 @@ enum { TAG_REDUCE_SCATTER = 1, TAG_ALL_GATHER, TAG_STEP, TAG_CONTROL };
  *       done              begun
  *
  * Both windows move on in order. Receives are few: a reduce_scatter receives
- * into staging, one slot a round, and sums a round when all of it has arrived.
+ * into staging, one slot a round, and sums a round when all of it has arrived;
+ * what others receive comes to its place.
  * Sends are many, so that the peers can go on while this rank computes. */
 enum direction { SEND, RECEIVE };
 
@@ -40,7 +45,7 @@ struct mpi_window {
 struct mpi_stream {
     struct mpi *mpi; /* borrowed: the owner */
     enum comm_op_kind kind;
-    int tag;
+    int tag; /* TAG_OPERATIONS + kind */
     size_t chunk_bytes;
     struct comm_op *queue[COMM_OPS_MAX]; /* a ring; only those with rounds */
     uint64_t queued;
@@ -52,9 +57,9 @@ struct mpi {
     struct comm base;
     MPI_Comm world;
     bool finalises;
-    long spin_ns;                 /* before a wait begins to sleep */
-    struct mpi_stream streams[2]; /* by comm_op_kind */
-    MPI_Request *requests;        /* (2 * (size - 1)) of an exchange */
+    long spin_ns; /* before a wait begins to sleep */
+    struct mpi_stream streams[COMM_OP_KINDS];
+    MPI_Request *requests; /* (2 * (size - 1)) of an exchange */
 };
 
 void stream_init(

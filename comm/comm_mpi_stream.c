@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* An all_gather receives in place; a message must only stay below the 2^31
- * bytes that MPI counts. */
-static const size_t GATHER_CHUNK = (size_t)256 << 20;
+/* What is not summed is received in place; a message must only stay below the
+ * 2^31 bytes that MPI counts. */
+static const size_t IN_PLACE_CHUNK = (size_t)256 << 20;
 /* Sends under way to one peer. 64 chunks of staging are 16 MiB ahead. */
 enum { SEND_DEPTH = 64 };
 
@@ -17,15 +17,14 @@ void stream_init(
     size_t peers = (size_t)mpi->base.size - 1;
     stream->mpi = mpi;
     stream->kind = kind;
+    stream->tag = TAG_OPERATIONS + (int)kind;
     stream->windows[SEND].depth = SEND_DEPTH;
-    if (kind == OP_ALL_GATHER) {
-        stream->tag = TAG_ALL_GATHER;
-        stream->chunk_bytes = GATHER_CHUNK;
-        stream->windows[RECEIVE].depth = COMM_OPS_MAX;
-    } else {
-        stream->tag = TAG_REDUCE_SCATTER;
+    if (kind == OP_REDUCE_SCATTER) {
         stream->chunk_bytes = staging_chunk_bytes(mpi->base.size);
         stream->windows[RECEIVE].depth = STAGING_SLOTS;
+    } else {
+        stream->chunk_bytes = IN_PLACE_CHUNK;
+        stream->windows[RECEIVE].depth = COMM_OPS_MAX;
     }
     for (int d = 0; d < 2; d++) {
         struct mpi_window *window = &stream->windows[d];
@@ -132,11 +131,11 @@ static enum zd_status receive_round(
     for (int i = 0; i < comm->size - 1; i++) {
         int peer = mpi_peer(comm, i);
         char *data =
-                op->kind == OP_ALL_GATHER
-                        ? (char *)op->to +
+                op->kind == OP_REDUCE_SCATTER
+                        ? slot_of(stream, stream->windows[RECEIVE].begun, i)
+                        : (char *)op->to +
                                   ((size_t)peer * op->count + piece.offset) *
-                                          width
-                        : slot_of(stream, stream->windows[RECEIVE].begun, i);
+                                          width;
         ZD_MPI(MPI_Irecv, data, piece.bytes, MPI_BYTE, peer, stream->tag,
                stream->mpi->world, &requests[i]);
     }

@@ -71,6 +71,16 @@ static char *slot_full(const struct staged *staged, uint64_t round)
            round % STAGED_SLOTS * (size + 1) * staged->piece_bytes;
 }
 
+/* Elements of a shard that a round moves. Exchanged parts are in a slot twice:
+ * as they went down, and as they go up. */
+static size_t round_most(const struct staged *staged, const struct comm_op *op)
+{
+    size_t size = (size_t)staged->base.size, bytes = staged->piece_bytes;
+    if (op->kind == OP_ALL_TO_ALL)
+        bytes = bytes * (size + 1) / (2 * size);
+    return bytes / dtype_bytes(op->type);
+}
+
 static char *slot_shard(const struct staged *staged, uint64_t round)
 {
     return slot_full(staged, round) +
@@ -83,6 +93,27 @@ static struct round *round_of(struct staged *staged, uint64_t number)
 }
 
 /* --- down ----------------------------------------------------------------- */
+
+/* Where an operation's round finds its pieces on the host, and leaves them. */
+static char *slot_from(struct staged *staged, uint64_t number)
+{
+    bool gathers = round_of(staged, number)->op->kind == OP_ALL_GATHER;
+    return gathers ? slot_shard(staged, number) : slot_full(staged, number);
+}
+
+static char *slot_to(struct staged *staged, uint64_t number)
+{
+    const struct round *round = round_of(staged, number);
+    size_t bytes = round->count * dtype_bytes(round->op->type);
+    switch (round->op->kind) {
+    case OP_REDUCE_SCATTER:
+        return slot_shard(staged, number);
+    case OP_ALL_TO_ALL:
+        return slot_full(staged, number) + (size_t)staged->base.size * bytes;
+    default:
+        return slot_full(staged, number);
+    }
+}
 
 /* The piece of every rank, one after the other. */
 static enum zd_status copy_full(
@@ -112,7 +143,7 @@ static enum zd_status queue_down(struct staged *staged)
     struct round *round = round_of(staged, number);
     struct comm_op *op = staged->ops[staged->next % COMM_OPS_MAX];
     size_t width = dtype_bytes(op->type);
-    size_t piece = staged->piece_bytes / width;
+    size_t piece = round_most(staged, op);
     round->op = op;
     round->first = op->begun[0] * piece;
     round->count = op->count - round->first;
@@ -120,7 +151,7 @@ static enum zd_status queue_down(struct staged *staged)
         round->count = piece;
     ZD_TRY(stream_wait(staged->down, staged->ready[op->slot]));
     ZD_TRY(stream_wait(staged->down, round->up)); /* the slot is free */
-    if (op->kind == OP_REDUCE_SCATTER)
+    if (op->kind != OP_ALL_GATHER)
         ZD_TRY(copy_full(staged, round, slot_full(staged, number), true));
     if (op->kind == OP_ALL_GATHER || op->accumulate) {
         const char *from = op->accumulate ? op->to : op->from;
@@ -157,12 +188,10 @@ static enum zd_status begin_on_host(struct staged *staged)
     uint64_t number = staged->hosted;
     struct round *round = round_of(staged, number);
     const struct comm_op *op = round->op;
-    char *full = slot_full(staged, number), *shard = slot_shard(staged, number);
-    bool gathers = op->kind == OP_ALL_GATHER;
     struct comm_op part = {
             .kind = op->kind,
-            .from = gathers ? shard : full,
-            .to = gathers ? full : shard,
+            .from = slot_from(staged, number),
+            .to = slot_to(staged, number),
             .count = round->count,
             .type = op->type,
             .accumulate = op->accumulate};
@@ -193,8 +222,8 @@ static enum zd_status take_up(struct staged *staged)
     struct round *round = round_of(staged, number);
     struct comm_op *op = round->op;
     size_t width = dtype_bytes(op->type);
-    if (op->kind == OP_ALL_GATHER)
-        ZD_TRY(copy_full(staged, round, slot_full(staged, number), false));
+    if (op->kind != OP_REDUCE_SCATTER)
+        ZD_TRY(copy_full(staged, round, slot_to(staged, number), false));
     else
         ZD_TRY(stream_copy(
                 staged->up, (char *)op->to + round->first * width,
@@ -256,7 +285,7 @@ static enum zd_status staged_progress(struct comm *comm)
 static enum zd_status staged_begin(struct comm *comm, struct comm_op *op)
 {
     struct staged *staged = staged_of(comm);
-    size_t piece = staged->piece_bytes / dtype_bytes(op->type);
+    size_t piece = round_most(staged, op);
     assert(staged->pinned);
     op->rounds = (op->count + piece - 1) / piece;
     if (op->rounds == 0)

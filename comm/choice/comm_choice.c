@@ -38,6 +38,9 @@ enum zd_status comm_plan_needs(
         struct arena_plan *plan, const struct comm_needs *needs)
 {
     int world = needs->world;
+    size_t most = needs->shard_bytes > needs->exchange_bytes
+                          ? needs->shard_bytes
+                          : needs->exchange_bytes;
     char name[COMM_SPAN_MAX];
     if (needs->transport == COMM_TRANSPORT_HOST)
         return arena_plan_add(
@@ -51,7 +54,7 @@ enum zd_status comm_plan_needs(
                 SPAN_BUFFERS, nccl_device_bytes(needs));
     ZD_TRY(arena_plan_add(
             plan, comm_span_name(needs->name, "pinned", name), ARENA_PINNED,
-            SPAN_BUFFERS, staged_pinned_bytes(world, needs->shard_bytes)));
+            SPAN_BUFFERS, staged_pinned_bytes(world, most)));
     return arena_plan_add(
             plan, comm_span_name(needs->name, "staging", name), ARENA_HOST,
             SPAN_BUFFERS, comm_staging_bytes(world));

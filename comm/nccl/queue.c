@@ -45,6 +45,8 @@ size_t nccl_scratch_need(
 {
     if (is_ordered(group, op))
         return nccl_ordered_need(group, op);
+    if (op->kind == OP_ALL_TO_ALL)
+        return 0;
     size_t adds = op->accumulate ? aligned(op->count * sizeof(float)) : 0;
     return levels_bytes(group, op) + adds;
 }
@@ -108,6 +110,27 @@ static enum zd_status put_rail(
     return ZD_OK;
 }
 
+/* To and from every rank of the group, itself too, in one level. */
+static enum zd_status put_exchange(
+        const struct nccl_pending *p, cudaStream_t stream)
+{
+    const struct nccl_functions *f = p->group->nccl->functions;
+    const struct comm_op *op = p->op;
+    ncclComm_t all = p->group->comms[NCCL_WORLD];
+    size_t bytes = op->count * dtype_bytes(op->type);
+    ncclDataType_t type = nccl_type_of(op->type);
+    struct mesh_group who = {
+            .size = p->group->base.size, .place = p->group->base.rank};
+    for (int away = 0; away < who.size; away++) {
+        int to = mesh_neighbor(who, away), from = mesh_neighbor(who, -away);
+        ZD_NCCL(f, all, Send, (const char *)op->from + (size_t)to * bytes,
+                op->count, type, to, all, stream);
+        ZD_NCCL(f, all, Recv, (char *)op->to + (size_t)from * bytes, op->count,
+                type, from, all, stream);
+    }
+    return ZD_OK;
+}
+
 /* --- runs: pending operations of one comm ----------------------------------
  */
 
@@ -120,24 +143,31 @@ struct run {
 typedef enum zd_status put_fn(
         const struct nccl_pending *pending, cudaStream_t stream);
 
+/* Sets of kinds of operations. */
+enum {
+    NOTHING = 0,
+    GATHERS = 1 << OP_ALL_GATHER,
+    REDUCES = 1 << OP_REDUCE_SCATTER,
+    EXCHANGES = 1 << OP_ALL_TO_ALL
+};
+
+static bool is_among(const struct run *run, int i, unsigned kinds)
+{
+    return kinds >> run->pending[i].op->kind & 1;
+}
+
 static enum zd_status put_run(
-        const struct run *run, int which, put_fn *put, bool gathers,
-        bool reduces, int *put_out)
+        const struct run *run, int which, put_fn *put, unsigned kinds)
 {
     const struct nccl *nccl = run->group->nccl;
     const struct nccl_functions *f = nccl->functions;
     ncclComm_t comm = run->group->comms[which];
     cudaStream_t stream = device_cuda_stream(nccl->stream);
     enum zd_status status = ZD_OK;
-    *put_out = 0;
     ZD_NCCL(f, comm, GroupStart);
-    for (int i = 0; i < run->count && status == ZD_OK; i++) {
-        bool is_gather = run->pending[i].op->kind == OP_ALL_GATHER;
-        if (is_gather ? !gathers : !reduces)
-            continue;
-        status = put(&run->pending[i], stream);
-        ++*put_out;
-    }
+    for (int i = 0; i < run->count && status == ZD_OK; i++)
+        if (is_among(run, i, kinds))
+            status = put(&run->pending[i], stream);
     enum zd_status ended = nccl_check(f, f->GroupEnd(), "ncclGroupEnd", comm);
     return status != ZD_OK ? status : ended;
 }
@@ -145,17 +175,19 @@ static enum zd_status put_run(
 /* Queue one ncclGroup with the run's operations of these kinds, on one
  * communicator. */
 static enum zd_status queue_group(
-        const struct run *run, int which, put_fn *put, bool gathers,
-        bool reduces)
+        const struct run *run, int which, put_fn *put, unsigned kinds)
 {
     struct nccl *nccl = run->group->nccl;
-    int count;
+    int first = 0;
+    while (first < run->count && !is_among(run, first, kinds))
+        first++;
+    if (first == run->count)
+        return ZD_OK;
     if (!nccl_calls_begin(nccl))
         return nccl_check_alive(nccl);
-    enum zd_status status = put_run(run, which, put, gathers, reduces, &count);
+    enum zd_status status = put_run(run, which, put, kinds);
     nccl_calls_end(nccl);
-    if (status != ZD_OK || count == 0)
-        return status;
+    ZD_TRY(status);
     /* one that does not block has queued them when it says so */
     return nccl_settle(
             nccl, run->group->comms[which], run->group->base.options.timeout);
@@ -187,17 +219,20 @@ static enum zd_status add_sums(const struct run *run)
 
 static enum zd_status queue_round(const struct run *run, size_t round)
 {
-    bool gathers = round == 0, has_rails = in_levels(run->group);
+    bool has_rails = in_levels(run->group);
+    unsigned gathers = round == 0 ? GATHERS : NOTHING;
     for (int i = 0; i < run->count; i++)
         run->pending[i].round = round;
+    if (round == 0)
+        ZD_TRY(queue_group(run, NCCL_WORLD, put_exchange, EXCHANGES));
     if (has_rails)
-        ZD_TRY(queue_group(run, NCCL_RAIL, put_rail, gathers, false));
+        ZD_TRY(queue_group(run, NCCL_RAIL, put_rail, gathers));
     ZD_TRY(queue_group(
-            run, nccl_node_comm(run->group), put_node, gathers, true));
+            run, nccl_node_comm(run->group), put_node, gathers | REDUCES));
     ZD_TRY(add_ordered(run, nccl_ordered_sum_node));
     if (!has_rails)
         return ZD_OK;
-    ZD_TRY(queue_group(run, NCCL_RAIL, put_rail, false, true));
+    ZD_TRY(queue_group(run, NCCL_RAIL, put_rail, REDUCES));
     return add_ordered(run, nccl_ordered_sum_rail);
 }
 

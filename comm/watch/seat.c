@@ -202,6 +202,7 @@ static const char *kind_name(enum seat_kind kind)
             "a collective", /* of a word that is not told */
             [SEAT_ALL_GATHER] = "all_gather",
             [SEAT_REDUCE_SCATTER] = "reduce_scatter",
+            [SEAT_ALL_TO_ALL] = "all_to_all",
             [SEAT_BARRIER] = "barrier",
             [SEAT_BROADCAST] = "broadcast",
             [SEAT_GATHER] = "gather",
@@ -220,7 +221,8 @@ enum { TYPE_BIT = 48, KIND_BIT = 56 };
 
 static bool has_type(uint64_t kind)
 {
-    return kind == SEAT_ALL_GATHER || kind == SEAT_REDUCE_SCATTER;
+    return kind == SEAT_ALL_GATHER || kind == SEAT_REDUCE_SCATTER ||
+           kind == SEAT_ALL_TO_ALL;
 }
 
 uint64_t seat_word(enum seat_kind kind, enum dtype type, uint64_t bytes)

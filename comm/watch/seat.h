@@ -11,10 +11,10 @@
  * Operations of NCCL are noted as done by its thread. The watch of its process
  * only reads.
  * A wait is for the collective of a number in one of two lanes: operations
- * (reduce_scatter, all_gather) and messages (barrier, broadcast, gather,
- * all_reduce). Groups of ranks share the numbers of a lane: a rank begins the
- * collectives of its groups in the order of their numbers, so one of a group's
- * ranks whose lane has not begun a number is late for it.
+ * (reduce_scatter, all_gather, all_to_all) and messages (barrier, broadcast,
+ * gather, all_reduce). Groups of ranks share the numbers of a lane: a rank
+ * begins the collectives of its groups in the order of their numbers, so one of
+ * a group's ranks whose lane has not begun a number is late for it.
  *
  * Times are microseconds of the monotonic clock. */
 #ifndef ZD_COMM_WATCH_SEAT_H
@@ -34,6 +34,7 @@ enum seat_lane { LANE_OPERATIONS, LANE_MESSAGES, SEAT_LANES };
 enum seat_kind {
     SEAT_ALL_GATHER = 1,
     SEAT_REDUCE_SCATTER,
+    SEAT_ALL_TO_ALL,
     SEAT_BARRIER,
     SEAT_BROADCAST,
     SEAT_GATHER,

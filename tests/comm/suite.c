@@ -19,6 +19,7 @@ const struct suite_case suite_cases[] = {
          case_reduce_scatter},
         {"reduce_scatter accumulates", case_reduce_scatter_accumulates},
         {"all_gather puts shards in rank order", case_all_gather},
+        {"all_to_all gives each rank its part", case_all_to_all},
         {"many operations at once", case_many_at_once},
         {"one operation ahead, ranks late in turn",
          case_one_ahead_with_late_ranks},

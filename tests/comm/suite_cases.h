@@ -8,6 +8,7 @@
 bool case_reduce_scatter(struct comm *comm);
 bool case_reduce_scatter_accumulates(struct comm *comm);
 bool case_all_gather(struct comm *comm);
+bool case_all_to_all(struct comm *comm);
 bool case_many_at_once(struct comm *comm);
 bool case_one_ahead_with_late_ranks(struct comm *comm);
 bool case_counters_follow_the_formula(struct comm *comm);

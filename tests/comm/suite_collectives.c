@@ -10,7 +10,7 @@
 static const size_t counts[] = {0, 1, 3, 17, 1024, 70001};
 enum { COUNTS = sizeof counts / sizeof counts[0] };
 
-enum kind { SCATTER, GATHER };
+enum kind { SCATTER, GATHER, EXCHANGE, KINDS };
 
 /* Of the host, of the device (the same on the CPU), and what it shall be. */
 struct array {
@@ -19,7 +19,7 @@ struct array {
 };
 
 /* An operation and its arrays; in_place: the shard is this rank's part of
- * full. */
+ * full. Of an exchange `full` is what is given, `shard` what is taken. */
 struct trial {
     struct comm *comm;
     struct data_row row; /* of its ranks, if it is a group */
@@ -74,7 +74,7 @@ static struct trial trial_of(
             .in_place = in_place,
             .mine = rank * part,
             .full = array_of(size * part),
-            .shard = array_of(part)};
+            .shard = array_of(kind == EXCHANGE ? size * part : part)};
     if (kind == SCATTER) {
         data_fill(
                 t.full.host, type, data_rank(row, (int)rank), 0, size * count);
@@ -82,6 +82,14 @@ static struct trial trial_of(
         data_expect_sum(
                 in_place ? t.full.want + t.mine : t.shard.want, type, comm, row,
                 rank * count, count, NULL);
+    } else if (kind == EXCHANGE) {
+        data_fill(
+                t.full.host, type, data_rank(row, (int)rank), 0, size * count);
+        memcpy(t.full.want, t.full.host, t.full.bytes);
+        for (size_t r = 0; r < size; r++)
+            data_fill(
+                    t.shard.want + r * part, type, data_rank(row, (int)r),
+                    rank * count, count);
     } else {
         for (size_t r = 0; r < size; r++)
             data_fill(
@@ -98,14 +106,18 @@ static struct trial trial_of(
 
 static bool trial_begin(struct trial *t)
 {
-    char *shard = t->in_place ? t->full.device + t->mine : t->shard.device;
+    bool in_place = t->in_place && t->kind != EXCHANGE;
+    char *shard = in_place ? t->full.device + t->mine : t->shard.device;
     enum zd_status status =
             t->kind == SCATTER ? comm_reduce_scatter_begin(
                                          t->comm, t->full.device, shard,
                                          t->count, t->type, t->adds, &t->op)
-                               : comm_all_gather_begin(
-                                         t->comm, shard, t->full.device,
-                                         t->count, t->type, &t->op);
+            : t->kind == EXCHANGE ? comm_all_to_all_begin(
+                                            t->comm, t->full.device, shard,
+                                            t->count, t->type, &t->op)
+                                  : comm_all_gather_begin(
+                                            t->comm, shard, t->full.device,
+                                            t->count, t->type, &t->op);
     return CHECK(t->comm, status == ZD_OK);
 }
 
@@ -131,6 +143,8 @@ static bool try_all(struct comm *comm, enum kind kind)
                 /* the long one once for each type is enough */
                 if (counts[c] >= 70001 && in_place != (type == DTYPE_BF16))
                     continue;
+                if (kind == EXCHANGE && in_place && counts[c] < 70001)
+                    continue;
                 struct trial t = trial_of(
                         comm, all_ranks, kind, counts[c], type, in_place);
                 holds &= trial_begin(&t) && trial_wait(&t);
@@ -147,6 +161,11 @@ bool case_reduce_scatter(struct comm *comm)
 bool case_all_gather(struct comm *comm)
 {
     return try_all(comm, GATHER);
+}
+
+bool case_all_to_all(struct comm *comm)
+{
+    return try_all(comm, EXCHANGE);
 }
 
 /* Three micro-batches; at_once: none is waited for before all are begun. */
@@ -185,7 +204,7 @@ bool case_reduce_scatter_accumulates(struct comm *comm)
     return holds;
 }
 
-/* As many operations as may be under way, of both kinds and many sizes, waited
+/* As many operations as may be under way, of all kinds and many sizes, waited
  * for in another order than they were begun. */
 bool case_many_at_once(struct comm *comm)
 {
@@ -194,7 +213,7 @@ bool case_many_at_once(struct comm *comm)
     for (size_t round = 0; round < 3; round++) {
         for (size_t k = 0; k < COMM_OPS_MAX; k++) {
             trials[k] = trial_of(
-                    comm, all_ranks, k % 3 == 1 ? GATHER : SCATTER,
+                    comm, all_ranks, (enum kind)(k % KINDS),
                     k * 997 * (k % 5 == 0 ? 10 : 1), DTYPE_FP32, false);
             holds &= trial_begin(&trials[k]);
             holds &= CHECK(comm, comm_progress(comm) == ZD_OK);
@@ -238,7 +257,7 @@ bool case_counters_follow_the_formula(struct comm *comm)
     for (int k = 0; k < DATA_TYPES; k++) {
         uint64_t wire = others * COUNT * dtype_bytes(data_types[k]);
         struct comm_counters before = comm_counters(comm);
-        for (int kind = SCATTER; kind <= GATHER; kind++) {
+        for (int kind = SCATTER; kind < KINDS; kind++) {
             struct trial t = trial_of(
                     comm, all_ranks, (enum kind)kind, COUNT, data_types[k],
                     false);
@@ -250,6 +269,7 @@ bool case_counters_follow_the_formula(struct comm *comm)
         holds &= CHECK(
                 comm, after.reduce_scatter - before.reduce_scatter == wire);
         holds &= CHECK(comm, after.all_gather - before.all_gather == wire);
+        holds &= CHECK(comm, after.all_to_all - before.all_to_all == wire);
         holds &= CHECK(
                 comm, after.all_reduce - before.all_reduce == others * 300 * 8);
     }
@@ -346,14 +366,15 @@ static bool begin_any(struct groups *groups, int place)
     static const size_t some[] = {0, 1, 100, 3001, 7000};
     struct member *member = &groups->members[draw(groups, COMMS)];
     struct trial *trial = &groups->trials[place];
-    enum kind kind = draw(groups, 2) ? GATHER : SCATTER;
+    enum kind kind = (enum kind)draw(groups, KINDS);
     enum dtype type = data_types[draw(groups, DATA_TYPES)];
     *trial = trial_of(
             member->comm, member->row, kind, some[draw(groups, 5)], type,
             draw(groups, 2));
-    uint64_t sent = trial->full.bytes - trial->shard.bytes;
-    *(kind == GATHER ? &member->want.all_gather
-                     : &member->want.reduce_scatter) += sent;
+    uint64_t sent = trial->full.bytes - trial->count * dtype_bytes(type);
+    *(kind == GATHER     ? &member->want.all_gather
+      : kind == EXCHANGE ? &member->want.all_to_all
+                         : &member->want.reduce_scatter) += sent;
     groups->is_under_way[place] = true;
     return trial_begin(trial);
 }
@@ -396,11 +417,15 @@ static bool groups_end(struct groups *groups)
                       now.all_gather - before->all_gather == want->all_gather);
         holds &=
                 CHECK(member->comm,
+                      now.all_to_all - before->all_to_all == want->all_to_all);
+        holds &=
+                CHECK(member->comm,
                       now.all_reduce - before->all_reduce == want->all_reduce);
         if (c == 0)
             break;
         suite_group_counters.reduce_scatter += want->reduce_scatter;
         suite_group_counters.all_gather += want->all_gather;
+        suite_group_counters.all_to_all += want->all_to_all;
         suite_group_counters.all_reduce += want->all_reduce;
         comm_destroy(member->comm);
     }

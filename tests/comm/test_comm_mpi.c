@@ -17,10 +17,15 @@ static bool counters_match_the_transport(struct comm *comm)
     struct comm_counters counters = comm_counters(comm);
     counters.reduce_scatter += suite_group_counters.reduce_scatter;
     counters.all_gather += suite_group_counters.all_gather;
+    counters.all_to_all += suite_group_counters.all_to_all;
     counters.all_reduce += suite_group_counters.all_reduce;
     return CHECK(comm,
-                 counters.reduce_scatter == isend_bytes(TAG_REDUCE_SCATTER)) &&
-           CHECK(comm, counters.all_gather == isend_bytes(TAG_ALL_GATHER)) &&
+                 counters.reduce_scatter ==
+                         isend_bytes(TAG_OPERATIONS + OP_REDUCE_SCATTER)) &&
+           CHECK(comm, counters.all_gather ==
+                               isend_bytes(TAG_OPERATIONS + OP_ALL_GATHER)) &&
+           CHECK(comm, counters.all_to_all ==
+                               isend_bytes(TAG_OPERATIONS + OP_ALL_TO_ALL)) &&
            CHECK(comm, counters.all_reduce == isend_bytes(TAG_STEP)) &&
            CHECK(comm,
                  comm_size(comm) == 1 || counters.reduce_scatter > 1000000);
