@@ -224,8 +224,9 @@ int batch_close_up(
 
 /* Of 2 `places` pieces of each of B rows of T tokens, piece `place` and piece
  * 2 places - 1 - place alone, rows of T / places (model_shape.cp). 2 places
- * divides T. */
-void batch_take_pieces(
+ * divides T. doc_start stays whole; returned is that of the pieces, which lies
+ * behind their tokens. */
+int32_t *batch_take_pieces(
         int32_t *tokens, int32_t *targets, int32_t *doc_start, int B, int T,
         int places, int place);
 
@@ -234,6 +235,7 @@ struct loader;
 struct loader_batch {
     const int32_t *tokens, *targets, *doc_start; /* (B, T) borrowed; of
                                                     places (B, T / places) */
+    const int32_t *all_doc_start; /* (B, T) */
     int T;                /* batch_close_up of cutoff_len */
     int64_t token_count;  /* input tokens, padding not counted .. */
     int64_t target_count; /* .. and unmasked targets: of whole samples */

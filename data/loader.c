@@ -71,19 +71,24 @@ int batch_close_up(
     return near;
 }
 
-void batch_take_pieces(
+int32_t *batch_take_pieces(
         int32_t *tokens, int32_t *targets, int32_t *doc_start, int B, int T,
         int places, int place)
 {
-    int32_t *const arrays[] = {tokens, targets, doc_start};
     size_t piece = (size_t)(T / (2 * places));
+    int32_t *starts = tokens + 2 * (size_t)B * piece;
+    int32_t *const from_arrays[] = {tokens, targets, doc_start};
+    int32_t *const to_arrays[] = {tokens, targets, starts};
     const size_t from[] = {
             (size_t)place * piece, (size_t)(2 * places - 1 - place) * piece};
-    for (int i = 0; i < 3 && places > 1; i++)
+    if (places == 1)
+        return doc_start;
+    for (int i = 0; i < 3; i++)
         for (size_t b = 0; b < 2 * (size_t)B; b++) /* moves toward the start */
-            memmove(arrays[i] + b * piece,
-                    arrays[i] + b / 2 * (size_t)T + from[b % 2],
+            memmove(to_arrays[i] + b * piece,
+                    from_arrays[i] + b / 2 * (size_t)T + from[b % 2],
                     piece * sizeof *tokens);
+    return starts;
 }
 
 static int64_t count_targets(const int32_t *targets, int T)
@@ -97,7 +102,8 @@ static int64_t count_targets(const int32_t *targets, int T)
 static enum zd_status fill(
         struct loader *loader, struct slot *slot, int64_t batch)
 {
-    struct loader_batch made = {slot->tokens, slot->targets, slot->doc_start};
+    struct loader_batch made = {
+            slot->tokens, slot->targets, slot->doc_start, slot->doc_start};
     int longest = 0;
     for (int b = 0; b < loader->B; b++) {
         int64_t n = loader->order.sample_of(loader->order.ctx, batch, b);
@@ -114,7 +120,7 @@ static enum zd_status fill(
             slot->tokens, slot->targets, slot->doc_start, loader->B, loader->T,
             loader->order.keeps_length ? loader->T : longest);
     if (loader->order.places > 1)
-        batch_take_pieces(
+        made.doc_start = batch_take_pieces(
                 slot->tokens, slot->targets, slot->doc_start, loader->B,
                 loader->T, loader->order.places, loader->order.place);
     slot->batch = made;

@@ -38,7 +38,7 @@ struct layout {
     size_t attention_scratch;
     unsigned recompute; /* enum layer_part */
     struct adapter_sizes adapters;
-    bool drops, decodes;
+    bool drops, decodes, by_heads;
 };
 
 static size_t max_size(size_t a, size_t b)
@@ -92,6 +92,15 @@ struct attention_shape activations_attention(
     };
 }
 
+void activations_share_heads(struct attention_shape *shape, int places)
+{
+    shape->H /= places;
+    shape->KV /= places;
+    shape->q_stride = shape->k_stride = shape->v_stride =
+            (int64_t)(shape->H + 2 * shape->KV) * shape->D;
+    shape->queries = (struct attention_queries){0};
+}
+
 /* N tokens. */
 static struct layout layout_of(
         const struct model_config *config, const struct param_table *table,
@@ -123,6 +132,7 @@ static struct layout layout_of(
             .joined = joined,
             .adapters = adapter_sizes_of(table, shape->joined),
             .drops = shape->dropout > 0,
+            .by_heads = cp_by_heads(shape),
     };
 }
 
@@ -137,6 +147,8 @@ static void measure_attention(
             continue;
         struct attention_shape attention =
                 activations_attention(l->config, shape, i + 1, B, shape->T);
+        if (l->by_heads)
+            activations_share_heads(&attention, cp_size(shape));
         l->attention_scratch = max_size(
                 l->attention_scratch,
                 attention_scratch_bytes(&attention, l->dtype, l->backend));
@@ -236,6 +248,31 @@ static void push_attention(
     a->att = push_rows(l, l->N, l->q);
 }
 
+/* Of all tokens, for attention by heads. */
+static void push_share(struct layout *l, struct layer_acts *a)
+{
+    a->heads = push_rows(l, l->N, l->q + 2 * l->kv);
+    a->heads_att = push_rows(l, l->N, l->q);
+}
+
+/* By heads: `shared` has q, k and v of the place's tokens, which are over when
+ * they are exchanged; a norm's backward reads what was before it. */
+static void push_by_heads(
+        struct layout *l, const struct layer_acts *shared, struct layer_acts *a)
+{
+    bool one = l->joined & JOIN_QKV;
+    a->q = a->q_raw = shared->q;
+    a->k = a->k_raw = shared->k;
+    a->v = shared->v;
+    if (l->config->qk_norm) {
+        a->q_raw = push_rows(l, l->N, one ? l->q + 2 * l->kv : l->q);
+        a->k_raw = one ? at(a->q_raw, l->q, l) : push_rows(l, l->N, l->kv);
+        a->v = one ? at(a->q_raw, l->q + l->kv, l) : shared->v;
+    }
+    a->att = push_rows(l, l->N, l->q);
+    push_share(l, a);
+}
+
 /* `shared` (may be NULL): has act for all layers. */
 static void push_mlp(
         struct layout *l, const struct layer_acts *shared, struct layer_acts *a)
@@ -259,7 +296,8 @@ static void push_mlp(
  *   proj, mlp_out    matmuls                   kept, where a norm reads them
  *   q_raw, k_raw, v  matmuls                   kept
  *   q, k             rotation, in place        kept: it is the same array
- *                    norms and rotation        recomputed (Qwen3)
+ *                    norms and rotation        recomputed (Qwen3); by heads
+ *                                              what was exchanged is kept
  *   att, lse         attention                 kept
  *   gate, up         matmuls                   kept
  *   norm1, norm2     norms                     recomputed
@@ -280,7 +318,7 @@ static unsigned parts_recomputed(
         return is_tiled ? PART_MLP : 0;
     return (is_tiled ? PART_MLP : mlp) |
            (family_has(family, ROLE_NORM1) ? PART_NORM1 : 0) |
-           (config->qk_norm ? PART_HEADS : 0);
+           (config->qk_norm && !cp_by_heads(shape) ? PART_HEADS : 0);
 }
 
 /* What a norm makes of `x`; without it, what reads the norm reads x. */
@@ -321,10 +359,15 @@ static struct layer_acts push_shared(struct layout *l)
         shared.norm1 = shared.norm2 = push_rows(l, l->S, l->C);
     if (l->recompute & PART_ACT)
         shared.act = push_rows(l, l->N, l->F);
-    if (l->recompute & PART_HEADS) {
+    if (l->by_heads && !l->config->qk_norm) {
+        struct heads h = push_heads(l, false);
+        shared.q = h.q, shared.k = h.k, shared.v = h.v;
+    } else if (l->by_heads || l->recompute & PART_HEADS) {
         bool one = l->joined & JOIN_QKV;
         shared.q = push_rows(l, l->N, one ? l->q + l->kv : l->q);
         shared.k = one ? at(shared.q, l->q, l) : push_rows(l, l->N, l->kv);
+        if (l->by_heads && !one)
+            shared.v = push_rows(l, l->N, l->kv);
     }
     if (l->recompute & PART_MLP)
         push_piece(l, &shared);
@@ -352,7 +395,10 @@ static void push_slot(
     push_statistics(l, a);
     a->norm1 = push_norm(
             l, ROLE_NORM1, a->x, l->recompute & PART_NORM1, shared->norm1);
-    push_attention(l, l->recompute & PART_HEADS ? shared : NULL, a);
+    if (l->by_heads)
+        push_by_heads(l, shared, a);
+    else
+        push_attention(l, l->recompute & PART_HEADS ? shared : NULL, a);
     a->x2 = push_rows(l, l->S, l->C);
     a->post1 = a->x2;
     a->proj = push_norm(l, ROLE_POST1, a->x2, false, NULL);
@@ -387,6 +433,8 @@ static void push_lean(
             push_floats(l, decode ? (size_t)l->config->layers * gains : gains);
     size_t mark = l->top;
     push_attention(l, NULL, a);
+    if (l->by_heads)
+        push_share(l, a);
     if (!decode)
         *scratch = push_bytes(l, l->attention_scratch);
     l->top = mark;
@@ -735,6 +783,7 @@ static struct activations lay_decode(
     l.logits_dtype = DTYPE_FP32; /* the host reads them */
     l.pieces = 1, l.piece = l.S = l.N;
     l.decodes = true;
+    l.by_heads = false;
     struct activations a = {0};
     size_t texts = (size_t)decode_texts(shape);
     size_t rows = texts * (size_t)shape->decode_capacity;

@@ -36,7 +36,9 @@
  * "(N, C)" of hidden channels is (N / tp, C) then, of heads and of F it is all
  * tokens and the place's channels.
  *
- * With context parallelism N is the place's tokens.
+ * With context parallelism N is the place's tokens. By heads a slot has what
+ * attention reads and makes of all tokens' heads, and q, k and v of its own
+ * tokens, which only the exchange reads, are shared by all layers.
  *
  * N tokens, C hidden, F intermediate, q = H*D, kv = KV*D channels. */
 #ifndef ZD_MODEL_ACTIVATIONS_H
@@ -46,15 +48,17 @@
 #include "model/model.h"
 
 struct layer_acts {
-    void *x;                /* (N, C) input; the first slot's is inputs[...] */
-    float *mean1, *rstd1;   /* (N) */
-    void *norm1;            /* (N, C); without such a norm x */
-    void *q_raw, *k_raw;    /* before their norms; else q and k themselves */
-    float *q_rstd, *k_rstd; /* (N*H), (N*KV) */
-    void *q, *k, *v;        /* rows: struct row_strides */
-    void *att;              /* (N, q) */
-    float *lse;             /* (B, H, T) */
-    void *proj;             /* (N, C) */
+    void *x;                 /* (N, C) input; the first slot's is inputs[...] */
+    float *mean1, *rstd1;    /* (N) */
+    void *norm1;             /* (N, C); without such a norm x */
+    void *q_raw, *k_raw;     /* before their norms; else q and k themselves */
+    float *q_rstd, *k_rstd;  /* (N*H), (N*KV) */
+    void *q, *k, *v;         /* rows: struct row_strides */
+    void *att;               /* (N, q) */
+    float *lse;              /* (B, H, T) */
+    char *heads, *heads_att; /* by heads: (B, T, share) of q | k | v, and of att
+                                (model/heads.c) */
+    void *proj;              /* (N, C) */
     void *post1;          /* (N, C) proj as it is added to x: its norm, or it */
     void *x2;             /* (N, C) x + proj */
     float *mean2, *rstd2; /* (N) */
@@ -197,5 +201,8 @@ void activations_free(struct activations *passes, int count);
 struct attention_shape activations_attention(
         const struct model_config *config, const struct model_shape *model,
         int layer, int B, int T);
+/* By heads: of all tokens, and of the heads that one of the places has, whose
+ * q, k and v are columns of one array. */
+void activations_share_heads(struct attention_shape *shape, int places);
 
 #endif

@@ -45,6 +45,20 @@ static void fill_decode_positions(int32_t *positions, const struct pass *pass)
     memset(positions + n, 0, (size_t)pass->pads * sizeof *positions);
 }
 
+/* Attention's. */
+static int query_count(const struct pass *pass)
+{
+    return pass->by_heads ? pass->B * pass->T : pass->N;
+}
+
+/* Does a document begin with the query, where attention_start is the host's? */
+static bool begins_document(
+        const struct pass *pass, const int32_t *positions, int n)
+{
+    return pass->by_heads ? pass->attention_start[n] == n % pass->T
+                          : positions[n] == 0;
+}
+
 /* Positions count from the document's first token. */
 static void fill_positions(int32_t *positions, struct pass *pass)
 {
@@ -57,8 +71,9 @@ static void fill_positions(int32_t *positions, struct pass *pass)
         if (!pass->decode)
             positions[n] =
                     attention_token(all, n % all.rows) - pass->doc_start[n];
-        pass->documents += positions[n] == 0;
     }
+    for (int n = 0; n < query_count(pass); n++)
+        pass->documents += begins_document(pass, positions, n);
 }
 
 /* Where documents begin, as attention_shape.first_tokens has it. */
@@ -68,11 +83,12 @@ static void fill_first_tokens(
     struct attention_shape shape = {
             .B = pass->B, .T = pass->T, .documents = pass->documents};
     int bucket = attention_bucket(&shape), count = 0;
-    for (int n = 0; n < pass->N && bucket; n++)
-        if (positions[n] == 0)
+    int queries = query_count(pass);
+    for (int n = 0; n < queries && bucket; n++)
+        if (begins_document(pass, positions, n))
             first[count++] = n;
     while (bucket && count <= bucket)
-        first[count++] = pass->N;
+        first[count++] = queries;
 }
 
 /* The next plane of a slot; its place on the device. */
@@ -89,6 +105,17 @@ static int32_t *pack(
         memcpy(to, values, (size_t)N * sizeof *to);
     *device = p->device + p->used;
     p->used += p->plane;
+    return to;
+}
+
+/* Room for a value of each of attention's queries, of as many planes as they
+ * take. */
+static int32_t *pack_queries(
+        struct packer *p, const struct pass *pass, const int32_t *values,
+        const int32_t **device)
+{
+    int32_t *to = pack(p, values, query_count(pass), device);
+    p->used += (size_t)(query_count(pass) / pass->N - 1) * p->plane;
     return to;
 }
 
@@ -157,7 +184,7 @@ static enum zd_status send(
 {
     struct batch_upload *u = &model->upload;
     int slot = u->next++ % BATCH_SLOTS;
-    size_t room = batch_planes(model->config) * u->plane;
+    size_t room = batch_planes(model->config, &model->shape) * u->plane;
     const int32_t *tokens = pass->tokens;
     struct packer p = {
             .host = u->staging + (size_t)slot * room,
@@ -176,9 +203,12 @@ static enum zd_status send(
     int32_t *positions = pack(&p, NULL, 0, &pass->positions);
     fill_positions(positions, pass);
     if (pass->doc_start) {
-        pack(&p, pass->doc_start, pass->N, &pass->doc_start);
+        const int32_t *on_device;
+        pack_queries(&p, pass, pass->attention_start, &on_device);
         fill_first_tokens(
-                pack(&p, NULL, 0, &pass->first_tokens), positions, pass);
+                pack_queries(&p, pass, NULL, &pass->first_tokens), positions,
+                pass);
+        pass->attention_start = on_device;
     }
     pass->own_positions = own_positions(model, pass);
     if (pass->targets && tp_size(model->config) > 1) {

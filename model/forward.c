@@ -119,6 +119,7 @@ static struct pass pass_of(
 {
     int cp = cp_size(&model->shape), tp = tp_size(model->config);
     int N = batch->B * (batch->T / cp);
+    bool by_heads = cp_by_heads(&model->shape);
     struct attention_queries queries = {0};
     assert(N % tp == 0 && (cp == 1 || batch->T % (2 * cp) == 0));
     if (cp > 1)
@@ -133,6 +134,9 @@ static struct pass pass_of(
             .tokens = batch->tokens,
             .targets = batch->targets,
             .doc_start = batch->doc_start,
+            .attention_start =
+                    by_heads ? batch->all_doc_start : batch->doc_start,
+            .by_heads = by_heads,
             .acts = acts,
             .inputs = acts->inputs,
             .step = batch->step,

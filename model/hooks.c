@@ -134,12 +134,30 @@ static void add_sums(
     size_t tokens = place_tokens(shape, shape->B);
     bool again =
             checkpointing_segment(shape->checkpointing, config->layers) > 0 ||
-            shape->checkpointing.mode == CHECKPOINTING_SELECTIVE;
+            (shape->checkpointing.mode == CHECKPOINTING_SELECTIVE &&
+             !cp_by_heads(shape));
     int kept = config->layers + 1 - first;
     int gathers = config->layers + kept * (again ? 2 : 1);
     out->scores += (uint64_t)gathers * tokens * row;
     if (out->largest_scores < model_most_tokens(shape) * row)
         out->largest_scores = model_most_tokens(shape) * row;
+}
+
+/* Of q, k and v one way and of the output the other; and their gradients. */
+static void add_heads(
+        const struct model_config *config, const struct param_table *table,
+        const struct model_shape *shape, struct model_exchange *out)
+{
+    int segment = checkpointing_segment(shape->checkpointing, config->layers);
+    int kept = config->layers + 1 - activations_first_layer(config, table);
+    int turns = config->layers + (segment ? 2 : 1) * kept;
+    size_t share = (size_t)config->head_dim * dtype_bytes(shape->dtype);
+    size_t q = (size_t)(config->heads / cp_size(shape)) * share;
+    size_t kv = 2 * (size_t)(config->kv_heads / cp_size(shape)) * share;
+    int train = shape->train ? shape->B : 0, eval = shape->eval_B;
+    out->heads = (uint64_t)turns * place_tokens(shape, shape->B) * (2 * q + kv);
+    out->largest_heads =
+            place_tokens(shape, train > eval ? train : eval) * (q + kv);
 }
 
 static void add_tokens(
@@ -184,7 +202,9 @@ struct model_exchange model_exchange(
     struct model_exchange out = {0};
     if (tp_size(config) > 1)
         add_tokens(config, table, shape, &out);
-    if (cp_size(shape) > 1)
+    if (cp_by_heads(shape))
+        add_heads(config, table, shape, &out);
+    else if (cp_size(shape) > 1)
         add_keys(config, table, shape, &out);
     return out;
 }

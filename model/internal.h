@@ -19,6 +19,9 @@ struct pass {
     int share; /* tokens whose residual stream is here: N / tp.size */
     const struct model_hooks *hooks;
     const int32_t *tokens, *targets, *doc_start;
+    const int32_t *attention_start; /* doc_start of attention's queries: by
+                                       heads (B, T), else it */
+    bool by_heads;
     const int32_t *positions;
     const int32_t *own_positions; /* of the share */
     int documents;                /* in the B samples together */
@@ -89,6 +92,7 @@ struct model {
                                (2, N) of q and k here, and of all places */
     char *kv_share;         /* (N, k | v) with context parallelism (keys.c) */
     char *kv_all, *dkv_all; /* (B, T, k | v) */
+    char *exchanged[2];     /* (N, q | k | v) each, by heads (heads.c) */
     struct vocabulary_slice vocabulary; /* of the token table, and the head */
     int whole_vocabulary;               /* of all places together */
     struct exact_sum *loss; /* on the device; since model_loss_take */
@@ -124,7 +128,8 @@ int model_positions(const struct model_shape *shape); /* rows of the angles */
 size_t model_most_tokens(const struct model_shape *shape); /* of any pass */
 /* The span "model.gathered": where its arrays begin. */
 struct gathered_span {
-    size_t all_tokens[2], norm_sums[2], kv_share, kv_all, dkv_all, bytes;
+    size_t all_tokens[2], norm_sums[2], kv_share, kv_all, dkv_all, exchanged[2];
+    size_t bytes;
 };
 struct gathered_span model_gathered_span(
         const struct model_config *config, const struct model_shape *shape);
@@ -169,10 +174,22 @@ enum zd_status keys_gather(
 /* When dk and dv are there. */
 enum zd_status keys_scatter(const struct layer_run *run);
 
+/* heads.c: attention of a share of the heads, and its backward: of the layer's
+ * arrays, as without context parallelism. */
+enum zd_status heads_forward(
+        const struct layer_run *run, struct attention_shape *shape,
+        void *scratch);
+enum zd_status heads_backward(
+        const struct layer_run *run, struct attention_shape *shape);
+
 /* batch.c */
-static inline size_t batch_planes(const struct model_config *config)
+static inline size_t batch_planes(
+        const struct model_config *config, const struct model_shape *shape)
 {
-    return config->family->rotary ? 8 : 9; /* position_order */
+    size_t planes = config->family->rotary ? 8 : 9; /* position_order */
+    if (cp_by_heads(shape)) /* where documents begin, of all tokens */
+        planes += 2 * ((size_t)cp_size(shape) - 1);
+    return planes;
 }
 size_t batch_plane_tokens(size_t tokens); /* elements of a plane */
 enum zd_status batch_upload_init(

@@ -54,11 +54,13 @@ static enum zd_status attend(const struct layer_run *run, void *scratch)
     struct attention_shape shape = attention_shape(run);
     struct attention_keys keys;
     size_t first = 0;
+    if (pass->by_heads)
+        return heads_forward(run, &shape, scratch);
     if (!pass->decode) {
         ZD_TRY(keys_gather(run, false, &shape, &keys));
         return run->model->kernels->attention_forward(
                 NULL, acts->att, acts->lse, acts->q, keys.k, keys.v,
-                pass->doc_start, scratch, &shape);
+                pass->attention_start, scratch, &shape);
     }
     for (int r = 0; r < pass->run_count; r++) {
         ZD_TRY(attend_run(run, &pass->runs[r], first));
@@ -437,14 +439,31 @@ static enum zd_status recompute_attention(const struct layer_run *run)
                    : ZD_OK;
 }
 
+/* From grads.hidden, the gradient of its output, to that of q, k and v. */
+static enum zd_status attend_backward(const struct layer_run *run)
+{
+    const struct pass *pass = run->pass;
+    const struct layer_acts *acts = run->acts;
+    const struct layer_grads *g = &pass->acts->grads;
+    struct attention_shape shape = attention_shape(run);
+    struct attention_keys keys;
+    if (pass->by_heads)
+        return heads_backward(run, &shape);
+    ZD_TRY(clear_unread_heads(run));
+    ZD_TRY(keys_gather(run, run->held, &shape, &keys));
+    ZD_TRY(run->model->kernels->attention_backward(
+            NULL, g->q, keys.dk, keys.dv, g->hidden, acts->att, acts->lse,
+            acts->q, keys.k, keys.v, pass->attention_start, g->scratch,
+            &shape));
+    return keys_scatter(run);
+}
+
 /* The residual stream passes dx on; each branch adds its part through the
  * backward of its norm. */
 enum zd_status layer_backward(const struct layer_run *run)
 {
     const struct layer_acts *acts = run->acts;
     const struct layer_grads *g = &run->pass->acts->grads;
-    struct attention_shape shape = attention_shape(run);
-    struct attention_keys keys;
     struct piece p;
     ZD_TRY(clear_of_others(run));
     for (int i = 0; i < piece_count(run); i++) {
@@ -455,12 +474,7 @@ enum zd_status layer_backward(const struct layer_run *run)
             run, ROLE_POST1, g->proj, acts->proj, acts->post1_rstd));
     ZD_TRY(attention_output_backward(run));
     ZD_TRY(recompute_attention(run));
-    ZD_TRY(clear_unread_heads(run));
-    ZD_TRY(keys_gather(run, run->held, &shape, &keys));
-    ZD_TRY(run->model->kernels->attention_backward(
-            NULL, g->q, keys.dk, keys.dv, g->hidden, acts->att, acts->lse,
-            acts->q, keys.k, keys.v, run->pass->doc_start, g->scratch, &shape));
-    ZD_TRY(keys_scatter(run));
+    ZD_TRY(attend_backward(run));
     ZD_TRY(qkv_backward(run));
     if (!layer_needs_input_grad(run))
         return ZD_OK;

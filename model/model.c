@@ -103,6 +103,8 @@ static enum zd_status take_buffers(
         model->kv_share = span + at.kv_share;
         model->kv_all = span + at.kv_all;
         model->dkv_all = span + at.dkv_all;
+        model->exchanged[0] = span + at.exchanged[0];
+        model->exchanged[1] = span + at.exchanged[1];
     }
     if (arena_plan_find(arena->plan, "model.decoded"))
         model->decoded = arena_span(arena, "model.decoded");

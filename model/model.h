@@ -90,6 +90,10 @@ struct model_hooks {
             void *ctx, void *all, const void *share, size_t count);
     enum zd_status (*kv_scatter)(
             void *ctx, void *share, const void *all, size_t count);
+    /* Where they exchange heads (cp.by_heads): part r of `to` is what place r
+     * has for this one in `from`; `count` elements of a part. */
+    enum zd_status (*heads_exchange)(
+            void *ctx, void *to, const void *from, size_t count);
 };
 
 /* What a place contributes in a training micro-batch, and to the largest of its
@@ -103,6 +107,10 @@ struct model_exchange {
      * ends a segment that is recomputed backward finds what was gathered. */
     uint64_t kv_gathered, kv_scattered;
     size_t largest_kv;
+    /* .. by heads: parts of queries, keys, values and outputs forward, and of
+     * gradients backward; what is recomputed is exchanged again. */
+    uint64_t heads;
+    size_t largest_heads;
 };
 struct model_shape;
 struct model_exchange model_exchange(
@@ -131,9 +139,12 @@ typedef enum zd_status token_loss_fn(
 /* Context parallelism: `size` places share each sample. Of 2 size equal pieces
  * of its tokens place i has piece i and piece 2 size - 1 - i, so that all see
  * as much, and computes with them alone; attention reads keys and values of all
- * tokens. size 0: 1. Decoding is whole in each place. */
+ * tokens, or, by heads, computes all tokens of heads / size query heads and
+ * kv_heads / size key-value heads. size 0: 1. Decoding is whole in each place.
+ */
 struct cp {
     int size, place;
+    bool by_heads; /* size divides both counts of heads */
 };
 
 struct model_shape {
@@ -168,6 +179,10 @@ static inline int cp_size(const struct model_shape *shape)
 {
     return shape->cp.size > 1 ? shape->cp.size : 1;
 }
+static inline bool cp_by_heads(const struct model_shape *shape)
+{
+    return shape->cp.by_heads && cp_size(shape) > 1;
+}
 /* Of B samples of T tokens. */
 static inline size_t place_tokens(const struct model_shape *shape, int B)
 {
@@ -186,8 +201,8 @@ enum zd_status model_plan(
         const struct model_config *config, const struct param_table *table,
         const struct model_shape *shape, struct arena_plan *plan);
 
-/* Bytes of layer inputs that model_forward sends to the host, and that come back
- * in model_backward, where samples have all their T tokens. */
+/* Bytes of layer inputs that model_forward sends to the host, and that come
+ * back in model_backward, where samples have all their T tokens. */
 uint64_t model_residual_bytes(
         const struct model_config *config, const struct param_table *table,
         const struct model_shape *shape);
@@ -227,6 +242,7 @@ struct model_batch {
     /* Dropout depends on these: the step, and the number of the first sample
      * in the run; the others follow. */
     int64_t step, first_sample;
+    const int32_t *all_doc_start; /* (B, T) of all tokens; read by heads */
 };
 
 /* Forward, loss, and the head's part of the gradient. Each unmasked token

@@ -62,10 +62,13 @@ struct gathered_span model_gathered_span(
         span.norm_sums[0] = span_add(&span.bytes, all, sums);
         span.norm_sums[1] = span_add(&span.bytes, all, tp * sums);
     }
-    if (cp_size(shape) == 1)
+    size_t own = place_tokens(shape, (int)samples);
+    size_t q = (size_t)config->heads * (size_t)config->head_dim * element;
+    for (int i = 0; i < 2 && cp_by_heads(shape); i++)
+        span.exchanged[i] = span_add(&span.bytes, own, q + kv);
+    if (cp_size(shape) == 1 || cp_by_heads(shape))
         return span;
-    span.kv_share = span_add(
-            &span.bytes, place_tokens(shape, train > eval ? train : eval), kv);
+    span.kv_share = span_add(&span.bytes, own, kv);
     span.kv_all = span_add(&span.bytes, samples * (size_t)shape->T, kv);
     span.dkv_all = span_add(&span.bytes, (size_t)train * (size_t)shape->T, kv);
     return span;
@@ -82,8 +85,8 @@ static enum zd_status plan_batch(
         return arena_plan_add(
                 plan, "model.batch", ARENA_DEVICE, SPAN_BUFFERS,
                 micros * CPU_PLANES * tokens * sizeof(int32_t));
-    size_t bytes =
-            batch_planes(config) * batch_plane_tokens(tokens) * sizeof(int32_t);
+    size_t bytes = batch_planes(config, shape) * batch_plane_tokens(tokens) *
+                   sizeof(int32_t);
     size_t rows = max_size(
             (size_t)config->vocab_size, (size_t)model_positions(shape));
     ZD_TRY(arena_plan_add(

@@ -136,6 +136,7 @@ static struct model_batch batch_of(const struct trainer *trainer, int a)
             .tokens = loaded->tokens,
             .targets = loaded->targets,
             .doc_start = loaded->doc_start,
+            .all_doc_start = loaded->all_doc_start,
             .B = trainer->plan.per_device,
             .T = loaded->T,
             .step = trainer->state.step,

@@ -223,12 +223,11 @@ uint64_t zero_scalar_bytes(int world)
 
 struct comm_counters zero_wire_sum(const struct zero_wire *wire)
 {
+    struct zero_wire from = *wire;
     struct comm_counters sum = {0};
-    for (int g = 0; g < ZERO_GROUPS; g++) {
-        sum.reduce_scatter += wire->group[g].reduce_scatter;
-        sum.all_gather += wire->group[g].all_gather;
-        sum.all_reduce += wire->group[g].all_reduce;
-    }
+    for (int g = 0; g < ZERO_GROUPS; g++)
+        for (int i = 0; i < COMM_COUNTERS; i++)
+            *comm_counter(&sum, i) += *comm_counter(&from.group[g], i);
     return sum;
 }
 
@@ -303,6 +302,7 @@ static void plan_cp_wire(struct zero_plan *plan)
         sent *= (uint64_t)request->by_layer;
     wire->reduce_scatter = sent * request->exchange.kv_scattered;
     wire->all_gather = sent * request->exchange.kv_gathered;
+    wire->all_to_all = sent * request->exchange.heads;
 }
 
 static void plan_wire(struct zero_plan *plan)
@@ -358,6 +358,7 @@ static void note_keys(const struct zero_plan *plan, struct comm_needs *needs)
 {
     needs->shard_bytes = plan->request.exchange.largest_kv;
     needs->reduce_bytes = needs->shard_bytes;
+    needs->exchange_bytes = plan->request.exchange.largest_heads;
 }
 
 static void note_collectives(
@@ -393,6 +394,7 @@ bool zero_comm_needs(
     needs->name = is_world ? NULL : zero_group_name(group);
     needs->world = size;
     needs->shard_bytes = needs->reduce_bytes = needs->accumulate_bytes = 0;
+    needs->exchange_bytes = 0;
     for (enum zero_group g = ZERO_SHARD; g < ZERO_WORLD; g++) {
         if (is_world ? !zero_group_is_world(mesh, g) : g != group)
             continue;

@@ -245,6 +245,8 @@ enum zd_status places_keys_gather(
         void *ctx, void *all, const void *share, size_t count);
 enum zd_status places_keys_scatter(
         void *ctx, void *share, const void *all, size_t count);
+enum zd_status places_heads(
+        void *ctx, void *to, const void *from, size_t count);
 /* Add up what each place has made of the gradients of a unit's whole tensors:
  * of the micro-batches before `micro`, and of it of the units before position
  * `end` of their order. Kept gradients have it once a step. */

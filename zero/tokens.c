@@ -1,6 +1,6 @@
 /* tokens.c - what places of tensor parallelism tell each other: shares of a
  * pass's tokens and scores, whose collectives the model waits for, and sums of
- * gradients; and those of context parallelism: keys and values.
+ * gradients; and those of context parallelism: keys and values, or heads.
  *
  * A tensor that is whole on each place (zero_segment.is_whole) has a part of
  * its gradient there. These are summed where this rank's part lies, each place
@@ -64,6 +64,16 @@ enum zd_status places_keys_scatter(
         void *ctx, void *share, const void *all, size_t count)
 {
     return scatter(ctx, ZERO_CP, share, all, count);
+}
+
+enum zd_status places_heads(void *ctx, void *to, const void *from, size_t count)
+{
+    struct zero *zero = ctx;
+    struct comm *places = zero->groups[ZERO_CP];
+    struct comm_op *op;
+    ZD_TRY(comm_all_to_all_begin(
+            places, from, to, count, zero->plan->request.dtype, &op));
+    return comm_wait(places, op);
 }
 
 /* --- gradients of whole tensors ------------------------------------------- */

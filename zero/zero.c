@@ -238,6 +238,7 @@ struct model_hooks zero_hooks(struct zero *zero)
             .scores_gather = places_scores,
             .kv_gather = places_keys_gather,
             .kv_scatter = places_keys_scatter,
+            .heads_exchange = places_heads,
             .product_grads = zero->plan->grads_direct ? zero->plan->grad_dtype
                                                       : DTYPE_FP32,
     };
@@ -266,12 +267,22 @@ struct zero_wire zero_wire(const struct zero *zero)
         if (!zero_has(zero, g))
             continue;
         struct comm_counters sent = comm_counters(zero->groups[g]);
-        wire.group[g].reduce_scatter = sent.reduce_scatter;
-        wire.group[g].all_gather =
-                sent.all_gather +
-                (g < ZERO_CUTS ? params_gather_owed(zero, g) : 0);
-        if (zero->groups[g] != zero->comm)
-            wire.group[g].all_reduce = sent.all_reduce;
+        if (zero->groups[g] == zero->comm)
+            sent.all_reduce = 0; /* the world's */
+        if (g < ZERO_CUTS)
+            sent.all_gather += params_gather_owed(zero, g);
+        wire.group[g] = sent;
     }
     return wire;
+}
+
+struct zero_wire zero_wire_since(
+        const struct zero_wire *before, const struct zero_wire *now)
+{
+    struct zero_wire from = *before, since = *now;
+    for (int g = 0; g < ZERO_GROUPS; g++)
+        for (int i = 0; i < COMM_COUNTERS; i++)
+            *comm_counter(&since.group[g], i) -=
+                    *comm_counter(&from.group[g], i);
+    return since;
 }

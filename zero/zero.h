@@ -86,6 +86,9 @@ enum zd_status zero_skip(struct zero *zero);
 /* What this rank has handed to others, with what gathers of the last update
  * will that have not begun: what a step sends is counted with it. */
 struct zero_wire zero_wire(const struct zero *zero);
+/* What was sent between `before` and `now`. */
+struct zero_wire zero_wire_since(
+        const struct zero_wire *before, const struct zero_wire *now);
 /* Until updates, gathers and copies under way are done. */
 enum zd_status zero_settle(struct zero *zero);
 /* All 0 without an engine. */

@@ -94,7 +94,7 @@ struct device *command_open_gpu(const struct device_options *options)
 
 static const char mesh[] =
         "mesh     replicate {mesh.replicate|w} x shard {mesh.shard|w} x cp "
-        "{mesh.cp|w} x tp {mesh.tp|w}\n";
+        "{mesh.cp|w} x tp {mesh.tp|w}[; attention by {cp_comm_type|s}]\n";
 
 static const char layout[] =
         "layout   {world|w} rank{world|p}, ZeRO stage {stage|w}, "
@@ -153,7 +153,8 @@ static const char figures[] =
         "written {disk_bytes_per_step.written|w}\n]"
         "each rank sends per step (bytes): reduce-scatter "
         "{wire_bytes_per_step.reduce_scatter|w}, all-gather "
-        "{wire_bytes_per_step.all_gather|w}, all-reduce "
+        "{wire_bytes_per_step.all_gather|w}, all-to-all "
+        "{wire_bytes_per_step.all_to_all|w}, all-reduce "
         "{wire_bytes_per_step.all_reduce|w}\n";
 
 static const char rest[] =

@@ -23,17 +23,29 @@ static void check_gpus(struct job *job)
 
 /* --- the model --- */
 
-static void check_slices(struct job *job, const struct model_config *config)
+typedef enum zd_status cut_check(
+        const struct train_job *job, const struct model_config *config,
+        int world);
+
+static void check_cut(
+        struct job *job, const struct model_config *config, const char *name,
+        cut_check *check)
 {
-    struct job_key *key = job_key(job, "parallel.tp_size");
-    if (key->refused ||
-        job_check_slices(&job->options, config, job->world) == ZD_OK)
+    struct job_key *key = job_key(job, name);
+    if (key->refused || check(&job->options, config, job->world) == ZD_OK)
         return;
     key->refused = strcmp(zd_error_get()->code, "E0224") == 0;
     if (key->refused)
-        job_take_record(job, "parallel.tp_size");
+        job_take_record(job, name);
     else
         zd_error_clear(); /* told where it stands */
+}
+
+static void check_slices(struct job *job, const struct model_config *config)
+{
+    check_cut(job, config, "parallel.tp_size", job_check_slices);
+    if (!job_key(job, "parallel.tp_size")->refused)
+        check_cut(job, config, "parallel.cp_comm_type", job_check_heads);
 }
 
 static void check_config(struct job *job, const struct model_config *config)

@@ -154,8 +154,6 @@ static void check_tensor(struct job *job)
     {length % unit, cp > 1 ? "parallel.cp_size" : "parallel.tp_size",
      job_string(job, "%s = %lld does not divide the %d tokens of a sample", cp == 1 ? "parallel.tp_size" : tp == 1 ? "2 x parallel.cp_size" : "2 x parallel.cp_size x tp_size", (long long)unit, length),
      job_string(job, "cutoff_len = %lld in [data]", (long long)(length < unit ? unit : length / unit * unit)), "E0224", "data.cutoff_len parallel.cp_size parallel.tp_size"},
-    {o->cp_comm_type == CP_A2A, "parallel.cp_comm_type",
-     "cp_comm_type = \"a2a\" exchanges heads, which zerod cannot do yet", "cp_comm_type = \"allgather\" in [parallel]", "E0224", "parallel.cp_comm_type"},
     {is_on && o->lora.enabled && o->lora.use_dora, "parallel.tp_size",
      "DoRA's norms are of whole rows, which parallel.tp_size cuts", "use_dora = false in [lora]", "E0224", "lora.use_dora"},
     };

@@ -45,7 +45,7 @@ struct place {
     struct model_hooks replica;
     double loss, evaluated;
     int scatters;
-    size_t kv_gathered, kv_scattered; /* elements */
+    size_t kv_gathered, kv_scattered, heads; /* elements */
 };
 
 static void meet(struct team *team, int place, const void *mine)
@@ -130,6 +130,22 @@ static enum zd_status kv_scatter(
     return ZD_OK;
 }
 
+static enum zd_status heads_exchange(
+        void *ctx, void *to, const void *from, size_t count)
+{
+    struct place *p = ctx;
+    struct team *team = &p->group->cp_teams[p->tp];
+    size_t bytes = count * dtype_bytes(p->group->shape.dtype);
+    size_t own = (size_t)p->cp * bytes;
+    meet(team, p->cp, from);
+    for (int i = 0; i < team->size; i++)
+        memcpy((char *)to + (size_t)i * bytes,
+               (const char *)team->slots[i] + own, bytes);
+    pthread_barrier_wait(&team->barrier);
+    p->heads += count;
+    return ZD_OK;
+}
+
 static enum zd_status params_acquire(void *ctx, int unit, const void **params)
 {
     struct place *p = ctx;
@@ -184,7 +200,7 @@ static void build(struct place *p)
     struct model_shape shape = g->shape;
     struct slices slices = {.table = &t->table};
     struct weight_source source = {.read = read_slice, .ctx = &slices};
-    shape.cp = (struct cp){g->cp, p->cp};
+    shape.cp = (struct cp){g->cp, p->cp, g->shape.cp.by_heads};
     struct param_table all;
     tiny_must(param_table_build(g->config, NULL, 0, &all));
     tiny_must(model_config_slice(g->config, tp, &t->config));
@@ -207,7 +223,8 @@ static void build(struct place *p)
             .tokens_scatter = scatter,
             .scores_gather = gather_bytes,
             .kv_gather = kv_gather,
-            .kv_scatter = kv_scatter};
+            .kv_scatter = kv_scatter,
+            .heads_exchange = heads_exchange};
 }
 
 /* The place's tokens of the batch. */
@@ -222,6 +239,7 @@ static void take_tokens(struct place *p)
     own->batch.tokens = own->tokens;
     own->batch.targets = own->targets;
     own->batch.doc_start = own->doc_start;
+    own->batch.all_doc_start = all->doc_start;
     for (int n = 0; n < all->B * queries.rows; n++) {
         int t = attention_token(queries, n % queries.rows);
         int from = n / queries.rows * all->T + t;
@@ -238,7 +256,7 @@ static void *run_place(void *arg)
     take_tokens(p);
     p->evaluated = tiny_evaluate(&p->tiny, &p->tokens.batch);
     p->scatters = 0;
-    p->kv_gathered = p->kv_scattered = 0;
+    p->kv_gathered = p->kv_scattered = p->heads = 0;
     for (int micro = 0; micro < 2; micro++)
         p->loss = tiny_step(&p->tiny, &p->tokens.batch, 1.0f);
     return NULL;
@@ -344,6 +362,7 @@ static void expect_traffic(const struct group *g, const struct place *p)
     size_t width = dtype_bytes(t->shape.dtype); /* two micro-batches */
     cr_expect_eq(p->kv_gathered * width, 2 * plan.kv_gathered);
     cr_expect_eq(p->kv_scattered * width, 2 * plan.kv_scattered);
+    cr_expect_eq(p->heads * width, 2 * plan.heads);
     /* of each micro-batch: the embedding, two of a layer forward and two
      * backward, those that are computed again, the head's chunks */
     if (g->tp > 1)
@@ -354,8 +373,12 @@ static void compare(
         const char *text, const struct model_shape *shape, double limit,
         double grads_limit, int *compared)
 {
-    static const int sizes[][2] = {{1, 2}, {1, 3}, {1, 4}, {1, 6},
-                                   {2, 1}, {3, 1}, {4, 1}, {2, 3}};
+    static const struct {
+        int cp, tp;
+        bool by_heads;
+    } sizes[] = {{1, 2},       {1, 3},       {1, 4},       {1, 6},
+                 {2, 1},       {3, 1},       {4, 1},       {2, 3},
+                 {2, 1, true}, {3, 1, true}, {4, 1, true}, {2, 2, true}};
     struct model_config config, part;
     struct tokens tokens;
     struct group one = {.cp = 1, .tp = 1, .config = &config, .shape = *shape};
@@ -369,17 +392,22 @@ static void compare(
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         char what[80];
         struct group g = one;
-        g.cp = sizes[i][0], g.tp = sizes[i][1];
+        g.cp = sizes[i].cp, g.tp = sizes[i].tp;
         g.shape = *shape;
+        g.shape.cp.by_heads = sizes[i].by_heads;
         if (B * T / g.cp % g.tp ||
             model_config_slice(&config, (struct tp){g.tp, 0}, &part)) {
             zd_error_clear();
             continue;
         }
+        if (g.shape.cp.by_heads &&
+            (part.heads % g.cp || kv_heads_used(&part) % g.cp))
+            continue;
         run_places(&g, places);
         snprintf(
-                what, sizeof what, "%s of %d heads, %d x %d places",
-                config.family->name, config.heads, g.cp, g.tp);
+                what, sizeof what, "%s of %d heads, %d x %d places%s",
+                config.family->name, config.heads, g.cp, g.tp,
+                g.shape.cp.by_heads ? " by heads" : "");
         expect_near(&g, single, places, limit, grads_limit, what);
         for (int p = 0; p < g.cp * g.tp; p++)
             expect_traffic(&g, &places[p]);

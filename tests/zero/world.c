@@ -131,13 +131,10 @@ static bool sent_as_planned(
 {
     bool ok = true;
     for (int g = 0; g < ZERO_GROUPS; g++) {
-        const struct comm_counters *from = &before->group[g];
-        const struct comm_counters *to = &after->group[g];
-        const struct comm_counters *wire = &rank->plan.wire.group[g];
-        ok &= to->reduce_scatter - from->reduce_scatter ==
-                      wire->reduce_scatter &&
-              to->all_gather - from->all_gather == wire->all_gather &&
-              to->all_reduce - from->all_reduce == wire->all_reduce;
+        struct comm_counters sent = zero_wire_since(before, after).group[g];
+        struct comm_counters wire = rank->plan.wire.group[g];
+        for (int i = 0; i < COMM_COUNTERS; i++)
+            ok &= *comm_counter(&sent, i) == *comm_counter(&wire, i);
     }
     return ok;
 }

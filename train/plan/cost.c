@@ -219,6 +219,21 @@ static void add_keys(const struct costs *costs, struct unit_cost *cost)
     cost->exchange[PASS_BACKWARD] += one * (segment ? 2 - 1.0 / segment : 2);
 }
 
+/* Heads of all tokens: q, k and v, and what attention makes of them; backward
+ * their gradients. */
+static void add_heads(const struct costs *costs, struct unit_cost *cost)
+{
+    const struct job_plan *plan = costs->plan;
+    const struct model_config *config = plan_slice_config(plan);
+    double head = config->head_dim * costs->width *
+                  (double)place_tokens(&plan->shape, plan->shape.B);
+    double one = cost_exchange(
+            costs, ZERO_CP, head * (config->heads + 2 * config->kv_heads));
+    one += cost_exchange(costs, ZERO_CP, head * config->heads);
+    cost->exchange[PASS_FORWARD] += one;
+    cost->exchange[PASS_BACKWARD] += one;
+}
+
 struct unit_cost cost_unit(const struct costs *costs, int unit)
 {
     const struct job_plan *plan = costs->plan;
@@ -265,7 +280,9 @@ struct unit_cost cost_unit(const struct costs *costs, int unit)
     for (int pass = 0; pass < PASSES; pass++)
         cost.pass[pass] += (1 + pass) * costs->machine->launch;
     add_exchange(costs, is_layer, is_head, tokens, &cost);
-    if (is_layer)
+    if (is_layer && cp_by_heads(&plan->shape))
+        add_heads(costs, &cost);
+    else if (is_layer)
         add_keys(costs, &cost);
     add_bytes(costs, unit, &cost);
     if (is_layer && plan->shape.offload_activations)
@@ -276,18 +293,39 @@ struct unit_cost cost_unit(const struct costs *costs, int unit)
 
 /* --- between ranks, and the update ---------------------------------------- */
 
-double cost_wire(const struct costs *costs, enum zero_group group, double bytes)
+/* Ranks of a group that share a node. */
+static double node_of(const struct costs *costs, enum zero_group group)
 {
-    const struct plan_machine *machine = costs->machine;
     const struct job_plan *plan = costs->plan;
     double ranks = zero_group_size(plan->mesh, group);
     double node = plan->node_sizes[group];
-    if (ranks < 2 || bytes <= 0)
-        return 0;
     if (node < 1 || node > ranks)
         node = ranks;
     if (node == ranks && ranks < plan->world && !plan->is_within[group])
         node = 1; /* one level, over the network */
+    return node;
+}
+
+double cost_exchange(
+        const struct costs *costs, enum zero_group group, double bytes)
+{
+    const struct plan_machine *machine = costs->machine;
+    double ranks = zero_group_size(costs->plan->mesh, group);
+    double node = node_of(costs, group), part = bytes / ranks;
+    if (ranks < 2 || bytes <= 0)
+        return 0;
+    return machine->latency * (ranks - 1) +
+           part * (node - 1) / machine->inside +
+           part * (ranks - node) / machine->between;
+}
+
+double cost_wire(const struct costs *costs, enum zero_group group, double bytes)
+{
+    const struct plan_machine *machine = costs->machine;
+    double ranks = zero_group_size(costs->plan->mesh, group);
+    double node = node_of(costs, group);
+    if (ranks < 2 || bytes <= 0)
+        return 0;
     double nodes = ranks / node, share = bytes / ranks;
     return machine->latency * ((node - 1) + (nodes - 1)) +
            share * nodes * (node - 1) / machine->inside +

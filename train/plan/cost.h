@@ -23,7 +23,8 @@ enum { PASS_FORWARD, PASS_BACKWARD, PASSES };
 struct unit_cost {
     double pass[PASSES];     /* seconds of a micro-batch; the head's forward
                                      has its loss and all of its backward */
-    double exchange[PASSES]; /* .. between places of tensor parallelism */
+    double exchange[PASSES]; /* .. between places of tensor and of context
+                                parallelism */
     double recompute;        /* .. of what selective checkpointing recomputes */
     double pieces;   /* .. of an MLP in pieces, which backward recomputes */
     double output;   /* .. of a layer's last projection and sum, or of all of an
@@ -43,6 +44,9 @@ struct unit_cost cost_unit(const struct costs *costs, int unit);
 /* A collective of a group (not the world) over so many bytes, all its ranks'
  * together: within nodes, and in two levels between them. */
 double cost_wire(
+        const struct costs *costs, enum zero_group group, double bytes);
+/* An all_to_all, in one level, of so many bytes that a rank has for all. */
+double cost_exchange(
         const struct costs *costs, enum zero_group group, double bytes);
 /* The norm of what this rank holds of the gradient, and its exchange. */
 double cost_norm(const struct costs *costs);

@@ -122,6 +122,10 @@ enum zd_status plan_snapshot(
  * must stay together, naming sizes that do not. */
 enum zd_status plan_check_slices(
         const struct train_job *job, const struct job_plan *plan);
+/* heads.c: what plan->shape.cp exchanges, as the job says; "auto" takes what
+ * sends less. ZD_ERR_CONFIG where heads do not divide. */
+enum zd_status plan_choose_heads(
+        const struct train_job *job, struct job_plan *plan);
 /* Batches that the loader has room for. */
 int job_plan_batches(const struct train_job *job, int accumulation);
 

@@ -132,6 +132,11 @@ enum zd_status job_plan_config(
 enum zd_status job_check_slices(
         const struct train_job *job, const struct model_config *config,
         int world);
+/* Likewise where parallel.cp_comm_type = "a2a" and cp_size does not divide the
+ * heads of a rank. */
+enum zd_status job_check_heads(
+        const struct train_job *job, const struct model_config *config,
+        int world);
 /* Where lora.modules_to_save names the embedding, `config` gets a row for each
  * token of the job's tokenizer that it has none for; part of job_plan_build. */
 enum zd_status job_plan_vocabulary(

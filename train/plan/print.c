@@ -167,6 +167,7 @@ static void set_figures(const struct job_plan *plan, json_t *json)
         {"wire_bytes_per_step", true,
          {{"reduce_scatter", wire.reduce_scatter},
           {"all_gather", wire.all_gather},
+          {"all_to_all", wire.all_to_all},
           {"all_reduce", wire.all_reduce}}},
     };
     /* clang-format on */
@@ -226,23 +227,18 @@ static json_t *wire_json(const struct job_plan *plan)
 {
     json_t *rows = json_array();
     for (enum zero_group g = ZERO_SHARD; g < ZERO_GROUPS; g++) {
-        const struct comm_counters *sent = &plan->zero.wire.group[g];
-        const struct {
-            const char *operation;
-            uint64_t bytes;
-        } operations[] = {
-                {"reduce_scatter", sent->reduce_scatter},
-                {"all_gather", sent->all_gather},
-                {"all_reduce", sent->all_reduce}};
-        for (int i = 0; i < 3; i++)
-            if (operations[i].bytes)
+        struct comm_counters sent = plan->zero.wire.group[g];
+        for (int i = 0; i < COMM_COUNTERS; i++) {
+            uint64_t bytes = *comm_counter(&sent, i);
+            if (bytes)
                 json_array_append_new(
                         rows, json_pack(
                                       "{s:s, s:s, s:I, s:s}", "group",
                                       zero_group_name(g), "operation",
-                                      operations[i].operation, "bytes_per_step",
-                                      (json_int_t)operations[i].bytes, "level",
+                                      comm_counter_name(i), "bytes_per_step",
+                                      (json_int_t)bytes, "level",
                                       plan->is_within[g] ? "node" : "between"));
+        }
     }
     return rows;
 }
@@ -408,8 +404,11 @@ json_t *job_plan_json(const struct job_plan *plan, const struct arena *taken)
             "tokenizer_waits", plan->tokenizer_waits);
     set_figures(plan, json);
     json_t *more = json_pack(
-            "{s:o*, s:o*, s:o*, s:O*, s:O*}", "collectives",
-            collectives_json(plan), "context_bytes",
+            "{s:s*, s:o*, s:o*, s:o*, s:O*, s:O*}", "cp_comm_type",
+            plan->mesh.cp == 1          ? NULL
+            : cp_by_heads(&plan->shape) ? "a2a"
+                                        : "allgather",
+            "collectives", collectives_json(plan), "context_bytes",
             holds ? json_integer((json_int_t)plan->context_bytes) : NULL,
             "forced", plan->is_forced ? json_true() : NULL, "measured",
             plan->measured, "predicted", plan->predicted);

@@ -239,6 +239,7 @@ enum zd_status job_plan_try(
     plan->shape.dropout = plan->adapter.lora_dropout;
     plan->shape.seed = job->job.seed;
     plan->shape.micros = plan->by_layer ? choice->A : 1;
+    ZD_TRY(plan_choose_heads(job, plan));
     int micros = plan->by_layer ? 1 : choice->A;
     int shards = mesh_group(plan->mesh, MESH_SHARD, 0).size;
     int adders = shards > plan->mesh.replicate

@@ -44,12 +44,13 @@ static enum zd_status fill_batch(
             .tokens = memory,
             .targets = memory + plane,
             .doc_start = memory + 2 * plane,
+            .all_doc_start = memory + 2 * plane,
             .B = B,
             .T = batch_close_up(
                     memory, memory + plane, memory + 2 * plane, B, T,
                     trainer_cuts_samples(trainer) ? T : longest)};
     if (trainer->plan.mesh.cp > 1)
-        batch_take_pieces(
+        batch->doc_start = batch_take_pieces(
                 memory, memory + plane, memory + 2 * plane, B, T,
                 trainer->plan.shape.cp.size, trainer->plan.shape.cp.place);
     return status;
