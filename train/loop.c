@@ -135,17 +135,13 @@ static void warn_if_masked(
 
 static enum zd_status after_step(
         struct trainer *trainer, struct train_step_report *report,
-        const struct zero_wire *before_groups)
+        const struct zero_wire *before)
 {
-    struct zero_wire groups = zero_wire(trainer->zero);
-    struct comm_counters before = zero_wire_sum(before_groups);
-    struct comm_counters *wire = &report->wire;
-    *wire = zero_wire_sum(&groups);
+    struct zero_wire now = zero_wire(trainer->zero);
+    struct zero_wire sent = zero_wire_since(before, &now);
+    report->groups = zero_wire_since(&trainer->aside.wire, &sent);
+    report->wire = zero_wire_sum(&report->groups);
     crash_guard_step(trainer->crash_guard, report->step);
-    const struct comm_counters *aside = &trainer->aside.wire;
-    wire->reduce_scatter -= before.reduce_scatter + aside->reduce_scatter;
-    wire->all_gather -= before.all_gather + aside->all_gather;
-    wire->all_reduce -= before.all_reduce + aside->all_reduce;
     if (!isnan(report->loss))
         trainer->last_loss = report->loss;
     train_offload_add(&trainer->offload_total, &report->offload);

@@ -233,14 +233,11 @@ static void settle_scale(
 static enum zd_status poll_save(
         struct trainer *trainer, const int64_t words[WORDS])
 {
-    struct comm_counters sent = comm_counters(trainer->comm), after;
+    struct zero_wire before = zero_wire(trainer->zero), after;
     double began = clock_seconds(), waited = comm_waited(trainer->comm);
     ZD_TRY(save_poll(trainer, signals_has(words[WORD_FLAGS], SIGNALS_SAVING)));
-    after = comm_counters(trainer->comm);
-    trainer->aside.wire.reduce_scatter =
-            after.reduce_scatter - sent.reduce_scatter;
-    trainer->aside.wire.all_gather = after.all_gather - sent.all_gather;
-    trainer->aside.wire.all_reduce = after.all_reduce - sent.all_reduce;
+    after = zero_wire(trainer->zero);
+    trainer->aside.wire = zero_wire_since(&before, &after);
     trainer->aside.waited = comm_waited(trainer->comm) - waited;
     trainer->aside.seconds = clock_seconds() - began;
     return ZD_OK;

@@ -115,8 +115,9 @@ void show_first_ranks(
             {"RESIDENT", "{resident|b}", 80, true},
             {"PEAK", "{resident_peak|b}", 50, true},
             {"SENT",
-             "{reduce_scatter_bytes+all_gather_bytes+all_reduce_bytes|b}", 45,
-             true},
+             "{reduce_scatter_bytes+all_gather_bytes+all_to_all_bytes+"
+             "all_reduce_bytes|b}",
+             45, true},
             {"OFFLOADED",
              "{down_bytes+up_bytes+disk_read_bytes+disk_written_bytes|b}", 35,
              true},

@@ -15,7 +15,7 @@
 #include "base/file/json.h"
 #include "base/memory/arena.h"
 #include "base/status.h"
-#include "comm/mesh.h"
+#include "zero/plan.h"
 
 enum train_command_kind {
     COMMAND_CHECKPOINT, /* also with save_strategy = "no" */
@@ -165,7 +165,8 @@ struct train_rank_report {
     double slowness;                  /* busy time over the median of all ranks
                                          (train/trainer/stragglers.h); 0: not known */
     uint64_t down_bytes, up_bytes, disk_read_bytes, disk_written_bytes;
-    uint64_t reduce_scatter_bytes, all_gather_bytes, all_reduce_bytes;
+    struct comm_counters wire; /* bytes sent, all groups together */
+    struct zero_wire groups;
 };
 
 /* What `set` has changed so far: part of the state that checkpoints hold.

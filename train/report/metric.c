@@ -121,6 +121,41 @@ static bool take_key(const char **path, char key[KEY_MAX])
     return true;
 }
 
+static bool is_any_known(const struct metric *metric, const void *from)
+{
+    int i = 0;
+    while (i < metric_count(metric) && !metric_is_known(metric, from, i))
+        i++;
+    return i < metric_count(metric);
+}
+
+/* Those of an inner index that are known; NULL: none. */
+static json_t *inner_json(const struct metric *metric, const void *from, int i)
+{
+    int inner = metric->inner->count;
+    json_t *object = NULL;
+    for (int k = 0; k < inner; k++) {
+        if (!metric_is_known(metric, from, i * inner + k))
+            continue;
+        object = object ? object : json_object();
+        json_object_set_new(
+                object, metric->inner->name(k),
+                json_of(metric, from, i * inner + k));
+    }
+    return object;
+}
+
+static void set_members(
+        json_t *object, const struct metric *metric, const void *from)
+{
+    for (int i = 0; i < metric->index->count; i++) {
+        json_t *member = metric->inner ? inner_json(metric, from, i)
+                                       : json_of(metric, from, i);
+        if (member)
+            json_object_set_new(object, metric->index->name(i), member);
+    }
+}
+
 void metrics_set_json(
         json_t *object, const struct metric_table *table, const void *from,
         bool only_known)
@@ -131,17 +166,17 @@ void metrics_set_json(
         char key[KEY_MAX];
         json_t *into = object;
         if (!path || metric->flags & METRIC_SUM ||
-            (only_known && !metric_is_known(metric, from, 0)))
+            (only_known && !is_any_known(metric, from)))
             continue;
         while (take_key(&path, key)) {
             if (!json_object_get(into, key))
                 json_object_set_new(into, key, json_object());
             into = json_object_get(into, key);
         }
-        for (int i = 0; i < metric_count(metric); i++)
-            json_object_set_new(
-                    into, metric->index ? metric->index->name(i) : path,
-                    json_of(metric, from, i));
+        if (metric->index)
+            set_members(into, metric, from);
+        else
+            json_object_set_new(into, path, json_of(metric, from, 0));
     }
 }
 

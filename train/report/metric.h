@@ -57,11 +57,12 @@ struct metric_index { /* of an array: one number for each of */
     const char *(*name)(int i);
 };
 extern const struct metric_index metric_phases, metric_memories,
-        metric_span_kinds;
+        metric_span_kinds, metric_groups, metric_operations;
 
 struct metric {
     const char *name; /* "a.b": b of the object a; "a.*": the object a, with a
-                         member for each of the index; NULL: not in JSON */
+                         member for each of the index, with an inner one an
+                         object of those that are known; NULL: not in JSON */
     enum metric_type type;
     int flags;
     size_t offset;                            /* of the field .. */

@@ -24,7 +24,19 @@ static const char *span_kind(int kind)
 const struct metric_index metric_phases = {"phase", PHASES, phase_name};
 const struct metric_index metric_memories = {
         "where", ARENA_MEMORIES, memory_name};
+static const char *group_name(int group)
+{
+    return zero_group_name((enum zero_group)group);
+}
+
 const struct metric_index metric_span_kinds = {"kind", SPAN_KINDS, span_kind};
+const struct metric_index metric_groups = {"group", ZERO_GROUPS, group_name};
+const struct metric_index metric_operations = {
+        "op", COMM_COUNTERS, comm_counter_name};
+_Static_assert(
+        sizeof(struct zero_wire) ==
+                ZERO_GROUPS * COMM_COUNTERS * sizeof(uint64_t),
+        "an array of numbers, by group and operation");
 
 /* --- a step --------------------------------------------------------------- */
 
@@ -65,7 +77,9 @@ static const struct metric step_rows[] = {
 {"skipped", AT(TEXT, skipped), .help = "Only if the step changed nothing: `\"nonfinite\"` (loss or norm), `\"overflow\"` (fp16: the norm alone), `\"no_targets\"` (every token masked)."},
 {"wire_bytes.reduce_scatter", AT(UINT64, wire.reduce_scatter), .help = "Bytes that this rank sent."},
 {"wire_bytes.all_gather", AT(UINT64, wire.all_gather)},
+{"wire_bytes.all_to_all", AT(UINT64, wire.all_to_all)},
 {"wire_bytes.all_reduce", AT(UINT64, wire.all_reduce)},
+{"wire.*", AT(UINT64, groups), .flags = METRIC_POSITIVE, .index = &metric_groups, .inner = &metric_operations, .help = "The same by group of ranks and operation, `{\"shard\": {\"all_gather\": ..}, ..}`, as the rows `wire` of a plan; what sends nothing is left out."},
 {"phase_seconds.data", AT(REAL, data_seconds), .series = "perf/data_wait", .help = "`reduce`: what is left of it after backward, and the norm; `gather`: starting it (the next step waits for each layer, in `forward`)."},
 {"phase_seconds.forward", AT(REAL, forward_seconds), .series = "perf/forward"},
 {"phase_seconds.backward", AT(REAL, backward_seconds), .series = "perf/backward"},
@@ -222,9 +236,11 @@ static const struct metric rank_rows[] = {
 {"up_bytes", BYTES(up_bytes), MOVED("up")},
 {"disk_read_bytes", BYTES(disk_read_bytes), MOVED("disk_read")},
 {"disk_written_bytes", BYTES(disk_written_bytes), MOVED("disk_write")},
-{"reduce_scatter_bytes", BYTES(reduce_scatter_bytes), SENT("reduce_scatter"), .help = "Bytes that the rank sent to others."},
-{"all_gather_bytes", BYTES(all_gather_bytes), SENT("all_gather")},
-{"all_reduce_bytes", BYTES(all_reduce_bytes), SENT("all_reduce")},
+{"reduce_scatter_bytes", BYTES(wire.reduce_scatter), SENT("reduce_scatter"), .help = "Bytes that the rank sent to others."},
+{"all_gather_bytes", BYTES(wire.all_gather), SENT("all_gather")},
+{"all_to_all_bytes", BYTES(wire.all_to_all), SENT("all_to_all")},
+{"all_reduce_bytes", BYTES(wire.all_reduce), SENT("all_reduce")},
+{"wire.*", BYTES(groups), .flags = METRIC_POSITIVE, .index = &metric_groups, .inner = &metric_operations, .family = "zerod_comm_group_bytes", .kind = FAMILY_COUNTER, .help = "Bytes that the rank sent to others, by group of ranks and operation."},
 };
 /* clang-format on */
 #undef AT

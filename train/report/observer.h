@@ -2,7 +2,6 @@
 #ifndef ZD_TRAIN_REPORT_OBSERVER_H
 #define ZD_TRAIN_REPORT_OBSERVER_H
 
-#include "comm/comm.h"
 #include "offload/offload.h"
 #include "train/job/control.h"
 #include "train/job/loss_scale.h"
@@ -48,7 +47,8 @@ struct train_step_report { /* metric_table.c says who shows what */
     double data_seconds, forward_seconds, backward_seconds, reduce_seconds,
             update_seconds, gather_seconds;
     struct train_exposed exposed;
-    struct comm_counters wire; /* of this step */
+    struct comm_counters wire; /* of this step, all groups together */
+    struct zero_wire groups;
     struct train_offload_report offload;
     double settings[SETTINGS]; /* that held; NaN: does not apply */
     int64_t global_batch;

@@ -95,8 +95,6 @@ static void fill_counters(
         const struct trainer *trainer, struct train_rank_report *report)
 {
     const struct rank_meter *meter = &trainer->meter;
-    struct zero_wire groups = zero_wire(trainer->zero);
-    struct comm_counters wire = zero_wire_sum(&groups);
     memcpy(report->phase_seconds, meter->phase_seconds,
            sizeof report->phase_seconds);
     report->step_seconds = rank_meter_step_seconds(meter);
@@ -105,9 +103,8 @@ static void fill_counters(
     report->up_bytes = meter->up_bytes;
     report->disk_read_bytes = meter->disk_read_bytes;
     report->disk_written_bytes = meter->disk_written_bytes;
-    report->reduce_scatter_bytes = wire.reduce_scatter;
-    report->all_gather_bytes = wire.all_gather;
-    report->all_reduce_bytes = wire.all_reduce;
+    report->groups = zero_wire(trainer->zero);
+    report->wire = zero_wire_sum(&report->groups);
 }
 
 static void fill(

@@ -76,7 +76,7 @@ struct trainer {
     struct saves saves;
     struct { /* what the save took and sent within the step at hand: it is none
                 of the step's */
-        struct comm_counters wire;
+        struct zero_wire wire;
         double seconds, waited;
     } aside;
     bool told_masked; /* a step without targets was said */

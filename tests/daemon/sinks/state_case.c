@@ -31,9 +31,8 @@ static void fill_rank(struct train_rank_report *rank, int number)
             .up_bytes = 1002,
             .disk_read_bytes = 1003,
             .disk_written_bytes = 1004,
-            .reduce_scatter_bytes = 2001,
-            .all_gather_bytes = 2002,
-            .all_reduce_bytes = 2003,
+            .wire = {2001, 2002, 2004, 2003},
+            .groups.group[ZERO_CP].all_to_all = 2004,
     };
     for (int memory = 0; memory < ARENA_MEMORIES; memory++) {
         rank->planned[memory] = 300000 + 1000 * (uint64_t)memory;
