@@ -239,7 +239,9 @@ static uint64_t row_of(const struct comm *comm)
 {
     const struct comm_row *row = &comm->row;
     return comm->root == comm ? 0
-                              : seat_row(row->first, row->stride, row->count);
+                              : seat_row(
+                                        seat_group(row->name), row->first,
+                                        row->stride, row->count);
 }
 
 static void note_begun(struct comm *comm, const struct comm_op *op)

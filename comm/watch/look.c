@@ -159,8 +159,7 @@ static bool judge(
             .kind = END_JOIN,
             .exit_code = 75,
             .writer = -1,
-            .word = wait->word,
-            .number = 1,
+            .op = *wait,
             .seconds = seconds};
     return true;
 }

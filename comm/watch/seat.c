@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <stdio.h>
+#include <string.h>
 #include <time.h>
 
 uint64_t seat_clock(void)
@@ -14,7 +15,7 @@ uint64_t seat_clock(void)
 
 /* --- state, work, lane and since in one word ------------------------------ */
 
-enum { ROW_BITS = 21, ROW_MASK = (1 << ROW_BITS) - 1 };
+enum { ROW_BITS = 20, ROW_MASK = (1 << ROW_BITS) - 1 };
 enum { STATE_BIT = 60, WORK_BIT = 52, LANE_BIT = 51 };
 static const uint64_t SINCE_MASK = ((uint64_t)1 << LANE_BIT) - 1;
 
@@ -150,6 +151,11 @@ struct seat_told seat_tell(const struct seat *seat)
     return told;
 }
 
+/* Of comm_group_create. */
+enum { GROUPS = 5 };
+static const char *const group_names[GROUPS] = {
+        "a group", "shard", "replicate", "cp", "tp"};
+
 static bool is_row(const struct seat_op *op, uint64_t size)
 {
     return op->count == 0 ||
@@ -163,9 +169,14 @@ void seat_told_check(struct seat_told *told, int size)
         told->state = SEAT_RUNS;
     if (told->work >= WORKS)
         told->work = WORK_NONE;
-    if (!seat_word_is_known(told->waits.word) ||
-        told->waits.lane >= SEAT_LANES || !is_row(&told->waits, (uint64_t)size))
+    if (!seat_op_is_known(&told->waits, size))
         told->waits = (struct seat_op){0};
+}
+
+bool seat_op_is_known(const struct seat_op *op, int size)
+{
+    return seat_word_is_known(op->word) && op->lane < SEAT_LANES &&
+           op->group < GROUPS && is_row(op, (uint64_t)size);
 }
 
 struct seat_op seat_op_at(
@@ -178,7 +189,8 @@ struct seat_op seat_op_at(
     return (struct seat_op){
             .word = atomic_load(&seat->lanes[lane].what[number % SEAT_RECORD]),
             .number = number,
-            .lane = lane,
+            .lane = (uint16_t)lane,
+            .group = (uint16_t)(row >> 3 * ROW_BITS),
             .first = (uint32_t)(row >> 2 * ROW_BITS & ROW_MASK),
             .stride = (uint32_t)(row >> ROW_BITS & ROW_MASK),
             .count = (uint32_t)(row & ROW_MASK)};
@@ -231,10 +243,20 @@ uint64_t seat_word(enum seat_kind kind, enum dtype type, uint64_t bytes)
     return (uint64_t)kind << KIND_BIT | width << TYPE_BIT | bytes;
 }
 
-uint64_t seat_row(int first, int stride, int count)
+int seat_group(const char *name)
+{
+    int group = GROUPS - 1;
+    while (group > 0 && strcmp(name, group_names[group]) != 0)
+        group--;
+    return group;
+}
+
+uint64_t seat_row(int group, int first, int stride, int count)
 {
     assert((first | stride | count) <= ROW_MASK);
-    return ((uint64_t)first << ROW_BITS | (uint64_t)stride) << ROW_BITS |
+    return (((uint64_t)group << ROW_BITS | (uint64_t)first) << ROW_BITS |
+            (uint64_t)stride)
+                   << ROW_BITS |
            (uint64_t)count;
 }
 
@@ -250,17 +272,41 @@ static uint64_t bytes_of(uint64_t word)
     return word & (((uint64_t)1 << TYPE_BIT) - 1);
 }
 
-void seat_operation_text(
-        uint64_t word, uint64_t number, char *out, size_t out_bytes)
+/* " of cp (ranks 0, 2, 4)", "(ranks 4-7)", "(ranks 0, 2, .. 14)". */
+static void group_text(const struct seat_op *op, char *out, size_t out_bytes)
 {
-    enum seat_kind kind = (enum seat_kind)(word >> KIND_BIT);
-    enum dtype type = (enum dtype)(word >> TYPE_BIT & 0xff);
-    char count[24] = "", data[64] = "";
-    if (number > 0 && kind != SEAT_JOIN && kind != SEAT_PART)
-        snprintf(count, sizeof count, " #%llu", (unsigned long long)number);
+    enum { LISTED = 4 };
+    size_t used = 0;
+    uint32_t last = op->first + (op->count - 1) * op->stride;
+    if (op->count == 0)
+        return;
+    used += (size_t)snprintf(
+            out, out_bytes, " of %s (ranks %u", group_names[op->group],
+            op->first);
+    if (op->stride == 1 && op->count > 2) {
+        snprintf(out + used, out_bytes - used, "-%u)", last);
+        return;
+    }
+    for (uint32_t p = 1; p + 1 < op->count && p < LISTED - 1; p++)
+        used += (size_t)snprintf(
+                out + used, out_bytes - used, ", %u",
+                op->first + p * op->stride);
+    snprintf(
+            out + used, out_bytes - used,
+            op->count > LISTED ? ", .. %u)" : ", %u)", last);
+}
+
+void seat_op_text(const struct seat_op *op, char out[SEAT_TEXT])
+{
+    enum seat_kind kind = (enum seat_kind)(op->word >> KIND_BIT);
+    enum dtype type = (enum dtype)(op->word >> TYPE_BIT & 0xff);
+    char count[24] = "", data[48] = "", group[96] = "";
+    if (op->number > 0 && kind != SEAT_JOIN && kind != SEAT_PART)
+        snprintf(count, sizeof count, " #%llu", (unsigned long long)op->number);
     if (has_type(kind))
         snprintf(
                 data, sizeof data, " (%s, %llu bytes)", dtype_name(type),
-                (unsigned long long)bytes_of(word));
-    snprintf(out, out_bytes, "%s%s%s", kind_name(kind), count, data);
+                (unsigned long long)bytes_of(op->word));
+    group_text(op, group, sizeof group);
+    snprintf(out, SEAT_TEXT, "%s%s%s%s", kind_name(kind), count, data, group);
 }

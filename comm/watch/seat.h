@@ -65,7 +65,7 @@ enum { SEAT_RECORD = 64 }; /* collectives whose description is kept */
 struct seat_op {
     uint64_t word; /* seat_word; 0: none */
     uint64_t number;
-    uint32_t lane;
+    uint16_t lane, group; /* group: seat_group; 0: no name */
     uint32_t first, stride, count;
 };
 
@@ -134,13 +134,19 @@ void seat_told_check(struct seat_told *told, int size);
 /* Kind, type and bytes of a collective in one word; type and bytes are 0 if
  * unknown. */
 uint64_t seat_word(enum seat_kind kind, enum dtype type, uint64_t bytes);
-/* The ranks of a group in one word; 0: all. */
-uint64_t seat_row(int first, int stride, int count);
+/* A group's name as a small number; 0: none is known. */
+int seat_group(const char *name);
+/* The ranks of a group, and its name, in one word; 0: all. */
+uint64_t seat_row(int group, int first, int stride, int count);
 /* Whether seat_word makes such words: those of datagrams may be any. */
 bool seat_word_is_known(uint64_t word);
-/* "all_gather #11 (fp32, 120000 bytes)"; without the number where that is 0. */
-void seat_operation_text(
-        uint64_t word, uint64_t number, char *out, size_t out_bytes);
+/* Whether its group, word and lane are such as these make, for so many ranks.
+ */
+bool seat_op_is_known(const struct seat_op *op, int size);
+/* "all_gather #11 (fp32, 120000 bytes) of cp (ranks 4, 6)"; without the number
+ * where that is 0, without the group where it is all ranks. */
+enum { SEAT_TEXT = 192 };
+void seat_op_text(const struct seat_op *op, char out[SEAT_TEXT]);
 /* The rank's collective of this number; word 0: not entered, or too long ago.
  */
 struct seat_op seat_op_at(

@@ -20,11 +20,10 @@ static const char *files_name(
 
 static void fail(const struct watch *watch, const struct verdict *verdict)
 {
-    char operation[96];
+    char operation[SEAT_TEXT];
     const char *host = watch_host(watch, verdict->rank);
     zd_error_clear();
-    seat_operation_text(
-            verdict->word, verdict->number, operation, sizeof operation);
+    seat_op_text(&verdict->op, operation);
     switch ((enum verdict_kind)verdict->kind) {
     case END_HANG:
         ZD_FAIL(ZD_ERR_PEER, "E0504",
@@ -76,7 +75,7 @@ void watch_tell(struct watch *watch, const struct verdict *verdict)
 struct telling { /* outlives who began it, if that does not wait for it */
     struct watch_listener listener;
     struct watch_hang hang;
-    char host[WATCH_HOST_MAX], operation[96];
+    char host[WATCH_HOST_MAX], operation[SEAT_TEXT];
     atomic_bool is_done;
 };
 
@@ -100,9 +99,7 @@ static void describe(
                 telling->operation, sizeof telling->operation, "%s",
                 files_name(watch, verdict));
     else
-        seat_operation_text(
-                verdict->word, verdict->number, telling->operation,
-                sizeof telling->operation);
+        seat_op_text(&verdict->op, telling->operation);
     telling->hang = (struct watch_hang){
             .rank = verdict->rank,
             .host = telling->host,

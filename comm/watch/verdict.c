@@ -170,8 +170,7 @@ bool verdict_find(const struct verdict_ask *ask, struct verdict *verdict)
             .exit_code = 75,
             .writer = find_writer(ask),
             .step = ask->step,
-            .word = op->word,
-            .number = op->number,
+            .op = *op,
             .seconds = ask->seconds,
             .has_entered = !is_late(ask, op, worst)};
     return true;
@@ -182,7 +181,7 @@ bool verdict_is_known(const struct verdict *verdict, int size)
     return verdict->rank >= 0 && verdict->rank < size && verdict->kind >= 0 &&
            verdict->kind < ENDS && verdict->writer >= -1 &&
            verdict->writer < size &&
-           (verdict->word == 0 || seat_word_is_known(verdict->word)) &&
+           (verdict->op.word == 0 || seat_op_is_known(&verdict->op, size)) &&
            (verdict->exit_code == 75 || verdict->exit_code == 74) &&
            isfinite(verdict->seconds);
 }

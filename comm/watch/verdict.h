@@ -25,7 +25,7 @@ struct verdict {
     int32_t exit_code;
     int32_t writer; /* rank that writes the event; -1: none can */
     int64_t step;
-    uint64_t word, number; /* what is waited for */
+    struct seat_op op; /* what is waited for */
     double seconds;
     uint32_t has_entered; /* `rank` is in it too */
     uint32_t files;       /* END_FILES: index of what (watch.h) */

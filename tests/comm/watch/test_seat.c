@@ -4,25 +4,48 @@
 
 Test(seat, words_round_trip)
 {
-    char text[64];
     for (int type = DTYPE_FP32; type <= DTYPE_FP16; type++) {
         uint64_t word = seat_word(SEAT_ALL_GATHER, (enum dtype)type, 120000);
         cr_expect(seat_word_is_known(word));
         word = seat_word(SEAT_REDUCE_SCATTER, (enum dtype)type, 0);
         cr_expect(seat_word_is_known(word));
     }
-    seat_operation_text(
-            seat_word(SEAT_REDUCE_SCATTER, DTYPE_BF16, 77), 0, text,
-            sizeof text);
-    cr_expect_str_eq(text, "reduce_scatter (bf16, 77 bytes)");
-    seat_operation_text(
-            seat_word(SEAT_ALL_GATHER, DTYPE_FP32, 8), 5, text, sizeof text);
-    cr_expect_str_eq(text, "all_gather #5 (fp32, 8 bytes)");
-    seat_operation_text(
-            seat_word(SEAT_BARRIER, DTYPE_FP32, 0), 6, text, sizeof text);
-    cr_expect_str_eq(text, "barrier #6");
-    seat_operation_text(0, 0, text, sizeof text);
-    cr_expect_str_eq(text, "a collective");
+}
+
+Test(seat, an_operation_is_told_with_the_group_that_is_in_it)
+{
+    const uint64_t sum = seat_word(SEAT_REDUCE_SCATTER, DTYPE_BF16, 77);
+    const uint64_t exchange = seat_word(SEAT_ALL_TO_ALL, DTYPE_FP32, 8);
+    const uint64_t barrier = seat_word(SEAT_BARRIER, DTYPE_FP32, 0);
+    const struct {
+        const char *group;
+        struct seat_op op; /* but for the group's name */
+        const char *text;
+    } ops[] = {
+            {"", {.word = sum}, "reduce_scatter (bf16, 77 bytes)"},
+            {"", {.word = barrier, .number = 6}, "barrier #6"},
+            {"", {0}, "a collective"},
+            {"cp",
+             {exchange, 5, 0, 0, 4, 2, 2},
+             "all_to_all #5 (fp32, 8 bytes) of cp (ranks 4, 6)"},
+            {"tp", {barrier, 6, 0, 0, 4, 1, 4}, "barrier #6 of tp (ranks 4-7)"},
+            {"shard",
+             {barrier, 6, 0, 0, 1, 2, 4},
+             "barrier #6 of shard (ranks 1, 3, 5, 7)"},
+            {"replicate",
+             {barrier, 6, 0, 0, 0, 8, 64},
+             "barrier #6 of replicate (ranks 0, 8, 16, .. 504)"},
+            {"mine",
+             {barrier, 6, 0, 0, 0, 1, 2},
+             "barrier #6 of a group (ranks 0, 1)"},
+    };
+    for (size_t i = 0; i < sizeof ops / sizeof *ops; i++) {
+        struct seat_op op = ops[i].op;
+        char text[SEAT_TEXT];
+        op.group = (uint16_t)seat_group(ops[i].group);
+        seat_op_text(&op, text);
+        cr_expect_str_eq(text, ops[i].text);
+    }
 }
 
 /* A datagram may hold any: none may be taken for the number of a name. */
@@ -46,14 +69,15 @@ Test(seat, invalid_values_of_a_datagram_are_cleared)
         struct seat_op op;
         bool is_kept;
     } ops[] = {
-            {{word, 7, LANE_MESSAGES, 0, 0, 0}, true},
-            {{word, 7, LANE_OPERATIONS, 1, 2, 4}, true}, /* 1 3 5 7 of 8 */
-            {{~0ull, 7, LANE_MESSAGES, 0, 0, 0}, false},
-            {{word, 7, SEAT_LANES, 0, 0, 0}, false},
-            {{word, 7, LANE_MESSAGES, 2, 2, 4}, false},
-            {{word, 7, LANE_MESSAGES, 0, 0, 2}, false},
-            {{word, 7, LANE_MESSAGES, ~0u, 1, 2}, false},
-            {{word, 7, LANE_MESSAGES, 0, ~0u, ~0u}, false},
+            {{word, 7, LANE_MESSAGES, 0, 0, 0, 0}, true},
+            {{word, 7, LANE_OPERATIONS, 3, 1, 2, 4}, true}, /* 1 3 5 7 of 8 */
+            {{~0ull, 7, LANE_MESSAGES, 0, 0, 0, 0}, false},
+            {{word, 7, SEAT_LANES, 0, 0, 0, 0}, false},
+            {{word, 7, LANE_MESSAGES, 60000, 0, 0, 0}, false},
+            {{word, 7, LANE_MESSAGES, 0, 2, 2, 4}, false},
+            {{word, 7, LANE_MESSAGES, 0, 0, 0, 2}, false},
+            {{word, 7, LANE_MESSAGES, 0, ~0u, 1, 2}, false},
+            {{word, 7, LANE_MESSAGES, 0, 0, ~0u, ~0u}, false},
     };
     struct seat_told told = {.state = 200, .work = 200};
     for (size_t i = 0; i < sizeof ops / sizeof *ops; i++) {
@@ -71,7 +95,8 @@ Test(seat, the_state_of_a_rank_is_read)
     static struct seat seat;
     uint64_t word = seat_word(SEAT_BARRIER, DTYPE_FP32, 0);
     cr_expect_eq(seat_look(&seat).state, SEAT_RUNS);
-    seat_begin(&seat, LANE_MESSAGES, 3, word, seat_row(1, 2, 4));
+    seat_begin(
+            &seat, LANE_MESSAGES, 3, word, seat_row(seat_group("cp"), 1, 2, 4));
     seat_wait_begin(&seat, LANE_MESSAGES, 3);
     struct seat_told told = seat_tell(&seat);
     cr_expect_eq(told.state, SEAT_WAITS);
@@ -83,6 +108,7 @@ Test(seat, the_state_of_a_rank_is_read)
     cr_expect_eq(told.waits.first, 1);
     cr_expect_eq(told.waits.stride, 2);
     cr_expect_eq(told.waits.count, 4);
+    cr_expect_eq(told.waits.group, seat_group("cp"));
     seat_wait_end(&seat);
     told = seat_tell(&seat);
     cr_expect_eq(told.state, SEAT_RUNS);
@@ -96,7 +122,7 @@ Test(seat, an_operation_that_ends_by_itself_is_waited_for_until_it_is_done)
     static struct seat seat;
     uint64_t word = seat_word(SEAT_ALL_GATHER, DTYPE_FP32, 8);
     seat_begin(&seat, LANE_OPERATIONS, 1, 0, 0);
-    seat_begin(&seat, LANE_OPERATIONS, 2, word, seat_row(0, 1, 2));
+    seat_begin(&seat, LANE_OPERATIONS, 2, word, seat_row(0, 0, 1, 2));
     seat_begin(&seat, LANE_OPERATIONS, 3, 0, 0);
     cr_expect_eq(seat_tell(&seat).waits.word, 0);
     atomic_store(&seat.runs_alone, true);

@@ -347,15 +347,18 @@ Test(verdict, the_rank_that_stopped_is_named_whoever_waits_for_whom)
 Test(verdict, a_rank_of_another_group_is_not_named_for_being_behind)
 {
     uint64_t word = ask.wait.word;
-    ask.wait = (struct seat_op){word, NUMBER, LANE_OPERATIONS, 0, 1, 2};
+    ask.wait = (struct seat_op){word, NUMBER, LANE_OPERATIONS, 0, 0, 1, 2};
     told[1].begun[0] = 5;
-    told[1].waits = (struct seat_op){word, 5, LANE_OPERATIONS, 1, 2, 2};
+    uint16_t cp = (uint16_t)seat_group("cp");
+    told[1].waits = (struct seat_op){word, 5, LANE_OPERATIONS, cp, 1, 2, 2};
     compute(2, 500000);
     told[2].begun[0] = 1;
     compute(3, 12000);
     told[3].begun[0] = 4;
     expect(3);
-    cr_expect_eq(verdict.number, 5, "what rank 1 waits for");
+    cr_expect_eq(verdict.op.number, 5, "what rank 1 waits for");
+    cr_expect_eq(verdict.op.group, cp);
+    cr_expect_eq(verdict.op.first, 1);
     cr_expect_not(verdict.has_entered);
     compute(3, 9000);
     cr_expect_not(verdict_find(&ask, &verdict));
