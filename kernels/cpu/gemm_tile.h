@@ -67,6 +67,9 @@ ALWAYS_INLINE void tile_multiply(
 
 typedef float v4 __attribute__((vector_size(16)));
 typedef float v4_any __attribute__((vector_size(16), aligned(4), may_alias));
+/* Where a pair of elements begins. */
+typedef float v4_pairs
+        __attribute__((vector_size(16), aligned(sizeof(elem)), may_alias));
 typedef uint16_t v4h __attribute__((vector_size(8)));
 typedef uint16_t v4h_any __attribute__((vector_size(8), aligned(2), may_alias));
 typedef uint32_t v4u __attribute__((vector_size(16)));
@@ -75,7 +78,7 @@ typedef uint32_t v4u __attribute__((vector_size(16)));
 ALWAYS_INLINE v4 load4(const elem *p)
 {
 #if IN_PAIRS
-    return *(const v4_any *)p;
+    return *(const v4_pairs *)p;
 #elif KERNEL_TYPE == KERNEL_BF16
     v4h narrow = *(const v4h_any *)p;
     return (v4)(__builtin_convertvector(narrow, v4u) << 16);
