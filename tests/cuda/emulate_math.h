@@ -41,6 +41,15 @@ inline float __fdividef(float a, float b)
 {
     return a / b;
 }
+/* Four bytes of the eight of `low` and `high`, each by a digit of `order`. */
+inline unsigned __byte_perm(unsigned low, unsigned high, unsigned order)
+{
+    uint64_t both = (uint64_t)high << 32 | low;
+    unsigned out = 0;
+    for (int i = 0; i < 4; i++)
+        out |= (unsigned)(both >> 8 * (order >> 4 * i & 7) & 0xff) << 8 * i;
+    return out;
+}
 inline int min(int a, int b)
 {
     return b < a ? b : a;

@@ -13,8 +13,8 @@ enum { ALGORITHMS = 5 };
 
 uint64_t types_of(const struct call &c)
 {
-    return (uint64_t)c.a.type << 16 | (uint64_t)c.d.type << 8 |
-           (uint64_t)c.desc.compute;
+    return (uint64_t)c.b.type << 24 | (uint64_t)c.a.type << 16 |
+           (uint64_t)c.d.type << 8 | (uint64_t)c.desc.compute;
 }
 
 bool is_multiple(int64_t ld, int type, uint32_t alignment)
@@ -37,14 +37,17 @@ struct algorithm algorithm_of(int id, const struct call &c)
     struct algorithm a = {};
     a.magic = ALGORITHM, a.id = id, a.split = id == 3 || id == 4 ? 2 : 1;
     a.types = types_of(c);
-    a.alignment = id == 2 ? 16 : (uint32_t)type_bytes(c.a.type);
+    a.alignment =
+            id == 2 || is_fp8(c.a.type) ? 16 : (uint32_t)type_bytes(c.a.type);
     a.scheme = id == 3   ? CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE
                : id == 4 ? CUBLASLT_REDUCTION_SCHEME_INPLACE
                          : CUBLASLT_REDUCTION_SCHEME_NONE;
     if (id == 3)
         a.workspace = 4 * c.d.rows * c.d.columns;
     a.implementation = CUBLASLT_NUMERICAL_IMPL_FLAGS_ACCUMULATOR_32F;
-    if (c.a.type == CUDA_R_16BF)
+    if (is_fp8(c.a.type))
+        a.implementation |= CUBLASLT_NUMERICAL_IMPL_FLAGS_INPUT_8F_E4M3;
+    else if (c.a.type == CUDA_R_16BF)
         a.implementation |= CUBLASLT_NUMERICAL_IMPL_FLAGS_INPUT_16BF;
     else if (c.a.type == CUDA_R_16F)
         a.implementation |= CUBLASLT_NUMERICAL_IMPL_FLAGS_INPUT_16F;

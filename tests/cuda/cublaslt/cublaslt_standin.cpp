@@ -26,6 +26,7 @@ void set_failures(const char *text)
     asked.refuse = strstr(text, "refuse") != NULL;
     asked.no_bgrad = strstr(text, "no_bgrad") != NULL;
     asked.no_gelu = strstr(text, "no_gelu") != NULL;
+    asked.no_fp8_bias = strstr(text, "no_fp8_bias") != NULL;
     asked.create = strstr(text, "create") != NULL;
     asked.slow_epilogue = strstr(text, "slow_epilogue") != NULL;
     asked.slow_plain = strstr(text, "slow_plain") != NULL;
@@ -45,6 +46,7 @@ void count_product(const struct call &c)
     counters.of_algorithm[c.algorithm]++;
     counters.with_epilogue += c.desc.epilogue != CUBLASLT_EPILOGUE_DEFAULT;
     counters.in_tf32 += c.desc.compute == CUBLAS_COMPUTE_32F_FAST_TF32;
+    counters.summed_fast += c.desc.fast_accum != 0;
     counters.sm_target = c.desc.sm_target;
 }
 

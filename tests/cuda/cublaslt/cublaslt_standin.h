@@ -17,6 +17,7 @@
  *     fail:N      the N-th product from here fails to execute
  *     no_bgrad    there are no sums of columns with products
  *     no_gelu     there is no GELU with products
+ *     no_fp8_bias products of FP8 take no bias
  *     create      no handle
  *     slow_epilogue, slow_plain
  *                 products with an epilogue other than a bias's, or the
@@ -35,6 +36,7 @@ struct cublaslt_standin_counters {
     uint64_t of_algorithm[8]; /* products by each */
     uint64_t with_epilogue;   /* products with another than the default */
     uint64_t in_tf32;         /* products that may round fp32 to TF32 */
+    uint64_t summed_fast;     /* products of FP8 that need not be exact */
     int32_t sm_target;        /* of the last product */
 };
 

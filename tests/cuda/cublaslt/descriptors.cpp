@@ -29,6 +29,42 @@ struct place desc_place(
         return place_of(&d->aux_ld);
     case CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET:
         return place_of(&d->sm_target);
+    case CUBLASLT_MATMUL_DESC_FAST_ACCUM:
+        return place_of(&d->fast_accum);
+    case CUBLASLT_MATMUL_DESC_A_SCALE_POINTER:
+        return place_of(&d->a_scales);
+    case CUBLASLT_MATMUL_DESC_B_SCALE_POINTER:
+        return place_of(&d->b_scales);
+    case CUBLASLT_MATMUL_DESC_A_SCALE_MODE:
+        return place_of(&d->a_scale_mode);
+    case CUBLASLT_MATMUL_DESC_B_SCALE_MODE:
+        return place_of(&d->b_scale_mode);
+    default:
+        return {NULL, 0};
+    }
+}
+
+int capability(void)
+{
+    int device = 0;
+    struct cudaDeviceProp properties = {};
+    cudaGetDevice(&device);
+    cudaGetDeviceProperties(&properties, device);
+    return 10 * properties.major + properties.minor;
+}
+
+struct place layout_place(
+        struct layout *l, cublasLtMatrixLayoutAttribute_t attribute)
+{
+    switch (attribute) {
+    case CUBLASLT_MATRIX_LAYOUT_TYPE:
+        return place_of(&l->type);
+    case CUBLASLT_MATRIX_LAYOUT_ROWS:
+        return place_of(&l->rows);
+    case CUBLASLT_MATRIX_LAYOUT_COLS:
+        return place_of(&l->columns);
+    case CUBLASLT_MATRIX_LAYOUT_LD:
+        return place_of(&l->ld);
     default:
         return {NULL, 0};
     }
@@ -93,6 +129,7 @@ bool gather(
             return false;
     c->desc = *descriptor;
     c->a = *layouts[0], c->b = *layouts[1], c->d = *layouts[3];
+    c->capability = capability();
     return cc == d;
 }
 } // namespace cublaslt
@@ -133,6 +170,16 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(
             desc_place((struct desc *)desc, attribute), value, bytes);
 }
 
+cublasStatus_t cublasLtMatmulDescGetAttribute(
+        cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttributes_t attribute,
+        void *value, size_t bytes, size_t *written)
+{
+    if (!desc || ((struct desc *)desc)->magic != DESC)
+        return CUBLAS_STATUS_INVALID_VALUE;
+    return read_place(
+            desc_place((struct desc *)desc, attribute), value, bytes, written);
+}
+
 cublasStatus_t cublasLtMatrixLayoutCreate(
         cublasLtMatrixLayout_t *out, cudaDataType type, uint64_t rows,
         uint64_t columns, int64_t ld)
@@ -153,6 +200,18 @@ cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout)
     ((struct layout *)layout)->magic = 0;
     delete (struct layout *)layout;
     return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatrixLayoutGetAttribute(
+        cublasLtMatrixLayout_t layout,
+        cublasLtMatrixLayoutAttribute_t attribute, void *value, size_t bytes,
+        size_t *written)
+{
+    if (!layout || ((struct layout *)layout)->magic != LAYOUT)
+        return CUBLAS_STATUS_INVALID_VALUE;
+    return read_place(
+            layout_place((struct layout *)layout, attribute), value, bytes,
+            written);
 }
 
 cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *out)

@@ -19,6 +19,9 @@ struct desc {
     void *aux;
     int64_t aux_ld;
     int32_t sm_target;
+    const void *a_scales, *b_scales;
+    int32_t a_scale_mode, b_scale_mode;
+    int8_t fast_accum;
 };
 
 struct layout {
@@ -44,6 +47,7 @@ struct call {
     void *d_data, *workspace;
     size_t workspace_bytes;
     int algorithm;
+    int capability; /* of the GPU: 90 is 9.0 */
     bool is_slow;
 };
 
@@ -58,9 +62,14 @@ struct algorithm {
 };
 static_assert(sizeof(struct algorithm) == sizeof(cublasLtMatmulAlgo_t), "");
 
+inline bool is_fp8(uint32_t type)
+{
+    return type == CUDA_R_8F_E4M3 || type == CUDA_R_8F_E5M2;
+}
+
 inline size_t type_bytes(uint32_t type)
 {
-    return type == CUDA_R_32F ? 4 : 2;
+    return type == CUDA_R_32F ? 4 : is_fp8(type) ? 1 : 2;
 }
 
 inline bool is_bgrad(uint32_t epilogue)
@@ -90,7 +99,8 @@ inline bool is_aligned_to(const void *pointer, size_t alignment)
 /* --- failures and counters (cublaslt_standin.cpp) ------------------------ */
 
 struct failures {
-    bool empty, refuse, no_bgrad, no_gelu, create, slow_epilogue, slow_plain;
+    bool empty, refuse, no_bgrad, no_gelu, no_fp8_bias, create;
+    bool slow_epilogue, slow_plain;
     uint64_t fail_at; /* products until one fails; 0: none */
 };
 const struct failures &asked_failures(void);
@@ -112,7 +122,8 @@ template <typename T> struct place place_of(T *field)
 cublasStatus_t read_place(
         struct place place, void *value, size_t bytes, size_t *written);
 
-/* Copies what the handles stand for; false: one of them is none. */
+/* Copies what the handles stand for, and the thread's GPU; false: one of them
+ * is none. */
 bool gather(
         struct call *c, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a,
         cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t cc,

@@ -6,6 +6,7 @@
 
 extern "C" {
 #include "base/number/dtype.h"
+#include "kernels/fp8/fp8.h"
 }
 
 #include <algorithm>
@@ -20,6 +21,10 @@ namespace
 {
 float load(const void *data, uint32_t type, int64_t at)
 {
+    if (is_fp8(type))
+        return fp8_to_float(
+                ((const uint8_t *)data)[at],
+                type == CUDA_R_8F_E5M2 ? DTYPE_E5M2 : DTYPE_E4M3);
     if (type == CUDA_R_32F)
         return ((const float *)data)[at];
     if (type == CUDA_R_16BF)
@@ -68,15 +73,41 @@ float tf32(float x)
     return x;
 }
 
+/* Of an operand in FP8; none of another. */
+struct scales {
+    const float *data;
+    int32_t mode;
+};
+
+enum scale_layout layout_of(int32_t mode)
+{
+    return mode == CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F ? SCALES_1X128
+           : mode == CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F
+                   ? SCALES_128X128
+                   : SCALES_TENSOR;
+}
+
+/* Rows of the matrix as stored are what is summed. */
+float scale_at(
+        const struct scales &s, const struct layout &l, int64_t r, int64_t c)
+{
+    return s.data ? s.data[fp8_scale_at(
+                            layout_of(s.mode), l.columns, l.rows, (size_t)c,
+                            (size_t)r)]
+                  : 1.0f;
+}
+
 /* op(matrix) in fp32, column after column. */
 std::vector<float> widened(
-        const void *data, const struct layout &l, bool transposed, bool as_tf32)
+        const void *data, const struct layout &l, const struct scales &scales,
+        bool transposed, bool as_tf32)
 {
     int64_t rows = (int64_t)l.rows, columns = (int64_t)l.columns;
     std::vector<float> out((size_t)(rows * columns));
     for (int64_t c = 0; c < columns; c++)
         for (int64_t r = 0; r < rows; r++) {
-            float x = load(data, l.type, element(l, r, c));
+            float x = load(data, l.type, element(l, r, c)) *
+                      scale_at(scales, l, r, c);
             int64_t at = transposed ? r * columns + c : c * rows + r;
             out[(size_t)at] = as_tf32 ? tf32(x) : x;
         }
@@ -130,6 +161,7 @@ float gelu_slope(float x)
 struct matrices {
     const void *a, *b;
     void *d, *bias, *aux;
+    struct scales a_scales, b_scales;
 };
 
 float after(
@@ -171,8 +203,10 @@ void multiply(const struct call &c, const struct matrices &x)
     bool as_tf32 =
             c.algorithm == 5 || c.desc.compute == CUBLAS_COMPUTE_32F_FAST_TF32;
     /* a: (m, k) with m together; b: (k, n) with k together */
-    std::vector<float> a = widened(x.a, c.a, c.desc.trans_a != 0, as_tf32);
-    std::vector<float> b = widened(x.b, c.b, c.desc.trans_b != 0, as_tf32);
+    std::vector<float> a =
+            widened(x.a, c.a, x.a_scales, c.desc.trans_a != 0, as_tf32);
+    std::vector<float> b =
+            widened(x.b, c.b, x.b_scales, c.desc.trans_b != 0, as_tf32);
     if (is_bgrad(c.desc.epilogue))
         bias_gradient(c, x, a, b);
     float sums[ROWS];
@@ -208,6 +242,14 @@ bool can_reach(const char *what, const void *data, size_t bytes)
     return false;
 }
 
+bool can_reach_scales(const void *data, int32_t mode, const struct layout &l)
+{
+    return can_reach(
+            "scales", data,
+            sizeof(float) *
+                    fp8_scale_count(layout_of(mode), l.columns, l.rows));
+}
+
 bool can_reach_all(const struct call &c)
 {
     struct sizes s = sizes_of(c);
@@ -216,6 +258,10 @@ bool can_reach_all(const struct call &c)
     if (!can_reach("A", c.a_data, extent(c.a)) ||
         !can_reach("B", c.b_data, extent(c.b)) ||
         !can_reach("D", c.d_data, extent(c.d)))
+        return false;
+    if (is_fp8(c.a.type) &&
+        (!can_reach_scales(c.desc.a_scales, c.desc.a_scale_mode, c.a) ||
+         !can_reach_scales(c.desc.b_scales, c.desc.b_scale_mode, c.b)))
         return false;
     if (c.workspace_bytes &&
         !can_reach("workspace", c.workspace, c.workspace_bytes))
@@ -235,8 +281,14 @@ void product(const struct call &c)
     if (!can_reach_all(c))
         return;
     multiply(
-            c, {zd_standin_host(c.a_data), zd_standin_host(c.b_data),
-                zd_standin_host(c.d_data), zd_standin_host(c.desc.bias),
-                zd_standin_host(c.desc.aux)});
+            c, {zd_standin_host(c.a_data),
+                zd_standin_host(c.b_data),
+                zd_standin_host(c.d_data),
+                zd_standin_host(c.desc.bias),
+                zd_standin_host(c.desc.aux),
+                {(const float *)zd_standin_host(c.desc.a_scales),
+                 c.desc.a_scale_mode},
+                {(const float *)zd_standin_host(c.desc.b_scales),
+                 c.desc.b_scale_mode}});
 }
 } // namespace cublaslt

@@ -11,6 +11,43 @@ bool is_known_type(uint32_t type)
     return type == CUDA_R_32F || type == CUDA_R_16BF || type == CUDA_R_16F;
 }
 
+/* --- FP8: NVIDIA's reference of cublasLtMatmul, 13.1 ---------------------- */
+
+bool is_by_blocks(int32_t mode)
+{
+    return mode == CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F ||
+           mode == CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F;
+}
+
+/* Scales of one tensor, or of blocks where the GPU is a Hopper: not tiles with
+ * tiles, and never summed in the tensor core alone. */
+bool has_known_scales(const struct call &c)
+{
+    int32_t a = c.desc.a_scale_mode, b = c.desc.b_scale_mode;
+    if (a == CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F && a == b)
+        return true;
+    return is_by_blocks(a) && is_by_blocks(b) && c.capability == 90 &&
+           (a == CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F ||
+            b == CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F) &&
+           !c.desc.fast_accum;
+}
+
+/* A transposed, B not, on all but data center Blackwells. */
+cublasStatus_t check_fp8(const struct call &c)
+{
+    bool is_tn = c.desc.trans_a && !c.desc.trans_b;
+    bool takes_all = c.capability >= 100 && c.capability < 120;
+    if (c.capability < 89 || (!is_tn && !takes_all) || !is_fp8(c.b.type) ||
+        (c.a.type == CUDA_R_8F_E5M2 && c.b.type == CUDA_R_8F_E5M2) ||
+        !has_known_scales(c))
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    if (c.desc.epilogue != CUBLASLT_EPILOGUE_DEFAULT &&
+        (c.desc.epilogue != CUBLASLT_EPILOGUE_BIAS || c.d.type != CUDA_R_16BF ||
+         asked_failures().no_fp8_bias))
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
 bool is_known_epilogue(uint32_t epilogue)
 {
     return epilogue == CUBLASLT_EPILOGUE_DEFAULT || has_bias(epilogue) ||
@@ -24,8 +61,11 @@ cublasStatus_t check_types(const struct call &c)
     bool tf32 = c.desc.compute == CUBLAS_COMPUTE_32F_FAST_TF32;
     if (c.desc.compute != CUBLAS_COMPUTE_32F && !tf32)
         return CUBLAS_STATUS_NOT_SUPPORTED;
-    if (c.desc.scale != CUDA_R_32F || c.b.type != in || !is_known_type(in) ||
-        !is_known_type(out))
+    if (c.desc.scale != CUDA_R_32F || !is_known_type(out))
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    if (is_fp8(in))
+        return tf32 ? CUBLAS_STATUS_NOT_SUPPORTED : check_fp8(c);
+    if (c.b.type != in || !is_known_type(in))
         return CUBLAS_STATUS_NOT_SUPPORTED;
     if (out != in && out != CUDA_R_32F)
         return CUBLAS_STATUS_NOT_SUPPORTED;
@@ -89,6 +129,10 @@ cublasStatus_t check_pointers(const struct call &c, size_t alignment)
     if (!is_aligned_to(c.a_data, alignment) ||
         !is_aligned_to(c.b_data, alignment) ||
         !is_aligned_to(c.d_data, out_bytes < alignment ? alignment : out_bytes))
+        return CUBLAS_STATUS_INVALID_VALUE;
+    if (is_fp8(c.a.type) &&
+        (!d.a_scales || !d.b_scales || !is_aligned_to(d.a_scales, 16) ||
+         !is_aligned_to(d.b_scales, 16)))
         return CUBLAS_STATUS_INVALID_VALUE;
     if (has_bias(d.epilogue) && (!d.bias || !is_aligned_to(d.bias, out_bytes)))
         return CUBLAS_STATUS_INVALID_VALUE;

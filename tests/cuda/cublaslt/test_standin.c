@@ -4,6 +4,7 @@
 #include "kernels/matmul/cublaslt.h"
 
 #include <criterion/criterion.h>
+#include <criterion/parameterized.h>
 #include <cuda_runtime_api.h>
 #include <stdlib.h>
 
@@ -101,4 +102,87 @@ Test(cublaslt_standin, an_array_of_the_host_breaks_the_device)
     cr_assert_eq(device_finish(), ZD_ERR_DEVICE);
     cr_assert_eq(device_check(), ZD_ERR_DEVICE);
     free(host);
+}
+
+/* --- FP8: what NVIDIA documents as refused, by GPU ------------------------ */
+
+static const char *const capabilities[] = {"8.6", "8.9", "9.0", "10.0", "12.0"};
+
+#define E4M3      CUDA_R_8F_E4M3
+#define E5M2      CUDA_R_8F_E5M2
+#define TENSOR    CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F
+#define VECTORS   CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F
+#define TILES     CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F
+#define BF16      CUDA_R_16BF
+#define FP32      CUDA_R_32F
+#define NO_BIAS   CUBLASLT_EPILOGUE_DEFAULT
+#define WITH_BIAS CUBLASLT_EPILOGUE_BIAS
+static const struct fp8_row {
+    cudaDataType_t a, b, d;
+    int32_t a_mode, b_mode;
+    int32_t trans_a, trans_b;
+    int8_t fast;
+    uint64_t k;
+    uint32_t epilogue;
+    const char *taken; /* by each of these GPUs: 1 */
+} fp8_rows[] = {
+        {E4M3, E4M3, BF16, TENSOR, TENSOR, 1, 0, 1, 64, WITH_BIAS, "01111"},
+        {E4M3, E5M2, BF16, TENSOR, TENSOR, 1, 0, 0, 64, NO_BIAS, "01111"},
+        {E4M3, E5M2, FP32, TENSOR, TENSOR, 1, 0, 0, 64, NO_BIAS, "01111"},
+        {E4M3, E4M3, FP32, TENSOR, TENSOR, 1, 0, 1, 64, WITH_BIAS, "00000"},
+        {E5M2, E5M2, BF16, TENSOR, TENSOR, 1, 0, 0, 64, NO_BIAS, "00000"},
+        {E4M3, BF16, BF16, TENSOR, TENSOR, 1, 0, 0, 64, NO_BIAS, "00000"},
+        {E4M3, E4M3, BF16, TENSOR, TENSOR, 0, 0, 0, 64, NO_BIAS, "00010"},
+        {E4M3, E4M3, BF16, TENSOR, TENSOR, 1, 1, 0, 64, NO_BIAS, "00010"},
+        {E4M3, E4M3, BF16, TENSOR, TENSOR, 1, 0, 0, 72, NO_BIAS, "00000"},
+        {E4M3, E4M3, BF16, TILES, VECTORS, 1, 0, 0, 64, WITH_BIAS, "00100"},
+        {E4M3, E4M3, FP32, VECTORS, VECTORS, 1, 0, 0, 64, NO_BIAS, "00100"},
+        {E4M3, E4M3, BF16, TILES, TILES, 1, 0, 0, 64, NO_BIAS, "00000"},
+        {E4M3, E4M3, BF16, TILES, VECTORS, 1, 0, 1, 64, NO_BIAS, "00000"},
+        {E4M3, E4M3, BF16, TENSOR, VECTORS, 1, 0, 0, 64, NO_BIAS, "00000"},
+};
+enum { FP8_ROWS = sizeof fp8_rows / sizeof fp8_rows[0] };
+
+static bool is_offered(const struct fp8_row *row)
+{
+    cublasLtMatrixLayout_t a, b, d;
+    cublasLtMatmulPreference_t preference;
+    cublasLtMatmulHeuristicResult_t result;
+    uint64_t k = row->k;
+    int count = 0;
+    MUST(SET(TRANSA, row->trans_a));
+    MUST(SET(TRANSB, row->trans_b));
+    MUST(SET(FAST_ACCUM, row->fast));
+    MUST(SET(A_SCALE_MODE, row->a_mode));
+    MUST(SET(B_SCALE_MODE, row->b_mode));
+    MUST(SET(EPILOGUE, row->epilogue));
+    uint64_t a_rows = row->trans_a ? k : 32, b_rows = row->trans_b ? 48 : k;
+    MUST(lt->layout_create(
+            &a, row->a, a_rows, row->trans_a ? 32 : k, (int64_t)a_rows));
+    MUST(lt->layout_create(
+            &b, row->b, b_rows, row->trans_b ? k : 48, (int64_t)b_rows));
+    MUST(lt->layout_create(&d, row->d, 32, 48, 32));
+    MUST(lt->preference_create(&preference));
+    lt->heuristic(handle, desc, a, b, d, d, preference, 1, &result, &count);
+    lt->preference_destroy(preference);
+    lt->layout_destroy(a), lt->layout_destroy(b), lt->layout_destroy(d);
+    return count > 0;
+}
+
+ParameterizedTestParameters(cublaslt_fp8, is_taken_by_capability)
+{
+    static int which[] = {0, 1, 2, 3, 4};
+    return cr_make_param_array(int, which, 5);
+}
+
+/* A process each: the stand-in reads its environment once. */
+ParameterizedTest(int *which, cublaslt_fp8, is_taken_by_capability)
+{
+    setenv("ZD_STANDIN_CAPABILITY", capabilities[*which], 1);
+    begin();
+    for (int i = 0; i < FP8_ROWS; i++)
+        cr_expect_eq(
+                is_offered(&fp8_rows[i]), fp8_rows[i].taken[*which] == '1',
+                "row %d on %s", i, capabilities[*which]);
+    end();
 }
