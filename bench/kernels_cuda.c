@@ -287,6 +287,44 @@ static void codes(struct bench *b, char *x, char *y, char *z)
     }
 }
 
+/* Tokens or a weight of N x C become operands of matmuls in FP8: bf16 alone.
+ * y: codes, z: scales. */
+static void casts(struct bench *b, char *x, char *y, char *z)
+{
+    static const struct {
+        const char *name;
+        enum dtype to;
+        enum scale_layout layout;
+    } rows[] = {
+            {"fp8 cast", DTYPE_E4M3, SCALES_TENSOR},
+            {"  e5m2", DTYPE_E5M2, SCALES_TENSOR},
+            {"  by 1 x 128", DTYPE_E4M3, SCALES_1X128},
+            {"  by 128 x 128", DTYPE_E4M3, SCALES_128X128}};
+    size_t half = b->unit / 2; /* of a byte each */
+    if (b->ops->dtype != DTYPE_BF16)
+        return;
+    OP("fp8 amax", b->unit,
+       b->ops->fp8_amax(
+               NULL, (float *)z, x, DTYPE_BF16, b->N, b->C, b->C, false));
+    for (int i = 0; i < 4; i++) {
+        struct fp8_cast cast = {
+                .x = x,
+                .from = DTYPE_BF16,
+                .rows = b->N,
+                .columns = b->C,
+                .stride = b->C,
+                .to = rows[i].to,
+                .layout = rows[i].layout,
+                .amax = (float *)z,
+                .codes = (uint8_t *)y,
+                .scales = (float *)(z + 16),
+                .transposed = (uint8_t *)y + half,
+                .transposed_scales = (float *)(z + half),
+                .padded = fp8_padded(b->N)};
+        OP(rows[i].name, 2 * b->unit, b->ops->fp8_cast(NULL, &cast));
+    }
+}
+
 static void tokens(struct bench *b, char *x, char *y)
 {
     const struct kernels *k = b->ops;
@@ -383,6 +421,7 @@ int main(int argc, char **argv)
     adapters(b, x, y, z, sums);
     attention(b, x, y, z);
     codes(b, x, y, z);
+    casts(b, x, y, z);
     tokens(b, x, y);
     losses(b);
     return 0;
