@@ -65,11 +65,14 @@ struct matmul_key {
     int32_t m, n, k;
     int32_t sm_target;
     int32_t lda, ldb, ldd;   /* elements between columns; 0: no gaps */
-    int32_t dtype, out_type; /* enum dtype: of A and B, of C and D */
+    int32_t dtype, out_type; /* enum dtype: of A, of C and D */
     int32_t trans_a, trans_b;
     int32_t epilogue;
     int32_t alignment; /* bytes that every pointer is a multiple of: 1-16 */
     int32_t tf32;
+    int32_t b_type;             /* enum dtype; A's, but for E4M3 and E5M2 */
+    int32_t a_scales, b_scales; /* enum scale_layout */
+    int32_t fast; /* FP8 products are summed in the tensor core's 14 bits */
 };
 
 enum matmul_outcome {

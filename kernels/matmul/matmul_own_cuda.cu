@@ -11,9 +11,39 @@ enum { TILE = 64, DEPTH = 16, THREADS = 256, EACH = 4 };
 
 struct shape {
     int M, N, K;
-    bool trans_a, trans_b, accumulate;
-    int stride_out, stride_a, stride_b;
+    bool accumulate;
+    int stride_out;
     float scale;
+};
+
+/* An operand of `count` rows along K, wherever K lies. */
+template <typename T> struct elements {
+    const T *from;
+    int count, stride;
+    bool along_k;
+
+    __device__ float at(int row, int k) const
+    {
+        return to_float(
+                from[along_k ? (int64_t)row * stride + k
+                             : (int64_t)k * stride + row]);
+    }
+};
+
+/* One in FP8. */
+struct codes {
+    const uint8_t *from;
+    const float *scales;
+    int count, stride;
+    enum dtype type;
+    enum scale_layout layout;
+    bool along_k;
+
+    __device__ float at(int row, int k) const
+    {
+        return fp8_to_float(from[(int64_t)row * stride + k], type) *
+               scales[fp8_scale_at(layout, count, stride, row, k)];
+    }
 };
 
 /* Slices of a and b, along K first, so that a thread reads four neighbors. */
@@ -23,18 +53,15 @@ struct slices {
 };
 
 /* Neighboring threads read neighbors in memory, whichever way it lies. */
-template <typename T>
+template <typename Operand>
 __device__ void load_slice(
-        float (*slice)[TILE + 4], const T *from, int first, int count, int k0,
-        int K, int stride, bool along_k)
+        float (*slice)[TILE + 4], const Operand &x, int first, int k0, int K)
 {
     for (int i = (int)threadIdx.x; i < TILE * DEPTH; i += THREADS) {
-        int row = along_k ? i / DEPTH : i % TILE;
-        int depth = along_k ? i % DEPTH : i / TILE;
+        int row = x.along_k ? i / DEPTH : i % TILE;
+        int depth = x.along_k ? i % DEPTH : i / TILE;
         int r = first + row, k = k0 + depth;
-        int64_t at =
-                along_k ? (int64_t)r * stride + k : (int64_t)k * stride + r;
-        slice[depth][row] = r < count && k < K ? to_float(from[at]) : 0.0f;
+        slice[depth][row] = r < x.count && k < K ? x.at(r, k) : 0.0f;
     }
 }
 
@@ -49,9 +76,9 @@ __device__ inline void multiply_slices(
     }
 }
 
-template <typename T, typename Out>
+template <typename Operand, typename T, typename Out>
 __global__ void __launch_bounds__(THREADS)
-        product(Out *out, const T *a, const T *b, const T *bias,
+        product(Out *out, const Operand a, const Operand b, const T *bias,
                 struct shape shape)
 {
     __shared__ struct slices s;
@@ -60,12 +87,8 @@ __global__ void __launch_bounds__(THREADS)
     int column = (int)threadIdx.x % (TILE / EACH) * EACH;
     float sums[EACH][EACH] = {{0}};
     for (int k0 = 0; k0 < shape.K; k0 += DEPTH) {
-        load_slice(
-                s.a, a, row0, shape.M, k0, shape.K, shape.stride_a,
-                !shape.trans_a);
-        load_slice(
-                s.b, b, column0, shape.N, k0, shape.K, shape.stride_b,
-                shape.trans_b);
+        load_slice(s.a, a, row0, k0, shape.K);
+        load_slice(s.b, b, column0, k0, shape.K);
         __syncthreads();
         multiply_slices(sums, &s, row, column);
         __syncthreads();
@@ -85,29 +108,24 @@ __global__ void __launch_bounds__(THREADS)
         }
 }
 
-/* Calls `run<T, Out>(...)` for the operands' and the result's type. */
+/* Calls `run<T, Out>(...)` for the operands' and the result's type; of codes
+ * that is the bias's. */
 #define BY_TYPE(m, run, ...)                                                   \
-    ((m)->a.type == DTYPE_BF16   ? (m)->out.type == DTYPE_FP32                 \
-                                           ? run<bf16, float>(__VA_ARGS__)     \
+    ((m)->a.type == DTYPE_BF16 || matmul_is_fp8(m)                             \
+             ? (m)->out.type == DTYPE_FP32 ? run<bf16, float>(__VA_ARGS__)     \
                                            : run<bf16, bf16>(__VA_ARGS__)      \
-       : (m)->a.type == DTYPE_FP16 ? (m)->out.type == DTYPE_FP32               \
-                                             ? run<fp16, float>(__VA_ARGS__)   \
-                                             : run<fp16, fp16>(__VA_ARGS__)    \
-                                   : run<float, float>(__VA_ARGS__))
+     : (m)->a.type == DTYPE_FP16 ? (m)->out.type == DTYPE_FP32                 \
+                                           ? run<fp16, float>(__VA_ARGS__)     \
+                                           : run<fp16, fp16>(__VA_ARGS__)      \
+                                 : run<float, float>(__VA_ARGS__))
 
-template <typename T, typename Out>
-static enum zd_status queue_product(cudaStream_t stream, const struct matmul *m)
+template <typename T, typename Out, typename Operand>
+static enum zd_status queue(
+        cudaStream_t stream, const struct matmul *m, const Operand &a,
+        const Operand &b)
 {
     struct shape shape = {
-            m->M,
-            m->N,
-            m->K,
-            m->a.transposed,
-            m->b.transposed,
-            m->accumulate,
-            matmul_stride_out(m),
-            matmul_stride_a(m),
-            matmul_stride_b(m),
+            m->M,           m->N, m->K, m->accumulate, matmul_stride_out(m),
             matmul_scale(m)};
     /* rows of blocks: at most 65535, which is 4 million rows */
     dim3 grid(
@@ -115,15 +133,48 @@ static enum zd_status queue_product(cudaStream_t stream, const struct matmul *m)
             (unsigned)ceil_div(shape.M, TILE));
     assert(grid.y <= 65535);
     ZD_LAUNCH(
-            (product<T, Out>), grid, THREADS, 0, stream, (Out *)m->out.data,
-            (const T *)m->a.data, (const T *)m->b.data, (const T *)m->bias,
-            shape);
+            (product<Operand, T, Out>), grid, THREADS, 0, stream,
+            (Out *)m->out.data, a, b, (const T *)m->bias, shape);
     return ZD_OK;
+}
+
+template <typename T, typename Out>
+static enum zd_status queue_product(cudaStream_t stream, const struct matmul *m)
+{
+    struct elements<T> a = {
+        (const T *)m->a.data, m->M, matmul_stride_a(m), !m->a.transposed
+    };
+    struct elements<T> b = {
+        (const T *)m->b.data, m->N, matmul_stride_b(m), m->b.transposed
+    };
+    return queue<T, Out>(stream, m, a, b);
+}
+
+static struct codes codes_of(const struct matmul_operand *x, int rows, int K)
+{
+    struct codes codes = {(const uint8_t *)x->data,
+                          x->scales,
+                          rows,
+                          K,
+                          x->type,
+                          x->layout,
+                          true};
+    return codes;
+}
+
+static enum zd_status queue_codes(cudaStream_t stream, const struct matmul *m)
+{
+    struct codes a = codes_of(&m->a, m->M, m->K);
+    struct codes b = codes_of(&m->b, m->N, m->K);
+    return m->out.type == DTYPE_FP32 ? queue<bf16, float>(stream, m, a, b)
+                                     : queue<bf16, bf16>(stream, m, a, b);
 }
 
 extern "C" enum zd_status matmul_own_cuda(
         struct stream *stream, const struct matmul *m)
 {
+    if (matmul_is_fp8(m))
+        return queue_codes(device_cuda_stream(stream), m);
     assert(m->out.type == DTYPE_FP32 || m->out.type == m->a.type);
     return BY_TYPE(m, queue_product, device_cuda_stream(stream), m);
 }

@@ -8,7 +8,7 @@
 #include <string.h>
 
 _Static_assert(
-        sizeof(struct matmul_key) == 14 * sizeof(int32_t),
+        sizeof(struct matmul_key) == 18 * sizeof(int32_t),
         "keys are compared as bytes");
 
 /* --- the library's terms, by ours ---------------------------------------- */
@@ -16,11 +16,21 @@ _Static_assert(
 static cudaDataType_t cuda_type(int32_t dtype)
 {
     static const cudaDataType_t types[] = {
-            [DTYPE_FP32] = CUDA_R_32F,
-            [DTYPE_BF16] = CUDA_R_16BF,
-            [DTYPE_FP16] = CUDA_R_16F,
+            [DTYPE_FP32] = CUDA_R_32F,     [DTYPE_BF16] = CUDA_R_16BF,
+            [DTYPE_FP16] = CUDA_R_16F,     [DTYPE_E4M3] = CUDA_R_8F_E4M3,
+            [DTYPE_E5M2] = CUDA_R_8F_E5M2,
     };
     return types[dtype];
+}
+
+static int32_t scale_mode(int32_t layout)
+{
+    static const int32_t modes[] = {
+            [SCALES_TENSOR] = CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F,
+            [SCALES_1X128] = CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F,
+            [SCALES_128X128] = CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F,
+    };
+    return modes[layout];
 }
 
 struct epilogue {
@@ -49,14 +59,37 @@ static const struct epilogue *epilogue_of(const struct matmul_key *key)
             table->api,                                                        \
             desc_set(plan->desc, attribute, &(value), sizeof(value)))
 
+/* What a descriptor points to. */
+struct pointers {
+    const void *bias, *aux, *a_scales, *b_scales;
+};
+
 static enum zd_status set_pointers(
         const struct plan_table *table, const struct plan *plan,
-        const void *bias, const void *aux)
+        const struct pointers *to)
 {
     if (epilogue_of(&plan->key)->has_bias)
-        SET(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+        SET(CUBLASLT_MATMUL_DESC_BIAS_POINTER, to->bias);
     if (epilogue_of(&plan->key)->has_aux)
-        SET(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, aux);
+        SET(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, to->aux);
+    if (plan->key.a_scales) {
+        SET(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, to->a_scales);
+        SET(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, to->b_scales);
+    }
+    return ZD_OK;
+}
+
+static enum zd_status set_fp8(
+        const struct plan_table *table, const struct plan *plan)
+{
+    const struct matmul_key *p = &plan->key;
+    int8_t fast = (int8_t)p->fast;
+    if (!p->a_scales)
+        return ZD_OK;
+    int32_t a_mode = scale_mode(p->a_scales), b_mode = scale_mode(p->b_scales);
+    SET(CUBLASLT_MATMUL_DESC_FAST_ACCUM, fast);
+    SET(CUBLASLT_MATMUL_DESC_A_SCALE_MODE, a_mode);
+    SET(CUBLASLT_MATMUL_DESC_B_SCALE_MODE, b_mode);
     return ZD_OK;
 }
 
@@ -71,7 +104,8 @@ static enum zd_status set_epilogue(
     SET(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue);
     if (epilogue_of(p)->has_aux)
         SET(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, aux_ld);
-    return set_pointers(table, plan, somewhere, somewhere);
+    struct pointers all = {somewhere, somewhere, somewhere, somewhere};
+    return set_pointers(table, plan, &all);
 }
 
 enum zd_status plan_describe(const struct plan_table *table, struct plan *plan)
@@ -86,7 +120,6 @@ enum zd_status plan_describe(const struct plan_table *table, struct plan *plan)
     int64_t lda = p->lda ? p->lda : (int64_t)a_rows;
     int64_t ldb = p->ldb ? p->ldb : (int64_t)b_rows;
     int64_t ldd = p->ldd ? p->ldd : p->m;
-    cudaDataType_t type = cuda_type(p->dtype), out = cuda_type(p->out_type);
     ZD_CUBLAS(
             table->api,
             desc_create(
@@ -97,12 +130,19 @@ enum zd_status plan_describe(const struct plan_table *table, struct plan *plan)
     SET(CUBLASLT_MATMUL_DESC_TRANSB, tb);
     if (target > 0)
         SET(CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, target);
+    ZD_TRY(set_fp8(table, plan));
     ZD_TRY(set_epilogue(table, plan));
     ZD_CUBLAS(
-            table->api, layout_create(&plan->a, type, a_rows, a_columns, lda));
+            table->api,
+            layout_create(
+                    &plan->a, cuda_type(p->dtype), a_rows, a_columns, lda));
     ZD_CUBLAS(
-            table->api, layout_create(&plan->b, type, b_rows, b_columns, ldb));
-    ZD_CUBLAS(table->api, layout_create(&plan->d, out, m, n, ldd));
+            table->api,
+            layout_create(
+                    &plan->b, cuda_type(p->b_type), b_rows, b_columns, ldb));
+    ZD_CUBLAS(
+            table->api,
+            layout_create(&plan->d, cuda_type(p->out_type), m, n, ldd));
     return ZD_OK;
 }
 
@@ -193,6 +233,7 @@ static enum zd_status ask(
     cublasStatus_t status = table->api->heuristic(
             table->handle, plan->desc, plan->a, plan->b, plan->d, plan->d,
             preference, PLAN_CANDIDATES, results, &count);
+    candidates->refusal = status;
     if (status == CUBLAS_STATUS_NOT_SUPPORTED ||
         status == CUBLAS_STATUS_INVALID_VALUE)
         return ZD_OK;
@@ -238,7 +279,8 @@ cublasStatus_t plan_launch(
 {
     const float scale = matmul_scale(m), keep = m->accumulate ? 1.0f : 0.0f;
     char *workspace = NULL;
-    if (set_pointers(table, plan, plan_bias(m), m->aux) != ZD_OK) {
+    struct pointers to = {plan_bias(m), m->aux, m->b.scales, m->a.scales};
+    if (set_pointers(table, plan, &to) != ZD_OK) {
         zd_error_clear();
         return CUBLAS_STATUS_INVALID_VALUE;
     }

@@ -41,6 +41,7 @@ struct plan_table {
 
 struct plan_candidates {
     int count;
+    cublasStatus_t refusal; /* what the library said where there are none */
     cublasLtMatmulAlgo_t algorithms[PLAN_CANDIDATES];
 };
 

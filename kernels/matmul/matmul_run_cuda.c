@@ -87,8 +87,9 @@ static enum key_epilogue key_epilogue(const struct matmul *m)
 /* Largest power of two up to 16 that divides every address. */
 static int32_t alignment_of(const struct matmul *m)
 {
-    const void *const pointers[] = {
-            m->a.data, m->b.data, m->out.data, plan_bias(m), m->aux};
+    const void *const pointers[] = {m->a.data,    m->b.data, m->out.data,
+                                    plan_bias(m), m->aux,    m->a.scales,
+                                    m->b.scales};
     uintptr_t bits = 16;
     for (size_t i = 0; i < sizeof pointers / sizeof *pointers; i++)
         bits |= (uintptr_t)pointers[i];
@@ -100,6 +101,13 @@ static int32_t gap_or_none(int stride, int width)
 {
     assert(stride >= width);
     return stride == width ? 0 : stride;
+}
+
+/* Forward alone: gradients have an operand in E5M2, or scales of blocks. */
+static bool sums_fast(const struct matmul *m)
+{
+    return m->a.type == DTYPE_E4M3 && m->b.type == DTYPE_E4M3 &&
+           m->a.layout == SCALES_TENSOR;
 }
 
 static struct matmul_key key_of(const struct matmul *m)
@@ -114,13 +122,17 @@ static struct matmul_key key_of(const struct matmul *m)
             .ldb = gap_or_none(
                     matmul_stride_a(m), m->a.transposed ? m->M : m->K),
             .ldd = gap_or_none(matmul_stride_out(m), m->N),
-            .dtype = m->a.type,
+            .dtype = m->b.type,
             .out_type = m->out.type,
             .trans_a = m->b.transposed,
             .trans_b = m->a.transposed,
             .epilogue = (int32_t)key_epilogue(m),
             .alignment = alignment_of(m),
             .tf32 = m->a.type == DTYPE_FP32 && tf32_allowed,
+            .b_type = m->a.type,
+            .a_scales = m->b.layout,
+            .b_scales = m->a.layout,
+            .fast = sums_fast(m),
     };
 }
 
@@ -383,6 +395,20 @@ static enum zd_status settle(
 
 /* --- plans ---------------------------------------------------------------- */
 
+/* Once for a shape: our own kernel is no match for the library's on FP8. */
+static void tell_refusal(
+        const struct plan_table *table, const struct plan *plan,
+        const struct plan_candidates *candidates)
+{
+    const struct matmul_key *k = &plan->key;
+    if (k->a_scales)
+        zd_log_warning(
+                "matmul: %s has no algorithm for %d x %d x %d in FP8 (scales "
+                "%d and %d, epilogue %d): %s; it is slow without one",
+                table->api->name, k->n, k->m, k->k, k->b_scales, k->a_scales,
+                k->epilogue, table->api->status_name(candidates->refusal));
+}
+
 /* Sets the algorithm of a plan that is described: the one that the run or the
  * file knows, the fastest, or the library's first; or is_refused. */
 static enum zd_status choose(
@@ -398,6 +424,7 @@ static enum zd_status choose(
     plan->is_refused = candidates.count == 0;
     if (plan->is_refused) {
         table->counters.refused++;
+        tell_refusal(table, plan, &candidates);
         return ZD_OK;
     }
     plan->algorithm = candidates.algorithms[0];

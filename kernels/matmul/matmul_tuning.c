@@ -19,7 +19,7 @@
 
 enum { MOST_TUNED = 4096, MOST_BYTES = 4 * 1024 * 1024, LINE_BYTES = 320 };
 
-static const char magic[] = "zerod products 2";
+static const char magic[] = "zerod products 3";
 
 struct tuning {
     char gpu[128], library[64];

@@ -275,3 +275,47 @@ void check_weight_grads(
             .epilogue = dy_first ? MATMUL_SUM_A : MATMUL_SUM_B,
             .accumulate = accumulate});
 }
+
+/* Codes and scales of an operand of `rows` by K. */
+struct twin_codes {
+    struct twin codes, scales;
+};
+
+static struct twin_codes twin_codes(
+        const struct matmul_operand *x, int rows, int K, uint64_t seed)
+{
+    size_t count = fp8_scale_count(x->layout, (size_t)rows, (size_t)K);
+    float scale = 1.0f / sqrtf((float)K);
+    struct twin_codes t = {
+            twin(x->type, (size_t)rows * (size_t)K, 4.0f, seed),
+            twin(DTYPE_FP32, count, scale, seed + 1)};
+    return t;
+}
+
+void check_codes(struct matmul m)
+{
+    struct tables t = tables_of(DTYPE_BF16);
+    int so = matmul_stride_out(&m);
+    struct twin_codes a = twin_codes(&m.a, m.M, m.K, 1);
+    struct twin_codes b = twin_codes(&m.b, m.N, m.K, 3);
+    struct twin bias = twin(DTYPE_BF16, (size_t)m.N, 1.0f, 5);
+    struct twin out = rows_of(m.out.type, m.M, m.N, so, 1.0f, 6);
+    struct matmul host = m, device = m;
+    char what[160];
+    host.a.data = a.codes.host, host.a.scales = a.scales.host;
+    host.b.data = b.codes.host, host.b.scales = b.scales.host;
+    host.out.data = out.host, host.bias = m.bias ? bias.host : NULL;
+    device.a.data = a.codes.device, device.a.scales = a.scales.device;
+    device.b.data = b.codes.device, device.b.scales = b.scales.device;
+    device.out.data = out.device, device.bias = m.bias ? bias.device : NULL;
+    MUST(t.plain->matmul(NULL, &host));
+    MUST(t.gpu->matmul(NULL, &device));
+    snprintf(
+            what, sizeof what, "%dx%dx%d %s, scales %d, by %s, scales %d%s%s",
+            m.M, m.N, m.K, dtype_name(m.a.type), m.a.layout,
+            dtype_name(m.b.type), m.b.layout, m.accumulate ? " +=" : "",
+            m.bias ? " bias" : "");
+    compare_rows(&out, m.M, m.N, so, tolerances[m.out.type], what);
+    twin_free(&a.codes), twin_free(&a.scales), twin_free(&bias);
+    twin_free(&b.codes), twin_free(&b.scales);
+}

@@ -67,4 +67,7 @@ void check_weight_grads(
         enum dtype dtype, int rows, int columns, int tokens, bool dy_first,
         bool accumulate);
 
+/* FP8: a matmul without addresses but with types and layouts. */
+void check_codes(struct matmul matmul);
+
 #endif

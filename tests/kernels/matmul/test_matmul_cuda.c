@@ -174,6 +174,84 @@ Test(matmul_cuda, odd_addresses_work)
     twin_free(&a), twin_free(&b);
 }
 
+/* --- FP8 ------------------------------------------------------------------ */
+
+/* Forward, a gradient; forward and both gradients by blocks. */
+static const struct {
+    enum dtype a, b;
+    enum scale_layout of_a, of_b;
+} code_pairs[] = {
+        {DTYPE_E4M3, DTYPE_E4M3, SCALES_TENSOR, SCALES_TENSOR},
+        {DTYPE_E5M2, DTYPE_E4M3, SCALES_TENSOR, SCALES_TENSOR},
+        {DTYPE_E4M3, DTYPE_E4M3, SCALES_1X128, SCALES_128X128},
+        {DTYPE_E4M3, DTYPE_E4M3, SCALES_1X128, SCALES_1X128}};
+enum { CODE_PAIRS = sizeof code_pairs / sizeof code_pairs[0] };
+
+/* To bf16 with a bias and with gaps, to fp32, written before it is added to. */
+static void check_codes_of(int pair)
+{
+    for (int kind = 0; kind < 4; kind++)
+        check_codes((struct matmul){
+                .M = 37,
+                .N = 144,
+                .K = 272,
+                .a = {.type = code_pairs[pair].a,
+                      .layout = code_pairs[pair].of_a},
+                .b = {.type = code_pairs[pair].b,
+                      .transposed = true,
+                      .layout = code_pairs[pair].of_b},
+                .out = {.type = kind < 2 ? DTYPE_BF16 : DTYPE_FP32,
+                        .stride = kind == 1 ? 160 : 0},
+                .bias = kind == 0 ? "" : NULL,
+                .accumulate = kind == 3});
+}
+
+static void check_all_codes(void)
+{
+    for (int pair = 0; pair < CODE_PAIRS; pair++)
+        check_codes_of(pair);
+}
+
+/* By heuristics, timed, as the file has them, and by our own kernel. */
+Test(matmul_cuda, codes_match_the_definition)
+{
+    check_all_codes();
+    matmul_cuda_close();
+    matmul_set_timing(MATMUL_TIME_ALL);
+    check_all_codes();
+    struct matmul_counters first = matmul_counters();
+    matmul_cuda_close();
+    check_all_codes();
+    struct matmul_counters second = matmul_counters();
+    cr_assert_eq(first.refused, 0);
+    cr_assert_gt(first.timed, 0);
+    cr_assert_eq(second.timed, first.timed);
+    cr_assert_eq(second.read - first.read, 3 * CODE_PAIRS);
+    if (!is_standin())
+        return;
+    matmul_set_timing(MATMUL_HEURISTIC);
+    matmul_cuda_close();
+    let_fail("no_fp8_bias");
+    check_all_codes();
+    cr_assert_eq(asked().products, 4 * CODE_PAIRS);
+    matmul_cuda_close();
+    let_fail("empty");
+    check_all_codes();
+    cr_assert_eq(asked().products, 0);
+}
+
+Test(matmul_cuda, codes_are_summed_fast_in_forward_alone)
+{
+    if (!is_standin())
+        cr_skip("not the stand-in");
+    for (int pair = 0; pair < CODE_PAIRS; pair++) {
+        let_fail(NULL);
+        check_codes_of(pair);
+        cr_expect_eq(asked().products, 4);
+        cr_expect_eq(asked().summed_fast, pair == 0 ? 4 : 0, "%d", pair);
+    }
+}
+
 /* --- what the library refuses -------------------------------------------- */
 
 static void check_some(void)

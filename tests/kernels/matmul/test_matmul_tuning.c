@@ -104,10 +104,10 @@ Test(matmul_tuning, damaged_files_are_ignored)
     static const char *const texts[] = {
             "",
             "\n",
-            "zerod products 2",
-            "zerod products 2\n",
-            "zerod products 2 abc\nGPU\nlibrary\n",
-            "zerod products 2 abc\nGPU\nlibrary\n1 2 3\n"};
+            "zerod products 3",
+            "zerod products 3\n",
+            "zerod products 3 abc\nGPU\nlibrary\n",
+            "zerod products 3 abc\nGPU\nlibrary\n1 2 3\n"};
     char folder[PATH_MAX], path[PATH_MAX];
     snprintf(folder, sizeof folder, "%s/zerod", cache);
     cr_assert_eq(fs_make_dirs(folder), ZD_OK);
