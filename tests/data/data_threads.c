@@ -1,6 +1,7 @@
 /* Everything in data that has threads, for the thread sanitizer: tokenizing by
  * several, and the loader. Prints TAP. */
 #include "tests/data/data_case.h"
+#include "tests/support/tap.h"
 
 enum { B = 2, T = 8, BATCHES = 300 };
 
@@ -47,44 +48,33 @@ static char *make_lines(size_t bytes, bool is_broken, size_t *used_out)
     return text;
 }
 
-static int test_count;
-
-static void report(bool ok, const char *name)
-{
-    printf("%s %d - %s\n", ok ? "ok" : "not ok", ++test_count, name);
-    if (!ok)
-        zd_error_print(stdout, zd_error_get());
-    zd_error_clear();
-}
-
 int main(void)
 {
     struct data_case test;
     size_t bytes;
-    printf("1..5\n");
     data_case_init(&test, "llama3");
     test.options.preprocessing_threads = 4;
 
     char *lines = make_lines(3 << 20, false, &bytes);
     data_case_file(&test, "a.jsonl", lines, bytes);
     struct dataset *dataset = data_case_open(&test);
-    report(dataset != NULL, "four threads tokenize lines");
+    tap_ok(dataset != NULL, "four threads tokenize lines");
     free(lines);
-    report(dataset && load(dataset, 1, BATCHES), "a loader with one buffer");
-    report(dataset && load(dataset, 4, BATCHES), "a loader with four");
+    tap_ok(dataset && load(dataset, 1, BATCHES), "a loader with one buffer");
+    tap_ok(dataset && load(dataset, 4, BATCHES), "a loader with four");
     bool ok = true;
     for (int leave = 0; leave < 6; leave++)
         ok = ok && dataset && load(dataset, 4, leave);
-    report(ok, "a loader that is left early");
+    tap_ok(ok, "a loader that is left early");
     dataset_close(dataset);
 
     lines = make_lines(3 << 20, true, &bytes);
     data_case_file(&test, "a.jsonl", lines, bytes);
     dataset = data_case_open(&test);
-    report(!dataset && zd_error_get()->status == ZD_ERR_DATA,
+    tap_ok(!dataset && zd_error_get()->status == ZD_ERR_DATA,
            "an error while threads work");
     dataset_close(dataset);
     free(lines);
     data_case_fini(&test);
-    return 0;
+    return tap_done();
 }

@@ -4,9 +4,10 @@
  * `all` an operation is tried in one of them. */
 #include "cases.h"
 
+#include "tests/support/tap.h"
+
 #include <math.h>
 #include <pthread.h>
-#include <stdio.h>
 #include <string.h>
 
 enum { CALLERS = 2 };
@@ -45,9 +46,7 @@ static bool is_alone(const struct kernels *ops, int op)
 
 int main(int argc, char **argv)
 {
-    int number = 0, failed = 0;
     bool all = argc > 1 && strcmp(argv[1], "all") == 0;
-    printf("1..%d\n", all ? 3 * op_case_count : op_case_count);
     kernels_set_threads(1);
     for (enum dtype d = DTYPE_FP32; d <= DTYPE_FP16; d++) {
         const struct kernels *ops;
@@ -56,12 +55,9 @@ int main(int argc, char **argv)
         for (int op = 0; op < op_case_count; op++) {
             if (!all && op % 3 != (int)d)
                 continue;
-            bool ok = is_alone(ops, op);
-            failed += !ok;
-            printf("%sok %d - %s in %s by %d threads at once\n",
-                   ok ? "" : "not ", ++number, op_cases[op].name, dtype_name(d),
-                   CALLERS);
+            tap_ok(is_alone(ops, op), "%s in %s by %d threads at once",
+                   op_cases[op].name, dtype_name(d), CALLERS);
         }
     }
-    return failed != 0;
+    return tap_done();
 }

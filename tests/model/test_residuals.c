@@ -3,6 +3,7 @@
  * plain program (TAP) that runs under a thread sanitizer too. */
 #include "tests/model/shapes.h"
 #include "tests/model/tiny.h"
+#include "tests/support/tap.h"
 
 #include <math.h>
 #include <unistd.h>
@@ -14,14 +15,6 @@ struct streams_case {
     bool given;
     enum stream_mode mode;
 };
-
-static int tests, failures;
-
-static void ok(bool passed, const char *what, const char *more)
-{
-    printf("%sok %d - %s%s\n", passed ? "" : "not ", ++tests, what, more);
-    failures += !passed;
-}
 
 static struct model_shape shape_of(
         struct checkpointing checkpointing, enum dtype dtype, bool offload)
@@ -178,8 +171,8 @@ static void every_mode_gives_the_same_bits(void)
         bool same = true;
         for (size_t r = 0; r < sizeof runs / sizeof *runs; r++)
             same = same_bits(&runs[r], &modes[m]) && same;
-        ok(same, "as if nothing left, and as many bytes as predicted: ",
-           modes[m].name);
+        tap_ok(same, "as if nothing left, and as many bytes as predicted: %s",
+               modes[m].name);
     }
 }
 
@@ -210,22 +203,21 @@ static void the_device_does_not_see_the_depth(void)
 {
     size_t residual = (size_t)B * T * 64 * 2;
     struct bytes shallow = planned(3, 1, true), deep = planned(48, 1, true);
-    ok(shallow.device == deep.device && deep.host == 46 * residual,
-       "the device holds two inputs whatever the depth", "");
+    tap_ok(shallow.device == deep.device && deep.host == 46 * residual,
+           "the device holds two inputs whatever the depth");
     struct bytes kept = planned(48, 1, false);
-    ok(kept.host == 0 && kept.device == deep.device + 46 * residual,
-       "what it no longer holds lies on the host", "");
+    tap_ok(kept.host == 0 && kept.device == deep.device + 46 * residual,
+           "what it no longer holds lies on the host");
     struct bytes parts = planned(48, 4, true);
-    ok(parts.host == 10 * residual, "of segments their inputs", "");
+    tap_ok(parts.host == 10 * residual, "of segments their inputs");
     struct bytes two = planned(2, 1, true), two_kept = planned(2, 1, false);
-    ok(two.host == 0 && two.device == two_kept.device,
-       "two segments stay where they are", "");
+    tap_ok(two.host == 0 && two.device == two_kept.device,
+           "two segments stay where they are");
 }
 
 int main(void)
 {
     every_mode_gives_the_same_bits();
     the_device_does_not_see_the_depth();
-    printf("1..%d\n", tests);
-    return failures > 0;
+    return tap_done();
 }

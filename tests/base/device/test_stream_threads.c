@@ -3,8 +3,8 @@
  * is the other way round: from two buffers of the host to the device's memory.
  */
 #include "base/device/device_memory.h"
+#include "tests/support/tap.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -98,7 +98,7 @@ static int receive(struct relay *r, int round)
     return wrong;
 }
 
-static void test(int number, const char *name, enum stream_mode mode)
+static void test(const char *name, enum stream_mode mode)
 {
     static struct relay relay;
     memset(&relay, 0, sizeof relay);
@@ -108,13 +108,12 @@ static void test(int number, const char *name, enum stream_mode mode)
         wrong += receive(&relay, round);
     }
     relay_fini(&relay);
-    printf("%sok %d - rows come back, streams are %s\n", wrong ? "not " : "",
-           number, name);
+    tap_ok(wrong == 0, "rows come back, streams are %s", name);
 }
 
 /* To a GPU and back, through slots that are used again and again, into memory
  * of the host that the GPU writes while the host goes on. */
-static void test_copies(int number)
+static void test_copies(void)
 {
     enum { VALUES = 2 * DEVICE_STAGING_BYTES / sizeof(int) + 1000 };
     const size_t bytes = VALUES * sizeof(int);
@@ -131,8 +130,7 @@ static void test_copies(int number)
     device_give_pinned(pinned, bytes);
     device_give(device, bytes);
     free(values);
-    printf("%sok %d - what was written comes back\n",
-           ok && !wrong ? "" : "not ", number);
+    tap_ok(ok && !wrong, "what was written comes back");
 }
 
 int main(void)
@@ -140,14 +138,13 @@ int main(void)
     struct device *gpu = NULL;
     bool has_gpu = device_gpu_count(NULL) > 0 &&
                    device_open(DEVICE_CUDA, 0, 1, &gpu) == ZD_OK;
-    printf("1..%d\n", has_gpu ? 4 : 2);
-    test(1, "inline", STREAM_INLINE);
-    test(2, "a thread", STREAM_THREAD);
+    test("inline", STREAM_INLINE);
+    test("a thread", STREAM_THREAD);
     if (has_gpu) {
         device_use(gpu);
-        test(3, "a GPU's", STREAM_CUDA);
-        test_copies(4);
+        test("a GPU's", STREAM_CUDA);
+        test_copies();
         device_close(gpu);
     }
-    return 0;
+    return tap_done();
 }

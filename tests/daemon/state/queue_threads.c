@@ -1,6 +1,7 @@
 /* queue_threads.c - producers and the consumer of a queue at once; for a thread
  * sanitizer. Prints TAP. */
 #include "daemon/state/queue.h"
+#include "tests/support/tap.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -79,9 +80,8 @@ int main(void)
     bool good = consume();
     for (int i = 0; i < PRODUCERS; i++)
         pthread_join(threads[i], NULL);
-    good = good && atomic_load(&wakes) == PRODUCERS * MESSAGES;
-    printf("1..1\n%s 1 - three producers and one consumer of a queue\n",
-           good ? "ok" : "not ok");
+    tap_ok(good && atomic_load(&wakes) == PRODUCERS * MESSAGES,
+           "three producers and one consumer of a queue");
     queue_destroy(queue);
-    return !good;
+    return tap_done();
 }

@@ -1,6 +1,7 @@
 /* file_writer_threads.c - files of several writers, handed texts as fast as
  * their threads take them; for a thread sanitizer. Prints TAP. */
 #include "tests/support/scratch.h"
+#include "tests/support/tap.h"
 #include "train/report/file_writer.h"
 
 enum { TEXTS = 2000, WRITERS = 3, LINE_BYTES = 8 };
@@ -30,7 +31,6 @@ static bool is_right(enum file_mode mode)
 int main(void)
 {
     struct file_writer *writers[WRITERS];
-    bool all = true;
     char line[16];
     scratch_init(&scratch);
     for (int w = 0; w < WRITERS; w++)
@@ -47,11 +47,8 @@ int main(void)
     }
     for (int w = 0; w < WRITERS; w++) {
         file_writer_close(writers[w]);
-        bool right = is_right((enum file_mode)w);
-        all = all && right;
-        printf("%sok %d - %s\n", right ? "" : "not ", w + 1, names[w]);
+        tap_ok(is_right((enum file_mode)w), "%s", names[w]);
     }
     scratch_fini(&scratch);
-    printf("1..%d\n", WRITERS);
-    return all ? 0 : 1;
+    return tap_done();
 }
