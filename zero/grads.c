@@ -121,31 +121,18 @@ static void point_unit(const struct zero *zero, int unit, void **grads)
 
 /* --- sums over replicas --------------------------------------------------- */
 
-/* Where nothing is sharded, what passes is in the work buffer. */
-static enum zd_status merge_unit(struct zero *zero, int unit)
+static enum zd_status merge_segment(
+        struct zero *zero, int s, char *part, struct lease *lease)
 {
-    const struct zero_plan *plan = zero->plan;
-    size_t bytes = dtype_bytes(plan->grad_dtype);
-    bool is_work = plan->grads_pass && plan->shards == 1;
-    struct lease *lease =
-            is_work ? &zero->grad_work[unit] : &zero->grad_parts[unit];
-    char *shard = grads_passing(zero, unit);
-    ZD_TRY(lease_take(lease, LEASE_CHANGE, "reduce_scatter", NULL));
-    for (int s = plan->unit_segments[unit]; s < plan->unit_segments[unit + 1];
-         s++) {
-        const struct zero_segment *segment = &plan->segments[s];
-        if (!segment->trainable)
-            continue;
-        char *from = plan->grads_pass ? shard : zero->memory[s].grad_shard;
-        size_t part = (size_t)zero->replicas.place * segment->part_count;
-        struct token merged = {0};
-        ZD_TRY(ops_reduce_scatter(
-                &zero->ops[ZERO_REPLICATE], from, from + part * bytes,
-                segment->part_count, plan->grad_dtype, false, &merged));
-        lease_note(lease, merged);
-        shard += segment->shard_count * bytes;
-    }
-    lease_release(lease, (struct token){0});
+    size_t count = zero->plan->segments[s].part_count;
+    enum dtype type = zero->plan->grad_dtype;
+    struct token merged = {0};
+    const char *shard =
+            part - (size_t)zero->replicas.place * count * dtype_bytes(type);
+    ZD_TRY(ops_reduce_scatter(
+            &zero->ops[ZERO_REPLICATE], shard, part, count, type, false,
+            &merged));
+    lease_note(lease, merged);
     return ZD_OK;
 }
 
@@ -160,7 +147,9 @@ static enum zd_status merge(struct zero *zero, int micro, int end)
     if (plan->grads_pass)
         end += micro * count;
     for (; zero->merged < end; zero->merged++)
-        ZD_TRY(merge_unit(zero, plan->grad_units[zero->merged % count]));
+        ZD_TRY(grads_each_part(
+                zero, plan->grad_units[zero->merged % count], "reduce_scatter",
+                merge_segment));
     return ZD_OK;
 }
 

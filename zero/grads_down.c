@@ -20,6 +20,33 @@ char *grads_passing(const struct zero *zero, int unit)
            plan->passing_offsets[unit] * dtype_bytes(plan->grad_dtype);
 }
 
+enum zd_status grads_each_part(
+        struct zero *zero, int unit, const char *who, grads_part_fn *fn)
+{
+    const struct zero_plan *plan = zero->plan;
+    size_t bytes = dtype_bytes(plan->grad_dtype);
+    bool is_work = plan->grads_pass && plan->shards == 1;
+    struct lease *lease =
+            is_work ? &zero->grad_work[unit] : &zero->grad_parts[unit];
+    char *shard = grads_passing(zero, unit);
+    ZD_TRY(lease_take(lease, LEASE_CHANGE, who, NULL));
+    for (int s = plan->unit_segments[unit]; s < plan->unit_segments[unit + 1];
+         s++) {
+        const struct zero_segment *segment = &plan->segments[s];
+        size_t part = (size_t)zero->replicas.place * segment->part_count;
+        if (!segment->trainable)
+            continue;
+        ZD_TRY(
+                fn(zero, s,
+                   plan->grads_pass ? shard + part * bytes
+                                    : zero->memory[s].grad_part,
+                   lease));
+        shard += segment->shard_count * bytes;
+    }
+    lease_release(lease, (struct token){0});
+    return ZD_OK;
+}
+
 /* The kept gradient of a segment (of the part with states here), reduced, in
  * the compute type: several micro-batches were added up in fp32, at whose front
  * it lies then. Once a step. */

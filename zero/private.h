@@ -228,6 +228,14 @@ enum zd_status grads_release(void *ctx, int unit);
 /* Buffer of a unit's gradients on their way to the host: reduced shards, or
  * what the model wrote. */
 char *grads_passing(const struct zero *zero, int unit);
+/* Calls `fn` for each trainable segment of a unit, with this rank's part of
+ * its shard of the gradient, kept or passing (where nothing is sharded, in the
+ * work buffer), which it sums up with other ranks'. */
+typedef enum zd_status grads_part_fn(
+        struct zero *zero, int segment, char *part, struct lease *lease);
+enum zd_status grads_each_part(
+        struct zero *zero, int unit, const char *who, grads_part_fn *fn);
+
 /* Gradients go down: those of the micro-batches before `micro`, and of it those
  * before position `end` of their order. Only what is kept whole for all
  * micro-batches goes down once. */

@@ -78,47 +78,22 @@ enum zd_status places_heads(void *ctx, void *to, const void *from, size_t count)
 
 /* --- gradients of whole tensors ------------------------------------------- */
 
+/* Of what each place has whole. */
 static enum zd_status share_segment(
-        struct zero *zero, const struct zero_segment *segment, char *part,
-        struct token *gathered_out)
+        struct zero *zero, int s, char *part, struct lease *lease)
 {
+    const struct zero_segment *segment = &zero->plan->segments[s];
     enum dtype type = zero->plan->grad_dtype;
     struct op_queue *ops = &zero->ops[ZERO_TP];
     size_t count = segment->part_count / (size_t)zero->places.size;
     char *mine = part + (size_t)zero->places.place * count * dtype_bytes(type);
-    struct token summed = {0};
+    struct token summed = {0}, gathered = {0};
+    if (!segment->is_whole)
+        return ZD_OK;
     ZD_TRY(ops_reduce_scatter(ops, part, mine, count, type, false, &summed));
     ZD_TRY(token_wait(NULL, summed));
-    return ops_all_gather(ops, mine, part, count, type, gathered_out);
-}
-
-static enum zd_status share_unit(struct zero *zero, int unit)
-{
-    const struct zero_plan *plan = zero->plan;
-    size_t bytes = dtype_bytes(plan->grad_dtype);
-    bool is_work = plan->grads_pass && plan->shards == 1;
-    struct lease *lease =
-            is_work ? &zero->grad_work[unit] : &zero->grad_parts[unit];
-    char *shard = grads_passing(zero, unit);
-    ZD_TRY(lease_take(lease, LEASE_CHANGE, "places", NULL));
-    for (int s = plan->unit_segments[unit]; s < plan->unit_segments[unit + 1];
-         s++) {
-        const struct zero_segment *segment = &plan->segments[s];
-        size_t part = (size_t)zero->replicas.place * segment->part_count;
-        struct token gathered = {0};
-        if (!segment->trainable)
-            continue;
-        if (segment->is_whole) {
-            ZD_TRY(share_segment(
-                    zero, segment,
-                    plan->grads_pass ? shard + part * bytes
-                                     : zero->memory[s].grad_part,
-                    &gathered));
-            lease_note(lease, gathered);
-        }
-        shard += segment->shard_count * bytes;
-    }
-    lease_release(lease, (struct token){0});
+    ZD_TRY(ops_all_gather(ops, mine, part, count, type, &gathered));
+    lease_note(lease, gathered);
     return ZD_OK;
 }
 
@@ -131,6 +106,8 @@ enum zd_status places_share(struct zero *zero, int micro, int end)
     if (plan->grads_pass)
         end += micro * count;
     for (; zero->shared < end; zero->shared++)
-        ZD_TRY(share_unit(zero, plan->grad_units[zero->shared % count]));
+        ZD_TRY(grads_each_part(
+                zero, plan->grad_units[zero->shared % count], "places",
+                share_segment));
     return ZD_OK;
 }
