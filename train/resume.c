@@ -133,55 +133,67 @@ enum zd_status choose_checkpoint(
     return status;
 }
 
+/* `set` gave a step more micro-batches than the job. */
+static bool adds_micros(
+        const struct checkpoint *checkpoint, const struct train_job *job)
+{
+    struct train_live live = checkpoint_state(checkpoint).live;
+    return live.given[SET_ACCUMULATION] &&
+           live.value[SET_ACCUMULATION] >
+                   job->train.gradient_accumulation_steps &&
+           live.global_batch > job->train.global_batch_size;
+}
+
 /* Of a checkpoint that can be read; judge() has the others. */
-static bool read_date(const char *path, char date[CHAT_DATE_BYTES])
+static bool read_ahead(
+        const char *path, const struct train_job *job, struct run_ahead *ahead)
 {
     struct checkpoint *checkpoint;
     if (checkpoint_open(path, CHECKPOINT_TRUSTED, &checkpoint) != ZD_OK) {
         zd_error_clear();
         return false;
     }
-    const char *kept = json_string_at(
-            json_object_get(checkpoint_manifest(checkpoint), "data"),
-            "template_date");
+    const json_t *manifest = checkpoint_manifest(checkpoint);
+    const char *kept =
+            json_string_at(json_object_get(manifest, "data"), "template_date");
     if (kept)
-        snprintf(date, CHAT_DATE_BYTES, "%s", kept);
+        snprintf(ahead->date, sizeof ahead->date, "%s", kept);
+    ahead->adds_micros = adds_micros(checkpoint, job);
     checkpoint_close(checkpoint);
     return true;
 }
 
-static enum zd_status look_for_date(
-        const struct train_job *job, char date[CHAT_DATE_BYTES])
+static enum zd_status look_ahead(
+        const struct train_job *job, struct run_ahead *ahead)
 {
     char path[PATH_MAX];
     int64_t *steps = NULL;
     int count = 0;
     const char *given = job->data.template_date;
-    chat_today(date);
-    if (given)
-        snprintf(date, CHAT_DATE_BYTES, "%s", given);
-    else if (job->run.resume == RESUME_PATH)
-        read_date(job->run.resume_path, date);
+    chat_today(ahead->date);
+    if (job->run.resume == RESUME_PATH)
+        read_ahead(job->run.resume_path, job, ahead);
     else if (job->run.resume != RESUME_NEVER)
         ZD_TRY(checkpoint_list(job->job.output_dir, &steps, &count));
     for (int i = 0; i < count; i++) {
         checkpoint_place(path, job->job.output_dir, steps[i]);
-        if (read_date(path, date))
+        if (read_ahead(path, job, ahead))
             break;
     }
     free(steps);
+    if (given)
+        snprintf(ahead->date, sizeof ahead->date, "%s", given);
     return ZD_OK;
 }
 
-enum zd_status find_template_date(struct trainer *trainer)
+enum zd_status trainer_look_ahead(struct trainer *trainer)
 {
     struct comm *comm = trainer->comm;
     enum zd_status status = ZD_OK;
     if (comm_rank(comm) == 0)
-        status = look_for_date(trainer->job, trainer->template_date);
+        status = look_ahead(trainer->job, &trainer->ahead);
     ZD_TRY(comm_agree(comm, status));
-    return comm_broadcast(
-            comm, trainer->template_date, sizeof trainer->template_date, 0);
+    return comm_broadcast(comm, &trainer->ahead, sizeof trainer->ahead, 0);
 }
 
 /* --- loading it ----------------------------------------------------------- */

@@ -35,8 +35,8 @@ enum zd_status trainer_step(
 enum zd_status choose_checkpoint(
         struct comm *comm, const struct train_job *job, char *path,
         char digest[HASH_HEX]);
-/* Collective: the date that chat templates get, of the job, else of the
- * checkpoint that is likely to be resumed, else today's. */
-enum zd_status find_template_date(struct trainer *trainer);
+/* Collective: trainer->ahead, by the checkpoint that is likely to be resumed.
+ */
+enum zd_status trainer_look_ahead(struct trainer *trainer);
 
 #endif

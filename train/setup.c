@@ -285,7 +285,7 @@ static void fill_writer(struct trainer *trainer)
                              trainer->text.tokenizer
                                      ? tokenizer_digest(trainer->text.tokenizer)
                                      : "",
-                     .template_date = trainer->template_date},
+                     .template_date = trainer->ahead.date},
             .global_batch = trainer->plan.global_batch,
     };
 }
@@ -386,8 +386,13 @@ static enum zd_status prepare(struct trainer *trainer)
         deadline_init(&job->run, deadline_clock(), &trainer->deadline);
     ZD_TRY(rank_device_open(trainer));
     ZD_TRY(comm_device_create(trainer->control, &job->comm, &trainer->comm));
+    ZD_TRY(trainer_look_ahead(trainer));
+    struct train_job planned = *job;
+    if (trainer->ahead.adds_micros &&
+        job->train.accumulation_order == ORDER_AUTO)
+        planned.train.accumulation_order = ORDER_DEPTH_FIRST;
     enum zd_status status = job_plan_build(
-            job, trainer->plan.world, comm_local_size(trainer->comm),
+            &planned, trainer->plan.world, comm_local_size(trainer->comm),
             trainer->comm, &trainer->plan);
     if (status == ZD_OK)
         status = plan_check_machine(job, &trainer->plan);
@@ -404,7 +409,6 @@ static enum zd_status prepare(struct trainer *trainer)
     status = text_open(job, &trainer->plan.config, &trainer->text);
     ZD_TRY(comm_agree(trainer->comm, status));
     ZD_TRY(comm_agree(trainer->comm, keep_files(trainer)));
-    ZD_TRY(find_template_date(trainer));
     ZD_TRY(trainer_open_data(trainer));
     ZD_TRY(comm_agree(trainer->comm, fix_steps(trainer)));
     status = take_memory(trainer);

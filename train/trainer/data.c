@@ -14,7 +14,7 @@ static struct dataset_request request_of(
     struct dataset_request request = text_request(
             trainer->job, &trainer->text, trainer->plan.config.vocab_size,
             eval);
-    request.template_date = trainer->template_date;
+    request.template_date = trainer->ahead.date;
     return request;
 }
 

@@ -29,6 +29,15 @@ struct hang_told {
     char path[PATH_MAX]; /* of events.jsonl */
 };
 
+/* What is known before the plan of what the run goes on from. */
+struct run_ahead {
+    char date[CHAT_DATE_BYTES]; /* that chat templates get: of the job, else of
+                                   the run's first start, else today's */
+    bool adds_micros; /* a step has more micro-batches than the job says: by
+                         layer they might have no room, so "auto" is depth
+                         first */
+};
+
 struct trainer {
     const struct train_job *job;
     struct comm *comm;    /* of the device's memory */
@@ -39,7 +48,7 @@ struct trainer {
     struct output_dir output_dir;
     struct crash_guard *crash_guard; /* NULL: no one counts */
     struct text text;
-    char template_date[CHAT_DATE_BYTES]; /* of the run's first start */
+    struct run_ahead ahead;
     struct device *device;               /* NULL: the CPU */
     int device_sharers; /* ranks on the same GPU, this one too; 0: the CPU */
     const struct kernels *kernels;

@@ -3,6 +3,7 @@
  * edited. */
 #include "commands_case.h"
 #include "tests/support/job_threads.h"
+#include "tests/support/plan_check.h"
 
 #include <math.h>
 #include <string.h>
@@ -169,6 +170,40 @@ static void settings_are_kept(int world)
            "world %d: what was set is kept over stop and start", world);
 }
 
+/* By layer a step has room for the job's micro-batches; "auto" then is depth
+ * first, where the job alone would make it breadth first. */
+static void more_micro_batches_than_by_layer(void)
+{
+    struct commander commander;
+    const char *whole = job_threads_dir(), *dir = job_threads_dir();
+    const char *alone = job_threads_dir();
+    const char *sets = "offload.optimizer=cpu offload.params=cpu "
+                       "train.gradient_checkpointing=full "
+                       "train.global_batch_size=16 data.cutoff_len=8 "
+                       "train.gradient_accumulation_steps=16";
+    char first[300];
+    bool ran = true;
+    snprintf(
+            first, sizeof first, "%s train.accumulation_order=depth_first",
+            sets);
+    for (int i = 0; i < 2; i++) {
+        commander_init(&commander);
+        add_set(&commander, 3, SET_ACCUMULATION, 18);
+        if (i == 1)
+            commander_add(&commander, 6, COMMAND_STOP)->save = true;
+        ran = ran && run(i ? dir : whole, 1, first, &commander);
+        commander_fini(&commander);
+    }
+    ran = ran && run(dir, 1, sets, NULL) && run(alone, 1, sets, NULL);
+    json_t *plan = plan_check_open(alone);
+    const char *order = json_string_at(
+            json_object_get(plan, "layout"), "accumulation_order");
+    tap_ok(ran && order && strcmp(order, "breadth_first") == 0 &&
+                   same_curve(whole, dir) && same_model(whole, dir),
+           "a run whose micro-batches were set resumes by any order");
+    json_decref(plan);
+}
+
 /* .. also with another number of ranks: the same global batch, the same rate */
 static void settings_move(int from, int to)
 {
@@ -281,6 +316,7 @@ int main(void)
     accumulation_changes(2, "zero.stage=1");
     for (int world = 1; world <= 3; world++)
         settings_are_kept(world);
+    more_micro_batches_than_by_layer();
     settings_move(1, 2);
     settings_move(3, 2);
     an_edited_key_holds();
