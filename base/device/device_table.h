@@ -21,6 +21,7 @@ struct stream_table {
             const char *name, enum stream_mode mode,
             struct stream **stream_out);
     void (*destroy)(struct stream *stream);
+    void (*use)(struct stream *stream); /* NULL: nothing to do */
     enum zd_status (*copy)(
             struct stream *stream, void *to, const void *from, size_t bytes);
     enum zd_status (*call)(

@@ -25,6 +25,12 @@ void stream_destroy(struct stream *stream)
         stream->table->destroy(stream);
 }
 
+void stream_use(struct stream *stream)
+{
+    if (device_table()->streams->use)
+        device_table()->streams->use(stream);
+}
+
 enum zd_status stream_copy(
         struct stream *stream, void *to, const void *from, size_t bytes)
 {

@@ -42,6 +42,9 @@ enum zd_status stream_create(
         const char *name, enum stream_mode mode, struct stream **stream_out);
 /* Finishes what is queued first. NULL is accepted. */
 void stream_destroy(struct stream *stream);
+/* From now on the calling thread's NULL is this stream of its GPU, beside the
+ * one of the others; NULL: as before. On the CPU NULL is the caller anyway. */
+void stream_use(struct stream *stream);
 enum zd_status event_create(struct event **event_out);
 void event_destroy(struct event *event); /* waits until it is done */
 

@@ -57,9 +57,18 @@ struct cuda_event {
     _Atomic uint64_t records;
 };
 
+static _Thread_local struct stream *own; /* stream_use */
+
 static struct cuda_stream *cuda_stream(struct stream *stream)
 {
-    return (struct cuda_stream *)(stream ? stream : gpu_current()->compute);
+    if (!stream)
+        stream = own ? own : gpu_current()->compute;
+    return (struct cuda_stream *)stream;
+}
+
+static void use(struct stream *stream)
+{
+    own = stream;
 }
 
 cudaStream_t device_cuda_stream(struct stream *stream)
@@ -417,6 +426,7 @@ static enum zd_status finish(struct stream *base)
 const struct stream_table stream_table_cuda = {
         .create = create,
         .destroy = destroy,
+        .use = use,
         .copy = copy,
         .call = call,
         .record = record,
