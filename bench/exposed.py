@@ -7,14 +7,11 @@ Each job has one thread that computes and one that updates. A round calibrates t
 job, and runs it; of a run's steps the median counts. Printed are, of the median round, the seconds that update, gathers and copies leave
 exposed, and their largest difference as a share of the step. Ends with 1 where the median over the jobs is above --aim."""
 
-import argparse
-import json
-import os
 import statistics
 import sys
 import tempfile
 
-from predict import Bench, words_of
+from predict import Bench, arguments, chosen, words_of
 from predict_jobs import FULL, HOST, row
 
 OWN = {"device.cpu_threads": 1, "offload.threads": 1}
@@ -39,42 +36,30 @@ class Slow(Bench):
         super().__init__(args, folder)
         self.environment.update(ZEROD_SLOW_LINK=str(args.link), ZEROD_SLOW_WIRE=str(args.wire))
 
-    def calibrate(self, world):
-        self.call(["bench", "calibrate", "--json", "--threads", "1", "--seconds", str(self.args.calibrate)], world)
+    def turn(self, job):
+        """Calibrated and planned anew: what the plan predicts, seconds of the median step, and the steps."""
+        self.call(["bench", "calibrate", "--json", "--threads", "1", "--seconds", str(self.args.calibrate)], job[1])
+        told = self.plan(job)["predicted"]
+        self.write(job, told["step_seconds"])
+        steps = self.rows(job, skip=2)
+        return told, statistics.median(step["step_seconds"] for step in steps), steps
 
-    def measured(self, job):
-        """Seconds of the median step, and of what it left exposed."""
-        self.run(job)
-        with open(os.path.join(self.folder, "out", "metrics.jsonl")) as file:
-            steps = [line for line in map(json.loads, file) if line.get("step", 0) > 2 and "loss" in line]
-        middle = lambda values: statistics.median(values)
-        return middle([s["step_seconds"] for s in steps]), {k: middle([s["exposed_seconds"][k] for s in steps]) for k in KINDS}
+
+def slow_arguments(doc, **defaults):
+    return arguments(doc, calibrate=10.0, aim=0.15, **defaults)
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("zerod")
-    parser.add_argument("--only", default=",".join(map(str, range(len(JOBS)))))
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=12)
-    parser.add_argument("--calibrate", type=float, default=10)
-    parser.add_argument("--link", type=float, default=5e7)
-    parser.add_argument("--wire", type=float, default=5e7)
-    parser.add_argument("--aim", type=float, default=0.15)
-    parser.add_argument("--prefix", default="")
-    args = parser.parse_args()
-    args.median = True
-    numbers, off = [int(n) for n in args.only.split(",")], {}
+    args = slow_arguments(__doc__, link=5e7, wire=5e7).parse_args()
+    off = {}
     print("| job | step, s | " + " | ".join(f"{kind}: plan, run, s" for kind in KINDS) + " | off by, of the step |\n|" + "---|" * 6)
     with tempfile.TemporaryDirectory(prefix="zerod-exposed-") as folder:
         bench = Slow(args, folder)
-        for number in numbers:
+        for number in chosen(args, len(JOBS)):
             job, rounds = JOBS[number], []
             for _ in range(args.rounds):
-                bench.calibrate(job[1])
-                told = bench.plan(job)["predicted"]
-                bench.write(job, told["step_seconds"])
-                step, took = bench.measured(job)
+                told, step, steps = bench.turn(job)
+                took = {kind: statistics.median(at["exposed_seconds"][kind] for at in steps) for kind in KINDS}
                 worst = max(abs(told["exposed"][kind] - took[kind]) for kind in KINDS) / step
                 rounds.append((worst, step, told, took))
             worst, step, told, took = sorted(rounds, key=lambda r: r[0])[len(rounds) // 2]

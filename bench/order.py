@@ -9,7 +9,6 @@ step sends the weights and the gradients, by the bytes that the run counts, and 
 1 where breadth first sends weights more often than one micro-batch, or gradients more than once, or where the median over the jobs of
 what the plan is off by is above --aim. The second plans 8B with everything on the host of an H100 whose link has 25 and 55 GB/s."""
 
-import argparse
 import glob
 import json
 import os
@@ -17,7 +16,7 @@ import statistics
 import sys
 import tempfile
 
-from exposed import OWN, PARAMS, Slow
+from exposed import OWN, PARAMS, Slow, slow_arguments
 from predict import Bench
 from predict_jobs import FULL, HOST, row
 
@@ -34,32 +33,24 @@ def job_of(kind, A, order):
     return row("llama-22M", 2, 1, 64, A, {"device.cpu_threads": 1}, FULL, key, zero__stage=3)
 
 
-class Orders(Slow):
-    def measured(self, job, kind):
-        """Seconds of the median step, and bytes of weights and gradients that it sent."""
-        self.run(job)
-        with open(os.path.join(self.folder, "out", "metrics.jsonl")) as file:
-            steps = [line for line in map(json.loads, file) if line.get("step", 0) > 2 and "loss" in line]
-        step, last = statistics.median(s["step_seconds"] for s in steps), steps[-1]
-        sent = last["offload"] if kind == "params" else last["wire_bytes"]
-        return step, [sent[key] for key in (("up_bytes", "down_bytes") if kind == "params" else ("all_gather", "reduce_scatter"))]
+def bytes_sent(step, kind):
+    """Of weights and gradients."""
+    if kind == "params":
+        return [step["offload"][key] for key in ("up_bytes", "down_bytes")]
+    return [step["wire_bytes"][key] for key in ("all_gather", "reduce_scatter")]
 
 
 def compare(bench, args):
     off, wrong = [], []
     print("| job | A | order | weights | gradients | step planned, s | run, s |\n|---|---|---|---|---|---|---|")
     for kind in args.only.split(","):
-        world = 1 if kind == "params" else 2
         sent = {}
         for A in TIMES:
             for order in ORDERS[A == 1:]:
                 rounds = []
                 for _ in range(args.rounds):
-                    bench.calibrate(world)
-                    job = job_of(kind, A, order)
-                    told = bench.plan(job)["predicted"]["step_seconds"]
-                    bench.write(job, told)
-                    took, sent[A, order] = bench.measured(job, kind)
+                    predicted, took, steps = bench.turn(job_of(kind, A, order))
+                    told, sent[A, order] = predicted["step_seconds"], bytes_sent(steps[-1], kind)
                     rounds.append((abs(told / took - 1), told, took))
                 worst, told, took = sorted(rounds)[len(rounds) // 2]
                 off.append(worst)
@@ -167,22 +158,12 @@ def picture(found, path):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("zerod")
+    parser = slow_arguments(__doc__, only="params,stage 3", steps=8, link=2e8, wire=2e8)
     parser.add_argument("--plan", metavar="SVG")
-    parser.add_argument("--only", default="params,stage 3")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=8)
-    parser.add_argument("--calibrate", type=float, default=10)
-    parser.add_argument("--link", type=float, default=2e8)
-    parser.add_argument("--wire", type=float, default=2e8)
-    parser.add_argument("--aim", type=float, default=0.15)
-    parser.add_argument("--prefix", default="")
     args = parser.parse_args()
-    args.median = True
     with tempfile.TemporaryDirectory(prefix="zerod-order-") as folder:
         if not args.plan:
-            compare(Orders(args, folder), args)
+            compare(Slow(args, folder), args)
         args.calibrate = 1
         found = plans(Bench(args, folder))
         picture(found, args.plan)

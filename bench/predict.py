@@ -66,17 +66,31 @@ class Bench:
         return json.loads(self.call(["plan", "--job", "job.toml", "--world", str(job[1]), "--per-node", str(job[1]), "--machine", "here",
                                      "--format", "json", *words], is_measured=False))
 
-    def run(self, job, sets=()):
+    def rows(self, job, sets=(), skip=1):
+        """Runs the job that was written: its steps but the first."""
         for name in ("out", "nvme"):
             shutil.rmtree(os.path.join(self.folder, name), ignore_errors=True)
         os.mkdir(os.path.join(self.folder, "nvme"))
         self.call(["--job", "job.toml", "--quiet", "--resume", "never", *sets], job[1])
         with open(os.path.join(self.folder, "out", "metrics.jsonl")) as file:
-            rows = [row for row in map(json.loads, file) if row.get("step", 0) > 1 and "loss" in row]
+            return [row for row in map(json.loads, file) if row.get("step", 0) > skip and "loss" in row]
+
+    def run(self, job, sets=()):
+        rows = self.rows(job, sets)
         pick = statistics.median_low if self.args.median else min
         step = pick([row["step_seconds"] for row in rows])
         parts = next(row["phase_seconds"] for row in rows if row["step_seconds"] == step)
         return step, {part: parts[part] for part in PARTS}
+
+
+def arguments(doc, **defaults):
+    """What every program has that starts runs by a Bench; `defaults` of those, and others."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("zerod")
+    parser.add_argument("--prefix", default="")
+    for name, value in {"only": None, "rounds": 3, "steps": 12, "calibrate": 20.0, **defaults}.items():
+        parser.add_argument(f"--{name}", default=value, type=type(value) if value is not None else str)
+    return parser
 
 
 def chosen(args, count):
@@ -186,17 +200,9 @@ def print_fits(rows):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("zerod")
+    parser = arguments(__doc__, candidates=5, keep=None)
     parser.add_argument("--fits", action="store_true")
-    parser.add_argument("--only", help="numbers of jobs, from 0")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=12)
     parser.add_argument("--median", action="store_true")
-    parser.add_argument("--calibrate", type=float, default=20)
-    parser.add_argument("--candidates", type=int, default=5)
-    parser.add_argument("--prefix", default="")
-    parser.add_argument("--keep")
     args = parser.parse_args()
     rows = []
     if args.keep and os.path.exists(args.keep):

@@ -4,8 +4,9 @@
  * that begin and end them (meson.build); each calls the real one and then
  * sleeps until the time has passed.
  *
- *   ZEROD_SLOW_LINK   bytes a second of a copy between host and device, each
- *                     way by itself
+ *   ZEROD_SLOW_LINK   bytes a second of copies between host and device, each
+ *                     way by itself: streams of a process whose names end in
+ *                     "up" share one, and so do the others
  *   ZEROD_SLOW_WIRE   bytes a second that a rank sends in gathers and
  *                     reductions, which follow each other
  *
@@ -51,10 +52,11 @@ static void sleep_until(double when)
  * link: a copy begins when the one before should have ended, or when it was
  * queued, or when what the stream waited for before it came. */
 
+static double free_at[2]; /* each way: the last copy should have ended */
 struct link {
     struct stream *stream;
-    double free_at; /* the last copy should have ended */
-    double ready;   /* the last wait that held the stream did end */
+    bool goes_up;
+    double ready; /* the last wait that held the stream did end */
 };
 static struct link links[STREAMS];
 static int link_count;
@@ -87,6 +89,31 @@ static struct link *link_of(struct stream *stream)
     return &links[i];
 }
 
+enum zd_status __real_stream_create(
+        const char *name, enum stream_mode mode, struct stream **stream_out);
+enum zd_status __wrap_stream_create(
+        const char *name, enum stream_mode mode, struct stream **stream_out);
+enum zd_status __wrap_stream_create(
+        const char *name, enum stream_mode mode, struct stream **stream_out)
+{
+    size_t length = strlen(name);
+    ZD_TRY(__real_stream_create(name, mode, stream_out));
+    link_of(*stream_out)->goes_up =
+            length >= 2 && strcmp(name + length - 2, "up") == 0;
+    return ZD_OK;
+}
+
+/* Takes the link from when the copy may begin; when it ends. */
+static double take_link(const struct work *work)
+{
+    pthread_mutex_lock(&links_lock);
+    double *end = &free_at[work->link->goes_up];
+    *end = fmax(fmax(*end, work->link->ready), work->queued) + work->seconds;
+    double ends = *end;
+    pthread_mutex_unlock(&links_lock);
+    return ends;
+}
+
 enum zd_status __real_stream_copy(
         struct stream *stream, void *to, const void *from, size_t bytes);
 enum zd_status __wrap_stream_copy(
@@ -111,9 +138,7 @@ static void run(void *ctx, int64_t unused)
     double began = clock_seconds();
     if (work->bytes) {
         memcpy(work->to, work->from, work->bytes);
-        link->free_at = fmax(fmax(link->free_at, link->ready), work->queued) +
-                        work->seconds;
-        sleep_until(link->free_at);
+        sleep_until(take_link(work));
     } else if (work->event) {
         __real_stream_wait_record(NULL, work->event, work->record);
     } else {
