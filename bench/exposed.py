@@ -26,6 +26,8 @@ JOBS = [
     row("llama-22M", 1, 1, 64, 2, HOST, OWN, PARAMS, FULL),
     row("llama-22M", 1, 1, 128, 1, HOST, OWN, PARAMS, FULL, UNDO, {"offload.activations": "cpu"}),
     row("llama-22M", 1, 1, 64, 1, HOST, OWN, optim__name="adamw_8bit"),
+    row("llama-22M", 1, 1, 64, 1, HOST, OWN, offload__device_update=0.25),
+    row("llama-22M", 1, 1, 64, 1, HOST, OWN, PARAMS, FULL, optim__name="adamw_8bit", offload__device_update=0.5),
     row("llama-22M", 2, 1, 64, 1, {"device.cpu_threads": 1}, zero__stage=3),
     row("llama-22M", 2, 1, 64, 1, {"device.cpu_threads": 1}, zero__stage=1),
 ]

@@ -45,7 +45,7 @@ static enum zd_status arrive_chunk(
                 chunk->count);
     if (updates_early(offload, chunk->segment)) {
         chunk_save(offload, chunk, memory);
-        chunk_update(offload, &offload->unclipped, chunk, memory, NULL);
+        return chunk_update(worker, &offload->unclipped, chunk, memory, NULL);
     }
     return ZD_OK;
 }
@@ -165,6 +165,7 @@ enum zd_status offload_grads_down(
             .first = segment->first_chunk,
             .count = segment->chunk_count,
             .is_last = last,
+            .shared_end = updates ? offload->chunk_count : 0,
             .is_staged = offload_grads_in_file(request) || micro > 0,
     };
     assert(request->accumulates || (micro == 0 && last));
@@ -183,6 +184,8 @@ enum zd_status offload_grads_down(
     ZD_TRY(feed_wait(down, ready));
     ZD_TRY(queue_chunks(offload, segment, from, &job, ticket));
     count_down(offload, segment);
+    if (updates)
+        visits_count(offload, segment->first_chunk, segment->chunk_count);
     ZD_TRY(feed_record(down, &segment->down, &left));
     segment_grads_taken(offload, index, updates, ticket);
     return ZD_OK;

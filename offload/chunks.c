@@ -9,6 +9,7 @@ const struct part_span part_spans[OFFLOAD_PARTS] = {
         [OFFLOAD_PARAMS] = {"offload.params", ARENA_PINNED, SPAN_PARAMS},
         [OFFLOAD_STAGING] = {"offload.staging", ARENA_PINNED, SPAN_BUFFERS},
         [OFFLOAD_UNDO] = {"offload.undo", ARENA_HOST, SPAN_BUFFERS},
+        [OFFLOAD_VISITS] = {"offload.visits", ARENA_DEVICE, SPAN_BUFFERS},
         [OFFLOAD_RING] = {"offload.ring", ARENA_PINNED, SPAN_BUFFERS},
         [OFFLOAD_FILE] = {"offload.file", ARENA_DISK, SPAN_OPTIMIZER},
 };

@@ -22,7 +22,8 @@ static void take_tables(struct offload *offload)
     size_t segments = (size_t)request->segment_count;
     size_t jobs = (size_t)job_capacity(request);
     offload->chunks = zd_array(chunks, sizeof *offload->chunks);
-    offload->is_updated = zd_array(chunks, sizeof *offload->is_updated);
+    offload->made = zd_array(chunks, sizeof *offload->made);
+    offload->visits = zd_array(chunks, sizeof *offload->visits);
     offload->extent_chunks = zd_array(extents, sizeof *offload->extent_chunks);
     offload->records = zd_array(chunks, sizeof *offload->records);
     offload->segments = zd_array(segments, sizeof *offload->segments);
@@ -30,7 +31,8 @@ static void take_tables(struct offload *offload)
             zd_array(segments, sizeof *offload->segment_offsets);
     offload->jobs = zd_array(jobs, sizeof *offload->jobs);
     offload->workers = zd_array(
-            (size_t)offload->place.worker_threads, sizeof *offload->workers);
+            (size_t)offload->place.worker_threads + VISITORS,
+            sizeof *offload->workers);
     offload->job_capacity = (int)jobs;
     offload->chunk_count = (int)chunks;
 }
@@ -41,6 +43,8 @@ static void fill_tables(struct offload *offload)
     const struct offload_request *request = &offload->request;
     size_t offset = 0;
     chunks_cut(request, offload->chunks);
+    visits_choose(
+            request, offload->chunks, offload->chunk_count, offload->visits);
     for (int s = 0; s < request->segment_count; s++) {
         offload->segment_offsets[s] = offset;
         offset += request->segment_counts[s];
@@ -133,6 +137,7 @@ static enum zd_status begin(struct offload *offload)
     ZD_TRY(create_feeds(offload));
     ZD_TRY(segments_create(offload));
     ZD_TRY(create_store(offload));
+    ZD_TRY(visits_begin(offload));
     ZD_TRY(workers_start(offload));
     return clear_states(offload);
 }
@@ -147,6 +152,7 @@ enum zd_status offload_create(
     offload->place = *place;
     offload->arena = arena;
     pthread_mutex_init(&offload->lock, NULL);
+    pthread_mutex_init(&offload->visitors.lock, NULL);
     pthread_cond_init(&offload->work, NULL);
     pthread_cond_init(&offload->progress, NULL);
     create_stages(offload);
@@ -186,12 +192,14 @@ void offload_destroy(struct offload *offload)
     feed_fini(&offload->up);
     if (offload->worker_count)
         workers_stop(offload);
+    visits_end(offload);
     store_file_destroy(offload->file);
     segments_destroy(offload);
     stage_fini(&offload->grad_stage);
     stage_fini(&offload->param_stage);
     pthread_cond_destroy(&offload->progress);
     pthread_cond_destroy(&offload->work);
+    pthread_mutex_destroy(&offload->visitors.lock);
     pthread_mutex_destroy(&offload->lock);
     snapshot_destroy(offload->snapshot);
     free(offload->workers);
@@ -200,7 +208,8 @@ void offload_destroy(struct offload *offload)
     free(offload->segments);
     free(offload->records);
     free(offload->extent_chunks);
-    free(offload->is_updated);
+    free(offload->visits);
+    free(offload->made);
     free(offload->chunks);
     free(offload);
 }

@@ -7,7 +7,9 @@
  * their order: the chunks of the next one are given out when all of the one
  * before have been, or, when the job is `alone`, when all earlier ones have
  * ended (`after`: when that one has). `ready` of a job's chunks may be taken: a
- * stream raises it as their gradients arrive. */
+ * stream raises it as their gradients arrive. Before `shared_end`, chunks that
+ * visit the device are taken by visitors (visit.c), in the same order; those
+ * take no others. */
 #ifndef ZD_OFFLOAD_ENGINE_H
 #define ZD_OFFLOAD_ENGINE_H
 
@@ -32,7 +34,8 @@ struct job {
     job_fn *fn;
     uint64_t ticket;  /* 1 + its number */
     int first, count; /* chunks */
-    int ready, taken, finished;
+    int ready, finished;
+    int taken[2]; /* by workers, and by visitors: they look at this one next */
     bool alone;
     uint64_t after;         /* ticket of a job that must have ended; 0: none */
     unsigned reads, writes; /* chunk_parts: what it takes from the store; 0:
@@ -40,6 +43,8 @@ struct job {
     enum job_list list;
     bool is_over_all;     /* .. of the first segments, or of all of them */
     bool updates;         /* its chunks' parameters are new afterwards */
+    int shared_end;       /* its function updates states: before this chunk,
+                             visitors take those that visit */
     bool ends_update;     /* the host's part of the step ends with it */
     bool is_staged;       /* gradients come through the ring of buffers */
     bool fills_stage;     /* parameters go through theirs */
@@ -47,10 +52,26 @@ struct job {
     uint64_t stage_first; /* number of the first chunk's passage */
 };
 
+/* Its chunk on the device, and how far that is. */
+struct visitor {
+    char *buffer;
+    struct stream *stream; /* of its kernels, on a GPU */
+    struct event *arrived, *updated, *left;
+};
+enum { VISITORS = 4 };
+struct visits {
+    struct device *device;
+    struct stream *up, *down;
+    pthread_mutex_t lock; /* of these streams */
+    struct visitor visitors[VISITORS];
+    int count; /* 0: the host updates all */
+};
+
 struct worker {
     struct offload *offload;
     pthread_t thread;
     int index;
+    struct visitor *visitor;  /* NULL: it updates on the host */
     struct exact_sum squares; /* the worker's until its jobs have ended */
 };
 
@@ -69,6 +90,9 @@ struct segment {
     /* under the lock: */
     int chunks_left; /* of the job over all chunks */
 };
+
+/* Where a chunk's parameters are final. */
+enum param_place { PARAM_OLD, PARAM_ON_HOST, PARAM_AT_HOME };
 
 struct offload {
     struct offload_request request;
@@ -92,7 +116,9 @@ struct offload {
     struct feed down, up; /* the trainer's way to the streams of `place` */
 
     struct worker *workers;
-    int worker_count; /* that run */
+    int worker_count; /* that run, visitors among them */
+    bool *visits;     /* by chunk: the device updates it */
+    struct visits visitors;
 
     pthread_mutex_t lock;    /* of all below, but for the step */
     pthread_cond_t work;     /* workers: something may be taken */
@@ -103,7 +129,7 @@ struct offload {
     struct job *jobs; /* ring */
     int job_capacity;
     uint64_t job_begin, job_end; /* numbers of those that have not ended */
-    bool *is_updated;            /* by chunk */
+    enum param_place *made;      /* by chunk */
     int awaited;                 /* the chunk that goes up next */
 
     /* the trainer's, read by workers of jobs that it starts later */
@@ -165,8 +191,8 @@ enum zd_status chunk_list_begin(
         unsigned writes);
 
 /* --- update.c */
-void chunk_update(
-        const struct offload *offload, const struct optim_step *step,
+enum zd_status chunk_update(
+        const struct worker *worker, const struct optim_step *step,
         const struct chunk *chunk, const struct chunk_memory *memory,
         const float *block_v);
 /* Save what an update of the chunk overwrites. */
@@ -174,6 +200,29 @@ void chunk_save(
         struct offload *offload, const struct chunk *chunk,
         const struct chunk_memory *memory);
 job_fn chunk_clear;
+
+/* --- visit.c */
+/* Streams and buffers, where the device updates anything. */
+enum zd_status visits_begin(struct offload *offload);
+void visits_end(struct offload *offload);
+/* Which chunks of a request are the device's. */
+void visits_choose(
+        const struct offload_request *request, const struct chunk *chunks,
+        int chunk_count, bool *visits);
+/* Bytes of all buffers. */
+size_t visits_bytes(
+        const struct offload_request *request, const struct chunk *chunks,
+        int chunk_count);
+/* Its update writes the parameter where that lives, on the device. */
+bool visit_is_home(const struct offload *offload, int chunk);
+/* Chunks are about to be updated: for the report. */
+void visits_count(struct offload *offload, int first, int count);
+/* The thread is a visitor's from now on. */
+void visitor_enter(const struct worker *worker);
+/* optim_update of a span of the host, on the device; done when it returns. */
+enum zd_status visit_update(
+        const struct worker *worker, const struct chunk *chunk,
+        const struct optim_span *here, const struct optim_step *step);
 
 /* --- segments.c: whose turn it is at a segment's memory. */
 enum zd_status segments_create(struct offload *offload);
@@ -209,10 +258,11 @@ void segments_note_chunk(
         struct offload *offload, const struct job *job, int chunk);
 
 /* --- uploads.c: parameters that live on the device. */
-/* They are about to be made again; what was sent before has left. */
-void uploads_begin(struct offload *offload);
+/* They are about to be made again, by an update or from masters; what was sent
+ * before has left. */
+void uploads_begin(struct offload *offload, bool by_update);
 /* Under the lock: a chunk's parameter is final. */
-void uploads_note(struct offload *offload, int chunk);
+void uploads_note(struct offload *offload, int chunk, enum param_place place);
 /* A segment's go up as they are made; {0} where they go nowhere. */
 enum zd_status uploads_send(
         struct offload *offload, int segment, struct token *sent_out);

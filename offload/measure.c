@@ -1,7 +1,6 @@
 /* measure.c - what the engine of a rank takes, and what it refuses. */
 #include "base/must.h"
-#include "offload/stage.h"
-#include "offload/store_record.h"
+#include "offload/engine.h"
 #include "optim/optimizers.h"
 
 #include <stdlib.h>
@@ -23,6 +22,14 @@ static enum zd_status check_options(const struct offload_request *request)
                 "offload.clipping = \"undo\" cannot restore states that are "
                 "streamed from NVMe");
         return zd_fail_help("set offload.clipping = \"wait\"");
+    }
+    if (options->device_update > 0 &&
+        (options->optimizer == OFFLOAD_NVME ||
+         optimizer_needs(request->optim->name) == OPTIM_NEEDS_BLOCK_SUMS)) {
+        ZD_FAIL(ZD_ERR_CONFIG, "E0650",
+                "offload.device_update is of states in host memory, without "
+                "Adam-mini's block sums");
+        return zd_fail_help("set offload.device_update = 0");
     }
     if (offload_params_in_file(request) && options->optimizer != OFFLOAD_NVME) {
         ZD_FAIL(ZD_ERR_CONFIG, "E0651",
@@ -91,6 +98,7 @@ static enum zd_status measure_chunks(
     measure_undo(
             request, chunks, count, request->undo_segments, UINT64_MAX,
             &bytes[OFFLOAD_UNDO]);
+    bytes[OFFLOAD_VISITS] = visits_bytes(request, chunks, count);
     free(chunks);
     return status;
 }
@@ -121,11 +129,15 @@ enum zd_status offload_measure(
 enum zd_status offload_plan_spans(
         const size_t bytes[OFFLOAD_PARTS], struct arena_plan *plan)
 {
-    for (int part = 0; part < OFFLOAD_PARTS; part++)
+    for (int part = 0; part < OFFLOAD_PARTS; part++) {
+        enum arena_memory memory = part_spans[part].memory;
+        if (part == OFFLOAD_STATES && bytes[OFFLOAD_VISITS])
+            memory = ARENA_PINNED;
         if (bytes[part])
             ZD_TRY(arena_plan_add(
-                    plan, part_spans[part].name, part_spans[part].memory,
-                    part_spans[part].kind, bytes[part]));
+                    plan, part_spans[part].name, memory, part_spans[part].kind,
+                    bytes[part]));
+    }
     return ZD_OK;
 }
 

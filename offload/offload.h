@@ -9,7 +9,8 @@
  *                                    master, m, v updated; the new parameter
  *   parameters       <---- up ----   takes the gradient's place in the slot
  *
- * Where the device updates and only lacks room for states, those visit it:
+ * Some chunks may be the device's to update: then they visit it (visit.c).
+ * Where it updates all and only lacks room for states, those visit it:
  * zero/paged.c, which needs none of this.
  *
  * Per parameter on the host: master 4, m 1, v 1, scales 0.03, slot 2. In fp32
@@ -91,6 +92,8 @@ enum offload_part {
     OFFLOAD_STAGING,      /* "offload.staging" (pinned): micro-batches after the
                              first on their way into accumulators */
     OFFLOAD_UNDO,         /* "offload.undo": old values (OFFLOAD_CLIP_UNDO) */
+    OFFLOAD_VISITS,       /* "offload.visits" (device): chunks that it updates;
+                             then "offload.states" is pinned */
     OFFLOAD_RING,         /* "offload.ring" (pinned): chunks between disk and
                              workers */
     OFFLOAD_FILE,         /* "offload.file" (disk) */
@@ -103,6 +106,14 @@ enum zd_status offload_measure(
         const struct offload_request *request, size_t bytes[OFFLOAD_PARTS]);
 enum zd_status offload_plan_spans(
         const size_t bytes[OFFLOAD_PARTS], struct arena_plan *plan);
+
+/* Bytes that chunks which the device updates (options->device_update) move in a
+ * step; of parameters that it makes where they live, and
+ * which do not go up, those. Pure. */
+struct offload_visits {
+    uint64_t down, up, home;
+};
+struct offload_visits offload_visits_of(const struct offload_request *request);
 
 /* The folder of the NVMe tier exists and may be written to. ZD_ERR_CONFIG when
  * none is named, ZD_ERR_NO_INPUT, ZD_ERR_CREATE, ZD_ERR_DENIED. */
@@ -118,6 +129,7 @@ struct offload_place {
      * live on the device, else by the trainer); the caller's, and destroyed
      * after the engine. NULL: copies are made at once. */
     struct stream *down, *up;
+    enum stream_mode streams; /* of the CPU, that the engine makes */
     int worker_threads;    /* > 0 */
     int first_cpu;         /* workers are bound to the CPUs of this process's
                               mask from this one on, in turn; -1: not bound */

@@ -34,6 +34,9 @@ struct offload_options {           /* [offload] */
     enum offload_clipping clipping;
     uint64_t undo_memory; /* bytes for old values, of whole segments; the
                              segments without wait for the norm */
+    double device_update; /* share of the update that the device makes of
+                             chunks that visit it; < 0: auto, which the planner
+                             settles (0) */
     enum offload_accumulate accumulate;
     struct aio_options aio;
 };

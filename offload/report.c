@@ -42,20 +42,26 @@ void wait_end(
 struct offload_facts offload_facts(const struct offload *offload)
 {
     struct offload_facts facts = {
-            .worker_threads = offload->worker_count,
+            .worker_threads = offload->place.worker_threads,
             .is_bound = offload->place.first_cpu >= 0};
     if (offload->file)
         store_file_describe(offload->file, &facts);
     return facts;
 }
 
+/* stream_counters of two; NULL counts nothing. */
+static struct stream_counters both(struct stream *a, struct stream *b)
+{
+    struct stream_counters sum = stream_counters(a), more = stream_counters(b);
+    sum.seconds += more.seconds;
+    return sum;
+}
+
 struct offload_report offload_report_take(struct offload *offload)
 {
-    struct stream_counters down = {0}, up = {0};
-    if (offload->place.down)
-        down = stream_counters(offload->place.down);
-    if (offload->place.up)
-        up = stream_counters(offload->place.up);
+    struct stream_counters down =
+            both(offload->place.down, offload->visitors.down);
+    struct stream_counters up = both(offload->place.up, offload->visitors.up);
     pthread_mutex_lock(&offload->lock);
     struct offload_report report = offload->report;
     offload->report = (struct offload_report){0};

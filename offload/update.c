@@ -6,11 +6,12 @@
 #include <assert.h>
 #include <string.h>
 
-void chunk_update(
-        const struct offload *offload, const struct optim_step *step,
+enum zd_status chunk_update(
+        const struct worker *worker, const struct optim_step *step,
         const struct chunk *chunk, const struct chunk_memory *memory,
         const float *block_v)
 {
+    const struct offload *offload = worker->offload;
     const struct offload_request *request = &offload->request;
     const struct offload_extent *extent = &request->extents[chunk->extent];
     struct optim_span span = {
@@ -31,16 +32,20 @@ void chunk_update(
             .rate = extent->rate,
             .began = extent->began ? *extent->began : 0,
     };
+    if (worker->visitor)
+        return visit_update(worker, chunk, &span, step);
     optim_update(&span, step);
+    return ZD_OK;
 }
 
 /* Update a chunk now, as offload_update asked. */
-static void update_now(
-        const struct offload *offload, const struct chunk *chunk,
+static enum zd_status update_now(
+        const struct worker *worker, const struct chunk *chunk,
         const struct chunk_memory *memory)
 {
-    chunk_update(
-            offload, &offload->step, chunk, memory,
+    const struct offload *offload = worker->offload;
+    return chunk_update(
+            worker, &offload->step, chunk, memory,
             offload->block_v ? offload->block_v[chunk->extent] : NULL);
 }
 
@@ -103,8 +108,7 @@ static enum zd_status update_chunk(
         struct worker *worker, const struct job *job, int at,
         const struct chunk_memory *memory)
 {
-    update_now(worker->offload, chunk_of(worker, job, at), memory);
-    return ZD_OK;
+    return update_now(worker, chunk_of(worker, job, at), memory);
 }
 
 static enum zd_status redo_chunk(
@@ -226,11 +230,12 @@ static enum zd_status keep_updates(struct offload *offload, struct job *job)
 {
     job->count = job->ready = offload->undo_chunk;
     ZD_TRY(segments_take(offload, offload->undo_segment, "update"));
-    uploads_begin(offload);
+    uploads_begin(offload, true);
+    visits_count(offload, 0, offload->undo_chunk);
     note_begin(offload, false);
     pthread_mutex_lock(&offload->lock);
     for (int c = offload->undo_chunk; c < offload->chunk_count; c++)
-        uploads_note(offload, c);
+        uploads_note(offload, c, PARAM_ON_HOST);
     pthread_mutex_unlock(&offload->lock);
     segments_taken(offload, offload->undo_segment, job_add(offload, job));
     return ZD_OK;
@@ -242,7 +247,8 @@ static enum zd_status update_all(
     ZD_TRY(segments_take(
             offload, offload->request.segment_count,
             undone ? "redo" : "update"));
-    uploads_begin(offload);
+    uploads_begin(offload, true);
+    visits_count(offload, 0, offload->undo_chunk);
     note_begin(offload, undone);
     add_over_all(offload, job);
     return ZD_OK;
@@ -258,6 +264,8 @@ enum zd_status offload_update(
     struct job job = job_over_all(
             offload, was_updated && !keeps ? redo_chunk : update_chunk);
     job.updates = true;
+    /* what arrivals have updated by visits is made again on the host */
+    job.shared_end = offload->undo_chunk;
     job.ends_update = true;
     job.reads = CHUNK_STATES | slots_of(offload_grads_in_file(request));
     job.writes = CHUNK_STATES | slots_of(offload_params_in_file(request));
@@ -294,7 +302,7 @@ enum zd_status offload_skip(struct offload *offload)
                 offload, request->segment_count,
                 was_updated ? "undo" : "round"));
         if (job.updates)
-            uploads_begin(offload);
+            uploads_begin(offload, false);
         note_begin(offload, was_updated);
         add_over_all(offload, &job);
     }
@@ -309,7 +317,7 @@ enum zd_status offload_masters_written(struct offload *offload)
     job.writes = slots_of(offload_params_in_file(&offload->request));
     ZD_TRY(offload_finish(offload));
     ZD_TRY(segments_take(offload, offload->request.segment_count, "round"));
-    uploads_begin(offload);
+    uploads_begin(offload, false);
     add_over_all(offload, &job);
     return segments_leave(offload, true, "round");
 }

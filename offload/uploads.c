@@ -9,9 +9,9 @@ static int await_updated(struct offload *offload, int index, int end)
     int count = 0;
     pthread_mutex_lock(&offload->lock);
     offload->awaited = index;
-    while (!offload->is_updated[index])
+    while (!offload->made[index])
         pthread_cond_wait(&offload->progress, &offload->lock);
-    while (index + count < end && offload->is_updated[index + count])
+    while (index + count < end && offload->made[index + count])
         count++;
     pthread_mutex_unlock(&offload->lock);
     return count;
@@ -28,6 +28,8 @@ static enum zd_status send_chunks(struct offload *offload, int index, int count)
     char *device = offload->segments[chunks->segment].device, *to = NULL;
     const char *from = NULL;
     for (int i = 0; i < count; i++) {
+        if (offload->made[index + i] == PARAM_AT_HOME)
+            continue;
         size_t at = request->extents[chunks[i].extent].offset + chunks[i].begin;
         size_t more = chunks[i].count * wide;
         struct chunk_memory memory;
@@ -58,34 +60,37 @@ static enum zd_status send_segment(void *ctx, int64_t index)
     return ZD_OK;
 }
 
-/* Bytes of a segment's parameters. */
+/* Bytes of a segment's parameters, but those that an update makes at home. */
 static uint64_t bytes_up(
-        const struct offload *offload, const struct segment *segment)
+        const struct offload *offload, const struct segment *segment,
+        bool by_update)
 {
     uint64_t bytes = 0;
-    for (int c = 0; c < segment->chunk_count; c++)
-        bytes += offload->chunks[segment->first_chunk + c].count *
-                 dtype_bytes(offload->request.dtype);
+    int end = segment->first_chunk + segment->chunk_count;
+    for (int c = segment->first_chunk; c < end; c++)
+        if (!by_update || !visit_is_home(offload, c))
+            bytes += offload->chunks[c].count *
+                     dtype_bytes(offload->request.dtype);
     return bytes;
 }
 
-void uploads_begin(struct offload *offload)
+void uploads_begin(struct offload *offload, bool by_update)
 {
     for (int s = 0; s < offload->request.segment_count; s++)
         uploads_await(offload, s);
     pthread_mutex_lock(&offload->lock);
     for (int c = 0; c < offload->chunk_count; c++)
-        offload->is_updated[c] = false;
+        offload->made[c] = PARAM_OLD;
     for (int s = 0; s < offload->request.segment_count; s++)
         if (offload->segments[s].device)
             offload->report.up_bytes +=
-                    bytes_up(offload, &offload->segments[s]);
+                    bytes_up(offload, &offload->segments[s], by_update);
     pthread_mutex_unlock(&offload->lock);
 }
 
-void uploads_note(struct offload *offload, int index)
+void uploads_note(struct offload *offload, int index, enum param_place place)
 {
-    offload->is_updated[index] = true;
+    offload->made[index] = place;
     if (index == offload->awaited)
         pthread_cond_broadcast(&offload->progress);
 }

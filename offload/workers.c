@@ -49,7 +49,7 @@ void job_raise(struct offload *offload, uint64_t ticket, int chunks)
 {
     pthread_mutex_lock(&offload->lock);
     job_at(offload, ticket - 1)->ready += chunks;
-    if (chunks > 1)
+    if (chunks > 1 || offload->visitors.count)
         pthread_cond_broadcast(&offload->work);
     else
         pthread_cond_signal(&offload->work);
@@ -83,18 +83,35 @@ static bool has_ended(struct offload *offload, uint64_t number)
     return job->finished == job->count;
 }
 
-/* Under the lock: the job whose next chunk may be taken now, or NULL. */
-static struct job *job_next(struct offload *offload)
+/* Under the lock: the chunk of the job that a worker comes to next, perhaps
+ * behind the last. */
+static int *next_chunk(const struct worker *worker, struct job *job)
 {
+    bool is_visitor = worker->visitor != NULL;
+    int *next = &job->taken[is_visitor];
+    const bool *visits = worker->offload->visits;
+    for (; *next < job->count; ++*next) {
+        int chunk = job->first + *next;
+        if ((chunk < job->shared_end && visits[chunk]) == is_visitor)
+            break;
+    }
+    return next;
+}
+
+/* Under the lock: the job whose next chunk the worker may take now, or NULL. */
+static struct job *job_next(const struct worker *worker)
+{
+    struct offload *offload = worker->offload;
     for (uint64_t n = offload->job_begin; n != offload->job_end; n++) {
         struct job *job = job_at(offload, n);
         if (job->alone && n != offload->job_begin)
             return NULL;
         if (job->after && !has_ended(offload, job->after - 1))
             return NULL;
-        if (job->taken == job->count)
+        int next = *next_chunk(worker, job);
+        if (next == job->count)
             continue;
-        if (job->list == LIST_BEGINNING || job->taken == job->ready)
+        if (job->list == LIST_BEGINNING || next >= job->ready)
             return NULL;
         return job;
     }
@@ -167,7 +184,7 @@ static enum zd_status work_on(
 static void run_chunk(struct worker *worker, struct job *job)
 {
     struct offload *offload = worker->offload;
-    int at = job->taken++;
+    int at = (*next_chunk(worker, job))++;
     const struct job now = *job;
     bool has_failed = offload->status != ZD_OK;
     struct spans *spans = offload->spans;
@@ -188,10 +205,16 @@ static void run_chunk(struct worker *worker, struct job *job)
             now.updates ? "update" : "chunk", now.first + at, begin, end);
     pthread_mutex_lock(&offload->lock);
     note_failure(offload, status);
-    offload->report.worker_seconds += seconds;
-    offload->busy_seconds += seconds;
+    if (!worker->visitor) {
+        offload->report.worker_seconds += seconds;
+        offload->busy_seconds += seconds;
+    }
     if (now.updates)
-        uploads_note(offload, now.first + at);
+        uploads_note(
+                offload, now.first + at,
+                worker->visitor && visit_is_home(offload, now.first + at)
+                        ? PARAM_AT_HOME
+                        : PARAM_ON_HOST);
     job->finished++;
     segments_note_chunk(offload, job, now.first + at);
     if (job->finished < job->count)
@@ -204,9 +227,11 @@ static void *work(void *ctx)
 {
     struct worker *worker = ctx;
     struct offload *offload = worker->offload;
+    if (worker->visitor)
+        visitor_enter(worker);
     pthread_mutex_lock(&offload->lock);
     while (!offload->is_stopping) {
-        struct job *job = job_next(offload);
+        struct job *job = job_next(worker);
         if (!job)
             pthread_cond_wait(&offload->work, &offload->lock);
         else if (job->list == LIST_WANTED)
@@ -239,17 +264,24 @@ static void bind_worker(const struct worker *worker)
 
 enum zd_status workers_start(struct offload *offload)
 {
-    int wanted = offload->place.worker_threads;
-    for (int i = 0; i < wanted; i++) {
+    struct visits *visits = &offload->visitors;
+    int updating = offload->place.worker_threads;
+    for (int i = 0; i < updating + visits->count; i++) {
         struct worker *worker = &offload->workers[i];
+        bool visits_device = i >= updating;
         char name[16];
-        snprintf(name, sizeof name, "offload-%d", i % 1000);
+        snprintf(
+                name, sizeof name, visits_device ? "visit-%d" : "offload-%d",
+                (visits_device ? i - updating : i) % 1000);
         worker->offload = offload;
         worker->index = i;
+        if (visits_device)
+            worker->visitor = &visits->visitors[i - updating];
         exact_sum_clear(&worker->squares);
         ZD_TRY(offload_thread_start(&worker->thread, name, work, worker));
         offload->worker_count++;
-        bind_worker(worker);
+        if (!visits_device)
+            bind_worker(worker);
     }
     return ZD_OK;
 }

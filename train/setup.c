@@ -95,6 +95,7 @@ static struct offload_place place_of(struct trainer *trainer)
     return (struct offload_place){
             .down = trainer->streams_down,
             .up = trainer->streams_up,
+            .streams = device_stream_mode(&job->device, true),
             .worker_threads = threads,
             .first_cpu = first + threads <= cpus ? first : -1,
             .file_name = trainer->offload_file};

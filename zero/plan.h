@@ -255,6 +255,8 @@ size_t zero_rounded_count(const struct zero_plan *plan, int unit);
 
 /* Share of the trained elements that are updated as gradients arrive. */
 double zero_undo_share(const struct zero_plan *plan);
+/* What the device's share of an update on the host moves, of rank 0. */
+struct offload_visits zero_visits(const struct zero_plan *plan);
 /* Bytes of old values that the first of the undo_segments takes. */
 uint64_t zero_undo_least(const struct zero_plan *plan);
 /* Fills in what a group's comm needs (all but transport, node_size and

@@ -184,6 +184,17 @@ enum zd_status plan_offload_bytes(struct zero_plan *plan)
     return plan_parts_visit(plan, measure_part, plan->needs.offload);
 }
 
+struct offload_visits zero_visits(const struct zero_plan *plan)
+{
+    struct offload_visits visits = {0};
+    if (!plan->states_on_host)
+        return visits;
+    struct offload_request request = plan_request_of(plan, 0, NULL);
+    visits = offload_visits_of(&request);
+    plan_request_free(&request);
+    return visits;
+}
+
 double zero_undo_share(const struct zero_plan *plan)
 {
     double early = 0, all = 0;

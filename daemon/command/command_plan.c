@@ -121,6 +121,8 @@ static const char layout[] =
         "[         {layout.offload.undo.share|%} % of the weights are updated "
         "before the norm is known; old values {layout.offload.undo.bytes|m} "
         "MiB\n]"
+        "[         {layout.offload.device_update|%} % of the update is made by "
+        "the device, the rest by the host\n]"
         "[         base in {parameters.base_format|s}\n]"
         "[         collectives over {collectives.over|s}]"
         "[, in two levels: {collectives.nodes|>} nodes of "

@@ -236,6 +236,7 @@ ENTRY_KEYS("data.eval"),
 {"offload", "chunk_bytes", SCHEMA_SIZE, JOB(offload.chunk_bytes), .max = 1e12, .help = "Bytes of master weights that a worker updates at a time; 0 = auto"},
 {"offload", "clipping", SCHEMA_ENUM, JOB(offload.clipping), .choices = clippings, .help = "wait: update when the norm is known; undo: update at once, and undo the update if the step must be clipped"},
 {"offload", "undo_memory", SCHEMA_SIZE, JOB(offload.undo_memory), .flags = SCHEMA_AUTO | SCHEMA_ZERO, .help = "Host memory of a rank that clipping = \"undo\" may use for old values; layers without wait for the norm; auto: all that is left"},
+{"offload", "device_update", SCHEMA_REAL, JOB(offload.device_update), .flags = SCHEMA_AUTO | SCHEMA_ZERO, .max = 1, .help = "Share of the update that the device makes of what visits it, while the host makes the rest; auto: by the speeds that `zerod bench calibrate` found, else 0"},
 {"offload", "accumulate", SCHEMA_ENUM, JOB(offload.accumulate), .choices = accumulates, .help = "Where gradients of several micro-batches are summed"},
 {"offload", "nvme_path", SCHEMA_STRING, JOB(offload.nvme_path), .flags = SCHEMA_NULLABLE | SCHEMA_PER_RANK, .help = "Folder of the NVMe tier"},
 

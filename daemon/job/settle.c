@@ -123,7 +123,8 @@ static void settle_idle(struct job *job)
             "loss_scale", "initial_scale_power", "loss_scale_window",
             "hysteresis", "min_loss_scale"};
     static const char *const offload[] = {
-            "threads", "clipping", "accumulate", "undo_memory"};
+            "threads", "clipping", "accumulate", "undo_memory",
+            "device_update"};
     enum { OFFLOADS = sizeof offload / sizeof offload[0] };
     const struct train_job *o = &job->options;
     const char *dtype = dtype_name(o->train.dtype), *key;

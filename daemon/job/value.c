@@ -102,11 +102,12 @@ WRITE(write_integer)
 
 READ(read_real)
 {
-    double value;
-    if (!get_number(node, &value))
+    double value = auto_value(key);
+    bool chooses = asks_auto(key, node);
+    if (!chooses && !get_number(node, &value))
         return VALUE_TYPE;
     bool is_whole = value == floor(value);
-    if (!in_range(key, value) ||
+    if ((!chooses && !in_range(key, value)) ||
         (key->type == SCHEMA_STEPS && value > 1 && !is_whole))
         return VALUE_RANGE;
     *(double *)field = value;
@@ -117,6 +118,8 @@ WRITE(write_real)
 {
     double value = *(const double *)field;
     bool is_whole = value == floor(value) && fabs(value) <= 9e15;
+    if (key->flags & SCHEMA_AUTO && value == auto_value(key))
+        return json_string("auto");
     return key->type == SCHEMA_STEPS && is_whole
                    ? json_integer((json_int_t)value)
                    : json_real(value);

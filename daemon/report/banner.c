@@ -211,6 +211,7 @@ static void tell_offload(const struct train_banner *banner)
 {
     const struct offload_options *options = &banner->job->offload;
     const struct offload_facts *facts = &banner->offload;
+    double share = banner->plan->zero.request.offload.device_update;
     if (options->optimizer == OFFLOAD_NONE)
         return;
     zd_log_info(
@@ -226,6 +227,10 @@ static void tell_offload(const struct train_banner *banner)
                 100 * zero_undo_share(&banner->plan->zero),
                 report_bytes(banner->plan->zero.needs.offload[OFFLOAD_UNDO])
                         .text);
+    if (share > 0)
+        zd_log_info(
+                "  update   %.3g %% of it by the device, the rest by the host",
+                100 * share);
     if (!facts->has_file)
         return;
     zd_log_info(

@@ -45,6 +45,12 @@ row 'validate: an update from NVMe that could be undone' 78 'E0650|job.toml:21|c
     "$nvme; echo 'clipping = \"undo\"' >>job.toml" validate --job job.toml
 row 'validate: an update of Adam-mini that could be undone' 78 'E0650|job.toml:20|Adam-mini' \
     'offload "optimizer = \"cpu\"" "clipping = \"undo\""' validate --job job.toml --set optim.name=adam_mini
+row 'validate: an update from NVMe that is shared' 78 'E0650|job.toml:21|disk|device_update = 0 ' \
+    "$nvme; echo 'device_update = 0.5' >>job.toml" validate --job job.toml
+row 'validate: an update of Adam-mini that is shared' 78 'E0650|job.toml:20|Adam-mini' \
+    'offload "optimizer = \"cpu\"" "device_update = 1"' validate --job job.toml --set optim.name=adam_mini
+row 'more than an update' 78 'E0206|device_update|job.toml' 'offload "optimizer = \"cpu\"" "device_update = 1.5"'
+row 'a share of an update that is not on the host' 78 'E0213|device_update|offload.optimizer|job.toml' 'offload "device_update = 0"'
 row 'validate: a folder that does not exist' 66 'E0656|no such folder|job.toml:20' "$nvme; rm -r disk" validate --job job.toml
 row 'validate: a folder that is a file' 73 'E0656|not a folder|job.toml:20' "$nvme; rm -r disk; echo >disk" validate --job job.toml
 row 'threads for an update that is not on the host' 78 'E0213|threads|offload.optimizer|job.toml' 'offload "threads = 2"'

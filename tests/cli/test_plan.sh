@@ -402,6 +402,36 @@ ok '  as text' eval 'call 0 "${undo[@]}" --set device.host_memory_limit=$limit &
 ok '  without room, it waits' eval '[ "$(undone --set device.host_memory_limit=$least)" = "0 0.0 $least" ]'
 ok '  and warns' eval 'call 0 "${undo[@]}" --set offload.undo_memory=1KB && has "undo_memory of 0.001 MiB has room for no layer .one needs [0-9.]+ MiB.: all wait for the norm$" err'
 ok '  what is asked for must fit' eval 'call 69 "${undo[@]}" --set device.host_memory_limit=$least --set offload.undo_memory=1TB'
+# --- an update that the device shares ---
+shared=(plan --job job.toml --world 1 --set device.backend=cuda --set offload.optimizer=cpu --set optim.name=adamw_8bit)
+moved() { # its share, bytes down and up, of buffers and of pinned states
+    "$zerod" "${shared[@]}" --format json "$@" 2>err | python3 -I -c 'import json, sys
+plan = json.load(sys.stdin)
+spans = {span["name"]: (arena["name"], span["bytes"]) for arena in plan["ranks"][0]["arenas"] for span in arena["spans"]}
+moves = plan["offload_bytes_per_step"]
+print(plan["layout"]["offload"].get("device_update"), moves["down"], moves["up"], *spans.get("offload.visits", ("none", 0)), *spans["offload.states"])'
+}
+read -r none down up place buffers memory states < <(moved)
+ok 'without a calibration the host updates all' eval '[ "$none $place $memory" = "None none host" ]'
+ok '  all by the device: states come and go, gradients come, parameters stay' eval 'read -r all more most place buffers memory same < <(moved --set offload.device_update=1) &&
+    [ "$all $place $memory $same" = "1.0 device pinned $states" ] && [ $((more - down)) = "$states" ] && [ $((most - up)) = "$states" ] && [ "$buffers" -gt 0 ]'
+ok '  half, as text' eval 'call 0 "${shared[@]}" --set offload.device_update=0.5 && has "^         50 % of the update is made by the device, the rest by the host$" out'
+mkdir -p xdg/zerod
+"$zerod" bench calibrate --json --seconds 0.1 >calibrated.json 2>err
+divided() { # the share by "auto", where the host moves so many bytes a second and the link so many
+    python3 -I - "$1" "$2" <<'PY'
+import glob, json, sys
+[path] = glob.glob("xdg/zerod/machine-*-cpu.json")
+told = json.load(open(path))
+told.update(backend="cuda", machine={**told["machine"], "products_16": 4e14, "products_32": 2e14, "memory": 2e12, "update": 2e12, "launch": 1e-6,
+                                     "host": float(sys.argv[1]), "link": float(sys.argv[2])})
+json.dump(told, open(path.replace("-cpu.json", "-cuda.json"), "w"))
+PY
+    moved | cut -d" " -f1
+}
+ok '  with one, by its speeds: a slow host has less to do, a slow link less to carry' eval 'slow=$(divided 2e9 2e10) even=$(divided 2e10 2e10) fast=$(divided 2e11 1e9) &&
+    python3 -I -c "import sys; s, e, f = (0 if a == \"None\" else float(a) for a in sys.argv[1:]); sys.exit(not (s > e > f == 0))" $slow $even $fast'
+rm -rf xdg
 ok 'all on disk: bytes per parameter' eval 'call 0 plan --job job.toml --world 1 --set offload.optimizer=nvme --set offload.nvme_path=. \
     --set offload.params=nvme && has "^disk bytes per trained parameter [0-9.]+$" out && ! has "^host bytes" out'
 ok 'slots in memory, the rest on disk' eval 'call 0 plan --job job.toml --world 1 --set offload.optimizer=nvme --set offload.nvme_path=. &&

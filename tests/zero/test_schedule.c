@@ -186,6 +186,15 @@ static bool is_same(const struct outcome *want, const struct outcome *got)
            (skips || got->wire_matches) && outcome_same_run(want, got);
 }
 
+/* The device updates a share of what is in host memory: none, all, or some. */
+static double device_update(enum offload_tier optimizer, uint64_t seed)
+{
+    uint64_t random = (seed + 1) * 0xd1b54a32d192ed03u >> 32;
+    if (optimizer != OFFLOAD_CPU || random % 4 == 0)
+        return 0;
+    return random % 4 == 1 ? 1 : (double)(random >> 8 & 255) / 256;
+}
+
 static bool run_late(
         const struct scenario *s, int number, uint64_t seed,
         const struct outcome *want)
@@ -194,6 +203,7 @@ static bool run_late(
     if (on_gpu)
         late.backend = DEVICE_CUDA;
     late.offload.undo_memory = undo_memory(seed);
+    late.offload.device_update = device_update(s->offload.optimizer, seed);
     delays_begin(seed);
     struct outcome got = world_run(&late);
     bool same = is_same(want, &got);

@@ -130,9 +130,11 @@ static void put_on_host(struct scenario *s, int turn)
     s->optim.paged = s->offload.optimizer == OFFLOAD_NONE;
     if (s->optim.paged)
         s->spill_bytes = turn % 2 ? SIZE_MAX : 20000;
-    if (s->optim.name != OPTIM_ADAM_MINI && turn % 4 < 2 &&
-        s->offload.optimizer == OFFLOAD_CPU)
+    if (s->optim.name == OPTIM_ADAM_MINI || s->offload.optimizer != OFFLOAD_CPU)
+        return;
+    if (turn % 4 < 2)
         s->offload.clipping = OFFLOAD_CLIP_UNDO;
+    s->offload.device_update = turn % 5 / 4.0;
 }
 
 static void test_host(const struct variant *v)

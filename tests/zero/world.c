@@ -180,6 +180,7 @@ static enum zd_status place_create(
     const struct scenario *s = rank->scenario;
     *place = (struct offload_place){
             .worker_threads = s->workers > 0 ? s->workers : 1,
+            .streams = s->streams,
             .first_cpu = -1,
             .file_name = "world"};
     enum stream_mode mode =

@@ -240,6 +240,22 @@ static enum zd_status measure_device(
     return ZD_OK;
 }
 
+/* The same update by the rank's threads in memory of the host. */
+static enum zd_status measure_host(double share, double *rate_out)
+{
+    struct device *gpu = device_current();
+    struct ops ops = {.type = DTYPE_BF16};
+    device_use(NULL);
+    enum zd_status status = take(&ops);
+    if (status == ZD_OK)
+        status = fill(&ops);
+    if (status == ZD_OK)
+        status = measure_update(&ops, share, rate_out);
+    give_back(&ops);
+    device_use(gpu);
+    return status;
+}
+
 /* How much longer than its own work all of a rank's takes for those that wait
  * for the slowest, for each doubling of the ranks; pieces of 20 ms, about what
  * layers take. */
@@ -272,7 +288,7 @@ static enum zd_status take_means(
     double *const values[] = {&machine->products[0], &machine->products[1],
                               &machine->half[0],     &machine->half[1],
                               &machine->memory,      &machine->update,
-                              &machine->jitter};
+                              &machine->host,        &machine->jitter};
     enum { VALUES = sizeof values / sizeof *values };
     double mine[VALUES];
     void *all;
@@ -307,6 +323,9 @@ enum zd_status calibration_measure(
     if (status == ZD_OK && comm_size(comm) > 1)
         status = measure_jitter(comm, &ops, 0.05 * seconds, &machine->jitter);
     give_back(&ops);
+    if (status == ZD_OK && out->backend == DEVICE_CUDA)
+        status = measure_host(0.05 * seconds, &machine->host);
+    status = comm_agree(comm, status);
     if (status == ZD_OK)
         status = take_means(comm, machine);
     if (status == ZD_OK)

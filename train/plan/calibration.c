@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { FORMAT = 8, FILE_BYTES_MAX = 1 << 16 };
+enum { FORMAT = 9, FILE_BYTES_MAX = 1 << 16 };
 
 static const char *backend_name(enum device_backend backend)
 {

@@ -212,7 +212,8 @@ static bool states_are_sound(
 }
 
 /* Keys of [offload] that mean nothing without an offloaded optimizer, and undo
- * of a clipped update, which some have not: what the job gives stays legal. */
+ * of a clipped update, or one that is shared, which some have not: what the job
+ * gives stays legal. */
 static bool offload_is_sound(
         const struct train_job *job, int world, const struct train_job *changed)
 {
@@ -221,11 +222,12 @@ static bool offload_is_sound(
     const struct offload_options initial = offload_options_default();
     bool has_keys = now->threads != initial.threads ||
                     now->clipping != initial.clipping ||
-                    now->accumulate != initial.accumulate;
+                    now->accumulate != initial.accumulate ||
+                    now->device_update != initial.device_update;
     if (has_keys && now->optimizer != OFFLOAD_NONE &&
         then->optimizer == OFFLOAD_NONE)
         return false;
-    if (then->clipping == OFFLOAD_CLIP_UNDO &&
+    if ((then->clipping == OFFLOAD_CLIP_UNDO || then->device_update > 0) &&
         (then->optimizer == OFFLOAD_NVME ||
          changed->optim.name == OPTIM_ADAM_MINI))
         return false;

@@ -1,6 +1,7 @@
 /* choice.c - what "auto" leaves open, in the order of its preference. */
 #include "base/log.h"
 #include "base/units.h"
+#include "train/plan/calibration.h"
 #include "train/plan/fit.h"
 #include "train/plan/predict.h"
 
@@ -81,17 +82,67 @@ enum zd_status plan_try_choice(
 /* --- old values ----------------------------------------------------------- */
 
 enum zd_status plan_undo(
-        const struct train_job *job, const struct job_choice *choice,
+        const struct train_job *job, struct job_choice *choice,
         const struct plan_limits *limits, struct job_plan *plan)
 {
-    struct job_choice with = *choice;
     if (job->offload.optimizer == OFFLOAD_NONE ||
         job->offload.clipping != OFFLOAD_CLIP_UNDO ||
         job->offload.undo_memory != OFFLOAD_UNDO_AUTO)
         return ZD_OK;
-    with.undo_bytes = plan_free_bytes(plan, limits);
-    ZD_TRY(job_plan_try(job, &with, plan));
+    choice->undo_bytes = plan_free_bytes(plan, limits);
+    ZD_TRY(job_plan_try(job, choice, plan));
     assert(plan_fits(plan, limits)); /* whole records, as arenas align them */
+    return ZD_OK;
+}
+
+/* --- who updates ---------------------------------------------------------- */
+
+static const double worth_it = 0.97; /* a prediction errs by more */
+
+/* The share with which a step is fastest on this machine. On a CPU the device
+ * would be the same cores. */
+static double best_share(struct job_plan *plan)
+{
+    enum { PARTS = 16 };
+    struct plan_calibration here;
+    double *share = &plan->zero.request.offload.device_update, best = 0, least;
+    char why[400];
+    if (!calibration_find(DEVICE_CUDA, &here, why))
+        return 0;
+    const struct plan_machine *machine = calibration_use(&here);
+    least = plan_predict(plan, machine).step_seconds * worth_it;
+    for (int i = 1; i <= PARTS; i++) {
+        *share = (double)i / PARTS;
+        double seconds = plan_predict(plan, machine).step_seconds;
+        if (seconds < least) {
+            least = seconds;
+            best = *share;
+        }
+    }
+    *share = 0;
+    return best;
+}
+
+enum zd_status plan_divide(
+        const struct train_job *job, struct job_choice *choice,
+        struct comm *comm, const struct plan_limits *limits,
+        struct job_plan *plan)
+{
+    struct job_choice with = *choice;
+    if (job->offload.optimizer != OFFLOAD_CPU ||
+        job->offload.device_update >= 0 || plan->backend != DEVICE_CUDA ||
+        job->optim.name == OPTIM_ADAM_MINI)
+        return ZD_OK;
+    with.device_update = best_share(plan);
+    if (comm)
+        ZD_TRY(comm_broadcast(
+                comm, &with.device_update, sizeof with.device_update, 0));
+    if (!(with.device_update > 0))
+        return ZD_OK;
+    ZD_TRY(job_plan_try(job, &with, plan));
+    if (!plan_fits(plan, limits)) /* there is no room for its buffers */
+        return job_plan_try(job, choice, plan);
+    *choice = with;
     return ZD_OK;
 }
 
@@ -203,7 +254,6 @@ enum zd_status plan_try_orders(
         const struct train_job *job, struct job_choice *choice, bool in_pieces,
         struct job_plan *plan, bool *fits_out)
 {
-    static const double worth_it = 0.97; /* a prediction errs by more */
     choice->by_layer = job->train.accumulation_order == ORDER_BREADTH_FIRST;
     ZD_TRY(plan_try_modes(job, choice, in_pieces, plan, fits_out));
     if (!order_is_open(job, choice, plan) || choice->accumulate_on_host)

@@ -342,8 +342,7 @@ double cost_norm(const struct costs *costs)
            costs->machine->latency * (plan->world - 1);
 }
 
-/* Bytes of states for each element that this rank updates. */
-static double state_width(const struct job_plan *plan)
+double cost_state_width(const struct job_plan *plan)
 {
     double bytes = 0, held = (double)plan->zero.trainable_count;
     if (held <= 0)
@@ -362,7 +361,7 @@ static double state_width(const struct job_plan *plan)
  * written. */
 static double update_bytes(const struct costs *costs)
 {
-    return 2 * state_width(costs->plan) +
+    return 2 * cost_state_width(costs->plan) +
            (double)dtype_bytes(costs->plan->zero.grad_dtype) + costs->width;
 }
 
@@ -381,7 +380,7 @@ static double keep_old(const struct costs *costs, double count)
     if (plan->backend != DEVICE_CPU)
         return 0;
     double bytes =
-            state_width(plan) + (double)dtype_bytes(plan->zero.grad_dtype);
+            cost_state_width(plan) + (double)dtype_bytes(plan->zero.grad_dtype);
     return count * 2 * bytes / costs->machine->memory;
 }
 

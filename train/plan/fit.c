@@ -2,7 +2,8 @@
 #include "train/plan/fit.h"
 
 /* The job's checkpointing, batch and pieces, with what auto comes to. */
-static enum zd_status fit(const struct train_job *job, struct job_plan *plan)
+static enum zd_status fit(
+        const struct train_job *job, struct comm *comm, struct job_plan *plan)
 {
     struct job_choice choice = {.B = plan->per_device, .A = plan->accumulation};
     bool fits = false;
@@ -26,6 +27,8 @@ static enum zd_status fit(const struct train_job *job, struct job_plan *plan)
     plan->is_forced = !fits;
     if (fits)
         ZD_TRY(plan_undo(job, &choice, &plan->limits, plan));
+    if (fits)
+        ZD_TRY(plan_divide(job, &choice, comm, &plan->limits, plan));
     return plan_snapshot(job, plan);
 }
 
@@ -40,7 +43,7 @@ enum zd_status job_plan_build(
         plan->knows_free = status == ZD_OK;
     }
     if (status == ZD_OK)
-        status = fit(job, plan);
+        status = fit(job, comm, plan);
     if (status != ZD_OK)
         job_plan_fini(plan);
     return status;

@@ -21,6 +21,7 @@ struct job_choice {
     bool accumulate_on_host;
     size_t spill_bytes; /* paged states on the host */
     uint64_t undo_bytes; /* of offload.undo_memory = "auto": what is left */
+    double device_update; /* of "auto" */
     int moves_most;     /* micro-batches that stage 3 lays out: memory and time
                            follow from a few; 0: all of them, to be run */
 };
@@ -55,8 +56,15 @@ uint64_t plan_free_bytes(
 /* offload.undo_memory = "auto" of a plan that fits: as much of the update may
  * be undone as there is memory left for. */
 enum zd_status plan_undo(
-        const struct train_job *job, const struct job_choice *choice,
+        const struct train_job *job, struct job_choice *choice,
         const struct plan_limits *limits, struct job_plan *plan);
+/* offload.device_update = "auto", then: the share with which a step is fastest
+ * by the calibration of the first rank's machine; without one 0. All ranks
+ * call; NULL: there are none yet. */
+enum zd_status plan_divide(
+        const struct train_job *job, struct job_choice *choice,
+        struct comm *comm, const struct plan_limits *limits,
+        struct job_plan *plan);
 /* A warning where offload.undo_memory has room for nothing. */
 void plan_warn_of_undo(const struct job_plan *plan);
 /* What sets the limit of a memory (ARENA_MEMORIES: of all together): a key of

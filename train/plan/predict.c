@@ -300,6 +300,34 @@ static void acquire(struct schedule *s, int i, bool is_backward)
 
 /* --- gradients go --------------------------------------------------------- */
 
+static double device_part(const struct job_plan *plan)
+{
+    double share = plan->zero.request.offload.device_update;
+    return share > 0 ? share : 0;
+}
+
+/* Elements that the device updates: their states visit it, and on a CPU its own
+ * cores update them. What it makes is where it lives, or comes down too. */
+static double update_visitors(
+        struct schedule *s, double count, bool is_early, double begin)
+{
+    const struct zero_plan *zero = &s->plan->zero;
+    bool comes_down = is_early || zero->params_on_host;
+    double states = count * cost_state_width(s->plan);
+    double params = count * (double)dtype_bytes(zero->request.dtype);
+    double grads = zero->request.accumulate_on_host
+                           ? count * (double)sizeof(float)
+                           : params;
+    double done = copy_up(s, begin, states + grads);
+    if (s->plan->backend == DEVICE_CPU)
+        done =
+                use(s, PLAN_HOST, done,
+                    cost_update_host(&s->costs, count, is_early));
+    return use(
+            s, PLAN_DOWN, done,
+            (states + (comes_down ? params : 0)) / s->machine->link);
+}
+
 /* Elements of a unit: from the last gradient on, or before the norm is known
  * from its own. */
 static void update_on_host(
@@ -308,13 +336,17 @@ static void update_on_host(
     const struct job_plan *plan = s->plan;
     const struct zero_request *request = &plan->zero.request;
     struct unit_state *at = &s->units[unit];
+    double shared = count * device_part(plan);
     double done, all = (double)plan->zero.trainable_count;
     if (plan->zero.states_cut)
         all /= mesh_parts(plan->mesh);
     if (count <= 0)
         return;
-    done = use(
-            s, PLAN_HOST, begin, cost_update_host(&s->costs, count, is_early));
+    done =
+            use(s, PLAN_HOST, begin,
+                cost_update_host(&s->costs, count - shared, is_early));
+    if (shared > 0)
+        done = fmax(done, update_visitors(s, shared, is_early, begin));
     if (request->offload.optimizer == OFFLOAD_NVME)
         done =
                 fmax(done, use(s, PLAN_DISK, begin,
@@ -332,10 +364,12 @@ static void lay_update_on_host(struct schedule *s, double begin)
     for (int u = 0; u <= head_of(s); u++) {
         struct unit_state *at = &s->units[u];
         const struct unit_cost *cost = &at->cost;
-        update_on_host(s, u, cost->update - cost->early, false, begin);
+        double late = cost->update - cost->early;
+        double up = cost->update - late * device_part(s->plan);
+        update_on_host(s, u, late, false, begin);
         at->sent = fmax(begin, at->updated);
         if (!zero->params_on_host && cost->update > 0)
-            at->sent = copy_up(s, at->sent, cost->update * width);
+            at->sent = copy_up(s, at->sent, up * width);
         at->made = collect(s, ZERO_REPLICATE, at->sent, cost->rejoin);
     }
 }

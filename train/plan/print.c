@@ -102,10 +102,13 @@ static struct moves moves_of(const struct job_plan *plan)
     const struct zero_request *request = &zero->request;
     uint64_t held = elements_held(zero), wide = dtype_bytes(request->dtype);
     uint64_t sums = (uint64_t)plan->accumulation * sizeof(float);
+    struct offload_visits visits = zero_visits(zero);
     struct moves moves = {
             .is_known = request->offload.optimizer != OFFLOAD_NONE,
             .down = held * (request->accumulate_on_host ? sums : wide),
             .up = zero->params_on_host ? bytes_fetched(zero) : held * wide};
+    moves.down += visits.down;
+    moves.up += visits.up - visits.home;
     if (moves.is_known)
         add_disk(plan, &moves);
     if (plan->shape.offload_activations)
@@ -292,7 +295,7 @@ static json_t *layout_json(const struct job_plan *plan)
     return json_pack(
             "{s:s, s:i, s:i, s:s, s:i, s:i, s:I, s:s, s:i, s:s, s:s, s:s, "
             "s:{s:s, "
-            "s:s, s:s, s:s, s:o*}, s:{s:b, s:b, s:b, s:b}}",
+            "s:s, s:s, s:s, s:o*, s:o*}, s:{s:b, s:b, s:b, s:b}}",
             "dtype", dtype_name(request->dtype), "per_device_train_batch_size",
             plan->per_device, "gradient_accumulation_steps", plan->accumulation,
             "accumulation_order", plan_order_name(plan->by_layer),
@@ -306,9 +309,12 @@ static json_t *layout_json(const struct job_plan *plan)
             plan_tier_name(offload->params), "activations",
             plan_tier_name(offload->activations), "accumulate",
             request->accumulate_on_host ? "host" : "device", "undo",
-            undo_json(&plan->zero), "by_auto", "gradient_checkpointing",
-            plan->chose_checkpointing, "tiled_mlp", plan->chose_pieces,
-            "accumulation_order", plan->chose_order, "accumulate",
+            undo_json(&plan->zero), "device_update",
+            offload->device_update > 0 ? json_real(offload->device_update)
+                                       : NULL,
+            "by_auto", "gradient_checkpointing", plan->chose_checkpointing,
+            "tiled_mlp", plan->chose_pieces, "accumulation_order",
+            plan->chose_order, "accumulate",
             chose_place && plan->accumulation > 1);
 }
 

@@ -150,8 +150,10 @@ static enum zd_status keep(struct search *search, const struct attempt *attempt)
     bool by_time = search->query->score == PLAN_BY_TIME;
     plan->limits = search->limits;
     if (by_time) {
-        ZD_TRY(plan_undo(
-                &attempt->job, &attempt->choice, &search->limits, plan));
+        struct job_choice choice = attempt->choice;
+        ZD_TRY(plan_undo(&attempt->job, &choice, &search->limits, plan));
+        ZD_TRY(plan_divide(
+                &attempt->job, &choice, NULL, &search->limits, plan));
         ZD_TRY(plan_snapshot(&attempt->job, plan));
     }
     struct plan_found found = found_of(search, attempt);

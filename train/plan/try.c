@@ -268,6 +268,8 @@ enum zd_status job_plan_try(
     };
     if (request.offload.undo_memory == OFFLOAD_UNDO_AUTO)
         request.offload.undo_memory = choice->undo_bytes;
+    if (request.offload.device_update < 0)
+        request.offload.device_update = choice->device_update;
     ZD_TRY(zero_plan_build(&request, &plan->zero));
     if (plan->backend == DEVICE_CUDA)
         plan->shape.joined = zero_joined(&plan->zero);

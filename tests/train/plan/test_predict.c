@@ -16,6 +16,7 @@ struct asked {
     enum offload_tier optimizer;
     enum offload_clipping clipping;
     uint64_t undo_memory; /* 0: auto */
+    double device_update;
     enum device_backend backend;
     bool adapts;
     enum lora_base base;
@@ -40,6 +41,7 @@ static struct train_job job_of(const struct asked *asked)
     job.offload.clipping = asked->clipping;
     if (asked->undo_memory)
         job.offload.undo_memory = asked->undo_memory;
+    job.offload.device_update = asked->device_update;
     job.offload.activations =
             asked->inputs_on_host ? OFFLOAD_CPU : OFFLOAD_NONE;
     job.lora.enabled = asked->adapts;
@@ -237,6 +239,36 @@ Test(predict, a_step_computes_or_is_exposed)
             cr_expect_lt(
                     now.exposed[EXPOSED_UPDATE], waits.exposed[EXPOSED_UPDATE]);
     }
+}
+
+/* Up to where the link is the slower of both. */
+Test(predict, what_the_device_updates_the_host_does_not)
+{
+    struct asked asked = {
+            .world = 1, .optimizer = OFFLOAD_CPU, .backend = DEVICE_CUDA};
+    struct plan_machine machine = *plan_machine_find("h100");
+    machine.host /= 4;
+    machine.jitter = 0;
+    struct plan_prediction before = predict(&asked, &machine);
+    double host = before.busy[PLAN_HOST];
+    for (int k = 1; k <= 4; k++) {
+        asked.device_update = 0.25 * k;
+        struct plan_prediction now = predict(&asked, &machine);
+        cr_expect_float_eq(
+                now.busy[PLAN_HOST], (1 - 0.25 * k) * host, 1e-6 * host);
+        cr_expect_gt(now.busy[PLAN_UP], before.busy[PLAN_UP]);
+        cr_expect_float_eq(
+                now.busy[PLAN_COMPUTE] + exposed_sum(&now) -
+                        now.exposed[EXPOSED_LAUNCHES],
+                now.step_seconds, 1e-6 * now.step_seconds);
+        if (k < 4)
+            cr_expect_lt(now.step_seconds, before.step_seconds);
+        before = now;
+    }
+    machine.link /= 100;
+    double carried = predict(&asked, &machine).step_seconds;
+    asked.device_update = 0;
+    cr_expect_lt(predict(&asked, &machine).step_seconds, carried);
 }
 
 /* Masters and states of 12 bytes and a gradient, written after a read. */

@@ -1,0 +1,276 @@
+/* visit.c - chunks that the device updates: their records and gradients visit
+ * it, while the host's workers update the others.
+ *
+ *     up       | chunk 2 | chunk 5 | chunk 7 |
+ *     update             | chunk 2 | chunk 5 | ..
+ *     down                         | chunk 2 | chunk 5 | ..
+ *
+ * A visitor is a worker with a buffer on the device. It takes such chunks in
+ * the order in which the workers take theirs, and does with each what they
+ * would do, but for the update. Several take turns, so that one comes up while
+ * another is updated and a third goes down. */
+#include "offload/engine.h"
+
+#include "base/must.h"
+#include "optim/device.h"
+
+#include <stdlib.h>
+
+/* --- which chunks --------------------------------------------------------- */
+
+static double share_of(const struct offload_request *request)
+{
+    double share = request->options->device_update;
+    return share > 0 ? share : 0;
+}
+
+/* Spread evenly, so that both are done with a segment at about the same time.
+ */
+void visits_choose(
+        const struct offload_request *request, const struct chunk *chunks,
+        int chunk_count, bool *visits)
+{
+    double share = share_of(request), seen = 0, visiting = 0;
+    for (int i = 0; i < chunk_count; i++) {
+        double count = (double)chunks[i].count;
+        seen += count;
+        visits[i] = visiting + count / 2 < share * seen;
+        visiting += visits[i] ? count : 0;
+    }
+}
+
+/* Where parameters live on the device, the update writes them there: but not
+ * before the norm is known, as a step that is skipped needs the old ones. */
+static bool is_made_at_home(
+        const struct offload_request *request, const struct chunk *chunk)
+{
+    return !request->params_on_host &&
+           chunk->segment < request->segment_count - request->undo_segments;
+}
+
+static void add_visit(
+        const struct offload_request *request, const struct chunk *chunk,
+        bool at_home, struct offload_visits *sum)
+{
+    uint64_t states = record_bytes(request, chunk, RECORD_ALIGN);
+    uint64_t param = chunk->count * dtype_bytes(request->dtype);
+    sum->up += states + chunk->count * dtype_bytes(offload_grad_type(request));
+    sum->down += states + (at_home ? 0 : param);
+    sum->home += at_home ? param : 0;
+}
+
+struct offload_visits offload_visits_of(const struct offload_request *request)
+{
+    struct offload_visits sum = {0};
+    int count = chunks_cut(request, NULL);
+    struct chunk *chunks = zd_array((size_t)count, sizeof *chunks);
+    bool *visits = zd_array((size_t)count, sizeof *visits);
+    chunks_cut(request, chunks);
+    visits_choose(request, chunks, count, visits);
+    for (int i = 0; i < count; i++)
+        if (visits[i])
+            add_visit(
+                    request, &chunks[i], is_made_at_home(request, &chunks[i]),
+                    &sum);
+    free(chunks);
+    free(visits);
+    return sum;
+}
+
+bool visit_is_home(const struct offload *offload, int index)
+{
+    const struct chunk *chunk = &offload->chunks[index];
+    return offload->visits[index] && offload->segments[chunk->segment].device &&
+           is_made_at_home(&offload->request, chunk);
+}
+
+void visits_count(struct offload *offload, int first, int count)
+{
+    struct offload_visits sum = {0};
+    for (int c = first; c < first + count; c++)
+        if (offload->visits[c])
+            add_visit(
+                    &offload->request, &offload->chunks[c],
+                    visit_is_home(offload, c), &sum);
+    pthread_mutex_lock(&offload->lock);
+    offload->report.up_bytes += sum.up;
+    offload->report.down_bytes += sum.down;
+    pthread_mutex_unlock(&offload->lock);
+}
+
+/* --- a visitor ------------------------------------------------------------ */
+
+/* Its buffer: a record, the gradient, the parameter. */
+struct buffer {
+    size_t grad, param, bytes;
+};
+
+static struct buffer buffer_of(
+        const struct offload_request *request, size_t states, size_t count)
+{
+    size_t whole = optim_whole_qblocks(count); /* of 64 bytes and more */
+    struct buffer at = {.grad = states};
+    at.param = at.grad + whole * dtype_bytes(offload_grad_type(request));
+    at.bytes = at.param + whole * dtype_bytes(request->dtype);
+    return at;
+}
+
+static struct buffer largest_of(
+        const struct offload_request *request, const struct chunk *chunks,
+        int chunk_count)
+{
+    size_t states = record_largest(request, chunks, chunk_count, RECORD_ALIGN);
+    size_t count = 0;
+    for (int i = 0; i < chunk_count; i++)
+        count = chunks[i].count > count ? chunks[i].count : count;
+    return buffer_of(request, states, count);
+}
+
+size_t visits_bytes(
+        const struct offload_request *request, const struct chunk *chunks,
+        int chunk_count)
+{
+    return share_of(request) > 0
+                   ? VISITORS * largest_of(request, chunks, chunk_count).bytes
+                   : 0;
+}
+
+static enum zd_status begin_visitor(
+        struct offload *offload, struct visitor *visitor)
+{
+    ZD_TRY(event_create(&visitor->arrived));
+    ZD_TRY(event_create(&visitor->updated));
+    ZD_TRY(event_create(&visitor->left));
+    if (device_backend() != DEVICE_CUDA)
+        return ZD_OK;
+    return stream_create("offload-visit", STREAM_CUDA, &visitor->stream);
+}
+
+enum zd_status visits_begin(struct offload *offload)
+{
+    struct visits *all = &offload->visitors;
+    struct buffer at = largest_of(
+            &offload->request, offload->chunks, offload->chunk_count);
+    enum stream_mode mode = device_backend() == DEVICE_CUDA
+                                    ? STREAM_CUDA
+                                    : offload->place.streams;
+    char *memory;
+    if (!(share_of(&offload->request) > 0) || !offload->chunk_count)
+        return ZD_OK;
+    memory = arena_span(offload->arena, "offload.visits");
+    all->device = device_current();
+    ZD_TRY(stream_create("visits up", mode, &all->up));
+    ZD_TRY(stream_create("visits down", mode, &all->down));
+    for (; all->count < VISITORS; all->count++) {
+        struct visitor *visitor = &all->visitors[all->count];
+        visitor->buffer = memory + (size_t)all->count * at.bytes;
+        ZD_TRY(begin_visitor(offload, visitor));
+    }
+    return ZD_OK;
+}
+
+void visits_end(struct offload *offload)
+{
+    struct visits *all = &offload->visitors;
+    stream_destroy(all->up);
+    stream_destroy(all->down);
+    for (int i = 0; i < VISITORS; i++) {
+        stream_destroy(all->visitors[i].stream);
+        event_destroy(all->visitors[i].arrived);
+        event_destroy(all->visitors[i].updated);
+        event_destroy(all->visitors[i].left);
+    }
+}
+
+void visitor_enter(const struct worker *worker)
+{
+    device_use(worker->offload->visitors.device);
+    stream_use(worker->visitor->stream);
+}
+
+/* --- a visit -------------------------------------------------------------- */
+
+/* On the host, and on the device. */
+struct visit {
+    struct visitor *visitor;
+    const struct optim_span *here;
+    struct optim_span there;
+    size_t states, grad, param; /* bytes; param: that come down */
+};
+
+static enum zd_status come_up(struct stream *up, const struct visit *visit)
+{
+    void *states = visit->there.master;
+    void *grad = (void *)(uintptr_t)visit->there.grad;
+    ZD_TRY(stream_copy(up, states, visit->here->master, visit->states));
+    ZD_TRY(stream_copy(up, grad, visit->here->grad, visit->grad));
+    return stream_record(up, visit->visitor->arrived);
+}
+
+static enum zd_status go_down(struct stream *down, const struct visit *visit)
+{
+    void *param = visit->here->param;
+    ZD_TRY(stream_wait(down, visit->visitor->updated));
+    ZD_TRY(stream_copy(
+            down, visit->here->master, visit->there.master, visit->states));
+    ZD_TRY(stream_copy(down, param, visit->there.param, visit->param));
+    return stream_record(down, visit->visitor->left);
+}
+
+/* On the CPU the visitor is the device. */
+static enum zd_status update(
+        const struct optim_span *span, const struct optim_step *step)
+{
+    if (device_backend() == DEVICE_CUDA)
+        return optim_device()->update(span, step);
+    optim_update(span, step);
+    return ZD_OK;
+}
+
+static enum zd_status make(
+        struct visits *all, const struct visit *visit,
+        const struct optim_step *step)
+{
+    struct visitor *visitor = visit->visitor;
+    pthread_mutex_lock(&all->lock); /* of the streams */
+    enum zd_status status = come_up(all->up, visit);
+    pthread_mutex_unlock(&all->lock);
+    ZD_TRY(status);
+    ZD_TRY(stream_wait(NULL, visitor->arrived));
+    ZD_TRY(update(&visit->there, step));
+    ZD_TRY(stream_record(NULL, visitor->updated));
+    pthread_mutex_lock(&all->lock);
+    status = go_down(all->down, visit);
+    pthread_mutex_unlock(&all->lock);
+    ZD_TRY(status);
+    return event_wait(visitor->left);
+}
+
+enum zd_status visit_update(
+        const struct worker *worker, const struct chunk *chunk,
+        const struct optim_span *here, const struct optim_step *step)
+{
+    struct offload *offload = worker->offload;
+    const struct offload_request *request = &offload->request;
+    const struct offload_extent *extent = &request->extents[chunk->extent];
+    char *home = offload->segments[chunk->segment].device;
+    size_t wide = dtype_bytes(request->dtype);
+    bool at_home = visit_is_home(offload, (int)(chunk - offload->chunks));
+    struct visit visit = {
+            .visitor = worker->visitor,
+            .here = here,
+            .there = *here,
+            .states = record_bytes(request, chunk, RECORD_ALIGN),
+            .grad = chunk->count * dtype_bytes(offload_grad_type(request)),
+            .param = at_home ? 0 : chunk->count * wide};
+    struct buffer at = buffer_of(request, visit.states, chunk->count);
+    struct chunk_memory memory;
+    char *buffer = worker->visitor->buffer;
+    record_memory(request, chunk, RECORD_ALIGN, buffer, &memory);
+    visit.there.master = memory.master;
+    visit.there.lanes = memory.lanes;
+    visit.there.grad = buffer + at.grad;
+    visit.there.param = at_home ? home + (extent->offset + chunk->begin) * wide
+                                : buffer + at.param;
+    return make(&offload->visitors, &visit, step);
+}
