@@ -37,6 +37,8 @@ struct layout {
     unsigned joined;
     size_t attention_scratch;
     unsigned recompute; /* enum layer_part */
+    struct fp8_use fp8;
+    bool keeps_codes[FP8_GROUPS]; /* in place of a group's input */
     struct adapter_sizes adapters;
     bool drops, decodes, by_heads;
 };
@@ -133,6 +135,7 @@ static struct layout layout_of(
             .adapters = adapter_sizes_of(table, shape->joined),
             .drops = shape->dropout > 0,
             .by_heads = cp_by_heads(shape),
+            .fp8 = fp8_use_of(table, shape),
     };
 }
 
@@ -321,6 +324,38 @@ static unsigned parts_recomputed(
            (config->qk_norm && !cp_by_heads(shape) ? PART_HEADS : 0);
 }
 
+/* Whose transposed codes backward reads in place of an input that is not kept
+ * otherwise: not of what is recomputed, of shares of tokens, which backward
+ * gathers, or of a norm that there is not. Attention's backward reads o's. */
+static void choose_codes(struct layout *l)
+{
+    const struct fp8_use *use = &l->fp8;
+    bool *keeps = l->keeps_codes;
+    bool whole = tp_size(l->config) == 1;
+    unsigned mlp = l->recompute & PART_MLP;
+    keeps[FP8_QKV] = whole && family_has(l->family, ROLE_NORM1) &&
+                     !(l->recompute & PART_NORM1);
+    keeps[FP8_GATE_UP] = whole && family_has(l->family, ROLE_NORM2) && !mlp &&
+                         !(l->recompute & PART_NORM2);
+    keeps[FP8_DOWN] = !mlp && !(l->recompute & PART_ACT);
+    for (int g = 0; g < FP8_GROUPS; g++)
+        keeps[g] &= use->has[g] && use->trains[g] && !use->adapts[g];
+}
+
+static void push_codes(struct layout *l, struct layer_acts *a)
+{
+    const struct fp8_use *use = &l->fp8;
+    if (use->mode == FP8_TENSORWISE)
+        a->x_amax = push_floats(l, FP8_GROUPS);
+    for (int g = 0; g < FP8_GROUPS; g++) {
+        int n = (int)l->N, in = use->in[g];
+        if (!l->keeps_codes[g])
+            continue;
+        a->xt[g].codes = push_bytes(l, fp8_transposed_bytes(n, in));
+        a->xt[g].scales = push_floats(l, fp8_transposed_scales(use, n, in));
+    }
+}
+
 /* What a norm makes of `x`; without it, what reads the norm reads x. */
 static void *push_norm(
         struct layout *l, enum role norm, void *x, bool is_shared, void *shared)
@@ -350,14 +385,20 @@ static size_t low_of(const struct layout *l)
     return l->pieces > 1 ? l->adapters.attention_low : l->adapters.low;
 }
 
+/* Do all layers share what the group reads? */
+static bool shares(const struct layout *l, unsigned part, enum fp8_group group)
+{
+    return l->recompute & part || l->keeps_codes[group];
+}
+
 /* Of one layer at a time: only attention's matmuls read norm1, and only those
  * after them norm2. */
 static struct layer_acts push_shared(struct layout *l)
 {
     struct layer_acts shared = {.recompute = l->recompute};
-    if (l->recompute & (PART_NORM1 | PART_NORM2))
+    if (shares(l, PART_NORM1, FP8_QKV) || shares(l, PART_NORM2, FP8_GATE_UP))
         shared.norm1 = shared.norm2 = push_rows(l, l->S, l->C);
-    if (l->recompute & PART_ACT)
+    if (shares(l, PART_ACT, FP8_DOWN))
         shared.act = push_rows(l, l->N, l->F);
     if (l->by_heads && !l->config->qk_norm) {
         struct heads h = push_heads(l, false);
@@ -393,8 +434,9 @@ static void push_slot(
         a->x = push_rows(l, l->S, l->C);
     a->recompute = l->recompute;
     push_statistics(l, a);
+    push_codes(l, a);
     a->norm1 = push_norm(
-            l, ROLE_NORM1, a->x, l->recompute & PART_NORM1, shared->norm1);
+            l, ROLE_NORM1, a->x, shares(l, PART_NORM1, FP8_QKV), shared->norm1);
     if (l->by_heads)
         push_by_heads(l, shared, a);
     else
@@ -403,12 +445,12 @@ static void push_slot(
     a->post1 = a->x2;
     a->proj = push_norm(l, ROLE_POST1, a->x2, false, NULL);
     a->norm2 = push_norm(
-            l, ROLE_NORM2, a->x2, l->recompute & (PART_NORM2 | PART_MLP),
+            l, ROLE_NORM2, a->x2, shares(l, PART_NORM2 | PART_MLP, FP8_GATE_UP),
             shared->norm2);
     if (l->recompute & PART_MLP) {
         share_mlp(shared, a);
     } else {
-        push_mlp(l, l->recompute & PART_ACT ? shared : NULL, a);
+        push_mlp(l, shares(l, PART_ACT, FP8_DOWN) ? shared : NULL, a);
         a->mlp_out = push_norm(l, ROLE_POST2, NULL, false, NULL);
     }
     a->low = push_rows(l, l->N, low_of(l));
@@ -717,6 +759,7 @@ static void lay_train(
             config, table, shape, place_tokens(shape, shape->B), base);
     measure_attention(&l, shape, shape->B);
     l.recompute = parts_recomputed(config, shape);
+    choose_codes(&l);
     begin_micros(&l, table, shape, acts);
     bool has_kept = acts->first <= config->layers;
 

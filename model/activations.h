@@ -22,7 +22,8 @@
  *
  * With SELECTIVE all layers share some arrays of a slot (the table in
  * activations.c): these lie below the slots, and a layer's backward recomputes
- * them before it reads them.
+ * them before it reads them. With FP8 they share inputs of matmuls, whose
+ * transposed codes are kept: backward reads those.
  *
  * Of A micro-batches at once each has its inputs, dx, last and slots, but where
  * layers are recomputed the last slot of a segment: backward recomputes that
@@ -45,6 +46,7 @@
 #define ZD_MODEL_ACTIVATIONS_H
 
 #include "model/adapter.h"
+#include "model/fp8.h"
 #include "model/model.h"
 
 struct layer_acts {
@@ -72,6 +74,9 @@ struct layer_acts {
     void *mlp_low;   /* (P, r ..) of an MLP in pieces, in the places that `low`
                         has for them; NULL: in `low` */
     float *gains;    /* DoRA: gains, then inverses of each adapter's rows */
+    struct fp8_codes xt[FP8_GROUPS]; /* (in, P) of a group's input, in place of
+                                        it; NULL: it is kept itself */
+    float *x_amax;      /* (FP8_GROUPS) of inputs, tensorwise; else NULL */
     unsigned recompute; /* enum layer_part: shared by all layers, recomputed
                            by backward */
 };

@@ -1,6 +1,7 @@
 #include "model/internal.h"
 
 #include <assert.h>
+#include <string.h>
 
 struct layer_acts kept_acts(const struct pass *pass, int layer)
 {
@@ -33,6 +34,8 @@ enum zd_status forward_kept(
     void *out = output ? output_of(pass, layer, model->config->layers) : NULL;
     struct layer_run run = {model, pass, &slot, layer};
     struct residual_sum *due = &model->due[pass->micro];
+    if (leaves && pass->acts->recompute) /* backward casts what it reads */
+        memset(slot.xt, 0, sizeof slot.xt);
     ZD_TRY(layer_input_norm(&run, due));
     if (leaves)
         ZD_TRY(residuals_leave(model, pass, layer));
@@ -84,6 +87,7 @@ static enum zd_status forward_lean(
 static enum zd_status forward_one(
         struct model *model, const struct pass *pass, int layer)
 {
+    ZD_TRY(fp8_weights(model, pass, layer));
     if (layer >= pass->acts->first)
         ZD_TRY(forward_kept(model, pass, layer, true, true));
     else

@@ -160,6 +160,38 @@ static void add_heads(
             place_tokens(shape, train > eval ? train : eval) * (q + kv);
 }
 
+/* Floats that fp8_linear.c tells the other places: inputs of o and down are
+ * cut, gradients of what the others make, and all weights, of which the groups
+ * are told together. */
+static size_t maxima_told(
+        const struct model_config *config, const struct param_table *table,
+        const struct model_shape *shape)
+{
+    struct fp8_use use = fp8_use_of(table, shape);
+    int layers = config->layers;
+    int first = activations_first_layer(config, table);
+    int segment = checkpointing_segment(shape->checkpointing, layers);
+    size_t floats = 0;
+    size_t pieces = shape->mlp_pieces > 1 ? (size_t)shape->mlp_pieces : 1;
+    if (use.mode != FP8_TENSORWISE || tp_size(config) == 1)
+        return 0;
+    for (int layer = 1; layer <= layers; layer++) {
+        bool has_backward = layer >= first, is_tiled = pieces > 1;
+        bool is_last = segment && ((layer - first + 1) % segment == 0 ||
+                                   layer == layers);
+        size_t o = has_backward && segment ? 2 : 1, mlps = 1;
+        if (has_backward && segment && !(is_last && is_tiled))
+            mlps++;
+        mlps += has_backward && is_tiled;
+        floats += FP8_GROUPS;
+        floats += use.has[FP8_O] ? o : 0;
+        floats += use.has[FP8_DOWN] ? mlps * pieces : 0;
+        floats += has_backward && use.has[FP8_QKV];
+        floats += has_backward && use.has[FP8_GATE_UP] ? pieces : 0;
+    }
+    return floats;
+}
+
 static void add_tokens(
         const struct model_config *config, const struct param_table *table,
         const struct model_shape *shape, struct model_exchange *out)
@@ -184,7 +216,8 @@ static void add_tokens(
     size_t chunk = (size_t)model_head_chunk(config, table, &eval);
     out->gathered = (uint64_t)all.gathers * (tokens / tp) * row;
     out->scattered = (uint64_t)all.scatters * (tokens / tp) * row;
-    out->scores = tokens * sizeof(struct row_score);
+    out->scores = tokens * sizeof(struct row_score) +
+                  maxima_told(config, table, shape) * sizeof(float);
     out->largest_share = model_most_tokens(shape) / tp * row;
     size_t logits =
             (size_t)logits_stride(shape_backend(shape), config->vocab_size);
@@ -192,6 +225,8 @@ static void add_tokens(
     out->largest_scores = chunk * sizeof(struct row_score);
     if (out->largest_scores < logits * sizeof(float))
         out->largest_scores = logits * sizeof(float);
+    if (out->largest_scores < FP8_GROUPS * sizeof(float))
+        out->largest_scores = FP8_GROUPS * sizeof(float);
     add_sums(config, shape, first, out);
 }
 

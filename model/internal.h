@@ -83,6 +83,8 @@ struct model {
     struct activations *passes; /* (activations_passes); owned */
     struct rope_tables ropes[ROPE_SETS];
     void *decoded;          /* a dequantized weight, for a matmul */
+    struct fp8_use fp8_use;
+    struct fp8_scratch fp8;
     int32_t *planes;        /* (micros, CPU_PLANES, N) of the pass, on the CPU:
                                positions, and what head_rows_fill writes */
     void *all_tokens[2];    /* (N, C) each, with tensor parallelism: of matmuls,
@@ -255,6 +257,11 @@ struct linear {
     int first_row; /* of the pass, the head's */
     bool accumulate;
     bool conv1d; /* weight is [in, out], not [out, in] */
+    bool is_fp8; /* it multiplies codes (fp8_linear.c) */
+    enum fp8_group group;
+    int layer;
+    struct fp8_codes xt; /* what backward reads in place of x; NULL: x */
+    float *x_amax;       /* of the input, tensorwise */
     struct adapter_view adapters[LINEAR_PARTS];
     int adapter_count;
     bool is_dora; /* one of them */
@@ -267,6 +274,9 @@ struct linear layer_linear(
 struct linear head_linear(
         const struct model *model, const struct pass *pass, int first_row,
         int N, bool accumulate);
+/* weight.c. Tensor `id`, alone. */
+enum zd_status tensor_values(
+        const struct model *model, int id, const void **values_out);
 /* The whole weight in the compute type, (out, in) or with conv1d (in, out):
  * whoever multiplies by it asks here, each time. It stays until the next call.
  */
@@ -294,6 +304,28 @@ enum zd_status linear_adapters_enter(
         const void **dz_out);
 enum zd_status linear_adapters_backward(
         const struct linear *linear, void *dx, const void *dz, const void *x);
+
+/* fp8_linear.c: the matmuls of linears in FP8, without adapters. One group's
+ * follow each other: the first casts the input for all (`is_first`). */
+/* Before a forward pass of the layer: amax of its weights. */
+enum zd_status fp8_weights(
+        const struct model *model, const struct pass *pass, int layer);
+/* y NULL: only what backward reads. */
+enum zd_status fp8_forward(
+        const struct linear *linear, void *y, const void *x, bool is_first);
+/* y = x W of an input that forward has had, in backward. */
+enum zd_status fp8_forward_again(
+        const struct linear *linear, void *y, const void *x);
+/* amax of the gradients of a group's outputs, before their casts. */
+enum zd_status fp8_grads(
+        const struct linear *linears, void *const *dy, int count);
+/* dW and dbias; the codes of dy stay for fp8_input_grads. */
+enum zd_status fp8_backward_params(
+        const struct linear *linear, const void *dy, const void *x,
+        bool is_first);
+/* dx = dy W; `is_other`: dy has not been cast. */
+enum zd_status fp8_input_grads(
+        const struct linear *linear, void *dx, const void *dy, bool is_other);
 
 /* Projections of one input: y (backward: dy) of each. */
 struct projections {

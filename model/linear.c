@@ -104,6 +104,17 @@ static bool is_of_rows(enum role role)
     return role == ROLE_O || role == ROLE_DOWN;
 }
 
+static void set_fp8(
+        struct linear *linear, const struct layer_acts *acts, enum role role)
+{
+    const struct model *model = linear->model;
+    linear->group = fp8_group_of(role);
+    linear->is_fp8 = model->fp8_use.has[linear->group] && !linear->pass->decode;
+    linear->xt = acts->xt[linear->group];
+    linear->x_amax = (acts->x_amax ? acts->x_amax : model->fp8.inputs) +
+                     linear->group;
+}
+
 struct linear layer_linear(
         const struct layer_run *run, enum role first, enum role last)
 {
@@ -129,6 +140,8 @@ struct linear layer_linear(
     };
     if (run->model->config->tp.place > 0 && is_of_rows(first))
         linear.bias = linear.dbias = NULL; /* the first place adds it */
+    linear.layer = run->layer;
+    set_fp8(&linear, run->acts, first);
     for (int i = id; i < end; i++) {
         assert(i == id || goes_on(model, i));
         assert(i == id || bias < 0 || goes_on(model, bias + i - id));
@@ -220,16 +233,20 @@ enum zd_status linear_adapters_enter(
     *dz_out = dy;
     if (!linear->is_dora)
         return ZD_OK;
-    ZD_TRY(linear_weight(linear, &weight));
-    ZD_TRY(k->matmul(
-            NULL, &(struct matmul){
-                          .M = linear->N,
-                          .N = linear->columns,
-                          .K = linear->in,
-                          .a = {x, k->dtype},
-                          .b = {weight, k->dtype, !linear->conv1d,
-                                linear->conv1d ? linear->out : linear->in},
-                          .out = {z, k->dtype, linear->out}}));
+    if (linear->is_fp8) {
+        ZD_TRY(fp8_forward_again(linear, z, x));
+    } else {
+        ZD_TRY(linear_weight(linear, &weight));
+        ZD_TRY(k->matmul(
+                NULL, &(struct matmul){
+                              .M = linear->N,
+                              .N = linear->columns,
+                              .K = linear->in,
+                              .a = {x, k->dtype},
+                              .b = {weight, k->dtype, !linear->conv1d,
+                                    linear->conv1d ? linear->out : linear->in},
+                              .out = {z, k->dtype, linear->out}}));
+    }
     for (int i = 0; i < linear->adapter_count; i++) {
         const struct adapter_view *view = &linear->adapters[i];
         ZD_TRY(adapter_magnitude_backward(linear, view, z, dy));
@@ -248,23 +265,6 @@ enum zd_status linear_adapters_backward(
 }
 
 /* --- matmuls -------------------------------------------------------------- */
-
-enum zd_status linear_weight(
-        const struct linear *linear, const void **values_out)
-{
-    const struct weight_view *weight = &linear->weight;
-    const struct kernels *k = linear->model->kernels;
-    char *out = linear->model->decoded;
-    assert(weight->values || (weight->part_count && out));
-    *values_out = weight->values ? weight->values : out;
-    for (int i = 0; i < weight->part_count; i++) {
-        const struct codes_view *part = &weight->parts[i];
-        ZD_TRY(k->dequantize(
-                NULL, out, part->codes, part->scales, part->matrix));
-        out += quant_matrix_count(part->matrix) * dtype_bytes(k->dtype);
-    }
-    return ZD_OK;
-}
 
 /* out (M, N) [+]= a (M, K) W, or its transpose's. */
 static enum zd_status multiply(
@@ -317,11 +317,14 @@ bool linear_has_few_rows(const struct linear *linear)
            linear->N <= ROWS_TOGETHER;
 }
 
-enum zd_status linear_forward(
-        const struct linear *linear, void *y, const void *x)
+/* `is_first` of the projections of an input. */
+static enum zd_status forward(
+        const struct linear *linear, void *y, const void *x, bool is_first)
 {
-    if (!y)
-        return linear_adapters_forward(linear, NULL, x);
+    if (linear->is_fp8)
+        ZD_TRY(fp8_forward(linear, y, x, is_first));
+    if (!y || linear->is_fp8)
+        return linear_adapters_forward(linear, y, x);
     if (linear_has_few_rows(linear))
         ZD_TRY(rows_forward(linear, y, x));
     else
@@ -329,6 +332,12 @@ enum zd_status linear_forward(
                 linear, y, x, linear->bias, linear->out, linear->in,
                 !linear->conv1d, false));
     return linear_adapters_forward(linear, y, x);
+}
+
+enum zd_status linear_forward(
+        const struct linear *linear, void *y, const void *x)
+{
+    return forward(linear, y, x, true);
 }
 
 /* x^T dy, or dy^T x: as the weight is stored. */
@@ -363,12 +372,18 @@ enum zd_status linear_backward_params(
  * and `add` says so. */
 static enum zd_status backward(
         const struct linear *linear, void *dx, bool add, const void *dy,
-        const void *x)
+        const void *x, bool is_first)
 {
     const void *dz;
-    ZD_TRY(linear_backward_params(linear, dy, x));
+    assert(!linear->is_fp8 || !add);
+    if (linear->is_fp8)
+        ZD_TRY(fp8_backward_params(linear, dy, x, is_first));
+    else
+        ZD_TRY(linear_backward_params(linear, dy, x));
     ZD_TRY(linear_adapters_enter(linear, dy, x, &dz));
-    if (dx)
+    if (dx && linear->is_fp8)
+        ZD_TRY(fp8_input_grads(linear, dx, dz, dz != dy));
+    else if (dx)
         ZD_TRY(input_grads(linear, dx, dz, add));
     return linear_adapters_backward(linear, dx, dz, x);
 }
@@ -376,7 +391,10 @@ static enum zd_status backward(
 enum zd_status linear_backward(
         const struct linear *linear, void *dx, const void *dy, const void *x)
 {
-    return backward(linear, dx, false, dy, x);
+    void *grads[] = {(void *)(uintptr_t)dy};
+    if (linear->is_fp8)
+        ZD_TRY(fp8_grads(linear, grads, 1));
+    return backward(linear, dx, false, dy, x, true);
 }
 
 /* --- projections of one input --------------------------------------------- */
@@ -384,7 +402,7 @@ enum zd_status linear_backward(
 enum zd_status projections_forward(const struct projections *p, const void *x)
 {
     for (int i = 0; i < p->count; i++)
-        ZD_TRY(linear_forward(&p->linears[i], p->y[i], x));
+        ZD_TRY(forward(&p->linears[i], p->y[i], x, i == 0));
     return ZD_OK;
 }
 
@@ -394,10 +412,13 @@ enum zd_status projections_backward(
     const struct kernels *k = p->linears[0].model->kernels;
     size_t count = (size_t)p->linears[0].N * (size_t)p->linears[0].in;
     bool in_place = k->dtype == DTYPE_FP32 || !dx;
+    if (p->linears[0].is_fp8)
+        ZD_TRY(fp8_grads(p->linears, p->y, p->count));
     for (int i = 0; i < p->count; i++) {
         const struct linear *linear = &p->linears[i];
         void *to = i == 0 || in_place ? dx : sum;
-        ZD_TRY(backward(linear, to, i > 0 && in_place, p->y[i], x));
+        ZD_TRY(backward(
+                linear, to, dx && i > 0 && in_place, p->y[i], x, i == 0));
         if (to != dx)
             ZD_TRY(k->add(NULL, dx, dx, sum, count));
     }

@@ -108,6 +108,13 @@ static enum zd_status take_buffers(
     }
     if (arena_plan_find(arena->plan, "model.decoded"))
         model->decoded = arena_span(arena, "model.decoded");
+    if (arena_plan_find(arena->plan, "model.fp8")) {
+        model->fp8 = fp8_scratch_at(
+                model->config, model->table, &model->shape,
+                arena_span(arena, "model.fp8"));
+        ZD_TRY(device_clear(
+                model->fp8.weights, model->fp8.maxima * sizeof(float)));
+    }
     ZD_TRY(device_clear(model->loss, sizeof *model->loss));
     return fill_angles(model, arena_span(arena, "model.rope"));
 }
@@ -123,6 +130,7 @@ enum zd_status model_create(
     model->table = table;
     model->shape = *shape;
     model->strides = activations_strides(config, shape->joined);
+    model->fp8_use = fp8_use_of(table, shape);
     model->kernels = kernels;
     alloc_tables(model);
     model->passes = activations_lay_out(

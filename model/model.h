@@ -23,6 +23,7 @@
 
 #include "base/memory/arena.h"
 #include "base/number/exact_sum.h"
+#include "kernels/fp8/fp8.h"
 #include "kernels/kernels.h"
 #include "model/params.h"
 
@@ -154,6 +155,7 @@ struct model_shape {
     int eval_B; /* of an evaluation batch; 0: none */
     struct checkpointing checkpointing;
     enum dtype dtype;            /* compute type */
+    enum fp8_mode fp8;           /* of the layers' matmuls (fp8.h) */
     enum device_backend backend; /* resolved; AUTO counts as the CPU */
     int head_chunk;      /* tokens whose logits exist at a time; 0: auto */
     int mlp_pieces;      /* pieces of the tokens that a layer's MLP is computed

@@ -168,6 +168,10 @@ enum zd_status model_plan(
         ZD_TRY(arena_plan_add(
                 plan, "model.decoded", ARENA_DEVICE, SPAN_BUFFERS,
                 param_most_in_codes(table) * dtype_bytes(shape->dtype)));
+    size_t codes = fp8_scratch_at(config, table, shape, NULL).bytes;
+    if (codes)
+        ZD_TRY(arena_plan_add(
+                plan, "model.fp8", ARENA_DEVICE, SPAN_BUFFERS, codes));
     size_t gathered = model_gathered_span(config, shape).bytes;
     if (gathered)
         ZD_TRY(arena_plan_add(

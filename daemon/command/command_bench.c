@@ -21,6 +21,9 @@ static void print_text(
         fprintf(stream, "%s matmuls: %.1f GFLOP/s, half of it with %.0f rows\n",
                 i ? "fp32" : "bf16", giga(machine->products[i]),
                 machine->half[i]);
+    if (machine->fp8 > 0)
+        fprintf(stream, "FP8 matmuls: %.2f of the rate of bf16\n",
+                machine->fp8);
     fprintf(stream,
             "GB/s: element-wise %.1f, updates %.1f, host and device %.1f, disk "
             "%.2f\n",

@@ -123,6 +123,8 @@ static const char layout[] =
         "MiB\n]"
         "[         {layout.offload.device_update|%} % of the update is made by "
         "the device, the rest by the host\n]"
+        "[         matmuls of the layers in FP8, {layout.fp8.mode|s}\n]"
+        "[         in {layout.dtype|s} still: {layout.fp8.bf16|s}\n]"
         "[         base in {parameters.base_format|s}\n]"
         "[         collectives over {collectives.over|s}]"
         "[, in two levels: {collectives.nodes|>} nodes of "

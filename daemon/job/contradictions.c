@@ -111,6 +111,10 @@ static void check_types(struct job *job)
     const struct rule rules[] = {
     {o->train.dtype == DTYPE_FP16 && fp16->loss_scale <= 0 && ldexp(1, fp16->initial_scale_power) < fp16->min_loss_scale, "train.fp16.min_loss_scale",
      job_string(job, "the first loss scale, 2^%d, is below train.fp16.min_loss_scale = %g", fp16->initial_scale_power, fp16->min_loss_scale), NULL, NULL, "train.dtype train.fp16.initial_scale_power"},
+    {o->train.fp8 != FP8_NONE && o->train.dtype != DTYPE_BF16, "train.fp8",
+     job_string(job, "train.fp8 needs train.dtype = \"bf16\", not \"%s\"", dtype), "dtype = \"bf16\" in [train]", NULL, "train.dtype"},
+    {o->train.fp8 != FP8_NONE && o->lora.enabled && o->lora.quantize_base != LORA_BASE_NONE && o->lora.quantize_base != LORA_BASE_FP8, "train.fp8",
+     "train.fp8 over a base in nf4, fp4 or int8: its weights are rounded already, and would be twice", "quantize_base = \"fp8\" or \"none\" in [lora]", NULL, "lora.quantize_base"},
     {o->optim.master == OPTIM_MASTER_NONE && o->train.dtype != DTYPE_BF16, "optim.master",
      job_string(job, "master = \"none\" needs train.dtype = \"bf16\", not \"%s\"", dtype), o->train.dtype == DTYPE_FP32 ? "in fp32 the parameters are the masters already" : "fp16 has too small a range to train without them", NULL, "optim.name train.dtype"},
     };

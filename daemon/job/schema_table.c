@@ -22,6 +22,7 @@ static const struct schema_choice lora_inits[] = {{"default", LORA_INIT_DEFAULT}
 static const struct schema_choice lora_bases[] = {{"none", LORA_BASE_NONE}, {"nf4", LORA_BASE_NF4}, {"fp4", LORA_BASE_FP4}, {"int8", LORA_BASE_INT8}, {"fp8", LORA_BASE_FP8}, {0}};
 static const struct schema_choice attentions[] = {{"auto", ATTENTION_AUTO}, {"cudnn", ATTENTION_CUDNN}, {"own", ATTENTION_OWN}, {0}};
 static const struct schema_choice dtypes[] = {{"bf16", DTYPE_BF16}, {"fp32", DTYPE_FP32}, {"bfloat16", DTYPE_BF16, "="}, {"float32", DTYPE_FP32, "="}, {"fp16", DTYPE_FP16}, {"float16", DTYPE_FP16, "="}, {0}};
+static const struct schema_choice fp8_modes[] = {{"none", FP8_NONE}, {"tensorwise", FP8_TENSORWISE}, {"blockwise", FP8_BLOCKWISE}, {0}};
 static const struct schema_choice export_dtypes[] = {{"auto", -1}, {"bf16", DTYPE_BF16}, {"fp16", DTYPE_FP16}, {"fp32", DTYPE_FP32}, {0}};
 /* The names, and what the reference says of them, are those of the rows. */
 static const struct schema_choice chat_templates[] = {
@@ -189,6 +190,7 @@ ENTRY_KEYS("data.eval"),
 {"train", "global_batch_size", SCHEMA_INT64, JOB(train.global_batch_size), .flags = SCHEMA_AUTO, .min = 1, .max = 1e12, .aliases = "train_batch_size", .help = "Samples of a step over all ranks (G = B x A x groups of cp_size x tp_size ranks)", .fallback = "B x A x groups"},
 {"train", "dtype", SCHEMA_ENUM, JOB(train.dtype), .choices = dtypes, .help = "Compute type; master weights are fp32"},
 {"train", "tf32", SCHEMA_BOOL, JOB(train.tf32), .flags = SCHEMA_GPU, .help = "On a GPU, compute fp32 matmuls in TF32; a CPU always uses fp32"},
+{"train", "fp8", SCHEMA_ENUM, JOB(train.fp8), .choices = fp8_modes, .help = "With dtype bf16, compute the layers' matmuls in FP8; tensorwise: one scale a tensor, gradients in E5M2 (compute capability 8.9 or higher); blockwise: a scale for 1 x 128 tokens and 128 x 128 weights (capability 9.0). Embedding, head, norms, attention, adapters, and q, k, v, or gate and up, where a side of one is not a multiple of 16, stay in bf16"},
 {"train", "gradient_checkpointing", SCHEMA_CHECKPOINTING, JOB(train.gradient_checkpointing), .choices = checkpointings, .help = "Which activations are kept for backward; the rest is recomputed"},
 {"train", "tiled_mlp", SCHEMA_INT, JOB(train.tiled_mlp), .flags = SCHEMA_AUTO, .min = 1, .max = 1 << 20, .help = "Pieces of a micro-batch's tokens that the MLP of a layer is computed in, one after the other, and again in backward; 1: the whole, as gradient_checkpointing says; auto: 1, or what makes the job fit"},
 {"train", "freeze", SCHEMA_STRINGS, JOB(train.freeze), JOB(train.freeze_count), .help = "Patterns of tensor names; matching tensors are not trained and not saved in checkpoints"},

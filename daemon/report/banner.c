@@ -207,6 +207,25 @@ static void tell_optimizer(const struct train_banner *banner)
             plan_masters_name(job->train.dtype, optim->master));
 }
 
+/* The layers' matmuls, and the modules that stay in the compute type. */
+static void tell_fp8(const struct train_banner *banner)
+{
+    json_t *fp8 = plan_fp8_json(banner->plan);
+    char line[400] = "";
+    struct text_buffer text = {.out = line, .bytes = sizeof line};
+    const json_t *name;
+    size_t i;
+    json_array_foreach(json_object_get(fp8, "bf16"), i, name)
+        text_buffer_add(
+                &text, "%s%s", i ? ", " : "; in bf16 still: ",
+                json_string_value(name));
+    if (fp8)
+        zd_log_info(
+                "  fp8      matmuls of the layers, %s%s",
+                json_string_value(json_object_get(fp8, "mode")), line);
+    json_decref(fp8);
+}
+
 static void tell_offload(const struct train_banner *banner)
 {
     const struct offload_options *options = &banner->job->offload;
@@ -305,6 +324,7 @@ void report_banner(const struct train_banner *banner)
     tell_model(banner);
     tell_ranks(banner);
     tell_optimizer(banner);
+    tell_fp8(banner);
     tell_offload(banner);
     tell_activations(banner);
     tell_auto(banner);

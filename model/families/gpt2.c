@@ -114,13 +114,14 @@ static enum zd_status qkv_backward(const struct layer_run *run)
             run->acts->norm1);
 }
 
-/* gate = x fc, act = gelu(gate): in one pass where no adapter comes between. */
+/* gate = x fc, act = gelu(gate): in one pass where no adapter comes between,
+ * and no codes are multiplied. */
 static enum zd_status fc_gelu(
         const struct linear *fc, const struct layer_acts *acts)
 {
     const struct kernels *k = fc->model->kernels;
     const void *weight;
-    if (!fc->adapter_count && !linear_has_few_rows(fc)) {
+    if (!fc->is_fp8 && !fc->adapter_count && !linear_has_few_rows(fc)) {
         ZD_TRY(linear_weight(fc, &weight));
         return k->matmul(
                 NULL, &(struct matmul){
@@ -147,7 +148,7 @@ static enum zd_status proj_dgelu(
     const struct kernels *k = proj->model->kernels;
     size_t count = (size_t)proj->N * (size_t)proj->in;
     const void *weight;
-    if (proj->adapter_count) {
+    if (proj->is_fp8 || proj->adapter_count) {
         ZD_TRY(linear_backward(proj, dgate, dy, acts->act));
         return k->gelu_backward(NULL, dgate, dgate, acts->gate, count);
     }

@@ -363,6 +363,15 @@ ok '  more than the machine has: 69' eval 'rm -rf run && call 69 "${small[@]}" -
 ok '  more than the process may have: 69, by no signal' eval '(ulimit -v 700000; call 69 "${small[@]}" --force --set train.tiled_mlp=1 --set train.per_device_train_batch_size=4096) && has "error.E" err'
 
 # --- the layout ---
+codes=(--job job.toml --world 1 --set train.fp8=tensorwise)
+ok 'a plan names the matmuls in FP8, and the modules that stay in bf16' eval '
+    call 0 plan "${codes[@]}" --set model.config.num_key_value_heads=1 --set model.config.head_dim=8 --format json && has "\"mode\": \"tensorwise\"" out && has "self_attn.k_proj" out &&
+    call 0 plan "${codes[@]}" --set model.config.num_key_value_heads=1 --set model.config.head_dim=8 && has "in bf16 still: self_attn.q_proj, self_attn.k_proj, self_attn.v_proj$" out &&
+    call 0 plan "${codes[@]}" && has "matmuls of the layers in FP8, tensorwise" out && ! has "in bf16 still" out'
+ok '  and that they keep fewer bytes' eval 'for mode in none blockwise; do
+        call 0 plan "${codes[@]}" --set train.gradient_checkpointing=none --set train.fp8=$mode --format json || return 1
+        python3 -I -c "import json, sys; print(next(s[\"bytes\"] for s in json.load(open(sys.argv[1]))[\"ranks\"][0][\"arenas\"][0][\"spans\"] if s[\"name\"] == \"model.activations\"))" out >bytes.$mode
+    done; (($(<bytes.blockwise) < $(<bytes.none)))'
 ok 'an MLP in as many pieces as fit: the plan says so, and the run; not where the job says one' eval 'tiles=(--job job.toml --set data.cutoff_len=64
         --set train.per_device_train_batch_size=64 --set train.gradient_checkpointing=full --set device.memory_limit=34.5MiB --set train.max_steps=1) &&
     call 0 plan "${tiles[@]}" --world 1 --format json && has "\"tiled_mlp\": 2" out && call 0 plan "${tiles[@]}" --world 1 && has "full, MLP in 2 pieces .by auto." out &&

@@ -72,6 +72,7 @@ struct train_options { /* [train] */
     enum accumulation_order accumulation_order;
     enum dtype dtype;
     bool tf32; /* products of fp32 on a GPU */
+    enum fp8_mode fp8; /* of the layers' matmuls */
     struct checkpointing gradient_checkpointing;
     int tiled_mlp; /* pieces of the tokens; 0: auto */
     bool average_tokens_across_devices;

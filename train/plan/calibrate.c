@@ -119,6 +119,52 @@ static enum zd_status multiply(struct bench *b)
     return ops->kernels->matmul(NULL, &m);
 }
 
+/* The same in FP8, of codes and a scale that are whatever lies there. */
+static enum zd_status multiply_codes(struct bench *b)
+{
+    const struct ops *ops = b->ctx;
+    size_t side = (size_t)ops->side, rows = (size_t)ops->rows * side;
+    const float *scale = (const float *)(const void *)ops->arrays[GRAD];
+    struct matmul_operand x = {
+            .data = part(b, X, rows),
+            .type = DTYPE_E4M3,
+            .scales = scale,
+            .layout = SCALES_TENSOR};
+    struct matmul_operand w = x;
+    w.data = part(b, WEIGHT, side * side);
+    w.transposed = true;
+    struct matmul m = {
+            .M = ops->rows,
+            .N = (int)side,
+            .K = (int)side,
+            .a = x,
+            .b = w,
+            .out = {part(b, OUT, rows * dtype_bytes(ops->type)), ops->type}};
+    ZD_TRY(ops->kernels->matmul(NULL, &m));
+    m.a.type = DTYPE_E5M2;
+    ZD_TRY(ops->kernels->matmul(NULL, &m));
+    m.M = (int)side;
+    m.K = ops->rows;
+    m.b.data = x.data;
+    m.out = (struct matmul_result){
+            part(b, GRAD, side * side * sizeof(float)), DTYPE_FP32};
+    return ops->kernels->matmul(NULL, &m);
+}
+
+/* 0 where the device has none. */
+static enum zd_status measure_codes(
+        struct bench *b, const struct ops *ops, double rate, double *times_out)
+{
+    struct device_facts facts = device_facts();
+    double side = ops->side, took;
+    *times_out = 0;
+    if (facts.backend == DEVICE_CUDA && 10 * facts.major + facts.minor < 89)
+        return ZD_OK;
+    ZD_TRY(bench_time(b, multiply_codes, &took));
+    *times_out = 3 * 2 * side * side * ops->rows / took / rate;
+    return ZD_OK;
+}
+
 /* As what surrounds the matmuls; 6 reads and writes of each element. */
 enum { SURROUND_MOVES = 6 };
 static enum zd_status surround(struct bench *b)
@@ -218,7 +264,7 @@ static enum zd_status measure_matmuls(
 static enum zd_status measure_device(
         struct ops *ops, double seconds, struct plan_machine *machine)
 {
-    enum { THINGS = 7 };
+    enum { THINGS = 8 };
     struct bench bench = {.share = seconds / THINGS, .ctx = ops};
     double took, moved = 0;
     ZD_TRY(take(ops));
@@ -232,6 +278,9 @@ static enum zd_status measure_device(
         ZD_TRY(choose_shape(&bench, ops));
         ZD_TRY(measure_matmuls(
                 &bench, ops, &machine->products[wide], &machine->half[wide]));
+        if (!wide)
+            ZD_TRY(measure_codes(
+                    &bench, ops, machine->products[0], &machine->fp8));
         ZD_TRY(bench_time(&bench, surround, &took));
         moved += SURROUND_MOVES * (double)ops->rows * ops->side *
                  (double)dtype_bytes(ops->type) / took / 2;
@@ -288,7 +337,8 @@ static enum zd_status take_means(
     double *const values[] = {&machine->products[0], &machine->products[1],
                               &machine->half[0],     &machine->half[1],
                               &machine->memory,      &machine->update,
-                              &machine->host,        &machine->jitter};
+                              &machine->host,        &machine->jitter,
+                              &machine->fp8};
     enum { VALUES = sizeof values / sizeof *values };
     double mine[VALUES];
     void *all;

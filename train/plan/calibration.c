@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { FORMAT = 9, FILE_BYTES_MAX = 1 << 16 };
+enum { FORMAT = 10, FILE_BYTES_MAX = 1 << 16 };
 
 static const char *backend_name(enum device_backend backend)
 {
@@ -41,6 +41,7 @@ static const struct field {
         FIELD("products_32", products[1], true),
         FIELD("half_tokens_16", half[0], false),
         FIELD("half_tokens_32", half[1], false),
+        FIELD("fp8", fp8, false),
         FIELD("memory", memory, true),
         FIELD("update", update, true),
         FIELD("launch", launch, false),

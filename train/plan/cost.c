@@ -10,6 +10,7 @@ struct costs costs_of(
     enum dtype type = plan->zero.request.dtype;
     return (struct costs){
             .plan = plan,
+            .fp8 = fp8_use_of(plan_slice_table(plan), &plan->shape),
             .machine = machine,
             .type = type == DTYPE_FP32,
             .width = (double)dtype_bytes(type)};
@@ -42,6 +43,41 @@ static double product_seconds(
     return fmax(
             2 * count * tokens / product_rate(costs, tokens),
             count * width / costs->machine->memory);
+}
+
+/* What is read and written to cast the operands of a matmul in FP8, forward or
+ * backward: a weight's values to codes one way; dy both ways, and x once for
+ * the projections that read it. */
+static double cast_seconds(
+        const struct costs *costs, const struct param *param, double tokens,
+        int pass)
+{
+    bool is_first = param->role == ROLE_Q || param->role == ROLE_O ||
+                    param->role == ROLE_GATE || param->role == ROLE_DOWN;
+    double one = costs->width + 1, both = costs->width + 2;
+    double in = (double)param_in(param), out = (double)param_out(param);
+    double bytes = (double)param->count * one +
+                   tokens * both * (pass == PASS_BACKWARD ? out
+                                    : is_first            ? in
+                                                          : 0);
+    return bytes / costs->machine->memory;
+}
+
+/* The matmuls of a weight in FP8. */
+static void add_codes(
+        const struct costs *costs, const struct param *param, double tokens,
+        double pieces, struct unit_cost *cost)
+{
+    double times = costs->machine->fp8 > 0 ? costs->machine->fp8 : 1;
+    double count = (double)param->count, each = tokens / pieces;
+    double one = fmax(
+            2 * count * each / (times * product_rate(costs, each)),
+            count / costs->machine->memory);
+    for (int pass = 0; pass < PASSES; pass++)
+        cost->pass[pass] +=
+                pieces *
+                (one + cast_seconds(costs, param, each, pass) +
+                 (pass == PASS_BACKWARD && param->trainable ? one : 0));
 }
 
 /* What a weight's matmuls cost, in so many pieces of the tokens: forward one,
@@ -250,11 +286,12 @@ struct unit_cost cost_unit(const struct costs *costs, int unit)
         bool is_weight = param->dims == 2 && param->part == PARAM_BASE;
         bool is_mlp = param_is_mlp(param);
         if (is_weight)
-            add_weight(
+            (fp8_has(&costs->fp8, param) ? add_codes : add_weight)(
                     costs, param, tokens, pieces_of(costs, unit, is_mlp),
                     &cost);
-        for (int pass = 0; param_is_quantized(table, id) && pass < PASSES;
-             pass++)
+        bool decodes = param_is_quantized(table, id) &&
+                       !plan_multiplies_codes(plan);
+        for (int pass = 0; decodes && pass < PASSES; pass++)
             cost.pass[pass] += decode_seconds(costs, id) *
                                (is_mlp ? plan->shape.mlp_pieces : 1);
         if (is_weight && !is_tiled(costs)) /* the last one's stays */

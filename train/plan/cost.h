@@ -3,6 +3,7 @@
 #ifndef ZD_TRAIN_PLAN_COST_H
 #define ZD_TRAIN_PLAN_COST_H
 
+#include "model/fp8.h"
 #include "train/plan/machine.h"
 #include "train/plan/plan.h"
 
@@ -12,6 +13,7 @@ enum { NORM_MOVES = 5, ACTIVATION_MOVES = 6, ADD_MOVES = 5, LOSS_MOVES = 3 };
 
 struct costs {
     const struct job_plan *plan;
+    struct fp8_use fp8;
     const struct plan_machine *machine;
     int type;     /* of what is computed: 0: 16 bits, 1: fp32 */
     double width; /* bytes of an element of it */

@@ -134,6 +134,13 @@ enum zd_status plan_check_slices(
  * sends less. ZD_ERR_CONFIG where heads do not divide. */
 enum zd_status plan_choose_heads(
         const struct train_job *job, struct job_plan *plan);
+/* fp8.c: ZD_ERR_CONFIG where train.fp8 cannot be computed on this GPU, or over
+ * the model's base. */
+enum zd_status plan_check_fp8(
+        const struct train_job *job, const struct job_plan *plan);
+/* {"mode", "bf16": modules of a layer that stay}; NULL: none is in FP8. New
+ * reference. */
+json_t *plan_fp8_json(const struct job_plan *plan);
 /* Batches that the loader has room for. */
 int job_plan_batches(const struct train_job *job, int accumulation);
 

@@ -22,6 +22,7 @@ struct plan_machine {
     double jitter; /* each doubling of the ranks makes the slowest of them, for
                       whom all wait, slower by this share */
     double disk;   /* bytes/s of a rank, each way */
+    double fp8;    /* FLOP/s of matmuls of codes by those in 16 bits; 0: 1 */
     bool shares_cores; /* collectives, copies and updates on the host take their
                           time from what computes: the CPU device; of copies and
                           collectives this share: */

@@ -149,6 +149,8 @@ json_t *job_mesh_json(struct mesh mesh);
 /* How many elements the model has and how many train; with adapters what they
  * are and how the base is held. New reference. */
 json_t *job_plan_parameters(const struct job_plan *plan);
+/* Is the base in FP8 multiplied as it is stored, matrix by matrix? */
+bool plan_multiplies_codes(const struct job_plan *plan);
 /* "bf16": how what does not train is held; NULL: all does. */
 const char *job_plan_base_format(const struct job_plan *plan);
 /* Bytes that each of `local_size` ranks can have of this machine's memory, and

@@ -293,7 +293,7 @@ static json_t *layout_json(const struct job_plan *plan)
     plan_optimizer_name(&request->optim, optimizer);
     plan_checkpointing_name(plan->shape.checkpointing, checkpointing);
     return json_pack(
-            "{s:s, s:i, s:i, s:s, s:i, s:i, s:I, s:s, s:i, s:s, s:s, s:s, "
+            "{s:s, s:i, s:i, s:s, s:i, s:i, s:I, s:s, s:i, s:s, s:s, s:s, s:o*, "
             "s:{s:s, "
             "s:s, s:s, s:s, s:o*, s:o*}, s:{s:b, s:b, s:b, s:b}}",
             "dtype", dtype_name(request->dtype), "per_device_train_batch_size",
@@ -304,8 +304,8 @@ static json_t *layout_json(const struct job_plan *plan)
             (json_int_t)plan->global_batch, "gradient_checkpointing",
             checkpointing, "tiled_mlp", plan->shape.mlp_pieces, "optimizer",
             optimizer, "states", plan_states_name(&request->optim), "masters",
-            plan_masters_name(request->dtype, request->optim.master), "offload",
-            "optimizer", plan_tier_name(offload->optimizer), "params",
+            plan_masters_name(request->dtype, request->optim.master), "fp8",
+            plan_fp8_json(plan), "offload", "optimizer", plan_tier_name(offload->optimizer), "params",
             plan_tier_name(offload->params), "activations",
             plan_tier_name(offload->activations), "accumulate",
             request->accumulate_on_host ? "host" : "device", "undo",

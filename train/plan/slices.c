@@ -3,6 +3,7 @@
 #include "base/text_buffer.h"
 #include "kernels/elementwise/masked.h"
 #include "model/adapters/lora.h"
+#include "model/fp8.h"
 #include "model/quantized/cut.h"
 #include "model/slice.h"
 #include "optim/optimizers.h"
@@ -10,7 +11,14 @@
 
 #include <string.h>
 
-enum refusal { FITS, SHARES_RANGES, CUTS_BLOCKS, CUTS_WORDS, CUTS_CODES };
+enum refusal {
+    FITS,
+    SHARES_RANGES,
+    CUTS_BLOCKS,
+    CUTS_WORDS,
+    CUTS_CODES,
+    CUTS_TILES
+};
 
 /* Rows or columns of a range that each place has. */
 static int64_t share_of(const struct param *param, int range)
@@ -44,6 +52,22 @@ static bool cuts_words(const struct train_job *job, const struct param *param)
            param->shape[1] % DROPOUT_WORDS;
 }
 
+/* Do places share a tile of a weight that has one scale? A weight whose sides
+ * are no multiples of FP8_ALIGN is not in FP8. */
+static bool cuts_tiles(const struct train_job *job, const struct param *param)
+{
+    const struct param_slice *slice = &param->slice;
+    bool cuts = false;
+    if (job->train.fp8 != FP8_BLOCKWISE || !param_is_linear(param) ||
+        fp8_group_of(param->role) == FP8_GROUPS)
+        return false;
+    for (int r = 0; r < slice->range_count; r++)
+        cuts |= !slice->ranges[r].is_shared &&
+                slice->ranges[r].count % FP8_BLOCK;
+    return cuts && slice->shape[0] % FP8_ALIGN == 0 &&
+           slice->shape[1] % FP8_ALIGN == 0;
+}
+
 static bool is_8bit(
         const struct optim_options *optim, const struct param *param)
 {
@@ -64,6 +88,8 @@ static enum refusal look(
         if (param_is_quantized(table, id) &&
             !codes_can_cut(param, param_whole_codes(table, id)))
             return CUTS_CODES;
+        if (cuts_tiles(job, param))
+            return CUTS_TILES;
         if (!param->trainable)
             continue;
         for (int r = 0; r < param->slice.range_count; r++)
@@ -168,6 +194,11 @@ static enum zd_status check(
                 "parallel.tp_size = %d cuts `%s` within blocks whose %s codes "
                 "share a scale",
                 tp.size, tensor->name, param_codes_name(table));
+    else if (refusal == CUTS_TILES)
+        ZD_FAIL(ZD_ERR_CONFIG, "E0224",
+                "parallel.tp_size = %d cuts `%s` within tiles of %d x %d, "
+                "which train.fp8 = \"blockwise\" gives one scale",
+                tp.size, tensor->name, FP8_BLOCK, FP8_BLOCK);
     else if (refusal == CUTS_BLOCKS)
         ZD_FAIL(ZD_ERR_CONFIG, "E0224",
                 "parallel.tp_size = %d cuts `%s` within blocks of %d elements, "

@@ -37,6 +37,7 @@ static struct model_shape own_shape(
             .checkpointing = job->train.gradient_checkpointing,
             .mlp_pieces = job->train.tiled_mlp ? job->train.tiled_mlp : 1,
             .dtype = job->train.dtype,
+            .fp8 = job->train.fp8,
             .backend = device_resolve(job->device.backend),
             .decode_capacity = sample_capacity(job, config->max_positions),
             .train = true,
@@ -231,6 +232,7 @@ enum zd_status job_plan_try(
     plan->accumulation = choice->A;
     plan->by_layer = choice->by_layer && choice->A > 1;
     ZD_TRY(plan_check_slices(job, plan));
+    ZD_TRY(plan_check_fp8(job, plan));
     plan->shape = own_shape(job, &plan->config, choice->B);
     plan->shape.cp = plan->cp;
     plan->shape.checkpointing = choice->checkpointing;
@@ -271,7 +273,7 @@ enum zd_status job_plan_try(
     if (request.offload.device_update < 0)
         request.offload.device_update = choice->device_update;
     ZD_TRY(zero_plan_build(&request, &plan->zero));
-    if (plan->backend == DEVICE_CUDA)
+    if (plan->backend == DEVICE_CUDA && !plan_multiplies_codes(plan))
         plan->shape.joined = zero_joined(&plan->zero);
     ZD_TRY(plan_on_request(job, plan));
     plan->zero.request.exchange = exchange_of(plan); /* evaluates and decodes */

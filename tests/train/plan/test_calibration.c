@@ -93,7 +93,7 @@ Test(calibration, a_file_of_elsewhere_or_broken_is_named_and_replaced)
     } cases[] = {
             {"\"cpus\": ", "\"cpus\": 9", "of another machine", 0, 0},
             {"\"program\": \"", "\"program\": \"9", "of another version", 0, 0},
-            {"\"format\": 9", "\"format\": 8", "of another build", 0, 0},
+            {"\"format\": 10", "\"format\": 11", "of another build", 0, 0},
             {"\"threads\"", "\"treads\"", "broken", 0, 0},
             {"{", "[", "broken", 0, 0},
             NUMBER(machine.memory, 0),

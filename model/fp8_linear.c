@@ -1,0 +1,321 @@
+/* fp8_linear.c - a linear's matmuls in FP8 (fp8.h): each operand is cast, then
+ * multiplied. Codes lie in the scratch of model->fp8 from one call to the next;
+ * only inputs that backward reads are kept elsewhere. */
+#include "model/internal.h"
+
+#include <assert.h>
+
+/* --- types and scales ----------------------------------------------------- */
+
+static bool is_tensorwise(const struct model *model)
+{
+    return model->fp8_use.mode == FP8_TENSORWISE;
+}
+
+static enum dtype grad_codes(const struct model *model)
+{
+    return is_tensorwise(model) ? DTYPE_E5M2 : DTYPE_E4M3;
+}
+
+static enum scale_layout token_layout(const struct model *model)
+{
+    return is_tensorwise(model) ? SCALES_TENSOR : SCALES_1X128;
+}
+
+static enum scale_layout weight_layout(const struct model *model)
+{
+    return is_tensorwise(model) ? SCALES_TENSOR : SCALES_128X128;
+}
+
+/* An operand whose rows are those of the codes. */
+static struct matmul_operand operand(
+        const struct fp8_codes *codes, enum dtype type, enum scale_layout layout)
+{
+    return (struct matmul_operand){
+            .data = codes->codes,
+            .type = type,
+            .scales = codes->scales,
+            .layout = layout};
+}
+
+/* The other one: its rows are the columns of the product. */
+static struct matmul_operand columns_of(
+        const struct fp8_codes *codes, enum dtype type, enum scale_layout layout)
+{
+    struct matmul_operand b = operand(codes, type, layout);
+    b.transposed = true;
+    return b;
+}
+
+/* --- maxima --------------------------------------------------------------- */
+
+/* The largest of all places' (count) maxima. */
+static enum zd_status settle_amax(
+        const struct model *model, const struct pass *pass, float *amax,
+        int count)
+{
+    const struct kernels *k = model->kernels;
+    float *all = model->fp8.all;
+    int tp = tp_size(model->config);
+    if (tp == 1)
+        return ZD_OK;
+    ZD_TRY(pass->hooks->scores_gather(
+            pass->hooks->places, all, amax, (size_t)count * sizeof *amax));
+    for (int i = 0; i < count; i++)
+        ZD_TRY(k->fp8_amax(
+                NULL, amax + i, all + i, DTYPE_FP32, tp, 1, count, false));
+    return ZD_OK;
+}
+
+static float *weight_amax(
+        const struct model *model, int layer, enum fp8_group group)
+{
+    return model->fp8.weights + (size_t)layer * FP8_GROUPS + group;
+}
+
+enum zd_status fp8_weights(
+        const struct model *model, const struct pass *pass, int layer)
+{
+    const struct param_table *table = model->table;
+    bool has_one[FP8_GROUPS] = {false};
+    const void *values;
+    if (!is_tensorwise(model) || pass->decode)
+        return ZD_OK;
+    for (int id = table->unit_first[layer]; id < table->unit_first[layer + 1];
+         id++) {
+        const struct param *param = &table->params[id];
+        enum fp8_group g = fp8_group_of(param->role);
+        if (!fp8_has(&model->fp8_use, param))
+            continue;
+        ZD_TRY(tensor_values(model, id, &values));
+        int columns = (int)param->shape[1];
+        ZD_TRY(model->kernels->fp8_amax(
+                NULL, weight_amax(model, layer, g), values,
+                model->kernels->dtype, (int)param->shape[0], columns, columns,
+                has_one[g]));
+        has_one[g] = true;
+    }
+    return settle_amax(
+            model, pass, weight_amax(model, layer, FP8_QKV), FP8_GROUPS);
+}
+
+/* Places have channels of their own of the inputs of o and down. */
+static enum zd_status input_amax(const struct linear *l, const void *x)
+{
+    bool is_cut = l->group == FP8_O || l->group == FP8_DOWN;
+    if (!is_tensorwise(l->model))
+        return ZD_OK;
+    ZD_TRY(l->model->kernels->fp8_amax(
+            NULL, l->x_amax, x, l->model->kernels->dtype, l->N, l->in, l->in,
+            false));
+    return is_cut ? settle_amax(l->model, l->pass, l->x_amax, 1) : ZD_OK;
+}
+
+enum zd_status fp8_grads(
+        const struct linear *linears, void *const *dy, int count)
+{
+    const struct model *model = linears->model;
+    bool is_cut = linears->group == FP8_QKV || linears->group == FP8_GATE_UP;
+    float *amax = model->fp8.grads;
+    if (!is_tensorwise(model))
+        return ZD_OK;
+    for (int i = 0; i < count; i++)
+        ZD_TRY(model->kernels->fp8_amax(
+                NULL, amax, dy[i], model->kernels->dtype, linears[i].N,
+                linears[i].out, linears[i].out, i > 0));
+    return is_cut ? settle_amax(model, linears->pass, amax, 1) : ZD_OK;
+}
+
+/* --- casts ---------------------------------------------------------------- */
+
+/* x(N, columns), and its transpose; either may be left out (NULL codes). */
+static enum zd_status cast_tokens(
+        const struct linear *l, const void *x, int columns, enum dtype to,
+        const float *amax, const struct fp8_codes *codes,
+        const struct fp8_codes *transposed)
+{
+    static const struct fp8_codes none = {NULL, NULL};
+    codes = codes ? codes : &none;
+    transposed = transposed ? transposed : &none;
+    if (!codes->codes && !transposed->codes)
+        return ZD_OK;
+    return l->model->kernels->fp8_cast(
+            NULL,
+            &(struct fp8_cast){
+                    .x = x,
+                    .from = l->model->kernels->dtype,
+                    .rows = l->N,
+                    .columns = columns,
+                    .stride = columns,
+                    .to = to,
+                    .layout = token_layout(l->model),
+                    .amax = is_tensorwise(l->model) ? amax : NULL,
+                    .codes = codes->codes,
+                    .scales = codes->scales,
+                    .transposed = transposed->codes,
+                    .transposed_scales = transposed->scales,
+                    .padded = fp8_padded(l->N)});
+}
+
+/* A base in blocks of FP8, which blockwise matmuls take as it lies. */
+static const struct codes_view *stored_codes(const struct linear *l)
+{
+    const struct weight_view *weight = &l->weight;
+    bool is_fp8 = weight->part_count == 1 &&
+                  weight->parts[0].matrix->format == QUANT_FP8;
+    return is_fp8 && !is_tensorwise(l->model) ? &weight->parts[0] : NULL;
+}
+
+/* W(out, in) where it lies, or its transpose's codes; scales as a matmul has
+ * them. */
+static enum zd_status take_stored(
+        const struct linear *l, const struct codes_view *stored, bool turned,
+        struct fp8_codes *weight_out)
+{
+    struct fp8_codes to = l->model->fp8.weight;
+    struct fp8_cast cast = {
+            .x = stored->codes,
+            .from = DTYPE_E4M3,
+            .rows = l->out,
+            .columns = l->in,
+            .stride = l->in,
+            .to = DTYPE_E4M3,
+            .layout = SCALES_128X128,
+            .from_scales = stored->scales,
+            .padded = l->out};
+    if (turned) {
+        cast.transposed = to.codes;
+        cast.transposed_scales = to.scales;
+    } else {
+        cast.scales = to.scales;
+        to.codes = (uint8_t *)(uintptr_t)stored->codes;
+    }
+    *weight_out = to;
+    return l->model->kernels->fp8_cast(NULL, &cast);
+}
+
+/* W(out, in), or `turned` (in, out), in the scratch or as it is stored. */
+static enum zd_status take_weight(
+        const struct linear *l, bool turned, struct fp8_codes *weight_out)
+{
+    const struct codes_view *stored = stored_codes(l);
+    const struct model *model = l->model;
+    const struct fp8_codes *to = &model->fp8.weight;
+    bool as_stored = l->conv1d == turned;
+    int rows = l->conv1d ? l->in : l->out;
+    int columns = l->conv1d ? l->out : l->in;
+    struct fp8_cast cast = {
+            .from = model->kernels->dtype,
+            .rows = rows,
+            .columns = columns,
+            .stride = columns,
+            .to = DTYPE_E4M3,
+            .layout = weight_layout(model),
+            .padded = rows};
+    if (stored)
+        return take_stored(l, stored, turned, weight_out);
+    *weight_out = *to;
+    ZD_TRY(linear_weight(l, &cast.x));
+    if (is_tensorwise(model))
+        cast.amax = weight_amax(model, l->layer, l->group);
+    *(as_stored ? &cast.codes : &cast.transposed) = to->codes;
+    *(as_stored ? &cast.scales : &cast.transposed_scales) = to->scales;
+    return model->kernels->fp8_cast(NULL, &cast);
+}
+
+/* --- matmuls -------------------------------------------------------------- */
+
+static enum zd_status multiply_tokens(
+        const struct linear *l, void *out, enum dtype type, bool turned,
+        const void *bias)
+{
+    const struct model *model = l->model;
+    struct fp8_codes weight;
+    ZD_TRY(take_weight(l, turned, &weight));
+    return model->kernels->matmul(
+            NULL,
+            &(struct matmul){
+                    .M = l->N,
+                    .N = turned ? l->in : l->out,
+                    .K = turned ? l->out : l->in,
+                    .a = operand(&model->fp8.tokens, type, token_layout(model)),
+                    .b = columns_of(&weight, DTYPE_E4M3, weight_layout(model)),
+                    .out = {out, model->kernels->dtype},
+                    .bias = bias});
+}
+
+enum zd_status fp8_forward(
+        const struct linear *l, void *y, const void *x, bool is_first)
+{
+    const struct fp8_scratch *s = &l->model->fp8;
+    if (is_first) {
+        ZD_TRY(input_amax(l, x));
+        ZD_TRY(cast_tokens(
+                l, x, l->in, DTYPE_E4M3, l->x_amax, y ? &s->tokens : NULL,
+                &l->xt));
+    }
+    return y ? multiply_tokens(l, y, DTYPE_E4M3, false, l->bias) : ZD_OK;
+}
+
+enum zd_status fp8_forward_again(
+        const struct linear *l, void *y, const void *x)
+{
+    ZD_TRY(cast_tokens(
+            l, x, l->in, DTYPE_E4M3, l->x_amax, &l->model->fp8.tokens, NULL));
+    return multiply_tokens(l, y, DTYPE_E4M3, false, NULL);
+}
+
+/* As the weight is stored: dYt Xt^T, or Xt dYt^T. */
+static enum zd_status weight_grads(
+        const struct linear *l, const struct fp8_codes *xt)
+{
+    const struct model *model = l->model;
+    const struct fp8_codes *dyt = &model->fp8.dy;
+    enum scale_layout layout = token_layout(model);
+    enum dtype type = grad_codes(model);
+    bool first = !l->conv1d;
+    return model->kernels->matmul(
+            NULL,
+            &(struct matmul){
+                    .M = first ? l->out : l->in,
+                    .N = first ? l->in : l->out,
+                    .K = fp8_padded(l->N),
+                    .a = first ? operand(dyt, type, layout)
+                               : operand(xt, DTYPE_E4M3, layout),
+                    .b = first ? columns_of(xt, DTYPE_E4M3, layout)
+                               : columns_of(dyt, type, layout),
+                    .out = {l->dweight, l->grad_type},
+                    .accumulate = l->accumulate});
+}
+
+enum zd_status fp8_backward_params(
+        const struct linear *l, const void *dy, const void *x, bool is_first)
+{
+    const struct kernels *k = l->model->kernels;
+    const struct fp8_scratch *s = &l->model->fp8;
+    const struct fp8_codes *xt = l->xt.codes ? &l->xt : &s->x;
+    assert(l->grad_type == DTYPE_FP32 || !l->accumulate);
+    ZD_TRY(cast_tokens(
+            l, dy, l->out, grad_codes(l->model), s->grads,
+            l->is_dora ? NULL : &s->tokens, l->dweight ? &s->dy : NULL));
+    if (l->dbias)
+        ZD_TRY(k->reduce_rows(
+                NULL, l->dbias, dy, l->N, l->out, l->accumulate));
+    if (is_first && !l->xt.codes && l->model->fp8_use.trains[l->group])
+        ZD_TRY(cast_tokens(
+                l, x, l->in, DTYPE_E4M3, l->x_amax, NULL, &s->x));
+    return l->dweight ? weight_grads(l, xt) : ZD_OK;
+}
+
+enum zd_status fp8_input_grads(
+        const struct linear *l, void *dx, const void *dy, bool is_other)
+{
+    const struct fp8_scratch *s = &l->model->fp8;
+    void *other[] = {(void *)(uintptr_t)dy};
+    enum dtype type = grad_codes(l->model);
+    if (is_other) {
+        ZD_TRY(fp8_grads(l, other, 1));
+        ZD_TRY(cast_tokens(l, dy, l->out, type, s->grads, &s->tokens, NULL));
+    }
+    return multiply_tokens(l, dx, type, true, NULL);
+}
