@@ -31,6 +31,19 @@ ALWAYS_INLINE vf gelu_slope(vf v, vf s)
     return s + v * s * (1.0f - s) * du;
 }
 
+ALWAYS_INLINE void gelu_step(elem *out, const elem *x, int64_t count)
+{
+    vf v = load_some(x, count);
+    store_some(out, v * gelu_sigmoid(v), count);
+}
+
+ALWAYS_INLINE void gelu_back_step(
+        elem *dx, const elem *dout, const elem *x, int64_t count)
+{
+    vf v = load_some(x, count), g = load_some(dout, count);
+    store_some(dx, g * gelu_slope(v, gelu_sigmoid(v)), count);
+}
+
 enum zd_status FAST(gelu_forward)(
         struct stream *stream, void *out, const void *x, size_t count)
 {
@@ -39,10 +52,11 @@ enum zd_status FAST(gelu_forward)(
 #pragma omp parallel for num_threads(threads_for(count))
     for (size_t first = 0; first < count; first += PIECE) {
         size_t end = count - first < PIECE ? count : first + PIECE;
-        for (size_t i = first; i < end; i += VL) {
-            vf v = load_some(ex + i, (int64_t)(end - i));
-            store_some(eout + i, v * gelu_sigmoid(v), (int64_t)(end - i));
-        }
+        size_t i = first;
+        for (; i + VL <= end; i += VL)
+            gelu_step(eout + i, ex + i, VL);
+        if (i < end)
+            gelu_step(eout + i, ex + i, (int64_t)(end - i));
     }
     return ZD_OK;
 }
@@ -56,12 +70,11 @@ enum zd_status FAST(gelu_backward)(
 #pragma omp parallel for num_threads(threads_for(count))
     for (size_t first = 0; first < count; first += PIECE) {
         size_t end = count - first < PIECE ? count : first + PIECE;
-        for (size_t i = first; i < end; i += VL) {
-            vf v = load_some(ex + i, (int64_t)(end - i));
-            vf g = load_some(eg + i, (int64_t)(end - i));
-            vf d = g * gelu_slope(v, gelu_sigmoid(v));
-            store_some(ed + i, d, (int64_t)(end - i));
-        }
+        size_t i = first;
+        for (; i + VL <= end; i += VL)
+            gelu_back_step(ed + i, eg + i, ex + i, VL);
+        if (i < end)
+            gelu_back_step(ed + i, eg + i, ex + i, (int64_t)(end - i));
     }
     return ZD_OK;
 }

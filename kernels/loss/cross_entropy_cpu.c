@@ -22,11 +22,16 @@ ALWAYS_INLINE vf slope(vf y, const struct logit_map *map)
 
 static float row_top(const float *row, int V)
 {
-    vf top = vf_all(row[0]);
+    vf top[4];
     int v = 0;
+    for (int i = 0; i < 4; i++)
+        top[i] = vf_all(row[0]);
+    for (; v + 4 * VL <= V; v += 4 * VL)
+        for (int i = 0; i < 4; i++)
+            top[i] = vf_max(vf_load(row + v + i * VL), top[i]);
     for (; v + VL <= V; v += VL)
-        top = vf_max(vf_load(row + v), top);
-    float best = vf_top(top);
+        top[0] = vf_max(vf_load(row + v), top[0]);
+    float best = vf_top(vf_max(vf_max(top[0], top[1]), vf_max(top[2], top[3])));
     for (; v < V; v++)
         best = row[v] > best ? row[v] : best;
     return best;
@@ -58,6 +63,16 @@ ALWAYS_INLINE float row_exp_sum(
     return vf_sum((sum[0] + sum[1]) + (sum[2] + sum[3]));
 }
 
+/* `count` elements of the gradient: e^(y - top) scale, by the map's slope. */
+ALWAYS_INLINE void gradient_step(
+        elem *d, const float *row, float top, float scale, int count,
+        const struct logit_map *map)
+{
+    vf y = mapped(vf_load_some(row, count), map);
+    vf p = exp_below(y, top) * scale;
+    store_some(d, map ? p * slope(y, map) : p, count);
+}
+
 /* The row is in cache after the first of its three passes. e^x is computed
  * twice rather than stored, since dlogits may be narrower. The map grows, so
  * that the greatest logit stays it. */
@@ -71,11 +86,11 @@ ALWAYS_INLINE float row_loss(
     float shifted = wanted[0] - top, scale = dloss / sum;
     if (!d)
         return logf(sum) - shifted;
-    for (int v = 0; v < V; v += VL) {
-        vf y = mapped(vf_load_some(row + v, V - v), map);
-        vf p = exp_below(y, top) * scale;
-        store_some(d + v, map ? p * slope(y, map) : p, V - v);
-    }
+    int v = 0;
+    for (; v + VL <= V; v += VL)
+        gradient_step(d + v, row + v, top, scale, VL, map);
+    if (v < V)
+        gradient_step(d + v, row + v, top, scale, V - v, map);
     vf at_target = (exp_below(wanted, top) * scale) - dloss;
     store_some(d + target, map ? at_target * slope(wanted, map) : at_target, 1);
     return logf(sum) - shifted;
