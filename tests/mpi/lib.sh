@@ -23,10 +23,10 @@ finish() {
 }
 trap finish EXIT
 
-# The fixture's job with the data's cache of its own; $1: output_dir. More sections may follow on stdin.
+# The job of a fixture with the data's cache of its own; $1: output_dir. More sections may follow on stdin.
 write_job() {
     sed -e "s|^\[job\]|[job]\noutput_dir = \"$1\"|" -e 's|^\[data\]|[data]\ncache_dir = "cache"|' \
-        tests/fixtures/llama_odd/job.toml
+        "tests/fixtures/${2:-llama_odd}/job.toml"
 }
 write_job out >job.toml
 

@@ -26,9 +26,19 @@ for dtype in fp32 bf16; do
     done
     "$local_run" job.toml 3 threads-$dtype zero.stage=3 train.dtype=$dtype 2>$dtype-3.err
     check "$dtype: 3 ranks over MPI have the bits of 3 threads" same_run $dtype-3 threads-$dtype/out
-    mesh=(zero.stage=3 parallel.dp_replicate_size=2 train.dtype=$dtype)
-    run mesh-$dtype 4 "${mesh[@]/#/--set=}"
-    "$local_run" job.toml 4 mesh-threads-$dtype "${mesh[@]}" 2>mesh-$dtype.err
-    check "$dtype: 2 replicas of 2 shards over MPI have the bits of threads" same_run mesh-$dtype mesh-threads-$dtype/out
+done
+
+# Groups on every axis, and all operations.
+sent() { sed -n 's/.*"wire_bytes":\(.*\),"phase_seconds".*/\1/p' "$1/metrics.jsonl"; }
+same_sent() { diff <(sent "$1") <(sent "$2") && sent "$1" | grep -q "\"cp\":{\"$3\":[0-9]"; }
+write_job out gpt2 >job.toml
+for mesh in "fp32 2 allgather reduce_scatter" "bf16 3 a2a all_to_all"; do
+    read -r dtype stage exchange operation <<<"$mesh"
+    sets=(parallel.dp_replicate_size=2 parallel.cp_size=2 parallel.tp_size=2 parallel.cp_comm_type=$exchange
+        zero.stage=$stage train.dtype=$dtype train.max_steps=5)
+    run $exchange 8 "${sets[@]/#/--set=}"
+    "$local_run" job.toml 8 threads-$exchange "${sets[@]}" 2>$exchange.err
+    check "replicate 2 x cp 2 x tp 2 ($exchange, $dtype) over MPI has the bits of threads" same_run $exchange threads-$exchange/out
+    check "  and sends the same in each group" same_sent $exchange threads-$exchange/out $operation
 done
 tests_end
