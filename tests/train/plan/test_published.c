@@ -23,7 +23,8 @@ struct table {
     const char *source, *model, *machine; /* of what; whose products are fitted
                                            */
     int hidden, layers, heads; /* of an MPT; 0: `model` is of models.h */
-    int T, tp;                 /* tp 0: 1 */
+    int T, tp, cp;             /* tp, cp 0: 1 */
+    enum cp_comm_type exchange;
     enum checkpointing_mode mode;
     bool sends_fp32; /* gradients */
     int stage;
@@ -79,6 +80,8 @@ static void plan_row(
     job.train.gradient_checkpointing.mode = table->mode;
     job.zero.stage = table->stage;
     job.parallel.tp = table->tp ? table->tp : 1;
+    job.parallel.cp = table->cp ? table->cp : 1;
+    job.cp_comm_type = table->exchange;
     job.comm.reduce_dtype = table->sends_fp32 ? COMM_REDUCE_DTYPE_FP32
                                               : COMM_REDUCE_DTYPE_COMPUTE;
     job.control.socket = CONTROL_NONE;
@@ -330,4 +333,43 @@ Test(published, tensor_parallelism_divides_a_rank_and_sends_what_papers_say)
             0.02);
     job_plan_fini(&plans[0]);
     job_plan_fini(&plans[1]);
+}
+
+/* Llama 3 (arXiv:2407.21783) gathers keys and values forward and backward, and
+ * scatters their gradients; Ulysses (arXiv:2309.14509) exchanges q, k, v and
+ * what attention makes of them, each way. */
+Test(published, context_parallelism_sends_what_papers_say_and_auto_the_less)
+{
+    const struct plan_machine *h100 = plan_machine_find("h100");
+    struct table table = {
+            .model = "Llama 3.1 8B", .T = 8192, .mode = CHECKPOINTING_NONE};
+    const double C = 4096, C_kv = 1024, T = table.T, layers = 32, width = 2;
+    for (int p = 2; p <= 8; p *= 2) {
+        const struct row row = {.world = p, .B = 1, .A = 1};
+        double others = layers * width * (p - 1) / p * T;
+        const double papers[] = {
+                [CP_ALLGATHER] = others * 3 * 2 * C_kv,
+                [CP_A2A] = others * 2 / p * (2 * C + 2 * C_kv)};
+        double sent[3], tokens_per_second[3];
+        table.cp = p;
+        for (int type = CP_AUTO; type <= CP_A2A; type++) {
+            struct job_plan plan;
+            table.exchange = (enum cp_comm_type)type;
+            plan_row(&table, &row, &plan);
+            const struct comm_counters *cp = &plan.zero.wire.group[ZERO_CP];
+            sent[type] =
+                    (double)(cp->all_gather + cp->reduce_scatter + cp->all_to_all);
+            tokens_per_second[type] =
+                    plan_predict(&plan, h100).tokens_per_second;
+            job_plan_fini(&plan);
+        }
+        for (int type = CP_ALLGATHER; type <= CP_A2A; type++)
+            cr_expect_eq(sent[type], papers[type], "%d places", p);
+        cr_expect_eq(sent[CP_AUTO], fmin(sent[CP_ALLGATHER], sent[CP_A2A]));
+        cr_expect_eq(
+                tokens_per_second[CP_AUTO],
+                fmax(tokens_per_second[CP_ALLGATHER],
+                     tokens_per_second[CP_A2A]),
+                "%d places: less to send takes less time", p);
+    }
 }
