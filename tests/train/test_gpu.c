@@ -234,7 +234,10 @@ static void test_worlds(void)
     compare_two_steps("llama", "parallel.tp_size=2 zero.stage=0", 2);
     compare_two_steps("gpt2", "parallel.tp_size=2 zero.stage=3", 4);
     compare_two_steps(
-            "gemma2", "parallel.cp_size=2 zero.stage=1 data.cutoff_len=32", 2);
+            "gemma2",
+            "parallel.cp_size=2 parallel.cp_comm_type=a2a zero.stage=1 "
+            "data.cutoff_len=32 data.packing=documents",
+            2);
     compare_two_steps(
             "qwen3",
             "parallel.cp_size=2 parallel.tp_size=2 zero.stage=2 "
