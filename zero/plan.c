@@ -461,8 +461,7 @@ static enum zd_status build(struct zero_plan *plan)
     plan_wire(plan);
     if (!request->train)
         return ZD_OK;
-    return plan->states_on_host ? plan_offload_bytes(plan)
-                                : plan_state_bytes(plan);
+    return plan_measure(plan);
 }
 
 enum zd_status zero_plan_build(
@@ -481,6 +480,7 @@ enum zd_status zero_plan_build(
         zero_plan_fini(&plan);
         return status;
     }
+    plan.request.measures = NULL;
     *plan_out = plan;
     return ZD_OK;
 }

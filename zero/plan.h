@@ -176,6 +176,20 @@ struct zero_request {
                                 gradients are added up there */
     size_t spill_bytes;      /* paged states: of the states (m and v), how much
                                 lies on the host; rounded up to chunks */
+    struct zero_measures *measures; /* while the plan is built; or NULL */
+};
+
+/* What parts need is most of the work of a plan, and is the same in plans that
+ * differ in what of activations is kept, say. Who makes several of one table
+ * and mesh keeps the last ones; all 0 at first. */
+enum { ZERO_MEASURES = 8 };
+struct zero_measures {
+    struct zero_measured {
+        struct zero_request of;
+        struct zero_needs needs;
+        int undo_segments, undo_first;
+    } last[ZERO_MEASURES];
+    unsigned next;
 };
 
 struct zero_plan {

@@ -88,7 +88,7 @@ static struct offload_extent extent_of(
             .count = at->extent.count,
             .layout = at->layout,
             .blocks = in_blocks ? &param->blocks : NULL,
-            .tensor = rng_stream(param->name),
+            .tensor = began ? rng_stream(param->name) : 0,
             .decays = param->decays,
             .is_copy = plan->segments[at->segment].is_whole &&
                        plan->request.config->tp.place > 0,

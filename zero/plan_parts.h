@@ -91,6 +91,9 @@ typedef enum zd_status plan_part_fn(
 enum zd_status plan_parts_visit(
         const struct zero_plan *plan, plan_part_fn *visit, void *context);
 
+/* plan->needs and what is undone, or those of request.measures. */
+enum zd_status plan_measure(struct zero_plan *plan);
+
 /* Bytes of all whole segments' parts, which places of tp add up once. */
 uint64_t plan_whole_bytes(const struct zero_plan *plan);
 

@@ -19,6 +19,8 @@
 #include "model/slice.h"
 #include "offload/cut.h"
 
+#include <string.h>
+
 struct optim_layout zero_layout_of(const struct zero_plan *plan, int id)
 {
     const struct param *param = &plan->request.table->params[id];
@@ -182,6 +184,46 @@ static enum zd_status note_part(
 enum zd_status plan_state_bytes(struct zero_plan *plan)
 {
     return plan_parts_visit(plan, note_part, &plan->needs);
+}
+
+/* The request without what parts do not need. */
+static struct zero_request measured_of(const struct zero_plan *plan)
+{
+    struct zero_request of = plan->request;
+    memset(&of.exchange, 0, sizeof of.exchange);
+    memset(&of.checkpointing, 0, sizeof of.checkpointing);
+    of.measures = NULL;
+    of.mlp_pieces = 0;
+    of.accumulation = of.accumulation > 1 ? 2 : 1;
+    of.by_layer = of.by_layer > 0;
+    return of;
+}
+
+static enum zd_status measure(struct zero_plan *plan)
+{
+    return plan->states_on_host ? plan_offload_bytes(plan)
+                                : plan_state_bytes(plan);
+}
+
+enum zd_status plan_measure(struct zero_plan *plan)
+{
+    struct zero_measures *measures = plan->request.measures;
+    if (!measures || plan->request.spill_bytes) /* hardly any twice */
+        return measure(plan);
+    const struct zero_request of = measured_of(plan);
+    for (int i = 0; i < ZERO_MEASURES; i++) {
+        const struct zero_measured *last = &measures->last[i];
+        if (memcmp(&last->of, &of, sizeof of) != 0)
+            continue;
+        plan->needs = last->needs;
+        plan->undo_segments = last->undo_segments;
+        plan->undo_first = last->undo_first;
+        return ZD_OK;
+    }
+    ZD_TRY(measure(plan));
+    measures->last[measures->next++ % ZERO_MEASURES] = (struct zero_measured){
+            of, plan->needs, plan->undo_segments, plan->undo_first};
+    return ZD_OK;
 }
 
 /* Padded elements of the trainable segments with masters here. */

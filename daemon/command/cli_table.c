@@ -22,7 +22,7 @@ static const struct cli_option options[] = {
 {"host-memory", 0, "SIZE", CLI_TEXT, ARG(host_memory), NULL, "Host memory of a rank (device.host_memory_limit)"},
 {"disk", 0, "SIZE", CLI_TEXT, ARG(disk), NULL, "Room of a rank in offload.nvme_path; default: no limit"},
 {"fit", 0, NULL, CLI_FLAG, ARG(fit), NULL, "Search for changes that make the job fit; the predicted fastest first"},
-{"allow", 0, "LIST", CLI_TEXT, ARG(allow), NULL, "More that --fit may change, separated by commas: optim (states and masters), dtype, lora (adapters), quantize (with adapters: the model in nf4), mesh (replicas of shards)"},
+{"allow", 0, "LIST", CLI_TEXT, ARG(allow), NULL, "More that --fit may change, separated by commas: optim (states and masters), dtype, lora (adapters), quantize (with adapters: the model in nf4), mesh (replicas of shards, cp_size and tp_size)"},
 {"write", 0, "FILE", CLI_TEXT, ARG(write), NULL, "Write the first result as a job file that extends this one"},
 {"max", 0, "batch|seq|model", CLI_CHOICE, ARG(max), "batch|seq|model", "Find the largest value that fits; the rest stays as it is (with --fit it may change)"},
 {"min", 0, "world", CLI_CHOICE, ARG(min), "world", "The fewest ranks that the job fits on"},

@@ -63,6 +63,14 @@ static const struct option {
         {CHOOSE_MESH, 5, FIELD(parallel.replicate), 16, false, PLAN_ALLOW_MESH, NULL},
         {CHOOSE_MESH, 6, FIELD(parallel.replicate), 32, false, PLAN_ALLOW_MESH, NULL},
         {CHOOSE_MESH, 7, FIELD(parallel.replicate), 64, false, PLAN_ALLOW_MESH, NULL},
+        {CHOOSE_CP, 1, FIELD(parallel.cp), 1, false, PLAN_ALLOW_MESH, NULL},
+        {CHOOSE_CP, 2, FIELD(parallel.cp), 2, false, PLAN_ALLOW_MESH, NULL},
+        {CHOOSE_CP, 3, FIELD(parallel.cp), 4, false, PLAN_ALLOW_MESH, NULL},
+        {CHOOSE_CP, 4, FIELD(parallel.cp), 8, false, PLAN_ALLOW_MESH, NULL},
+        {CHOOSE_TP, 1, FIELD(parallel.tp), 1, false, PLAN_ALLOW_MESH, NULL},
+        {CHOOSE_TP, 2, FIELD(parallel.tp), 2, false, PLAN_ALLOW_MESH, NULL},
+        {CHOOSE_TP, 3, FIELD(parallel.tp), 4, false, PLAN_ALLOW_MESH, NULL},
+        {CHOOSE_TP, 4, FIELD(parallel.tp), 8, false, PLAN_ALLOW_MESH, NULL},
         {CHOOSE_ADAPTERS, ADAPTERS_LORA, NO_FIELD, 0, false, PLAN_ALLOW_LORA, NULL},
         {CHOOSE_ADAPTERS, ADAPTERS_QLORA, FIELD(lora.quantize_base), LORA_BASE_NF4, false, PLAN_ALLOW_QUANTIZE, NULL},
 };
@@ -77,13 +85,19 @@ static int *field_of(struct train_job *job, const struct option *row)
     return (int *)(void *)((char *)job + row->field);
 }
 
+static bool is_of_mesh(int dimension)
+{
+    return dimension == CHOOSE_MESH || dimension == CHOOSE_CP ||
+           dimension == CHOOSE_TP;
+}
+
 static void choose(struct train_job *job, const struct option *row)
 {
     if (row->field != NO_FIELD)
         *field_of(job, row) = row->value;
     if (row->dimension == CHOOSE_PLACE && row->value == OFFLOAD_NONE)
         job->optim.paged = row->option == PLACE_PAGED;
-    if (row->dimension == CHOOSE_MESH)
+    if (is_of_mesh(row->dimension))
         job->parallel.shard = -1;
     if (row->dimension == CHOOSE_ADAPTERS)
         job->lora.enabled = true;
@@ -273,6 +287,21 @@ static bool adapters_are_sound(
                    : !job->lora.enabled;
 }
 
+/* Its sizes divide the ranks and a sample; which fit the model, a plan says. */
+static bool mesh_is_sound(
+        int world, const struct plan_candidate *candidate,
+        const struct train_job *changed)
+{
+    const struct mesh_sizes sizes = changed->parallel;
+    bool differs = false, is_dora = changed->lora.enabled &&
+                                    changed->lora.use_dora && sizes.tp > 1;
+    for (int d = 0; d < CHOICES; d++)
+        differs |= is_of_mesh(d) && candidate->option[d];
+    return !differs ||
+           (world % (sizes.replicate * sizes.cp * sizes.tp) == 0 &&
+            changed->data.cutoff_len % mesh_token_unit(sizes) == 0 && !is_dora);
+}
+
 bool candidate_is_sound(
         const struct train_job *job, int world,
         const struct plan_candidate *candidate)
@@ -285,12 +314,11 @@ bool candidate_is_sound(
             return false;
     if (option[CHOOSE_STAGE] && world == 1)
         return false;
-    if (option[CHOOSE_MESH] && world % changed.parallel.replicate)
-        return false;
     if (changed.offload.activations != OFFLOAD_NONE &&
         (mode == CHECKPOINTING_NONE || mode == CHECKPOINTING_SELECTIVE))
         return false;
-    return adapters_are_sound(job, candidate, &changed) &&
+    return mesh_is_sound(world, candidate, &changed) &&
+           adapters_are_sound(job, candidate, &changed) &&
            order_is_sound(job, world, candidate, &changed) &&
            states_are_sound(job, candidate, &changed) &&
            offload_is_sound(job, world, &changed);
@@ -320,13 +348,14 @@ bool candidate_holds(
 
 /* --- as a job file says it ------------------------------------------------ */
 
-enum { KEYS = 18 };
+enum { KEYS = 20 };
 struct key_value {
     const char *key, *value, *why;
 };
 struct key_texts {
     char mode[PLAN_NAME_MAX], optimizer[PLAN_NAME_MAX];
     char stage[16], pieces[16], B[16], A[16], replicas[16], shards[16];
+    char cp[16], tp[16];
 };
 
 static const char *reason_of(
@@ -355,6 +384,8 @@ static void keys_of(
     snprintf(texts->pieces, sizeof texts->pieces, "%d", job->train.tiled_mlp);
     snprintf(texts->replicas, sizeof texts->replicas, "%d", job->parallel.replicate);
     snprintf(texts->shards, sizeof texts->shards, "%d", job->parallel.shard);
+    snprintf(texts->cp, sizeof texts->cp, "%d", job->parallel.cp);
+    snprintf(texts->tp, sizeof texts->tp, "%d", job->parallel.tp);
     snprintf(texts->B, sizeof texts->B, "%d", choice ? choice->B : 0);
     snprintf(texts->A, sizeof texts->A, "%d", choice ? choice->A : 0);
     const struct key_value keys[KEYS] = {
@@ -363,7 +394,11 @@ static void keys_of(
             {"zero.stage", texts->stage, zero->stage > given->zero.stage ? "more is cut over ranks" : "less goes over wires"},
             {"parallel.dp_replicate_size", texts->replicas,
              job->parallel.replicate > given->parallel.replicate ? "gathers stay within smaller groups" : "shards are cut over more ranks"},
-            {"parallel.dp_shard_size", job->parallel.shard > 0 ? texts->shards : "auto", "what the replicas leave"},
+            {"parallel.dp_shard_size", job->parallel.shard > 0 ? texts->shards : "auto", "what the other axes leave"},
+            {"parallel.cp_size", texts->cp,
+             job->parallel.cp > given->parallel.cp ? "ranks share samples, and activations" : "fewer ranks share a sample"},
+            {"parallel.tp_size", texts->tp,
+             job->parallel.tp > given->parallel.tp ? "layers are cut among ranks of a host" : "layers are cut among fewer ranks"},
             {"train.gradient_checkpointing", texts->mode, reason_of(candidate, CHOOSE_MODE)},
             {"train.tiled_mlp", job->train.tiled_mlp ? texts->pieces : "auto", reason_of(candidate, CHOOSE_PIECES)},
             {"train.accumulation_order", orders[job->train.accumulation_order], reason_of(candidate, CHOOSE_ORDER)},

@@ -23,6 +23,8 @@ enum plan_dimension {
     CHOOSE_PLACE,       /* of masters and states */
     CHOOSE_PARAMS,      /* place of parameters */
     CHOOSE_MESH,        /* replicas of shards; slow: another mesh */
+    CHOOSE_CP,          /* ranks that share samples; likewise */
+    CHOOSE_TP,          /* ranks that cut layers; likewise */
     CHOOSE_ADAPTERS,    /* train adapters; the slowest: another model */
     CHOICES
 };
@@ -56,7 +58,8 @@ enum {
     PLAN_ALLOW_DTYPE = 2, /* train.dtype = "bf16" for "fp32" */
     PLAN_ALLOW_LORA = 4,  /* adapters on all linear modules */
     PLAN_ALLOW_QUANTIZE = 8, /* with adapters, the model in nf4 */
-    PLAN_ALLOW_MESH = 16,    /* [parallel]: powers of two up to 64 replicas */
+    PLAN_ALLOW_MESH = 16,    /* [parallel]: powers of two, up to 64 replicas
+                                and 8 ranks of cp and of tp */
 };
 struct plan_space plan_space_fit(const struct train_job *job, unsigned allow);
 
@@ -83,7 +86,7 @@ struct plan_setting {
     char value[PLAN_NAME_MAX];
     bool is_text; /* quoted in a file */
 };
-enum { PLAN_SETTINGS_MAX = 19 };
+enum { PLAN_SETTINGS_MAX = 21 };
 int candidate_settings(
         const struct train_job *job, const struct plan_candidate *candidate,
         const struct job_choice *choice,

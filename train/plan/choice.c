@@ -74,7 +74,10 @@ enum zd_status plan_try_choice(
 {
     choice->spill_bytes = 0;
     ZD_TRY(try_accumulations(job, choice, limits, plan, fits_out));
-    if (*fits_out || !can_spill(job, limits))
+    uint64_t device = plan_device_bytes(plan), host = plan_host_bytes(plan);
+    if (*fits_out || !can_spill(job, limits) ||
+        (choice->only_fits && device > limits->device &&
+         device - limits->device + host > limits->host))
         return ZD_OK;
     return try_spills(job, choice, limits, plan, fits_out);
 }

@@ -19,11 +19,12 @@ struct job_choice {
     int mlp_pieces; /* 0: what the job says, of "auto" 1 */
     bool by_layer;  /* breadth first */
     bool accumulate_on_host;
-    size_t spill_bytes; /* paged states on the host */
-    uint64_t undo_bytes; /* of offload.undo_memory = "auto": what is left */
+    size_t spill_bytes;   /* paged states on the host */
+    uint64_t undo_bytes;  /* of offload.undo_memory = "auto": what is left */
     double device_update; /* of "auto" */
-    int moves_most;     /* micro-batches that stage 3 lays out: memory and time
-                           follow from a few; 0: all of them, to be run */
+    int moves_most; /* micro-batches that stage 3 lays out: memory and time
+                       follow from a few; 0: all of them, to be run */
+    bool only_fits; /* of what does not fit nobody asks how it is planned */
 };
 enum { PLAN_MOVES_MOST = 4 }; /* the second is like all that follow but one */
 /* try.c: everything for one choice; pure. Replaces what the plan held. */

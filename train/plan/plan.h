@@ -43,8 +43,9 @@ struct job_plan {
     struct param_table table;
     struct model_config slice_config; /* with tensor parallelism: of this */
     struct param_table slice_table;   /* .. rank's place; without, nothing */
+    struct zero_measures measures; /* of plans tried of this model and mesh */
     struct cp cp; /* this rank's place among those that share its samples */
-    struct peft_config adapter;       /* with [lora]; json NULL: none */
+    struct peft_config adapter; /* with [lora]; json NULL: none */
     struct zero_plan zero;
     struct arena_plan arena;
     struct model_shape shape;
@@ -58,8 +59,8 @@ struct job_plan {
     const char *no_gpu; /* why there is none here, where one was asked for or
                            would have been taken; NULL; static */
     bool lacks_nccl; /* STAGED is what comm.backend = "auto" means without it */
-    struct plan_context context;  /* of the device, besides the arena; */
-    uint64_t context_bytes;       /* .. its sum; 0: the CPU */
+    struct plan_context context; /* of the device, besides the arena; */
+    uint64_t context_bytes;      /* .. its sum; 0: the CPU */
     bool has_update_cores; /* the CPU device: threads that compute and threads
                               that update on the host have a core each here */
     int per_device, accumulation; /* B, A */

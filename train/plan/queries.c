@@ -9,23 +9,32 @@
 
 /* --- what fits ------------------------------------------------------------ */
 
-enum zd_status plan_search_smallest(
-        const struct plan_search *search, struct plan_smallest *out)
+static enum zd_status find_smallest(
+        const struct plan_search *search, struct plan_meshes *meshes,
+        struct plan_smallest *out)
 {
     struct plan_query query = plan_query_fit(search);
     struct plan_found *none;
     int count;
     *out = (struct plan_smallest){0};
     query.smallest = out;
+    query.meshes = meshes;
     return plan_search_run(&query, &none, &count);
 }
 
-static enum zd_status fail_fits(const struct plan_search *search)
+enum zd_status plan_search_smallest(
+        const struct plan_search *search, struct plan_smallest *out)
+{
+    return find_smallest(search, NULL, out);
+}
+
+static enum zd_status fail_fits(
+        const struct plan_search *search, struct plan_meshes *meshes)
 {
     struct plan_smallest smallest;
     char what[300], device[UNITS_TEXT], host[UNITS_TEXT];
     const struct plan_limits *limits = &smallest.limits;
-    ZD_TRY(plan_search_smallest(search, &smallest));
+    ZD_TRY(find_smallest(search, meshes, &smallest));
     snprintf(
             what, sizeof what,
             "no change that is allowed makes the job fit %s of device memory "
@@ -44,9 +53,11 @@ enum zd_status plan_search_fits(
         int *count_out)
 {
     struct plan_query query = plan_query_fit(search);
+    struct plan_meshes meshes = {0};
     query.score = PLAN_BY_TIME;
+    query.meshes = &meshes;
     ZD_TRY(plan_search_run(&query, found_out, count_out));
-    return *count_out ? ZD_OK : fail_fits(search);
+    return *count_out ? ZD_OK : fail_fits(search, &meshes);
 }
 
 /* --- with so much --------------------------------------------------------- */
@@ -101,6 +112,8 @@ static enum zd_status query(
     struct plan_query query =
             asked->fits ? plan_query_fit(&search) : plan_query_job(&search);
     query.keeps_batch |= asked->what == PLAN_MOST_BATCH;
+    if (query.keeps_batch) /* a rank's samples are those of its group */
+        query.space.options[CHOOSE_CP] = query.space.options[CHOOSE_TP] = 0;
     query.smallest = smallest;
     query.score = best ? PLAN_BY_TIME : PLAN_UNSCORED;
     query.most = best || smallest ? 0 : 1;

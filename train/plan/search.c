@@ -9,6 +9,7 @@
 
 #include "base/must.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,9 +22,12 @@ struct search {
     struct plan_limits limits;
     struct plan_found *found; /* owned */
     int count;
+    int64_t global;     /* samples of a step */
     int given, samples; /* of a rank: in a micro-batch, and in a step */
+    int given_steps;    /* .. micro-batches of a step */
     int adapters; /* option that the plan was begun with; -1: no such model */
-    int replicas; /* likewise */
+    struct mesh_sizes mesh; /* likewise */
+    struct plan_meshes *meshes;
     enum zd_status failed; /* planning the job as it is */
 };
 
@@ -34,24 +38,54 @@ struct attempt {
     struct job_choice choice;
 };
 
-/* The plan of another model (with adapters, or without again) or mesh. False:
- * adapters have no model to go on. */
+static bool same_mesh(struct mesh_sizes a, struct mesh_sizes b)
+{
+    return a.replicate == b.replicate && a.cp == b.cp && a.tp == b.tp;
+}
+
+/* What a rank of the mesh has of a step, and what the job's own keys would give
+ * it: given 0 where they would make another step of it. */
+static void share_step(struct search *search)
+{
+    const struct train_options *train = &search->asked->job->train;
+    const struct job_plan *plan = search->plan;
+    int samplers = mesh_samples(plan->mesh, 0).size;
+    int64_t global;
+    search->samples = plan->per_device * plan->accumulation;
+    if (train_resolve_batch(
+                train, samplers, plan->world / samplers, &search->given,
+                &search->given_steps, &global) == ZD_OK &&
+        global == search->global)
+        return;
+    zd_error_clear();
+    search->given = search->given_steps = 0;
+}
+
+/* The plan of another model (with adapters, or without again) or mesh, of the
+ * same step. False: adapters have no model to go on, the mesh does not fit. */
 static bool begin_model(
         struct search *search, const struct train_job *job, int adapters)
 {
     const struct plan_search *asked = search->asked;
-    if (adapters == search->adapters &&
-        job->parallel.replicate == search->replicas)
+    struct train_job begun = *job;
+    if (adapters == search->adapters && same_mesh(job->parallel, search->mesh))
         return true;
     job_plan_fini(search->plan);
     search->adapters = adapters;
-    search->replicas = job->parallel.replicate;
-    if (plan_begin(job, asked->world, asked->local_size, NULL, search->plan) !=
+    search->mesh = job->parallel;
+    if (!search->query->is_job) {
+        begun.train.global_batch_size = search->global;
+        begun.train.per_device_train_batch_size = 0;
+        begun.train.gradient_accumulation_steps = 0;
+    }
+    if (plan_begin(
+                &begun, asked->world, asked->local_size, NULL, search->plan) !=
         ZD_OK) {
         zd_error_clear();
         search->adapters = -1;
         return false;
     }
+    share_step(search);
     return true;
 }
 
@@ -65,7 +99,7 @@ static int list_sizes(
     int samples = search->samples, many = 0;
     if (search->query->keeps_batch && !is_other) {
         out[0] = search->given;
-        return 1;
+        return search->given > 0;
     }
     for (int A = samples; A > 0; A--)
         if (samples % A == 0 && many < SIZES_MAX &&
@@ -136,7 +170,9 @@ static struct plan_found found_of(
             .pinned = plan->arena.bytes[ARENA_PINNED],
             .disk = plan->arena.bytes[ARENA_DISK],
             .snapshot = plan->snapshot_bytes};
-    found.candidate.option[CHOOSE_BATCH] = found.choice.B != search->given;
+    found.candidate.option[CHOOSE_BATCH] =
+            found.choice.B != search->given ||
+            found.choice.A != search->given_steps;
     found.cost = candidate_cost(&found.candidate);
     found.setting_count = candidate_settings(
             search->asked->job, &found.candidate, &found.choice,
@@ -288,16 +324,25 @@ static void try_smallest(struct search *search, struct attempt *attempt)
 
 /* --- the loop ------------------------------------------------------------- */
 
-static enum zd_status try_candidate(
-        struct search *search, const struct plan_candidate *candidate)
+static struct attempt attempt_of(
+        const struct search *search, const struct plan_candidate *candidate)
 {
     struct attempt attempt = {
             .job = candidate_job(search->asked->job, candidate),
             .candidate = *candidate,
-            .choice.moves_most = PLAN_MOVES_MOST};
+            .choice = {
+                    .only_fits = !search->query->smallest,
+                    .moves_most = PLAN_MOVES_MOST}};
     attempt.choice.checkpointing = attempt.job.train.gradient_checkpointing;
     attempt.choice.by_layer =
             attempt.job.train.accumulation_order == ORDER_BREADTH_FIRST;
+    return attempt;
+}
+
+static enum zd_status try_candidate(
+        struct search *search, const struct plan_candidate *candidate)
+{
+    struct attempt attempt = attempt_of(search, candidate);
     if (!begin_model(search, &attempt.job, candidate->option[CHOOSE_ADAPTERS]))
         return ZD_OK;
     if (search->query->smallest) {
@@ -315,6 +360,132 @@ static enum zd_status try_candidate(
     return keep(search, &attempt);
 }
 
+/* --- meshes --------------------------------------------------------------- */
+
+static int mesh_number(const struct plan_candidate *candidate)
+{
+    const unsigned char *option = candidate->option;
+    return (option[CHOOSE_MESH] * 8 + option[CHOOSE_CP]) * 8 +
+           option[CHOOSE_TP];
+}
+
+/* Ranks of tp, which wait for each other in every layer, are within a node, and
+ * those of cp, or whole nodes are. */
+static bool is_within_node(
+        const struct search *search, const struct plan_candidate *candidate)
+{
+    const struct train_job job = candidate_job(search->asked->job, candidate);
+    int node = plan_local_size(
+            &job, search->asked->world, search->asked->local_size);
+    bool differs = candidate->option[CHOOSE_CP] || candidate->option[CHOOSE_TP];
+    int tp = job.parallel.tp, both = job.parallel.cp * tp;
+    return !differs ||
+           (node % tp == 0 && (node % both == 0 || both % node == 0));
+}
+
+/* What a mesh is asked with: options that lead from all on the device to as
+ * little of it as can be; each where the space has it. */
+static const struct plan_candidate probes[] = {
+        {{[CHOOSE_MODE] = MODE_NONE}},
+        {{[CHOOSE_MODE] = MODE_FULL, [CHOOSE_STAGE] = STAGE_3}},
+        {{[CHOOSE_MODE] = MODE_FULL,
+          [CHOOSE_STAGE] = STAGE_3,
+          [CHOOSE_ACTIVATIONS] = ACTIVATIONS_CPU,
+          [CHOOSE_PLACE] = PLACE_CPU}},
+        {{[CHOOSE_MODE] = MODE_FULL,
+          [CHOOSE_STAGE] = STAGE_3,
+          [CHOOSE_ACTIVATIONS] = ACTIVATIONS_CPU,
+          [CHOOSE_PLACE] = PLACE_CPU,
+          [CHOOSE_PARAMS] = PARAMS_CPU}},
+};
+enum { PROBES = sizeof probes / sizeof *probes };
+static const double never = 1e12; /* seconds */
+
+static uint64_t beyond(uint64_t bytes, uint64_t limit)
+{
+    return bytes > limit ? bytes - limit : 0;
+}
+
+/* Seconds of a step, or, beyond any of those, with the bytes that are short. */
+static double score_probe(
+        struct search *search, const struct plan_candidate *candidate)
+{
+    struct attempt attempt = attempt_of(search, candidate);
+    const struct job_plan *plan = search->plan;
+    const struct plan_limits *limits = &search->limits;
+    if (!begin_model(search, &attempt.job, candidate->option[CHOOSE_ADAPTERS]))
+        return INFINITY;
+    if (fits_largest(search, &attempt))
+        return plan_predict(plan, search->machine).step_seconds;
+    if (!plan->arena.bytes[ARENA_DEVICE]) /* there is no such plan */
+        return INFINITY;
+    uint64_t device = plan_device_bytes(plan), host = plan_host_bytes(plan);
+    return never + (double)beyond(device, limits->device) +
+           (double)beyond(host, limits->host);
+}
+
+static double score_mesh(
+        struct search *search, const struct plan_candidate *mesh)
+{
+    const struct plan_space *space = &search->query->space;
+    const struct train_job *job = search->asked->job;
+    double best = INFINITY;
+    for (int i = 0; i < PROBES && best > never; i++) {
+        struct plan_candidate candidate = *mesh;
+        for (int d = 0; d < CHOOSE_MESH; d++)
+            if (space->options[d] & 1u << probes[i].option[d])
+                candidate.option[d] = probes[i].option[d];
+        if (candidate_is_sound(job, search->asked->world, &candidate))
+            best = fmin(best, score_probe(search, &candidate));
+    }
+    return best;
+}
+
+/* The rest are left out. */
+static void keep_meshes(
+        const double scores[PLAN_MESHES], struct plan_meshes *meshes)
+{
+    enum { MOST = 6 };
+    for (int m = 0; m < PLAN_MESHES; m++)
+        meshes->is_left_out[m] = true;
+    for (int kept = 0; kept < MOST; kept++) {
+        int best = -1;
+        for (int m = 0; m < PLAN_MESHES; m++)
+            if (meshes->is_left_out[m] && isfinite(scores[m]) &&
+                (best < 0 || scores[m] < scores[best]))
+                best = m;
+        bool fits = best >= 0 && scores[best] < never;
+        if (fits || !kept) /* 0: the job's own */
+            meshes->is_left_out[best < 0 ? 0 : best] = false;
+        if (!fits)
+            return;
+        meshes->is_left_out[0] = false;
+    }
+}
+
+static void choose_meshes(struct search *search)
+{
+    const unsigned *options = search->query->space.options;
+    struct plan_space space = {{0}};
+    struct plan_candidate mesh = {{0}};
+    double scores[PLAN_MESHES];
+    search->meshes->is_known = true;
+    if (!options[CHOOSE_CP] && !options[CHOOSE_TP])
+        return;
+    for (int m = 0; m < PLAN_MESHES; m++)
+        scores[m] = INFINITY;
+    for (int d = CHOOSE_MESH; d <= CHOOSE_TP; d++)
+        space.options[d] = options[d];
+    do
+        if (is_within_node(search, &mesh) &&
+            candidate_is_sound(search->asked->job, search->asked->world, &mesh))
+            scores[mesh_number(&mesh)] = score_mesh(search, &mesh);
+    while (candidate_next(&space, &mesh));
+    keep_meshes(scores, search->meshes);
+}
+
+/* --- all of them ---------------------------------------------------------- */
+
 static bool is_tried(
         const struct search *search, const struct plan_candidate *candidate,
         int cost)
@@ -326,6 +497,8 @@ static bool is_tried(
     for (int d = 0; d < CHOICES; d++)
         changes += candidate->option[d] != 0;
     if (query->changes_most && changes > query->changes_most)
+        return false;
+    if (search->meshes->is_left_out[mesh_number(candidate)])
         return false;
     /* a job that leaves the mode open is none of its candidates */
     if (job->train.gradient_checkpointing.mode == CHECKPOINTING_AUTO &&
@@ -344,6 +517,8 @@ static enum zd_status run(struct search *search)
     enum { COST_MAX = 5 };
     const struct plan_query *query = search->query;
     int costs = query->score == PLAN_BY_COST ? COST_MAX : 1;
+    if (!search->meshes->is_known)
+        choose_meshes(search);
     for (int cost = 1; cost <= costs; cost++) {
         struct plan_candidate candidate = {{0}};
         do {
@@ -374,11 +549,13 @@ enum zd_status plan_search_run(
 {
     const struct plan_search *asked = query->search;
     struct job_plan own = {0};
+    struct plan_meshes meshes = {0};
     struct search search = {
             .asked = asked,
             .query = query,
             .plan = query->plan ? query->plan : &own,
-            .replicas = asked->job->parallel.replicate};
+            .mesh = asked->job->parallel,
+            .meshes = query->meshes ? query->meshes : &meshes};
     *found_out = NULL;
     *count_out = 0;
     if (!query->plan) {
@@ -387,8 +564,10 @@ enum zd_status plan_search_run(
         own.limits = plan_limits_of(asked->job, &own);
     }
     search.limits = query->limits ? *query->limits : search.plan->limits;
+    search.global = search.plan->global_batch;
     search.given = search.plan->per_device;
-    search.samples = search.given * search.plan->accumulation;
+    search.given_steps = search.plan->accumulation;
+    search.samples = search.given * search.given_steps;
     search.machine = asked->machine
                              ? asked->machine
                              : plan_machine_default(search.plan->backend);

@@ -267,6 +267,7 @@ enum zd_status job_plan_try(
             .spill_bytes = choice->spill_bytes,
             .reduce_fp32 =
                     comm_reduces_fp32(&job->comm, plan->transport, adders),
+            .measures = &plan->measures,
     };
     if (request.offload.undo_memory == OFFLOAD_UNDO_AUTO)
         request.offload.undo_memory = choice->undo_bytes;

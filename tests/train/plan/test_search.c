@@ -53,7 +53,10 @@ static bool time_of(
             .by_layer = job.train.accumulation_order == ORDER_BREADTH_FIRST,
             .B = B,
             .A = samples / B};
-    cr_assert_eq(plan_begin(&job, search->world, 0, NULL, &plan), ZD_OK);
+    if (plan_begin(&job, search->world, 0, NULL, &plan) != ZD_OK) {
+        zd_error_clear(); /* tp_size does not fit the model */
+        return false;
+    }
     const struct plan_limits limits = plan_limits_of(&job, &plan);
     if (plan_try_choice(&job, &choice, &limits, &plan, &fits) != ZD_OK) {
         zd_error_clear();
@@ -78,9 +81,10 @@ static double best_of_all(const struct plan_search *search, int samples)
     do {
         if (!candidate_is_sound(search->job, search->world, &candidate))
             continue;
-        for (int B = 1; B <= samples; B++)
-            if (samples % B == 0 &&
-                time_of(search, &candidate, samples, B, &seconds) &&
+        struct train_job job = candidate_job(search->job, &candidate);
+        int own = samples * job.parallel.cp * job.parallel.tp;
+        for (int B = 1; B <= own; B++)
+            if (own % B == 0 && time_of(search, &candidate, own, B, &seconds) &&
                 (best < 0 || seconds < best))
                 best = seconds;
     } while (candidate_next(&space, &candidate));
