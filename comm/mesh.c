@@ -97,11 +97,21 @@ static enum zd_status refuse(struct mesh_sizes sizes, int groups)
             sizes.shard > 0 ? " and parallel.dp_shard_size = \"auto\"" : "");
 }
 
+/* "auto": what the other sizes leave, with as many shards as there can be. */
+static int replicas_of(struct mesh_sizes sizes, int groups)
+{
+    int left = sizes.shard > 0 ? groups / sizes.shard : 1;
+    if (sizes.replicate > 0)
+        return sizes.replicate;
+    return left > 0 && groups % left == 0 ? left : 1;
+}
+
 enum zd_status mesh_cut(
         struct mesh_sizes sizes, int world, struct mesh *mesh_out)
 {
     int64_t inner = (int64_t)sizes.cp * sizes.tp;
     int groups = (int)(world / inner);
+    sizes.replicate = replicas_of(sizes, groups);
     if (world % inner || groups % sizes.replicate ||
         (sizes.shard > 0 && sizes.shard != groups / sizes.replicate))
         return world == 1      ? refuse_alone(sizes)

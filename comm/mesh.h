@@ -36,8 +36,8 @@ enum mesh_role {
 };
 
 struct mesh_sizes { /* [parallel] */
-    int replicate;
-    int shard; /* -1: what the others leave of the world */
+    int replicate; /* -1: what the others leave of the world; 1 where .. */
+    int shard;     /* .. this is -1: then it is what they leave */
     int cp, tp;
 };
 

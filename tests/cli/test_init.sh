@@ -104,6 +104,7 @@ deepspeed|0|{"optimizer": {"type": "AdamW"}, "scheduler": {"type": "WarmupLR"}}|
 deepspeed|78|{"zero_optimization": {"stage": 2, "stagee": 1}}|zero_optimization.stagee = 1: unsupported key
 deepspeed|78|{"gradient_clipping": "much"}|max_grad_norm
 deepspeed|0|{"zero_optimization": {"stage": 3, "mics_shard_size": 8, "zero_hpz_partition_size": 1}}|^dp_shard_size = 8 .*mics_shard_size
+deepspeed|0|{"zero_optimization": {"stage": 3, "zero_hpz_partition_size": 8}}|^dp_replicate_size = "auto"
 deepspeed|78|{"train_batch_size": 7, "train_micro_batch_size_per_gpu": 2}|E0211
 deepspeed|78|{"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu"}, "offload_param": {"device": "nvme", "nvme_path": "/n"}}}|offload_param.device = nvme
 deepspeed|65|{"train_batch_size": }|given:1:22

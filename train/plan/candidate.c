@@ -293,12 +293,13 @@ static bool mesh_is_sound(
         const struct train_job *changed)
 {
     const struct mesh_sizes sizes = changed->parallel;
+    int replicas = sizes.replicate > 0 ? sizes.replicate : 1;
     bool differs = false, is_dora = changed->lora.enabled &&
                                     changed->lora.use_dora && sizes.tp > 1;
     for (int d = 0; d < CHOICES; d++)
         differs |= is_of_mesh(d) && candidate->option[d];
     return !differs ||
-           (world % (sizes.replicate * sizes.cp * sizes.tp) == 0 &&
+           (world % (replicas * sizes.cp * sizes.tp) == 0 &&
             changed->data.cutoff_len % mesh_token_unit(sizes) == 0 && !is_dora);
 }
 
@@ -392,7 +393,7 @@ static void keys_of(
             {"lora.enabled", job->lora.enabled ? "true" : "false", "adapters are trained, the model stays as it is"},
             {"lora.quantize_base", job->lora.quantize_base == LORA_BASE_NF4 ? "nf4" : "", "the layers' weights are held in 4 bits"},
             {"zero.stage", texts->stage, zero->stage > given->zero.stage ? "more is cut over ranks" : "less goes over wires"},
-            {"parallel.dp_replicate_size", texts->replicas,
+            {"parallel.dp_replicate_size", job->parallel.replicate > 0 ? texts->replicas : "auto",
              job->parallel.replicate > given->parallel.replicate ? "gathers stay within smaller groups" : "shards are cut over more ranks"},
             {"parallel.dp_shard_size", job->parallel.shard > 0 ? texts->shards : "auto", "what the other axes leave"},
             {"parallel.cp_size", texts->cp,
