@@ -181,7 +181,8 @@ bool verdict_is_known(const struct verdict *verdict, int size)
     return verdict->rank >= 0 && verdict->rank < size && verdict->kind >= 0 &&
            verdict->kind < ENDS && verdict->writer >= -1 &&
            verdict->writer < size &&
-           (verdict->op.word == 0 || seat_op_is_known(&verdict->op, size)) &&
+           (verdict->op.word ? seat_op_is_known(&verdict->op, size)
+                             : verdict->op.count == 0) &&
            (verdict->exit_code == 75 || verdict->exit_code == 74) &&
            isfinite(verdict->seconds);
 }

@@ -359,6 +359,12 @@ Test(verdict, a_rank_of_another_group_is_not_named_for_being_behind)
     cr_expect_eq(verdict.op.number, 5, "what rank 1 waits for");
     cr_expect_eq(verdict.op.group, cp);
     cr_expect_eq(verdict.op.first, 1);
+    for (int i = 0; i < 2; i++) {
+        struct verdict hostile = verdict;
+        hostile.op.word = i ? 0 : verdict.op.word;
+        hostile.op.group = 60000;
+        cr_expect_not(verdict_is_known(&hostile, RANKS));
+    }
     cr_expect_not(verdict.has_entered);
     compute(3, 9000);
     cr_expect_not(verdict_find(&ask, &verdict));
