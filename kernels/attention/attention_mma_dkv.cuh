@@ -109,21 +109,25 @@ __device__ __forceinline__ void key_gradients(
         }
 }
 
-/* How many tiles of queries, from row q0 on, see a key below `end`. Every
- * thread gets it. */
+/* Tiles of queries, from row `first` on. It follows the first row of keys, as
+ * query_facts do: the loop has no register for it. */
+struct query_range {
+    int first, tiles;
+};
+
+/* `range`: those that see a key below `end`, for every thread. */
 template <typename S>
-__device__ __forceinline__ int tiles_that_see(
-        const attention_pass<typename S::E> &p, const int32_t *starts, int q0,
-        int end, int *shared)
+__device__ __forceinline__ void range_find(
+        query_range *range, const attention_pass<typename S::E> &p,
+        const int32_t *starts, int q0, int end)
 {
     if (threadIdx.x == 0)
-        *shared = 0;
+        *range = {q0, 0};
     __syncthreads();
     for (int i = threadIdx.x; q0 + i * S::N < p.Q; i += S::THREADS)
         if (first_of(p, starts, q0 + i * S::N) < end)
-            atomicMax(shared, i + 1);
+            atomicMax(&range->tiles, i + 1);
     __syncthreads();
-    return *shared;
 }
 
 /* This warp's rows of dk or dv. */
@@ -139,19 +143,19 @@ __device__ __forceinline__ void key_rows_store(
     rows_store<S>(to, stride, k0, p.T, p.D, tile, sum, factor);
 }
 
-/* The queries of every head that shares the keys, tile by tile from row `first`
- * on: the one after (h, q0). */
+/* The queries of every head that shares the keys, tile by tile: the one after
+ * (h, q0). */
 struct query_tile {
     int h, q0;
 };
 
 template <typename S>
 __device__ __forceinline__ query_tile
-query_tile_after(query_tile tile, int first, int tiles)
+query_tile_after(query_tile tile, query_range range)
 {
     tile.q0 += S::N;
-    if (tile.q0 == first + tiles * S::N)
-        tile.h++, tile.q0 = first;
+    if (tile.q0 == range.first + range.tiles * S::N)
+        tile.h++, tile.q0 = range.first;
     return tile;
 }
 
@@ -193,16 +197,15 @@ __device__ __forceinline__ void mma_dkv(const attention_pass<typename S::E> &p)
     tile_fetch<S, S::OWN>(k_tile, k_rows(p, b, kv), p.k_stride, k0, p.T, p.D);
     queries_fetch<S>(q_tile, p, b, tile);
     copy_async_commit();
-    int tiles = tiles_that_see<S>(
-            p, starts_of(p, b), q0, end,
-            (int *)(k_tile + S::DP) /* after the first row */);
+    query_range *range = (query_range *)(k_tile + S::DP);
+    range_find<S>(range, p, starts_of(p, b), q0, end);
 
     float dk[DK ? S::M : 1][DK ? S::D_COLUMNS : 1][4];
     float dv[DV ? S::M : 1][DV ? S::D_COLUMNS : 1][4];
     float score[S::M][S::COLUMNS][4], dp[DK ? S::M : 1][S::COLUMNS][4];
     sums_clear(dk);
     sums_clear(dv);
-    for (int left = group * tiles; left > 0; left--) {
+    for (int left = group * range->tiles; left > 0; left--) {
         if constexpr (DK) {
             copy_async_wait<1>();
             __syncthreads(); /* dout is there */
@@ -222,7 +225,7 @@ __device__ __forceinline__ void mma_dkv(const attention_pass<typename S::E> &p)
                 token_of(p, tile.q0 + last));
         bool masked = token_of(p, tile.q0) < k0 + S::OWN || starts > k0;
         key_weights<S>(score, q_tile, p, tile.q0, k0, masked);
-        tile = query_tile_after<S>(tile, q0, tiles);
+        tile = query_tile_after<S>(tile, *range);
         if constexpr (DV)
             rows_add<S>(dv, score, g_tile);
         __syncthreads(); /* dout free */
@@ -238,7 +241,7 @@ __device__ __forceinline__ void mma_dkv(const attention_pass<typename S::E> &p)
             queries_fetch<S>(q_tile, p, b, tile);
         copy_async_commit();
     }
-    if (tiles == 0) { /* no query sees the keys, which still come */
+    if (range->tiles == 0) { /* no query sees the keys, which still come */
         copy_async_wait<0>();
         __syncthreads();
     }

@@ -81,9 +81,12 @@ __device__ __forceinline__ void mma_forward(
     E *v_tile = k_tile + S::OTHER_TILE;
     int q0 = (int)(gridDim.x - 1 - blockIdx.x) * S::OWN;
     int h = blockIdx.y, b = blockIdx.z, kv = h / (p.H / p.KV);
-    const E *k = k_rows(p, b, kv), *v = v_rows(p, b, kv);
+    const E *k = k_rows(p, b, kv);
     const int32_t *starts = starts_of(p, b);
     const tile_facts *facts = (const tile_facts *)(q_tile + S::DP);
+    tile_sources<E> *from = (tile_sources<E> *)(q_tile + S::ROW + S::DP);
+    if (threadIdx.x == 0)
+        *from = {k, v_rows(p, b, kv)};
     int k0 = facts_begin<S>(q_tile, p, starts, q0);
     tile_fetch<S, S::OWN>(q_tile, q_rows(p, b, h), p.q_stride, q0, p.Q, p.D);
     tile_fetch<S, S::N>(k_tile, k, p.k_stride, k0, p.T, p.D);
@@ -100,7 +103,7 @@ __device__ __forceinline__ void mma_forward(
     do {
         copy_async_wait<0>();
         __syncthreads(); /* k is there, v free */
-        tile_fetch<S, S::N>(v_tile, v, p.v_stride, k0, p.T, p.D);
+        tile_fetch<S, S::N>(v_tile, from->v, p.v_stride, k0, p.T, p.D);
         copy_async_commit();
         rows_dot<S>(score, q_tile, k_tile);
         if (p.cap_in != 0.0f)
@@ -112,7 +115,7 @@ __device__ __forceinline__ void mma_forward(
         softmax_step<S>(score, run, out, p.scale * LOG2E);
         k0 += S::N;
         if (k0 < facts->end)
-            tile_fetch<S, S::N>(k_tile, k, p.k_stride, k0, p.T, p.D);
+            tile_fetch<S, S::N>(k_tile, from->k, p.k_stride, k0, p.T, p.D);
         copy_async_commit();
         rows_add<S>(out, score, v_tile);
     } while (k0 < facts->end);

@@ -220,6 +220,11 @@ struct tile_facts {
     int last_first; /* all rows see the keys from here to `token` */
 };
 
+/* Where the keys and values that it sees begin; after its second row. */
+template <typename E> struct tile_sources {
+    const E *k, *v;
+};
+
 /* Written by one thread, for all after the next barrier. Returns the first key
  * that the tile sees, as its tiles of keys begin. */
 template <typename S>
