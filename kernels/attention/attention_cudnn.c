@@ -23,13 +23,21 @@ static void warn_declined(const struct cudnn_attention *a, const char *why)
             a->documents.bucket ? ", packed" : "", why);
 }
 
-/* Once for each reason that has to do with documents; the others are those of
- * attention_cuda_choose. */
+/* Once for each reason. */
 static void tell_refusal(const char *why)
 {
-    static const char *_Atomic told;
-    if (atomic_exchange(&told, why) != why)
-        zd_log_info("attention: our own kernels where cuDNN is not: %s", why);
+    enum { REASONS = 32 };
+    static const char *_Atomic told[REASONS];
+    for (int i = 0; i < REASONS; i++) {
+        const char *known = NULL;
+        if (atomic_compare_exchange_strong(&told[i], &known, why)) {
+            zd_log_info(
+                    "attention: our own kernels where cuDNN is not: %s", why);
+            return;
+        }
+        if (known == why)
+            return;
+    }
 }
 
 static void set_workspace(struct cudnn_attention *a, void *scratch)

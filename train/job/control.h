@@ -141,6 +141,8 @@ struct train_gpu_report {
     char pci[16];         /* "0000:3b:00.0" */
     uint64_t total, used; /* by everybody */
     uint64_t held, planned;
+    bool is_shared; /* others have some of it, or had: `held` is a guess, since
+                       the driver tells the sum alone */
 };
 /* Its members by name; null: the CPU. New reference. */
 json_t *train_gpu_json(const struct train_gpu_report *gpu);

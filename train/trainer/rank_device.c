@@ -181,6 +181,8 @@ void rank_device_measure(
     uint64_t others = others_bytes(trainer, &facts);
     out->held = (out->used > others ? out->used - others : 0) /
                 (uint64_t)trainer->device_sharers;
+    out->is_shared = others > out->total / 64 ||
+                     out->held < out->planned - trainer->plan.context_bytes;
 }
 
 static json_t *measured_json(const struct train_gpu_report *all, int size)
@@ -207,6 +209,8 @@ static void log_measured(const struct train_gpu_report *all, int size)
         if (all[r].held > all[most].held)
             most = r;
     double held = mib(all[most].held), planned = mib(all[most].planned);
+    if (all[most].is_shared)
+        return;
     zd_log_info(
             "rank %d holds %.0f MiB of %s (%s), where %.0f MiB were planned "
             "(%+.1f %%); in use there %.0f of %.0f MiB",
