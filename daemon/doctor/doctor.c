@@ -20,12 +20,15 @@ static void tell_layer(
         bool packed = i >= ATTENTION_DIRECTIONS;
         shape.documents = packed ? 2 * shape.B : shape.B;
         struct attention_answer answer = attention_choose(&shape, facts);
+        const char *why = answer.why[pass];
+        if (!*why && facts->choice == ATTENTION_AUTO)
+            why = "or own, where timing finds it faster";
         json_t *row = json_pack(
                 "{s:s, s:s, s:s, s:s, s:I}", "documents",
                 packed ? "several in a sample" : "one in a sample", "pass",
                 pass ? "backward" : "forward", "engine",
-                *answer.why[pass] ? "own" : "cuDNN", "why", answer.why[pass],
-                "work_bytes", (json_int_t)answer.work_bytes[pass]);
+                *answer.why[pass] ? "own" : "cuDNN", "why", why, "work_bytes",
+                (json_int_t)answer.work_bytes[pass]);
         if (shape.window)
             json_object_set_new(row, "window", json_integer(shape.window));
         json_array_append_new(list, row);

@@ -1,6 +1,7 @@
-/* attention_choice.h - who does attention on a GPU: one answer, from the shape
- * and from what is known of the machine, and from nothing else. The plan counts
- * by it, a run acts by it, `zerod doctor` prints it.
+/* attention_choice.h - who may do attention on a GPU: one answer, from the
+ * shape and from what is known of the machine, and from nothing else. The plan
+ * counts by it, a run acts by it (with auto, what cuDNN may do is timed against
+ * our own kernels), `zerod doctor` prints it.
  *
  * Source: what cuDNN 9 refuses, from the checks of cudnn-frontend 1.32
  *         (node/scaled_dot_product_flash_attention.h). */

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "kernels/attention/attention_packed.h"
 #include "kernels/attention/cudnn_door.h"
+#include "kernels/matmul/matmul_cuda.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -311,20 +312,17 @@ static enum zd_status run_packed(
     return ZD_OK;
 }
 
-static enum zd_status run_cudnn(const struct pass *pass, bool *done)
+/* --- which of the two ----------------------------------------------------- */
+
+/* False where cuDNN declines, and nothing was queued. */
+static enum zd_status run_cudnn(
+        const struct pass *pass, bool is_packed, bool *done)
 {
     const char *why = NULL;
     struct cudnn_attention a = pass->asked;
-    int direction = a.dq ? ATTENTION_BACKWARD : ATTENTION_FORWARD;
-    struct attention_facts facts = attention_cuda_facts(a.dtype);
-    struct attention_answer answer = attention_choose(a.shape, &facts);
     *done = false;
-    if (answer.engine[direction] != ATTENTION_BY_CUDNN) {
-        tell_refusal(answer.why[direction]);
-        return ZD_OK;
-    }
     set_workspace(&a, pass->scratch);
-    if (!answer.is_packed)
+    if (!is_packed)
         ZD_TRY(cudnn_attention_run(
                 device_cuda_stream(pass->stream), &a, done, &why));
     else if (a.shape->first_tokens)
@@ -334,13 +332,62 @@ static enum zd_status run_cudnn(const struct pass *pass, bool *done)
     return ZD_OK;
 }
 
+struct timed_pass {
+    const struct pass *pass;
+    bool is_packed;
+};
+
+static enum zd_status run_way(const void *work, int way, bool *refused_out)
+{
+    const struct timed_pass *timed = work;
+    const struct pass *pass = timed->pass;
+    bool done = true;
+    if (way == 0)
+        ZD_TRY(run_cudnn(pass, timed->is_packed, &done));
+    else
+        ZD_TRY(run_own(pass, &pass->asked, pass->doc_start, pass->asked.shape));
+    *refused_out = !done;
+    return ZD_OK;
+}
+
+/* What the time of a pass depends on, in the words of a matmul's key. */
+static struct matmul_key way_key(const struct pass *pass, bool is_packed)
+{
+    const struct attention_shape *s = pass->asked.shape;
+    return (struct matmul_key){
+            .m = s->B,
+            .n = s->T,
+            .k = s->D,
+            .lda = s->H,
+            .ldb = s->KV,
+            .ldd = attention_slides(s) ? s->window : 0,
+            .dtype = pass->asked.dtype,
+            .out_type = is_packed ? attention_bucket(s) : 0,
+            .epilogue = pass->own_backward ? KEY_ATTENTION_BACKWARD
+                                           : KEY_ATTENTION_FORWARD,
+    };
+}
+
 static enum zd_status run(const struct pass *pass)
 {
-    bool done;
-    ZD_TRY(run_cudnn(pass, &done));
-    return done ? ZD_OK
-                : run_own(pass, &pass->asked, pass->doc_start,
-                          pass->asked.shape);
+    int direction = pass->own_backward ? ATTENTION_BACKWARD : ATTENTION_FORWARD;
+    struct attention_facts facts = attention_cuda_facts(pass->asked.dtype);
+    struct attention_answer answer =
+            attention_choose(pass->asked.shape, &facts);
+    struct timed_pass timed = {pass, answer.is_packed};
+    bool is_allowed = answer.engine[direction] == ATTENTION_BY_CUDNN;
+    bool declined = false;
+    int way = is_allowed ? 0 : 1;
+    if (!is_allowed)
+        tell_refusal(answer.why[direction]);
+    else if (facts.choice == ATTENTION_AUTO)
+        ZD_TRY(matmul_choose_way(
+                pass->stream,
+                &(struct two_ways){
+                        way_key(pass, answer.is_packed), run_way, &timed},
+                &way));
+    ZD_TRY(run_way(&timed, way, &declined));
+    return declined ? run_way(&timed, 1, &declined) : ZD_OK;
 }
 
 static enum zd_status forward(

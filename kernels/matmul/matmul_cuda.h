@@ -8,6 +8,8 @@
  *   matmul_run_cuda.c      the plans of a GPU, kept by key; timing
  *   matmul_plan_cuda.c     one plan: descriptors, algorithms, the launch
  *   matmul_tuning.c        the file that remembers algorithms
+ *   timing_cuda.c          how long something takes
+ *   ways_cuda.c            two ways of something else, chosen by timing
  *   matmul_own_cuda.cu     our own kernel, for what the library refuses
  *
  * Results are exact to the type: fp32 is multiplied in fp32 (TF32 only where
@@ -56,7 +58,10 @@ enum key_epilogue { /* numbers are in files */
                     KEY_DGELU,         /* D = result * gelu'(aux) */
                     KEY_BGRADA,        /* bias[m] = sums of A's rows */
                     KEY_BGRADB,        /* bias[n] = sums of B's columns */
-                    KEY_EPILOGUES
+                    KEY_EPILOGUES,
+                    /* no matmuls: see two_ways */
+                    KEY_ATTENTION_FORWARD = 16,
+                    KEY_ATTENTION_BACKWARD
 };
 
 /* What a plan is made for, in the library's terms. Compared as bytes, and
@@ -93,6 +98,21 @@ enum zd_status matmul_run(
 enum zd_status matmul_decide(
         struct stream *stream, const struct matmul *matmul,
         const struct matmul_parts *parts);
+
+/* Two ways to compute what is no matmul, of which the faster is timed once and
+ * kept with the algorithms of matmuls, in the file and for a run that resumes.
+ * `run` queues way 0 or 1, which write the same over what is there; key: its
+ * epilogue is a KEY that is none of a matmul, what else it has is its owner's.
+ */
+struct two_ways {
+    struct matmul_key key;
+    enum zd_status (*run)(const void *work, int way, bool *refused_out);
+    const void *work;
+};
+/* Way 0 where nothing is timed, or one is refused. At a key's first use it may
+ * wait for the GPU. */
+enum zd_status matmul_choose_way(
+        struct stream *stream, const struct two_ways *ways, int *way_out);
 
 /* Opens the library for the thread's GPU, once. *name_out: "cuBLASLt 13.1.0";
  * static. ZD_ERR_UNFIT: it is not there. */

@@ -39,6 +39,18 @@ struct plan_table {
     struct plan *plans; /* PLAN_SLOTS, by hash */
 };
 
+static inline uint32_t plan_workspace_kib(const struct plan_table *table)
+{
+    return (uint32_t)(table->workspace_bytes / 1024);
+}
+
+/* Of the thread's GPU. ready: opened, with its lock held, for the workspace
+ * that there is now. */
+struct plan_table *plan_table_of_device(void);
+enum zd_status plan_table_ready(struct plan_table *table);
+/* What the process or its environment has set. */
+enum matmul_timing plan_timing(void);
+
 struct plan_candidates {
     int count;
     cublasStatus_t refusal; /* what the library said where there are none */

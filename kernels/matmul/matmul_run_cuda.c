@@ -3,6 +3,7 @@
  * the fastest of those that the library offers. */
 #include "base/must.h"
 #include "kernels/matmul/matmul_plan_cuda.h"
+#include "kernels/matmul/timing_cuda.h"
 
 #include "base/device/device_cuda.h"
 #include "base/log.h"
@@ -40,7 +41,7 @@ void matmul_set_timing(enum matmul_timing timing)
     timing_mode = timing;
 }
 
-static enum matmul_timing timing_now(void)
+enum matmul_timing plan_timing(void)
 {
     const char *set = getenv("ZEROD_MATMUL_TIMING");
     if (!set || !*set)
@@ -61,7 +62,7 @@ static bool is_large(const struct matmul_key *p)
 
 static bool is_timed(const struct matmul_key *p)
 {
-    enum matmul_timing mode = timing_now();
+    enum matmul_timing mode = plan_timing();
     return mode == MATMUL_TIME_ALL ||
            (mode == MATMUL_TIME_LARGE && is_large(p));
 }
@@ -189,7 +190,7 @@ static enum zd_status table_open(struct plan_table *table)
     return ZD_OK;
 }
 
-static struct plan_table *table_of_device(void)
+struct plan_table *plan_table_of_device(void)
 {
     int device = 0;
     if (cudaGetDevice(&device) != cudaSuccess)
@@ -209,7 +210,7 @@ static size_t library_workspace(void)
     return bytes < most ? bytes : most;
 }
 
-static enum zd_status ready(struct plan_table *table)
+enum zd_status plan_table_ready(struct plan_table *table)
 {
     if (!table->is_open)
         ZD_TRY(table_open(table));
@@ -223,17 +224,13 @@ static enum zd_status ready(struct plan_table *table)
 
 /* --- what is remembered --------------------------------------------------- */
 
-static uint32_t workspace_kib(const struct plan_table *table)
-{
-    return (uint32_t)(table->workspace_bytes / 1024);
-}
-
 /* The algorithm that `from` knows, if the library still takes it. */
 static bool take_tuned(
         struct plan_table *table, struct plan *plan, const struct tuning *from)
 {
     const struct tuned *tuned =
-            from ? tuning_find(from, &plan->key, workspace_kib(table)) : NULL;
+            from ? tuning_find(from, &plan->key, plan_workspace_kib(table))
+                 : NULL;
     if (!tuned)
         return false;
     memcpy(&plan->algorithm, tuned->algorithm, sizeof plan->algorithm);
@@ -253,7 +250,7 @@ static void remember(
     struct tuned tuned = {
             .key = plan->key,
             .parts = plan->parts,
-            .workspace_kib = workspace_kib(table),
+            .workspace_kib = plan_workspace_kib(table),
             .microseconds = (float)plan->microseconds,
     };
     memcpy(tuned.algorithm, &plan->algorithm, sizeof tuned.algorithm);
@@ -278,63 +275,25 @@ struct trial {
     struct stream *stream;
     const cublasLtMatmulAlgo_t *algorithm; /* NULL: by parts */
     const struct matmul_parts *parts;
-    cudaEvent_t start, stop;
 };
 
-static enum zd_status trial_begin(struct trial *trial)
+static enum zd_status trial_run(const void *work, bool *refused_out)
 {
-    ZD_CUDA(cudaEventCreate(&trial->start));
-    cudaError_t error = cudaEventCreate(&trial->stop);
-    if (error != cudaSuccess)
-        cudaEventDestroy(trial->start);
-    return device_cuda_check(error, "cudaEventCreate");
-}
-
-static void trial_end(struct trial *trial)
-{
-    cudaEventDestroy(trial->start);
-    cudaEventDestroy(trial->stop);
-}
-
-/* Microseconds of one run; < 0 where the library refuses the algorithm after
- * all. */
-static enum zd_status run_once(const struct trial *trial, double *took_out)
-{
-    float milliseconds;
-    cudaStream_t queue = device_cuda_stream(trial->stream);
-    *took_out = -1.0;
-    ZD_CUDA(cudaEventRecord(trial->start, queue));
-    if (!trial->algorithm)
-        ZD_TRY(matmul_by_parts(trial->parts, trial->stream, trial->matmul));
-    else if (
+    const struct trial *t = work;
+    if (!t->algorithm)
+        return matmul_by_parts(t->parts, t->stream, t->matmul);
+    *refused_out =
             plan_launch(
-                    trial->table, trial->plan, trial->algorithm, trial->matmul,
-                    queue) != CUBLAS_STATUS_SUCCESS)
-        return ZD_OK;
-    ZD_CUDA(cudaEventRecord(trial->stop, queue));
-    ZD_CUDA(cudaEventSynchronize(trial->stop));
-    ZD_CUDA(cudaEventElapsedTime(&milliseconds, trial->start, trial->stop));
-    *took_out = 1e3 * (double)milliseconds;
+                    t->table, t->plan, t->algorithm, t->matmul,
+                    device_cuda_stream(t->stream)) != CUBLAS_STATUS_SUCCESS;
     return ZD_OK;
 }
 
-/* The shortest of a few runs after one that loads the kernel; a candidate that
- * is far slower than `best` (< 0: there is none) is dropped early. */
 static enum zd_status measure(
         const struct trial *trial, double best, double *shortest_out)
 {
-    enum { RUNS = 5 };
-    double took;
-    *shortest_out = -1.0;
-    ZD_TRY(run_once(trial, &took));
-    for (int run = 0; run < RUNS && took >= 0.0; run++) {
-        ZD_TRY(run_once(trial, &took));
-        if (took >= 0.0 && (*shortest_out < 0.0 || took < *shortest_out))
-            *shortest_out = took;
-        if (best >= 0.0 && *shortest_out > 1.5 * best)
-            break;
-    }
-    return ZD_OK;
+    struct timed_work timed = {trial_run, trial, trial->stream};
+    return timing_measure(&timed, best, shortest_out);
 }
 
 static enum zd_status measure_all(
@@ -363,11 +322,9 @@ static enum zd_status measure_and_keep(
 {
     struct trial trial = {
             .table = table, .plan = plan, .matmul = m, .stream = stream};
-    ZD_TRY(trial_begin(&trial));
-    enum zd_status status = measure_all(&trial, plan, candidates);
-    trial_end(&trial);
-    if (status != ZD_OK || plan->microseconds <= 0.0)
-        return status;
+    ZD_TRY(measure_all(&trial, plan, candidates));
+    if (plan->microseconds <= 0.0)
+        return ZD_OK;
     table->counters.timed++;
     zd_log_debug(
             "matmul: %d x %d x %d, epilogue %d: %.1f us, the best of %d",
@@ -480,7 +437,7 @@ static enum zd_status run_locked(
     struct matmul_key key = key_of(m);
     struct plan *plan;
     *outcome_out = MATMUL_REFUSED;
-    ZD_TRY(ready(table));
+    ZD_TRY(plan_table_ready(table));
     ZD_TRY(plan_for(table, &key, m, stream, &plan));
     if (plan->is_refused || plan->parts == TUNED_APART)
         return ZD_OK;
@@ -505,7 +462,7 @@ enum zd_status matmul_run(
         struct stream *stream, const struct matmul *m,
         enum matmul_outcome *outcome_out)
 {
-    struct plan_table *table = table_of_device();
+    struct plan_table *table = plan_table_of_device();
     pthread_mutex_lock(&table->lock);
     enum zd_status status = run_locked(table, m, stream, outcome_out);
     pthread_mutex_unlock(&table->lock);
@@ -517,20 +474,16 @@ static enum zd_status decide_locked(
 {
     double fused = -1.0, apart = -1.0;
     const struct tuned *tuned =
-            tuning_find(table->tuning, &plan->key, workspace_kib(table));
+            tuning_find(table->tuning, &plan->key, plan_workspace_kib(table));
     if (tuned && tuned->parts != TUNED_UNDECIDED) {
         plan->parts = tuned->parts; /* by another process, meanwhile */
         note_plan(table, plan);
         return ZD_OK;
     }
-    ZD_TRY(trial_begin(trial));
     trial->algorithm = &plan->algorithm;
-    enum zd_status status = measure(trial, -1.0, &fused);
+    ZD_TRY(measure(trial, -1.0, &fused));
     trial->algorithm = NULL;
-    if (status == ZD_OK)
-        status = measure(trial, -1.0, &apart);
-    trial_end(trial);
-    ZD_TRY(status);
+    ZD_TRY(measure(trial, -1.0, &apart));
     plan->parts = fused >= 0.0 && fused <= apart ? TUNED_FUSED : TUNED_APART;
     remember(table, plan, table->tuning);
     note_plan(table, plan);
@@ -541,7 +494,7 @@ enum zd_status matmul_decide(
         struct stream *stream, const struct matmul *m,
         const struct matmul_parts *parts)
 {
-    struct plan_table *table = table_of_device();
+    struct plan_table *table = plan_table_of_device();
     struct matmul_key key = key_of(m);
     /* makes the plans of the parts, and waits before the lock: see settle */
     ZD_TRY(matmul_by_parts(parts, stream, m));
@@ -566,7 +519,7 @@ enum zd_status matmul_decide(
 
 enum zd_status matmul_cuda_open(const char **name_out)
 {
-    struct plan_table *table = table_of_device();
+    struct plan_table *table = plan_table_of_device();
     enum zd_status status = ZD_OK;
     pthread_mutex_lock(&table->lock);
     if (!table->is_open)
@@ -578,7 +531,7 @@ enum zd_status matmul_cuda_open(const char **name_out)
 
 void matmul_cuda_close(void)
 {
-    struct plan_table *table = table_of_device();
+    struct plan_table *table = plan_table_of_device();
     pthread_mutex_lock(&table->lock);
     if (table->is_open) {
         forget_plans(table);
@@ -596,7 +549,7 @@ void matmul_cuda_close(void)
 
 char *matmul_algorithms(void)
 {
-    struct plan_table *table = table_of_device();
+    struct plan_table *table = plan_table_of_device();
     pthread_mutex_lock(&table->lock);
     char *text = table->is_open && table->run ? tuning_text(table->run) : NULL;
     pthread_mutex_unlock(&table->lock);
@@ -605,7 +558,7 @@ char *matmul_algorithms(void)
 
 const char *matmul_take_algorithms(const char *text)
 {
-    struct plan_table *table = table_of_device();
+    struct plan_table *table = plan_table_of_device();
     const char *why = "there is no cuBLASLt";
     pthread_mutex_lock(&table->lock);
     if (!table->is_open && table_open(table) != ZD_OK)
@@ -618,7 +571,7 @@ const char *matmul_take_algorithms(const char *text)
 
 struct matmul_counters matmul_counters(void)
 {
-    struct plan_table *table = table_of_device();
+    struct plan_table *table = plan_table_of_device();
     pthread_mutex_lock(&table->lock);
     struct matmul_counters counters = table->counters;
     pthread_mutex_unlock(&table->lock);

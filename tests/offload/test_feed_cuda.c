@@ -4,6 +4,7 @@
 #include "tests/base/device/gpu_case.h"
 #include "tests/cuda/stand_in/stand_in.h"
 #include "tests/offload/small_engine.h"
+#include "tests/support/gate.h"
 
 #include <sched.h>
 #include <stdatomic.h>

@@ -4,7 +4,6 @@
 #define ZD_TESTS_BASE_DEVICE_GPU_CASE_H
 
 #include "base/device/device_memory.h"
-#include "tests/support/gate.h"
 
 #include <criterion/criterion.h>
 

@@ -1,6 +1,7 @@
 /* Memory of a GPU as the host has it: with stand-ins, or on a GPU. */
 #include "base/file/fs.h"
 #include "tests/base/device/gpu_case.h"
+#include "tests/support/gate.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,7 @@
 /* Streams and events of a GPU: with stand-ins, or on a GPU. */
 #include "base/spans.h"
 #include "tests/base/device/gpu_case.h"
+#include "tests/support/gate.h"
 
 #include <string.h>
 

@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "kernels/attention/attention_cudnn.h"
+#include "kernels/matmul/matmul_cuda.h"
 #include "tests/base/device/gpu_case.h"
 #include "tests/cuda/cudnn/cudnn_standin.h"
 
@@ -31,6 +32,7 @@ static void begin(void)
     cudnn_standin = (struct cudnn_standin){.version = 92500, .computes = 1};
     device = gpu_case_open();
     kernels_set_attention(ATTENTION_AUTO);
+    matmul_set_timing(MATMUL_HEURISTIC);
     zd_log_set_hook(keep, NULL);
 }
 
@@ -68,6 +70,24 @@ Test(attention_packed, samples_of_one_document_match_the_definition)
 {
     check((struct problem){DTYPE_BF16, 2, 33, 4, 2, 16, true, 0});
     check((struct problem){DTYPE_FP16, 1, 40, 2, 2, 24, false, 0});
+}
+
+/* Both are timed at a shape's first use, in each direction; the faster, whoever
+ * that is, does it from then on. */
+Test(attention_packed, auto_times_cudnn_against_own_kernels)
+{
+    struct ops ops = chosen(DTYPE_BF16);
+    struct problem p = {DTYPE_BF16, 2, 33, 4, 2, 16, true, 0};
+    setenv("XDG_CACHE_HOME", "/proc/nowhere", 1);
+    matmul_set_timing(MATMUL_TIME_LARGE);
+    check_by(&ops, p);
+    int timed = cudnn_standin.executed;
+    cr_expect_geq(timed, 2 * 2);
+    cr_expect_eq(matmul_counters().timed, 2);
+    check_by(&ops, p);
+    cr_expect_leq(cudnn_standin.executed, timed + 2);
+    cr_expect_eq(matmul_counters().timed, 2);
+    matmul_cuda_close();
 }
 
 /* Heads that share keys or do not, rows with gaps and without, one sample and

@@ -121,6 +121,64 @@ Test(matmul_timing, a_short_side_is_timed_by_its_bytes)
     cr_assert_eq(matmul_counters().timed, 1);
 }
 
+/* What is no matmul: how long each way takes, < 0: it is refused. */
+struct two_times {
+    int milliseconds[2];
+    int *runs;
+};
+
+static enum zd_status take_time(const void *work, int way, bool *refused_out)
+{
+    const struct two_times *times = work;
+    ++*times->runs;
+    *refused_out = times->milliseconds[way] < 0;
+    if (!*refused_out)
+        usleep(1000 * (useconds_t)times->milliseconds[way]);
+    return ZD_OK;
+}
+
+/* The way of a key, and how often one ran for it. */
+static int way_of(int key, int first, int second, int *runs_out)
+{
+    int way = -1;
+    struct two_times times = {{first, second}, runs_out};
+    struct two_ways ways = {
+            {.m = key, .epilogue = KEY_ATTENTION_FORWARD}, take_time, &times};
+    *runs_out = 0;
+    cr_assert_eq(matmul_choose_way(NULL, &ways, &way), ZD_OK);
+    return way;
+}
+
+/* Kept as algorithms are: in the process, in the file, for a run that resumes;
+ * one that is refused is asked again by the next run alone. */
+Test(matmul_timing, the_faster_of_two_ways_is_kept)
+{
+    int runs;
+    char *text = NULL;
+    for (int start = 0; start < 3; start++) {
+        cr_expect_eq(way_of(1, 20, 0, &runs), 1);
+        cr_expect_eq(runs > 0, start == 0);
+        cr_expect_eq(way_of(2, 0, 20, &runs), 0);
+        cr_expect_eq(runs > 0, start == 0);
+        for (int call = 0; call < 2; call++) {
+            cr_expect_eq(way_of(3, 0, -1, &runs), 0);
+            cr_expect_eq(runs > 0, call == 0 && start < 2);
+        }
+        if (start == 1) {
+            text = matmul_algorithms();
+            cr_assert_eq(unlink(tuning_file(".txt")), 0);
+        }
+        matmul_cuda_close(); /* as a new process */
+        let_fail(NULL);
+        if (start == 1)
+            cr_assert_null(matmul_take_algorithms(text));
+    }
+    free(text);
+    matmul_set_timing(MATMUL_HEURISTIC);
+    cr_expect_eq(way_of(1, 20, 0, &runs), 0);
+    cr_expect_eq(runs, 0);
+}
+
 /* A trial would write over the sum that is there. */
 Test(matmul_timing, first_call_that_accumulates_is_not_timed)
 {
