@@ -5,13 +5,15 @@
  *   backward  dx(N, in)   = dY(N, out)   Wt(in, out)^T
  *             dW(out, in) = dYt(out, P)  Xt(in, P)^T      P: N up to 16's next
  *
- * An operand is cast right before its matmul (kernels/fp8/fp8.h). X, W and their
- * transposes are E4M3; dY is E5M2 tensorwise, E4M3 blockwise. Projections of one
- * input are a group: its tensors share their amax (tensorwise: that of all of
- * W, also where it is sharded or cut by tensor parallelism, and of a
+ * An operand is cast right before its matmul (kernels/fp8/fp8.h). X, W and
+ * their transposes are E4M3; dY is E5M2 tensorwise, E4M3 blockwise. Projections
+ * of one input are a group: its tensors share their amax (tensorwise: that of
+ * all of W, also where it is sharded or cut by tensor parallelism, and of a
  * micro-batch's x or dy), and all of them are in FP8, or none. A group stays in
  * the compute type where a side of one of its weights is not a multiple of
- * FP8_ALIGN, and in decoding all do; adapters' own matmuls always.
+ * FP8_ALIGN, and in decoding all do; adapters' own matmuls always. All groups
+ * do where a layer has a tensor whose length is not a multiple of FP8_UNIT:
+ * weights after it would not begin at 16 bytes, as casts on a GPU need.
  *
  * Xt is kept for backward in place of x where nothing else reads x there
  * (activations.c); else backward casts x again, with the amax that forward
@@ -29,6 +31,7 @@
 #include "model/params.h"
 
 enum fp8_group { FP8_QKV, FP8_O, FP8_GATE_UP, FP8_DOWN, FP8_GROUPS };
+enum { FP8_UNIT = 8 };
 
 /* Of a matrix and its transpose: codes, and what they are multiplied by. */
 struct fp8_codes {
@@ -60,13 +63,13 @@ size_t fp8_transposed_scales(const struct fp8_use *use, int tokens, int in);
 /* The span "model.fp8": operands of one matmul at a time, and maxima. */
 struct fp8_scratch {
     struct fp8_codes weight;
-    struct fp8_codes tokens;    /* x, or dy */
-    struct fp8_codes dy, x;     /* transposed */
-    float *weights;             /* amax of each unit's groups */
-    float *inputs;              /* of a pass without a backward, by group */
-    float *grads;               /* (1) */
-    float *all;                 /* (tp, FP8_GROUPS) of all places */
-    size_t maxima;              /* floats of these four from `weights` on */
+    struct fp8_codes tokens; /* x, or dy */
+    struct fp8_codes dy, x;  /* transposed */
+    float *weights;          /* amax of each unit's groups */
+    float *inputs;           /* of a pass without a backward, by group */
+    float *grads;            /* (1) */
+    float *all;              /* (tp, FP8_GROUPS) of all places */
+    size_t maxima;           /* floats of these four from `weights` on */
     size_t bytes;
 };
 struct model_config;

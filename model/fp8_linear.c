@@ -29,7 +29,8 @@ static enum scale_layout weight_layout(const struct model *model)
 
 /* An operand whose rows are those of the codes. */
 static struct matmul_operand operand(
-        const struct fp8_codes *codes, enum dtype type, enum scale_layout layout)
+        const struct fp8_codes *codes, enum dtype type,
+        enum scale_layout layout)
 {
     return (struct matmul_operand){
             .data = codes->codes,
@@ -40,7 +41,8 @@ static struct matmul_operand operand(
 
 /* The other one: its rows are the columns of the product. */
 static struct matmul_operand columns_of(
-        const struct fp8_codes *codes, enum dtype type, enum scale_layout layout)
+        const struct fp8_codes *codes, enum dtype type,
+        enum scale_layout layout)
 {
     struct matmul_operand b = operand(codes, type, layout);
     b.transposed = true;
@@ -140,21 +142,20 @@ static enum zd_status cast_tokens(
     if (!codes->codes && !transposed->codes)
         return ZD_OK;
     return l->model->kernels->fp8_cast(
-            NULL,
-            &(struct fp8_cast){
-                    .x = x,
-                    .from = l->model->kernels->dtype,
-                    .rows = l->N,
-                    .columns = columns,
-                    .stride = columns,
-                    .to = to,
-                    .layout = token_layout(l->model),
-                    .amax = is_tensorwise(l->model) ? amax : NULL,
-                    .codes = codes->codes,
-                    .scales = codes->scales,
-                    .transposed = transposed->codes,
-                    .transposed_scales = transposed->scales,
-                    .padded = fp8_padded(l->N)});
+            NULL, &(struct fp8_cast){
+                          .x = x,
+                          .from = l->model->kernels->dtype,
+                          .rows = l->N,
+                          .columns = columns,
+                          .stride = columns,
+                          .to = to,
+                          .layout = token_layout(l->model),
+                          .amax = is_tensorwise(l->model) ? amax : NULL,
+                          .codes = codes->codes,
+                          .scales = codes->scales,
+                          .transposed = transposed->codes,
+                          .transposed_scales = transposed->scales,
+                          .padded = fp8_padded(l->N)});
 }
 
 /* A base in blocks of FP8, which blockwise matmuls take as it lies. */
@@ -257,8 +258,7 @@ enum zd_status fp8_forward(
     return y ? multiply_tokens(l, y, DTYPE_E4M3, false, l->bias) : ZD_OK;
 }
 
-enum zd_status fp8_forward_again(
-        const struct linear *l, void *y, const void *x)
+enum zd_status fp8_forward_again(const struct linear *l, void *y, const void *x)
 {
     ZD_TRY(cast_tokens(
             l, x, l->in, DTYPE_E4M3, l->x_amax, &l->model->fp8.tokens, NULL));
@@ -275,17 +275,16 @@ static enum zd_status weight_grads(
     enum dtype type = grad_codes(model);
     bool first = !l->conv1d;
     return model->kernels->matmul(
-            NULL,
-            &(struct matmul){
-                    .M = first ? l->out : l->in,
-                    .N = first ? l->in : l->out,
-                    .K = fp8_padded(l->N),
-                    .a = first ? operand(dyt, type, layout)
-                               : operand(xt, DTYPE_E4M3, layout),
-                    .b = first ? columns_of(xt, DTYPE_E4M3, layout)
-                               : columns_of(dyt, type, layout),
-                    .out = {l->dweight, l->grad_type},
-                    .accumulate = l->accumulate});
+            NULL, &(struct matmul){
+                          .M = first ? l->out : l->in,
+                          .N = first ? l->in : l->out,
+                          .K = fp8_padded(l->N),
+                          .a = first ? operand(dyt, type, layout)
+                                     : operand(xt, DTYPE_E4M3, layout),
+                          .b = first ? columns_of(xt, DTYPE_E4M3, layout)
+                                     : columns_of(dyt, type, layout),
+                          .out = {l->dweight, l->grad_type},
+                          .accumulate = l->accumulate});
 }
 
 enum zd_status fp8_backward_params(
@@ -299,11 +298,9 @@ enum zd_status fp8_backward_params(
             l, dy, l->out, grad_codes(l->model), s->grads,
             l->is_dora ? NULL : &s->tokens, l->dweight ? &s->dy : NULL));
     if (l->dbias)
-        ZD_TRY(k->reduce_rows(
-                NULL, l->dbias, dy, l->N, l->out, l->accumulate));
+        ZD_TRY(k->reduce_rows(NULL, l->dbias, dy, l->N, l->out, l->accumulate));
     if (is_first && !l->xt.codes && l->model->fp8_use.trains[l->group])
-        ZD_TRY(cast_tokens(
-                l, x, l->in, DTYPE_E4M3, l->x_amax, NULL, &s->x));
+        ZD_TRY(cast_tokens(l, x, l->in, DTYPE_E4M3, l->x_amax, NULL, &s->x));
     return l->dweight ? weight_grads(l, xt) : ZD_OK;
 }
 

@@ -177,8 +177,8 @@ static size_t maxima_told(
         return 0;
     for (int layer = 1; layer <= layers; layer++) {
         bool has_backward = layer >= first, is_tiled = pieces > 1;
-        bool is_last = segment && ((layer - first + 1) % segment == 0 ||
-                                   layer == layers);
+        bool is_last = segment &&
+                       ((layer - first + 1) % segment == 0 || layer == layers);
         size_t o = has_backward && segment ? 2 : 1, mlps = 1;
         if (has_backward && segment && !(is_last && is_tiled))
             mlps++;

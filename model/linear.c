@@ -110,9 +110,11 @@ static void set_fp8(
     const struct model *model = linear->model;
     linear->group = fp8_group_of(role);
     linear->is_fp8 = model->fp8_use.has[linear->group] && !linear->pass->decode;
+    if (!linear->is_fp8)
+        return;
     linear->xt = acts->xt[linear->group];
-    linear->x_amax = (acts->x_amax ? acts->x_amax : model->fp8.inputs) +
-                     linear->group;
+    linear->x_amax =
+            (acts->x_amax ? acts->x_amax : model->fp8.inputs) + linear->group;
 }
 
 struct linear layer_linear(

@@ -334,11 +334,10 @@ static enum zd_status measure_jitter(
 static enum zd_status take_means(
         struct comm *comm, struct plan_machine *machine)
 {
-    double *const values[] = {&machine->products[0], &machine->products[1],
-                              &machine->half[0],     &machine->half[1],
-                              &machine->memory,      &machine->update,
-                              &machine->host,        &machine->jitter,
-                              &machine->fp8};
+    double *const values[] = {
+            &machine->products[0], &machine->products[1], &machine->half[0],
+            &machine->half[1],     &machine->memory,      &machine->update,
+            &machine->host,        &machine->jitter,      &machine->fp8};
     enum { VALUES = sizeof values / sizeof *values };
     double mine[VALUES];
     void *all;

@@ -56,10 +56,8 @@ static double cast_seconds(
                     param->role == ROLE_GATE || param->role == ROLE_DOWN;
     double one = costs->width + 1, both = costs->width + 2;
     double in = (double)param_in(param), out = (double)param_out(param);
-    double bytes = (double)param->count * one +
-                   tokens * both * (pass == PASS_BACKWARD ? out
-                                    : is_first            ? in
-                                                          : 0);
+    double columns = pass == PASS_BACKWARD ? out : is_first ? in : 0;
+    double bytes = (double)param->count * one + tokens * columns * both;
     return bytes / costs->machine->memory;
 }
 
@@ -70,9 +68,9 @@ static void add_codes(
 {
     double times = costs->machine->fp8 > 0 ? costs->machine->fp8 : 1;
     double count = (double)param->count, each = tokens / pieces;
-    double one = fmax(
-            2 * count * each / (times * product_rate(costs, each)),
-            count / costs->machine->memory);
+    double one =
+            fmax(2 * count * each / (times * product_rate(costs, each)),
+                 count / costs->machine->memory);
     for (int pass = 0; pass < PASSES; pass++)
         cost->pass[pass] +=
                 pieces *
@@ -289,8 +287,8 @@ struct unit_cost cost_unit(const struct costs *costs, int unit)
             (fp8_has(&costs->fp8, param) ? add_codes : add_weight)(
                     costs, param, tokens, pieces_of(costs, unit, is_mlp),
                     &cost);
-        bool decodes = param_is_quantized(table, id) &&
-                       !plan_multiplies_codes(plan);
+        bool decodes =
+                param_is_quantized(table, id) && !plan_multiplies_codes(plan);
         for (int pass = 0; decodes && pass < PASSES; pass++)
             cost.pass[pass] += decode_seconds(costs, id) *
                                (is_mlp ? plan->shape.mlp_pieces : 1);

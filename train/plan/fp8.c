@@ -77,6 +77,5 @@ json_t *plan_fp8_json(const struct job_plan *plan)
             json_array_append_new(
                     names,
                     module_name(plan->config.family, &table->params[id]));
-    return json_pack(
-            "{s:s, s:o}", "mode", mode_name(use.mode), "bf16", names);
+    return json_pack("{s:s, s:o}", "mode", mode_name(use.mode), "bf16", names);
 }
