@@ -140,12 +140,8 @@ static void cast_every_bf16(enum dtype to)
 void fp8_cast_case(void)
 {
     static const int shapes[][3] = {
-            {1, 16, 0},
-            {37, 48, 8},
-            {128, 128, 0},
-            {258, 272, 16},
-            {301, 144, 8}};
-    for (int i = 0; i < 5 && has_fp8(); i++) {
+            {1, 16, 0}, {37, 48, 8}, {130, 272, 16}, {257, 48, 0}};
+    for (int i = 0; i < 4 && has_fp8(); i++) {
         for (int kind = 0; kind < 6; kind++)
             for (int hard = 0; hard < 2; hard++)
                 cast_shape(
