@@ -50,7 +50,7 @@ double fill_number(const json_t *object, const char *path)
 const char *json_text_of(
         const json_t *object, const char *key, const char *fallback)
 {
-    const char *text = json_string_value(json_object_get(object, key));
+    const char *text = json_string_at(object, key);
     return text ? text : fallback;
 }
 

@@ -202,7 +202,7 @@ static enum zd_status take_file(
                 "--data-split");
     draft_say(
             draft, "Made by zerod init of %s, %s.", origin->path,
-            json_string_value(json_object_get(table, "name")));
+            json_string_at(table, "name"));
     foreign_take(origin->option, origin->path, root, draft, false);
     json_decref(table);
     json_decref(root);
@@ -292,7 +292,8 @@ static enum zd_status check_args(const struct cli_args *args)
     if (files + has_name + args->list > 1)
         what = "makes one job: of one file, or one recipe";
     else if ((has_name || args->list) && (is_named || kinds))
-        what = "prints a recipe unchanged: no --model, --data, --full, --lora, --qlora";
+        what = "prints a recipe unchanged: no --model, --data, --full, --lora, "
+               "--qlora";
     else if (!files && !has_name && !args->list && !(args->model && args->data))
         what = "needs --model and --data, a file with --from-.., or the name "
                "of a recipe";

@@ -149,8 +149,8 @@ static void print_against(
         fprintf(stream, "          against the first: %s\n", words);
 }
 
-/* Skip one if a listed one, which is faster, takes no more of any memory, within
- * 5 %. The job as it is always has a line. */
+/* Skip one if a listed one, which is faster, takes no more of any memory,
+ * within 5 %. The job as it is always has a line. */
 static bool is_new(
         const struct plan_found *found, const struct plan_found *const *listed,
         int count)
@@ -233,7 +233,7 @@ static void add_sets(
     json_object_foreach(json_object_get(all, "values"), key, row)
     {
         size_t bytes = strlen(key);
-        const char *origin = json_string_value(json_object_get(row, "origin"));
+        const char *origin = json_string_at(row, "origin");
         bool is_set = strncmp(origin, "--set ", 6) == 0;
         for (int i = 0; i < args->sets.count; i++)
             is_set |= strncmp(args->sets.items[i], key, bytes) == 0 &&

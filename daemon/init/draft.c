@@ -292,7 +292,7 @@ static void put_entries(
         fprintf(stream, "\n[[%s]]\n", section);
         json_object_foreach(entry, key, value) put_line(
                 stream, key, json_object_get(value, "value"),
-                json_string_value(json_object_get(value, "why")));
+                json_string_at(value, "why"));
     }
 }
 
@@ -318,7 +318,7 @@ static void put_values(const struct draft *draft, FILE *stream)
         section = key->section;
         put_line(
                 stream, key->name, json_object_get(line, "value"),
-                json_string_value(json_object_get(line, "why")));
+                json_string_at(line, "why"));
     }
 }
 

@@ -12,11 +12,6 @@
 
 enum { DEPTH_MAX = 16, NAME_BYTES = 300 };
 
-static const char *text_of(const json_t *object, const char *name)
-{
-    return json_string_value(json_object_get(object, name));
-}
-
 /* --- values --------------------------------------------------------------- */
 
 /* As tables have it: true, null, 0.9, a string as it is. The rest as JSON. */
@@ -246,7 +241,7 @@ static void set_again(
         struct foreign *foreign, const char *name, const char *key,
         json_t *value, const json_t *old)
 {
-    const char *other = text_of(old, "why");
+    const char *other = json_string_at(old, "why");
     struct draft *draft = foreign->draft;
     char why[NAME_BYTES];
     if (strncmp(other, "--", 2) == 0) {
@@ -280,7 +275,7 @@ void foreign_set(
     json_t *values = find_place(foreign, &inner);
     json_t *old = json_object_get(values, inner);
     bool is_entry = values != foreign->draft->values;
-    if (old && (!is_entry || !strncmp(text_of(old, "why"), "--", 2)))
+    if (old && (!is_entry || !strncmp(json_string_at(old, "why"), "--", 2)))
         set_again(foreign, name, key, value, old);
     else {
         draft_set_entry(
@@ -324,7 +319,8 @@ static void set_key(
         struct foreign *foreign, const char *name, const json_t *value)
 {
     const json_t *row = foreign->row;
-    const char *key = text_of(row, "key"), *text = json_string_value(value);
+    const char *key = json_string_at(row, "key"),
+               *text = json_string_value(value);
     if (text && strstr(text, "${"))
         foreign_refuse(
                 foreign, name, value, "${..} is not resolved: write the value");
@@ -344,7 +340,7 @@ static void take_word(
     json_t *ours;
     if (!json_is_object(word)) {
         foreign_set(
-                foreign, name, text_of(foreign->row, "key"),
+                foreign, name, json_string_at(foreign->row, "key"),
                 json_deep_copy(word));
         return;
     }
@@ -364,8 +360,10 @@ static void take_value(
 {
     const json_t *row = foreign->row;
     const json_t *word = find_word(json_object_get(row, "words"), value);
-    const char *off = text_of(row, "off"), *otherwise = text_of(row, "else");
-    const char *idle = text_of(row, "idle"), *why = text_of(row, "note");
+    const char *off = json_string_at(row, "off"),
+               *otherwise = json_string_at(row, "else");
+    const char *idle = json_string_at(row, "idle"),
+               *why = json_string_at(row, "note");
     bool is_noted = word ? json_is_null(word)
                          : is_same(json_object_get(row, "same"), value) ||
                                     (off && is_off(value));
@@ -374,10 +372,10 @@ static void take_value(
              why             ? why
              : is_off(value) ? "off, as here"
                              : "as here");
-    else if (!foreign_holds(foreign, text_of(row, "needs")))
+    else if (!foreign_holds(foreign, json_string_at(row, "needs")))
         note(foreign, name, idle);
-    else if (text_of(row, "take"))
-        foreign->converter(text_of(row, "take"))(foreign, name, value);
+    else if (json_string_at(row, "take"))
+        foreign->converter(json_string_at(row, "take"))(foreign, name, value);
     else if (word)
         take_word(foreign, name, value, word);
     else if (off || otherwise)
@@ -393,7 +391,7 @@ static void take_value(
 static void leave_open(
         struct foreign *foreign, const char *name, const json_t *value)
 {
-    const char *key = text_of(foreign->row, "key");
+    const char *key = json_string_at(foreign->row, "key");
     if (foreign->is_part && key && draft_has(foreign->draft, key)) {
         draft_note(foreign->draft, name, "set by the file that names this one");
         return;
@@ -520,13 +518,14 @@ static void take_default(
         struct foreign *foreign, const char *name, const json_t *row)
 {
     const json_t *value = json_object_get(row, "default");
-    const char *key = text_of(row, "key"), *names = text_of(row, "names");
-    bool holds = value && foreign_holds(foreign, text_of(row, "when"));
+    const char *key = json_string_at(row, "key"),
+               *names = json_string_at(row, "names");
+    bool holds = value && foreign_holds(foreign, json_string_at(row, "when"));
     size_t i;
     json_t *item;
     json_array_foreach(json_object_get(row, "defaults"), i, item)
     {
-        if (holds || !foreign_holds(foreign, text_of(item, "when")))
+        if (holds || !foreign_holds(foreign, json_string_at(item, "when")))
             continue;
         holds = true;
         value = json_object_get(item, "value");
@@ -550,7 +549,7 @@ static void take_defaults(struct foreign *foreign)
     foreign->is_default = true;
     json_object_foreach(json_object_get(foreign->table, "rows"), name, row)
     {
-        const char *when = text_of(row, "when");
+        const char *when = json_string_at(row, "when");
         if (!foreign->is_part ||
             (when && !strncmp(when, "scheduler.", strlen("scheduler."))))
             take_default(foreign, name, row);
@@ -560,10 +559,10 @@ static void take_defaults(struct foreign *foreign)
         return;
     json_array_foreach(json_object_get(foreign->table, "defaults"), i, row)
     {
-        const char *key = text_of(row, "key");
-        why = text_of(row, "why");
+        const char *key = json_string_at(row, "key");
+        why = json_string_at(row, "why");
         if (!json_object_get(draft->automatic, key) &&
-            foreign_holds(foreign, text_of(row, "when")))
+            foreign_holds(foreign, json_string_at(row, "when")))
             draft_set(
                     draft, key, json_incref(json_object_get(row, "value")),
                     why ? why : "their default");

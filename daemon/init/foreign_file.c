@@ -56,7 +56,7 @@ json_t *foreign_table(const char *option)
 {
     json_t *table = parse_table(option), *rows = json_object();
     json_t *defaults = json_array();
-    const char *base = json_string_value(json_object_get(table, "base"));
+    const char *base = json_string_at(table, "base");
     add_rows(rows, table);
     json_array_extend(defaults, json_object_get(table, "defaults"));
     if (base) {
@@ -129,13 +129,12 @@ static enum zd_status check_format(
         const json_t *root)
 {
     const char *other = guess(root);
-    const char *base = json_string_value(json_object_get(table, "base"));
+    const char *base = json_string_at(table, "base");
     if (!other || !strcmp(other, option) || (base && !strcmp(other, base)))
         return ZD_OK;
     json_t *its = foreign_table(other);
     ZD_FAIL(ZD_ERR_DATA, "E0221", "%s is %s, not %s", path,
-            json_string_value(json_object_get(its, "name")),
-            json_string_value(json_object_get(table, "name")));
+            json_string_at(its, "name"), json_string_at(table, "name"));
     zd_fail_help("zerod init --from-%s %s", other, path);
     json_decref(its);
     return ZD_ERR_DATA;
@@ -160,7 +159,7 @@ enum zd_status foreign_read(
     source->name = zd_must(strdup(path));
     draft->source_count++;
     json_t *table = foreign_table(option);
-    const char *format = json_string_value(json_object_get(table, "name"));
+    const char *format = json_string_at(table, "name");
     bool is_yaml = json_is_true(json_object_get(table, "yaml"));
     enum zd_status status = parse_file(format, is_yaml, source, root_out);
     if (status == ZD_OK)

@@ -220,7 +220,7 @@ static void take_llamafactory_sets(
 /* In axolotl's chat templates the markers of a turn are never trained. */
 static void tell_markers(struct foreign *foreign, const json_t *set)
 {
-    const char *type = json_string_value(json_object_get(set, "type"));
+    const char *type = json_string_at(set, "type");
     if (type && !strncmp(type, "chat_template", 13) &&
         foreign_holds(foreign, "train_on_inputs"))
         draft_differ(
@@ -455,7 +455,7 @@ static void finish_hf(struct foreign *foreign)
     } else if (foreign_holds(foreign, "@") && !is_assistant) {
         const json_t *path =
                 json_object_get(json_array_get(draft->train, 0), "path");
-        entry.path = json_string_value(json_object_get(path, "value"));
+        entry.path = json_string_at(path, "value");
         if (entry.path && sources_find(&entry, &list) == ZD_OK) {
             all = sources_have_chat(&list);
             sources_free(&list);

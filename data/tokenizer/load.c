@@ -303,7 +303,7 @@ static enum zd_status read_flag(
         return ZD_FAIL(
                 ZD_ERR_DATA, "E0406",
                 "added token `%.200s`: %s is neither true nor false",
-                json_string_value(json_object_get(token, "content")), key);
+                json_string_at(token, "content"), key);
     *out = json_is_true(value);
     return ZD_OK;
 }

@@ -62,7 +62,7 @@ static const json_t *template_of(const json_t *config, const char *wanted)
         return template;
     json_array_foreach(template, i, item)
     {
-        const char *name = json_string_value(json_object_get(item, "name"));
+        const char *name = json_string_at(item, "name");
         if (name && strcmp(name, wanted) == 0)
             return json_object_get(item, "template");
     }

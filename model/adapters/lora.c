@@ -205,8 +205,8 @@ static enum zd_status find_adapter(
     int64_t most = rows < columns ? rows : columns;
     struct module module = peft_view_module(reader, id);
     struct peft_factors factors = peft_factors(reader, id);
-    const char *pattern = json_string_value(
-            json_object_get(reader->adapter->json, "target_modules"));
+    const char *pattern =
+            json_string_at(reader->adapter->json, "target_modules");
     *out = (struct adapter){
             .a = -1,
             .b = -1,

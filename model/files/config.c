@@ -225,8 +225,7 @@ static enum zd_status check_quantization(
         const struct config_reader *r, const json_t *quantization)
 {
     const json_t *blocks = json_object_get(quantization, "weight_block_size");
-    const char *method =
-            json_string_value(json_object_get(quantization, "quant_method"));
+    const char *method = json_string_at(quantization, "quant_method");
     if (method && strcmp(method, "bitsandbytes") == 0)
         return ZD_OK;
     if (!method || strcmp(method, "fp8") != 0)
@@ -247,8 +246,7 @@ static enum zd_status check_quantization(
 
 static void take_format(const json_t *keys, struct model_config *config)
 {
-    const char *type =
-            json_string_value(json_object_get(keys, "bnb_4bit_quant_type"));
+    const char *type = json_string_at(keys, "bnb_4bit_quant_type");
     config->is_quantized = true;
     config->stored_nested =
             json_is_true(json_object_get(keys, "bnb_4bit_use_double_quant"));
@@ -305,7 +303,7 @@ static json_t *new_scaling(
     static const char *const kept[] = {
             "rope_theta", "partial_rotary_factor", "llama_4_scaling_beta"};
     json_t *out = zd_must(json_deep_copy(scaling));
-    const char *type = json_string_value(json_object_get(out, "rope_type"));
+    const char *type = json_string_at(out, "rope_type");
     for (size_t i = 0; i < sizeof kept / sizeof kept[0]; i++)
         if (!json_object_get(out, kept[i]) && json_object_get(keys, kept[i]))
             json_object_set(out, kept[i], json_object_get(keys, kept[i]));

@@ -124,8 +124,7 @@ static enum zd_status has_our_mark(
         return ZD_OK;
     }
     ZD_TRY(status);
-    const char *writer = json_string_value(
-            json_object_get(file->metadata, EXPORT_WRITER_KEY));
+    const char *writer = json_string_at(file->metadata, EXPORT_WRITER_KEY);
     *is_ours_out = writer && strcmp(writer, EXPORT_WRITER) == 0;
     st_close(file);
     return ZD_OK;

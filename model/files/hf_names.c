@@ -71,7 +71,7 @@ const struct text_wrapper text_wrappers[] = {
 
 const struct text_wrapper *text_wrapper_of(const json_t *json)
 {
-    const char *type = json_string_value(json_object_get(json, "model_type"));
+    const char *type = json_string_at(json, "model_type");
     const char *given = json_string_value(
             json_array_get(json_object_get(json, "architectures"), 0));
     const struct text_wrapper *w = text_wrappers;

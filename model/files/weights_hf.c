@@ -317,8 +317,8 @@ static enum zd_status read_rows(
     if (!fs_exists(path))
         return ZD_OK;
     ZD_TRY(json_parse_file(path, CONFIG_BYTES_MAX, &json));
-    json_int_t rows = json_integer_value(
-            json_object_get(text_config_of(json, config), "vocab_size"));
+    json_int_t rows =
+            json_integer_at(text_config_of(json, config), "vocab_size");
     json_decref(json);
     if (rows > 0 && rows < config->vocab_size)
         *rows_out = rows;

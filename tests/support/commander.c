@@ -34,8 +34,8 @@ static void on_event(void *ctx, const struct train_event *event)
         commander->state_count == COMMANDER_STATES)
         return;
     commander->states[commander->state_count] =
-            (enum train_run_state)train_run_state_find(json_string_value(
-                    json_object_get(event->members, "state")));
+            (enum train_run_state)train_run_state_find(
+                    json_string_at(event->members, "state"));
     commander->state_steps[commander->state_count++] = event->step;
 }
 

@@ -24,7 +24,7 @@ static json_int_t sent_in(const json_t *rank, const char *operation)
     {
         const json_t *name = json_object_get(row, "operation");
         if (strcmp(json_string_value(name), operation) == 0)
-            bytes += json_integer_value(json_object_get(row, "bytes_per_step"));
+            bytes += json_integer_at(row, "bytes_per_step");
     }
     return bytes;
 }
@@ -142,16 +142,13 @@ bool plan_check_taken(const json_t *plan)
             size_t i;
             json_t *span;
             bool on_device =
-                    strcmp(json_string_value(json_object_get(arena, "name")),
-                           "device") == 0;
+                    strcmp(json_string_at(arena, "name"), "device") == 0;
             json_int_t align = on_device ? ARENA_DEVICE_ALIGN : ARENA_ALIGN;
-            json_int_t spans = 0, planned = json_integer_value(json_object_get(
-                                          arena, "planned_bytes"));
+            json_int_t spans = 0,
+                       planned = json_integer_at(arena, "planned_bytes");
             json_array_foreach(json_object_get(arena, "spans"), i, span)
-                    spans += json_integer_value(json_object_get(span, "bytes"));
-            same = same &&
-                   planned == json_integer_value(
-                                      json_object_get(arena, "taken_bytes")) &&
+                    spans += json_integer_at(span, "bytes");
+            same = same && planned == json_integer_at(arena, "taken_bytes") &&
                    spans <= planned && planned <= spans + align * (json_int_t)i;
         }
     }

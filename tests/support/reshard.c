@@ -179,7 +179,7 @@ static bool copy_others(const char *from, const char *to, json_t *manifest)
     {
         char path[PATH_MAX], *data;
         size_t bytes;
-        const char *name = json_string_value(json_object_get(entry, "name"));
+        const char *name = json_string_at(entry, "name");
         if (strncmp(name, "shard-", 6) == 0)
             continue;
         fs_join(path, sizeof path, from, name);

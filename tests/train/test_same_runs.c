@@ -97,7 +97,7 @@ static char *next_sample(FILE *events)
     char line[TEXT * 4];
     while (!text && events && fgets(line, sizeof line, events)) {
         json_t *row = json_loads(line, 0, NULL);
-        const char *said = json_string_value(json_object_get(row, "text"));
+        const char *said = json_string_at(row, "text");
         if (strstr(line, "\"sample\""))
             text = strdup(said ? said : "");
         json_decref(row);

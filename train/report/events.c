@@ -22,7 +22,7 @@ struct events {
 
 static bool take_id(void *ctx, const json_t *line)
 {
-    int64_t *last = ctx, id = json_integer_value(json_object_get(line, "id"));
+    int64_t *last = ctx, id = json_integer_at(line, "id");
     *last = id > *last ? id : *last;
     return true;
 }

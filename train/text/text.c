@@ -36,7 +36,7 @@ static bool says_bytes(const char *dir)
         return false;
     if (json_parse_file(path, CONFIG_BYTES_MAX, &config) != ZD_OK)
         zd_error_clear(); /* then it does not */
-    const char *word = json_string_value(json_object_get(config, BYTES_KEY));
+    const char *word = json_string_at(config, BYTES_KEY);
     bool says = word && text_is_bytes(word);
     json_decref(config);
     return says;

@@ -203,8 +203,7 @@ Test(safetensors_write, comes_back_through_the_reader)
     cr_expect_eq(out[1], -65504);
     cr_expect_eq(
             st_read_float(file, st_find(file, "a.empty"), 0, 0, out), ZD_OK);
-    cr_expect_str_eq(
-            json_string_value(json_object_get(file->metadata, "format")), "pt");
+    cr_expect_str_eq(json_string_at(file->metadata, "format"), "pt");
     st_close(file);
 }
 

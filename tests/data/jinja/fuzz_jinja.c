@@ -38,9 +38,9 @@ static json_t *marked_context(const json_t *context, const char *words[])
         char mark[JINJA_MARK_BYTES];
         if (json_string_length(content) == 0 || count == WORDS_MAX)
             continue;
-        words[count] = json_string_value(json_object_get(
+        words[count] = json_string_at(
                 json_array_get(json_object_get(context, "messages"), i),
-                "content"));
+                "content");
         jinja_write_mark(count++, mark);
         json_object_set_new(
                 message, "content", json_stringn(mark, sizeof mark));

@@ -83,8 +83,7 @@ static char *text_of(const json_t *item, size_t *bytes_out)
 {
     const json_t *text = json_object_get(item, "text");
     if (!text)
-        return from_hex(
-                json_string_value(json_object_get(item, "hex")), bytes_out);
+        return from_hex(json_string_at(item, "hex"), bytes_out);
     *bytes_out = json_string_length(text);
     char *out = malloc(*bytes_out + 1);
     memcpy(out, json_string_value(text), *bytes_out + 1);
@@ -312,11 +311,11 @@ Test(tokenizer, post_processors_put_the_same_ids_around_a_text)
             ZD_OK);
     snprintf(
             path, sizeof path, "%s/tokenizers/%s/tokenizer.json", ZD_FIXTURES,
-            json_string_value(json_object_get(expected, "tokenizer")));
+            json_string_at(expected, "tokenizer"));
     cr_assert_eq(json_parse_file(path, 1 << 24, &file), ZD_OK);
     json_array_foreach(json_object_get(expected, "processors"), r, row)
     {
-        const char *name = json_string_value(json_object_get(row, "name"));
+        const char *name = json_string_at(row, "name");
         struct scratch scratch;
         const int32_t *around;
         int count;

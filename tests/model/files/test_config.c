@@ -121,8 +121,7 @@ Test(model_config, a_written_configuration_names_what_was_left_out)
                   "\"num_attention_heads\":8,\"num_hidden_layers\":2}",
                   ZD_ERR_CONFIG, &c) == ZD_OK);
     cr_expect_eq(c.storage_dtype, DTYPE_BF16, "random weights");
-    cr_expect_eq(
-            json_integer_value(json_object_get(c.json, "vocab_size")), 32000);
+    cr_expect_eq(json_integer_at(c.json, "vocab_size"), 32000);
     cr_expect(json_is_null(json_object_get(c.json, "sliding_window")));
     cr_expect(json_is_null(json_object_get(c.json, "eos_token_id")));
     cr_expect_str_eq(

@@ -215,8 +215,7 @@ Test(model_export, the_configuration_is_kept_but_for_the_type)
     tiny_must(json_parse_file(path, 1 << 20, &after));
     const char *key =
             json_object_get(before, "dtype") ? "dtype" : "torch_dtype";
-    cr_expect_str_eq(
-            json_string_value(json_object_get(after, key)), "bfloat16");
+    cr_expect_str_eq(json_string_at(after, key), "bfloat16");
     json_object_del(before, key);
     json_object_del(after, key);
     cr_expect(json_equal(before, after));

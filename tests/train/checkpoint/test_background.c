@@ -188,9 +188,9 @@ static double stall_of(const char *dir, int step)
     FILE *file = fopen(path, "re");
     while (file && fgets(line, sizeof line, file)) {
         json_t *event = json_loads(line, 0, NULL);
-        const char *kind = json_string_value(json_object_get(event, "event"));
+        const char *kind = json_string_at(event, "event");
         if (kind && strcmp(kind, "checkpoint") == 0 &&
-            json_integer_value(json_object_get(event, "step")) == step)
+            json_integer_at(event, "step") == step)
             stall = json_number_value(json_object_get(event, "stall_seconds"));
         json_decref(event);
     }
@@ -236,8 +236,7 @@ static void test_no_room(void)
     snprintf(path, sizeof path, "%s/out/plan.json", dir);
     const char *why = "";
     if (status == ZD_OK && json_parse_file(path, 1 << 20, &plan) == ZD_OK)
-        why = json_string_value(
-                json_object_get(json_object_get(plan, "snapshot"), "why_none"));
+        why = json_string_at(json_object_get(plan, "snapshot"), "why_none");
     tap_ok(status == ZD_OK && atomic_load(&save_seen.writes) == 0,
            "without room for a copy training waits for its saves");
     tap_ok(why && strstr(why, "checkpoint.snapshot_memory"),

@@ -192,10 +192,9 @@ static int list_files(const char *checkpoint, struct file *files, int most)
         if (count > most)
             abort();
         fs_join(file->path, sizeof file->path, checkpoint,
-                json_string_value(json_object_get(entry, "name")));
+                json_string_at(entry, "name"));
         file->name = strrchr(file->path, '/') + 1;
-        file->bytes =
-                (uint64_t)json_integer_value(json_object_get(entry, "bytes"));
+        file->bytes = (uint64_t)json_integer_at(entry, "bytes");
         if (strncmp(file->name, "shard-", 6) != 0)
             continue;
         if (st_open(file->path, &file->st) != ZD_OK)

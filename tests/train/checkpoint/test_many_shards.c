@@ -121,8 +121,7 @@ static bool reads_few(const char *checkpoint)
         json_array_foreach(json_object_get(entry, "holds"), k, text) has |=
                 strncmp(json_string_value(text), wanted, strlen(wanted)) == 0;
         kept += has;
-        fs_join(path, sizeof path, checkpoint,
-                json_string_value(json_object_get(entry, "name")));
+        fs_join(path, sizeof path, checkpoint, json_string_at(entry, "name"));
         if (!has)
             unlink(path);
     }

@@ -39,7 +39,7 @@ static bool tells(
         const char *wanted)
 {
     const json_t *result = commander->entries[at].result;
-    const char *note = json_string_value(json_object_get(result, key));
+    const char *note = json_string_at(result, key);
     bool same = wanted ? note && strcmp(note, wanted) == 0 : !note;
     if (!same)
         printf("# %s\n# not %s\n", note ? note : "none",
@@ -254,8 +254,7 @@ static void an_edited_key_holds(void)
            "a key that was edited since then holds again");
     tap_ok(json_real_value(json_object_get(settings, "max_grad_norm")) ==
                            0.05 &&
-                   json_integer_value(
-                           json_object_get(settings, "logging_steps")) == 7,
+                   json_integer_at(settings, "logging_steps") == 7,
            "the others stay set");
     curve_free(&curve);
     commander_fini(&commander);

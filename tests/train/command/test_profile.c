@@ -24,7 +24,7 @@ static bool run(
 
 static const char *text_of(const json_t *event, const char *key)
 {
-    const char *text = json_string_value(json_object_get(event, key));
+    const char *text = json_string_at(event, key);
     return text ? text : "";
 }
 
@@ -108,8 +108,7 @@ static bool is_nested(const json_t *trace, int rank)
 static json_t *open_trace(const struct commander_entry *entry)
 {
     json_t *trace = NULL;
-    const char *path =
-            json_string_value(json_object_get(entry->result, "path"));
+    const char *path = json_string_at(entry->result, "path");
     if (!path || json_parse_file(path, 1 << 26, &trace) != ZD_OK)
         return NULL;
     return trace;

@@ -65,12 +65,12 @@ static json_t *line(int n)
 static int64_t integer(json_t *object, const char *key)
 {
     cr_assert(json_is_integer(json_object_get(object, key)), "%s", key);
-    return json_integer_value(json_object_get(object, key));
+    return json_integer_at(object, key);
 }
 
 static const char *word(json_t *object, const char *key)
 {
-    return json_string_value(json_object_get(object, key));
+    return json_string_at(object, key);
 }
 
 Test(train_events, ids_rise_by_one_and_steps_are_no_lines)
@@ -166,6 +166,5 @@ Test(train_events, a_start_that_is_refused_leaves_no_trace)
     events_tell(events, "state", 0, json_pack("{s:s}", "state", "starting"));
     cr_assert_eq(events_begin(events), ZD_OK);
     events_close(events);
-    cr_expect_str_eq(
-            json_string_value(json_object_get(line(0), "state")), "starting");
+    cr_expect_str_eq(json_string_at(line(0), "state"), "starting");
 }

@@ -77,7 +77,7 @@ Test(train_sampler, bytes_that_json_has_not_become_replacement_characters)
             .bytes = (char[]){'a', 0, 'b', '\xff'}, .count = 4};
     json_t *json = decoder_text_json(&text, "p");
     cr_expect_str_eq(
-            json_string_value(json_object_get(json, "text")), "a\xef\xbf\xbd"
-                                                              "b\xef\xbf\xbd");
+            json_string_at(json, "text"), "a\xef\xbf\xbd"
+                                          "b\xef\xbf\xbd");
     json_decref(json);
 }

@@ -123,8 +123,7 @@ static void told(const char *dir)
     char best[64];
     checkpoint_name(
             best, sizeof best, (int64_t)number(end, "best_global_step"));
-    const char *named =
-            json_string_value(json_object_get(end, "best_model_checkpoint"));
+    const char *named = json_string_at(end, "best_model_checkpoint");
     tap_ok(number(end, "best_metric") > 0 && named && strcmp(named, best) == 0,
            "it names the best checkpoint");
     json_decref(end);
