@@ -566,7 +566,7 @@ static void push_inputs(
     int micros = acts->micros, count = acts->segments * micros;
     bool leaves = offload && count > micros + 1;
     int buffers = leaves ? micros + 1 : count;
-    int first = leaves ? count - micros : 0; /* of backward */
+    int turn = count - 2 * micros; /* the last segment but one begins */
     void **at = zd_array((size_t)buffers, sizeof *at);
     size_t begin = l->top;
     for (int i = 0; i < buffers; i++)
@@ -574,13 +574,18 @@ static void push_inputs(
     for (int m = 0; m < micros; m++) {
         struct activations *a = &acts[m];
         for (int s = 0; s < a->segments; s++) {
-            int visit = leaves ? (a->segments - 1 - s) * micros + m
-                               : s * micros + m;
-            a->inputs[s] = at[(s * micros + m) % buffers];
-            a->returned[s] = at[(first + visit) % buffers];
+            int number = s * micros + m;
+            bool is_last = s == a->segments - 1;
+            int visit = (a->segments - 1 - s) * micros + m;
+            a->inputs[s] = a->returned[s] = at[number % buffers];
+            if (leaves && is_last)
+                a->inputs[s] = at[(turn + 1 + m) % buffers];
+            if (leaves)
+                a->returned[s] = at[(turn + 1 + visit) % buffers];
         }
         a->buffers = buffers;
-        a->offloaded = !leaves ? 0 : count - (micros > 1 ? micros : buffers);
+        a->first_buffer = buffers ? at[0] : NULL;
+        a->offloaded = leaves ? count - buffers : 0;
         a->input_bytes = buffers ? (l->top - begin) / (size_t)buffers : 0;
         a->moved_bytes = l->S * l->C * l->element;
     }

@@ -139,9 +139,9 @@ struct activations {
     bool is_shared;   /* the last slot, by micro-batches */
     void **inputs;    /* (segments) forward; owned */
     void **returned;  /* .. and in backward; owned */
-    int offloaded;    /* inputs visit the host, the first of all micro-batches:
-                         input m of segment s is number s * micros + m */
-    int buffers;      /* of inputs, on the device */
+    int offloaded;    /* inputs of all micro-batches that visit the host */
+    int buffers;      /* of inputs, on the device, one after the other .. */
+    void *first_buffer;
     size_t input_bytes;       /* of one on the host, .. */
     size_t moved_bytes;       /* .. without what aligns it */
     struct layer_acts *slots; /* (segment); owned */

@@ -95,6 +95,13 @@ static enum zd_status forward_one(
     return settle_sum(model, pass, layer);
 }
 
+/* A segment in which micro-batches take turns the other way (residuals.c). */
+static bool goes_back(const struct activations *acts, int layer)
+{
+    return acts->offloaded && layer >= acts->first &&
+           (layer - acts->first) / acts->segment == acts->segments - 2;
+}
+
 /* Embedding and layers, of each pass; the result is in its acts->last. */
 static enum zd_status forward_layers(
         struct model *model, const struct pass *passes, int count,
@@ -110,8 +117,10 @@ static enum zd_status forward_layers(
     ZD_TRY(unit_release(model, hooks, 0));
     for (int layer = 1; layer <= layers; layer++) {
         ZD_TRY(unit_acquire(model, hooks, layer));
+        bool back = goes_back(passes->acts, layer);
         for (int m = 0; m < count; m++)
-            ZD_TRY(forward_one(model, &passes[m], layer));
+            ZD_TRY(forward_one(
+                    model, &passes[back ? count - 1 - m : m], layer));
         ZD_TRY(unit_release(model, hooks, layer));
     }
     return ZD_OK;

@@ -8,9 +8,12 @@
  *                is recomputed and gone back through
  *
  * and the last two inputs never leave: backward begins with them. With several,
- * segment s of micro-batch m writes input j + A over input j - 1; backward goes
- * from m = 1 to A in each segment, and while it is at one the next input comes
- * over that which it has left. The last A never leave. */
+ * a segment of a micro-batch writes its output over the input that was used
+ * before its own. They take turns from 1 to A, but in the last segment but one
+ * from A to 1: so that what is left beside the last segment's inputs is input 1
+ * of that one. Backward goes from 1 to A in each segment, and while it is at
+ * one the next input comes over that which it has left. The A + 1 with which it
+ * begins never leave. */
 #include "model/internal.h"
 
 #include "base/clock.h"
@@ -41,18 +44,20 @@ void residuals_fini(struct residuals *r)
     free(r->moved);
 }
 
-static int number_of(const struct pass *pass, int segment)
+static bool moves(const struct pass *pass, int segment)
 {
-    return segment * pass->acts->micros + pass->micro;
+    int turn = pass->acts->segments - 2;
+    return pass->acts->offloaded &&
+           (segment < turn || (segment == turn && pass->micro > 0));
 }
 
-/* Which buffer an input comes back into: forward has left that of the last
- * segment's first in the first of them (activations.c). */
-static int returns_to(const struct pass *pass, int segment)
+/* The buffers in which an input lies in forward, and in backward, by their
+ * memory (activations.c). */
+static int buffer_at(const struct pass *pass, void *const *inputs, int segment)
 {
     const struct activations *acts = pass->acts;
-    int last = acts->segments - 1, visit = number_of(pass, last - segment);
-    return (last * acts->micros + visit) % acts->buffers;
+    const char *first = acts->first_buffer;
+    return (int)((size_t)((char *)inputs[segment] - first) / acts->input_bytes);
 }
 
 /* Until a buffer may be used by what follows. */
@@ -73,8 +78,9 @@ static enum zd_status move(
 {
     struct residuals *r = &model->residuals;
     struct stream *stream = down ? r->streams.down : r->streams.up;
-    int number = number_of(pass, segment);
-    int buffer = down ? number % r->buffers : returns_to(pass, segment);
+    int number = segment * pass->acts->micros + pass->micro;
+    int buffer = buffer_at(pass, pass->inputs, segment);
+    number -= segment == pass->acts->segments - 2; /* its first stays */
     size_t bytes = (size_t)pass->share * (size_t)model->config->hidden_size *
                    dtype_bytes(model->kernels->dtype);
     char *host = r->host + (size_t)number * pass->acts->input_bytes;
@@ -94,12 +100,11 @@ enum zd_status residuals_leave(
     if (!acts->offloaded)
         return ZD_OK;
     int i = layer - acts->first, segment = i / acts->segment;
-    if (i % acts->segment == 0 && number_of(pass, segment) < acts->offloaded)
+    if (i % acts->segment == 0 && moves(pass, segment))
         ZD_TRY(move(model, pass, segment, true));
     bool ends = (i + 1) % acts->segment == 0;
     if (ends && segment + 1 < acts->segments)
-        return await_buffer(
-                model, number_of(pass, segment + 1) % acts->buffers);
+        return await_buffer(model, buffer_at(pass, pass->inputs, segment + 1));
     return ZD_OK;
 }
 
@@ -112,7 +117,7 @@ enum zd_status residuals_fetch(
         struct model *model, const struct pass *pass, int layer)
 {
     int below = segment_of(pass, layer) - 1;
-    if (below < 0 || number_of(pass, below) >= pass->acts->offloaded)
+    if (below < 0 || !moves(pass, below))
         return ZD_OK;
     return move(model, pass, below, false);
 }
@@ -121,9 +126,9 @@ enum zd_status residuals_await(
         struct model *model, const struct pass *pass, int layer)
 {
     int segment = segment_of(pass, layer);
-    if (number_of(pass, segment) >= pass->acts->offloaded)
+    if (!moves(pass, segment))
         return ZD_OK;
-    return await_buffer(model, returns_to(pass, segment));
+    return await_buffer(model, buffer_at(pass, pass->inputs, segment));
 }
 
 void model_set_streams(struct model *model, const struct model_streams *streams)
