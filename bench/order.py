@@ -96,6 +96,7 @@ name = "adamw_8bit"
 optimizer = "cpu"
 params = "cpu"
 activations = "{activations}"
+device_update = 0
 [device]
 backend = "cuda"
 memory_limit = "80GB"

@@ -392,17 +392,24 @@ double cost_state_width(const struct job_plan *plan)
     return bytes / held;
 }
 
+double cost_slot_width(const struct job_plan *plan)
+{
+    const struct zero_request *request = &plan->zero.request;
+    return request->accumulate_on_host ? sizeof(float)
+                                       : (double)dtype_bytes(request->dtype);
+}
+
 /* Of an element: states are read and written, the gradient read, the parameter
  * written. */
-static double update_bytes(const struct costs *costs)
+static double update_bytes(const struct costs *costs, double grad)
 {
-    return 2 * cost_state_width(costs->plan) +
-           (double)dtype_bytes(costs->plan->zero.grad_dtype) + costs->width;
+    return 2 * cost_state_width(costs->plan) + grad + costs->width;
 }
 
 double cost_update(const struct costs *costs, double count)
 {
-    return count * update_bytes(costs) / costs->machine->update;
+    double grad = (double)dtype_bytes(costs->plan->zero.grad_dtype);
+    return count * update_bytes(costs, grad) / costs->machine->update;
 }
 
 /* Where what computes makes the update too: what it may be undone from is
@@ -414,13 +421,13 @@ static double keep_old(const struct costs *costs, double count)
     const struct job_plan *plan = costs->plan;
     if (plan->backend != DEVICE_CPU)
         return 0;
-    double bytes =
-            cost_state_width(plan) + (double)dtype_bytes(plan->zero.grad_dtype);
+    double bytes = cost_state_width(plan) + cost_slot_width(plan);
     return count * 2 * bytes / costs->machine->memory;
 }
 
 double cost_update_host(const struct costs *costs, double count, bool is_early)
 {
-    return count * update_bytes(costs) / costs->machine->host +
+    double bytes = update_bytes(costs, cost_slot_width(costs->plan));
+    return count * bytes / costs->machine->host +
            (is_early ? keep_old(costs, count) : 0);
 }

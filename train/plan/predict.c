@@ -315,9 +315,7 @@ static double update_visitors(
     bool comes_down = is_early || zero->params_on_host;
     double states = count * cost_state_width(s->plan);
     double params = count * (double)dtype_bytes(zero->request.dtype);
-    double grads = zero->request.accumulate_on_host
-                           ? count * (double)sizeof(float)
-                           : params;
+    double grads = count * cost_slot_width(s->plan);
     double done = copy_up(s, begin, states + grads);
     if (s->plan->backend == DEVICE_CPU)
         done =
@@ -394,8 +392,9 @@ static void give_gradient(struct schedule *s, int unit, bool is_last)
         done = collect(s, ZERO_SHARD, done, bytes);
     }
     if (zero->states_on_host && (zero->grads_pass || is_last)) {
-        double held =
-                zero->states_cut ? bytes / mesh_parts(s->plan->mesh) : bytes;
+        double held = cost->grads * cost_slot_width(s->plan);
+        if (zero->states_cut)
+            held /= mesh_parts(s->plan->mesh);
         s->reduced = fmax(s->reduced, done);
         done = use(s, PLAN_DOWN, done, held / s->machine->link);
         s->grads_down = fmax(s->grads_down, done);
