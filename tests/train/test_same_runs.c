@@ -2,7 +2,10 @@
  * same_runs.txt, each compared with the first of its group. What is sent and
  * taken is what was planned.
  *
- *   test_same_runs PART       the groups whose name begins with that word */
+ *   test_same_runs PART       the groups whose name begins with that word
+ *   test_same_runs grid N     every mesh of 2, 4 and 8 ranks, with each stage,
+ *                             accumulation and kind of job: each N-th of these
+ */
 #include "tests/support/job_threads.h"
 #include "tests/support/plan_check.h"
 
@@ -184,12 +187,104 @@ static void read_group(const char *line, struct group *group)
     group->overflows = strstr(group->name, "overflow") != NULL;
 }
 
+/* --- the grid ------------------------------------------------------------- */
+
+#define GRID                                                                   \
+    "train.max_steps=3 train.dtype=fp32 train.global_batch_size=24 "           \
+    "train.per_device_train_batch_size=auto optim.warmup_steps=0 "             \
+    "data.cutoff_len=32 checkpoint.save_strategy=no checkpoint.export=none "   \
+    "model.config.num_hidden_layers=2 model.config.num_attention_heads=8 "     \
+    "model.config.hidden_size=32 "
+#define WIDE                                                                   \
+    GRID "model.config.hidden_size=512 model.config.intermediate_size=512 "    \
+         "model.config.num_hidden_layers=1 "
+static const struct kind {
+    const char *name, *sets;
+    int most_tp, least_stage;
+} kinds[] = {
+        {"llama, odd vocabulary", GRID, 8, 1},
+        {"tied", GRID "model.config.tie_word_embeddings=true", 8, 1},
+        {"gemma2",
+         GRID "model.config.model_type=gemma2 model.config.head_dim=8", 8, 1},
+        {"glm4", GRID "model.config.model_type=glm4 model.config.head_dim=4", 8,
+         1},
+        {"phi3", GRID "model.config.model_type=phi3", 2, 1},
+        {"olmo2", GRID "model.config.model_type=olmo2", 8, 1},
+        {"qwen3", GRID "model.config.model_type=qwen3 model.config.head_dim=4",
+         8, 1},
+        {"smollm3", GRID "model.config.model_type=smollm3", 8, 1},
+        {"padded rows", GRID "data.packing=false", 8, 1},
+        {"states on the host", GRID "offload.optimizer=cpu", 8, 1},
+        {"parameters on the host",
+         GRID "offload.optimizer=cpu offload.params=cpu", 8, 3},
+        {"activations on the host",
+         GRID "offload.activations=cpu train.gradient_checkpointing=full", 8,
+         1},
+        {"selective", GRID "train.gradient_checkpointing=selective", 8, 1},
+        {"8 bits",
+         WIDE "optim.name=adamw_8bit optim.stable_embedding=false "
+              "optim.learning_rate=0.001 model.config.head_dim=256",
+         2, 1},
+        {"adam_mini", GRID "optim.name=adam_mini", 8, 1},
+        {"lora", GRID "lora.enabled=true lora.r=2", 8, 1},
+        {"nf4", WIDE "lora.enabled=true lora.quantize_base=nf4", 8, 1},
+};
+enum { KINDS = sizeof kinds / sizeof *kinds };
+
+/* The stages and accumulations of a mesh. */
+static void try_mesh(
+        const struct group *group, const struct kind *kind, const int size[4],
+        int each, const char **bases)
+{
+    static unsigned number;
+    int world = size[0] * size[1] * size[2] * size[3];
+    for (int run = 0; run < 6; run++) {
+        char row[TEXT];
+        int stage = 1 + run % 3;
+        if (size[3] > kind->most_tp || stage < kind->least_stage ||
+            number++ % (unsigned)each)
+            continue;
+        snprintf(
+                row, sizeof row,
+                "~%d zero.stage=%d train.gradient_accumulation_steps=%d "
+                "parallel.dp_replicate_size=%d parallel.cp_size=%d "
+                "parallel.tp_size=%d",
+                world, stage, run < 3 ? 1 : 3, size[0], size[2], size[3]);
+        try_row(group, row, bases);
+    }
+}
+
+static int grid(int each)
+{
+    enum { MESHES = 4 * 4 * 4 * 4 };
+    for (int k = 0; k < KINDS; k++) {
+        const char *bases[9] = {0};
+        struct group group = {.least = 1, .most = 1};
+        snprintf(group.name, sizeof group.name, "grid, %s", kinds[k].name);
+        snprintf(group.job, sizeof group.job, "tests/fixtures/deep.toml");
+        snprintf(group.common, sizeof group.common, "%s", kinds[k].sets);
+        try_row(&group, "~1", bases);
+        for (int m = 0; m < MESHES; m++) {
+            int size[4], world = 1;
+            for (int i = 0; i < 4; i++) {
+                size[i] = 1 << (m >> 2 * i & 3);
+                world *= size[i];
+            }
+            if (world > 1 && world <= 8)
+                try_mesh(&group, &kinds[k], size, each, bases);
+        }
+    }
+    return tap_done();
+}
+
 int main(int argc, char **argv)
 {
     enum { RANKS = 9 };
     const char *part = argc > 1 ? argv[1] : "", *bases[RANKS] = {0};
     char line[TEXT], with[TEXT] = "";
     struct group group = {.least = 1};
+    if (strcmp(part, "grid") == 0)
+        return grid(argc > 2 ? atoi(argv[2]) : 1);
     bool is_of_part = false;
     FILE *file = fopen("tests/train/same_runs.txt", "re");
     disk = job_threads_dir();
