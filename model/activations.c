@@ -17,8 +17,11 @@ enum {
     /* In the time of that traffic a GPU computes the logits of some thousand
      * tokens. */
     GPU_CHUNK_TOKENS = 8192,
-    GPU_CHUNK_BYTES = 512 << 20
+    GPU_CHUNK_BYTES = 512 << 20,
+    /* of a head that trains, where a layer keeps as much */
+    LARGE_CHUNK_TOKENS = 32768
 };
+#define LARGE_CHUNK_BYTES ((size_t)2 << 30)
 
 /* A pass being laid out: a stack of arrays, and the dimensions of the pass. */
 struct layout {
@@ -40,8 +43,13 @@ struct layout {
     struct fp8_use fp8;
     bool keeps_codes[FP8_GROUPS]; /* in place of a group's input */
     struct adapter_sizes adapters;
-    bool drops, decodes, by_heads;
+    bool drops, decodes, by_heads, head_trains;
 };
+
+static size_t min_size(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
 
 static size_t max_size(size_t a, size_t b)
 {
@@ -103,6 +111,18 @@ void activations_share_heads(struct attention_shape *shape, int places)
     shape->queries = (struct attention_queries){0};
 }
 
+/* Does the head's weight, a tied one too, have a gradient? */
+static bool head_trains(
+        const struct model_config *config, const struct param_table *table)
+{
+    int unit = config->tied ? 0 : table->unit_count - 1;
+    enum role role = config->tied ? ROLE_TOKENS : ROLE_HEAD;
+    for (int id = 0; id < table->count; id++)
+        if (table->params[id].unit == unit && table->params[id].role == role)
+            return table->params[id].trainable;
+    return false;
+}
+
 /* N tokens. */
 static struct layout layout_of(
         const struct model_config *config, const struct param_table *table,
@@ -136,6 +156,7 @@ static struct layout layout_of(
             .drops = shape->dropout > 0,
             .by_heads = cp_by_heads(shape),
             .fp8 = fp8_use_of(table, shape),
+            .head_trains = head_trains(config, table),
     };
 }
 
@@ -594,18 +615,37 @@ static void push_inputs(
 
 /* --- passes --------------------------------------------------------------- */
 
+/* What a layer keeps for its backward. */
+static size_t layer_bytes(const struct layout *l)
+{
+    size_t mlp = (l->family->gated_mlp ? 3 : 2) * l->F / (size_t)l->pieces;
+    return l->element * (l->S * 4 * l->C + l->N * (2 * l->q + 2 * l->kv + mlp));
+}
+
+/* Tokens of a chunk. The gradient of a head that trains is read and written
+ * once a chunk. Where layers are recomputed, one has no memory while the head
+ * runs; else it is one of many. The shape alone decides, so that every way to
+ * recompute or offload has the same bits. */
+static size_t chunk_limit(const struct layout *l)
+{
+    size_t row = dtype_bytes(l->logits_dtype) * (size_t)l->logits_stride;
+    size_t tokens = HEAD_CHUNK_TOKENS, bytes = HEAD_CHUNK_BYTES;
+    if (l->backend == DEVICE_CUDA) {
+        tokens = GPU_CHUNK_TOKENS;
+        bytes = GPU_CHUNK_BYTES;
+    }
+    if (l->backend == DEVICE_CUDA && l->head_trains) {
+        tokens = LARGE_CHUNK_TOKENS;
+        bytes = max_size(bytes, min_size(layer_bytes(l), LARGE_CHUNK_BYTES));
+    }
+    return min_size(tokens, bytes / (size_t)tp_size(l->config) / row);
+}
+
 /* Equal pieces of at most the limit. */
 static int head_chunk(const struct layout *l, int asked)
 {
-    bool gpu = l->backend == DEVICE_CUDA;
-    size_t row = dtype_bytes(l->logits_dtype) * (size_t)l->logits_stride;
     size_t tp = (size_t)tp_size(l->config);
-    size_t bytes = (gpu ? GPU_CHUNK_BYTES : HEAD_CHUNK_BYTES) / tp;
-    size_t tokens = gpu ? GPU_CHUNK_TOKENS : HEAD_CHUNK_TOKENS;
-    size_t limit = (size_t)asked;
-    if (!asked)
-        limit = bytes / row > tokens ? tokens : bytes / row;
-    limit = max_size(limit, 1);
+    size_t limit = max_size(asked ? (size_t)asked : chunk_limit(l), 1);
     limit = max_size(limit / tp, 1); /* of a share */
     size_t pieces = (l->S + limit - 1) / limit;
     return (int)((l->S + pieces - 1) / pieces * tp);

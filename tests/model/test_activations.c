@@ -150,6 +150,38 @@ Test(model_activations, logits_exist_for_a_chunk_of_tokens_only)
     cr_expect_lt(bytes, 64 * row + TOKENS * 40 * C);
 }
 
+/* On a GPU: of a tied head that trains as much as a layer keeps, at most 2 GiB;
+ * else 512 MiB. However layers are recomputed. */
+Test(model_activations, head_that_trains_has_large_chunks_on_a_gpu)
+{
+    static const char llama[] =
+            "{\"model_type\":\"llama\",\"vocab_size\":128256,"
+            "\"hidden_size\":2048,\"intermediate_size\":8192,"
+            "\"num_hidden_layers\":2,\"num_attention_heads\":32,"
+            "\"num_key_value_heads\":8,\"tie_word_embeddings\":true}";
+    static const struct {
+        const char *freeze;
+        int B, chunk;
+    } rows[] = {{NULL, 8, 8192}, {"*embed*", 8, 2048}, {NULL, 1, 2048}};
+    for (int i = 0; i < 6; i++) {
+        struct tiny t;
+        struct model_shape shape = {
+                .B = rows[i / 2].B,
+                .T = 4096,
+                .dtype = DTYPE_BF16,
+                .backend = DEVICE_CUDA,
+                .checkpointing =
+                        {i % 2 ? CHECKPOINTING_FULL : CHECKPOINTING_NONE},
+                .train = true,
+        };
+        tiny_plan(&t, llama, rows[i / 2].freeze, &shape);
+        cr_expect_eq(
+                model_head_chunk(&t.config, &t.table, &shape),
+                rows[i / 2].chunk);
+        tiny_fini(&t);
+    }
+}
+
 /* While the head runs no segment is alive, and the other way round: the larger
  * of the two is planned. */
 Test(model_activations, the_head_and_a_segment_share_bytes)
