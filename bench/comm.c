@@ -3,8 +3,8 @@
  *
  *     mpirun -np 2 --bind-to core build/bench/bench_comm [MEBIBYTES]
  *
- * Times a reduce_scatter and an all_gather of MEBIBYTES (default 64) of fp32,
- * the same by MPI_Reduce_scatter_block and MPI_Allgather, the same sum in bf16,
+ * Times a reduce_scatter, an all_gather and an all_to_all of MEBIBYTES (default
+ * 64) of fp32, the same by MPI's own, the same sum in bf16,
  * which MPI cannot add, an all_reduce of as many bytes of integers, the same by
  * MPI_Allreduce, and a copy of as many bytes past the cache on every
  * rank at once, which is what an all_gather would take if all ranks could read
@@ -73,7 +73,23 @@ static void their_all_gather(const struct bench *b)
             MPI_FLOAT, MPI_COMM_WORLD);
 }
 
-/* In the memory of the copy: its contents do not matter. */
+/* Into the memory of the copy: its contents do not matter. */
+static void our_all_to_all(const struct bench *b)
+{
+    struct comm_op *op;
+    check(comm_all_to_all_begin(
+            b->comm, b->full, b->copy, b->count, DTYPE_FP32, &op));
+    check(comm_wait(b->comm, op));
+}
+
+static void their_all_to_all(const struct bench *b)
+{
+    MPI_Alltoall(
+            b->full, (int)b->count, MPI_FLOAT, b->copy, (int)b->count,
+            MPI_FLOAT, MPI_COMM_WORLD);
+}
+
+/* In it, likewise. */
 static void our_all_reduce(const struct bench *b)
 {
     check(comm_all_reduce_i64(
@@ -101,6 +117,8 @@ enum {
     REDUCE_BF16,
     GATHER,
     MPI_GATHER,
+    EXCHANGE,
+    MPI_EXCHANGE,
     INTEGERS,
     MPI_INTEGERS,
     COPY,
@@ -119,6 +137,8 @@ static const struct kind {
                 {"reduce_scatter bf16", our_reduce_scatter_bf16, REDUCE_BF16},
         [GATHER] = {"all_gather fp32", our_all_gather, MPI_GATHER},
         [MPI_GATHER] = {"MPI_Allgather", their_all_gather, MPI_GATHER},
+        [EXCHANGE] = {"all_to_all fp32", our_all_to_all, MPI_EXCHANGE},
+        [MPI_EXCHANGE] = {"MPI_Alltoall", their_all_to_all, MPI_EXCHANGE},
         [INTEGERS] = {"all_reduce int64", our_all_reduce, MPI_INTEGERS},
         [MPI_INTEGERS] = {"MPI_Allreduce", their_all_reduce, MPI_INTEGERS},
         [COPY] = {"copy", plain_copy, GATHER},
