@@ -1,166 +1,11 @@
 /* foreign.c - each key of a file finds its row. */
 #include "daemon/init/foreign.h"
 
-#include "daemon/job/schema.h"
-
-#include <fnmatch.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <unistd.h>
 
 enum { DEPTH_MAX = 16, NAME_BYTES = 300 };
-
-/* --- values --------------------------------------------------------------- */
-
-/* As tables have it: true, null, 0.9, a string as it is. The rest as JSON. */
-static void as_word(const json_t *value, char *out, size_t bytes)
-{
-    char *dumped = NULL;
-    const char *text = json_string_value(value);
-    if (!text)
-        text = dumped = json_dumps(
-                value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(6));
-    snprintf(out, bytes, "%s", text ? text : "?");
-    free(dumped);
-}
-
-static bool is_word(const json_t *value, const char *word)
-{
-    char text[200];
-    as_word(value, text, sizeof text);
-    return strcasecmp(text, word) == 0 ||
-           (strchr(word, '*') && fnmatch(word, text, FNM_CASEFOLD) == 0);
-}
-
-/* What `words` has for a value; NULL: nothing. */
-static const json_t *find_word(const json_t *words, const json_t *value)
-{
-    const char *word;
-    json_t *ours;
-    json_object_foreach((json_t *)words, word, ours)
-    {
-        if (is_word(value, word))
-            return ours;
-    }
-    return NULL;
-}
-
-static bool is_same(const json_t *same, const json_t *value)
-{
-    size_t i;
-    json_t *item;
-    char word[200];
-    json_array_foreach((json_t *)same, i, item)
-    {
-        if (is_same(item, value))
-            return true;
-    }
-    if (!same || json_is_array(same))
-        return false;
-    as_word(same, word, sizeof word);
-    return is_word(value, word);
-}
-
-/* Also an object whose "enabled" is false. */
-static bool is_off(const json_t *value)
-{
-    return json_is_false(value) || json_is_null(value) ||
-           (json_is_number(value) && json_number_value(value) == 0) ||
-           (json_is_array(value) && !json_array_size(value)) ||
-           (json_is_object(value) &&
-            (!json_object_size(value) ||
-             json_is_false(json_object_get(value, "enabled")))) ||
-           (json_is_string(value) && !json_string_length(value));
-}
-
-/* What a key of ours accepts: DeepSpeed writes 5e8 and 1e9 for integers, YAML
- * has numbers in quotes, and a list may have one name. */
-static json_t *as_key_wants(const char *key, const json_t *value)
-{
-    char section[SCHEMA_NAME_MAX], *end;
-    const char *dot = strrchr(key, '.'), *text = json_string_value(value);
-    snprintf(section, sizeof section, "%.*s", (int)(dot - key), key);
-    const struct schema_key *schema = schema_find(section, dot + 1);
-    if (schema && schema->type == SCHEMA_STRING && json_array_size(value) == 1)
-        return json_deep_copy(json_array_get(value, 0));
-    if (schema && schema_is_number(schema) && text && *text) {
-        double number = strtod(text, &end);
-        if (!*end && isfinite(number))
-            return json_real(number);
-    }
-    return json_deep_copy(value);
-}
-
-/* Not given, null or "auto". */
-static bool is_open(const json_t *value)
-{
-    return !value || json_is_null(value) ||
-           (json_is_string(value) && !strcmp(json_string_value(value), "auto"));
-}
-
-const json_t *foreign_get(const struct foreign *foreign, const char *name)
-{
-    const json_t *at = foreign->root;
-    char part[100];
-    while (at && *name) {
-        size_t bytes = strcspn(name, ".");
-        snprintf(part, sizeof part, "%.*s", (int)bytes, name);
-        at = json_object_get(at, part);
-        name += bytes + (name[bytes] == '.');
-    }
-    return at;
-}
-
-/* --- conditions ----------------------------------------------------------- */
-
-static bool is_variant(const struct foreign *foreign)
-{
-    size_t i;
-    json_t *key;
-    json_array_foreach(json_object_get(foreign->table, "variant"), i, key)
-    {
-        if (json_object_get(foreign->root, json_string_value(key)))
-            return true;
-    }
-    return false;
-}
-
-static bool holds_one(const struct foreign *foreign, const char *condition)
-{
-    bool is_not = condition[0] == '!', holds;
-    char name[100];
-    condition += is_not;
-    size_t bytes = strcspn(condition, "!=");
-    const char *equals = condition[bytes] ? strchr(condition, '=') : NULL;
-    snprintf(name, sizeof name, "%.*s", (int)bytes, condition);
-    const json_t *value = foreign_get(foreign, name);
-    if (!strcmp(name, "--data"))
-        holds = json_array_size(foreign->draft->train) > 0;
-    else if (!strcmp(name, "@"))
-        holds = is_variant(foreign);
-    else if (!equals)
-        holds = value && !is_off(value) && !is_word(value, "no");
-    else
-        holds = (value && is_word(value, equals + 1)) ==
-                (condition[bytes] == '=');
-    return holds != is_not;
-}
-
-bool foreign_holds(const struct foreign *foreign, const char *condition)
-{
-    char one[200];
-    while (condition && *condition) {
-        const char *next = strstr(condition, " & ");
-        size_t bytes = next ? (size_t)(next - condition) : strlen(condition);
-        snprintf(one, sizeof one, "%.*s", (int)bytes, condition);
-        if (!holds_one(foreign, one))
-            return false;
-        condition = next ? next + 3 : NULL;
-    }
-    return true;
-}
 
 /* --- what becomes of a key ------------------------------------------------ */
 
@@ -169,7 +14,7 @@ void foreign_refuse(
         const char *why)
 {
     char word[200];
-    as_word(value, word, sizeof word);
+    foreign_word(value, word, sizeof word);
     draft_refuse(
             foreign->draft, name, "%s: %s = %.100s%s: %s", foreign->path, name,
             word, foreign->is_default ? ", their default" : "", why);
@@ -329,7 +174,7 @@ static void set_key(
     else if (text && json_object_get(row, "split"))
         foreign_set(foreign, name, key, foreign_split(text));
     else
-        foreign_set(foreign, name, key, as_key_wants(key, value));
+        foreign_set(foreign, name, key, foreign_for_key(key, value));
 }
 
 static void take_word(
@@ -359,19 +204,21 @@ static void take_value(
         struct foreign *foreign, const char *name, const json_t *value)
 {
     const json_t *row = foreign->row;
-    const json_t *word = find_word(json_object_get(row, "words"), value);
+    const json_t *word =
+            foreign_find_word(json_object_get(row, "words"), value);
     const char *off = json_string_at(row, "off"),
                *otherwise = json_string_at(row, "else");
     const char *idle = json_string_at(row, "idle"),
                *why = json_string_at(row, "note");
-    bool is_noted = word ? json_is_null(word)
-                         : is_same(json_object_get(row, "same"), value) ||
-                                    (off && is_off(value));
+    bool is_noted =
+            word ? json_is_null(word)
+                 : foreign_is_same(json_object_get(row, "same"), value) ||
+                            (off && foreign_is_off(value));
     if (is_noted)
         note(foreign, name,
-             why             ? why
-             : is_off(value) ? "off, as here"
-                             : "as here");
+             why                     ? why
+             : foreign_is_off(value) ? "off, as here"
+                                     : "as here");
     else if (!foreign_holds(foreign, json_string_at(row, "needs")))
         note(foreign, name, idle);
     else if (json_string_at(row, "take"))
@@ -411,7 +258,7 @@ static void take_row(
     json_t *item, *list = NULL;
     foreign->row = row;
     json_object_set(foreign->taken, name, (json_t *)value);
-    if (is_open(value) && !find_word(words, value)) {
+    if (foreign_is_open(value) && !foreign_find_word(words, value)) {
         leave_open(foreign, name, value);
         return;
     }
@@ -473,7 +320,7 @@ static void take_object(
             take_row(foreign, row, name, value);
         } else if (
                 json_is_null(value) ||
-                (inside && (is_open(value) || is_empty))) {
+                (inside && (foreign_is_open(value) || is_empty))) {
             json_array_append_new(foreign->draft->defaults, json_string(name));
         } else {
             foreign_refuse(
@@ -494,7 +341,8 @@ static void tell_rest(struct foreign *foreign)
             !json_array_size(value))
             draft_note(
                     foreign->draft, name,
-                    is_off(value) ? "off" : "nothing to set beside other keys");
+                    foreign_is_off(value) ? "off"
+                                          : "nothing to set beside other keys");
     }
 }
 

@@ -71,10 +71,6 @@ enum zd_status foreign_read(
 /* --- foreign.c: the walker, and what converters take of it --- */
 
 void foreign_walk(struct foreign *foreign);
-/* By its name with dots; NULL: it is not there. */
-const json_t *foreign_get(const struct foreign *foreign, const char *name);
-/* A condition of a table. */
-bool foreign_holds(const struct foreign *foreign, const char *condition);
 /* The words of a text, with commas or blanks between. */
 json_t *foreign_split(const char *text);
 /* Takes the reference to `value`. */
@@ -84,5 +80,24 @@ void foreign_set(
 void foreign_refuse(
         struct foreign *foreign, const char *name, const json_t *value,
         const char *why);
+
+/* --- foreign_value.c: values, as tables have them, and conditions --- */
+
+/* By its name with dots; NULL: it is not there. */
+const json_t *foreign_get(const struct foreign *foreign, const char *name);
+/* A condition of a table. */
+bool foreign_holds(const struct foreign *foreign, const char *condition);
+/* true, null, 0.9, a string as it is. The rest as JSON. */
+void foreign_word(const json_t *value, char *out, size_t bytes);
+/* What `words` has for a value; NULL: nothing. */
+const json_t *foreign_find_word(const json_t *words, const json_t *value);
+bool foreign_is_same(const json_t *same, const json_t *value);
+/* Also an object whose "enabled" is false. */
+bool foreign_is_off(const json_t *value);
+/* Not given, null or "auto". */
+bool foreign_is_open(const json_t *value);
+/* What a key of ours accepts: DeepSpeed writes 5e8 and 1e9 for integers, YAML
+ * has numbers in quotes, and a list may have one name. */
+json_t *foreign_for_key(const char *key, const json_t *value);
 
 #endif
