@@ -353,22 +353,32 @@ static void update_on_host(
     at->updated = done;
 }
 
-/* Once the norm is known, in the order of the next forward pass: what is left
- * to be updated, and the copies of all. */
-static void lay_update_on_host(struct schedule *s, double begin)
+/* A unit's new parameters go up, but what the device has made of them. */
+static void send_updated(struct schedule *s, int unit, double begin)
 {
     const struct zero_plan *zero = &s->plan->zero;
     double width = (double)dtype_bytes(zero->request.dtype);
-    for (int u = 0; u <= head_of(s); u++) {
-        struct unit_state *at = &s->units[u];
-        const struct unit_cost *cost = &at->cost;
-        double late = cost->update - cost->early;
-        double up = cost->update - late * device_part(s->plan);
-        update_on_host(s, u, late, false, begin);
-        at->sent = fmax(begin, at->updated);
-        if (!zero->params_on_host && cost->update > 0)
-            at->sent = copy_up(s, at->sent, up * width);
-        at->made = collect(s, ZERO_REPLICATE, at->sent, cost->rejoin);
+    struct unit_state *at = &s->units[unit];
+    const struct unit_cost *cost = &at->cost;
+    double made = (cost->update - cost->early) * device_part(s->plan);
+    at->sent = fmax(begin, at->updated);
+    if (!zero->params_on_host && cost->update > 0)
+        at->sent = copy_up(s, at->sent, (cost->update - made) * width);
+    at->made = collect(s, ZERO_REPLICATE, at->sent, cost->rejoin);
+}
+
+/* Once the norm is known, in the order of the next forward pass: what is left
+ * to be updated, and the copies of all. What visits the device has come up
+ * before the parameters of the unit before it are made. */
+static void lay_update_on_host(struct schedule *s, double begin)
+{
+    int ahead = device_part(s->plan) > 0, units = head_of(s) + 1;
+    for (int u = 0; u < units + ahead; u++) {
+        const struct unit_cost *cost = &s->units[u].cost;
+        if (u < units)
+            update_on_host(s, u, cost->update - cost->early, false, begin);
+        if (u >= ahead)
+            send_updated(s, u - ahead, begin);
     }
 }
 
