@@ -140,7 +140,7 @@ def picture(runs):
     """By how much the smoothed loss differs from bf16's on the same batches, per cent."""
     wide, high, left, top, most = 420, 240, 50, 40, 2.0
     parts = []
-    for p, kind in enumerate(STEPS):
+    for p, kind in enumerate(kind for kind in STEPS if any(k == kind for k, _, _ in runs)):
         x0 = left + p * (wide + 50)
         parts.append(f'<text x="{x0}" y="{top - 14}" font-weight="bold">{kind}: loss against bf16, % (smoothed)</text>')
         for tick in (-2, -1, -0.5, 0, 0.5, 1, 2):

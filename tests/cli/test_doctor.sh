@@ -75,6 +75,13 @@ else
     ok "with the library that it opened" says '[l["path"].split("/")[-1] for l in d["libraries"] if l["name"] == "cuBLASLt"]' "['libcublasLt.so.13']"
     ok "who does attention" says 'sorted({a["engine"] for a in d["attention"]})' "['own']"
     ok "within which window" says '{a["window"] for a in d["attention"]}' "{16}"
+    export ZD_STANDIN_CAPABILITY=8.6
+    ok "a job in FP8 on a GPU that has none" call 78 --job job.toml --set device.backend=cuda --set train.fp8=tensorwise
+    ok "is told what it needs" has 'E0213.*needs a GPU of compute capability 8.9 or higher, and .* has 8.6' err
+    export ZD_STANDIN_CAPABILITY=12.0
+    ok "in blocks" call 78 --job job.toml --set device.backend=cuda --set train.fp8=blockwise
+    ok "what does" has 'train.fp8 = "tensorwise"' err
+    unset ZD_STANDIN_CAPABILITY
     ok "a lost library stops the job" env ZEROD_CUBLASLT=/nowhere/libcublasLt.so.13 bash -c "! '$zerod' doctor --job job.toml >out 2>err"
     ok "with its code" has '^stops the job: \[E1220\]' out
 fi
