@@ -15,6 +15,11 @@ units='
 60 row llama-1b-cut
 120 row llama-1b
 110 row qwen3-8b-qlora
+90 row llama-1b-fp8
+90 row llama-1b-fp8-blockwise
+110 row llama-8b-fp8
+110 row llama-8b-fp8-blockwise
+90 row llama-8b-lora-fp8
 200 row llama-8b-24gb-order
 220 row llama-8b-24gb-undo
 70 row start

@@ -99,6 +99,13 @@ LONG = {"steps": 3, "warmup": 1}
 LORA = ["lora.enabled=true", "lora.r=16", "lora.lora_alpha=32"]
 PEER_LORA = ["--optimizer", "torch-bf16", "--adapter"]
 OF_UNSLOTH = "tokens/s, Unsloth's published figure on an H200"
+
+
+def fp8_row(model, T, B, global_batch, mode, **others):
+    return Row(model, T, B, global_batch, 1.15, "1.25 of bf16: torchao's 8B on H100s", EIGHT_BIT + [f"train.fp8={mode}"],
+               note="the peer is ours in bf16", against={"ours": EIGHT_BIT}, **others)
+
+
 ROWS = {
     "gpt2-124m": Row("gpt2-124m", 1024, 64, 512, 1.1, "520k tokens/s on an H200", llmc="d12"),
     "gpt2-774m": Row("gpt2-774m", 1024, 32, 512, 1.1, "100k tokens/s on an H200", llmc="d36", **LONG),
@@ -122,6 +129,12 @@ ROWS = {
                        EIGHT_BIT + ["device.memory_limit=6GiB", "offload.optimizer=cpu", "offload.activations=cpu",
                                     "train.gradient_checkpointing=full"],
                        note="the peer is ours without the limit", steps=5, warmup=1, against={"ours": EIGHT_BIT}),
+    "llama-1b-fp8": fp8_row("llama-1b", 4096, 8, 32, "tensorwise"),
+    "llama-1b-fp8-blockwise": fp8_row("llama-1b", 4096, 8, 32, "blockwise"),
+    "llama-8b-fp8": fp8_row("llama-8b", 8192, 1, 4, "tensorwise", steps=4, warmup=1),
+    "llama-8b-fp8-blockwise": fp8_row("llama-8b", 8192, 1, 4, "blockwise", steps=4, warmup=1),
+    "llama-8b-lora-fp8": Row("llama-8b", 2048, 2, 8, 1.2, "the base multiplied as it lies", LORA + ["lora.quantize_base=fp8", "train.fp8=blockwise"],
+                             note="the base in FP8; the peer is ours with the base in bf16", against={"ours": LORA}),
     # T, B and r of Unsloth's figures
     "qwen3-8b-lora": Row("qwen3-8b", 2048, 2, 8, 1.1, f"9.1k {OF_UNSLOTH}", LORA, [*PEER_LORA, "lora"]),
     "qwen3-8b-qlora": Row("qwen3-8b", 2048, 2, 8, 1.1, f"8.4k {OF_UNSLOTH}", LORA + ["lora.quantize_base=nf4"],

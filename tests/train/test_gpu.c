@@ -127,6 +127,9 @@ static void test_parity(void)
     compare_two_steps("gemma2", "train.dtype=bf16", 1);
     compare_two_steps("glm4", "", 1);
     compare_two_steps("phi3", "train.dtype=bf16", 1);
+    compare_two_steps("gpt2", "train.dtype=bf16 train.fp8=tensorwise", 1);
+    compare_two_steps(
+            "qwen3", "train.dtype=bf16 train.fp8=blockwise " RECOMPUTED, 1);
 }
 
 /* Their own jobs, in every type. */
@@ -167,6 +170,12 @@ static const struct offload_group offload_groups[] = {
         {"gemma2",
          "train.dtype=bf16 optim.name=adam_mini",
          {STATES PARAMS, SELECTIVE}},
+        {"gpt2",
+         "train.dtype=bf16 train.fp8=tensorwise",
+         {STATES PARAMS RECOMPUTED}},
+        {"qwen3",
+         "train.dtype=bf16 train.fp8=blockwise",
+         {STATES PARAMS RECOMPUTED}},
 };
 
 static void test_offload_group(const struct offload_group *group)
@@ -267,6 +276,7 @@ static void test_adapters(void)
     compare_two_steps("qwen2", BASE("nf4", "bf16") RECOMPUTED, 1);
     compare_two_steps("llama_odd", BASE("int8", "fp32") "zero.stage=3", 2);
     compare_two_steps("gpt2", BASE("fp8", "fp32"), 1);
+    compare_two_steps("qwen3", BASE("fp8", "bf16") "train.fp8=blockwise", 1);
     compare_two_steps(
             "qwen3", BASE("fp4", "fp32") STATES PARAMS "zero.stage=3", 2);
     compare_two_steps("phi3", BASE("nf4", "fp32") "zero.stage=3", 2);
