@@ -141,7 +141,7 @@ Test(dtype, every_fp8_code_and_its_rounding_match_the_definition)
             cr_assert(
                     isnan(want) ? isnan(value)
                                 : (double)value == want &&
-                                          !signbit(value) == code < 0x80,
+                                          !signbit(value) == (code < 0x80),
                     "%s: %02x is %g", dtype_name(of), code, (double)value);
         }
         for (uint32_t bits = 0; bits < 65536; bits++) {
