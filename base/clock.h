@@ -1,6 +1,5 @@
 /* clock.h - seconds on the monotonic clock, and of the calendar. */
-#ifndef ZD_BASE_CLOCK_H
-#define ZD_BASE_CLOCK_H
+#pragma once
 
 #include <math.h>
 #include <time.h>
@@ -19,5 +18,3 @@ static inline double clock_wall_seconds(void)
     clock_gettime(CLOCK_REALTIME, &now);
     return (double)now.tv_sec + floor((double)now.tv_nsec * 1e-6) * 1e-3;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* embedded.h - files that a program carries, put there by the assembler: a name
  * and a text each, both with a NUL after them; an empty name ends a list. */
-#ifndef ZD_BASE_EMBEDDED_H
-#define ZD_BASE_EMBEDDED_H
+#pragma once
 
 struct embedded {
     const char *name, *text; /* static */
@@ -10,5 +9,3 @@ struct embedded {
 /* By number, from 0; `name` is NULL after the last. */
 struct embedded embedded_at(const char *list, int index);
 struct embedded embedded_find(const char *list, const char *name);
-
-#endif

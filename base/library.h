@@ -7,8 +7,7 @@
  * "lib" beside and above the executable; CUDA_HOME and /usr/local/cuda; the
  * nvidia packages of the active Python environment (VIRTUAL_ENV,
  * CONDA_PREFIX). */
-#ifndef ZD_BASE_LIBRARY_H
-#define ZD_BASE_LIBRARY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -21,5 +20,3 @@ void *library_open(const char *const *names, char *why, size_t why_bytes);
 /* The file of a library that this process has loaded, by the begin of its name
  * ("libcudnn.so"). False: none is. */
 bool library_path(const char *name, char *out, size_t bytes);
-
-#endif

@@ -7,8 +7,7 @@
  * terminal.
  *
  * Threads: may be called from any; a line is written with one write(2). */
-#ifndef ZD_BASE_LOG_H
-#define ZD_BASE_LOG_H
+#pragma once
 
 #include "base/status.h"
 
@@ -44,5 +43,3 @@ void zd_log_set_hook(
 #define zd_log_debug(...)   zd_log(ZD_LOG_DEBUG, __VA_ARGS__)
 #define zd_log_info(...)    zd_log(ZD_LOG_INFO, __VA_ARGS__)
 #define zd_log_warning(...) zd_log(ZD_LOG_WARNING, __VA_ARGS__)
-
-#endif

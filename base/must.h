@@ -7,8 +7,7 @@
  * that this thread may hold. mpirun ends the other ranks when one has left with
  * a code; where a launcher leaves them running, their watch finds that this one
  * is gone and ends them with 75 (comm/watch/watch.h). */
-#ifndef ZD_BASE_MUST_H
-#define ZD_BASE_MUST_H
+#pragma once
 
 #include <stddef.h>
 
@@ -23,5 +22,3 @@ void *zd_array(size_t count, size_t bytes);
 /* `array` of so many bytes an element with room for `needed` of them: itself,
  * or moved to where there is twice the room or more. */
 void *zd_grow(void *array, size_t *capacity, size_t needed, size_t bytes);
-
-#endif

@@ -2,8 +2,7 @@
  * on the CPUs of one. No library is needed for it.
  *
  * ZEROD_TEST_SYSFS names a folder that is read in place of /sys (tests). */
-#ifndef ZD_BASE_NUMA_H
-#define ZD_BASE_NUMA_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -19,5 +18,3 @@ int numa_node_of_pci(const char *pci);
  * on. False, and nothing has changed: it may run on none of them, on no others
  * anyway, or on fewer than `places`. */
 bool numa_bind(int node, int place, int places);
-
-#endif

@@ -4,8 +4,7 @@
  *
  * A character is not printable when it is a control code (C0, DEL, C1), a mark
  * that turns the direction of text or ends a line, or no UTF-8. */
-#ifndef ZD_BASE_PRINTABLE_H
-#define ZD_BASE_PRINTABLE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -38,5 +37,3 @@ struct printable printable_to(FILE *out);
 void printable_put(struct printable *to, const char *text, size_t bytes);
 /* The held-back bytes are not a character: show them escaped. */
 void printable_end(struct printable *to);
-
-#endif

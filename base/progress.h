@@ -12,8 +12,7 @@
  * them on the disk as he goes, so that the last fsync is a short one.
  *
  * Threads: any; who uses it is a matter of each thread. */
-#ifndef ZD_BASE_PROGRESS_H
-#define ZD_BASE_PROGRESS_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdint.h>
@@ -27,5 +26,3 @@ struct progress {
 struct progress *progress_use(struct progress *progress);
 /* A read, write or fsync of this thread is done. */
 void progress_completed(void);
-
-#endif

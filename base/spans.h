@@ -4,8 +4,7 @@
  * Adding is safe from any thread and allocates nothing; with spans of NULL it
  * is a branch. What does not fit is dropped and counted. Reading is for the
  * time after everybody who added has come to rest (a mutex lies between). */
-#ifndef ZD_BASE_SPANS_H
-#define ZD_BASE_SPANS_H
+#pragma once
 
 #include "base/clock.h"
 #include "base/status.h"
@@ -48,5 +47,3 @@ static inline double spans_clock(const struct spans *spans)
 {
     return spans ? clock_seconds() : 0;
 }
-
-#endif

@@ -14,8 +14,7 @@
  *       --> job.toml:31:1
  *       = help: did you mean `learning_rate`?
  */
-#ifndef ZD_BASE_STATUS_H
-#define ZD_BASE_STATUS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -83,5 +82,3 @@ void zd_error_print(FILE *stream, const struct zd_error *error);
         if (zd_try_status_ != ZD_OK)                                           \
             return zd_try_status_;                                             \
     } while (0)
-
-#endif

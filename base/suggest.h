@@ -1,6 +1,5 @@
 /* suggest.h - "did you mean": the nearest known word by edits. */
-#ifndef ZD_BASE_SUGGEST_H
-#define ZD_BASE_SUGGEST_H
+#pragma once
 
 /* Insertions, deletions, substitutions and swaps of neighbors (case ignored)
  * that lead from a to b; words above 63 letters count as far away. */
@@ -18,5 +17,3 @@ struct suggestion {
 void suggest_offer(
         struct suggestion *nearest, const char *typed, int distance,
         const char *word);
-
-#endif

@@ -1,7 +1,6 @@
 /* text_buffer.h - text that is put together in a buffer of fixed size; what
  * does not fit any more is left out, whole calls or the end of one. */
-#ifndef ZD_BASE_TEXT_BUFFER_H
-#define ZD_BASE_TEXT_BUFFER_H
+#pragma once
 
 #include <stddef.h>
 
@@ -16,5 +15,3 @@ void text_buffer_add(struct text_buffer *text, const char *format, ...)
 
 /* `word` as a shell reads it: as it is, or in quotes. */
 void text_buffer_add_word(struct text_buffer *text, const char *word);
-
-#endif

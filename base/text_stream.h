@@ -2,8 +2,7 @@
  *
  * As open_memstream, which loses what it has no memory for and tells no one:
  * here the text is whole, or the process ends (base/must.h). */
-#ifndef ZD_BASE_TEXT_STREAM_H
-#define ZD_BASE_TEXT_STREAM_H
+#pragma once
 
 #include <stddef.h>
 #include <stdio.h>
@@ -12,5 +11,3 @@
  * zero after it, and *bytes_out its length without that; the caller frees it
  * after closing. Not NULL. */
 FILE *text_stream_open(char **text_out, size_t *bytes_out);
-
-#endif

@@ -1,7 +1,6 @@
 /* threads.h - threads of our own. Signals are for the main thread, so every
  * other one blocks all but faults (SIGSEGV and the like), which are its own. */
-#ifndef ZD_BASE_THREADS_H
-#define ZD_BASE_THREADS_H
+#pragma once
 
 #include <pthread.h>
 
@@ -11,5 +10,3 @@
 int thread_start(
         pthread_t *thread_out, const char *name, void *(*body)(void *),
         void *ctx);
-
-#endif

@@ -1,7 +1,6 @@
 /* units.h - numbers and sizes as people read them: plain digits, no exponents.
  */
-#ifndef ZD_BASE_UNITS_H
-#define ZD_BASE_UNITS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -26,5 +25,3 @@ static inline double units_gib(uint64_t bytes)
 {
     return (double)bytes / (1 << 30);
 }
-
-#endif

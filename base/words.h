@@ -1,7 +1,6 @@
 /* words.h - sizes, shares and times as people write them. false: the text
  * is none. */
-#ifndef ZD_BASE_WORDS_H
-#define ZD_BASE_WORDS_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -11,5 +10,3 @@ bool words_size(const char *text, double *bytes_out);
 bool words_percent(const char *text, double *share_out);
 /* "1h30m": numbers with units that become smaller */
 bool words_duration(const char *text, double *seconds_out);
-
-#endif

@@ -1,7 +1,6 @@
 /* timing.h - the best of several runs, in seconds: what the machine can do when
  * nobody else is on it. */
-#ifndef ZD_BENCH_TIMING_H
-#define ZD_BENCH_TIMING_H
+#pragma once
 
 #include "base/clock.h"
 
@@ -16,5 +15,3 @@
             best = took_ < best ? took_ : best;                                \
         }                                                                      \
     } while (0)
-
-#endif

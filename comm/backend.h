@@ -2,8 +2,7 @@
  *
  * comm.c owns what all back ends share: the pool of operations, a world of one,
  * reductions of scalars, the settling of failures. A back end moves bytes. */
-#ifndef ZD_COMM_BACKEND_H
-#define ZD_COMM_BACKEND_H
+#pragma once
 
 #include "comm/comm.h"
 
@@ -179,5 +178,3 @@ enum zd_status comm_levels_settle(struct comm *comm, int node_ranks);
 void sum_parts(
         void *to, enum dtype type, bool accumulate, const void *const *parts,
         int part_count, int node_size, size_t count);
-
-#endif

@@ -24,8 +24,7 @@
  * more ranks than cores.
  * Errors: a failed transport is ZD_ERR_PEER; nothing after it can be relied on
  * and the caller ends the job with comm_abort. */
-#ifndef ZD_COMM_COMM_H
-#define ZD_COMM_COMM_H
+#pragma once
 
 #include "base/device/stream.h"
 #include "base/memory/arena.h"
@@ -329,5 +328,3 @@ bool comm_is_launched(void);
 enum zd_status comm_mpi_create(
         int *argc, char ***argv, const struct comm_options *options,
         struct comm **comm_out);
-
-#endif

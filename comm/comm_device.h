@@ -1,7 +1,6 @@
 /* comm_device.h - what the back ends for a device's memory share; for this
  * folder only. */
-#ifndef ZD_COMM_COMM_DEVICE_H
-#define ZD_COMM_COMM_DEVICE_H
+#pragma once
 
 #include "comm/backend.h"
 
@@ -14,5 +13,3 @@ enum zd_status comm_device_add(
  * of this rank's own. */
 enum { STAGED_SLOTS = 4 };
 size_t staged_pinned_bytes(int size, size_t shard_bytes);
-
-#endif

@@ -1,6 +1,5 @@
 /* comm_mpi.h - what the files of the MPI back end share. */
-#ifndef ZD_COMM_COMM_MPI_H
-#define ZD_COMM_COMM_MPI_H
+#pragma once
 
 #include "comm/backend.h"
 
@@ -73,5 +72,3 @@ bool stream_op_is_done(const struct comm_op *op);
 
 /* The i-th peer of this rank, i in 0 .. size - 2. */
 int mpi_peer(const struct comm *comm, int i);
-
-#endif

@@ -2,11 +2,8 @@
  * shared memory: Open MPI's segments, which no one else removes and which fill
  * /dev/shm in the end. Only those of this user and host that no process has
  * mapped go. */
-#ifndef ZD_COMM_LEFTOVERS_H
-#define ZD_COMM_LEFTOVERS_H
+#pragma once
 
 /* Called before MPI is begun; one rank of a host does it. Best effort: what
  * cannot be known is left. */
 void leftovers_sweep(void);
-
-#endif

@@ -18,8 +18,7 @@
  *
  * Source: hybrid sharding, Zhao et al. 2023, arXiv:2304.11277, section 3.2.2;
  * tensor parallelism innermost, Narayanan et al. 2021, arXiv:2104.04473. */
-#ifndef ZD_COMM_MESH_H
-#define ZD_COMM_MESH_H
+#pragma once
 
 #include "base/status.h"
 
@@ -85,5 +84,3 @@ int mesh_rank(struct mesh_group group, int place);
 /* The place that is `away` (at least -size) from this rank's, round and round.
  */
 int mesh_neighbor(struct mesh_group group, int away);
-
-#endif

@@ -1,6 +1,5 @@
 /* sum_cuda.h - additions in the GPU's memory. Only where ZD_HAVE_CUDA. */
-#ifndef ZD_COMM_SUM_CUDA_H
-#define ZD_COMM_SUM_CUDA_H
+#pragma once
 
 #include "base/device/stream.h"
 #include "base/number/dtype.h"
@@ -23,5 +22,3 @@ struct sum_cuda {
  * rounded once: the bits of sum_parts. */
 enum zd_status comm_sum_cuda(
         struct stream *stream, const struct sum_cuda *request);
-
-#endif

@@ -12,8 +12,7 @@
  * (comm_options.ranks_per_node), "host/0", "host/1" .. are hosts.
  *
  * Memory: 320 bytes or so for each rank, on each rank. */
-#ifndef ZD_COMM_TOPOLOGY_H
-#define ZD_COMM_TOPOLOGY_H
+#pragma once
 
 #include "comm/comm.h"
 
@@ -42,5 +41,3 @@ bool topology_same_host(const struct topology *topology, int a, int b);
 bool topology_same_gpu(const struct topology *topology, int a, int b);
 /* Ranks that compute on this rank's GPU, itself too; 0: it has none. */
 int topology_sharers(const struct topology *topology, int rank);
-
-#endif

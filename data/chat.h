@@ -11,8 +11,7 @@
  * What is trained are ranges of the text, each of what one message of the
  * assistant adds to it (chat_spans.c). A token that a range touches is trained.
  */
-#ifndef ZD_DATA_CHAT_H
-#define ZD_DATA_CHAT_H
+#pragma once
 
 #include "base/file/json.h"
 #include "data/document.h"
@@ -115,5 +114,3 @@ struct shape;
 enum zd_status chat_find_spans(
         struct chat_renderer *renderer, const struct conversation *conversation,
         struct shape *known, struct document *document);
-
-#endif

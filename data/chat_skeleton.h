@@ -15,8 +15,7 @@
  * and how the template looks into words (struct jinja_watch). Where it allows
  * the words of another conversation, its text is made of the skeleton without
  * being rendered. */
-#ifndef ZD_DATA_CHAT_SKELETON_H
-#define ZD_DATA_CHAT_SKELETON_H
+#pragma once
 
 #include "data/chat.h"
 
@@ -141,5 +140,3 @@ enum zd_status skeleton_render(
 bool chat_is_refusal(enum zd_status status);
 /* The bytes of a text without the white space at its end. */
 size_t chat_strip_end(const char *text, size_t bytes);
-
-#endif

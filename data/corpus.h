@@ -3,8 +3,7 @@
  *   text             in a cache file, mapped
  *   pre-tokenized    in the files themselves; a cache file holds the places of
  *                    their documents where they are not found on the way */
-#ifndef ZD_DATA_CORPUS_H
-#define ZD_DATA_CORPUS_H
+#pragma once
 
 #include "data/raw.h"
 #include "data/token_cache.h"
@@ -79,5 +78,3 @@ int64_t corpus_documents(const struct corpus *corpus);
 void corpus_document(
         const struct corpus *corpus, int64_t index, uint64_t *begin_out,
         uint64_t *count_out);
-
-#endif

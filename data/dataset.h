@@ -12,8 +12,7 @@
  * stream; sample j is stream[jT .. jT+T]. Packing of documents: whole ones, up
  * to T+1 tokens a sample (pack.h), padding masked. No packing: one document a
  * sample. See docs/data.md. */
-#ifndef ZD_DATA_DATASET_H
-#define ZD_DATA_DATASET_H
+#pragma once
 
 #include "data/tokenizer/tokenizer.h"
 
@@ -266,5 +265,3 @@ bool loader_wait(struct loader *loader, int ms);
 enum zd_status loader_next(
         struct loader *loader, struct loader_batch *batch_out);
 void loader_destroy(struct loader *loader);
-
-#endif

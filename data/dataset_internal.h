@@ -1,6 +1,5 @@
 /* dataset_internal.h - what dataset.h hides, for dataset.c and inspect.c. */
-#ifndef ZD_DATA_DATASET_INTERNAL_H
-#define ZD_DATA_DATASET_INTERNAL_H
+#pragma once
 
 #include "base/progress.h"
 #include "data/pack.h"
@@ -80,5 +79,3 @@ void facts_write_long(const struct dataset_facts *facts, int T, FILE *out);
 enum zd_status facts_tell(
         struct dataset *dataset, struct dataset_part *part,
         const struct data_entry *entry);
-
-#endif

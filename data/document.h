@@ -12,8 +12,7 @@
  * those a model is given when it has to answer. A conversation is encoded as a
  * whole, as transformers does, and the loss counts the tokens that its trained
  * ranges touch. */
-#ifndef ZD_DATA_DOCUMENT_H
-#define ZD_DATA_DOCUMENT_H
+#pragma once
 
 #include "base/file/json.h"
 #include "data/dataset.h"
@@ -62,5 +61,3 @@ struct recipe {
     int eos;             /* -1: no end-of-text is added */
     bool skips_bad_rows; /* data.on_bad_row */
 };
-
-#endif

@@ -12,8 +12,7 @@
  * Source:  datasets 5.2: data_files.py, utils/metadata.py; huggingface.co/docs
  *          "Manual configuration"; LLaMA-Factory 0.9.5: data/README.md,
  *          parser.py. */
-#ifndef ZD_DATA_FOLDER_H
-#define ZD_DATA_FOLDER_H
+#pragma once
 
 #include "data/match.h"
 #include "data/source.h"
@@ -46,5 +45,3 @@ static inline const char *list_keep(struct file_list *list, const char *text)
     return json_string_value(
             json_array_get(list->strings, json_array_size(list->strings) - 1));
 }
-
-#endif

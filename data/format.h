@@ -1,6 +1,5 @@
 /* format.h - what a data format is: the table that formats.inc fills. */
-#ifndef ZD_DATA_FORMAT_H
-#define ZD_DATA_FORMAT_H
+#pragma once
 
 #include "data/chat.h"
 #include "data/document.h"
@@ -71,5 +70,3 @@ token_opener megatron_open, llmc_open, nanogpt_open;
 enum { LLMC_GPT2 = 20240520, LLMC_LLAMA3 = 20240801, LLMC_EVAL = 20240522 };
 /* x.idx of x.bin, or of x. */
 void megatron_index_path(const char *bin, char path[PATH_MAX]);
-
-#endif

@@ -15,8 +15,7 @@
  * States follow each other downward; only the writer's thread changes them, and
  * what a state promises is written before it. A STOPPED file becomes KEY.part,
  * and the next one begins with its words (cache_writer_resume). */
-#ifndef ZD_DATA_GROWTH_H
-#define ZD_DATA_GROWTH_H
+#pragma once
 
 #include "base/progress.h"
 #include "data/corpus.h"
@@ -42,5 +41,3 @@ enum zd_status growth_wait(
 enum zd_status growth_read(
         struct growth *growth, uint64_t at, size_t count, uint32_t *words);
 void growth_end(struct growth *growth);
-
-#endif

@@ -6,8 +6,7 @@
  * cannot send escape codes to a terminal.
  *
  * With ids a token is a line: its id, + when the loss counts it, its text. */
-#ifndef ZD_DATA_INSPECT_H
-#define ZD_DATA_INSPECT_H
+#pragma once
 
 #include "base/file/json.h"
 #include "data/dataset.h"
@@ -32,5 +31,3 @@ enum zd_status dataset_inspect_json(
         const struct inspect_view *view, json_t **json_out);
 /* The same object as an HTML page. */
 void inspect_html(FILE *out, const json_t *json);
-
-#endif

@@ -1,6 +1,5 @@
 /* match.h - the files that a path or a pattern of an entry names. */
-#ifndef ZD_DATA_MATCH_H
-#define ZD_DATA_MATCH_H
+#pragma once
 
 #include "base/status.h"
 
@@ -19,5 +18,3 @@ enum zd_status match_files(const char *pattern, struct match_list *list_out);
 /* A name as a pattern that it alone matches; false: it does not fit. */
 bool match_escape(const char *name, char *out, size_t out_bytes);
 void match_free(struct match_list *list);
-
-#endif

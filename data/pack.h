@@ -21,8 +21,7 @@
  * Time: documents + tokens / T. Memory: 20 bytes a document.
  * Source: Johnson et al. 1974, Worst-case performance bounds for simple
  *         one-dimensional packing algorithms. */
-#ifndef ZD_DATA_PACK_H
-#define ZD_DATA_PACK_H
+#pragma once
 
 #include "data/corpus.h"
 
@@ -50,5 +49,3 @@ struct pack_piece {
 enum zd_status pack_read(
         const struct pack *pack, const struct token_cache *index, uint64_t *at,
         uint64_t end, struct pack_piece *piece_out);
-
-#endif

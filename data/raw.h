@@ -7,8 +7,7 @@
  * The tokens of all files form one stream.
  *
  * Source:  Megatron-LM indexed_dataset.py, llm.c dataloader.h, nanoGPT. */
-#ifndef ZD_DATA_RAW_H
-#define ZD_DATA_RAW_H
+#pragma once
 
 #include "data/source.h"
 
@@ -48,5 +47,3 @@ enum zd_status raw_read(
         uint32_t *ids);
 /* Is `position` the first token of a file? */
 bool raw_begins_file(const struct raw *raw, uint64_t position);
-
-#endif

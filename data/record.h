@@ -1,6 +1,5 @@
 /* record.h - what the readers of records share, and other names of keys. */
-#ifndef ZD_DATA_RECORD_H
-#define ZD_DATA_RECORD_H
+#pragma once
 
 #include "base/file/json.h"
 #include "data/chat.h"
@@ -57,5 +56,3 @@ enum zd_status columns_check(const struct data_entry *entry);
  * whatever entry->role_field and content_field called them. Takes the reference
  * to `record` and returns one. */
 json_t *columns_apply(const struct data_entry *entry, json_t *record);
-
-#endif

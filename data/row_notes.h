@@ -2,8 +2,7 @@
  * "skip" leaves out, have what the chat template ignores, train nothing or
  * contain special tokens; and the first ones. Beside a cache file KEY.tokens,
  * KEY.rows keeps this as JSON. */
-#ifndef ZD_DATA_ROW_NOTES_H
-#define ZD_DATA_ROW_NOTES_H
+#pragma once
 
 #include "base/file/json.h"
 
@@ -48,5 +47,3 @@ void row_notes_load(struct row_notes *notes, const char *path);
 void row_notes_tell(
         const struct row_notes *notes, const char *source,
         const char *chat_template);
-
-#endif

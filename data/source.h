@@ -1,6 +1,5 @@
 /* source.h - the files of one [[data.train]] or [[data.eval]] entry. */
-#ifndef ZD_DATA_SOURCE_H
-#define ZD_DATA_SOURCE_H
+#pragma once
 
 #include "base/file/json.h"
 #include "data/dataset.h"
@@ -95,5 +94,3 @@ enum name_kind name_kind(const char *path);
  * reading. */
 enum zd_status foreign_check(
         int fd, const char *path, enum data_container container);
-
-#endif

@@ -11,8 +11,7 @@
  *
  * Errors: ZD_ERR_DATA with the file's name for a damaged or truncated file, for
  * bytes after the last member or frame, and for a zstd window above 128 MiB. */
-#ifndef ZD_DATA_STREAM_H
-#define ZD_DATA_STREAM_H
+#pragma once
 
 #include "data/source.h"
 
@@ -35,5 +34,3 @@ enum zd_status data_stream_read(
 /* Bytes of the file that were read so far. */
 uint64_t data_stream_consumed(const struct data_stream *stream);
 void data_stream_close(struct data_stream *stream);
-
-#endif

@@ -1,7 +1,6 @@
 /* stream_source.h - how stream.c reads a container: a struct of functions for
  * each kind. */
-#ifndef ZD_DATA_STREAM_SOURCE_H
-#define ZD_DATA_STREAM_SOURCE_H
+#pragma once
 
 #include "data/stream.h"
 
@@ -30,5 +29,3 @@ struct container {
 };
 
 extern const struct container gzip_container, zstd_container, parquet_container;
-
-#endif

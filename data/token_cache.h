@@ -14,8 +14,7 @@
  *
  * The folder may be shared, and a file of it another user's: its owner decides
  * what is trained on, so it is used only where the job says so. */
-#ifndef ZD_DATA_TOKEN_CACHE_H
-#define ZD_DATA_TOKEN_CACHE_H
+#pragma once
 
 #include "base/file/hash.h"
 #include "base/status.h"
@@ -143,5 +142,3 @@ void cache_header_seal(struct cache_header *header);
 /* Of what a stopped writer of this key has left. */
 void cache_part_key(char key[40]);
 void cache_path(char path[PATH_MAX], const char *folder, const char *key);
-
-#endif

@@ -10,8 +10,7 @@
  * ends where the tokenizer says it may be cut (tokenizer_cut). Units are read
  * in order by one thread, tokenized by any, and their words taken in order
  * again, so the result does not depend on the number of threads. */
-#ifndef ZD_DATA_TOKENIZE_H
-#define ZD_DATA_TOKENIZE_H
+#pragma once
 
 #include "data/chat.h"
 #include "data/document.h"
@@ -108,5 +107,3 @@ struct tokenize_run {
     struct row_notes *notes;
 };
 enum zd_status tokenize_files(const struct tokenize_run *run);
-
-#endif

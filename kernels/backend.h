@@ -1,6 +1,5 @@
 /* backend.h - the fast paths as compiled for one instruction set and type. */
-#ifndef ZD_KERNELS_BACKEND_H
-#define ZD_KERNELS_BACKEND_H
+#pragma once
 
 #include "kernels/kernels.h"
 #include "kernels/quant/quant.h"
@@ -28,5 +27,3 @@ extern const struct cpu_backend backend_cpu_bf16_avx512bf16;
  * this machine cannot run them or this build has none: for tests, which try
  * them all. */
 const struct cpu_backend *kernels_backend(const char *isa, enum dtype dtype);
-
-#endif

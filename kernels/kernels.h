@@ -15,8 +15,7 @@
  *   needs is asked for by <op>_scratch_bytes and passed in, so it is planned.
  *   Work is queued on `stream`; CPU twins have finished when they return.
  * Errors: ZD_ERR_DEVICE if a launch is refused; shapes are asserted. */
-#ifndef ZD_KERNELS_KERNELS_H
-#define ZD_KERNELS_KERNELS_H
+#pragma once
 
 #include "base/device/device.h"
 #include "base/number/dtype.h"
@@ -124,5 +123,3 @@ void kernels_allow_tf32(bool allowed);
 /* Multiprocessors of a GPU that matmuls leave to others, NCCL's kernels; 0:
  * none. Nothing on the CPU. Before the first operation. */
 void kernels_leave_multiprocessors(int count);
-
-#endif

@@ -1,6 +1,5 @@
 /* plain.h - the tables of plain definitions, one for each compute type. */
-#ifndef ZD_KERNELS_PLAIN_H
-#define ZD_KERNELS_PLAIN_H
+#pragma once
 
 #include "kernels/kernels.h"
 
@@ -38,5 +37,3 @@
 extern const struct kernels kernels_plain_fp32;
 extern const struct kernels kernels_plain_bf16;
 extern const struct kernels kernels_plain_fp16;
-
-#endif

@@ -1,6 +1,5 @@
 /* plain_round.h - a double on its way to 16 bits. */
-#ifndef ZD_KERNELS_PLAIN_ROUND_H
-#define ZD_KERNELS_PLAIN_ROUND_H
+#pragma once
 
 #include <math.h>
 #include <stdint.h>
@@ -22,5 +21,3 @@ static inline float round_to_odd(double v)
     memcpy(&f, &bits, sizeof f);
     return f;
 }
-
-#endif

@@ -42,8 +42,7 @@
  * tokens, which only the exchange reads, are shared by all layers.
  *
  * N tokens, C hidden, F intermediate, q = H*D, kv = KV*D channels. */
-#ifndef ZD_MODEL_ACTIVATIONS_H
-#define ZD_MODEL_ACTIVATIONS_H
+#pragma once
 
 #include "model/adapter.h"
 #include "model/fp8.h"
@@ -209,5 +208,3 @@ struct attention_shape activations_attention(
 /* By heads: of all tokens, and of the heads that one of the places has, whose
  * q, k and v are columns of one array. */
 void activations_share_heads(struct attention_shape *shape, int places);
-
-#endif

@@ -19,8 +19,7 @@
  *
  * Source: Hu et al. 2021, arXiv:2106.09685, section 4.1; Liu et al. 2024,
  *         arXiv:2402.09353. */
-#ifndef ZD_MODEL_ADAPTER_H
-#define ZD_MODEL_ADAPTER_H
+#pragma once
 
 #include "kernels/kernels.h"
 #include "model/params.h"
@@ -85,5 +84,3 @@ enum zd_status adapter_magnitude_backward(
 enum zd_status adapter_backward(
         const struct linear *linear, const struct adapter_view *view, void *dx,
         const void *dy, const void *x);
-
-#endif

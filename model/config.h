@@ -1,6 +1,5 @@
 /* config.h - the shape of a model. files/config.h reads it. */
-#ifndef ZD_MODEL_CONFIG_H
-#define ZD_MODEL_CONFIG_H
+#pragma once
 
 #include "base/file/json.h"
 #include "base/number/dtype.h"
@@ -109,5 +108,3 @@ static inline int tp_size(const struct model_config *config)
 {
     return config->tp.size > 1 ? config->tp.size : 1;
 }
-
-#endif

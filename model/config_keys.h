@@ -1,6 +1,5 @@
 /* config_keys.h - a model configuration read by a family's table of keys. */
-#ifndef ZD_MODEL_CONFIG_KEYS_H
-#define ZD_MODEL_CONFIG_KEYS_H
+#pragma once
 
 #include "model/config.h"
 #include "model/family.h"
@@ -65,5 +64,3 @@ enum zd_status config_keys_read(
  * default of its own. New reference; NULL: no memory. */
 json_t *config_keys_complete(
         const struct config_reader *reader, const struct model_config *config);
-
-#endif

@@ -1,6 +1,5 @@
 /* config_layers.h - the type of each layer, from config.json. */
-#ifndef ZD_MODEL_CONFIG_LAYERS_H
-#define ZD_MODEL_CONFIG_LAYERS_H
+#pragma once
 
 #include "model/config_keys.h"
 
@@ -14,5 +13,3 @@ enum zd_status config_read_layers(
 /* Twice the tokens that a token of layer 1 .. L sees on average, of T: T itself
  * where the layer has no window. */
 double layer_seen_twice(const struct model_config *config, int layer, int T);
-
-#endif

@@ -1,6 +1,5 @@
 /* config_rope.h - how heads turn, from config.json. */
-#ifndef ZD_MODEL_CONFIG_ROPE_H
-#define ZD_MODEL_CONFIG_ROPE_H
+#pragma once
 
 #include "model/config_keys.h"
 
@@ -25,5 +24,3 @@ static inline int rope_pairs(const struct rope_set *set)
 {
     return (set->dims + 1) / 2;
 }
-
-#endif

@@ -2,8 +2,7 @@
  * the keys of its config.json, its tensors and their names, its arithmetic, and
  * what its backward reads. The rest of the program asks the fields of `config->
  * family`, never which family it is. families/families.h lists them. */
-#ifndef ZD_MODEL_FAMILY_H
-#define ZD_MODEL_FAMILY_H
+#pragma once
 
 #include "base/status.h"
 #include "kernels/elementwise/activation.h"
@@ -214,5 +213,3 @@ static inline bool family_has(const struct model_family *family, enum role role)
         row++;
     return row->name;
 }
-
-#endif

@@ -24,8 +24,7 @@
  *
  * Source: tensorwise as torchao's float8; blockwise DeepSeek-V3,
  *         arXiv:2412.19437, section 3.3. */
-#ifndef ZD_MODEL_FP8_H
-#define ZD_MODEL_FP8_H
+#pragma once
 
 #include "kernels/kernels.h"
 #include "model/params.h"
@@ -77,5 +76,3 @@ struct model_config;
 struct fp8_scratch fp8_scratch_at(
         const struct model_config *config, const struct param_table *table,
         const struct model_shape *shape, char *base);
-
-#endif

@@ -1,6 +1,5 @@
 /* internal.h - what the files of the forward and backward pass share. */
-#ifndef ZD_MODEL_INTERNAL_H
-#define ZD_MODEL_INTERNAL_H
+#pragma once
 
 #include "model/activations.h"
 #include "model/rope.h"
@@ -437,5 +436,3 @@ struct layer_acts kept_acts(const struct pass *pass, int layer);
 enum zd_status forward_kept(
         struct model *model, const struct pass *pass, int layer, bool leaves,
         bool output);
-
-#endif

@@ -18,8 +18,7 @@
  * An MLP in pieces (ALST's TiledMLP, arXiv:2506.13996, section 3.1) computes
  * each token as one in one piece does; gradients of its weights and of the norm
  * before it are the sum of those of the pieces, in their order. */
-#ifndef ZD_MODEL_MODEL_H
-#define ZD_MODEL_MODEL_H
+#pragma once
 
 #include "base/memory/arena.h"
 #include "base/number/exact_sum.h"
@@ -288,5 +287,3 @@ enum zd_status model_decode(
 double model_flops_per_token(
         const struct model_config *config, const struct param_table *table,
         int T);
-
-#endif

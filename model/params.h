@@ -5,8 +5,7 @@
  * A unit is what is gathered and released together: unit 0 the embedding, units
  * 1..L the layers, unit L+1 the final norm and the head. A tied head has no
  * tensor of its own: it is the embedding's, and the head uses unit 0 too. */
-#ifndef ZD_MODEL_PARAMS_H
-#define ZD_MODEL_PARAMS_H
+#pragma once
 
 #include "base/number/tensor_blocks.h"
 #include "kernels/quant/dequantize.h"
@@ -180,5 +179,3 @@ size_t param_joined_count(const struct param_table *table, int id);
 void param_table_fini(struct param_table *table);
 int param_table_find(
         const struct param_table *table, const char *name); /* -1 */
-
-#endif

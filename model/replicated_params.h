@@ -1,8 +1,7 @@
 /* replicated_params.h - all parameters and gradients of a model on one device,
  * whole: the model_hooks of someone who shards nothing (tests, generation,
  * benchmarks). */
-#ifndef ZD_MODEL_REPLICATED_PARAMS_H
-#define ZD_MODEL_REPLICATED_PARAMS_H
+#pragma once
 
 #include "model/model.h"
 #include "model/weights.h"
@@ -26,5 +25,3 @@ void *replicated_param(
         struct replicated_params *replica, int id); /* (count) of dtype */
 float *replicated_grad(
         struct replicated_params *replica, int id); /* (count); NULL: frozen */
-
-#endif

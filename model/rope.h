@@ -22,8 +22,7 @@
  *          arXiv:2402.13753; all as in transformers' modeling_rope_utils.
  *          There dynamic and longrope look at each batch anew; here a run has
  *          one length (train.cutoff_len, what generation has room for). */
-#ifndef ZD_MODEL_ROPE_H
-#define ZD_MODEL_ROPE_H
+#pragma once
 
 #include "model/config.h"
 
@@ -43,5 +42,3 @@ struct rope_tables rope_tables_at(
 void rope_fill(
         const struct rope_set *set, int positions,
         const struct rope_tables *tables);
-
-#endif

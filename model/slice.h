@@ -16,8 +16,7 @@
  * its gradient and states; no file contains it.
  *
  * Source: Shoeybi et al. 2019, arXiv:1909.08053, section 3. */
-#ifndef ZD_MODEL_SLICE_H
-#define ZD_MODEL_SLICE_H
+#pragma once
 
 #include "model/weights.h"
 
@@ -54,5 +53,3 @@ struct slice_run {
  * and run->count = 0; false after the last. */
 bool param_slice_next(
         const struct param *param, size_t end, struct slice_run *run);
-
-#endif

@@ -1,7 +1,6 @@
 /* weights.h - where weights come from and go to, tensor range by tensor range,
  * so that no process ever holds a second copy of the model. */
-#ifndef ZD_MODEL_WEIGHTS_H
-#define ZD_MODEL_WEIGHTS_H
+#pragma once
 
 #include "model/params.h"
 
@@ -32,5 +31,3 @@ enum zd_status weights_read_parallel(
         float *out);
 
 void weights_close(struct weight_source *source);
-
-#endif

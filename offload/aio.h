@@ -15,8 +15,7 @@
  *
  * Memory: ops belong to the caller until done. After creation nothing is
  * allocated. Threads: aio_submit may be called from any, from done() too. */
-#ifndef ZD_OFFLOAD_AIO_H
-#define ZD_OFFLOAD_AIO_H
+#pragma once
 
 #include "base/status.h"
 #include "offload/options.h"
@@ -72,5 +71,3 @@ void aio_destroy(struct aio *aio);
 void aio_submit(struct aio *aio, struct aio_op *op);
 /* ZD_OK, or ZD_ERR_IO with file, offset and reason. Of an op that is done. */
 enum zd_status aio_op_status(const struct aio_op *op);
-
-#endif

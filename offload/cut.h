@@ -4,8 +4,7 @@
  *
  *     | most | most | most | rest |      chunk i begins at i * most
  */
-#ifndef ZD_OFFLOAD_CUT_H
-#define ZD_OFFLOAD_CUT_H
+#pragma once
 
 #include "offload/options.h"
 #include "optim/optim.h"
@@ -37,5 +36,3 @@ static inline struct cut cut_at(size_t total, size_t most, size_t i)
     size_t left = total - begin;
     return (struct cut){begin, left < most ? left : most};
 }
-
-#endif

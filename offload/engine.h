@@ -10,8 +10,7 @@
  * stream raises it as their gradients arrive. Before `shared_end`, chunks that
  * visit the device are taken by visitors (visit.c), in the same order; those
  * take no others. */
-#ifndef ZD_OFFLOAD_ENGINE_H
-#define ZD_OFFLOAD_ENGINE_H
+#pragma once
 
 #include "offload/feed.h"
 #include "offload/snapshot.h"
@@ -268,5 +267,3 @@ enum zd_status uploads_send(
         struct offload *offload, int segment, struct token *sent_out);
 /* Until a segment's copies up that were asked for are on their stream. */
 enum zd_status uploads_await(struct offload *offload, int segment);
-
-#endif

@@ -21,8 +21,7 @@
  * is asked for through a feed is waited for after feed_await. One thread (the
  * trainer) feeds.
  * Errors: the first of the thread's is told by every call after it. */
-#ifndef ZD_OFFLOAD_FEED_H
-#define ZD_OFFLOAD_FEED_H
+#pragma once
 
 #include "base/device/device.h"
 #include "base/device/lease.h"
@@ -101,5 +100,3 @@ enum zd_status feed_await(struct feed *feed, struct token token);
 size_t feed_piece(const struct feed *feed);
 /* Until all that was fed is done. */
 enum zd_status feed_finish(struct feed *feed);
-
-#endif

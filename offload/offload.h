@@ -38,8 +38,7 @@
  * optim_update over the same elements, whatever the chunks, the threads, the
  * tier and the clipping strategy. Errors: ZD_ERR_IO of the disk, told by the
  * next call. Nothing on the step path allocates. */
-#ifndef ZD_OFFLOAD_OFFLOAD_H
-#define ZD_OFFLOAD_OFFLOAD_H
+#pragma once
 
 #include "base/device/device.h"
 #include "base/device/lease.h"
@@ -273,5 +272,3 @@ struct offload_report { /* of a step */
  * updated while gradients arrive does not count as host_seconds unless it is
  * taken back. */
 struct offload_report offload_report_take(struct offload *offload);
-
-#endif

@@ -1,6 +1,5 @@
 /* options.h - [offload] and [aio] of the job file. */
-#ifndef ZD_OFFLOAD_OPTIONS_H
-#define ZD_OFFLOAD_OPTIONS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -42,5 +41,3 @@ struct offload_options {           /* [offload] */
 };
 
 struct offload_options offload_options_default(void);
-
-#endif

@@ -25,8 +25,7 @@
  *
  * States change under the lock. Internal to offload, and zero's
  * (zero/snapshot.c) through offload.h. */
-#ifndef ZD_OFFLOAD_SNAPSHOT_H
-#define ZD_OFFLOAD_SNAPSHOT_H
+#pragma once
 
 #include "offload/store.h"
 
@@ -63,5 +62,3 @@ void snapshot_before_write(
         struct snapshot *snapshot, int chunk, const struct chunk_memory *live);
 /* Seconds that updates have waited for the reader, since snapshot_begin. */
 double snapshot_waited(struct snapshot *snapshot);
-
-#endif

@@ -2,8 +2,7 @@
  * workers. Passages are numbered in the order in which the trainer asked for
  * them; number n uses buffer n % STAGE_BUFFERS, after n - STAGE_BUFFERS has
  * left it. Private to offload. */
-#ifndef ZD_OFFLOAD_STAGE_H
-#define ZD_OFFLOAD_STAGE_H
+#pragma once
 
 #include "base/device/lease.h"
 #include "offload/store.h"
@@ -30,5 +29,3 @@ struct token stage_empty(struct stage *stage, uint64_t number);
 struct token stage_full(struct stage *stage, uint64_t number);
 void stage_note_filled(struct stage *stage, uint64_t number);
 void stage_note_emptied(struct stage *stage, uint64_t number);
-
-#endif

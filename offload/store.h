@@ -3,8 +3,7 @@
  *
  * A chunk is a part of one extent (offload/cut.h), a multiple of 256 but at a
  * extent's end. The workers go through lists of chunks: */
-#ifndef ZD_OFFLOAD_STORE_H
-#define ZD_OFFLOAD_STORE_H
+#pragma once
 
 #include "offload/offload.h"
 #include "optim/lanes.h"
@@ -101,5 +100,3 @@ enum dtype offload_grad_type(
 /* Whether the file holds a chunk's slot and param. */
 bool offload_grads_in_file(const struct offload_request *request);
 bool offload_params_in_file(const struct offload_request *request);
-
-#endif

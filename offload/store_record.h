@@ -8,8 +8,7 @@
  * follows the other: each can be moved alone, neighbors in one go. All have
  * room for whole qblocks. Records lie in the order of the chunks. The slot is
  * there when params are on NVMe. Private to offload. */
-#ifndef ZD_OFFLOAD_STORE_RECORD_H
-#define ZD_OFFLOAD_STORE_RECORD_H
+#pragma once
 
 #include "offload/store.h"
 
@@ -44,5 +43,3 @@ size_t record_largest(
         int chunk_count, size_t align);
 /* Buffers in the ring. */
 int record_ring_count(const struct offload_request *request, int chunk_count);
-
-#endif

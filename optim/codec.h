@@ -28,8 +28,7 @@
  * an element that is not finite gets a scale that is not finite, and decodes to
  * NaN throughout: damage stays visible. A v below 0 is the caller's mistake.
  * Plain, AVX2 and AVX-512 give the same bits. */
-#ifndef ZD_OPTIM_CODEC_H
-#define ZD_OPTIM_CODEC_H
+#pragma once
 
 #include "optim/optim.h"
 
@@ -50,5 +49,3 @@ void codec_encode(
 void codec_decode(
         enum optim_lane lane, const uint8_t *codes, float scale, size_t count,
         float *values);
-
-#endif

@@ -4,8 +4,7 @@
  * A class is looked up twice for each element, and lanes of a warp need
  * different ones: the numbers lie in shared memory, where that costs nothing.
  */
-#ifndef ZD_OPTIM_CODEC_CUDA_CUH
-#define ZD_OPTIM_CODEC_CUDA_CUH
+#pragma once
 
 #include "kernels/cuda/cuda.cuh"
 
@@ -175,5 +174,3 @@ template <int LANE> __device__ inline uint32_t codec_plain_code(void)
 {
     return LANE == OPTIM_M ? 127 : 0;
 }
-
-#endif

@@ -5,8 +5,7 @@
  *   1..7  the decades; class k covers 10^(k-8) .. 10^(k-7) in n_k bins,
  *         n_k = 2^(k-1) for m and 2^k for v
  *   8     rounds to the entry 1 */
-#ifndef ZD_OPTIM_CODEC_TABLES_H
-#define ZD_OPTIM_CODEC_TABLES_H
+#pragma once
 
 enum { CODEC_CLASSES = 9 };
 
@@ -59,5 +58,3 @@ enum { CODEC_CLASSES = 9 };
 #define CODEC_T_OF_SIX(BINS)                                                   \
     CODEC_T(1, BINS(1)), CODEC_T(2, BINS(2)), CODEC_T(3, BINS(3)),             \
             CODEC_T(4, BINS(4)), CODEC_T(5, BINS(5)), CODEC_T(6, BINS(6))
-
-#endif

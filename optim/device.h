@@ -5,8 +5,7 @@
  * structs and step->options are the host's and are read before the call
  * returns. On the CPU these are the functions of optim.h on all OpenMP threads.
  * Both give the same bits. */
-#ifndef ZD_OPTIM_DEVICE_H
-#define ZD_OPTIM_DEVICE_H
+#pragma once
 
 #include "optim/optim.h"
 
@@ -41,5 +40,3 @@ struct optim_device {
 
 /* The table of the thread's current device. */
 const struct optim_device *optim_device(void);
-
-#endif

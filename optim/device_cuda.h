@@ -1,7 +1,6 @@
 /* device_cuda.h - the functions of optim/device.h on a GPU: *_cuda.cu of this
  * folder. Private to optim. */
-#ifndef ZD_OPTIM_DEVICE_CUDA_H
-#define ZD_OPTIM_DEVICE_CUDA_H
+#pragma once
 
 #include "optim/device.h"
 
@@ -30,6 +29,4 @@ enum zd_status optim_narrow_cuda(float *values, enum dtype type, size_t count);
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

@@ -6,8 +6,7 @@
  * forbids contraction into fused multiply-adds), and an element depends on no
  * other, so any vector width, any cut and any number of threads give the same
  * bits. */
-#ifndef ZD_OPTIM_ELEMENTS_H
-#define ZD_OPTIM_ELEMENTS_H
+#pragma once
 
 #include "optim/isa.h"
 #include "optim/optimizers.h"
@@ -91,5 +90,3 @@ void optim_add_block_sums_isa(
         enum isa isa, int64_t *sums, const struct tensor_blocks *blocks,
         const void *grad, enum dtype type, size_t begin, size_t count,
         double norm);
-
-#endif

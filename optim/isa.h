@@ -4,8 +4,7 @@
  * A loop is written once, in a function `name` that is always inlined, and
  * ISA_VERSIONS(name, (its parameters), (their names)) makes name_by[isa] of it.
  */
-#ifndef ZD_OPTIM_ISA_H
-#define ZD_OPTIM_ISA_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -48,5 +47,3 @@ bool isa_runs(enum isa isa);
 /* The best of them. */
 enum isa isa_best(void);
 const char *isa_name(enum isa isa);
-
-#endif

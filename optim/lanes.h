@@ -15,8 +15,7 @@
  *
  * A place is said in bytes, so that what is only planned has one too; lanes are
  * the pointers that come of it. Blocks of Adam-mini's v lie elsewhere. */
-#ifndef ZD_OPTIM_LANES_H
-#define ZD_OPTIM_LANES_H
+#pragma once
 
 #include "optim/optim.h"
 
@@ -77,5 +76,3 @@ static inline size_t optim_whole_qblocks(size_t count)
 {
     return (count + OPTIM_QBLOCK - 1) / OPTIM_QBLOCK * OPTIM_QBLOCK;
 }
-
-#endif

@@ -13,8 +13,7 @@
  * Bits. The result of an element depends on its inputs and its qblock, never on
  * how a tensor is cut into spans at multiples of 256, on threads or on the
  * instruction set: each fast path gives the bits of the plain definition. */
-#ifndef ZD_OPTIM_OPTIM_H
-#define ZD_OPTIM_OPTIM_H
+#pragma once
 
 #include "base/number/dtype.h"
 #include "base/number/exact_sum.h"
@@ -185,5 +184,3 @@ enum zd_status optim_add_block_sums_threads(
 enum zd_status optim_update_blocks(
         float *block_v, const int64_t *sums, const struct tensor_blocks *blocks,
         const struct optim_step *step, double norm);
-
-#endif

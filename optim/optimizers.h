@@ -1,7 +1,6 @@
 /* optimizers.h - what is known of each optimizer: the table of
  * optim/optimizers.inc, where an optimizer is one entry. */
-#ifndef ZD_OPTIM_OPTIMIZERS_H
-#define ZD_OPTIM_OPTIMIZERS_H
+#pragma once
 
 #include "optim/optim.h"
 
@@ -45,5 +44,3 @@ double *optim_param_value(
 /* The rule of a tensor that is laid out so. */
 enum optim_rule optim_rule_of(
         const struct optim_options *options, const struct optim_layout *layout);
-
-#endif

@@ -9,8 +9,7 @@
  * below epsilon). A low word is carried to less than 2^42 before it is shared,
  * so 2^20 additions of spans to one block fit; the high words of a whole tensor
  * come to about 2^50. Private to optim. */
-#ifndef ZD_OPTIM_PAIR_H
-#define ZD_OPTIM_PAIR_H
+#pragma once
 
 #include "optim/isa.h"
 
@@ -51,5 +50,3 @@ INLINED void pair_carry(struct pair *sum)
     sum->high += carry;
     sum->low -= carry * ((int64_t)1 << PAIR_LOW_BITS);
 }
-
-#endif

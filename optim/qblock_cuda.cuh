@@ -9,8 +9,7 @@
  *
  * Types are looked at where memory is read and written: all threads agree on
  * them, and that costs less than a kernel for each of them would. */
-#ifndef ZD_OPTIM_QBLOCK_CUDA_CUH
-#define ZD_OPTIM_QBLOCK_CUDA_CUH
+#pragma once
 
 #include "kernels/cuda/cuda.cuh"
 
@@ -198,5 +197,3 @@ __device__ inline void store_values(
         raw_store(array, place, &narrow);
     }
 }
-
-#endif

@@ -2,8 +2,7 @@
  * AdamW step. One source (simd.c) is compiled for each instruction set, over a
  * vocabulary of that set (simd_avx2.h, simd_avx512.h). Private to optim and its
  * tests. */
-#ifndef ZD_OPTIM_SIMD_H
-#define ZD_OPTIM_SIMD_H
+#pragma once
 
 #include "optim/elements.h"
 #include "optim/isa.h"
@@ -37,5 +36,3 @@ void optim_update_isa(
 void optim_update_threads_isa(
         enum isa isa, const struct optim_span *span,
         const struct optim_step *step);
-
-#endif

@@ -1,7 +1,6 @@
 /* simd_codec_avx2.h - values of 8-bit codes and back, 8 at a time. Private to
  * simd.c. */
-#ifndef ZD_OPTIM_SIMD_CODEC_AVX2_H
-#define ZD_OPTIM_SIMD_CODEC_AVX2_H
+#pragma once
 
 #include "optim/codec_tables.h"
 #include "optim/simd_vector.h"
@@ -124,5 +123,3 @@ INLINED vi encode_ranks(enum optim_lane lane, const struct encoder *e, vf x)
             rank_of(e, _mm256_max_ps(y, least)),
             _mm256_cmpeq_epi32(BITS(x), vi_set(0)));
 }
-
-#endif

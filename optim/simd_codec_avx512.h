@@ -1,8 +1,7 @@
 /* simd_codec_avx512.h - values of 8-bit codes and back, 16 at a time: tables of
  * 16 entries, which AVX2 has not (with those of 8 a step takes 15 % longer).
  * Private to simd.c. */
-#ifndef ZD_OPTIM_SIMD_CODEC_AVX512_H
-#define ZD_OPTIM_SIMD_CODEC_AVX512_H
+#pragma once
 
 #include "optim/codec_tables.h"
 #include "optim/simd_vector.h"
@@ -145,5 +144,3 @@ INLINED vi encode_ranks(enum optim_lane lane, const struct encoder *e, vf x)
             vi_set(1), _mm512_test_epi32_mask(BITS(x), BITS(x)),
             _mm512_min_ps(f, u));
 }
-
-#endif

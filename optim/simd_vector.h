@@ -1,8 +1,7 @@
 /* simd_vector.h - vectors of simd.c: 8 floats with AVX2, FMA and F16C, 16 with
  * AVX-512 (F, BW, DQ, VL). Both have the same operations; OP(name) is the
  * compiler's for the width. */
-#ifndef ZD_OPTIM_SIMD_VECTOR_H
-#define ZD_OPTIM_SIMD_VECTOR_H
+#pragma once
 
 #include "optim/isa.h"
 
@@ -177,5 +176,3 @@ INLINED float vmax_float(vi max)
     m = _mm_max_epu32(m, _mm_shuffle_epi32(m, 0xb1));
     return _mm_cvtss_f32(_mm_castsi128_ps(m));
 }
-
-#endif

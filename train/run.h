@@ -1,7 +1,6 @@
 /* run.h - the parts of a run, as loop.c goes through them. Internal to train.
  */
-#ifndef ZD_TRAIN_RUN_H
-#define ZD_TRAIN_RUN_H
+#pragma once
 
 #include "train/trainer/trainer.h"
 
@@ -38,5 +37,3 @@ enum zd_status choose_checkpoint(
 /* Collective: trainer->ahead, by the checkpoint that is likely to be resumed.
  */
 enum zd_status trainer_look_ahead(struct trainer *trainer);
-
-#endif

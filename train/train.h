@@ -4,8 +4,7 @@
  *   train_run    plan, take, load or resume, loop, save, export
  *
  * What a user sees goes through train_observer, which daemon fills. */
-#ifndef ZD_TRAIN_TRAIN_H
-#define ZD_TRAIN_TRAIN_H
+#pragma once
 
 #include "train/plan/plan.h"
 #include "train/report/observer.h"
@@ -21,5 +20,3 @@ void train_catch_signals(void);
 enum zd_status train_run(
         const struct train_job *job, struct comm *comm,
         const struct train_observer *observer);
-
-#endif

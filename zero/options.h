@@ -1,6 +1,5 @@
 /* options.h - [zero] of the job file. Counts are in elements. */
-#ifndef ZD_ZERO_OPTIONS_H
-#define ZD_ZERO_OPTIONS_H
+#pragma once
 
 #include "base/status.h"
 
@@ -14,5 +13,3 @@ struct zero_options {
 };
 
 struct zero_options zero_options_default(void);
-
-#endif

@@ -28,8 +28,7 @@
  * too (base.c).
  *
  * Source: Rajbhandari et al. 2020, arXiv:1910.02054, sections 5 and 7. */
-#ifndef ZD_ZERO_PLAN_H
-#define ZD_ZERO_PLAN_H
+#pragma once
 
 #include "base/memory/arena.h"
 #include "base/number/array_format.h"
@@ -311,5 +310,3 @@ enum {
 };
 /* Bytes of those that a rank hands to others in a step. */
 uint64_t zero_scalar_bytes(int world);
-
-#endif

@@ -1,7 +1,6 @@
 /* plan_parts.h - the parts of zero_plan_build, in the order in which it calls
  * them. Private to zero. */
-#ifndef ZD_ZERO_PLAN_PARTS_H
-#define ZD_ZERO_PLAN_PARTS_H
+#pragma once
 
 #include "zero/plan.h"
 
@@ -148,5 +147,3 @@ struct plan_events {
 void plan_slots(struct zero_plan *plan, const struct plan_events *events);
 enum zd_status plan_program(
         struct zero_plan *plan, const struct plan_events *events);
-
-#endif

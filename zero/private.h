@@ -21,8 +21,7 @@
  * Memory of the device is the device's: it is read and written by
  * optim/device.h, base/device/device_memory.h, streams and collectives, whose
  * order is the compute stream's. What lies on the host says so. */
-#ifndef ZD_ZERO_PRIVATE_H
-#define ZD_ZERO_PRIVATE_H
+#pragma once
 
 #include "base/device/device_memory.h"
 #include "base/device/lease.h"
@@ -366,5 +365,3 @@ size_t range_scale_count(
 enum zd_status range_read_away(
         const struct zero *zero, const struct zero_range *range, int lane,
         size_t begin, size_t count, void *values, float *scales);
-
-#endif

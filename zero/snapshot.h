@@ -15,8 +15,7 @@
  *
  * A view is read alike whether it shows zero itself, between steps, or a copy:
  * who writes a checkpoint does not ask. */
-#ifndef ZD_ZERO_SNAPSHOT_H
-#define ZD_ZERO_SNAPSHOT_H
+#pragma once
 
 #include "zero/zero.h"
 
@@ -60,5 +59,3 @@ struct zero_view zero_snapshot_view(const struct zero_snapshot *snapshot);
 void zero_snapshot_leave(struct zero_snapshot *snapshot);
 /* Seconds that updates have waited for the writer since it was taken. */
 double zero_snapshot_waited(const struct zero_snapshot *snapshot);
-
-#endif

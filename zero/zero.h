@@ -33,8 +33,7 @@
  * model_unit_events. Nothing on the step path allocates.
  *
  * Source: Rajbhandari et al. 2020, arXiv:1910.02054, section 5. */
-#ifndef ZD_ZERO_ZERO_H
-#define ZD_ZERO_ZERO_H
+#pragma once
 
 #include "model/weights.h"
 #include "zero/plan.h"
@@ -157,5 +156,3 @@ enum zd_status zero_states_clear(struct zero *zero);
 /* All that a rank holds was written from outside: bring every copy of the
  * parameters in line with the masters. Collective. */
 enum zd_status zero_ranges_loaded(struct zero *zero);
-
-#endif

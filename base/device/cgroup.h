@@ -4,8 +4,7 @@
  * /sys/fs/cgroup as it is: the group is found by /proc/self/cgroup, and the
  * limits of all groups above it hold too. A container sees its own group as the
  * root. */
-#ifndef ZD_BASE_DEVICE_CGROUP_H
-#define ZD_BASE_DEVICE_CGROUP_H
+#pragma once
 
 #include <stdint.h>
 
@@ -21,5 +20,3 @@ struct cgroup_memory cgroup_memory(const char *root);
 /* The number after `name` at the beginning of a line of the file; 0: there is
  * none, or it is "max". */
 uint64_t proc_number(const char *path, const char *name);
-
-#endif

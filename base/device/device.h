@@ -8,8 +8,7 @@
  *
  * Limits: `memory_limit` and `host_memory_limit` are honored on the CPU as
  * well, so that "fits in 12 GiB" can be tested on a machine without a GPU. */
-#ifndef ZD_BASE_DEVICE_DEVICE_H
-#define ZD_BASE_DEVICE_DEVICE_H
+#pragma once
 
 #include "base/device/stream.h"
 #include "base/status.h"
@@ -134,5 +133,3 @@ struct device_facts device_facts(void); /* of the current device */
 enum { DEVICE_GRAIN = 2 << 20 };
 /* That, or 0 on the CPU. */
 uint64_t device_grain_bytes(void);
-
-#endif

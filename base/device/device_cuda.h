@@ -1,7 +1,6 @@
 /* device_cuda.h - the GPU behind base/device/device.h, for the files that speak
  * CUDA: *_cuda.c and *_cuda.cu. Only where ZD_HAVE_CUDA. */
-#ifndef ZD_BASE_DEVICE_DEVICE_CUDA_H
-#define ZD_BASE_DEVICE_DEVICE_CUDA_H
+#pragma once
 
 #include "base/device/device_memory.h"
 
@@ -23,6 +22,4 @@ cudaStream_t device_cuda_stream(struct stream *stream);
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

@@ -5,8 +5,7 @@
  * turn on the compute stream: what kernels queued before has been done to what
  * they read, and kernels queued later see what they wrote. Errors:
  * ZD_ERR_MEMORY when an allocation is refused, ZD_ERR_DEVICE else. */
-#ifndef ZD_BASE_DEVICE_DEVICE_MEMORY_H
-#define ZD_BASE_DEVICE_DEVICE_MEMORY_H
+#pragma once
 
 #include "base/device/device.h"
 
@@ -50,5 +49,3 @@ enum zd_status device_check(void);
 /* Bytes that the whole device has in use now, by everybody, as the driver says;
  * on the CPU what this process has resident. */
 enum zd_status device_used_bytes(uint64_t *bytes_out);
-
-#endif

@@ -1,6 +1,5 @@
 /* device_probe_cuda.h - whether this program has code for a GPU. */
-#ifndef ZD_BASE_DEVICE_DEVICE_PROBE_CUDA_H
-#define ZD_BASE_DEVICE_DEVICE_PROBE_CUDA_H
+#pragma once
 
 #include <cuda_runtime_api.h>
 
@@ -14,6 +13,4 @@ cudaError_t device_probe(void);
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

@@ -1,8 +1,7 @@
 /* device_table.h - what a kind of device does behind base/device/device.h,
  * base/device/device_memory.h and base/device/stream.h. For the files of base
  * that implement one; no one else asks which device it is on. */
-#ifndef ZD_BASE_DEVICE_DEVICE_TABLE_H
-#define ZD_BASE_DEVICE_DEVICE_TABLE_H
+#pragma once
 
 #include "base/device/device_memory.h"
 
@@ -81,5 +80,3 @@ int device_gpus(const char **why_out);
 const char *device_gpus_help(void);
 enum zd_status device_open_gpu(
         int local_rank, int local_size, struct device **device_out);
-
-#endif

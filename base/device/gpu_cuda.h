@@ -1,6 +1,5 @@
 /* gpu_cuda.h - the GPU of a rank, as the files of base see it that drive it. */
-#ifndef ZD_BASE_DEVICE_GPU_CUDA_H
-#define ZD_BASE_DEVICE_GPU_CUDA_H
+#pragma once
 
 #include "base/device/device_cuda.h"
 #include "base/device/device_table.h"
@@ -54,5 +53,3 @@ enum zd_status gpu_write(void *device, const void *host, size_t bytes);
 enum zd_status gpu_lend_staging(void *pinned);
 enum zd_status gpu_staging_init(struct gpu_staging *staging);
 void gpu_staging_fini(struct gpu_staging *staging);
-
-#endif

@@ -1,7 +1,6 @@
 /* host_pages.h - memory of the process, by the page: exactly as long as asked
  * for, clear, and untouched pages cost nothing. munmap gives it back. */
-#ifndef ZD_BASE_DEVICE_HOST_PAGES_H
-#define ZD_BASE_DEVICE_HOST_PAGES_H
+#pragma once
 
 #include "base/status.h"
 
@@ -9,5 +8,3 @@
 
 /* `kind`, "pinned", is what an error calls it. ZD_ERR_MEMORY. */
 enum zd_status host_pages_take(size_t bytes, const char *kind, void **host_out);
-
-#endif

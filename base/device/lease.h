@@ -60,8 +60,7 @@
  *
  * Threads: none of its own; a lease is one thread's, or under a lock of its
  * owner. Nothing is allocated. */
-#ifndef ZD_BASE_DEVICE_LEASE_H
-#define ZD_BASE_DEVICE_LEASE_H
+#pragma once
 
 #include "base/device/stream.h"
 
@@ -168,5 +167,3 @@ void lease_settle(struct lease *lease);
 
 /* What is queued on it, for who asks. */
 bool lease_is(const struct lease *lease, enum lease_state state);
-
-#endif

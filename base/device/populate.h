@@ -3,8 +3,7 @@
  *
  * The kernel clears a page when it is first touched, and the driver, which
  * page-locks what it is given, touches on one thread. */
-#ifndef ZD_BASE_DEVICE_POPULATE_H
-#define ZD_BASE_DEVICE_POPULATE_H
+#pragma once
 
 #include <stddef.h>
 
@@ -23,5 +22,3 @@ struct populating *populate_begin(void *memory, size_t bytes);
 void populate_stop(struct populating *populating);
 /* Waits until it has. NULL is nothing, to both. */
 void populate_end(struct populating *populating);
-
-#endif

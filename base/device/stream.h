@@ -24,8 +24,7 @@
  * an event of NULL. The queue has a fixed length: queueing waits when it is
  * full, and allocates nothing. Errors: ZD_ERR_MEMORY on creation; the others
  * return what a device reports, on the CPU always ZD_OK. */
-#ifndef ZD_BASE_DEVICE_STREAM_H
-#define ZD_BASE_DEVICE_STREAM_H
+#pragma once
 
 #include "base/status.h"
 
@@ -93,5 +92,3 @@ struct stream_counters {
     double held;   /* a GPU's compute stream: in all its other waits */
 };
 struct stream_counters stream_counters(struct stream *stream);
-
-#endif

@@ -1,8 +1,7 @@
 /* fs.h - files, the careful way: regular files only (a directory, FIFO or
  * device is an error at once, never a hang), EINTR retried, close checked,
  * durable writes that replace by rename. Errors name the path. */
-#ifndef ZD_BASE_FILE_FS_H
-#define ZD_BASE_FILE_FS_H
+#pragma once
 
 #include "base/status.h"
 
@@ -66,5 +65,3 @@ enum zd_status fs_remove_tree(const char *path);
 enum zd_status fs_free_bytes(const char *path, uint64_t *bytes_out);
 /* Join with one '/'; asserts that it fits PATH_MAX. */
 void fs_join(char *out, size_t out_bytes, const char *dir, const char *name);
-
-#endif

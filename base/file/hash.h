@@ -1,7 +1,6 @@
 /* hash.h - 128-bit xxh3 digests as 32 hexadecimal characters (the canonical
  * big-endian form that `xxhsum -H2` prints). */
-#ifndef ZD_BASE_FILE_HASH_H
-#define ZD_BASE_FILE_HASH_H
+#pragma once
 
 #include "base/status.h"
 
@@ -22,5 +21,3 @@ uint64_t hash_64(const void *data, size_t bytes, uint64_t seed);
 void hash_bytes(const void *data, size_t bytes, char hex[HASH_HEX]);
 enum zd_status hash_file(
         const char *path, char hex[HASH_HEX], uint64_t *bytes_out);
-
-#endif

@@ -10,8 +10,7 @@
  * (tokenizer_config.json has them). A string with a NUL in it (\u0000) is
  * refused, as a name would count up to there; text of data alone may hold one.
  */
-#ifndef ZD_BASE_FILE_JSON_H
-#define ZD_BASE_FILE_JSON_H
+#pragma once
 
 #include "base/status.h"
 
@@ -68,5 +67,3 @@ enum zd_status json_write_file(const char *path, const json_t *json);
 /* A real that prints with enough digits to come back exactly; null when it is
  * not finite. New reference. */
 json_t *json_number_or_null(double value);
-
-#endif

@@ -6,8 +6,7 @@
  * Reading: pread, never mmap (a file that changes under us must not be able to
  *          kill the process); nothing is trusted before it is checked.
  * Errors:  ZD_ERR_DATA naming file and tensor. */
-#ifndef ZD_BASE_FILE_SAFETENSORS_H
-#define ZD_BASE_FILE_SAFETENSORS_H
+#pragma once
 
 #include "base/file/hash.h"
 #include "base/file/json.h"
@@ -96,5 +95,3 @@ enum zd_status st_writer_finish(
 enum zd_status st_writer_leave(struct st_writer *writer);
 /* Close and unlink an unfinished file. */
 void st_writer_abandon(struct st_writer *writer);
-
-#endif

@@ -1,7 +1,6 @@
 /* safetensors_dtype.h - the format's element types; for the reader and the
  * writer of safetensors.h only. */
-#ifndef ZD_BASE_FILE_SAFETENSORS_DTYPE_H
-#define ZD_BASE_FILE_SAFETENSORS_DTYPE_H
+#pragma once
 
 #include "base/status.h"
 
@@ -15,5 +14,3 @@ int st_dtype_rank(const char *dtype);
 enum zd_status st_dtype_extent(
         const char *path, const char *name, const char *dtype, int dims,
         const int64_t *shape, uint64_t *count_out, uint64_t *bytes_out);
-
-#endif

@@ -9,8 +9,7 @@
  *
  * So two batches, and what one call brings, are not on the disk yet. What the
  * file system cannot do comes with the fsync. A file has one writer. */
-#ifndef ZD_BASE_FILE_WRITE_BEHIND_H
-#define ZD_BASE_FILE_WRITE_BEHIND_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -34,5 +33,3 @@ struct write_behind {
 /* Bytes begin .. begin + bytes - 1 of fd were written. */
 void write_behind(
         struct write_behind *behind, int fd, uint64_t begin, size_t bytes);
-
-#endif

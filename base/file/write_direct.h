@@ -16,8 +16,7 @@
  * may share with others, and what is small, is kept and goes through the cache
  * by the file's own. An fsync is needed after it all the same. One maker.
  * Internal to base/file. */
-#ifndef ZD_BASE_FILE_WRITE_DIRECT_H
-#define ZD_BASE_FILE_WRITE_DIRECT_H
+#pragma once
 
 #include "base/status.h"
 
@@ -46,5 +45,3 @@ enum zd_status write_direct_small(
         size_t bytes);
 /* Fails as a piece did. Frees it; NULL is nothing. */
 enum zd_status write_direct_end(struct write_direct *direct);
-
-#endif

@@ -12,8 +12,7 @@
  * `zerod plan` can price any world without allocating anything.
  *
  * Names are unique in a plan; they begin with the folder that asked for it. */
-#ifndef ZD_BASE_MEMORY_ARENA_H
-#define ZD_BASE_MEMORY_ARENA_H
+#pragma once
 
 #include "base/status.h"
 
@@ -90,5 +89,3 @@ enum zd_status arena_take(struct arena *arena, const struct arena_plan *plan);
 void arena_release(struct arena *arena);
 /* The span's memory; asserts that the plan has it. */
 void *arena_span(const struct arena *arena, const char *name);
-
-#endif

@@ -1,7 +1,6 @@
 /* array_format.h - how the elements of an array lie in memory: one after the
  * other in a type, or as codes in bytes, whose scales are another array. */
-#ifndef ZD_BASE_NUMBER_ARRAY_FORMAT_H
-#define ZD_BASE_NUMBER_ARRAY_FORMAT_H
+#pragma once
 
 #include "base/number/dtype.h"
 
@@ -28,5 +27,3 @@ static inline size_t array_format_bytes(
     return format.packed ? count / (size_t)format.packed
                          : count * dtype_bytes(format.type);
 }
-
-#endif

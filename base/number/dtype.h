@@ -13,8 +13,7 @@
  * Conversions to these saturate, infinity too, and every NaN becomes 0x7f: as
  * cvt.rn.satfinite of PTX. Source: Micikevicius et al. 2022, arXiv:2209.05433.
  * Arrays of codes are not dtype_convert's: they have scales (kernels/fp8). */
-#ifndef ZD_BASE_NUMBER_DTYPE_H
-#define ZD_BASE_NUMBER_DTYPE_H
+#pragma once
 
 #include "base/number/host_device.h"
 
@@ -118,5 +117,3 @@ void dtype_convert(
 void dtype_round(float *values, enum dtype type, size_t count);
 /* Convert `count` floats into `type` at the front of their own memory. */
 void dtype_narrow_in_place(float *values, enum dtype type, size_t count);
-
-#endif

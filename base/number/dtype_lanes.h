@@ -1,7 +1,6 @@
 /* dtype_lanes.h - conversions between float and 16 bits, by the vectors of one
  * instruction set. Private to base and its tests; others use dtype_convert. */
-#ifndef ZD_BASE_NUMBER_DTYPE_LANES_H
-#define ZD_BASE_NUMBER_DTYPE_LANES_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -19,5 +18,3 @@ struct dtype_lanes {
 const struct dtype_lanes *dtype_lanes(void);
 /* By name; NULL where this machine cannot run it. */
 const struct dtype_lanes *dtype_lanes_at(const char *name);
-
-#endif

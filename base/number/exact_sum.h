@@ -9,8 +9,7 @@
  * many merged accumulators) fit before exact_sum_carry must be called;
  * exact_sum_add does it by itself. Not-a-number and infinities are counted
  * apart. */
-#ifndef ZD_BASE_NUMBER_EXACT_SUM_H
-#define ZD_BASE_NUMBER_EXACT_SUM_H
+#pragma once
 
 #include "base/number/host_device.h"
 
@@ -45,5 +44,3 @@ ZD_HOST_DEVICE static inline void exact_sum_carry(struct exact_sum *sum)
 }
 /* The sum rounded to the nearest double; NaN when a term was not finite. */
 double exact_sum_value(const struct exact_sum *sum);
-
-#endif

@@ -14,8 +14,7 @@
  * The sum is then what exact_sum_add makes of the same terms, in digits too, as
  * long as no carry was due: 2^30 terms (exact_sum_carry, by one thread, between
  * kernels). A window bears 2^30 terms as well. */
-#ifndef ZD_BASE_NUMBER_EXACT_SUM_CUDA_CUH
-#define ZD_BASE_NUMBER_EXACT_SUM_CUDA_CUH
+#pragma once
 
 extern "C" {
 #include "base/number/exact_sum.h"
@@ -125,5 +124,3 @@ __device__ inline void exact_sum_pending(struct exact_sum *sum, int64_t terms)
 {
     exact_digit_add(&sum->pending, terms);
 }
-
-#endif

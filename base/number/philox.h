@@ -1,7 +1,6 @@
 /* philox.h - Philox4x32-10, for the host and in kernels: rng_philox of
  * base/number/rng.h is this function. Source: Salmon et al. 2011. */
-#ifndef ZD_BASE_NUMBER_PHILOX_H
-#define ZD_BASE_NUMBER_PHILOX_H
+#pragma once
 
 #include "base/number/host_device.h"
 
@@ -31,5 +30,3 @@ ZD_HOST_DEVICE static inline void philox(
     out[2] = c2;
     out[3] = c3;
 }
-
-#endif

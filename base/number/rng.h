@@ -4,8 +4,7 @@
  *
  * Source: Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3",
  * Philox 4x32-10. */
-#ifndef ZD_BASE_NUMBER_RNG_H
-#define ZD_BASE_NUMBER_RNG_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -32,5 +31,3 @@ void rng_normal(
  * Black and Rogaway 2002). */
 uint64_t rng_permute(
         uint64_t seed, uint64_t stream, uint64_t index, uint64_t count);
-
-#endif

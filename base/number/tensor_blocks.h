@@ -9,8 +9,7 @@
  *     block = section.first + (line - section.begin) / section.group
  *
  * A line is a row of an [out, in] matrix, or a column of GPT-2's [in, out]. */
-#ifndef ZD_BASE_NUMBER_TENSOR_BLOCKS_H
-#define ZD_BASE_NUMBER_TENSOR_BLOCKS_H
+#pragma once
 
 #include "base/number/host_device.h"
 
@@ -92,5 +91,3 @@ ZD_HOST_DEVICE static inline bool tensor_blocks_are_single(
 {
     return blocks->count == blocks->rows * blocks->columns;
 }
-
-#endif

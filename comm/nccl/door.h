@@ -1,7 +1,6 @@
 /* door.h - libnccl.so.2, opened when it is wanted, as a table of
  * functions. Only where ZD_HAVE_NCCL. */
-#ifndef ZD_COMM_NCCL_DOOR_H
-#define ZD_COMM_NCCL_DOOR_H
+#pragma once
 
 #include "base/status.h"
 
@@ -46,5 +45,3 @@ enum zd_status nccl_check(
 #define ZD_NCCL(nccl, comm, function, ...)                                     \
     ZD_TRY(nccl_check(                                                         \
             (nccl), (nccl)->function(__VA_ARGS__), "nccl" #function, (comm)))
-
-#endif

@@ -1,7 +1,6 @@
 /* nccl.h - the NCCL back end to the choice of back ends; for comm/
  * only. Without ZD_HAVE_NCCL all of it is refused by name. */
-#ifndef ZD_COMM_NCCL_NCCL_H
-#define ZD_COMM_NCCL_NCCL_H
+#pragma once
 
 #include "comm/backend.h"
 
@@ -15,5 +14,3 @@ enum zd_status comm_nccl_create(
 /* Device memory in addition to the caller's: sums that are added to fp32
  * shards, and intermediate results of two levels. */
 size_t nccl_device_bytes(const struct comm_needs *needs);
-
-#endif

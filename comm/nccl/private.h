@@ -30,8 +30,7 @@
  * thread does not look itself, for it may not stand still, and a call of the
  * GPU's driver may for as long as the GPU does.
  */
-#ifndef ZD_COMM_NCCL_PRIVATE_H
-#define ZD_COMM_NCCL_PRIVATE_H
+#pragma once
 
 #include "base/device/device.h"
 #include "comm/comm_device.h"
@@ -160,5 +159,3 @@ void nccl_await_end(const struct nccl *nccl);
 bool nccl_abort_all(struct nccl *nccl);
 /* See comm_give_up. */
 void nccl_give_up(struct nccl *nccl);
-
-#endif

@@ -1,6 +1,5 @@
 /* slots.h - the scratch of sums in rank order, to its plan and its use. */
-#ifndef ZD_COMM_NCCL_SLOTS_H
-#define ZD_COMM_NCCL_SLOTS_H
+#pragma once
 
 #include <stddef.h>
 
@@ -10,5 +9,3 @@ enum { NCCL_SLOT_ALIGN = 256 };
 /* Slots that the exchange of one operation needs, each of a piece of a shard.
  */
 size_t nccl_ordered_slots(int world, int nodes);
-
-#endif

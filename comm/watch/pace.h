@@ -5,8 +5,7 @@
  *           takes at most 3 x the median
  *
  * The last PACE_STEPS steps count. One thread at a time. */
-#ifndef ZD_COMM_WATCH_PACE_H
-#define ZD_COMM_WATCH_PACE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -20,5 +19,3 @@ struct pace {
 
 void pace_add(struct pace *pace, double seconds);
 double pace_limit(const struct pace *pace);
-
-#endif

@@ -12,8 +12,7 @@
  * host. Datagrams are IPv4, and go to all addresses of a rank.
  *
  * Threads: one at a time. */
-#ifndef ZD_COMM_WATCH_PEERS_H
-#define ZD_COMM_WATCH_PEERS_H
+#pragma once
 
 #include "comm/watch/verdict.h"
 
@@ -58,5 +57,3 @@ void peers_ask(struct peers *peers, struct seat_told *told, bool *heard);
 void peers_tell_over(
         struct peers *peers, const struct verdict *verdict, bool host_only);
 void peers_tell_written(struct peers *peers);
-
-#endif

@@ -1,6 +1,5 @@
 /* private.h - what the files of the watch share. */
-#ifndef ZD_COMM_WATCH_PRIVATE_H
-#define ZD_COMM_WATCH_PRIVATE_H
+#pragma once
 
 #include "comm/watch/pace.h"
 #include "comm/watch/peers.h"
@@ -103,5 +102,3 @@ bool watch_check_files(struct watch *watch, struct verdict *verdict);
 bool watch_check_launcher(struct watch *watch, struct verdict *verdict);
 /* Does a wait become too long? Tells the listener of rank 0's process. */
 void watch_look_at_stall(struct watch *watch);
-
-#endif

@@ -17,8 +17,7 @@
  * a group's ranks whose lane has not begun a number is late for it.
  *
  * Times are microseconds of the monotonic clock. */
-#ifndef ZD_COMM_WATCH_SEAT_H
-#define ZD_COMM_WATCH_SEAT_H
+#pragma once
 
 #include "base/number/dtype.h"
 
@@ -156,5 +155,3 @@ struct seat_op seat_op_at(
 struct seat_op seat_pending(const struct seat *seat);
 /* Whether this work reports its own progress. */
 bool seat_work_says(enum comm_work work);
-
-#endif

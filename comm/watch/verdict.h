@@ -4,8 +4,7 @@
  * begun n; where all have, for all of them; and for those that they wait for in
  * turn, in whatever group. It is no hang as long as one of them has given a
  * sign within the limit, or is in work that may be long and goes on. */
-#ifndef ZD_COMM_WATCH_VERDICT_H
-#define ZD_COMM_WATCH_VERDICT_H
+#pragma once
 
 #include "comm/watch/seat.h"
 
@@ -48,5 +47,3 @@ struct verdict_ask {
 /* True: it is a hang, of this rank. */
 bool verdict_find(const struct verdict_ask *ask, struct verdict *verdict);
 bool verdict_is_known(const struct verdict *verdict, int size);
-
-#endif

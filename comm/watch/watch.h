@@ -18,8 +18,7 @@
  *
  * Threads: watch_* are the ranks' thread's but where said; seats are seat.h's.
  */
-#ifndef ZD_COMM_WATCH_WATCH_H
-#define ZD_COMM_WATCH_WATCH_H
+#pragma once
 
 #include "base/progress.h"
 #include "base/status.h"
@@ -118,5 +117,3 @@ struct comm_files *watch_data_begin(struct watch *watch);
 void comm_files_ask_first(
         struct comm_files *files, bool (*goes_on)(void *ctx), void *ctx);
 void comm_files_end(struct comm_files *files);
-
-#endif

@@ -9,8 +9,7 @@
  * folders that begin with what follows the first N bytes of the word.
  *
  * The shells' own part is one short script for each, which calls this. */
-#ifndef ZD_DAEMON_CLI_COMPLETE_H
-#define ZD_DAEMON_CLI_COMPLETE_H
+#pragma once
 
 #include "daemon/cli/program.h"
 
@@ -42,5 +41,3 @@ bool complete_main(
 /* The script for "bash", "zsh" or "fish". ZD_ERR_USAGE for another shell. */
 enum zd_status complete_print_script(
         const char *program, const char *shell, FILE *stream);
-
-#endif

@@ -21,8 +21,7 @@
  *        p  "s" unless it is 1           P  "es" unless it is 1
  *        ?  nothing; missing unless true .  nothing; missing unless a number
  *        !  nothing; missing unless the member is missing or false */
-#ifndef ZD_DAEMON_CLI_FILL_H
-#define ZD_DAEMON_CLI_FILL_H
+#pragma once
 
 #include "base/file/json.h"
 #include "daemon/cli/look.h"
@@ -37,5 +36,3 @@ double fill_number(const json_t *object, const char *path);
 /* A text of an object; `fallback` where there is none. */
 const char *json_text_of(
         const json_t *object, const char *key, const char *fallback);
-
-#endif

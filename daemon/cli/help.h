@@ -1,6 +1,5 @@
 /* help.h - help texts from the tables of a program. */
-#ifndef ZD_DAEMON_CLI_HELP_H
-#define ZD_DAEMON_CLI_HELP_H
+#pragma once
 
 #include "daemon/cli/program.h"
 
@@ -8,5 +7,3 @@
 void cli_print_help(
         const struct cli_program *program, const struct cli_command *command,
         FILE *stream);
-
-#endif

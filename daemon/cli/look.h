@@ -2,8 +2,7 @@
  *
  * Everything that comes from a job (names, messages, prompts) passes
  * text_escape before it is printed. Widths are in columns of the screen. */
-#ifndef ZD_DAEMON_CLI_LOOK_H
-#define ZD_DAEMON_CLI_LOOK_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -66,5 +65,3 @@ char *text_time(const struct look *look, double time, char *out);
 
 /* A bar of `columns`, `share` of it full. */
 void look_bar(const struct look *look, double share, int columns, FILE *out);
-
-#endif

@@ -1,7 +1,6 @@
 /* output.h - stdout, where results go. A reader that went away and a full disk
  * end the program with 74, not with a signal and not with a 0. */
-#ifndef ZD_DAEMON_CLI_OUTPUT_H
-#define ZD_DAEMON_CLI_OUTPUT_H
+#pragma once
 
 #include "base/file/json.h"
 
@@ -31,5 +30,3 @@ bool output_is_terminal(int fd);
 bool output_has_color(int fd);
 /* Columns of the terminal, 80 when it does not say. */
 int output_columns(int fd);
-
-#endif

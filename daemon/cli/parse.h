@@ -1,6 +1,5 @@
 /* parse.h - argv against the tables of a program. */
-#ifndef ZD_DAEMON_CLI_PARSE_H
-#define ZD_DAEMON_CLI_PARSE_H
+#pragma once
 
 #include "daemon/cli/program.h"
 
@@ -13,5 +12,3 @@ enum zd_status cli_parse(
         struct cli_args *args, const struct cli_command **command_out);
 /* "PROGRAM --version": argc and argv as main has them. */
 bool cli_is_version(int argc, char **argv);
-
-#endif

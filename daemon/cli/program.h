@@ -5,8 +5,7 @@
  *   PROGRAM [common options] COMMAND [options and operands]
  *
  * Exit codes: base/status.h; 64 is the command line itself. */
-#ifndef ZD_DAEMON_CLI_PROGRAM_H
-#define ZD_DAEMON_CLI_PROGRAM_H
+#pragma once
 
 #include "base/status.h"
 
@@ -108,5 +107,3 @@ const struct cli_option *cli_find_option(
 bool cli_takes(
         const struct cli_program *program, const struct cli_command *command,
         const struct cli_option *option);
-
-#endif

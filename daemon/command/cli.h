@@ -2,8 +2,7 @@
  * which parsing, --help and the reference pages come.
  *
  * Results go to stdout, everything else to stderr. */
-#ifndef ZD_DAEMON_COMMAND_CLI_H
-#define ZD_DAEMON_COMMAND_CLI_H
+#pragma once
 
 #include "base/log.h"
 #include "base/number/dtype.h"
@@ -112,5 +111,3 @@ void cli_print_record(const struct cli_args *args);
 bool cli_wants_json(const struct cli_args *args);
 /* How lines are logged before a job says so. */
 struct zd_log_options cli_log_options(const struct cli_args *args);
-
-#endif

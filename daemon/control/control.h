@@ -4,8 +4,7 @@
  *   POST (loop) -> queue -> train_control.next (trainer)
  *
  * With control.socket = "none" the thread runs for the sinks alone. */
-#ifndef ZD_DAEMON_CONTROL_CONTROL_H
-#define ZD_DAEMON_CONTROL_CONTROL_H
+#pragma once
 
 #include "daemon/job/job.h"
 #include "train/job/control.h"
@@ -23,5 +22,3 @@ struct train_observer control_observer(
 /* The end: `status` is the run's. Writes the last of every sink, tells who
  * waits, removes the socket. */
 void control_destroy(struct control *control, enum zd_status status);
-
-#endif

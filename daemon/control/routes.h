@@ -1,6 +1,5 @@
 /* routes.h - the paths of docs/control.md, as one table. */
-#ifndef ZD_DAEMON_CONTROL_ROUTES_H
-#define ZD_DAEMON_CONTROL_ROUTES_H
+#pragma once
 
 #include "daemon/http/http.h"
 #include "daemon/state/run_state.h"
@@ -33,5 +32,3 @@ void routes_done(
 void routes_tick(struct routes *routes);
 /* The run has ended: commands that wait get 503, streams end. */
 void routes_end(struct routes *routes);
-
-#endif

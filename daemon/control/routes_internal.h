@@ -1,6 +1,5 @@
 /* routes_internal.h - for the files routes*.c alone. */
-#ifndef ZD_DAEMON_CONTROL_ROUTES_INTERNAL_H
-#define ZD_DAEMON_CONTROL_ROUTES_INTERNAL_H
+#pragma once
 
 #include "daemon/control/routes.h"
 
@@ -113,5 +112,3 @@ void followers_tick(struct routes *routes);
 void followers_end(struct routes *routes);
 void commands_tick(struct routes *routes);
 void commands_end(struct routes *routes);
-
-#endif

@@ -10,8 +10,7 @@
  *   E1095  64  the job does not have what was asked for (400, 404, ..)
  *   E1096  69  the command failed, or the run is ending (500, 503)
  *   E1087  69  it cannot be done now (409) */
-#ifndef ZD_CTL_CLIENT_H
-#define ZD_CTL_CLIENT_H
+#pragma once
 
 #include "base/file/json.h"
 
@@ -60,5 +59,3 @@ void client_catch_signals(void);
 int client_interrupted(void);
 /* End as the signal would have ended the process. Does not return. */
 _Noreturn void client_end_by_signal(void);
-
-#endif

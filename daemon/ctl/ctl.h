@@ -2,8 +2,7 @@
  *
  * Results go to stdout, everything else to stderr. Exit codes: 0, 64 the
  * command line, 66 no such job, 69 no answer, 77 refused. */
-#ifndef ZD_CTL_CTL_H
-#define ZD_CTL_CTL_H
+#pragma once
 
 #include "daemon/cli/complete.h"
 #include "daemon/cli/fill.h"
@@ -58,5 +57,3 @@ json_t *metrics_select(const struct cli_args *args, json_t *answer);
 void metrics_show(const struct look *look, const json_t *shown, FILE *out);
 json_t *plot_select(const struct cli_args *args, json_t *answer);
 void plot_show(const struct look *look, const json_t *shown, FILE *out);
-
-#endif

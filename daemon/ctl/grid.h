@@ -1,8 +1,7 @@
 /* grid.h - a table on the screen: columns as wide as they need, and where there
  * is no room for all, long cells are cut and then those columns that matter
  * least are left out. */
-#ifndef ZD_CTL_GRID_H
-#define ZD_CTL_GRID_H
+#pragma once
 
 #include "base/file/json.h"
 #include "daemon/cli/look.h"
@@ -23,5 +22,3 @@ struct grid_column {
 void grid_show(
         const struct look *look, const struct grid_column *columns, int count,
         const json_t *rows, FILE *out);
-
-#endif

@@ -6,8 +6,7 @@
  * Both folders are searched, because a job may have been started without
  * that variable. Another user's folder is skipped, and a socket that no one
  * listens on. */
-#ifndef ZD_CTL_JOBS_H
-#define ZD_CTL_JOBS_H
+#pragma once
 
 #include "base/file/json.h"
 
@@ -21,5 +20,3 @@ json_t *jobs_find(void);
  * not; returns how many. */
 enum { JOBS_FOLDERS = 2, JOBS_PATH_MAX = 4096 };
 int jobs_folders(char folders[JOBS_FOLDERS][JOBS_PATH_MAX]);
-
-#endif

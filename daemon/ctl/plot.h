@@ -1,7 +1,6 @@
 /* plot.h - curves in a terminal: braille dots (2 x 4 in a cell), or an asterisk
  * for a cell with dots where the locale has no UTF-8. */
-#ifndef ZD_CTL_PLOT_H
-#define ZD_CTL_PLOT_H
+#pragma once
 
 #include "base/file/json.h"
 #include "daemon/cli/look.h"
@@ -24,5 +23,3 @@ struct plot {
 
 /* Lines end without blanks. Nothing to draw: one line says so. */
 void plot_draw(const struct look *look, const struct plot *plot, FILE *out);
-
-#endif

@@ -1,6 +1,5 @@
 /* show.h - objects of docs/control.md as text, for any width. */
-#ifndef ZD_CTL_SHOW_H
-#define ZD_CTL_SHOW_H
+#pragma once
 
 #include "base/file/json.h"
 #include "daemon/ctl/grid.h"
@@ -33,5 +32,3 @@ void show_line(
 void show_bar(const struct look *look, const json_t *shown, FILE *out);
 /* The style of a status's state. */
 enum look_style status_style(const struct look *look, const json_t *status);
-
-#endif

@@ -1,7 +1,6 @@
 /* target.h - the job that is asked: by its socket, or, where that is out of
  * reach, by the files of its output folder. */
-#ifndef ZD_CTL_TARGET_H
-#define ZD_CTL_TARGET_H
+#pragma once
 
 #include "daemon/ctl/client.h"
 
@@ -73,5 +72,3 @@ json_t *dir_hang(const char *dir);
  * known. New reference. */
 json_t *dir_cause(const char *dir, double started);
 enum zd_status dir_stream(const char *dir, const struct target_stream *stream);
-
-#endif

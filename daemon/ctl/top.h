@@ -1,6 +1,5 @@
 /* top.h - zerodctl top: a frame, and what is asked for it. */
-#ifndef ZD_CTL_TOP_H
-#define ZD_CTL_TOP_H
+#pragma once
 
 #include "base/file/json.h"
 #include "daemon/cli/look.h"
@@ -12,4 +11,3 @@
 enum zd_status top_get(const struct target *target, json_t **json_out);
 /* At most look->rows lines of at most look->columns, whatever the job says. */
 void top_show(const struct look *look, const json_t *shown, FILE *out);
-#endif

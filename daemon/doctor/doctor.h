@@ -9,8 +9,7 @@
  *
  * A finding is a warning where the job runs without what declines, with what
  * that costs and what to do; a stop where it would not run. */
-#ifndef ZD_DAEMON_DOCTOR_DOCTOR_H
-#define ZD_DAEMON_DOCTOR_DOCTOR_H
+#pragma once
 
 #include "base/file/json.h"
 #include "comm/comm.h"
@@ -51,5 +50,3 @@ void doctor_warn(
 /* The thread's error record, which is taken. */
 void doctor_stop(struct doctor *doctor);
 void doctor_put(struct doctor *doctor, const char *name, json_t *value);
-
-#endif

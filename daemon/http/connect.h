@@ -5,8 +5,7 @@
  * are read from files that others may write. So before a byte is sent or
  * believed, the process that listens (SO_PEERCRED), the folder and the socket's
  * file must belong to this user or to root. Root may ask anyone. */
-#ifndef ZD_DAEMON_HTTP_CONNECT_H
-#define ZD_DAEMON_HTTP_CONNECT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -28,5 +27,3 @@ struct http_question {
 /* malloc'd; NULL: out of memory. */
 char *http_question_text(
         const struct http_question *question, size_t *bytes_out);
-
-#endif

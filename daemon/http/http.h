@@ -9,8 +9,7 @@
  * Threads: everything here runs in the loop's thread.
  * Limits (docs/control.md): 64 connections; headers 8 KiB, body 64 KiB, a full
  * request within 5 s, 1 MiB of unread output. */
-#ifndef ZD_DAEMON_HTTP_HTTP_H
-#define ZD_DAEMON_HTTP_HTTP_H
+#pragma once
 
 #include "base/file/json.h"
 #include "base/status.h"
@@ -118,5 +117,3 @@ enum zd_status http_socket_path(
 /* Make the folder of that path, for its owner. E1042 where another user was
  * there first. */
 enum zd_status http_socket_make_folder(const char *path);
-
-#endif

@@ -5,8 +5,7 @@
  *
  * Nothing is allocated; the body goes to `sink` as it comes. Source: RFC 9112,
  * sections 4 to 6. */
-#ifndef ZD_DAEMON_HTTP_READER_H
-#define ZD_DAEMON_HTTP_READER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -41,5 +40,3 @@ bool http_reader_take(
         struct http_reader *reader, const char *data, size_t bytes);
 /* The connection ended: is the answer whole? */
 bool http_reader_end(struct http_reader *reader);
-
-#endif

@@ -20,8 +20,7 @@
  * When one more is too many, a connection of the process with the most
  * connections is dropped; of those, DEFERRED ones last, and otherwise the one
  * longest in its state. */
-#ifndef ZD_DAEMON_HTTP_SERVER_H
-#define ZD_DAEMON_HTTP_SERVER_H
+#pragma once
 
 #include "daemon/http/http.h"
 
@@ -167,5 +166,3 @@ enum zd_status http_socket_open(
         const char *path, struct http_socket *socket_out);
 /* Closes what is open, removes what is still ours. */
 void http_socket_close(struct http_socket *socket);
-
-#endif

@@ -4,8 +4,7 @@
  * job trains the whole model if that fits, else adapters, with the settings
  * predicted to be the fastest of those that fit (train/plan/search.h).
  */
-#ifndef ZD_DAEMON_INIT_BEGIN_H
-#define ZD_DAEMON_INIT_BEGIN_H
+#pragma once
 
 #include "daemon/init/draft.h"
 #include "daemon/job/job.h"
@@ -30,5 +29,3 @@ enum zd_status begin_job(
 /* The settings of a candidate, each with its reason. */
 struct plan_found;
 void draft_set_found(struct draft *draft, const struct plan_found *found);
-
-#endif

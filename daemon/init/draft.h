@@ -3,8 +3,7 @@
  *
  * Text and values are jansson's, whose memory is had (json_must_have_memory).
  */
-#ifndef ZD_DAEMON_INIT_DRAFT_H
-#define ZD_DAEMON_INIT_DRAFT_H
+#pragma once
 
 #include "daemon/job/job.h"
 
@@ -63,5 +62,3 @@ char *draft_write(const struct draft *draft);
  * others. */
 void draft_find_problems(
         struct draft *draft, const struct job_request *request);
-
-#endif

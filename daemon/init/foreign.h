@@ -27,8 +27,7 @@
  *
  * A condition is "name", "!name", "name=word" or "name!=word", joined by " & ".
  * "--data" is the option, "@" the variant. */
-#ifndef ZD_DAEMON_INIT_FOREIGN_H
-#define ZD_DAEMON_INIT_FOREIGN_H
+#pragma once
 
 #include "daemon/init/draft.h"
 
@@ -99,5 +98,3 @@ bool foreign_is_open(const json_t *value);
 /* What a key of ours accepts: DeepSpeed writes 5e8 and 1e9 for integers, YAML
  * has numbers in quotes, and a list may have one name. */
 json_t *foreign_for_key(const char *key, const json_t *value);
-
-#endif

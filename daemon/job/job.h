@@ -6,8 +6,7 @@
  * value remembers where it came from. No MPI, no weights are touched; the
  * model's config.json is read when the job names a model, of data the first
  * records where that is asked for. */
-#ifndef ZD_DAEMON_JOB_JOB_H
-#define ZD_DAEMON_JOB_JOB_H
+#pragma once
 
 #include "daemon/job/toml/problems.h"
 #include "train/job/options.h"
@@ -65,5 +64,3 @@ json_t *job_json(const struct job *job);
 /* One line "section.key = value" per key that must be equal on all ranks.
  * train_job.digest is the digest of this text. The caller frees it. */
 char *job_canonical(const struct job *job);
-
-#endif

@@ -1,7 +1,6 @@
 /* job_internal.h - the steps of job_load, for the files of this folder alone.
  */
-#ifndef ZD_DAEMON_JOB_JOB_INTERNAL_H
-#define ZD_DAEMON_JOB_JOB_INTERNAL_H
+#pragma once
 
 #include "base/file/hash.h"
 #include "daemon/job/job.h"
@@ -104,5 +103,3 @@ bool value_read(
 json_t *value_json(const struct schema_key *key, const void *base);
 /* The default, in the same way. */
 json_t *value_default(const struct schema_key *key);
-
-#endif

@@ -6,8 +6,7 @@
  * or of struct data_entry for [[data.train]] and [[data.eval]]. Its default is
  * what train_job_default() and data_entry_default() hold there, so that no
  * default is written twice. */
-#ifndef ZD_DAEMON_JOB_SCHEMA_H
-#define ZD_DAEMON_JOB_SCHEMA_H
+#pragma once
 
 #include "train/job/options.h"
 
@@ -114,5 +113,3 @@ int schema_index(const struct schema_key *key);
  * whether that is a number, not a size or a time. */
 bool schema_is_number(const struct schema_key *key);
 void schema_accepts(const struct schema_key *key, char *out, size_t out_bytes);
-
-#endif

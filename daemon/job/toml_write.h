@@ -1,6 +1,5 @@
 /* toml_write.h - JSON values as TOML text. */
-#ifndef ZD_DAEMON_JOB_TOML_WRITE_H
-#define ZD_DAEMON_JOB_TOML_WRITE_H
+#pragma once
 
 #include <jansson.h>
 #include <stdio.h>
@@ -9,5 +8,3 @@
 void toml_write_key(FILE *stream, const char *key);
 /* No null. Reals in the fewest digits that come back exactly. */
 void toml_write(FILE *stream, const json_t *value);
-
-#endif

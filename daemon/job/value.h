@@ -1,8 +1,7 @@
 /* value.h - the types of values: what each accepts, how it is read from TOML
  * into a field, and how a field is written as JSON. One row a type (value.c).
  */
-#ifndef ZD_DAEMON_JOB_VALUE_H
-#define ZD_DAEMON_JOB_VALUE_H
+#pragma once
 
 #include "daemon/job/job_internal.h"
 
@@ -36,5 +35,3 @@ extern value_reader value_read_enum, value_read_dtype, value_read_optimizer,
         value_read_word_or_path, value_read_checkpointing;
 extern value_writer value_write_enum, value_write_dtype, value_write_optimizer,
         value_write_word_or_path, value_write_checkpointing;
-
-#endif

@@ -12,8 +12,7 @@
  *   log       [lines of rank 0's log]
  *   events    [objects of GET /v1/events, steps left out]
  * All but status may be missing. */
-#ifndef ZD_DAEMON_PAGE_INLINE_H
-#define ZD_DAEMON_PAGE_INLINE_H
+#pragma once
 
 #include "base/file/json.h"
 
@@ -21,5 +20,3 @@
  * ZD_ERR_MEMORY. */
 enum zd_status page_inline(
         const json_t *data, char **html_out, size_t *bytes_out);
-
-#endif

@@ -5,12 +5,9 @@
  * no questions.
  *
  * Source: page.html; page_html.S takes it in when zerod is built. */
-#ifndef ZD_DAEMON_PAGE_PAGE_H
-#define ZD_DAEMON_PAGE_PAGE_H
+#pragma once
 
 #include <stddef.h>
 
 extern const char page_html[]; /* UTF-8; a NUL follows */
 extern const size_t page_html_bytes;
-
-#endif

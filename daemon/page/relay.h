@@ -1,7 +1,6 @@
 /* relay.h - a request of the page is passed on to the job's unix socket, and
  * the answer back in pieces, as they come. */
-#ifndef ZD_DAEMON_PAGE_RELAY_H
-#define ZD_DAEMON_PAGE_RELAY_H
+#pragma once
 
 #include "daemon/http/http.h"
 
@@ -16,5 +15,3 @@ struct relay {
 void relay_ask(
         const struct relay *relay, const struct http_request *request,
         const char *target, struct http_reply *reply);
-
-#endif

@@ -8,8 +8,7 @@
  * the page to itself.
  *
  * Threads: none but the caller's. */
-#ifndef ZD_DAEMON_PAGE_WEB_H
-#define ZD_DAEMON_PAGE_WEB_H
+#pragma once
 
 #include "base/status.h"
 
@@ -30,5 +29,3 @@ const char *web_address(const struct web *web);
 bool web_serve(struct web *web);
 /* Ends every connection. */
 void web_destroy(struct web *web);
-
-#endif

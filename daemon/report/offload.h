@@ -1,7 +1,6 @@
 /* offload.h - the lines of an offloaded run: what moved, how long it
  * took, and for what the trainer waited. */
-#ifndef ZD_DAEMON_REPORT_OFFLOAD_H
-#define ZD_DAEMON_REPORT_OFFLOAD_H
+#pragma once
 
 #include "train/train.h"
 
@@ -16,5 +15,3 @@ bool report_offload_line(
 const char *report_offload_advice(
         const struct train_offload_report *report, int64_t steps,
         double step_seconds);
-
-#endif

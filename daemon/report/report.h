@@ -1,8 +1,7 @@
 /* report.h - what a user sees of a run: banner, steps, evaluations, samples,
  * end. All of it goes through the log to stderr; on a terminal a bar of one
  * line stands below it. */
-#ifndef ZD_DAEMON_REPORT_REPORT_H
-#define ZD_DAEMON_REPORT_REPORT_H
+#pragma once
 
 #include "train/train.h"
 
@@ -19,5 +18,3 @@ struct train_observer report_observer(struct report *report);
 void report_bar(
         const struct train_step_report *step, double eta_seconds, int columns,
         char *out, size_t out_bytes);
-
-#endif

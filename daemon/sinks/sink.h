@@ -7,8 +7,7 @@
  *
  * Files of the run appear after its banner: before it the folder may be another
  * job's. */
-#ifndef ZD_DAEMON_SINKS_SINK_H
-#define ZD_DAEMON_SINKS_SINK_H
+#pragma once
 
 #include "daemon/state/run_state.h"
 
@@ -55,5 +54,3 @@ enum zd_status report_html_open(
 
 /* Text 0.0.4; malloc'd. */
 char *prometheus_write(const struct run_state *state, size_t *bytes_out);
-
-#endif

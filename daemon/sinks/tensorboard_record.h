@@ -11,8 +11,7 @@
  * Source: tensorboard/compat/proto/{event,summary,tensor}.proto and
  *         summary/writer/record_writer.py.
  * All numbers little-endian, as the machines zerod runs on. */
-#ifndef ZD_DAEMON_SINKS_TENSORBOARD_RECORD_H
-#define ZD_DAEMON_SINKS_TENSORBOARD_RECORD_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -40,5 +39,3 @@ void record_add_event(
         const struct record_bytes *summary);
 
 uint32_t record_crc(const void *data, size_t bytes); /* masked */
-
-#endif

@@ -1,7 +1,6 @@
 /* history.h - a series of numbers by step, thinned so that memory is bounded:
  * each stretch of steps keeps its smallest and its largest value. */
-#ifndef ZD_DAEMON_STATE_HISTORY_H
-#define ZD_DAEMON_STATE_HISTORY_H
+#pragma once
 
 #include "base/file/json.h"
 
@@ -23,5 +22,3 @@ void history_fini(struct history *history);
 /* {"step": [..], "value": [..]} of steps above `since`, at most `max` (from 1)
  * points; the last one is always there. New reference. */
 json_t *history_json(const struct history *history, int64_t since, int max);
-
-#endif

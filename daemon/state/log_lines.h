@@ -1,7 +1,6 @@
 /* log_lines.h - whole lines of a file that grows: a rank's log, events.jsonl.
  */
-#ifndef ZD_DAEMON_STATE_LOG_LINES_H
-#define ZD_DAEMON_STATE_LOG_LINES_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -15,5 +14,3 @@ char *log_lines_last(
 /* Lines from *at on, which moves past them; one that is longer than `room`
  * comes in pieces. Returns the bytes; 0: there is no whole line yet. */
 size_t log_lines_next(int fd, int64_t *at, char *out, size_t room);
-
-#endif

@@ -1,7 +1,6 @@
 /* messages.h - the messages of a queue, by kind. Plain bytes; pointers only
  * where a message says that it owns what they point to. */
-#ifndef ZD_DAEMON_STATE_MESSAGES_H
-#define ZD_DAEMON_STATE_MESSAGES_H
+#pragma once
 
 #include "daemon/state/past.h"
 #include "daemon/state/queue.h"
@@ -68,5 +67,3 @@ struct message_end { /* MESSAGE_END */
 
 /* Frees what a message owns that was not taken in. */
 void message_free(enum message_kind kind, const void *payload);
-
-#endif

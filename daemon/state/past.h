@@ -6,8 +6,7 @@
  * are cut from metrics.jsonl. What happened to a process (warnings, states,
  * `resumed`) stays; after a fresh start in the same folder nothing of what was
  * before does. */
-#ifndef ZD_DAEMON_STATE_PAST_H
-#define ZD_DAEMON_STATE_PAST_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -41,5 +40,3 @@ const struct kept_event *past_append(
         struct past *past, const struct kept_event *event);
 /* Index of the oldest event whose id is above `id`; count: none. */
 int past_after(const struct past *past, int64_t id);
-
-#endif

@@ -6,8 +6,7 @@
  *
  * Neither waits for the other: a queue that is full drops step messages first
  * (they are counted), and keeps room for all others. */
-#ifndef ZD_DAEMON_STATE_QUEUE_H
-#define ZD_DAEMON_STATE_QUEUE_H
+#pragma once
 
 #include "train/train.h"
 
@@ -46,5 +45,3 @@ const void *queue_peek(
 void queue_drop(struct message_queue *queue);
 /* Messages that found no room. */
 uint64_t queue_dropped(const struct message_queue *queue);
-
-#endif

@@ -4,8 +4,7 @@
  * Memory is bounded however long the run: series are thinned (each stretch
  * keeps its smallest and largest value), old events, samples and warnings are
  * dropped. */
-#ifndef ZD_DAEMON_STATE_RUN_STATE_H
-#define ZD_DAEMON_STATE_RUN_STATE_H
+#pragma once
 
 #include "daemon/state/messages.h"
 #include "daemon/state/queue.h"
@@ -95,5 +94,3 @@ json_t *run_state_settings(const struct run_state *state);
  * "memory", "history", "samples", "config", "log": [lines], "events": [those of
  * output_dir/events.jsonl that hold: past.h]}. */
 json_t *run_state_report(const struct run_state *state, json_t *config);
-
-#endif

@@ -1,6 +1,5 @@
 /* series.h - the histories of a run: one for each metric with a series. */
-#ifndef ZD_DAEMON_STATE_SERIES_H
-#define ZD_DAEMON_STATE_SERIES_H
+#pragma once
 
 #include "daemon/state/history.h"
 #include "train/report/metric.h"
@@ -30,5 +29,3 @@ struct resumed_rows {
 /* Reads rows of metrics.jsonl up to `step`; what cannot be read is left out. */
 struct resumed_rows *resumed_rows_read(const char *path, int64_t step);
 void resumed_rows_free(struct resumed_rows *rows);
-
-#endif

@@ -1,7 +1,6 @@
 /* tee.h - an observer that queues each call as a message, then calls the next
  * observer for the banner, steps and the end. */
-#ifndef ZD_DAEMON_STATE_TEE_H
-#define ZD_DAEMON_STATE_TEE_H
+#pragma once
 
 #include "daemon/state/queue.h"
 
@@ -13,5 +12,3 @@ struct tee {
 
 /* Calls that go to `tee`, which must outlive them. `control` is next's. */
 struct train_observer tee_observer(struct tee *tee);
-
-#endif

@@ -8,8 +8,7 @@
  * Values are Python's, immutable but for namespaces. Text is borrowed from the
  * context, the template or the memory of the rendering: bytes of UTF-8 and
  * their count. Indices and lengths of text are in characters. */
-#ifndef ZD_DATA_JINJA_INTERNAL_H
-#define ZD_DATA_JINJA_INTERNAL_H
+#pragma once
 
 #include "data/jinja/jinja.h"
 #include "data/jinja/value.h"
@@ -214,4 +213,3 @@ const struct value *jinja_named(
 struct value jinja_call_row(
         struct jinja *j, const struct row *row, struct value self,
         const struct arguments *given);
-#endif

@@ -14,8 +14,7 @@
  * Source: Jinja 3.1's documentation of templates; transformers 5.24,
  * utils/chat_template_utils.py. Held against both by
  * tests/reference/chat_compare.py. */
-#ifndef ZD_DATA_JINJA_JINJA_H
-#define ZD_DATA_JINJA_JINJA_H
+#pragma once
 
 #include "base/file/json.h"
 
@@ -101,5 +100,3 @@ enum jinja_result jinja_render(
         struct jinja_limits *limits, struct jinja_output *out, char *why,
         size_t why_bytes);
 void jinja_output_fini(struct jinja_output *output);
-
-#endif

@@ -1,7 +1,6 @@
 /* text.h - text as Python's str has it: white space, case and classes of
  * Unicode. */
-#ifndef ZD_DATA_JINJA_TEXT_H
-#define ZD_DATA_JINJA_TEXT_H
+#pragma once
 
 #include "data/jinja/internal.h"
 
@@ -33,5 +32,3 @@ static inline struct value text_or(struct value value, const char *other)
 {
     return value.kind == ABSENT ? jinja_word(other) : value;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* tree.h - a parsed template: statements, and the expressions in them. */
-#ifndef ZD_DATA_JINJA_TREE_H
-#define ZD_DATA_JINJA_TREE_H
+#pragma once
 
 #include "data/jinja/internal.h"
 
@@ -152,5 +151,3 @@ struct scope *jinja_push(struct jinja *j, struct scope *outer);
 struct value jinja_run_macro(
         struct jinja *j, const struct closure *closure,
         const struct arguments *given);
-
-#endif

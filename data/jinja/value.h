@@ -1,6 +1,5 @@
 /* value.h - a value as Python has it. */
-#ifndef ZD_DATA_JINJA_VALUE_H
-#define ZD_DATA_JINJA_VALUE_H
+#pragma once
 
 #include "base/file/json.h"
 
@@ -173,5 +172,3 @@ struct value jinja_operate(
 struct value jinja_joined(struct jinja *j, struct value a, struct value b);
 /* The text; stops where it is safe, which escapes what is added to it. */
 struct value jinja_unmarked(struct jinja *j, struct value text);
-
-#endif

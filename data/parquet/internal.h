@@ -1,8 +1,7 @@
 /* internal.h - what the files of this room share, from the file up: reading it
  * and memory that is counted (file.c), the schema, the values of a page, the
  * chunk of a column. */
-#ifndef ZD_DATA_PARQUET_INTERNAL_H
-#define ZD_DATA_PARQUET_INTERNAL_H
+#pragma once
 
 #include "base/status.h"
 #include "data/parquet/thrift.h"
@@ -213,5 +212,3 @@ enum zd_status column_value(
         struct parquet_column *column, struct parquet_value *value_out);
 enum zd_status column_advance(struct parquet_column *column);
 void column_fini(struct parquet_column *column);
-
-#endif

@@ -20,8 +20,7 @@
  * Errors:  ZD_ERR_DATA naming the file: E0452 for one that is damaged or lies
  *          about a size, a count or a level; E0453 for what is not read, with
  *          the column and the type, encoding or codec. */
-#ifndef ZD_DATA_PARQUET_PARQUET_H
-#define ZD_DATA_PARQUET_PARQUET_H
+#pragma once
 
 #include "base/status.h"
 
@@ -49,5 +48,3 @@ enum zd_status parquet_row(
 /* Bytes of the file before what was read last. */
 uint64_t parquet_consumed(const struct parquet *parquet);
 void parquet_close(struct parquet *parquet);
-
-#endif

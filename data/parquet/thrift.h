@@ -4,8 +4,7 @@
  * Source:  apache/thrift, doc/specs/thrift-compact-protocol.md.
  * Errors:  `is_bad` is set and stays; everything reads as 0 from then on.
  *          `is_short`: because the bytes ended. */
-#ifndef ZD_DATA_PARQUET_THRIFT_H
-#define ZD_DATA_PARQUET_THRIFT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -51,5 +50,3 @@ size_t thrift_list(
  * below `count`; all others are skipped. */
 void thrift_integers(struct thrift *thrift, int64_t *values, int count);
 void thrift_skip(struct thrift *thrift, int type);
-
-#endif

@@ -5,8 +5,7 @@
  *
  * Threads: a tokenizer is immutable after creation; an encoder (scratch,
  * caches) belongs to one thread. */
-#ifndef ZD_DATA_TOKENIZER_TOKENIZER_H
-#define ZD_DATA_TOKENIZER_TOKENIZER_H
+#pragma once
 
 #include "base/file/hash.h"
 #include "base/file/json.h"
@@ -101,5 +100,3 @@ enum zd_status tokenizer_token_bytes(
 
 /* First invalid byte of `text` as UTF-8, or `bytes` when it is valid. */
 size_t utf8_valid_prefix(const char *text, size_t bytes);
-
-#endif

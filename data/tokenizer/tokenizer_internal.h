@@ -10,8 +10,7 @@
  *
  * A tokenizer never changes after it was opened; an encoder holds the scratch
  * of one thread. */
-#ifndef ZD_DATA_TOKENIZER_TOKENIZER_INTERNAL_H
-#define ZD_DATA_TOKENIZER_TOKENIZER_INTERNAL_H
+#pragma once
 
 #include "base/file/json.h"
 #include "data/tokenizer/tokenizer.h"
@@ -318,5 +317,3 @@ enum zd_status tokenizer_load_added(
 /* post_processor */
 enum zd_status tokenizer_load_around(
         struct tokenizer *tokenizer, const json_t *root);
-
-#endif

@@ -1,7 +1,6 @@
 /* utf8.h - reading and writing single characters of valid UTF-8, text that may
  * not be valid, and the classes of characters. */
-#ifndef ZD_DATA_TOKENIZER_UTF8_H
-#define ZD_DATA_TOKENIZER_UTF8_H
+#pragma once
 
 #include "base/file/json.h"
 
@@ -84,5 +83,3 @@ enum unicode_class {
 /* The classes of every code point, one byte each (1.1 MiB, most of it never
  * touched). Free it with free(). */
 uint8_t *unicode_classes_create(void);
-
-#endif

@@ -16,8 +16,7 @@
  *          head h begins at h*D. So q, k, v may lie in one fused array.
  * Scratch: attention_scratch_bytes(...) bytes, same for both directions. There
  *          is a part for each thread: ask after kernels_set_threads. */
-#ifndef ZD_KERNELS_ATTENTION_ATTENTION_H
-#define ZD_KERNELS_ATTENTION_ATTENTION_H
+#pragma once
 
 #include "base/device/device.h"
 #include "base/number/dtype.h"
@@ -149,5 +148,3 @@ enum { ATTENTION_MAX_D = 512 };
 CUDA_DECLARE(attention_forward);
 CUDA_DECLARE(attention_backward);
 CUDA_DECLARE(attention_decode);
-
-#endif

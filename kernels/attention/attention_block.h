@@ -15,8 +15,7 @@
  *             (D / PAIR, MR) of queries, `a`, and (D / PAIR, NR) of keys, `b`
  *
  * For attention_cpu.c and attention_backward_cpu.c. */
-#ifndef ZD_KERNELS_ATTENTION_ATTENTION_BLOCK_H
-#define ZD_KERNELS_ATTENTION_ATTENTION_BLOCK_H
+#pragma once
 
 #define TILE_OF_PAIRS
 
@@ -281,5 +280,3 @@ static inline int task_threads(const struct attention_shape *s, int tasks)
     int threads = threads_for(rows * (size_t)s->H * (size_t)s->T);
     return threads < tasks ? threads : tasks;
 }
-
-#endif

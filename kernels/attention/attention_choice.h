@@ -5,8 +5,7 @@
  *
  * Source: what cuDNN 9 refuses, from the checks of cudnn-frontend 1.32
  *         (node/scaled_dot_product_flash_attention.h). */
-#ifndef ZD_KERNELS_ATTENTION_ATTENTION_CHOICE_H
-#define ZD_KERNELS_ATTENTION_ATTENTION_CHOICE_H
+#pragma once
 
 #include "kernels/attention/attention.h"
 
@@ -78,6 +77,4 @@ size_t attention_check_bytes(
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

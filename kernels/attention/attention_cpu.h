@@ -1,6 +1,5 @@
 /* attention_cpu.h - what attention on the CPU borrows. */
-#ifndef ZD_KERNELS_ATTENTION_ATTENTION_CPU_H
-#define ZD_KERNELS_ATTENTION_ATTENTION_CPU_H
+#pragma once
 
 #include "kernels/attention/attention.h"
 #include "kernels/cpu/simd.h"
@@ -9,5 +8,3 @@
  * backward alone. */
 size_t FAST(attention_floats)(const struct attention_shape *shape);
 size_t FAST(attention_backward_floats)(const struct attention_shape *shape);
-
-#endif

@@ -9,8 +9,7 @@
  * window too), and
  * add in an order that shapes and documents alone decide: dq has a pass of its
  * own, no sum is made by atomics. */
-#ifndef ZD_KERNELS_ATTENTION_ATTENTION_CUDA_CUH
-#define ZD_KERNELS_ATTENTION_ATTENTION_CUDA_CUH
+#pragma once
 
 #include "kernels/cuda/cuda.cuh"
 
@@ -155,5 +154,3 @@ enum zd_status mma_backward(cudaStream_t stream, const attention_pass<E> &p);
 /* delta of every row: the first kernel of a backward. */
 template <typename E>
 enum zd_status row_deltas(cudaStream_t stream, const attention_pass<E> &p);
-
-#endif

@@ -1,7 +1,6 @@
 /* attention_cuda.h - which attention a table on a GPU has, and what it borrows.
  */
-#ifndef ZD_KERNELS_ATTENTION_ATTENTION_CUDA_H
-#define ZD_KERNELS_ATTENTION_ATTENTION_CUDA_H
+#pragma once
 
 #include "kernels/attention/attention_choice.h"
 
@@ -27,5 +26,3 @@ size_t attention_cuda_scratch_bytes(
  * much shared memory, is alone on a multiprocessor that has `shared_bytes`, and
  * eight warps with a row tile each are better (attention_mma_tiles.cuh). */
 bool attention_takes_eight_warps(size_t block_bytes, size_t shared_bytes);
-
-#endif

@@ -1,7 +1,6 @@
 /* attention_cudnn.h - attention by cuDNN where attention_choose says so, and by
  * our own kernels else. Where ZD_HAVE_CUDNN. */
-#ifndef ZD_KERNELS_ATTENTION_ATTENTION_CUDNN_H
-#define ZD_KERNELS_ATTENTION_ATTENTION_CUDNN_H
+#pragma once
 
 #include "kernels/attention/attention_choice.h"
 #include "kernels/attention/attention_cuda.h"
@@ -14,5 +13,3 @@ void attention_cudnn_take(enum dtype dtype, struct attention_pair *pair);
 size_t attention_cudnn_bytes(
         const struct attention_shape *shape,
         const struct attention_facts *facts);
-
-#endif

@@ -3,8 +3,7 @@
  *
  * Tiles were chosen by what nvcc makes of them (bench/kernels_static.py) and by
  * the bytes of shared memory that a matmul reads (attention_mma_tiles.cuh). */
-#ifndef ZD_KERNELS_ATTENTION_ATTENTION_MMA_CUH
-#define ZD_KERNELS_ATTENTION_ATTENTION_MMA_CUH
+#pragma once
 
 #include "kernels/attention/attention_mma_dkv.cuh"
 #include "kernels/attention/attention_mma_dq.cuh"
@@ -178,5 +177,3 @@ enum zd_status mma_backward(cudaStream_t stream, const attention_pass<E> &p)
         return mma_wide_backward<mma_shape<E, 192, 1, 32>>(stream, p);
     return mma_wide_backward<mma_shape<E, 256, 1, 32>>(stream, p);
 }
-
-#endif

@@ -6,8 +6,7 @@
  *                              dp' = v dout', dk += ds' q
  *
  * Scores are made transposed: rows are keys, columns queries. */
-#ifndef ZD_KERNELS_ATTENTION_ATTENTION_MMA_DKV_CUH
-#define ZD_KERNELS_ATTENTION_ATTENTION_MMA_DKV_CUH
+#pragma once
 
 #include "kernels/attention/attention_mma_tiles.cuh"
 
@@ -255,5 +254,3 @@ __device__ __forceinline__ void mma_dkv(const attention_pass<typename S::E> &p)
                 p.dv + row * p.v_stride + kv * p.D, p.v_stride, k0, p, k_tile,
                 dv, 1.0f);
 }
-
-#endif

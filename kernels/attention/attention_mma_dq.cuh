@@ -6,8 +6,7 @@
  * is summed by atomics in the pass over keys (five matmuls in all); here it
  * has a pass of its own, which makes two of them again, so that every sum has
  * an order. */
-#ifndef ZD_KERNELS_ATTENTION_ATTENTION_MMA_DQ_CUH
-#define ZD_KERNELS_ATTENTION_ATTENTION_MMA_DQ_CUH
+#pragma once
 
 #include "kernels/attention/attention_mma_tiles.cuh"
 
@@ -113,5 +112,3 @@ __device__ __forceinline__ void mma_dq(const attention_pass<typename S::E> &p)
             p.dq + (int64_t)b * p.Q * p.q_stride + h * p.D, p.q_stride, q0, p.Q,
             p.D, q_tile, dq, factor);
 }
-
-#endif

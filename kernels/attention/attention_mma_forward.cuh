@@ -6,8 +6,7 @@
  * soon as the block has read it for the last time, while it works on the other.
  *
  * Source: Dao 2023, FlashAttention-2, arXiv:2307.08691, algorithm 1. */
-#ifndef ZD_KERNELS_ATTENTION_ATTENTION_MMA_FORWARD_CUH
-#define ZD_KERNELS_ATTENTION_ATTENTION_MMA_FORWARD_CUH
+#pragma once
 
 #include "kernels/attention/attention_mma_tiles.cuh"
 
@@ -126,5 +125,3 @@ __device__ __forceinline__ void mma_forward(
             p.out + out_at(p, b, h), (int64_t)p.H * p.D, q0, p.Q, p.D, q_tile,
             out, factor);
 }
-
-#endif

@@ -19,8 +19,7 @@
  * room for one such block, and four warps hide nothing from each other. Their
  * tensor cores do an mma in 4 clocks or 8, so that shared memory is not what
  * they wait for: there M = 1, and 8 warps share what 4 had. */
-#ifndef ZD_KERNELS_ATTENTION_ATTENTION_MMA_TILES_CUH
-#define ZD_KERNELS_ATTENTION_ATTENTION_MMA_TILES_CUH
+#pragma once
 
 #include "kernels/attention/attention_cuda.cuh"
 #include "kernels/cuda/mma.cuh"
@@ -270,5 +269,3 @@ __device__ __forceinline__ void scores_mask(
                         score[m][n][2 * i + j] = -INFINITY;
         }
 }
-
-#endif

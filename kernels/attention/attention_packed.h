@@ -4,8 +4,7 @@
  * Tables: (PACKED_TABLES, plane) int32, `bucket` + 1 of each used.
  * Order:  queued on `stream`, a cudaStream_t.
  * Errors: ZD_ERR_DEVICE if a launch is refused. */
-#ifndef ZD_KERNELS_ATTENTION_ATTENTION_PACKED_H
-#define ZD_KERNELS_ATTENTION_ATTENTION_PACKED_H
+#pragma once
 
 #include "kernels/attention/attention_choice.h"
 
@@ -42,6 +41,4 @@ enum zd_status attention_packed_compare(
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

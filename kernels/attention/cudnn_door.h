@@ -6,8 +6,7 @@
  * and fp16, D % 8 == 0, of whole samples or of packed documents; no soft cap. A
  * graph is built for a shape at its first use and kept. What wants more work
  * space than there is is declined. */
-#ifndef ZD_KERNELS_ATTENTION_CUDNN_DOOR_H
-#define ZD_KERNELS_ATTENTION_CUDNN_DOOR_H
+#pragma once
 
 #include "kernels/attention/attention.h"
 
@@ -60,6 +59,4 @@ void cudnn_attention_checked(const struct cudnn_attention *a, bool agrees);
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

@@ -6,8 +6,7 @@
  * A fast path divides its rows, columns or tiles among threads in any way it
  * likes; what one row, column or tile sums, and in which order, depends on the
  * shapes alone. So the bits do not depend on the number of threads. */
-#ifndef ZD_KERNELS_CPU_FAST_H
-#define ZD_KERNELS_CPU_FAST_H
+#pragma once
 
 #include "kernels/cpu/simd.h"
 #include "kernels/cpu/threads.h"
@@ -22,5 +21,3 @@ static inline int threads_for(size_t work)
 {
     return work < 32768 ? 1 : kernels_threads();
 }
-
-#endif

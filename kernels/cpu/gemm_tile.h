@@ -4,8 +4,7 @@
  * Source: van Zee, van de Geijn 2015, "BLIS", doi:10.1145/2764454, section 3.
  * 6 x 16 floats fill 12 of AVX2's 16 registers, which leaves two for a row of b
  * and one for an element of a; 12 x 32 fill 24 of AVX-512's 32. */
-#ifndef ZD_KERNELS_CPU_GEMM_TILE_H
-#define ZD_KERNELS_CPU_GEMM_TILE_H
+#pragma once
 
 #include "kernels/cpu/simd.h"
 
@@ -179,5 +178,3 @@ ALWAYS_INLINE void pack_rows(
         out += width;
     }
 }
-
-#endif

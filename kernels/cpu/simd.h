@@ -8,8 +8,7 @@
  *
  * and are written with GCC's vector extensions, so one text serves all of
  * them and any other processor. VL floats are one vector `vf`. */
-#ifndef ZD_KERNELS_CPU_SIMD_H
-#define ZD_KERNELS_CPU_SIMD_H
+#pragma once
 
 #include "base/number/dtype.h"
 
@@ -402,5 +401,3 @@ ALWAYS_INLINE vf vf_sigmoid(vf x)
 {
     return vf_reciprocal(1.0f + vf_exp_elem(-vf_max(vf_all(-80.0f), x)));
 }
-
-#endif

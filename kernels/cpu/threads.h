@@ -1,6 +1,5 @@
 /* threads.h - threads that CPU operations use (OpenMP). */
-#ifndef ZD_KERNELS_CPU_THREADS_H
-#define ZD_KERNELS_CPU_THREADS_H
+#pragma once
 
 /* And every other OpenMP region of the calling thread; call once at start. */
 void kernels_set_threads(int threads);
@@ -13,5 +12,3 @@ int kernels_threads(void);
  * Settings of the calling thread: at most `threads`, and exactly as many as are
  * asked for. Returns how many. */
 int kernels_library_threads(int threads);
-
-#endif

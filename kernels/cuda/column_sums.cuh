@@ -1,8 +1,7 @@
 /* column_sums.cuh - sums over rows, in two stages: blocks leave a row of
  * partial sums each for a piece of the rows, which are added in a fixed order.
  */
-#ifndef ZD_KERNELS_CUDA_COLUMN_SUMS_CUH
-#define ZD_KERNELS_CUDA_COLUMN_SUMS_CUH
+#pragma once
 
 #include "kernels/cuda/cuda.cuh"
 
@@ -109,5 +108,3 @@ static enum zd_status column_sums(
     return sum_pieces(
             stream, out, NULL, partials, (int)pieces, C, C, accumulate);
 }
-
-#endif

@@ -12,8 +12,7 @@
  * the launch is refused. Its dynamic shared memory is ZD_SHARED(float, name).
  *
  * Every sum here is taken in an order that the block's shape alone decides. */
-#ifndef ZD_KERNELS_CUDA_CUDA_CUH
-#define ZD_KERNELS_CUDA_CUDA_CUH
+#pragma once
 
 #ifndef ZD_EMULATE
 #include <cuda_runtime.h>
@@ -223,5 +222,3 @@ template <> __device__ inline float sigmoid_for<float>(float x)
 {
     return 1.0f / (1.0f + expf(-x));
 }
-
-#endif

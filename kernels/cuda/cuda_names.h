@@ -2,9 +2,6 @@
  * functions by enum dtype. The header of a family declares it, the family's
  * X_cuda.cu defines it (CUDA_DEFINE of cuda.cuh), and kernels_cuda.c fills its
  * tables with it. */
-#ifndef ZD_KERNELS_CUDA_CUDA_NAMES_H
-#define ZD_KERNELS_CUDA_CUDA_NAMES_H
+#pragma once
 
 #define CUDA_DECLARE(op) extern op##_fn *const op##_cuda[3]
-
-#endif

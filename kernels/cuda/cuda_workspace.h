@@ -2,8 +2,7 @@
  * the beginning of one block (kernels.h), because operations follow each other
  * on the compute stream. The sizes are for the kernels, and for a plan made
  * where there is no GPU. */
-#ifndef ZD_KERNELS_CUDA_CUDA_WORKSPACE_H
-#define ZD_KERNELS_CUDA_CUDA_WORKSPACE_H
+#pragma once
 
 #include <stddef.h>
 
@@ -54,5 +53,3 @@ static inline size_t embedding_cuda_workspace_bytes(int N, int C)
     size_t pieces = ((size_t)N + EMBEDDING_PIECE - 1) / EMBEDDING_PIECE;
     return pieces * EMBEDDING_SUMS * (size_t)C * sizeof(float);
 }
-
-#endif

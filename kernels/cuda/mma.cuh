@@ -9,8 +9,7 @@
  *   c  16x8   c[0] c[1]: row g, columns 2t 2t+1;  c[2] c[3]: row g+8
  *
  * Source: PTX ISA, "Warp Level Matrix Instructions", m16n8k16. */
-#ifndef ZD_KERNELS_CUDA_MMA_CUH
-#define ZD_KERNELS_CUDA_MMA_CUH
+#pragma once
 
 #include "kernels/cuda/cuda.cuh"
 
@@ -135,5 +134,3 @@ __device__ __forceinline__ uint32_t two_elements(fp16, float low, float high)
 {
     return two_fp16(low, high);
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* packs.cuh - the types of elements on a GPU, and how several of them are moved
  * at once. Part of cuda.cuh, which has CUDA's types by then: include that. */
-#ifndef ZD_KERNELS_CUDA_PACKS_CUH
-#define ZD_KERNELS_CUDA_PACKS_CUH
+#pragma once
 
 /* --- element types -------------------------------------------------------- */
 
@@ -323,5 +322,3 @@ template <typename... Pointers> inline bool are_aligned(Pointers... p)
 {
     return (is_aligned(p) && ...);
 }
-
-#endif

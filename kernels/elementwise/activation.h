@@ -8,8 +8,7 @@
  *          transformers); Shazeer 2020, arXiv:2002.05202, equation 6.
  * dx may be dout; dgate may be gate and dup may be up. gate and up may be the
  * halves of one array (N, 2 F): rows are `stride` elements apart. */
-#ifndef ZD_KERNELS_ELEMENTWISE_ACTIVATION_H
-#define ZD_KERNELS_ELEMENTWISE_ACTIVATION_H
+#pragma once
 
 #include "base/device/device.h"
 #include "kernels/cuda/cuda_names.h"
@@ -43,5 +42,3 @@ CUDA_DECLARE(gelu_forward);
 CUDA_DECLARE(gelu_backward);
 CUDA_DECLARE(gated_forward);
 CUDA_DECLARE(gated_backward);
-
-#endif

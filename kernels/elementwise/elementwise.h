@@ -1,6 +1,5 @@
 /* elementwise.h - sums that need no family of their own. */
-#ifndef ZD_KERNELS_ELEMENTWISE_ELEMENTWISE_H
-#define ZD_KERNELS_ELEMENTWISE_ELEMENTWISE_H
+#pragma once
 
 #include "base/device/device.h"
 #include "kernels/cuda/cuda_names.h"
@@ -19,5 +18,3 @@ typedef enum zd_status reduce_rows_fn(
 
 CUDA_DECLARE(add);
 CUDA_DECLARE(reduce_rows);
-
-#endif

@@ -13,8 +13,7 @@
  * Source:  Liu et al. 2024, arXiv:2402.09353, sections 4.1 and 4.3: the norm is
  *          a constant of backward.
  * Shapes:  rows of activations lie their strides apart. */
-#ifndef ZD_KERNELS_ELEMENTWISE_MAGNITUDES_H
-#define ZD_KERNELS_ELEMENTWISE_MAGNITUDES_H
+#pragma once
 
 #include "base/device/device.h"
 #include "base/number/dtype.h"
@@ -51,5 +50,3 @@ typedef enum zd_status column_dots_fn(
 CUDA_DECLARE(row_gains);
 CUDA_DECLARE(scale_columns);
 CUDA_DECLARE(column_dots);
-
-#endif

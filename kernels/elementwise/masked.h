@@ -13,8 +13,7 @@
  * Shapes:  rows of out are out_stride elements apart, those of x are dense; out
  *          may be x where out_stride is C. Row n is, with k = first_row + n,
  * token k % T of sample first_sample + k / T. */
-#ifndef ZD_KERNELS_ELEMENTWISE_MASKED_H
-#define ZD_KERNELS_ELEMENTWISE_MASKED_H
+#pragma once
 
 #include "base/device/device.h"
 #include "base/number/philox.h"
@@ -50,5 +49,3 @@ typedef enum zd_status scale_rows_fn(
         int N, int C, float scale, const struct dropout *dropout, bool add);
 
 CUDA_DECLARE(scale_rows);
-
-#endif

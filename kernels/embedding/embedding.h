@@ -3,8 +3,7 @@
  * Backward adds the rows of dout to the rows of dtable in token order (so equal
  * ids sum in a fixed order); dtable is never cleared here. An id below 0 is of
  * a row that another table has: it reads zeros and adds nothing. */
-#ifndef ZD_KERNELS_EMBEDDING_EMBEDDING_H
-#define ZD_KERNELS_EMBEDDING_EMBEDDING_H
+#pragma once
 
 #include "base/device/device.h"
 #include "kernels/cuda/cuda_names.h"
@@ -32,5 +31,3 @@ void embedding_order(
 
 CUDA_DECLARE(embedding_forward);
 CUDA_DECLARE(embedding_backward);
-
-#endif

@@ -22,8 +22,7 @@
  * Types:   x is of the table's type. On a GPU bf16: x and codes 16-byte
  *          aligned, stride % 8 == 0, columns % 16 == 0.
  * Bits:    the CPU's and the GPU's are equal. */
-#ifndef ZD_KERNELS_FP8_FP8_H
-#define ZD_KERNELS_FP8_FP8_H
+#pragma once
 
 #include "base/device/device.h"
 #include "base/number/dtype.h"
@@ -132,5 +131,3 @@ typedef enum zd_status fp8_cast_fn(
 
 CUDA_DECLARE(fp8_amax);
 CUDA_DECLARE(fp8_cast);
-
-#endif

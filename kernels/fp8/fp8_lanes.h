@@ -1,6 +1,5 @@
 /* fp8_lanes.h - FP8 codes by vectors, to the bits of base/number/dtype.h. */
-#ifndef ZD_KERNELS_FP8_FP8_LANES_H
-#define ZD_KERNELS_FP8_FP8_LANES_H
+#pragma once
 
 #include "kernels/cpu/simd.h"
 
@@ -128,5 +127,3 @@ ALWAYS_INLINE void fp8_widen(
                 count - i);
     }
 }
-
-#endif

@@ -19,8 +19,7 @@
  *   loss = top + log(sum) - target      dlogits as above, of its ids
  *
  * Source: soft cap: Gemma 2, arXiv:2408.00118, section 2. */
-#ifndef ZD_KERNELS_LOSS_CROSS_ENTROPY_H
-#define ZD_KERNELS_LOSS_CROSS_ENTROPY_H
+#pragma once
 
 #include "base/device/device.h"
 #include "base/number/dtype.h"
@@ -83,5 +82,3 @@ typedef enum zd_status row_losses_fn(
 
 CUDA_DECLARE(row_scores);
 CUDA_DECLARE(row_losses);
-
-#endif

@@ -4,8 +4,7 @@
  * devices may add in any. On a GPU the sum lies in its memory and is read by
  * the host when a step has ended; it begins as bytes of zero. One call is one
  * of the 2^30 additions after which exact_sum_carry is due, for each term. */
-#ifndef ZD_KERNELS_LOSS_LOSSES_H
-#define ZD_KERNELS_LOSS_LOSSES_H
+#pragma once
 
 #include "base/device/device.h"
 #include "base/number/exact_sum.h"
@@ -18,5 +17,3 @@ typedef enum zd_status add_losses_fn(
 /* Losses are fp32 whatever the compute type: one function for all. */
 add_losses_fn add_losses_cpu;
 add_losses_fn add_losses_cuda;
-
-#endif

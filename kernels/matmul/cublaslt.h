@@ -4,8 +4,7 @@
  * base/library.h) and never linked: a machine without it, or without a GPU,
  * starts this program all the same. Only what we call is in the table; the
  * types are those of cublasLt.h. */
-#ifndef ZD_KERNELS_MATMUL_CUBLASLT_H
-#define ZD_KERNELS_MATMUL_CUBLASLT_H
+#pragma once
 
 #include "base/status.h"
 
@@ -48,5 +47,3 @@ enum zd_status cublaslt_open(const struct cublaslt **api_out);
 enum zd_status cublaslt_check(
         const struct cublaslt *api, cublasStatus_t status, const char *call);
 #define ZD_CUBLAS(api, call) ZD_TRY(cublaslt_check((api), (api)->call, #call))
-
-#endif

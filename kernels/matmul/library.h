@@ -2,8 +2,7 @@
  *
  * Which implementation a machine uses depends on its instruction set alone (see
  * kernels.c), never on a race, so bits do not change from run to run. */
-#ifndef ZD_KERNELS_MATMUL_LIBRARY_H
-#define ZD_KERNELS_MATMUL_LIBRARY_H
+#pragma once
 
 #include "kernels/matmul/matmul.h"
 
@@ -18,5 +17,3 @@ enum zd_status library_sgemm(const struct matmul *m, int threads);
  * record, if oneDNN has none for this CPU and type, or there is no oneDNN.
  * Primitives are made when first used, and kept. */
 enum zd_status library_primitive(const struct matmul *m, int threads);
-
-#endif

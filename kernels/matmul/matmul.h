@@ -23,8 +23,7 @@
  *           refuses.
  * Memory:   may use bounded panel scratch kept per process (stated by
  *           matmul_scratch_bytes, taken at the first kernels_cpu call). */
-#ifndef ZD_KERNELS_MATMUL_MATMUL_H
-#define ZD_KERNELS_MATMUL_MATMUL_H
+#pragma once
 
 #include "base/device/device.h"
 #include "base/number/dtype.h"
@@ -135,5 +134,3 @@ size_t matmul_scratch_bytes(enum dtype dtype);
 
 /* Every type: the operands say which. */
 matmul_fn matmul_cuda;
-
-#endif

@@ -1,6 +1,5 @@
 /* matmul_cpu.h - our own matmuls of one type and instruction set. */
-#ifndef ZD_KERNELS_MATMUL_MATMUL_CPU_H
-#define ZD_KERNELS_MATMUL_MATMUL_CPU_H
+#pragma once
 
 #include "kernels/cpu/simd.h"
 #include "kernels/matmul/matmul_shape.h"
@@ -12,5 +11,3 @@ bool FAST(narrow_run)(const struct matmul *m);
 
 /* Bytes that a matmul on so many threads borrows (scratch.h). */
 size_t FAST(gemm_scratch_bytes)(int threads);
-
-#endif

@@ -15,8 +15,7 @@
  * Results are exact to the type: fp32 is multiplied in fp32 (TF32 only where
  * asked for), bf16 and fp16 are summed in fp32, and no partial sum is rounded
  * to the output's type or added by atomics. */
-#ifndef ZD_KERNELS_MATMUL_MATMUL_CUDA_H
-#define ZD_KERNELS_MATMUL_MATMUL_CUDA_H
+#pragma once
 
 #include "base/device/device.h"
 #include "base/number/dtype.h"
@@ -160,6 +159,4 @@ enum zd_status matmul_add_sums_cuda(
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

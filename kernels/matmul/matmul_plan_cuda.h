@@ -1,7 +1,6 @@
 /* matmul_plan_cuda.h - what is kept for a kind of matmul. Private to
  * matmul_*_cuda.c. */
-#ifndef ZD_KERNELS_MATMUL_MATMUL_PLAN_CUDA_H
-#define ZD_KERNELS_MATMUL_MATMUL_PLAN_CUDA_H
+#pragma once
 
 #include "kernels/matmul/cublaslt.h"
 #include "kernels/matmul/matmul_cuda.h"
@@ -83,5 +82,3 @@ cublasStatus_t plan_launch(
         const struct plan_table *table, const struct plan *plan,
         const cublasLtMatmulAlgo_t *algorithm, const struct matmul *matmul,
         cudaStream_t stream);
-
-#endif

@@ -1,8 +1,7 @@
 /* matmul_shape.h - which shapes our own CPU code takes whatever the library:
  * a few rows, for which the matrix is not packed (rows_cpu.c), and one short
  * side, as adapters have (narrow_cpu.c). */
-#ifndef ZD_KERNELS_MATMUL_MATMUL_SHAPE_H
-#define ZD_KERNELS_MATMUL_MATMUL_SHAPE_H
+#pragma once
 
 #include "kernels/matmul/matmul.h"
 
@@ -44,5 +43,3 @@ static inline enum narrow narrow_kind(const struct matmul *m)
         return NARROW_SUMS;
     return tall && wide && m->K <= NARROW_MOST ? NARROW_SPREAD : NARROW_NONE;
 }
-
-#endif

@@ -14,8 +14,7 @@
  * replaces the file by rename. So the first to time a shape decides for all
  * ranks of a host, also in the very first run. Nothing here is an error:
  * without a place to write, choices last as long as the process. */
-#ifndef ZD_KERNELS_MATMUL_MATMUL_TUNING_H
-#define ZD_KERNELS_MATMUL_MATMUL_TUNING_H
+#pragma once
 
 #include "kernels/matmul/matmul_cuda.h"
 
@@ -57,5 +56,3 @@ const char *tuning_take(struct tuning *tuning, const char *text);
 
 /* "" when there is no place for it. */
 const char *tuning_path(const struct tuning *tuning);
-
-#endif

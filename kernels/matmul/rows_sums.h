@@ -1,8 +1,7 @@
 /* rows_sums.h - the sums of matmuls of a few rows (matmul_shape.h), one row of
  * the matrix at a time: what one element sums, and in which order, depends on K
  * alone, wherever the row's elements come from. */
-#ifndef ZD_KERNELS_MATMUL_ROWS_SUMS_H
-#define ZD_KERNELS_MATMUL_ROWS_SUMS_H
+#pragma once
 
 #include "kernels/cpu/simd.h"
 #include "kernels/matmul/matmul_shape.h"
@@ -67,5 +66,3 @@ ALWAYS_INLINE void rows_put(
         }
     }
 }
-
-#endif

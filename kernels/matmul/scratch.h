@@ -4,8 +4,7 @@
  * for each rank where ranks are threads. A block is taken from the system the
  * first time so many are needed at once and kept for good, so a step allocates
  * nothing. Safe to call from several threads. */
-#ifndef ZD_KERNELS_MATMUL_SCRATCH_H
-#define ZD_KERNELS_MATMUL_SCRATCH_H
+#pragma once
 
 #include "base/status.h"
 
@@ -16,5 +15,3 @@ enum zd_status scratch_acquire(size_t bytes, struct scratch **scratch_out);
 void scratch_release(struct scratch *scratch);
 
 float *scratch_floats(struct scratch *scratch);
-
-#endif

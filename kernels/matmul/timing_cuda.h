@@ -1,7 +1,6 @@
 /* timing_cuda.h - how long something takes on a GPU: what is chosen by timing
  * is measured here. */
-#ifndef ZD_KERNELS_MATMUL_TIMING_CUDA_H
-#define ZD_KERNELS_MATMUL_TIMING_CUDA_H
+#pragma once
 
 #include "base/device/device.h"
 
@@ -20,5 +19,3 @@ struct timed_work {
  * is dropped early. Waits for the device. */
 enum zd_status timing_measure(
         const struct timed_work *timed, double best, double *shortest_out);
-
-#endif

@@ -12,8 +12,7 @@
  * array with others. Bits as of dense rows. Backward: dx = [dresidual +] J^T
  * dout. Source: Ba, Kiros, Hinton 2016, arXiv:1607.06450, section 3; Zhang,
  * Sennrich 2019, arXiv:1910.07467, equation 4. */
-#ifndef ZD_KERNELS_NORM_NORM_H
-#define ZD_KERNELS_NORM_NORM_H
+#pragma once
 
 #include "base/device/device.h"
 #include "base/number/host_device.h"
@@ -132,5 +131,3 @@ static inline int64_t norm_rows(int N, int heads)
 {
     return (int64_t)N * (heads ? heads : 1);
 }
-
-#endif

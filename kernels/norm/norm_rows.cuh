@@ -8,8 +8,7 @@
  *
  * Teams of at most 32 sum by shuffles alone. Larger ones meet in shared memory,
  * and then all threads of the block do, also those that have no row. */
-#ifndef ZD_KERNELS_NORM_NORM_ROWS_CUH
-#define ZD_KERNELS_NORM_NORM_ROWS_CUH
+#pragma once
 
 #include "kernels/cuda/cuda.cuh"
 
@@ -107,5 +106,3 @@ static enum zd_status by_packs(int packs, const RUN &run)
         return run(packs_of<MOST / 4 * 3>());
     return run(packs_of<MOST>());
 }
-
-#endif

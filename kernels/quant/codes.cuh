@@ -1,8 +1,7 @@
 /* codes.cuh - one element of a quantized matrix, by the threads of a GPU: what
  * decoding a matrix and multiplying by one share. Compiled without contraction:
  * these are the CPU's bits. */
-#ifndef ZD_KERNELS_QUANT_CODES_CUH
-#define ZD_KERNELS_QUANT_CODES_CUH
+#pragma once
 
 #include "kernels/cuda/cuda.cuh"
 
@@ -148,5 +147,3 @@ static inline struct rows_of_8bit rows_of(
             matrix->format == QUANT_INT8};
     return m;
 }
-
-#endif

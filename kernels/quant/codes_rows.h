@@ -8,8 +8,7 @@
  * lie `stride` elements apart: W may be one of several that are joined. Bits:
  * on a CPU those of dequantize and matmul. On a GPU sums have another
  * order, which depends on K alone. */
-#ifndef ZD_KERNELS_QUANT_CODES_ROWS_H
-#define ZD_KERNELS_QUANT_CODES_ROWS_H
+#pragma once
 
 #include "kernels/matmul/matmul_shape.h"
 #include "kernels/quant/dequantize.h"
@@ -23,5 +22,3 @@ typedef enum zd_status codes_rows_fn(
         int M);
 
 CUDA_DECLARE(codes_rows);
-
-#endif

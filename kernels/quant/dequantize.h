@@ -13,8 +13,7 @@
  * Shapes:  out and codes (rows, columns), the linear's (out, in). 4-bit codes
  *          and out begin at whole bytes, scales at a multiple of 4.
  * Bits:    those of quant.h's definitions on every device. */
-#ifndef ZD_KERNELS_QUANT_DEQUANTIZE_H
-#define ZD_KERNELS_QUANT_DEQUANTIZE_H
+#pragma once
 
 #include "base/device/device.h"
 #include "kernels/cuda/cuda_names.h"
@@ -67,5 +66,3 @@ typedef enum zd_status dequantize_fn(
         const struct quant_matrix *matrix);
 
 CUDA_DECLARE(dequantize);
-
-#endif

@@ -19,8 +19,7 @@
  * Memory:  the caller owns every array; nothing is allocated or kept.
  * Order:   no sum depends on how a tensor is cut, as long as blocks are whole.
  */
-#ifndef ZD_KERNELS_QUANT_QUANT_H
-#define ZD_KERNELS_QUANT_QUANT_H
+#pragma once
 
 #include "base/number/dtype.h"
 
@@ -96,5 +95,3 @@ void quant_decode8(float *out, const int8_t *codes, float scb, size_t count);
 /* e4m3 * scale */
 void quant_decode_fp8(
         float *out, const uint8_t *codes, float scale, size_t count);
-
-#endif

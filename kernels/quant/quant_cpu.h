@@ -1,7 +1,6 @@
 /* quant_cpu.h - the fast paths of one instruction set and type. Private to
  * kernels' tables, and to what decodes as it multiplies. */
-#ifndef ZD_KERNELS_QUANT_QUANT_CPU_H
-#define ZD_KERNELS_QUANT_QUANT_CPU_H
+#pragma once
 
 #include "kernels/cpu/simd.h"
 #include "kernels/quant/dequantize.h"
@@ -22,5 +21,3 @@ void FAST(codes_reader_init)(
 void FAST(codes_read)(
         elem *out, const struct codes_reader *reader, size_t begin,
         size_t count);
-
-#endif

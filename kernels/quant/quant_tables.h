@@ -1,7 +1,6 @@
 /* quant_tables.h - borders between the codes of bitsandbytes' formats, as its
  * Python has them (_get_4bit_quantize_bounds). Private to this room. */
-#ifndef ZD_KERNELS_QUANT_QUANT_TABLES_H
-#define ZD_KERNELS_QUANT_QUANT_TABLES_H
+#pragma once
 
 #include <stdint.h>
 
@@ -18,5 +17,3 @@ static const float fp4_bounds[15] = {
 /* The code of a rank. */
 static const uint8_t fp4_order[16] = {11, 10, 13, 12, 15, 14, 9, 0,
                                       8,  1,  6,  7,  4,  5,  2, 3};
-
-#endif

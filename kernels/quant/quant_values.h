@@ -1,8 +1,7 @@
 /* quant_values.h - what the codes of bitsandbytes' formats stand for, as its
  * Python has them (get_4bit_type, create_dynamic_map). Private to this room.
  * QUANT_TABLE: how a twin keeps a table; the CPU's as it is here. */
-#ifndef ZD_KERNELS_QUANT_QUANT_VALUES_H
-#define ZD_KERNELS_QUANT_QUANT_VALUES_H
+#pragma once
 
 #ifndef QUANT_TABLE
 #define QUANT_TABLE static const
@@ -54,5 +53,3 @@ QUANT_TABLE float dynamic_values[127] = {
         0.85234374f,    0.86640626f,    0.8804687f,     0.89453125f,
         0.9085938f,     0.92265624f,    0.93671876f,    0.9507812f,
         0.96484375f,    0.9789063f,     0.99296874f};
-
-#endif

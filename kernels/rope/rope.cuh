@@ -1,6 +1,5 @@
 /* rope.cuh - the rotation of rope.h on a GPU, for the kernels that do it. */
-#ifndef ZD_KERNELS_ROPE_ROPE_CUH
-#define ZD_KERNELS_ROPE_ROPE_CUH
+#pragma once
 
 #include "kernels/cuda/cuda.cuh"
 
@@ -57,5 +56,3 @@ static inline bool turns_in_packs(
     return D / 2 % W == 0 && are_aligned(angles->cosine, angles->sine) &&
            2 * rope_pairs_of(angles, D) == D && !angles->interleaved;
 }
-
-#endif

@@ -11,8 +11,7 @@
  *          transformers' Llama and GLM-4. Backward is the transpose: the
  *          rotation by the negative angle, times the same factors.
  */
-#ifndef ZD_KERNELS_ROPE_ROPE_H
-#define ZD_KERNELS_ROPE_ROPE_H
+#pragma once
 
 #include "base/device/device.h"
 #include "base/number/dtype.h"
@@ -46,5 +45,3 @@ enum zd_status rope_both(
         const struct rope_angles *angles, int N, int D, bool backward);
 
 CUDA_DECLARE(rope);
-
-#endif

@@ -13,8 +13,7 @@
  * Which modules, with which rank and scale: peft_config.h.
  * Source: Hu et al. 2021, arXiv:2106.09685; LoRA+: Hayou et al. 2024,
  * arXiv:2402.12354, section 4; DoRA: Liu et al. 2024, arXiv:2402.09353. */
-#ifndef ZD_MODEL_LORA_H
-#define ZD_MODEL_LORA_H
+#pragma once
 
 #include "model/adapters/peft_config.h"
 #include "model/weights.h"
@@ -92,5 +91,3 @@ enum zd_status weights_open_lora(
         const struct model_config *config, const struct param_table *table,
         struct weight_source *base, uint64_t seed, const char *path,
         struct weight_source *source_out);
-
-#endif

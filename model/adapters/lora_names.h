@@ -1,7 +1,6 @@
 /* lora_names.h - what names in [lora], or in an adapter's configuration, may
  * be: modules that the model has. */
-#ifndef ZD_MODEL_LORA_NAMES_H
-#define ZD_MODEL_LORA_NAMES_H
+#pragma once
 
 #include "model/adapters/lora.h"
 
@@ -14,5 +13,3 @@ enum zd_status lora_check_names(const struct peft_view *reader, bool of_job);
 enum zd_status lora_check_patterns(
         const struct peft_view *reader, const struct lora_options *options,
         const struct param_table *adapted);
-
-#endif

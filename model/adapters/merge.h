@@ -8,8 +8,7 @@
  * base's.
  *
  * Memory: the largest adapted tensor and its A and B, fp32. */
-#ifndef ZD_MODEL_MERGE_H
-#define ZD_MODEL_MERGE_H
+#pragma once
 
 #include "model/adapters/peft.h"
 #include "model/weights.h"
@@ -64,5 +63,3 @@ enum zd_status weights_open_adapted(
         const struct param_table *table, const struct adapter_choice *choices,
         int choice_count, enum dtype *storage_out,
         struct weight_source *source_out);
-
-#endif

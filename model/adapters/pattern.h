@@ -1,8 +1,7 @@
 /* pattern.h - Python's regular expressions as PEFT uses them on names of
  * modules, by PCRE2. Patterns are compiled where they are matched: a model has
  * some hundred names, asked once. */
-#ifndef ZD_MODEL_PATTERN_H
-#define ZD_MODEL_PATTERN_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -13,5 +12,3 @@ bool pattern_is_sound(const char *pattern, char problem[160]);
 bool pattern_matches_all(const char *pattern, const char *name);
 /* re.match(rf"(.*\.)?({pattern})$", name): the last parts of a name. */
 bool pattern_matches_end(const char *pattern, const char *name);
-
-#endif

@@ -9,8 +9,7 @@
  *
  * A tied head: the embedding in modules_to_save is followed by both sides. An
  * `lm_head` beside it must be equal to it, and alone is refused. */
-#ifndef ZD_MODEL_PEFT_H
-#define ZD_MODEL_PEFT_H
+#pragma once
 
 #include "base/file/safetensors.h"
 #include "model/adapters/peft_config.h"
@@ -93,5 +92,3 @@ enum zd_status peft_write(
         const struct param_table *table, const struct peft_config *adapter,
         const char *base_model, const char *tokenizer, enum dtype dtype,
         const struct peft_source *source, char note[PEFT_NOTE_BYTES]);
-
-#endif

@@ -9,8 +9,7 @@
  * A key that we do not implement is refused by name unless its value is null or
  * PEFT's default. Patterns are Python's `re`, matched by PCRE2; what the two
  * read otherwise (\Z, (?P<n>), possessive marks) is not looked for. */
-#ifndef ZD_MODEL_PEFT_CONFIG_H
-#define ZD_MODEL_PEFT_CONFIG_H
+#pragma once
 
 #include "base/file/json.h"
 #include "model/params.h"
@@ -84,5 +83,3 @@ struct peft_factors {
 struct peft_factors peft_factors(const struct peft_view *view, int id);
 /* Is it one of modules_to_save? A tied head is the embedding. */
 bool peft_saves(const struct peft_view *view, int id);
-
-#endif

@@ -1,6 +1,5 @@
 /* families.h - all families. */
-#ifndef ZD_MODEL_FAMILIES_H
-#define ZD_MODEL_FAMILIES_H
+#pragma once
 
 #include "model/family.h"
 
@@ -17,5 +16,3 @@ MODEL_FAMILIES(DECLARE)
 #undef DECLARE
 
 extern const struct model_family *const model_families[]; /* NULL ends it */
-
-#endif

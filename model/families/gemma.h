@@ -1,8 +1,7 @@
 /* gemma.h - what the families of Gemma share: norms times 1 + weight,
  * embeddings times sqrt(hidden_size), a gated GELU; with Gemma 2 four norms in
  * a layer. */
-#ifndef ZD_MODEL_GEMMA_H
-#define ZD_MODEL_GEMMA_H
+#pragma once
 
 #include "model/families/rotary.h"
 
@@ -38,5 +37,3 @@ extern const struct tensor_row gemma2_layer[];
 #define GEMMA_BASE                                                             \
     .norm_form = RMSNORM_ONE_PLUS, .gate = GATE_GELU,                          \
     .embedding_scale_rounded = true, ROTARY_BASE
-
-#endif

@@ -1,7 +1,6 @@
 /* rotary.h - what Llama and its descendants share: RMSNorm, rotary positions,
  * grouped heads, a gated MLP with SiLU. A family of these is its defaults. */
-#ifndef ZD_MODEL_ROTARY_H
-#define ZD_MODEL_ROTARY_H
+#pragma once
 
 #include "model/config_keys.h"
 #include "model/families/families.h"
@@ -114,5 +113,3 @@ layer_part_fn rotary_norm_heads;
     .mlp_forward = rotary_mlp_forward, .mlp_backward = rotary_mlp_backward,    \
     .recompute_act = rotary_recompute_act,                                     \
     .recompute_heads = rotary_norm_heads
-
-#endif

@@ -1,8 +1,7 @@
 /* config.h - a model's shape from Hugging Face's config.json (keys of v4 and
  * v5) or from [model.config] of the job file. A key that we do not support is
  * refused by name if its value is not the default. */
-#ifndef ZD_MODEL_FILES_CONFIG_H
-#define ZD_MODEL_FILES_CONFIG_H
+#pragma once
 
 #include "model/config.h"
 
@@ -48,5 +47,3 @@ void model_config_fini(struct model_config *config);
 /* Short text for the banner: "llama, 16 layers, 2048 wide, 32/8 heads". */
 void model_config_describe(
         const struct model_config *config, char *out, size_t out_bytes);
-
-#endif

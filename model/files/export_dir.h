@@ -1,7 +1,6 @@
 /* export_dir.h - the folder of an export: what it may contain, when it may be
  * replaced, and how. */
-#ifndef ZD_MODEL_EXPORT_DIR_H
-#define ZD_MODEL_EXPORT_DIR_H
+#pragma once
 
 #include "base/status.h"
 
@@ -39,5 +38,3 @@ enum zd_status export_dir_names(
 enum zd_status export_dir_begin(const char *temporary);
 /* `from` becomes `to`; what was `to` is removed. */
 enum zd_status export_dir_replace(const char *from, const char *to);
-
-#endif

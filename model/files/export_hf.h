@@ -1,6 +1,5 @@
 /* export_hf.h - a folder that transformers loads. */
-#ifndef ZD_MODEL_EXPORT_HF_H
-#define ZD_MODEL_EXPORT_HF_H
+#pragma once
 
 #include "base/file/json.h"
 #include "model/weights.h"
@@ -45,5 +44,3 @@ enum zd_status weights_export_end(const struct hf_export_job *job);
 /* Could a model, or an adapter, be written to `dir` now? Its folder is made and
  * removed again. ZD_ERR_CREATE as above. */
 enum zd_status weights_export_check(const char *dir, bool is_adapter);
-
-#endif

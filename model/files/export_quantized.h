@@ -1,7 +1,6 @@
 /* export_quantized.h - a quantized model, as transformers loads it with
  * bitsandbytes. */
-#ifndef ZD_MODEL_EXPORT_QUANTIZED_H
-#define ZD_MODEL_EXPORT_QUANTIZED_H
+#pragma once
 
 #include "kernels/quant/quant.h"
 #include "model/files/export_hf.h"
@@ -40,5 +39,3 @@ enum zd_status quantizing_read(
         struct quantizing *quantizing, const struct file_tensor *tensor,
         size_t begin, size_t count, void *out);
 json_t *quantizing_config(const struct quantizing *quantizing);
-
-#endif

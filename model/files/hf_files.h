@@ -1,8 +1,7 @@
 /* hf_files.h - the weight files in the folder of a Hugging Face model:
  * model.safetensors, or model.safetensors.index.json and its shards, whose
  * names must stay inside the folder. */
-#ifndef ZD_MODEL_HF_FILES_H
-#define ZD_MODEL_HF_FILES_H
+#pragma once
 
 #include "base/file/safetensors.h"
 
@@ -14,5 +13,3 @@ struct hf_files {
 /* ZD_ERR_DATA naming folder, index or file. */
 enum zd_status hf_files_open(const char *dir, struct hf_files *out);
 void hf_files_close(struct hf_files *files);
-
-#endif

@@ -1,7 +1,6 @@
 /* hf_names.h - the names that Hugging Face's files give to our tensors, and
  * where they have a text model. */
-#ifndef ZD_MODEL_HF_NAMES_H
-#define ZD_MODEL_HF_NAMES_H
+#pragma once
 
 #include "model/config.h"
 #include "model/params.h"
@@ -50,5 +49,3 @@ json_t *text_config_inner(
 json_t *text_config_of(json_t *json, const struct model_config *config);
 /* Is this tensor of a file none of the text model's? */
 bool text_config_passes(const struct model_config *config, const char *name);
-
-#endif

@@ -1,7 +1,6 @@
 /* tensor_files.h - a list of tensors written to one safetensors file or
  * several, in pieces of bounded size, by one process or by parts of several. */
-#ifndef ZD_MODEL_TENSOR_FILES_H
-#define ZD_MODEL_TENSOR_FILES_H
+#pragma once
 
 #include "base/file/safetensors.h"
 
@@ -49,5 +48,3 @@ enum zd_status tensor_files_create(const struct tensor_files *files);
 enum zd_status tensor_files_write(
         const struct tensor_files *files, int part, int parts);
 void tensor_files_fini(struct tensor_files *files);
-
-#endif

@@ -1,6 +1,5 @@
 /* weights_hf.h - the weights in the folder of a Hugging Face model. */
-#ifndef ZD_MODEL_WEIGHTS_HF_H
-#define ZD_MODEL_WEIGHTS_HF_H
+#pragma once
 
 #include "model/weights.h"
 
@@ -32,5 +31,3 @@ bool weights_hf_has(const char *dir, const char *name);
  * keeps what was read. True where it cannot be known: save_pretrained writes
  * it, and loading will say what is wrong. */
 bool weights_hf_has_prefix(const char *dir, const struct model_config *config);
-
-#endif

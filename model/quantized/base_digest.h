@@ -4,8 +4,7 @@
  * A tensor's digest is the sum of digests of 256 of its values, or bytes of its
  * codes and scales, each with its position: the same for every cut, in any
  * order. */
-#ifndef ZD_MODEL_BASE_DIGEST_H
-#define ZD_MODEL_BASE_DIGEST_H
+#pragma once
 
 #include "model/weights.h"
 
@@ -38,5 +37,3 @@ void base_digest_text(uint64_t digest, char out[BASE_DIGEST_TEXT]);
 enum zd_status base_digest_read(
         const struct param_table *table, const struct weight_source *source,
         uint64_t *digest_out);
-
-#endif

@@ -10,8 +10,7 @@
  * Values are those that `source` reads, not rounded. GPT-2's weights are (in,
  * out); their transpose is quantized. With tensor parallelism all of this is of
  * whole tensors, of which a slice has some (cut.h). */
-#ifndef ZD_MODEL_CODES_H
-#define ZD_MODEL_CODES_H
+#pragma once
 
 #include "model/weights.h"
 
@@ -60,5 +59,3 @@ enum zd_status codes_make_whole(
         const struct weight_source *source, const struct param_table *table,
         int id, const struct quant_matrix *matrix, struct codes_whole *out);
 void codes_whole_fini(struct codes_whole *whole);
-
-#endif

@@ -8,8 +8,7 @@
  * A cut goes between blocks, rows or tiles; int8's rows may be cut anywhere,
  * each part with the scale of the row. Scales in 8 bits stay so where the rows
  * are cut between the groups that have one; else they are held decoded. */
-#ifndef ZD_MODEL_QUANTIZED_CUT_H
-#define ZD_MODEL_QUANTIZED_CUT_H
+#pragma once
 
 #include "model/params.h"
 
@@ -39,5 +38,3 @@ void codes_cut(const struct param_table *whole, struct param_table *slice);
 void codes_cut_scales(
         const struct param_table *slice, int id, void *whole, float *of_blocks,
         void *out);
-
-#endif

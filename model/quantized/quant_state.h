@@ -1,7 +1,6 @@
 /* quant_state.h - how bitsandbytes quantized a weight to 4 bits: JSON in a
  * tensor of bytes. */
-#ifndef ZD_MODEL_QUANT_STATE_H
-#define ZD_MODEL_QUANT_STATE_H
+#pragma once
 
 #include "base/file/json.h"
 #include "kernels/quant/quant.h"
@@ -27,5 +26,3 @@ enum zd_status quant_state_parse(
 /* The same as bitsandbytes writes it: its keys in its order, as Python's json
  * has them. New memory; the caller frees it. */
 char *quant_state_text(const struct quant_state *state);
-
-#endif

@@ -9,8 +9,7 @@
  * W is NAME.weight of module NAME. Which it is follows from the tensors beside
  * it. All of it may be spread over files.
  * Errors: E0330, E0331 (65), naming tensor and file. */
-#ifndef ZD_MODEL_QUANTIZED_H
-#define ZD_MODEL_QUANTIZED_H
+#pragma once
 
 #include "base/file/safetensors.h"
 #include "kernels/quant/dequantize.h"
@@ -75,5 +74,3 @@ enum zd_status quantized_read_codes(
         uint8_t *codes);
 enum zd_status quantized_read_scales(
         const struct quantized *weight, void *scales);
-
-#endif

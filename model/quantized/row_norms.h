@@ -1,7 +1,6 @@
 /* row_norms.h - |W| by rows of a module's weight: what PEFT's magnitudes (DoRA)
  * are before training. Rows are the module's: columns of a Conv1D. */
-#ifndef ZD_MODEL_ROW_NORMS_H
-#define ZD_MODEL_ROW_NORMS_H
+#pragma once
 
 #include "model/weights.h"
 
@@ -14,5 +13,3 @@ enum zd_status weights_row_norms(
         const struct weight_source *source, const struct param_table *table,
         int id, const struct quant_matrix *held, size_t begin, size_t count,
         float *out);
-
-#endif

@@ -1,8 +1,7 @@
 /* stored.h - a tensor and the file that holds it, and what may be wrong with
  * it.
  */
-#ifndef ZD_MODEL_STORED_H
-#define ZD_MODEL_STORED_H
+#pragma once
 
 #include "base/file/safetensors.h"
 
@@ -22,5 +21,3 @@ enum zd_status stored_check_finite(
 /* "[16, 64]" */
 enum { SHAPE_TEXT = 160 };
 void shape_text(int dims, const int64_t *shape, char out[SHAPE_TEXT]);
-
-#endif

@@ -1,7 +1,6 @@
 /* group.h - ranks as threads of one process, over comm_local or each with a
  * comm for its device's memory over that, for programs that print TAP. */
-#ifndef ZD_TESTS_COMM_GROUP_H
-#define ZD_TESTS_COMM_GROUP_H
+#pragma once
 
 #include "comm/comm.h"
 
@@ -21,5 +20,3 @@ struct group_case {
 
 /* Run the suite; a line per case. */
 void group_run(const struct group_case *group);
-
-#endif

@@ -1,7 +1,6 @@
 /* suite.h - what every back end of comm must do, as a list of cases that each
  * rank runs with its own comm. */
-#ifndef ZD_TESTS_COMM_SUITE_H
-#define ZD_TESTS_COMM_SUITE_H
+#pragma once
 
 #include "comm/comm.h"
 
@@ -18,5 +17,3 @@ extern _Thread_local struct comm_counters suite_group_counters;
 /* Say on stderr which check of which rank did not hold. */
 bool suite_check(bool holds, const struct comm *comm, const char *what);
 #define CHECK(comm, condition) suite_check((condition), (comm), #condition)
-
-#endif

@@ -1,6 +1,5 @@
 /* suite_cases.h - the cases, by the file that has them. */
-#ifndef ZD_TESTS_COMM_SUITE_CASES_H
-#define ZD_TESTS_COMM_SUITE_CASES_H
+#pragma once
 
 #include "tests/comm/suite.h"
 
@@ -25,5 +24,3 @@ bool case_one_failure_is_everyones(struct comm *comm);
 bool case_equal_failures_are_told_once(struct comm *comm);
 bool case_groups_of_ranks_are_named(struct comm *comm);
 bool case_a_lost_peer_is_not_the_cause(struct comm *comm);
-
-#endif

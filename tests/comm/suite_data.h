@@ -1,7 +1,6 @@
 /* suite_data.h - arrays whose values tell who gave them and in which order they
  * were added, and their way to the memory that collectives work on. */
-#ifndef ZD_TESTS_COMM_SUITE_DATA_H
-#define ZD_TESTS_COMM_SUITE_DATA_H
+#pragma once
 
 #include "comm/comm.h"
 
@@ -32,5 +31,3 @@ void *data_up(void *host, size_t bytes);
 /* The device's values, where the host can look at them. */
 void data_look(void *host, const void *device, size_t bytes);
 void data_drop(void *host, void *device, size_t bytes);
-
-#endif

@@ -16,8 +16,7 @@
  * misaligned vector accesses by the load and store intrinsics, impossible
  * launches, pointer arguments that are no memory of the device. Dynamic shared
  * memory is NaN before each block and ends at a page that cannot be touched. */
-#ifndef ZD_TESTS_CUDA_EMULATE_H
-#define ZD_TESTS_CUDA_EMULATE_H
+#pragma once
 
 #ifndef ZD_EMULATE
 #define ZD_EMULATE 1
@@ -248,5 +247,3 @@ inline float zd_emulate_max(float value, int lanes)
     zd_emulate_shfl_xor(__FILE__, __LINE__, __VA_ARGS__)
 
 #include "tests/cuda/emulate_math.h"
-
-#endif

@@ -1,6 +1,5 @@
 /* emulate_case.h - what tests of the emulator share. */
-#ifndef ZD_TESTS_CUDA_EMULATE_CASE_H
-#define ZD_TESTS_CUDA_EMULATE_CASE_H
+#pragma once
 
 #include "tests/cuda/emulate.h"
 
@@ -20,5 +19,3 @@ static inline float *device_floats(int count)
     delete[] host;
     return device;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* emulate_math.h - CUDA's intrinsics of one thread: loads and stores,
  * arithmetic, atomics. Included by emulate.h. */
-#ifndef ZD_TESTS_CUDA_EMULATE_MATH_H
-#define ZD_TESTS_CUDA_EMULATE_MATH_H
+#pragma once
 
 /* --- loads and stores: a GPU refuses what is not aligned to its size ------ */
 
@@ -84,5 +83,3 @@ template <typename T> inline T atomicMax(T *p, T value)
     return zd_emulate_atomic(
             p, [value](T was) { return was < value ? value : was; });
 }
-
-#endif

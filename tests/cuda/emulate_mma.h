@@ -2,8 +2,7 @@
  *
  * What a GPU would do late is done late: the target of a copy is NaN until its
  * group is waited for, so a wait that is missing shows in the results. */
-#ifndef ZD_TESTS_CUDA_EMULATE_MMA_H
-#define ZD_TESTS_CUDA_EMULATE_MMA_H
+#pragma once
 
 template <typename E> inline float zd_emulate_half(uint32_t word, int upper)
 {
@@ -179,5 +178,3 @@ inline float fast_exp2(float x)
 {
     return exp2f(x);
 }
-
-#endif

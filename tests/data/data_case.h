@@ -1,7 +1,6 @@
 /* data_case.h - a small job for tests of data: a folder, a tokenizer, one
  * entry. */
-#ifndef ZD_TESTS_DATA_CASE_H
-#define ZD_TESTS_DATA_CASE_H
+#pragma once
 
 #include "data/corpus.h"
 #include "tests/support/scratch.h"
@@ -38,5 +37,3 @@ char *data_case_words(struct data_case *test);
 struct dataset *data_case_open(struct data_case *test); /* NULL: failed */
 /* Number of files in the cache folder. */
 int data_case_cached(const struct data_case *test);
-
-#endif

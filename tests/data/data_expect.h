@@ -1,6 +1,5 @@
 /* data_expect.h - what tests of data ask for again and again. */
-#ifndef ZD_TESTS_DATA_EXPECT_H
-#define ZD_TESTS_DATA_EXPECT_H
+#pragma once
 
 #include "data/dataset_internal.h"
 #include "tests/data/data_case.h"
@@ -60,5 +59,3 @@ static inline void expect_refused(
     cr_expect(strstr(error->what, says), "%s: %s", says, error->what);
     zd_error_clear();
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* arrays.h - arrays of a compute type with random contents, for kernel tests.
  * The caller frees them. */
-#ifndef ZD_TESTS_KERNELS_ARRAYS_H
-#define ZD_TESTS_KERNELS_ARRAYS_H
+#pragma once
 
 #include "base/number/dtype.h"
 
@@ -69,5 +68,3 @@ static inline double worst(
     }
     return most;
 }
-
-#endif

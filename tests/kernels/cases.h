@@ -4,8 +4,7 @@
  * test_fast.c compares a fast table with the plain one; test_threads.c one fast
  * table with itself at another number of threads; test_cuda.c a GPU's with the
  * plain one. */
-#ifndef ZD_TESTS_KERNELS_CASES_H
-#define ZD_TESTS_KERNELS_CASES_H
+#pragma once
 
 #include "pair.h"
 
@@ -32,5 +31,3 @@ case_fn norm_case, head_norm_case, norm_shapes_case, add_norm_case,
         column_dots_case, dequantize_case, codes_rows_case, fp8_cast_case,
         fp8_matmul_case, fp8_gradient_case, attention_case, window_case,
         attention_share_case, decode_case;
-
-#endif

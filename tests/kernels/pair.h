@@ -3,8 +3,7 @@
  *
  * Operations are given of[0] and of[1]. Pairs live until the next pairs_begin
  * of the thread. */
-#ifndef ZD_TESTS_KERNELS_PAIR_H
-#define ZD_TESTS_KERNELS_PAIR_H
+#pragma once
 
 #include "kernels/kernels.h"
 
@@ -61,5 +60,3 @@ double pair_difference(void);         /* the greatest noted */
 /* Of the first runner's results compared since the last call, in this thread:
  * tells whether two runs gave the same bits. */
 uint64_t pair_digest(void);
-
-#endif

@@ -1,7 +1,6 @@
 /* run.h - an operation by both runners: RUN(add(NULL, out.of[r], x.of[r],
  * y.of[r], count)). A failure is an infinite difference. */
-#ifndef ZD_TESTS_KERNELS_RUN_H
-#define ZD_TESTS_KERNELS_RUN_H
+#pragma once
 
 #include "pair.h"
 
@@ -15,5 +14,3 @@
             pair_differs(INFINITY);                                            \
     }
 #define RUN(call) RUN_OF(ops->call)
-
-#endif

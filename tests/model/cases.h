@@ -1,7 +1,6 @@
 /* cases.h - rows of a file in tests/model/cases: fields with " | " between
  * them; lines that begin with # are comments. */
-#ifndef ZD_TESTS_MODEL_CASES_H
-#define ZD_TESTS_MODEL_CASES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -51,5 +50,3 @@ static inline bool cases_next(struct cases *c)
         c->fields[count] = NULL;
     return true;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* opened.h - a model of tests/fixtures: its configuration, table and weights.
  */
-#ifndef ZD_TESTS_MODEL_OPENED_H
-#define ZD_TESTS_MODEL_OPENED_H
+#pragma once
 
 #include "tests/model/tiny.h"
 
@@ -52,5 +51,3 @@ static inline float *read_all(
                 values + at));
     return values;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* shapes.h - configurations of small models, odd on purpose, and batches. */
-#ifndef ZD_TESTS_MODEL_SHAPES_H
-#define ZD_TESTS_MODEL_SHAPES_H
+#pragma once
 
 #include "base/number/rng.h"
 #include "model/model.h"
@@ -97,5 +96,3 @@ static inline void tokens_narrow(
     narrow->batch = (struct model_batch){
             narrow->tokens, narrow->targets, narrow->doc_start, B, most};
 }
-
-#endif

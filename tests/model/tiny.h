@@ -1,6 +1,5 @@
 /* tiny.h - a small model, held whole, for tests of the passes. */
-#ifndef ZD_TESTS_MODEL_TINY_H
-#define ZD_TESTS_MODEL_TINY_H
+#pragma once
 
 #include "base/number/rng.h"
 #include "model/adapters/lora.h"
@@ -202,5 +201,3 @@ static inline double tiny_step(
     tiny_must(model_backward(t->model, &t->hooks));
     return tiny_loss(t);
 }
-
-#endif

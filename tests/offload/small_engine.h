@@ -1,7 +1,6 @@
 /* small_engine.h - an engine of one or two segments, each one extent, with the
  * memory and streams it needs. */
-#ifndef ZD_TESTS_OFFLOAD_SMALL_ENGINE_H
-#define ZD_TESTS_OFFLOAD_SMALL_ENGINE_H
+#pragma once
 
 #include "offload/offload.h"
 
@@ -71,5 +70,3 @@ static inline void small_engine_end(struct small_engine *e)
     arena_release(&e->arena);
     arena_plan_fini(&e->plan);
 }
-
-#endif

@@ -1,8 +1,7 @@
 /* store_case.h - a file store of small chunks of every layout, and workers that
  * go through lists of them beside a model in memory: of each chunk's parts, how
  * often they were written, from which their bytes follow. */
-#ifndef ZD_TESTS_STORE_CASE_H
-#define ZD_TESTS_STORE_CASE_H
+#pragma once
 
 #include "offload/store.h"
 #include "tests/support/scratch.h"
@@ -49,5 +48,3 @@ int case_go_through(
 /* Random lists, overlapping, `workers` on each; the same as above, summed. */
 int case_random_lists(
         struct store_case *test, int lists, int workers, unsigned seed);
-
-#endif

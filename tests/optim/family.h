@@ -1,7 +1,6 @@
 /* family.h - a tensor with its states and gradients, updated whole or in spans,
  * for tests of every optimizer and format. */
-#ifndef ZD_TESTS_OPTIM_FAMILY_H
-#define ZD_TESTS_OPTIM_FAMILY_H
+#pragma once
 
 #include "base/number/rng.h"
 #include "optim/elements.h"
@@ -306,5 +305,3 @@ static inline bool tensor_equal(const struct tensor *a, const struct tensor *b)
            memcmp(a->block_v, b->block_v,
                   (size_t)s->blocks.count * sizeof(float)) == 0;
 }
-
-#endif

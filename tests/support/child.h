@@ -3,8 +3,7 @@
  * A child of a process that has initialized CUDA cannot use it
  * (cudaErrorInitializationError), so whoever forks asks for no GPU before: the
  * child does, and says CHILD_NO_GPU where there is none. */
-#ifndef ZD_TESTS_SUPPORT_CHILD_H
-#define ZD_TESTS_SUPPORT_CHILD_H
+#pragma once
 
 #include "base/device/device.h"
 
@@ -37,5 +36,3 @@ static inline uint64_t child_with_gpu(
     cr_assert_eq(waitpid(child, NULL, 0), child);
     return result;
 }
-
-#endif

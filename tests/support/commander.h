@@ -1,7 +1,6 @@
 /* commander.h - a train_control that gives commands at known steps, and keeps
  * what became of them. Rank 0's thread alone uses it while the run goes on. */
-#ifndef ZD_TESTS_COMMANDER_H
-#define ZD_TESTS_COMMANDER_H
+#pragma once
 
 #include "train/train.h"
 
@@ -36,5 +35,3 @@ struct train_command *commander_add(
 bool commander_all_done(const struct commander *commander);
 bool commander_saw(
         const struct commander *commander, enum train_run_state state);
-
-#endif

@@ -1,6 +1,5 @@
 /* fuzz.h - random numbers for programs that mutate inputs. */
-#ifndef ZD_TESTS_FUZZ_H
-#define ZD_TESTS_FUZZ_H
+#pragma once
 
 #include <stdint.h>
 
@@ -10,5 +9,3 @@ static inline uint64_t fuzz_next(uint64_t *state)
     *state = *state * 6364136223846793005u + 1442695040888963407u;
     return *state >> 24;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* gate.h - a gate that a stream stops at until the test opens it. */
-#ifndef ZD_TESTS_SUPPORT_GATE_H
-#define ZD_TESTS_SUPPORT_GATE_H
+#pragma once
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -33,5 +32,3 @@ static inline void gate_open(struct gate *gate)
     pthread_cond_broadcast(&gate->changed);
     pthread_mutex_unlock(&gate->lock);
 }
-
-#endif

@@ -1,8 +1,7 @@
 /* job_threads.h - run a whole job with its ranks as threads of this process,
  * over comm_local: everything that `mpirun zerod` does but MPI. For programs
  * that print TAP; only the main thread reports. */
-#ifndef ZD_TESTS_JOB_THREADS_H
-#define ZD_TESTS_JOB_THREADS_H
+#pragma once
 
 #include "tests/support/tap.h"
 #include "train/train.h"
@@ -58,5 +57,3 @@ bool same_model(const char *a, const char *b);
 
 /* A fresh folder below /tmp; removed at exit. */
 const char *job_threads_dir(void);
-
-#endif

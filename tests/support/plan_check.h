@@ -1,6 +1,5 @@
 /* plan_check.h - what a run of job_threads did against its plan.json. */
-#ifndef ZD_TESTS_PLAN_CHECK_H
-#define ZD_TESTS_PLAN_CHECK_H
+#pragma once
 
 #include "base/file/json.h"
 
@@ -12,5 +11,3 @@ json_t *plan_check_open(const char *dir);
 bool plan_check_sent(const json_t *plan, const char *dir, int rows);
 /* Every arena took what was planned, and its spans are all there is in it. */
 bool plan_check_taken(const json_t *plan);
-
-#endif

@@ -1,7 +1,6 @@
 /* reshard.h - a checkpoint as so many ranks would have saved it, of one that a
  * single rank has: what would take a thousand processes. */
-#ifndef ZD_TESTS_RESHARD_H
-#define ZD_TESTS_RESHARD_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -9,5 +8,3 @@
  * TO, whose manifest states `format`. False: it has fewer than 256 elements for
  * each. */
 bool reshard(const char *from, const char *to, int shards, int format);
-
-#endif

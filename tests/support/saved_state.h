@@ -1,7 +1,6 @@
 /* saved_state.h - what a checkpoint of a job holds, whatever number of ranks
  * has saved it: its arrays, each put together from the shards. */
-#ifndef ZD_TESTS_SAVED_STATE_H
-#define ZD_TESTS_SAVED_STATE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -28,5 +27,3 @@ struct saved_array *saved_array_of(
 /* Have two runs saved the same bits? */
 bool same_saved_state(
         const char *a, int a_world, const char *b, int b_world, int step);
-
-#endif

@@ -1,7 +1,6 @@
 /* scratch.h - a folder of its own for a test, gone at its end, and small files
  * in it. For tests only: whatever fails here ends the test. */
-#ifndef ZD_TESTS_SCRATCH_H
-#define ZD_TESTS_SCRATCH_H
+#pragma once
 
 #include "base/file/fs.h"
 
@@ -43,5 +42,3 @@ static inline const char *scratch_file(
         abort();
     return scratch->path;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* tap.h - what plain programs print of their tests, for one thread. */
-#ifndef ZD_TESTS_SUPPORT_TAP_H
-#define ZD_TESTS_SUPPORT_TAP_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -10,5 +9,3 @@ void tap_ok(bool passed, const char *format, ...)
 /* Something is tried again, "what: why"; deploy/test.sh counts these lines. */
 void tap_again(const char *format, ...) __attribute__((format(printf, 1, 2)));
 int tap_done(void); /* prints the plan; exit code */
-
-#endif

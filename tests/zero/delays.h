@@ -10,8 +10,7 @@
  * A seed makes one to three kinds late, the first of them by turns, each a
  * number of times that suits how late it is. Shared by all threads of the
  * process. */
-#ifndef ZD_TESTS_ZERO_DELAYS_H
-#define ZD_TESTS_ZERO_DELAYS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -22,5 +21,3 @@ void delays_count(void);
 void delays_begin(uint64_t seed);
 /* What the seed has made late, for who looks for the cause; static. */
 const char *delays_say(void);
-
-#endif

@@ -3,8 +3,7 @@
  * out of the parameters it is given and a hash. So a wrong parameter, a
  * gradient that is lost, doubled or reduced too early shows in the weights
  * after a step. */
-#ifndef ZD_TESTS_ZERO_FAKE_H
-#define ZD_TESTS_ZERO_FAKE_H
+#pragma once
 
 #include "zero/zero.h"
 
@@ -43,5 +42,3 @@ size_t fake_largest_bytes(const struct fake *fake); /* of a tensor, in fp32 */
  * parameters that were seen add up to. */
 enum zd_status fake_train(const struct fake_pass *pass, double *sum_out);
 enum zd_status fake_evaluate(const struct fake_pass *pass, double *sum_out);
-
-#endif

@@ -1,6 +1,5 @@
 /* outcome.h - what a run of world.h leaves. */
-#ifndef ZD_TESTS_ZERO_OUTCOME_H
-#define ZD_TESTS_ZERO_OUTCOME_H
+#pragma once
 
 #include "zero/zero.h"
 
@@ -41,5 +40,3 @@ bool outcome_same(const struct outcome *a, const struct outcome *b);
 bool outcome_same_run(const struct outcome *a, const struct outcome *b);
 /* A run that went through, on ranks that agree, sending what was planned. */
 bool outcome_sound(const struct outcome *outcome);
-
-#endif

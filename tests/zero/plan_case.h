@@ -1,7 +1,6 @@
 /* plan_case.h - plans of the fake model: what a test asks for, and what it
  * counts in the answer. */
-#ifndef ZD_TESTS_ZERO_PLAN_CASE_H
-#define ZD_TESTS_ZERO_PLAN_CASE_H
+#pragma once
 
 #include "fake.h"
 
@@ -27,5 +26,3 @@ uint64_t share(size_t count, int world, size_t bytes);
 /* Of the span of this name; 0: there is none. */
 size_t span_bytes(const struct arena_plan *arena, const char *name);
 size_t bytes_of(const struct zero_plan *plan, const char *name);
-
-#endif

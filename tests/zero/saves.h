@@ -1,7 +1,6 @@
 /* saves.h - a thread that reads a snapshot while a rank goes on, and looks
  * whether it is what was. */
-#ifndef ZD_TESTS_ZERO_SAVES_H
-#define ZD_TESTS_ZERO_SAVES_H
+#pragma once
 
 #include "zero/zero.h"
 
@@ -18,5 +17,3 @@ enum zd_status saver_end(struct saver *saver);
  * sooner would leave the others waiting. */
 enum zd_status saver_judge(struct saver *saver);
 void saver_destroy(struct saver *saver); /* ends it; NULL is nothing */
-
-#endif

@@ -1,7 +1,6 @@
 /* world.h - runs the fake model over ZeRO on ranks that are threads of this
  * process, and brings back what is left. */
-#ifndef ZD_TESTS_ZERO_WORLD_H
-#define ZD_TESTS_ZERO_WORLD_H
+#pragma once
 
 #include "fake.h"
 #include "outcome.h"
@@ -52,5 +51,3 @@ struct scenario scenario_default(int stage, int world, enum dtype dtype);
 void scenario_vary(struct scenario *s, int variant);
 
 struct outcome world_run(const struct scenario *scenario);
-
-#endif

@@ -10,8 +10,7 @@
  *     model.norm.weight@0+64 master F32 0f3a.. m F32 77c1.. v F32 9e02..
  *     tensor, first element and count; then kind, type and the first characters
  *     of the xxh3-128 of each array */
-#ifndef ZD_TRAIN_CHECKPOINT_ARRAYS_H
-#define ZD_TRAIN_CHECKPOINT_ARRAYS_H
+#pragma once
 
 #include "train/checkpoint/columns.h"
 #include "zero/zero.h"
@@ -85,5 +84,3 @@ void held_add(
 void held_text(const struct held *held, char out[HELD_TEXT]);
 /* False: `text`, which may be NULL, is no such entry. */
 bool held_parse(const char *text, struct held *out);
-
-#endif

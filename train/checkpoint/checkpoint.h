@@ -20,8 +20,7 @@
  * What does not train is in the base, which the manifest names, with a digest.
  * Ranges are counted in elements of the tensor, so any number of ranks can read
  * what any other number wrote. */
-#ifndef ZD_TRAIN_CHECKPOINT_CHECKPOINT_H
-#define ZD_TRAIN_CHECKPOINT_CHECKPOINT_H
+#pragma once
 
 #include "base/file/json.h"
 #include "base/file/safetensors.h"
@@ -182,5 +181,3 @@ enum zd_status checkpoint_load(
         struct zero *zero, enum checkpoint_moments *moments_out);
 /* "adamw": whose states these are. */
 const char *checkpoint_optimizer(const struct checkpoint *checkpoint);
-
-#endif

@@ -1,6 +1,5 @@
 /* cli.h - what `zerod ckpt` and `zerod export` do; no MPI. */
-#ifndef ZD_TRAIN_CHECKPOINT_CLI_H
-#define ZD_TRAIN_CHECKPOINT_CLI_H
+#pragma once
 
 #include "base/file/json.h"
 #include "base/number/dtype.h"
@@ -26,5 +25,3 @@ struct train_export {
  * as PEFT has it, streaming. With `quantize` the layers' linear weights are in
  * codes. */
 enum zd_status train_export(const struct train_export *options);
-
-#endif

@@ -5,8 +5,7 @@
  *     m/h.0.attn.c_attn.weight[0:192,768:960,1536:1728]@0
  *
  * Columns C0 to C1 - 1 of the tensor as it is stored, and so on, ascending. */
-#ifndef ZD_TRAIN_CHECKPOINT_COLUMNS_H
-#define ZD_TRAIN_CHECKPOINT_COLUMNS_H
+#pragma once
 
 #include "model/slice.h"
 
@@ -34,5 +33,3 @@ struct param columns_matrix(
 /* How many elements of such a matrix lie before element `whole` of the
  * tensor. */
 size_t columns_before(const struct param *matrix, size_t whole);
-
-#endif

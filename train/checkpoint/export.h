@@ -1,7 +1,6 @@
 /* export.h - a Hugging Face directory from a checkpoint, streaming. Internal to
  * train. */
-#ifndef ZD_TRAIN_CHECKPOINT_EXPORT_H
-#define ZD_TRAIN_CHECKPOINT_EXPORT_H
+#pragma once
 
 #include "model/files/export_quantized.h"
 #include "train/checkpoint/checkpoint.h"
@@ -63,5 +62,3 @@ enum zd_status export_open_merged(
  * the caller does all of it. */
 enum zd_status export_checkpoint(
         struct comm *comm, const struct export_request *request);
-
-#endif

@@ -1,7 +1,6 @@
 /* index.h - an open checkpoint: which file holds which run of elements of which
  * tensor. Internal to index.c, which makes it, and read.c. */
-#ifndef ZD_TRAIN_CHECKPOINT_INDEX_H
-#define ZD_TRAIN_CHECKPOINT_INDEX_H
+#pragma once
 
 #include "train/checkpoint/arrays.h"
 #include "train/checkpoint/checkpoint.h"
@@ -50,5 +49,3 @@ struct piece *index_first(
 /* The piece's tensor is known and can be read. */
 enum zd_status index_wake(
         const struct checkpoint *checkpoint, struct piece *piece);
-
-#endif

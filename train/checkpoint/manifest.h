@@ -1,7 +1,6 @@
 /* manifest.h - manifest.json of a checkpoint: built, sealed with a digest of
  * itself, read and checked. Internal to train. */
-#ifndef ZD_TRAIN_CHECKPOINT_MANIFEST_H
-#define ZD_TRAIN_CHECKPOINT_MANIFEST_H
+#pragma once
 
 #include "base/file/hash.h"
 #include "train/checkpoint/checkpoint.h"
@@ -67,5 +66,3 @@ json_t *manifest_codes(const struct param_table *table);
 json_t *manifest_data(
         const struct train_job *job, const struct run_identity *identity);
 json_t *manifest_settings(const struct train_job *job, int64_t global_batch);
-
-#endif

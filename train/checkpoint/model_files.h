@@ -2,8 +2,7 @@
  * and the export have a copy of: read before step 1 and kept, so that nothing
  * that happens to their folder can lose the model in the end. Internal to
  * train. */
-#ifndef ZD_TRAIN_CHECKPOINT_MODEL_FILES_H
-#define ZD_TRAIN_CHECKPOINT_MODEL_FILES_H
+#pragma once
 
 #include "base/status.h"
 
@@ -33,5 +32,3 @@ enum zd_status model_files_read(
 void model_files_add(
         struct model_files *files, const char *name, const char *text);
 void model_files_fini(struct model_files *files);
-
-#endif

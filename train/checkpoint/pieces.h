@@ -1,7 +1,6 @@
 /* pieces.h - the arrays of an open checkpoint: which file has which
  * elements of which tensor, read for any cut. Internal to the checkpoint. */
-#ifndef ZD_TRAIN_CHECKPOINT_PIECES_H
-#define ZD_TRAIN_CHECKPOINT_PIECES_H
+#pragma once
 
 #include "train/checkpoint/checkpoint.h"
 
@@ -33,5 +32,3 @@ enum zd_status pieces_read_lane(
 enum zd_status pieces_read_blocks(
         const struct checkpoint *checkpoint, const char *name, size_t count,
         float *out);
-
-#endif

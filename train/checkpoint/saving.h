@@ -8,8 +8,7 @@
  *
  * Each but the last is called by one thread at a time, which another may see
  * the end of before the next begins. Internal to the checkpoint. */
-#ifndef ZD_TRAIN_CHECKPOINT_SAVING_H
-#define ZD_TRAIN_CHECKPOINT_SAVING_H
+#pragma once
 
 #include "train/checkpoint/manifest.h"
 #include "zero/snapshot.h"
@@ -43,5 +42,3 @@ void saving_end(struct saving *saving, enum zd_status status);
 enum zd_status checkpoint_write_shard(
         const struct checkpoint_writer *writer, const struct zero_view *view,
         const char *dir, struct manifest_file *file);
-
-#endif

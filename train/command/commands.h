@@ -8,8 +8,7 @@
  *
  * The batches of the step that waits stay loaded. A command that fails is told
  * as failed and the run goes on as it would have. Internal to train. */
-#ifndef ZD_TRAIN_COMMAND_COMMANDS_H
-#define ZD_TRAIN_COMMAND_COMMANDS_H
+#pragma once
 
 #include "train/trainer/trainer.h"
 
@@ -66,5 +65,3 @@ enum zd_status command_settle(
 /* A failure that all ranks know alike (they judged the same facts): call it
  * after ZD_FAIL on every rank. ZD_OK: the run goes on. */
 enum zd_status command_fail(struct command_outcome *outcome);
-
-#endif

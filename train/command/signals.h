@@ -1,8 +1,7 @@
 /* signals.h - what signals ask of a run. Handlers only set flags; the flags of
  * all ranks are added up in the exchange at the beginning of a step, so that
  * every rank acts at the same step boundary. Internal to train. */
-#ifndef ZD_TRAIN_COMMAND_SIGNALS_H
-#define ZD_TRAIN_COMMAND_SIGNALS_H
+#pragma once
 
 #include "train/job/options.h"
 
@@ -36,5 +35,3 @@ void signals_install(const struct run_options *options);
 int64_t signals_take(double save_seconds);
 /* A save was asked for and cannot end in time. */
 bool signals_cut_short(void);
-
-#endif

@@ -9,8 +9,7 @@
  * A command changes nothing but what it says: pause, checkpoint, eval, sample
  * and profile leave every later bit as it was. `set` is remembered in the
  * checkpoint (train_live), so a resumed run keeps it. */
-#ifndef ZD_TRAIN_JOB_CONTROL_H
-#define ZD_TRAIN_JOB_CONTROL_H
+#pragma once
 
 #include "base/file/json.h"
 #include "base/memory/arena.h"
@@ -181,5 +180,3 @@ struct train_live {
     int64_t global_batch; /* that value[SET_ACCUMULATION] made, at the world of
                              that time */
 };
-
-#endif

@@ -6,8 +6,7 @@
  *          SLURM_JOB_END_TIME (seconds since 1970); else never
  *   early  deadline_margin; by itself twice the last save (or what a save is
  *          guessed to take) and two steps */
-#ifndef ZD_TRAIN_JOB_DEADLINE_H
-#define ZD_TRAIN_JOB_DEADLINE_H
+#pragma once
 
 #include "train/job/options.h"
 
@@ -29,5 +28,3 @@ bool deadline_has_come(
         double step_seconds);
 /* "2026-11-22T08:00:00Z (SLURM_JOB_END_TIME)" */
 void deadline_print(const struct deadline *deadline, char *out, size_t bytes);
-
-#endif

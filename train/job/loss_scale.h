@@ -16,8 +16,7 @@
  *
  * Source: Micikevicius et al. 2018, arXiv:1710.03740, section 3.2; the rules
  * and defaults are those of DeepSpeed's dynamic loss scaler. */
-#ifndef ZD_TRAIN_JOB_LOSS_SCALE_H
-#define ZD_TRAIN_JOB_LOSS_SCALE_H
+#pragma once
 
 #include "train/job/options.h"
 
@@ -44,5 +43,3 @@ struct loss_scale loss_scale_resume(
 enum loss_scale_change loss_scale_update(
         struct loss_scale *state, const struct fp16_options *options,
         bool overflowed);
-
-#endif

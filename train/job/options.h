@@ -1,8 +1,7 @@
 /* options.h - the whole job as the trainer sees it: one options struct per
  * section of job.toml. daemon fills it; strings and arrays belong to the job.
  */
-#ifndef ZD_TRAIN_JOB_OPTIONS_H
-#define ZD_TRAIN_JOB_OPTIONS_H
+#pragma once
 
 #include "base/device/device.h"
 #include "base/log.h"
@@ -200,5 +199,3 @@ bool train_counts_samples(const struct train_job *job);
 enum zd_status train_resolve_batch(
         const struct train_options *options, int samplers, int sharers,
         int *per_device_out, int *accumulation_out, int64_t *global_out);
-
-#endif

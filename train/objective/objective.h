@@ -1,7 +1,6 @@
 /* objective.h - what a step minimizes: the loss of a token, what each token
  * weighs, and the loss that is reported. One file of this room holds one. */
-#ifndef ZD_TRAIN_OBJECTIVE_OBJECTIVE_H
-#define ZD_TRAIN_OBJECTIVE_OBJECTIVE_H
+#pragma once
 
 #include "base/number/exact_sum.h"
 #include "model/model.h"
@@ -27,5 +26,3 @@ struct objective {
 };
 
 extern const struct objective objective_sft;
-
-#endif

@@ -1,7 +1,6 @@
 /* advice.h - a plan's predicted time as it is told: what binds, and the one
  * change that would help most. */
-#ifndef ZD_TRAIN_PLAN_ADVICE_H
-#define ZD_TRAIN_PLAN_ADVICE_H
+#pragma once
 
 #include "train/plan/search.h"
 
@@ -29,5 +28,3 @@ json_t *plan_advice_json(
 void plan_advice_print(
         const struct plan_advice *advice, const struct job_plan *plan,
         const struct plan_machine *machine, FILE *stream);
-
-#endif

@@ -1,6 +1,5 @@
 /* calibrate.h - parts of a calibration. Internal to calibrate*.c. */
-#ifndef ZD_TRAIN_PLAN_CALIBRATE_H
-#define ZD_TRAIN_PLAN_CALIBRATE_H
+#pragma once
 
 #include "comm/comm.h"
 #include "train/plan/machine.h"
@@ -19,5 +18,3 @@ enum zd_status bench_time(
  * folder, and with several ranks the wire, in and between hosts. Collective. */
 enum zd_status calibrate_paths(
         struct comm *comm, double seconds, struct plan_machine *machine);
-
-#endif

@@ -6,8 +6,7 @@
  *
  * A file that is broken, of another machine, or of another version of zerod is
  * not taken; the next calibration replaces it. */
-#ifndef ZD_TRAIN_PLAN_CALIBRATION_H
-#define ZD_TRAIN_PLAN_CALIBRATION_H
+#pragma once
 
 #include "base/file/json.h"
 #include "comm/comm.h"
@@ -46,5 +45,3 @@ const struct plan_machine *calibration_use(
 /* {"backend", "ranks", "threads", "wire_measured", "what", "machine"}. New
  * reference. */
 json_t *calibration_json(const struct plan_calibration *calibration);
-
-#endif

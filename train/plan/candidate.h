@@ -4,8 +4,7 @@
  * What may differ are dimensions, each with a few options; option 0 is what the
  * job has. A row of the table in candidate.c says who may take an option. The
  * enumeration runs through the first dimension fastest. */
-#ifndef ZD_TRAIN_PLAN_CANDIDATE_H
-#define ZD_TRAIN_PLAN_CANDIDATE_H
+#pragma once
 
 #include "base/text_buffer.h"
 #include "train/plan/fit.h"
@@ -99,5 +98,3 @@ void settings_print(
 void settings_explain(
         const struct plan_setting *settings, int count,
         struct text_buffer *text);
-
-#endif

@@ -1,7 +1,6 @@
 /* cost.h - what the parts of a step cost on a machine, one by one. What
  * overlaps is predict.c's. Pure. */
-#ifndef ZD_TRAIN_PLAN_COST_H
-#define ZD_TRAIN_PLAN_COST_H
+#pragma once
 
 #include "model/fp8.h"
 #include "train/plan/machine.h"
@@ -60,5 +59,3 @@ double cost_slot_width(const struct job_plan *plan);
  * values are kept. */
 double cost_update(const struct costs *costs, double count);
 double cost_update_host(const struct costs *costs, double count, bool is_early);
-
-#endif

@@ -1,7 +1,6 @@
 /* fit.h - choose what "auto" leaves open so that the job fits, or say why
  * it does not and what would. Internal to train. */
-#ifndef ZD_TRAIN_PLAN_FIT_H
-#define ZD_TRAIN_PLAN_FIT_H
+#pragma once
 
 #include "base/units.h"
 #include "train/plan/plan.h"
@@ -144,5 +143,3 @@ enum zd_status plan_check_fp8(
 json_t *plan_fp8_json(const struct job_plan *plan);
 /* Batches that the loader has room for. */
 int job_plan_batches(const struct train_job *job, int accumulation);
-
-#endif

@@ -1,8 +1,7 @@
 /* machine.h - how fast a machine is, as far as a plan asks. The numbers of a
  * known machine are those of its maker's data sheet, and the share of them that
  * programs reach; machine.c says where they come from. */
-#ifndef ZD_TRAIN_PLAN_MACHINE_H
-#define ZD_TRAIN_PLAN_MACHINE_H
+#pragma once
 
 #include "base/device/device.h"
 
@@ -41,4 +40,3 @@ extern const char plan_guess_words[];
 /* What a backend is taken for where nothing else is said: on a CPU the row of
  * this processor, or the guess. */
 const struct plan_machine *plan_machine_default(enum device_backend backend);
-#endif

@@ -1,7 +1,6 @@
 /* models.h - models that people ask for, by what their config.json says, so
  * that a plan of them needs no file. */
-#ifndef ZD_TRAIN_PLAN_MODELS_H
-#define ZD_TRAIN_PLAN_MODELS_H
+#pragma once
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -19,5 +18,3 @@ struct plan_model {
 const struct plan_model *plan_model_at(int index);
 /* As config.json has it. New reference. */
 json_t *plan_model_config(const struct plan_model *model);
-
-#endif

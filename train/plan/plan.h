@@ -1,6 +1,5 @@
 /* plan.h - what a rank will hold and send: pure, for any world, without MPI. */
-#ifndef ZD_TRAIN_PLAN_PLAN_H
-#define ZD_TRAIN_PLAN_PLAN_H
+#pragma once
 
 #include "train/job/options.h"
 #include "zero/plan.h"
@@ -178,5 +177,3 @@ struct job_paged {
     size_t device, host; /* bytes */
 };
 struct job_paged job_plan_paged(const struct job_plan *plan);
-
-#endif

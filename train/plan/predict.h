@@ -2,8 +2,7 @@
  * zero's program, each on the resource that makes it, as early as what it
  * waits for allows. What overlaps follows from that; there is no other
  * formula. Pure. */
-#ifndef ZD_TRAIN_PLAN_PREDICT_H
-#define ZD_TRAIN_PLAN_PREDICT_H
+#pragma once
 
 #include "train/plan/machine.h"
 #include "train/plan/plan.h"
@@ -61,5 +60,3 @@ void plan_warn_of_places(
 /* The plan has its moves (job_plan_try). */
 struct plan_prediction plan_predict(
         const struct job_plan *plan, const struct plan_machine *machine);
-
-#endif

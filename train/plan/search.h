@@ -13,8 +13,7 @@
  *
  * Every step has the same samples and learning rate. Of each candidate the
  * largest micro-batch that fits is taken: by the prediction none is faster. */
-#ifndef ZD_TRAIN_PLAN_SEARCH_H
-#define ZD_TRAIN_PLAN_SEARCH_H
+#pragma once
 
 #include "train/plan/candidate.h"
 #include "train/plan/predict.h"
@@ -121,5 +120,3 @@ enum zd_status plan_search_most(
 enum zd_status plan_fail_smallest(
         const struct plan_search *search, const struct plan_smallest *smallest,
         const char *what);
-
-#endif

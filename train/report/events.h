@@ -4,8 +4,7 @@
  * Steps have ids too, but are no lines: metrics.jsonl has them. The file is
  * never cut: a resumed run writes `resumed`, which says what it undid. Internal
  * to train. */
-#ifndef ZD_TRAIN_REPORT_EVENTS_H
-#define ZD_TRAIN_REPORT_EVENTS_H
+#pragma once
 
 #include "train/report/observer.h"
 
@@ -34,5 +33,3 @@ bool events_want_steps(const struct events *events);
 int64_t events_last_id(struct events *events);
 /* Lines so far are on disk; any thread, which waits for it. */
 enum zd_status events_sync(struct events *events);
-
-#endif

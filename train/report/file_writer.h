@@ -17,8 +17,7 @@
  * leave an older one.
  *
  * That a text cannot be written is a warning, once until it can be again. */
-#ifndef ZD_TRAIN_REPORT_FILE_WRITER_H
-#define ZD_TRAIN_REPORT_FILE_WRITER_H
+#pragma once
 
 #include "base/file/json.h"
 #include "base/status.h"
@@ -61,5 +60,3 @@ enum zd_status file_writer_sync(struct file_writer *writer);
 enum zd_status file_rows(
         const char *path, bool (*take)(void *ctx, const json_t *row), void *ctx,
         size_t *kept_out);
-
-#endif

@@ -16,8 +16,7 @@
  *   family   a metric of Prometheus
  *
  * docs/metrics.md lists them (a test compares). */
-#ifndef ZD_TRAIN_REPORT_METRIC_H
-#define ZD_TRAIN_REPORT_METRIC_H
+#pragma once
 
 #include "base/file/json.h"
 
@@ -97,5 +96,3 @@ void metrics_set_json(
 double metric_of_row(const struct metric *metric, const json_t *row);
 /* total += of, both of one struct. */
 void metric_add(const struct metric *metric, void *total, const void *of);
-
-#endif

@@ -1,8 +1,7 @@
 /* metrics.h - metrics.jsonl: one JSON object a line, one line per step and per
  * evaluation, numbers with enough digits to come back exactly. Internal to
  * train; rank 0 only. */
-#ifndef ZD_TRAIN_REPORT_METRICS_H
-#define ZD_TRAIN_REPORT_METRICS_H
+#pragma once
 
 #include "train/report/file_writer.h"
 #include "train/report/observer.h"
@@ -17,5 +16,3 @@ json_t *metrics_row(const struct train_step_report *report);
 enum zd_status metrics_add(struct file_writer *metrics, json_t *row);
 enum zd_status metrics_eval(
         struct file_writer *metrics, int64_t step, double eval_loss);
-
-#endif

@@ -1,6 +1,5 @@
 /* observer.h - what a run reports, and the callbacks that hear it. */
-#ifndef ZD_TRAIN_REPORT_OBSERVER_H
-#define ZD_TRAIN_REPORT_OBSERVER_H
+#pragma once
 
 #include "offload/offload.h"
 #include "train/job/control.h"
@@ -128,5 +127,3 @@ struct train_observer {
      * back what it holds, which may hang: peers may wait for this rank. */
     void (*failed)(struct comm *comm, enum zd_status status);
 };
-
-#endif

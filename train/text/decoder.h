@@ -1,8 +1,7 @@
 /* decoder.h - texts grown token by token: prompts in, tokens out. Used by
  * generate (one process) and by the samples of a run (all ranks in step).
  * Internal to train. */
-#ifndef ZD_TRAIN_TEXT_DECODER_H
-#define ZD_TRAIN_TEXT_DECODER_H
+#pragma once
 
 #include "base/printable.h"
 #include "comm/comm.h"
@@ -49,5 +48,3 @@ enum zd_status decoder_flush(FILE *out);
 /* Ids of a prompt with what the tokenizer puts in front. */
 enum zd_status decoder_encode(
         const struct text *text, const char *prompt, struct token_vector *ids);
-
-#endif

@@ -1,7 +1,6 @@
 /* generate.h - text from a model: one way to pick the next token, used by
  * `zerod generate` and by the samples of a run. */
-#ifndef ZD_TRAIN_TEXT_GENERATE_H
-#define ZD_TRAIN_TEXT_GENERATE_H
+#pragma once
 
 #include "model/adapters/merge.h"
 
@@ -44,5 +43,3 @@ struct generate_options generate_options_default(void);
  * files hold; memory: the model, and for each prompt a key/value cache of the
  * longest prompt + max_new_tokens positions. */
 enum zd_status generate_text(const struct generate_options *options, FILE *out);
-
-#endif

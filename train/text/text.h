@@ -1,7 +1,6 @@
 /* text.h - which tokenizer a job or a model directory means, and its end of
  * text. Internal to train; daemon uses it for `zerod data inspect`. */
-#ifndef ZD_TRAIN_TEXT_TEXT_H
-#define ZD_TRAIN_TEXT_TEXT_H
+#pragma once
 
 #include "data/dataset.h"
 #include "model/config.h"
@@ -42,5 +41,3 @@ void text_close(struct text *text);
 /* Is `id` an end: the tokenizer's, any of config.json's, or of the answer? */
 bool text_ends(
         const struct text *text, const struct model_config *config, int32_t id);
-
-#endif

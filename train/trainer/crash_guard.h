@@ -13,8 +13,7 @@
  * Three endings in a row that are the same, from the same checkpoint, with the
  * same job and after the same step: the fourth start is refused. A step beyond
  * that one empties the file. */
-#ifndef ZD_TRAIN_TRAINER_CRASH_GUARD_H
-#define ZD_TRAIN_TRAINER_CRASH_GUARD_H
+#pragma once
 
 #include "comm/comm.h"
 #include "train/job/options.h"
@@ -33,5 +32,3 @@ void crash_guard_running(struct crash_guard *guard); /* setup is over */
 void crash_guard_step(struct crash_guard *guard, int64_t step);
 /* How this one ends, and the memory. */
 void crash_guard_end(struct crash_guard *guard, enum zd_status status);
-
-#endif

@@ -1,8 +1,7 @@
 /* output_dir.h - the folder of a run: made, locked by one job, seen by all its
  * ranks, leftovers of interrupted saves removed. Internal to train, but for
  * output_dir_make. */
-#ifndef ZD_TRAIN_TRAINER_OUTPUT_DIR_H
-#define ZD_TRAIN_TRAINER_OUTPUT_DIR_H
+#pragma once
 
 #include "comm/comm.h"
 
@@ -23,5 +22,3 @@ enum zd_status output_dir_open(
         struct comm *comm, const char *path, mode_t mode,
         struct output_dir *dir);
 void output_dir_close(struct output_dir *dir);
-
-#endif

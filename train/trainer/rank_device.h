@@ -1,8 +1,7 @@
 /* rank_device.h - the device that a rank computes on: opened before the plan,
  * which is fitted to what it has free, and closed after everything on it is
  * gone. Internal to train. */
-#ifndef ZD_TRAIN_TRAINER_RANK_DEVICE_H
-#define ZD_TRAIN_TRAINER_RANK_DEVICE_H
+#pragma once
 
 #include "train/report/observer.h"
 
@@ -26,5 +25,3 @@ void rank_device_measure(
  * has taken its memory, for its plan too (plan.measured). At the end of a run
  * it has what libraries load with the first step. Collective. */
 enum zd_status rank_device_tell(struct trainer *trainer);
-
-#endif

@@ -5,8 +5,7 @@
  * of the exchange that begins a step (SIGNALS_RANKS) has all ranks gather their
  * reports behind it; that is a control message, no part of a step's wire bytes.
  */
-#ifndef ZD_TRAIN_TRAINER_RANK_REPORT_H
-#define ZD_TRAIN_TRAINER_RANK_REPORT_H
+#pragma once
 
 #include "train/report/observer.h"
 
@@ -36,5 +35,3 @@ enum zd_status rank_report_gather(struct trainer *trainer);
 /* The same whatever the clock says, if the observer wants to know: before the
  * first step and after the last. Collective. */
 enum zd_status rank_report_ask(struct trainer *trainer);
-
-#endif

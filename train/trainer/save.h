@@ -30,8 +30,7 @@
  * The ranks learn from the exchange of a step that all threads have come to an
  * end, and then make the trainer's changes together (save_poll): no rank waits
  * for a disk. Internal to train. */
-#ifndef ZD_TRAIN_TRAINER_SAVE_H
-#define ZD_TRAIN_TRAINER_SAVE_H
+#pragma once
 
 #include "train/checkpoint/checkpoint.h"
 #include "train/job/control.h"
@@ -93,5 +92,3 @@ void save_outdated(struct trainer *trainer);
 /* Not collective; the end of the run. False: the disk still holds up a thread,
  * which is left behind with all that it reads. */
 bool saves_end(struct trainer *trainer);
-
-#endif

@@ -7,8 +7,7 @@
  *
  * One above 1.5, by a millisecond a step at least, is named once in the log and
  * as the event `straggler`; what it is now is in the rank's report. */
-#ifndef ZD_TRAIN_TRAINER_STRAGGLERS_H
-#define ZD_TRAIN_TRAINER_STRAGGLERS_H
+#pragma once
 
 #include "base/status.h"
 
@@ -35,5 +34,3 @@ void stragglers_fini(struct stragglers *stragglers);
 /* Median as above. sorted: (size) scratch. */
 double stragglers_median(const double *busy, int size, double *sorted);
 bool stragglers_is_one(double busy, double median);
-
-#endif

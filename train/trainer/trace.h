@@ -13,8 +13,7 @@
  *
  * Ranks of one host have one clock; those of several are laid over each other
  * at a barrier of trace_begin. What is computed stays as it is, bit for bit. */
-#ifndef ZD_TRAIN_TRAINER_TRACE_H
-#define ZD_TRAIN_TRAINER_TRACE_H
+#pragma once
 
 #include "base/spans.h"
 #include "model/model.h"
@@ -38,5 +37,3 @@ struct spans *trace_spans(const struct trace *trace);
 /* `hooks`, with spans of the units; `hooks` itself without a trace. Good until
  * the next call. */
 struct model_hooks trace_hooks(struct trace *trace, struct model_hooks hooks);
-
-#endif

@@ -1,6 +1,5 @@
 /* trainer.h - one rank's run in progress. Internal to train. */
-#ifndef ZD_TRAIN_TRAINER_TRAINER_H
-#define ZD_TRAIN_TRAINER_TRAINER_H
+#pragma once
 
 #include "base/memory/arena.h"
 #include "data/chat.h"
@@ -237,5 +236,3 @@ double live_scheduled_rate(const struct trainer *trainer);
  * that the job file has changed since then holds again (`manifest`: of the
  * checkpoint), and the number of micro-batches takes effect. */
 enum zd_status live_resume(struct trainer *trainer, const json_t *manifest);
-
-#endif

@@ -8,8 +8,7 @@
  * step; and of each evaluation epoch, eval_loss and step. Values that are not
  * finite are left out, as JSON has none. best_model_checkpoint is the name of a
  * folder beside it: no absolute path is in a checkpoint. */
-#ifndef ZD_TRAIN_TRAINER_TRAINER_STATE_H
-#define ZD_TRAIN_TRAINER_TRAINER_STATE_H
+#pragma once
 
 #include "train/report/observer.h"
 
@@ -31,5 +30,3 @@ void trainer_state_resume(struct trainer *trainer);
 char *trainer_state_text(const struct trainer *trainer);
 /* Into output_dir; a disk that does not take it is told and survived. */
 void trainer_state_write(const struct trainer *trainer);
-
-#endif

@@ -8,8 +8,7 @@
  *
  * One line that begins with "error" per problem. Text of the file is shown with
  * its control bytes escaped, and a long line only around the place. */
-#ifndef ZD_DAEMON_JOB_TOML_PROBLEMS_H
-#define ZD_DAEMON_JOB_TOML_PROBLEMS_H
+#pragma once
 
 #include "base/file/json.h"
 #include "daemon/job/toml/toml_door.h"
@@ -51,5 +50,3 @@ void problems_print(const struct problems *problems, FILE *stream);
  * ZD_OK without problems. */
 enum zd_status problems_status(const struct problems *problems);
 void problems_fini(struct problems *problems);
-
-#endif

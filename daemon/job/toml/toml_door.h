@@ -4,8 +4,7 @@
  * Hostile text is an error, never a crash: nesting of brackets and the parts of
  * a dotted key are bounded where the library reads them, because it walks and
  * destroys its tree by recursion. A leading byte-order mark is skipped. */
-#ifndef ZD_DAEMON_JOB_TOML_TOML_DOOR_H
-#define ZD_DAEMON_JOB_TOML_TOML_DOOR_H
+#pragma once
 
 #include "base/status.h"
 
@@ -83,6 +82,4 @@ void toml_merge(struct toml_node *base, struct toml_node *over);
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

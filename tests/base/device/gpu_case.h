@@ -1,7 +1,6 @@
 /* gpu_case.h - what tests of a GPU have in common: one is opened and the
  * thread's; without one the test is skipped. */
-#ifndef ZD_TESTS_BASE_DEVICE_GPU_CASE_H
-#define ZD_TESTS_BASE_DEVICE_GPU_CASE_H
+#pragma once
 
 #include "base/device/device_memory.h"
 
@@ -18,5 +17,3 @@ static inline struct device *gpu_case_open(void)
     device_use(device);
     return device;
 }
-
-#endif

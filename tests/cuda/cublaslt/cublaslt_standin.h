@@ -22,8 +22,7 @@
  *     slow_epilogue, slow_plain
  *                 products with an epilogue other than a bias's, or the
  *                 others, take 100 s longer by the GPU's clock */
-#ifndef ZD_TESTS_CUDA_CUBLASLT_STANDIN_H
-#define ZD_TESTS_CUDA_CUBLASLT_STANDIN_H
+#pragma once
 
 #include <stdint.h>
 
@@ -48,6 +47,4 @@ cublaslt_standin_fail_fn cublaslt_standin_fail; /* NULL: none; counts restart */
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

@@ -1,6 +1,5 @@
 /* internal.h - what the files of the stand-in for cuBLASLt share. */
-#ifndef ZD_TESTS_CUDA_CUBLASLT_INTERNAL_H
-#define ZD_TESTS_CUDA_CUBLASLT_INTERNAL_H
+#pragma once
 
 #include "tests/cuda/cublaslt/cublaslt_standin.h"
 #include "tests/cuda/stand_in/stand_in.h"
@@ -146,5 +145,3 @@ cublasStatus_t check_algorithm(const struct algorithm &a, const struct call &c);
 void product(const struct call &call);
 
 } // namespace cublaslt
-
-#endif

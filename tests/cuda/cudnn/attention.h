@@ -5,8 +5,7 @@
  * (node/scaled_dot_product_flash_attention.h): sums of packed rows lie in the
  * strides of what they become, in as many bytes as the headers count for the
  * tokens in all. What lies beyond is a report, as it would be a fault. */
-#ifndef ZD_TESTS_CUDA_CUDNN_ATTENTION_H
-#define ZD_TESTS_CUDA_CUDNN_ATTENTION_H
+#pragma once
 
 extern "C" {
 #include "base/number/dtype.h"
@@ -240,5 +239,3 @@ struct attention {
 };
 } // namespace graph
 } // namespace cudnn_frontend
-
-#endif

@@ -1,8 +1,7 @@
 /* cudnn_frontend.h - a stand-in for the headers of cudnn-frontend, for
  * kernels/attention/cudnn_door.cpp alone: the names that it uses, told by a
  * test what to answer (cudnn_standin.h). No library is behind it. */
-#ifndef ZD_TESTS_CUDA_CUDNN_FRONTEND_H
-#define ZD_TESTS_CUDA_CUDNN_FRONTEND_H
+#pragma once
 
 #define CUDNN_FRONTEND_VERSION 13200
 
@@ -274,5 +273,3 @@ class Graph
 #undef GIVES
 } // namespace graph
 } // namespace cudnn_frontend
-
-#endif

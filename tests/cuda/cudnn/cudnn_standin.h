@@ -1,8 +1,7 @@
 /* cudnn_standin.h - what a test tells the stand-in for cudnn-frontend, and what
  * that has been asked. A graph that is executed clears its first output, by the
  * runtime's functions that the headers find; or it computes (attention.h). */
-#ifndef ZD_TESTS_CUDA_CUDNN_STANDIN_H
-#define ZD_TESTS_CUDA_CUDNN_STANDIN_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -31,6 +30,4 @@ extern "C" {
 extern struct cudnn_standin cudnn_standin; /* the test's */
 #ifdef __cplusplus
 }
-#endif
-
 #endif

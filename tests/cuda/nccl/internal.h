@@ -4,8 +4,7 @@
  * far, and a buffer of each rank. An operation is queued on its stream; there
  * it compares its description with the other ranks', and moves data in rounds
  * through the buffers. Ranks are processes or threads. */
-#ifndef ZD_TESTS_CUDA_NCCL_INTERNAL_H
-#define ZD_TESTS_CUDA_NCCL_INTERNAL_H
+#pragma once
 
 #include <nccl.h>
 
@@ -111,5 +110,3 @@ ncclResult_t refuse(const char *what);
  *     abort[@R]     ncclCommAbort never returns
  *     unequal       ranks in different operations hang; otherwise they fail */
 bool failure_wanted(const char *name, uint64_t number, int rank);
-
-#endif

@@ -1,6 +1,5 @@
 /* board.h - the file of ZD_STANDIN_BOARD: what processes take of GPUs. */
-#ifndef ZD_TESTS_CUDA_STAND_IN_BOARD_H
-#define ZD_TESTS_CUDA_STAND_IN_BOARD_H
+#pragma once
 
 #include <atomic>
 #include <cstdint>
@@ -13,5 +12,3 @@ struct board_slot {
 struct board {
     struct board_slot slots[256];
 };
-
-#endif

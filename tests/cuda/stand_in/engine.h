@@ -1,7 +1,6 @@
 /* engine.h - a block of threads while it runs (block.cpp), and what is said of
  * a kernel's mistakes (mistakes.cpp). */
-#ifndef ZD_TESTS_CUDA_STAND_IN_ENGINE_H
-#define ZD_TESTS_CUDA_STAND_IN_ENGINE_H
+#pragma once
 
 #include "tests/cuda/stand_in/fibre.h"
 #include "tests/cuda/stand_in/internal.h"
@@ -80,5 +79,3 @@ void watch_faults(void);
         const char *file, int line);
 
 } // namespace standin
-
-#endif

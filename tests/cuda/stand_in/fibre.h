@@ -1,7 +1,6 @@
 /* fibre.h - a stack of its own within a thread of the host, and the change from
  * one to another in a few instructions. Sanitizers are told. */
-#ifndef ZD_TESTS_CUDA_FIBRE_H
-#define ZD_TESTS_CUDA_FIBRE_H
+#pragma once
 
 #include <stddef.h>
 
@@ -40,5 +39,3 @@ void fibre_reset(struct fibre *fibre, void (*entry)(void));
 void fibre_switch(struct fibre *from, struct fibre *to);
 /* The first thing that entry() does. */
 void fibre_arrived(void);
-
-#endif

@@ -1,6 +1,5 @@
 /* internal.h - what the files of the stand-in share. */
-#ifndef ZD_TESTS_CUDA_STAND_IN_INTERNAL_H
-#define ZD_TESTS_CUDA_STAND_IN_INTERNAL_H
+#pragma once
 
 #include "tests/cuda/stand_in/stand_in.h"
 
@@ -206,5 +205,3 @@ void engine_begin(
 cudaError_t engine_run_block(struct engine *engine, uint64_t block);
 
 } // namespace standin
-
-#endif

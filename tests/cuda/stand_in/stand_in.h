@@ -28,8 +28,7 @@
  *                                nothing in the eyes of races/races.cpp
  *     ZD_STANDIN_ABORT=0         1: a report ends the process (SIGABRT)
  *     ZD_STANDIN_FAIL=...        failures, see zd_standin_fail() */
-#ifndef ZD_TESTS_CUDA_STAND_IN_H
-#define ZD_TESTS_CUDA_STAND_IN_H
+#pragma once
 
 #include <cuda_runtime_api.h>
 
@@ -143,6 +142,4 @@ void zd_emulate_fail(const char *file, int line, const char *format, ...)
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

@@ -1,7 +1,6 @@
 /* stream.h - what streams and events share: the order of a stream, and what a
  * thread sanitizer is told of it (see stream.cpp). */
-#ifndef ZD_TESTS_CUDA_STAND_IN_STREAM_H
-#define ZD_TESTS_CUDA_STAND_IN_STREAM_H
+#pragma once
 
 #include "tests/cuda/stand_in/internal.h"
 
@@ -55,5 +54,3 @@ template <typename T> T *alive(T *found, const void *handle, const char *what)
 }
 
 } // namespace standin
-
-#endif

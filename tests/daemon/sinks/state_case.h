@@ -1,7 +1,6 @@
 /* state_case.h - a run's state filled by hand, for the tests of sinks, and the
  * warnings that they gave. */
-#ifndef ZD_TESTS_STATE_CASE_H
-#define ZD_TESTS_STATE_CASE_H
+#pragma once
 
 #include "daemon/state/run_state.h"
 #include "tests/support/scratch.h"
@@ -32,5 +31,3 @@ int state_case_log_count(struct state_case *c, const char *word);
  * the labels, as in "rank=1,where=device"; NaN: none, or several. */
 double state_case_metric(
         const char *text, const char *name, const char *labels);
-
-#endif

@@ -1,7 +1,6 @@
 /* problem.h - attention of one shape on the device beside the plain definition,
  * for tests of our own kernels and of cuDNN's. */
-#ifndef ZD_TESTS_KERNELS_ATTENTION_PROBLEM_H
-#define ZD_TESTS_KERNELS_ATTENTION_PROBLEM_H
+#pragma once
 
 #include "kernels/attention/attention.h"
 
@@ -46,5 +45,3 @@ void expect_near(
         const char *what, struct problem p, struct both x, enum dtype dtype);
 /* out, the log-sum-exp and all gradients, by `ops`. */
 void check_by(const struct ops *ops, struct problem p);
-
-#endif

@@ -1,8 +1,7 @@
 /* matmul_cases.h - matmuls on a GPU against the plain definition: the GPU of
  * a test, arrays on both sides, one matmul of each kind; and the doors of the
  * stand-in for cuBLASLt. */
-#ifndef ZD_TESTS_KERNELS_MATMUL_MATMUL_CASES_H
-#define ZD_TESTS_KERNELS_MATMUL_MATMUL_CASES_H
+#pragma once
 
 #include "base/device/device.h"
 #include "kernels/kernels.h"
@@ -69,5 +68,3 @@ void check_weight_grads(
 
 /* FP8: a matmul without addresses but with types and layouts. */
 void check_codes(struct matmul matmul);
-
-#endif

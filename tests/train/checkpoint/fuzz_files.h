@@ -1,6 +1,5 @@
 /* fuzz_files.h - what the kinds of fuzz_files have in common. */
-#ifndef ZD_TESTS_FUZZ_FILES_H
-#define ZD_TESTS_FUZZ_FILES_H
+#pragma once
 
 #include "base/file/safetensors.h"
 #include "tests/support/fuzz.h"
@@ -51,5 +50,3 @@ void fuzz_tensors_write(
 void fuzz_download(
         bool is_adapter, struct scratch *scratch, uint64_t input,
         uint64_t *state);
-
-#endif

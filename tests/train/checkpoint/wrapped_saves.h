@@ -1,7 +1,6 @@
 /* wrapped_saves.h - the parts of a save that threads do, late at random, held
  * back or refused, and what is seen of them. For test_background.c. */
-#ifndef ZD_TESTS_TRAIN_WRAPPED_SAVES_H
-#define ZD_TESTS_TRAIN_WRAPPED_SAVES_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -37,5 +36,3 @@ extern struct save_seen { /* of all ranks, since it was cleared */
     _Atomic int hardened;       /* rows and events, by who commits .. */
     _Atomic int hardened_early; /* .. and by others */
 } save_seen;
-
-#endif

@@ -1,7 +1,6 @@
 /* commands_case.h - runs of twelve steps that are asked things, and what they
  * are compared by. For programs that print TAP. */
-#ifndef ZD_TESTS_TRAIN_COMMAND_COMMANDS_CASE_H
-#define ZD_TESTS_TRAIN_COMMAND_COMMANDS_CASE_H
+#pragma once
 
 #include "tests/support/commander.h"
 
@@ -30,5 +29,3 @@ bool run(
 void add_set(
         struct commander *commander, int64_t step, enum train_setting_id id,
         double value);
-
-#endif

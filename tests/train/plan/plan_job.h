@@ -1,7 +1,6 @@
 /* plan_job.h - a small job to plan: a llama of so many layers, on the CPU. The
  * caller gives its model.config back. */
-#ifndef ZD_TESTS_TRAIN_PLAN_PLAN_JOB_H
-#define ZD_TESTS_TRAIN_PLAN_PLAN_JOB_H
+#pragma once
 
 #include "train/job/options.h"
 
@@ -21,5 +20,3 @@ static inline struct train_job plan_job(
     job.control.socket = CONTROL_NONE;
     return job;
 }
-
-#endif
