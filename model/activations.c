@@ -273,10 +273,13 @@ static void push_attention(
 }
 
 /* Of all tokens, for attention by heads. */
-static void push_share(struct layout *l, struct layer_acts *a)
+static void push_share(
+        struct layout *l, const struct layer_acts *shared, struct layer_acts *a)
 {
     a->heads = push_rows(l, l->N, l->q + 2 * l->kv);
-    a->heads_att = push_rows(l, l->N, l->q);
+    a->heads_att = shared && l->recompute & PART_OUTPUT
+                           ? shared->heads_att
+                           : push_rows(l, l->N, l->q);
 }
 
 /* By heads: `shared` has q, k and v of the place's tokens, which are over when
@@ -294,7 +297,7 @@ static void push_by_heads(
         a->v = one ? at(a->q_raw, l->q + l->kv, l) : shared->v;
     }
     a->att = push_rows(l, l->N, l->q);
-    push_share(l, a);
+    push_share(l, shared, a);
 }
 
 /* `shared` (may be NULL): has act for all layers. */
@@ -322,7 +325,8 @@ static void push_mlp(
  *   q, k             rotation, in place        kept: it is the same array
  *                    norms and rotation        recomputed (Qwen3); by heads
  *                                              what was exchanged is kept
- *   att, lse         attention                 kept
+ *   att, lse         attention                 kept; by heads att is once
+ *                                              more exchanged for heads_att
  *   gate, up         matmuls                   kept
  *   norm1, norm2     norms                     recomputed
  *   act              swiglu                    recomputed
@@ -342,7 +346,9 @@ static unsigned parts_recomputed(
         return is_tiled ? PART_MLP : 0;
     return (is_tiled ? PART_MLP : mlp) |
            (family_has(family, ROLE_NORM1) ? PART_NORM1 : 0) |
-           (config->qk_norm && !cp_by_heads(shape) ? PART_HEADS : 0);
+           (cp_by_heads(shape) ? PART_OUTPUT
+            : config->qk_norm  ? PART_HEADS
+                               : 0);
 }
 
 /* Whose transposed codes backward reads in place of an input that is not kept
@@ -431,6 +437,8 @@ static struct layer_acts push_shared(struct layout *l)
         if (l->by_heads && !one)
             shared.v = push_rows(l, l->N, l->kv);
     }
+    if (l->recompute & PART_OUTPUT)
+        shared.heads_att = push_rows(l, l->N, l->q);
     if (l->recompute & PART_MLP)
         push_piece(l, &shared);
     return shared;
@@ -497,7 +505,7 @@ static void push_lean(
     size_t mark = l->top;
     push_attention(l, NULL, a);
     if (l->by_heads)
-        push_share(l, a);
+        push_share(l, NULL, a);
     if (!decode)
         *scratch = push_bytes(l, l->attention_scratch);
     l->top = mark;

@@ -85,8 +85,9 @@ enum layer_part {
     PART_NORM1 = 1,
     PART_NORM2 = 2,
     PART_ACT = 4,
-    PART_HEADS = 8, /* q and k after their norms and rotation */
-    PART_MLP = 16 /* in pieces, with its matmuls: norm2, gate, up, act, mlp_out
+    PART_HEADS = 8,   /* q and k after their norms and rotation */
+    PART_OUTPUT = 16, /* by heads: heads_att, exchanged once more */
+    PART_MLP = 32 /* in pieces, with its matmuls: norm2, gate, up, act, mlp_out
                      and mlp_low are of one, (P, ..), and NORM2 and ACT are
                      part of it */
 };

@@ -3,9 +3,9 @@
  * tokens on a place:
  *
  *   own        (N, q | k | v)               as the layer has them
- *   sent       (cp, N, share)               to each place its share of the
- * heads received   (cp, B, 2, P, share)         pieces i and 2 cp - 1 - i of
- * place i heads      (B, 2 cp P, share)           of all tokens, in their order
+ *   sent       (cp, N, share)               to each place its heads
+ *   received   (cp, B, 2, P, share)         pieces i, 2 cp - 1 - i of place i
+ *   heads      (B, 2 cp P, share)           of all tokens, in their order
  *
  * A share is q / cp | k / cp | v / cp. What attention makes of it goes the same
  * way back: as its output forward, as gradients of q, k and v backward.
@@ -166,6 +166,10 @@ enum zd_status heads_backward(
     struct exchange out = exchange_out(run, g->hidden);
     struct attention_keys keys = split(&qkv, acts->heads, dheads);
     activations_share_heads(shape, cp_size(&run->model->shape));
+    if (acts->recompute & PART_OUTPUT) {
+        struct exchange att = exchange_out(run, acts->att);
+        ZD_TRY(to_heads(run, &att, acts->heads_att));
+    }
     ZD_TRY(to_heads(run, &out, dout));
     ZD_TRY(run->model->kernels->attention_backward(
             NULL, dheads, keys.dk, keys.dv, dout, acts->heads_att, acts->lse,

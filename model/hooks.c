@@ -143,7 +143,8 @@ static void add_sums(
         out->largest_scores = model_most_tokens(shape) * row;
 }
 
-/* Of q, k and v one way and of the output the other; and their gradients. */
+/* Of q, k and v one way and of the output the other; and their gradients. With
+ * `selective` backward exchanges the output once more (PART_OUTPUT). */
 static void add_heads(
         const struct model_config *config, const struct param_table *table,
         const struct model_shape *shape, struct model_exchange *out)
@@ -155,7 +156,9 @@ static void add_heads(
     size_t q = (size_t)(config->heads / cp_size(shape)) * share;
     size_t kv = 2 * (size_t)(config->kv_heads / cp_size(shape)) * share;
     int train = shape->train ? shape->B : 0, eval = shape->eval_B;
-    out->heads = (uint64_t)turns * place_tokens(shape, shape->B) * (2 * q + kv);
+    size_t again = cp_sends_output_again(shape) ? (size_t)kept * q : 0;
+    out->heads = place_tokens(shape, shape->B) *
+                 ((uint64_t)turns * (2 * q + kv) + again);
     out->largest_heads =
             place_tokens(shape, train > eval ? train : eval) * (q + kv);
 }

@@ -108,7 +108,8 @@ struct model_exchange {
     uint64_t kv_gathered, kv_scattered;
     size_t largest_kv;
     /* .. by heads: parts of queries, keys, values and outputs forward, and of
-     * gradients backward; what is recomputed is exchanged again. */
+     * gradients backward; what is recomputed is exchanged again, and with
+     * `selective` outputs. */
     uint64_t heads;
     size_t largest_heads;
 };
@@ -183,6 +184,13 @@ static inline int cp_size(const struct model_shape *shape)
 static inline bool cp_by_heads(const struct model_shape *shape)
 {
     return shape->cp.by_heads && cp_size(shape) > 1;
+}
+
+/* Is attention's output, which backward reads in both forms, kept in one? */
+static inline bool cp_sends_output_again(const struct model_shape *shape)
+{
+    return cp_by_heads(shape) &&
+           shape->checkpointing.mode == CHECKPOINTING_SELECTIVE;
 }
 /* Of B samples of T tokens. */
 static inline size_t place_tokens(const struct model_shape *shape, int B)

@@ -263,9 +263,11 @@ static void add_heads(const struct costs *costs, struct unit_cost *cost)
                   (double)place_tokens(&plan->shape, plan->shape.B);
     double one = cost_exchange(
             costs, ZERO_CP, head * (config->heads + 2 * config->kv_heads));
-    one += cost_exchange(costs, ZERO_CP, head * config->heads);
-    cost->exchange[PASS_FORWARD] += one;
-    cost->exchange[PASS_BACKWARD] += one;
+    double output = cost_exchange(costs, ZERO_CP, head * config->heads);
+    cost->exchange[PASS_FORWARD] += one + output;
+    cost->exchange[PASS_BACKWARD] += one + output;
+    if (cp_sends_output_again(&plan->shape))
+        cost->exchange[PASS_BACKWARD] += output;
 }
 
 struct unit_cost cost_unit(const struct costs *costs, int unit)
