@@ -14,8 +14,10 @@
  * Shapes:  a tensor of rows x columns, of which columns is the contiguous side
  *          and a matmul's K; its transpose has K = padded rows.
  *            TENSOR    one scale
- *            1X128     one for 128 elements along K of a row:
- *                      (ceil(K / 128), rows rounded up to 4), by blocks of K
+ *            1X128     one for 128 elements along K of a row, by blocks of K:
+ *                      (ceil(K / 128), rows rounded down to 4), then
+ *                      (ceil(K / 128), 4) of the last rows % 4, since cuBLASLt
+ *                      takes whole fours of rows alone
  *            128X128   one for a tile:
  *                      (ceil(rows / 128), ceil(K / 128) rounded up to 4)
  *          What rounds a side up to 4 is not written and never read.
@@ -61,22 +63,36 @@ static inline ZD_HOST_DEVICE int fp8_padded(int rows)
     return (rows + FP8_ALIGN - 1) / FP8_ALIGN * FP8_ALIGN;
 }
 
-/* Between two blocks of K (1X128), or two rows of tiles (128X128). */
-static inline ZD_HOST_DEVICE size_t
-fp8_scale_stride(enum scale_layout layout, size_t rows, size_t columns)
+enum { FP8_ROWS = 4 }; /* whose scales lie together (1X128) */
+
+static inline ZD_HOST_DEVICE size_t fp8_whole_rows(size_t rows)
 {
-    size_t side = layout == SCALES_1X128 ? rows : fp8_blocks(columns);
-    return (side + 3) / 4 * 4;
+    return rows / FP8_ROWS * FP8_ROWS;
+}
+
+static inline ZD_HOST_DEVICE size_t fp8_fours(size_t count)
+{
+    return (count + FP8_ROWS - 1) / FP8_ROWS * FP8_ROWS;
 }
 
 /* Floats that scales take. */
 static inline ZD_HOST_DEVICE size_t
 fp8_scale_count(enum scale_layout layout, size_t rows, size_t columns)
 {
-    size_t stride = fp8_scale_stride(layout, rows, columns);
-    return layout == SCALES_TENSOR  ? 1
-           : layout == SCALES_1X128 ? fp8_blocks(columns) * stride
-                                    : fp8_blocks(rows) * stride;
+    return layout == SCALES_TENSOR ? 1
+           : layout == SCALES_1X128
+                   ? fp8_blocks(columns) * fp8_fours(rows)
+                   : fp8_blocks(rows) * fp8_fours(fp8_blocks(columns));
+}
+
+/* Of 1X128. */
+static inline ZD_HOST_DEVICE size_t
+fp8_scale_of_row(size_t rows, size_t columns, size_t row, size_t column)
+{
+    size_t whole = fp8_whole_rows(rows), block = column / FP8_BLOCK;
+    return row < whole ? block * whole + row
+                       : fp8_blocks(columns) * whole + block * FP8_ROWS + row -
+                                 whole;
 }
 
 /* Which of them is (row, column)'s. */
@@ -84,11 +100,11 @@ static inline ZD_HOST_DEVICE size_t fp8_scale_at(
         enum scale_layout layout, size_t rows, size_t columns, size_t row,
         size_t column)
 {
-    size_t stride = fp8_scale_stride(layout, rows, columns);
     return layout == SCALES_TENSOR ? 0
            : layout == SCALES_1X128
-                   ? column / FP8_BLOCK * stride + row
-                   : row / FP8_BLOCK * stride + column / FP8_BLOCK;
+                   ? fp8_scale_of_row(rows, columns, row, column)
+                   : row / FP8_BLOCK * fp8_fours(fp8_blocks(columns)) +
+                             column / FP8_BLOCK;
 }
 
 /* amax[0] = max |x|, of x of the table's type or fp32; `merge`: and of what is

@@ -60,6 +60,31 @@ static enum zd_status codes_by_library(
                                      : matmul_add_bias_cuda(stream, m);
 }
 
+static void *elements_on(const void *x, enum dtype dtype, size_t count)
+{
+    return (char *)(uintptr_t)x + count * dtype_bytes(dtype);
+}
+
+/* Counts of rows with scales of their own blocks must be multiples of 4 (seen
+ * on an H200, cuBLASLt 13.1): the last ones apart, whose scales lie apart. */
+static enum zd_status codes(struct stream *stream, const struct matmul *m)
+{
+    struct matmul most = *m, last = *m;
+    size_t rows = fp8_whole_rows((size_t)m->M);
+    if (m->a.layout != SCALES_1X128 || rows == (size_t)m->M)
+        return codes_by_library(stream, m);
+    most.M = (int)rows;
+    if (rows > 0)
+        ZD_TRY(codes_by_library(stream, &most));
+    last.M = m->M - most.M;
+    last.a.data = elements_on(
+            m->a.data, m->a.type, rows * (size_t)matmul_stride_a(m));
+    last.a.scales += rows * fp8_blocks((size_t)m->K);
+    last.out.data = elements_on(
+            m->out.data, m->out.type, rows * (size_t)matmul_stride_out(m));
+    return matmul_own_cuda(stream, &last);
+}
+
 /* The library's fast kernels move 16 bytes at a time, and so want counts of
  * eight of a dimension that lies densely: a vocabulary of 50257 costs five
  * times what 50256 does (head of GPT-2 124M on an H100, cuBLASLt 13.1, 5042
@@ -70,11 +95,6 @@ enum { EIGHTS_MIN = 4096 };
 static int over_eights(const struct matmul *m, int count)
 {
     return m->a.type != DTYPE_FP32 && count >= EIGHTS_MIN ? count % 8 : 0;
-}
-
-static void *elements_on(const void *x, enum dtype dtype, size_t count)
-{
-    return (char *)(uintptr_t)x + count * dtype_bytes(dtype);
 }
 
 /* out(M,N) = a(M,K) b(N,K)^T: the last columns of out apart. */
@@ -158,7 +178,7 @@ enum zd_status matmul_cuda(struct stream *stream, const struct matmul *m)
     enum matmul_outcome outcome;
     assert(m->M > 0 && m->N > 0 && m->K > 0);
     if (matmul_is_fp8(m))
-        return codes_by_library(stream, m);
+        return codes(stream, m);
     assert(m->a.type == m->b.type);
     if (m->epilogue == MATMUL_PLAIN)
         return plain(stream, *m);

@@ -506,6 +506,7 @@ const struct op_case op_cases[] = {
         {"fp8, cast for matmuls", fp8_cast_case, {0, 0, 0}},
         {"fp8 matmul", fp8_matmul_case, {0, 0x1p-7, 0}},
         {"fp8 matmul, gradients", fp8_gradient_case, {0, 4e-6, 0}},
+        {"fp8 matmul, every code", fp8_codes_case, {0, 4e-6, 0}},
         {"embedding", embedding_case, {4e-6, 5e-3, 7e-4}},
         {"cross_entropy", cross_entropy_case, {2e-6, 5e-3, 7e-4}},
         {"row_losses", row_losses_case, {2e-6, 5e-3, 7e-4}},

@@ -246,6 +246,10 @@ void fp8_matmul_case(void)
 void fp8_gradient_case(void)
 {
     each_matmul(false);
+}
+
+void fp8_codes_case(void)
+{
     for (int type = DTYPE_E4M3; type <= DTYPE_E5M2; type++)
         if (pair_type() == DTYPE_BF16)
             multiply_every_code((enum dtype)type);

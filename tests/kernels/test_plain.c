@@ -489,10 +489,12 @@ static double value8(
         const uint8_t *codes, const float *scales, enum scale_layout layout,
         int rows, int K, int r, int k)
 {
-    int across = ((K + 127) / 128 + 3) / 4 * 4, down = (rows + 3) / 4 * 4;
-    float scale = layout == SCALES_TENSOR  ? scales[0]
-                  : layout == SCALES_1X128 ? scales[k / 128 * down + r]
-                                           : scales[r / 128 * across + k / 128];
+    int blocks = (K + 127) / 128, across = (blocks + 3) / 4 * 4;
+    int down = rows / 4 * 4, last = blocks * down + k / 128 * 4 + r - down;
+    float scale = layout == SCALES_TENSOR ? scales[0]
+                  : layout == SCALES_128X128
+                          ? scales[r / 128 * across + k / 128]
+                          : scales[r < down ? k / 128 * down + r : last];
     return (double)fp8_to_float(codes[r * K + k], DTYPE_E4M3) * (double)scale;
 }
 

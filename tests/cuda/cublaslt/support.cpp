@@ -20,10 +20,13 @@ bool is_by_blocks(int32_t mode)
 }
 
 /* Scales of one tensor, or of blocks where the GPU is a Hopper: not tiles with
- * tiles, and never summed in the tensor core alone. */
+ * tiles, never summed in the tensor core alone, and of B whole fours of columns
+ * (the last as the library of an H200 was seen to). */
 bool has_known_scales(const struct call &c)
 {
     int32_t a = c.desc.a_scale_mode, b = c.desc.b_scale_mode;
+    if (b == CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F && c.d.columns % 4)
+        return false;
     if (a == CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F && a == b)
         return true;
     return is_by_blocks(a) && is_by_blocks(b) && c.capability == 90 &&
@@ -38,8 +41,11 @@ cublasStatus_t check_fp8(const struct call &c)
     bool is_tn = c.desc.trans_a && !c.desc.trans_b;
     bool takes_all = c.capability >= 100 && c.capability < 120;
     if (c.capability < 89 || (!is_tn && !takes_all) || !is_fp8(c.b.type) ||
-        (c.a.type == CUDA_R_8F_E5M2 && c.b.type == CUDA_R_8F_E5M2) ||
-        !has_known_scales(c))
+        (c.a.type == CUDA_R_8F_E5M2 && c.b.type == CUDA_R_8F_E5M2))
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    if (is_by_blocks(c.desc.a_scale_mode) != is_by_blocks(c.desc.b_scale_mode))
+        return CUBLAS_STATUS_INVALID_VALUE;
+    if (!has_known_scales(c))
         return CUBLAS_STATUS_NOT_SUPPORTED;
     if (c.desc.epilogue != CUBLASLT_EPILOGUE_DEFAULT &&
         (c.desc.epilogue != CUBLASLT_EPILOGUE_BIAS || c.d.type != CUDA_R_16BF ||

@@ -125,6 +125,7 @@ static const struct fp8_row {
     uint64_t k;
     uint32_t epilogue;
     const char *taken; /* by each of these GPUs: 1 */
+    uint64_t n;        /* 0: 48 */
 } fp8_rows[] = {
         {E4M3, E4M3, BF16, TENSOR, TENSOR, 1, 0, 1, 64, WITH_BIAS, "01111"},
         {E4M3, E5M2, BF16, TENSOR, TENSOR, 1, 0, 0, 64, NO_BIAS, "01111"},
@@ -140,6 +141,10 @@ static const struct fp8_row {
         {E4M3, E4M3, BF16, TILES, TILES, 1, 0, 0, 64, NO_BIAS, "00000"},
         {E4M3, E4M3, BF16, TILES, VECTORS, 1, 0, 1, 64, NO_BIAS, "00000"},
         {E4M3, E4M3, BF16, TENSOR, VECTORS, 1, 0, 0, 64, NO_BIAS, "00000"},
+        {E4M3, E4M3, BF16, TENSOR, TENSOR, 1, 0, 0, 64, NO_BIAS, "01111", 37},
+        {E4M3, E4M3, BF16, TILES, VECTORS, 1, 0, 0, 64, NO_BIAS, "00100", 36},
+        {E4M3, E4M3, BF16, TILES, VECTORS, 1, 0, 0, 64, NO_BIAS, "00000", 37},
+        {E4M3, E4M3, FP32, VECTORS, VECTORS, 1, 0, 0, 64, NO_BIAS, "00000", 38},
 };
 enum { FP8_ROWS = sizeof fp8_rows / sizeof fp8_rows[0] };
 
@@ -148,7 +153,7 @@ static bool is_offered(const struct fp8_row *row)
     cublasLtMatrixLayout_t a, b, d;
     cublasLtMatmulPreference_t preference;
     cublasLtMatmulHeuristicResult_t result;
-    uint64_t k = row->k;
+    uint64_t k = row->k, n = row->n ? row->n : 48;
     int count = 0;
     MUST(SET(TRANSA, row->trans_a));
     MUST(SET(TRANSB, row->trans_b));
@@ -156,12 +161,12 @@ static bool is_offered(const struct fp8_row *row)
     MUST(SET(A_SCALE_MODE, row->a_mode));
     MUST(SET(B_SCALE_MODE, row->b_mode));
     MUST(SET(EPILOGUE, row->epilogue));
-    uint64_t a_rows = row->trans_a ? k : 32, b_rows = row->trans_b ? 48 : k;
+    uint64_t a_rows = row->trans_a ? k : 32, b_rows = row->trans_b ? n : k;
     MUST(lt->layout_create(
             &a, row->a, a_rows, row->trans_a ? 32 : k, (int64_t)a_rows));
     MUST(lt->layout_create(
-            &b, row->b, b_rows, row->trans_b ? k : 48, (int64_t)b_rows));
-    MUST(lt->layout_create(&d, row->d, 32, 48, 32));
+            &b, row->b, b_rows, row->trans_b ? k : n, (int64_t)b_rows));
+    MUST(lt->layout_create(&d, row->d, 32, n, 32));
     MUST(lt->preference_create(&preference));
     lt->heuristic(handle, desc, a, b, d, d, preference, 1, &result, &count);
     lt->preference_destroy(preference);

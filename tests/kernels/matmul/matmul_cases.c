@@ -2,6 +2,7 @@
 #include "matmul_cases.h"
 
 #include "tests/kernels/arrays.h"
+#include "tests/kernels/fp8_sums.h"
 
 #include "base/device/device_memory.h"
 #include "base/file/fs.h"
@@ -315,7 +316,9 @@ void check_codes(struct matmul m)
             m.M, m.N, m.K, dtype_name(m.a.type), m.a.layout,
             dtype_name(m.b.type), m.b.layout, m.accumulate ? " +=" : "",
             m.bias ? " bias" : "");
-    compare_rows(&out, m.M, m.N, so, tolerances[m.out.type], what);
+    compare_rows(
+            &out, m.M, m.N, so, fp8_sum_tolerance(tolerances[m.out.type]),
+            what);
     twin_free(&a.codes), twin_free(&a.scales), twin_free(&bias);
     twin_free(&b.codes), twin_free(&b.scales);
 }
