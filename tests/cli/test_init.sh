@@ -127,6 +127,7 @@ axolotl|65|learning_rate: 1e-999\n|out of range
 axolotl|65|[1, 2]\n|E0221
 axolotl|0|bf16: yes\nlearning_rate: 1e-4\nseed: 7\nsample_packing: off\n|^packing = false
 axolotl|0|bf16: yes\n|^dtype = "bf16"
+axolotl|0|bf16: yes\nfp8: true\n|^fp8 = "tensorwise"
 axolotl|0|sample_packing: true\n|^packing = "documents"
 axolotl|0|dp_shard_size: 4\ndp_replicate_size: 2\n|^dp_replicate_size = 2
 axolotl|0|tiled_mlp: true\n|^tiled_mlp = "auto"

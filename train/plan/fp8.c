@@ -43,12 +43,13 @@ enum zd_status plan_check_fp8(
     enum fp8_mode mode = job->train.fp8;
     if (mode == FP8_NONE)
         return ZD_OK;
-    if (table->codes && strcmp(param_codes_name(table), "fp8") != 0)
-        return ZD_FAIL(
-                ZD_ERR_CONFIG, "E0213",
+    if (table->codes && strcmp(param_codes_name(table), "fp8") != 0) {
+        ZD_FAIL(ZD_ERR_CONFIG, "E0213",
                 "train.fp8 = \"%s\" over a base in %s, whose weights would be "
                 "rounded twice",
                 mode_name(mode), param_codes_name(table));
+        return zd_fail_help("train.fp8 = \"none\"");
+    }
     return plan->backend == DEVICE_CUDA ? check_gpu(mode) : ZD_OK;
 }
 
