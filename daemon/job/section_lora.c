@@ -170,6 +170,15 @@ static void check_scales(struct job *job, const struct model_config *config)
                 "double_quant without quantize_base: no weight is quantized");
 }
 
+/* Of a base stored in codes; what quantize_base says is among the
+ * contradictions. */
+static void check_fp8(struct job *job, const struct param_table *table)
+{
+    if (job->options.lora.quantize_base == LORA_BASE_NONE &&
+        job_check_fp8_base(&job->options, table) != ZD_OK)
+        job_take_record(job, "train.fp8");
+}
+
 void job_check_adapters(
         struct job *job, const struct model_config *config,
         struct param_table *table)
@@ -191,8 +200,10 @@ void job_check_adapters(
     if (status == ZD_OK)
         status = lora_quantize(
                 config, lora, train_stored_base(&job->options), table);
-    if (status == ZD_OK)
-        check_scales(job, config);
-    else
+    if (status != ZD_OK) {
         take_record(job);
+        return;
+    }
+    check_scales(job, config);
+    check_fp8(job, table);
 }

@@ -58,7 +58,7 @@ row 'what others call quantize_base' 78 'E0203|`load_in_4bit`|`quantize_base = "
 row 'scales of int8 in 8 bits' 78 'E0213|double_quant|nf4' 'lora "quantize_base = \"int8\"" "double_quant = true"'
 row 'a base stored in other codes' 78 'E0329|quantize_base = "nf4"|int8|remove the key' 'stored int8 "quantize_base = \"nf4\""'
 row 'a quantized base that the job does not want quantized' 78 'E0329|"none"|fp8' 'stored fp8 "quantize_base = \"none\""'
-row 'FP8 over a base stored in other codes' 78 'E0213|train.fp8 = "tensorwise"|nf4|train.fp8 = "none"' 'stored nf4-nested' plan --job job.toml --world 1 --set train.dtype=bf16 --set train.fp8=tensorwise
+row 'FP8 over a base stored in other codes' 78 'E0213|--set train.fp8|nf4|train.fp8 = "none"' 'stored nf4-nested' validate --job job.toml --set train.dtype=bf16 --set train.fp8=tensorwise
 row 'scales stored in other codes' 78 'E0329|double_quant = false|8 bits' 'stored nf4-nested "double_quant = false"'
 row 'a base in codes without adapters' 65 'E0304|quantization_config|cannot be trained|[lora]' 'stored int8' validate --job job.toml --set lora.enabled=false
 row 'a broken quant_state' 65 'E0331|quant_state|model.safetensors' 'stored nf4-nested; broken "\"blocksize\": 64" "\"blocksize\": 60"'

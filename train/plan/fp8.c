@@ -36,21 +36,26 @@ bool plan_multiplies_codes(const struct job_plan *plan)
            !strcmp(param_codes_name(&plan->table), "fp8");
 }
 
+enum zd_status job_check_fp8_base(
+        const struct train_job *job, const struct param_table *table)
+{
+    if (job->train.fp8 == FP8_NONE || !table->codes ||
+        !strcmp(param_codes_name(table), "fp8"))
+        return ZD_OK;
+    ZD_FAIL(ZD_ERR_CONFIG, "E0213",
+            "train.fp8 = \"%s\" over a base in %s, whose weights would be "
+            "rounded twice",
+            mode_name(job->train.fp8), param_codes_name(table));
+    return zd_fail_help("train.fp8 = \"none\"");
+}
+
 enum zd_status plan_check_fp8(
         const struct train_job *job, const struct job_plan *plan)
 {
-    const struct param_table *table = &plan->table;
-    enum fp8_mode mode = job->train.fp8;
-    if (mode == FP8_NONE)
+    if (job->train.fp8 == FP8_NONE)
         return ZD_OK;
-    if (table->codes && strcmp(param_codes_name(table), "fp8") != 0) {
-        ZD_FAIL(ZD_ERR_CONFIG, "E0213",
-                "train.fp8 = \"%s\" over a base in %s, whose weights would be "
-                "rounded twice",
-                mode_name(mode), param_codes_name(table));
-        return zd_fail_help("train.fp8 = \"none\"");
-    }
-    return plan->backend == DEVICE_CUDA ? check_gpu(mode) : ZD_OK;
+    ZD_TRY(job_check_fp8_base(job, &plan->table));
+    return plan->backend == DEVICE_CUDA ? check_gpu(job->train.fp8) : ZD_OK;
 }
 
 /* "self_attn.k_proj" of "model.layers.0.self_attn.k_proj.weight". */

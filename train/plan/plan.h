@@ -137,6 +137,9 @@ enum zd_status job_check_slices(
 enum zd_status job_check_heads(
         const struct train_job *job, const struct model_config *config,
         int world);
+/* ZD_ERR_CONFIG where train.fp8 is set and the base is in nf4, fp4 or int8. */
+enum zd_status job_check_fp8_base(
+        const struct train_job *job, const struct param_table *table);
 /* Where lora.modules_to_save names the embedding, `config` gets a row for each
  * token of the job's tokenizer that it has none for; part of job_plan_build. */
 enum zd_status job_plan_vocabulary(
