@@ -308,6 +308,7 @@ static enum zd_status plan_one(
     if (status == ZD_OK) {
         plan_warn_of_places(&plan, &advice.predicted);
         plan_warn_of_undo(&plan);
+        plan_warn_of_fp8(&plan, machine);
     }
     if (status == ZD_OK)
         tell(args, options, &plan, &advice, machine);

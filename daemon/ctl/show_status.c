@@ -204,6 +204,7 @@ void show_status(const struct look *look, const json_t *status, FILE *out)
              "others in {base_format|s}; computes in {dtype|s}, "
              "{optimizer|s}]"},
             {"model", "{parameters|c} parameters, {dtype|s}, {optimizer|s}"},
+            {"fp8", "[matmuls of the layers, {fp8|s}]"},
             {"adapters", "[{adapters.use_dora|?}DoRA, r {adapters.r|w}, on "
                          "{adapters.target_modules|s}]"},
             {"adapters",

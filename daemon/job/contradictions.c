@@ -114,7 +114,7 @@ static void check_types(struct job *job)
     {o->train.fp8 != FP8_NONE && o->train.dtype != DTYPE_BF16, "train.fp8",
      job_string(job, "train.fp8 needs train.dtype = \"bf16\", not \"%s\"", dtype), "dtype = \"bf16\" in [train]", NULL, "train.dtype"},
     {o->train.fp8 != FP8_NONE && o->lora.enabled && o->lora.quantize_base != LORA_BASE_NONE && o->lora.quantize_base != LORA_BASE_FP8, "train.fp8",
-     "train.fp8 over a base in nf4, fp4 or int8: its weights are rounded already, and would be twice", "quantize_base = \"fp8\" or \"none\" in [lora]", NULL, "lora.quantize_base"},
+     "train.fp8 over a base in nf4, fp4 or int8 would round its weights twice", "quantize_base = \"fp8\" or \"none\" in [lora]", NULL, "lora.quantize_base"},
     {o->optim.master == OPTIM_MASTER_NONE && o->train.dtype != DTYPE_BF16, "optim.master",
      job_string(job, "master = \"none\" needs train.dtype = \"bf16\", not \"%s\"", dtype), o->train.dtype == DTYPE_FP32 ? "in fp32 the parameters are the masters already" : "fp16 has too small a range to train without them", NULL, "optim.name train.dtype"},
     };
@@ -159,7 +159,7 @@ static void check_tensor(struct job *job)
      job_string(job, "%s = %lld does not divide the %d tokens of a sample", cp == 1 ? "parallel.tp_size" : tp == 1 ? "2 x parallel.cp_size" : "2 x parallel.cp_size x tp_size", (long long)unit, length),
      job_string(job, "cutoff_len = %lld in [data]", (long long)(length < unit ? unit : length / unit * unit)), "E0224", "data.cutoff_len parallel.cp_size parallel.tp_size"},
     {is_on && o->lora.enabled && o->lora.use_dora, "parallel.tp_size",
-     "DoRA's norms are of whole rows, which parallel.tp_size cuts", "use_dora = false in [lora]", "E0224", "lora.use_dora"},
+     "lora.use_dora needs whole rows, and parallel.tp_size cuts them", "use_dora = false in [lora], or parallel.tp_size = 1", "E0224", "lora.use_dora"},
     };
     CHECK(job, rules);
 }
@@ -185,9 +185,9 @@ static void check_offload(struct job *job)
     {undoes && off->optimizer == OFFLOAD_CPU && has_sums, "offload.clipping",
      "offload.clipping = \"undo\" cannot update before the norm is known with Adam-mini, which divides by block sums", "clipping = \"wait\" in [offload]", "E0650", "offload.optimizer optim.name"},
     {off->device_update > 0 && off->optimizer == OFFLOAD_NVME, "offload.device_update",
-     "offload.device_update is of states in host memory: those of NVMe wait for the disk", "device_update = 0 in [offload]", "E0650", "offload.optimizer"},
+     "offload.device_update is for states in host memory, and offload.optimizer = \"nvme\" keeps them on disk", "device_update = 0 in [offload]", "E0650", "offload.optimizer"},
     {off->device_update > 0 && off->optimizer == OFFLOAD_CPU && has_sums, "offload.device_update",
-     "offload.device_update has no part in Adam-mini's update, whose block sums are made on the host", "device_update = 0 in [offload]", "E0650", "optim.name"},
+     "offload.device_update cannot share Adam-mini's update, whose block sums are made on the host", "device_update = 0 in [offload]", "E0650", "optim.name"},
     {has_ranks && off->params != OFFLOAD_NONE && o->zero.stage < 3, "offload.params",
      job_string(job, "offload.params with several ranks needs zero.stage = 3: at stage %d every rank keeps all parameters", o->zero.stage), "zero.stage = 3", "E0661", "offload.optimizer zero.stage"},
     {has_ranks && off->accumulate == OFFLOAD_ACCUMULATE_HOST && o->zero.stage == 0 && job->accumulation > 1, "offload.accumulate",

@@ -65,8 +65,10 @@ static void tell_ranks(const struct train_banner *banner)
     struct mesh mesh = banner->plan->mesh;
     if (mesh.shard < mesh.world)
         zd_log_info(
-                "  mesh     replicate %d x shard %d x cp %d x tp %d",
-                mesh.replicate, mesh.shard, mesh.cp, mesh.tp);
+                "  mesh     replicate %d x shard %d x cp %d x tp %d%s%s",
+                mesh.replicate, mesh.shard, mesh.cp, mesh.tp,
+                mesh.cp > 1 ? "; attention by " : "",
+                mesh.cp > 1 ? job_plan_cp_comm(banner->plan) : "");
     bool has_disk = arena->bytes[ARENA_DISK] > 0;
     zd_log_info(
             "  memory   %s device + %s host%s%s%s per rank",

@@ -80,8 +80,11 @@ static void set_job(json_t *object, const struct run_state *state)
 {
     const struct train_job *job = state->job;
     const json_t *parameters = json_object_get(state->plan, "parameters");
+    const json_t *layout = json_object_get(state->plan, "layout");
+    const json_t *fp8 = json_object_get(layout, "fp8");
     bool has_checkpoint = state->last_checkpoint_step >= 0;
     set_text(object, "dtype", dtype_name(job->train.dtype));
+    set(object, "fp8", json_incref(json_object_get(fp8, "mode")));
     set_text(object, "optimizer", train_optimizer_name(job->optim.name));
     set(object, "base_format",
         json_incref(json_object_get(parameters, "base_format")));

@@ -159,7 +159,7 @@ ok '  on a disk only if it has room' eval 'call 0 "${fitted[@]}" --set offload.n
     call 0 "${fitted[@]}" --set offload.nvme_path=folder --fit --disk 4KB --format json && ! arguments | grep nvme'
 ok '  in words' eval 'call 0 "${fitted[@]}" --fit && has "^ +[0-9.]+ s a step, .* binds; GiB: device 0.00[0-9], host" out && [ $(grep -c " s a step, " out) = 3 ] &&
     [ $(grep -c "^          against the first: [0-9]" out) = 2 ] && has "^[0-9]+ more are slower, or hardly differ" out && call 0 "${fitted[@]}" --fit --machine h100 && has "not compared with" out &&
-    grep -A1 "masters and states leave the device" out | grep -q -- "--set offload.optimizer=cpu" && call 0 "${fitted[@]}" --fit --format json && has "\"words\": \".*activations are recomputed" out'
+    grep -A1 "masters and states are kept off the device" out | grep -q -- "--set offload.optimizer=cpu" && call 0 "${fitted[@]}" --fit --format json && has "\"words\": \".*activations are recomputed" out'
 ok '  only allowed changes' eval '! grep -q "optim.state_dtype\|adamw_8bit\|train.dtype\|optim.master" lines &&
     call 0 "${fitted[@]}" --fit --allow optim --format json && arguments | grep -q adamw_8bit && ! arguments | grep -q train.dtype'
 ok '  adapters where they are allowed' eval 'call 0 "${fitted[@]}" --fit --allow lora --format json && arguments >adapted && grep -q "lora.enabled=true" adapted &&
@@ -367,7 +367,8 @@ codes=(--job job.toml --world 1 --set train.fp8=tensorwise)
 ok 'a plan names the matmuls in FP8, and the modules that stay in bf16' eval '
     call 0 plan "${codes[@]}" --set model.config.num_key_value_heads=1 --set model.config.head_dim=8 --format json && has "\"mode\": \"tensorwise\"" out && has "self_attn.k_proj" out &&
     call 0 plan "${codes[@]}" --set model.config.num_key_value_heads=1 --set model.config.head_dim=8 && has "in bf16 still: self_attn.q_proj, self_attn.k_proj, self_attn.v_proj$" out &&
-    call 0 plan "${codes[@]}" && has "matmuls of the layers in FP8, tensorwise" out && ! has "in bf16 still" out'
+    call 0 plan "${codes[@]}" && has "matmuls of the layers in FP8, tensorwise" out && ! has "in bf16 still" out &&
+    call 0 plan "${codes[@]}" --set device.backend=cuda --machine a100 && has "needs a GPU of compute capability 8.9 or higher, and a100 has 8.0" err'
 ok '  and that they keep fewer bytes' eval 'for mode in none blockwise; do
         call 0 plan "${codes[@]}" --set train.gradient_checkpointing=none --set train.fp8=$mode --format json || return 1
         python3 -I -c "import json, sys; print(next(s[\"bytes\"] for s in json.load(open(sys.argv[1]))[\"ranks\"][0][\"arenas\"][0][\"spans\"] if s[\"name\"] == \"model.activations\"))" out >bytes.$mode

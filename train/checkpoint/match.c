@@ -162,8 +162,8 @@ static enum zd_status fail_adapter(
             checkpoint_path(checkpoint), what, text_of(before, a),
             text_of(now, b));
     return zd_fail_help(
-            "give it back; or export the checkpoint, and go on from that in "
-            "another job.output_dir");
+            "restore the setting; or export the checkpoint, and continue from "
+            "the export with another job.output_dir");
 }
 
 enum zd_status checkpoint_match_adapter(

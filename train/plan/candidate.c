@@ -12,8 +12,8 @@ enum { OPTIONS_MAX = 8 };
 #define FIELD(name) offsetof(struct train_job, name)
 static const char recomputes[] = "activations are recomputed instead of kept";
 static const char has_room[] = "masters and states have room on the device";
-static const char leaves[] = "masters and states leave the device";
-static const char visits[] = "parameters visit the device when they are used";
+static const char leaves[] = "masters and states are kept off the device";
+static const char visits[] = "parameters are copied to the device for their use";
 
 /* clang-format off */
 static const struct option {
@@ -392,7 +392,7 @@ static void keys_of(
     const struct key_value keys[KEYS] = {
             {"lora.enabled", job->lora.enabled ? "true" : "false", "adapters are trained, the model stays as it is"},
             {"lora.quantize_base", job->lora.quantize_base == LORA_BASE_NF4 ? "nf4" : "", "the layers' weights are held in 4 bits"},
-            {"zero.stage", texts->stage, zero->stage > given->zero.stage ? "more is cut over ranks" : "less goes over wires"},
+            {"zero.stage", texts->stage, zero->stage > given->zero.stage ? "more is cut over ranks" : "ranks send less"},
             {"parallel.dp_replicate_size", job->parallel.replicate > 0 ? texts->replicas : "auto",
              job->parallel.replicate > given->parallel.replicate ? "gathers stay within smaller groups" : "shards are cut over more ranks"},
             {"parallel.dp_shard_size", job->parallel.shard > 0 ? texts->shards : "auto", "what the other axes leave"},

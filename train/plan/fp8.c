@@ -2,6 +2,7 @@
  * which modules stay in bf16. */
 #include "model/fp8.h"
 #include "train/plan/fit.h"
+#include "train/plan/predict.h"
 
 #include <string.h>
 
@@ -12,21 +13,45 @@ static const char *mode_name(enum fp8_mode mode)
 }
 
 /* cuBLASLt multiplies E4M3 from 8.9 on, and blocks on 9.0 alone. */
+static bool is_able(enum fp8_mode mode, int capability)
+{
+    return mode == FP8_BLOCKWISE ? capability == 90 : capability >= 89;
+}
+
+static const char *needed_capability(enum fp8_mode mode)
+{
+    return mode == FP8_BLOCKWISE ? "9.0" : "8.9 or higher";
+}
+
 static enum zd_status check_gpu(enum fp8_mode mode)
 {
     struct device_facts facts = device_facts();
     int capability = 10 * facts.major + facts.minor;
-    bool is_able = mode == FP8_BLOCKWISE ? capability == 90 : capability >= 89;
-    if (facts.backend != DEVICE_CUDA || is_able)
+    if (facts.backend != DEVICE_CUDA || is_able(mode, capability))
         return ZD_OK;
     ZD_FAIL(ZD_ERR_CONFIG, "E0213",
             "train.fp8 = \"%s\" needs a GPU of compute capability %s, and %s "
             "has %d.%d",
-            mode_name(mode), mode == FP8_BLOCKWISE ? "9.0" : "8.9 or higher",
-            facts.name, facts.major, facts.minor);
+            mode_name(mode), needed_capability(mode), facts.name, facts.major,
+            facts.minor);
     return zd_fail_help(
             "train.fp8 = \"%s\"",
             mode == FP8_BLOCKWISE && capability >= 89 ? "tensorwise" : "none");
+}
+
+void plan_warn_of_fp8(
+        const struct job_plan *plan, const struct plan_machine *machine)
+{
+    enum fp8_mode mode = plan->shape.fp8;
+    int capability = machine->capability;
+    if (mode == FP8_NONE || plan->backend != DEVICE_CUDA || !capability ||
+        is_able(mode, capability))
+        return;
+    zd_log_warning(
+            "train.fp8 = \"%s\" needs a GPU of compute capability %s, and %s "
+            "has %d.%d: a run there would be refused",
+            mode_name(mode), needed_capability(mode), machine->name,
+            capability / 10, capability % 10);
 }
 
 bool plan_multiplies_codes(const struct job_plan *plan)

@@ -22,6 +22,7 @@ struct plan_machine {
                       whom all wait, slower by this share */
     double disk;   /* bytes/s of a rank, each way */
     double fp8;    /* FLOP/s of matmuls of codes by those in 16 bits; 0: 1 */
+    int capability; /* compute capability of its GPUs, 90 for 9.0; 0: unknown */
     bool shares_cores; /* collectives, copies and updates on the host take their
                           time from what computes: the CPU device; of copies and
                           collectives this share: */

@@ -75,6 +75,13 @@ const char *job_plan_base_format(const struct job_plan *plan)
     return param_has_base(table) ? dtype_name(plan->zero.request.dtype) : NULL;
 }
 
+const char *job_plan_cp_comm(const struct job_plan *plan)
+{
+    if (plan->mesh.cp == 1)
+        return NULL;
+    return cp_by_heads(&plan->shape) ? "a2a" : "allgather";
+}
+
 const char *plan_backend_name(const struct job_plan *plan)
 {
     return plan->backend == DEVICE_CUDA ? "cuda" : "cpu";

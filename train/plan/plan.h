@@ -156,6 +156,8 @@ json_t *job_plan_parameters(const struct job_plan *plan);
 bool plan_multiplies_codes(const struct job_plan *plan);
 /* "bf16": how what does not train is held; NULL: all does. */
 const char *job_plan_base_format(const struct job_plan *plan);
+/* "a2a" or "allgather", also where the job says auto; NULL: cp_size is 1. */
+const char *job_plan_cp_comm(const struct job_plan *plan);
 /* Bytes that each of `local_size` ranks can have of this machine's memory, and
  * those that a rank of the plan takes, on the CPU device and besides. */
 uint64_t job_machine_memory(int local_size);

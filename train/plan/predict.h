@@ -56,6 +56,9 @@ struct plan_prediction {
 /* A warning where tensor parallelism crosses hosts, with what it costs. */
 void plan_warn_of_places(
         const struct job_plan *plan, const struct plan_prediction *predicted);
+/* A warning where GPUs of that machine cannot compute train.fp8. */
+void plan_warn_of_fp8(
+        const struct job_plan *plan, const struct plan_machine *machine);
 
 /* The plan has its moves (job_plan_try). */
 struct plan_prediction plan_predict(

@@ -411,9 +411,7 @@ json_t *job_plan_json(const struct job_plan *plan, const struct arena *taken)
     set_figures(plan, json);
     json_t *more = json_pack(
             "{s:s*, s:o*, s:o*, s:o*, s:O*, s:O*}", "cp_comm_type",
-            plan->mesh.cp == 1          ? NULL
-            : cp_by_heads(&plan->shape) ? "a2a"
-                                        : "allgather",
+            job_plan_cp_comm(plan),
             "collectives", collectives_json(plan), "context_bytes",
             holds ? json_integer((json_int_t)plan->context_bytes) : NULL,
             "forced", plan->is_forced ? json_true() : NULL, "measured",

@@ -197,7 +197,7 @@ static enum zd_status check(
     else if (refusal == CUTS_TILES)
         ZD_FAIL(ZD_ERR_CONFIG, "E0224",
                 "parallel.tp_size = %d cuts `%s` within tiles of %d x %d, "
-                "which train.fp8 = \"blockwise\" gives one scale",
+                "which share a scale with train.fp8 = \"blockwise\"",
                 tp.size, tensor->name, FP8_BLOCK, FP8_BLOCK);
     else if (refusal == CUTS_BLOCKS)
         ZD_FAIL(ZD_ERR_CONFIG, "E0224",
@@ -242,7 +242,11 @@ static enum zd_status refuse(
     list_sizes(job, config, whole, world, &text);
     if (cut(job, config, whole, tp, &table) == ZD_OK) {
         const struct param *tensor;
-        if (look(job, &table, 0, &tensor) == CUTS_BLOCKS)
+        enum refusal refusal = look(job, &table, 0, &tensor);
+        if (refusal == CUTS_TILES)
+            snprintf(
+                    states, sizeof states, "train.fp8 = \"tensorwise\", or ");
+        else if (refusal == CUTS_BLOCKS)
             snprintf(
                     states, sizeof states, "optim.name = \"%s%s%s\", or ",
                     optim->paged ? "paged_" : "",
