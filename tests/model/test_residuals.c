@@ -72,14 +72,16 @@ static double train(struct tiny *t, const struct model_streams *streams)
     return sum;
 }
 
-/* Of all micro-batches: segments but the last two, one way; by layer, but the
- * last one. */
+/* Of all micro-batches: segments but the last two, one way. By layer: but the
+ * last one, and of the one before it the first micro-batch stays, too. */
 static uint64_t predicted(const struct tiny *t, int segments)
 {
-    int stay = t->shape.micros > 1 ? 1 : 2;
+    bool by_layer = t->shape.micros > 1;
+    int stay = by_layer ? 1 : 2;
     int moved = segments > stay ? segments - stay : 0;
     size_t row = (size_t)t->config.hidden_size * dtype_bytes(t->shape.dtype);
-    return (uint64_t)moved * row * T * ((MICROS - 1) * B + 1);
+    int samples = moved * ((MICROS - 1) * B + 1) - (by_layer && moved ? B : 0);
+    return (uint64_t)samples * row * T;
 }
 
 struct run {
