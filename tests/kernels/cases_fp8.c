@@ -111,7 +111,7 @@ static void cast_codes(int rows, int columns)
 static void cast_every_bf16(enum dtype to)
 {
     enum { SIDE = 256 };
-    static int32_t words[SIDE * SIDE / 2];
+    int32_t words[SIDE * SIDE / 2];
     float most = fp8_largest(to);
     int32_t amax_bits;
     for (int i = 0; i < SIDE * SIDE / 2; i++)
@@ -193,7 +193,7 @@ static void matmul_shape(int M, int N, int K, struct operands by, bool narrow)
 static void multiply_every_code(enum dtype type)
 {
     enum { CODES = 256, K = 16 };
-    static uint8_t a[CODES * K], b[K * K];
+    _Alignas(int32_t) uint8_t a[CODES * K] = {0}, b[K * K] = {0};
     int most = type == DTYPE_E5M2 ? 0x7b : 0x7e;
     for (int i = 0; i < CODES; i++)
         a[i * K] = (i & 0x7f) <= most ? (uint8_t)i : 0;
