@@ -173,8 +173,9 @@ static enum zd_status look_ahead(
     chat_today(ahead->date);
     if (job->run.resume == RESUME_PATH)
         read_ahead(job->run.resume_path, job, ahead);
-    else if (job->run.resume != RESUME_NEVER)
-        ZD_TRY(checkpoint_list(job->job.output_dir, &steps, &count));
+    else if (job->run.resume != RESUME_NEVER &&
+             checkpoint_list(job->job.output_dir, &steps, &count) != ZD_OK)
+        zd_error_clear(); /* whoever makes the folder says what is wrong */
     for (int i = 0; i < count; i++) {
         checkpoint_place(path, job->job.output_dir, steps[i]);
         if (read_ahead(path, job, ahead))

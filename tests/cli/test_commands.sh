@@ -52,7 +52,7 @@ for world in 1 2 3 4 5 6 7 8; do
     ok "plan, $world ranks" eval \
         "call 0 plan --job job.toml --world $world && cp out text && call 0 plan --job job.toml --world $world --format json"
     ok "  text and JSON agree" eval \
-        'sum=$(sed -n "s/^each rank sends.*reduce-scatter \([0-9]*\), all-gather \([0-9]*\), all-reduce \([0-9]*\).*/\1 \2 \3/p" text);
+        'sum=$(sed -n "s/^each rank sends.*reduce-scatter \([0-9]*\), all-gather \([0-9]*\), all-to-all \([0-9]*\), all-reduce \([0-9]*\).*/\1 \2 \3 \4/p" text);
          [ -n "$sum" ] && for part in $sum; do grep -qE ": $part,?\$" out || exit 1; done &&
          [ $(grep -c "\"rank\"" out) = '$world' ]'
 done
