@@ -37,9 +37,10 @@
  * "(N, C)" of hidden channels is (N / tp, C) then, of heads and of F it is all
  * tokens and the place's channels.
  *
- * With context parallelism N is the place's tokens. By heads a slot has what
- * attention reads and makes of all tokens' heads, and q, k and v of its own
- * tokens, which only the exchange reads, are shared by all layers.
+ * With context parallelism N is the place's tokens. Where heads are exchanged,
+ * a slot holds attention's inputs and output for all tokens of the place's
+ * heads. All layers share q, k and v of the place's own tokens: only the
+ * exchange reads those.
  *
  * N tokens, C hidden, F intermediate, q = H*D, kv = KV*D channels. */
 #pragma once

@@ -7,9 +7,9 @@
  *
  * A block's scale is told by the rank in whose codes the block begins. All
  * ranks learn all scales of the weight at hand (nested ones are made of all of
- * them), and keep what lies in their part. With tensor parallelism this is a
- * slice's (model/quantized/cut.h): of columns whole rows are made, and what all
- * places have the first tells. */
+ * them), and keep what lies in their part. With tensor parallelism the weight
+ * is a slice (model/quantized/cut.h). For a cut by columns a place makes whole
+ * rows; the first place tells what all places have. */
 #include "zero/private.h"
 
 #include "base/must.h"

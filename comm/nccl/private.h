@@ -21,8 +21,8 @@
  *                    rail: scratch -> shard
  *
  * Sums in rank order are exchanges and kernels of ours instead
- * (ordered.c). An all_to_all is sends and receives in an ncclGroup of its own,
- * in one level.
+ * (ordered.c). An all_to_all is one ncclGroup of sends and receives, in one
+ * level.
  *
  * Threads: the trainer's; and one (watch.c) that looks at events and
  * asynchronous errors. That an operation takes too long is found by the watch

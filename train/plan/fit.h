@@ -23,7 +23,7 @@ struct job_choice {
     double device_update; /* of "auto" */
     int moves_most; /* micro-batches that stage 3 lays out: memory and time
                        follow from a few; 0: all of them, to be run */
-    bool only_fits; /* of what does not fit nobody asks how it is planned */
+    bool only_fits; /* stop at whether it fits; plan no more */
 };
 enum { PLAN_MOVES_MOST = 4 }; /* the second is like all that follow but one */
 /* try.c: everything for one choice; pure. Replaces what the plan held. */
