@@ -5,61 +5,24 @@
 #include <criterion/criterion.h>
 #include <dlfcn.h>
 
+/* Keys of one shape, by the type of a. */
+#define OF(type)                                                               \
+    .m = 64, .n = 48, .k = 256, .dtype = type, .trans_a = 1, .alignment = 16
 static const struct matmul_key keys[] = {
         /* bf16, as it was */
-        {.m = 64,
-         .n = 48,
-         .k = 256,
-         .dtype = DTYPE_BF16,
-         .b_type = DTYPE_BF16,
-         .out_type = DTYPE_BF16,
-         .trans_a = 1,
-         .epilogue = KEY_BIAS,
-         .alignment = 16},
+        {OF(DTYPE_BF16), .b_type = DTYPE_BF16, .out_type = DTYPE_BF16,
+         .epilogue = KEY_BIAS},
         /* one scale a tensor: forward, then a gradient */
-        {.m = 64,
-         .n = 48,
-         .k = 256,
-         .dtype = DTYPE_E4M3,
-         .b_type = DTYPE_E4M3,
-         .out_type = DTYPE_BF16,
-         .trans_a = 1,
-         .epilogue = KEY_BIAS,
-         .alignment = 16,
-         .a_scales = SCALES_TENSOR,
-         .b_scales = SCALES_TENSOR,
-         .fast = 1},
-        {.m = 64,
-         .n = 48,
-         .k = 256,
-         .dtype = DTYPE_E4M3,
-         .b_type = DTYPE_E5M2,
-         .out_type = DTYPE_FP32,
-         .trans_a = 1,
-         .alignment = 16,
-         .a_scales = SCALES_TENSOR,
-         .b_scales = SCALES_TENSOR},
+        {OF(DTYPE_E4M3), .b_type = DTYPE_E4M3, .out_type = DTYPE_BF16,
+         .epilogue = KEY_BIAS, .a_scales = SCALES_TENSOR,
+         .b_scales = SCALES_TENSOR, .fast = 1},
+        {OF(DTYPE_E4M3), .b_type = DTYPE_E5M2, .out_type = DTYPE_FP32,
+         .a_scales = SCALES_TENSOR, .b_scales = SCALES_TENSOR},
         /* blocks: tokens and weights, then tokens and tokens */
-        {.m = 64,
-         .n = 48,
-         .k = 256,
-         .dtype = DTYPE_E4M3,
-         .b_type = DTYPE_E4M3,
-         .out_type = DTYPE_BF16,
-         .trans_a = 1,
-         .alignment = 16,
-         .a_scales = SCALES_128X128,
-         .b_scales = SCALES_1X128},
-        {.m = 64,
-         .n = 48,
-         .k = 256,
-         .dtype = DTYPE_E4M3,
-         .b_type = DTYPE_E4M3,
-         .out_type = DTYPE_FP32,
-         .trans_a = 1,
-         .alignment = 16,
-         .a_scales = SCALES_1X128,
-         .b_scales = SCALES_1X128}};
+        {OF(DTYPE_E4M3), .b_type = DTYPE_E4M3, .out_type = DTYPE_BF16,
+         .a_scales = SCALES_128X128, .b_scales = SCALES_1X128},
+        {OF(DTYPE_E4M3), .b_type = DTYPE_E4M3, .out_type = DTYPE_FP32,
+         .a_scales = SCALES_1X128, .b_scales = SCALES_1X128}};
 enum { KEYS = sizeof keys / sizeof keys[0] };
 
 static struct plan_table table;
