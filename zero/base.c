@@ -7,9 +7,9 @@
  *
  * A block's scale is told by the rank in whose codes the block begins. All
  * ranks learn all scales of the weight at hand (nested ones are made of all of
- * them), and keep what lies in their part. With tensor parallelism the weight
- * is a slice (model/quantized/cut.h). For a cut by columns a place makes whole
- * rows; the first place tells what all places have. */
+ * them), and each keeps its own. With tensor parallelism the weight is a slice
+ * (model/quantized/cut.h): where columns are cut, every place makes whole rows;
+ * scales that all places hold come from the first. */
 #include "zero/private.h"
 
 #include "base/must.h"
