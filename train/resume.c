@@ -173,9 +173,8 @@ static enum zd_status look_ahead(
     chat_today(ahead->date);
     if (job->run.resume == RESUME_PATH)
         read_ahead(job->run.resume_path, job, ahead);
-    else if (job->run.resume != RESUME_NEVER &&
-             checkpoint_list(job->job.output_dir, &steps, &count) != ZD_OK)
-        zd_error_clear(); /* whoever makes the folder says what is wrong */
+    else if (job->run.resume != RESUME_NEVER && fs_is_dir(job->job.output_dir))
+        ZD_TRY(checkpoint_list(job->job.output_dir, &steps, &count));
     for (int i = 0; i < count; i++) {
         checkpoint_place(path, job->job.output_dir, steps[i]);
         if (read_ahead(path, job, ahead))
