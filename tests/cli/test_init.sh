@@ -139,6 +139,11 @@ hf|0|{"train_file": "D", "packing": true, "packing_strategy": "wrapped", "output
 hf|0|{"train_file": "D", "packing": true, "packing_strategy": "bfd_split", "output_dir": "o"}|^long_documents = "split"
 llamafactory|0|lora_target: q_proj,v_proj\nlora_rank: 4\n|^lora_alpha = 8 .*twice the rank
 llamafactory|0|lora_target: q_proj,v_proj\n|^target_modules = \["q_proj", "v_proj"\]
+llamafactory|0|bf16: true\nfp8: true\nfp8_backend: te\n|^fp8 = "tensorwise"
+llamafactory|0|bf16: true\nfp8: true\n|^#   fp8: one scale for each tensor
+torchtune|0|dtype: bf16\nenable_fp8_training: true\nfp8_recipe_name: rowwise\n|^fp8 = "tensorwise"
+torchtune|78|enable_fp8_training: true\nfp8_recipe_name: rowwise_with_gw_hp\n|the gradients of weights in FP8 too
+torchtune|78|dataset_val: {_component_: a}\nrun_val_every_n_steps: 100\n|dataset_val = .*\[\[data.eval\]\]
 llamafactory|0|finetuning_type: full\n|finetuning_type: the whole model is trained
 ROWS
 # Sources of axolotl.
