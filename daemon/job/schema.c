@@ -112,15 +112,20 @@ const struct schema_key *schema_suggest(
     return key;
 }
 
-const char *schema_suggest_choice(
+const struct schema_choice *schema_suggest_choice(
         const struct schema_key *key, const char *typed)
 {
+    const struct schema_choice *found = key->choices;
     struct suggestion nearest = {0};
     if (strcmp(typed, "gpu") == 0) /* nearer to "cpu" by letters */
         typed = "cuda";
     for (const struct schema_choice *c = key->choices; c && c->name; c++)
-        suggest_offer(&nearest, typed, edit_distance(typed, c->name), c->name);
-    return nearest.word;
+        if (!schema_is_elsewhere(c) || strcasecmp(typed, c->name) == 0)
+            suggest_offer(
+                    &nearest, typed, edit_distance(typed, c->name), c->name);
+    while (nearest.word && found->name != nearest.word)
+        found++;
+    return nearest.word ? found : NULL;
 }
 
 bool schema_is_section(const char *section)

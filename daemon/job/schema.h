@@ -66,8 +66,13 @@ enum { SCHEMA_STATES_8BIT = 1 << 8, SCHEMA_STATES_PAGED = 1 << 9 };
 struct schema_choice {
     const char *name;
     int value;
-    const char *note; /* NULL; "=" another name of the same value */
+    const char *note; /* NULL; "=" another name of the same value; else the help
+                         for a word that is set by other keys */
 };
+static inline bool schema_is_elsewhere(const struct schema_choice *choice)
+{
+    return choice->note && choice->note[0] != '=';
+}
 
 struct schema_key {
     const char *section, *name; /* "" for keys above all sections */
@@ -98,9 +103,9 @@ const struct schema_key *schema_find_elsewhere(
  * `found`: the name or alias that is near. */
 const struct schema_key *schema_suggest(
         const char *section, const char *name, char found[SCHEMA_NAME_MAX]);
-/* The nearest word that a key of choices accepts, by whatever name it has; NULL
- * when none is near or the key has no choices. */
-const char *schema_suggest_choice(
+/* The choice nearest to a word that a key does not accept, by whatever name it
+ * has; NULL when none is near or the key has no choices. */
+const struct schema_choice *schema_suggest_choice(
         const struct schema_key *key, const char *typed);
 bool schema_is_section(const char *section);
 const char *schema_suggest_section(const char *section); /* NULL: none near */

@@ -21,7 +21,7 @@ static const struct schema_choice model_inits[] = {{"pretrained", MODEL_PRETRAIN
 static const struct schema_choice lora_inits[] = {{"default", LORA_INIT_DEFAULT}, {"gaussian", LORA_INIT_GAUSSIAN}, {0}};
 static const struct schema_choice lora_bases[] = {{"none", LORA_BASE_NONE}, {"nf4", LORA_BASE_NF4}, {"fp4", LORA_BASE_FP4}, {"int8", LORA_BASE_INT8}, {"fp8", LORA_BASE_FP8}, {0}};
 static const struct schema_choice attentions[] = {{"auto", ATTENTION_AUTO}, {"cudnn", ATTENTION_CUDNN}, {"own", ATTENTION_OWN}, {0}};
-static const struct schema_choice dtypes[] = {{"bf16", DTYPE_BF16}, {"fp32", DTYPE_FP32}, {"bfloat16", DTYPE_BF16, "="}, {"float32", DTYPE_FP32, "="}, {"fp16", DTYPE_FP16}, {"float16", DTYPE_FP16, "="}, {0}};
+static const struct schema_choice dtypes[] = {{"bf16", DTYPE_BF16}, {"fp32", DTYPE_FP32}, {"bfloat16", DTYPE_BF16, "="}, {"float32", DTYPE_FP32, "="}, {"fp16", DTYPE_FP16}, {"float16", DTYPE_FP16, "="}, {"fp8", 0, "set dtype = \"bf16\" and fp8 = \"tensorwise\" in [train]"}, {0}};
 static const struct schema_choice fp8_modes[] = {{"none", FP8_NONE}, {"tensorwise", FP8_TENSORWISE}, {"blockwise", FP8_BLOCKWISE}, {0}};
 static const struct schema_choice export_dtypes[] = {{"auto", -1}, {"bf16", DTYPE_BF16}, {"fp16", DTYPE_FP16}, {"fp32", DTYPE_FP32}, {0}};
 /* The names, and what the reference says of them, are those of the rows. */

@@ -537,11 +537,13 @@ static void tell(
     problem_add(
             &job->problems, ZD_ERR_CONFIG, codes[fault], node->place, accepts,
             "%s", what);
-    const char *near = fault == VALUE_WORD
-                               ? schema_suggest_choice(key, node->string)
-                               : NULL;
-    if (near)
-        problem_help(&job->problems, "did you mean \"%s\"?", near);
+    const struct schema_choice *near =
+            fault == VALUE_WORD ? schema_suggest_choice(key, node->string)
+                                : NULL;
+    if (near && schema_is_elsewhere(near))
+        problem_help(&job->problems, "%s", near->note);
+    else if (near)
+        problem_help(&job->problems, "did you mean \"%s\"?", near->name);
 }
 
 bool value_read(
@@ -553,6 +555,9 @@ bool value_read(
             read ? read(job, key, node, (char *)base + key->offset,
                         (char *)base + key->offset2)
                  : VALUE_FINE;
+    if (fault == VALUE_TYPE && node->kind == TOML_STRING &&
+        key->flags & SCHEMA_AUTO)
+        fault = VALUE_WORD; /* "auto" is a string too */
     if (fault != VALUE_FINE && fault != VALUE_TOLD)
         tell(job, key, fault == VALUE_TYPE ? wrong_part(key, node) : node,
              fault);

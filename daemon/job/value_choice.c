@@ -19,7 +19,7 @@ static enum value_fault find_choice(
     const struct schema_choice *c = key->choices;
     while (word && c->name && strcasecmp(c->name, word) != 0)
         c++;
-    if (!word || !c->name)
+    if (!word || !c->name || schema_is_elsewhere(c))
         return node->kind == TOML_STRING ? VALUE_WORD : VALUE_TYPE;
     *out = c;
     return VALUE_FINE;

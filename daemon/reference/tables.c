@@ -75,7 +75,7 @@ static json_t *words_json(const struct schema_key *key)
 {
     json_t *words = json_array();
     for (const struct schema_choice *c = key->choices; c && c->name; c++)
-        if (c->note)
+        if (c->note && !schema_is_elsewhere(c))
             json_array_append_new(words, json_string(c->name));
     return words;
 }
