@@ -24,10 +24,24 @@ static void tell_adapters(const struct job_plan *plan)
     free(text);
 }
 
+/* Embedding, head and norms are never quantized. */
+static const char *frozen_words(const struct job_plan *plan, char out[96])
+{
+    const char *format = job_plan_base_format(plan);
+    const char *dtype = dtype_name(plan->zero.request.dtype);
+    if (strcmp(format, dtype) == 0)
+        snprintf(out, 96, "the others in %s", dtype);
+    else
+        snprintf(
+                out, 96, "the layers' matrices in %s, the others in %s", format,
+                dtype);
+    return out;
+}
+
 static void tell_model(const struct train_banner *banner)
 {
     const struct job_plan *plan = banner->plan;
-    char what[160];
+    char what[160], frozen[96];
     struct words total = report_short((double)plan->table.total);
     model_config_describe(&plan->config, what, sizeof what);
     if (plan->table.trainable == plan->table.total)
@@ -38,11 +52,9 @@ static void tell_model(const struct train_banner *banner)
                                                           : "pretrained");
     else
         zd_log_info(
-                "  model    %s, %s parameters, %s of them trained, the others "
-                "in %s",
-                what, total.text,
-                report_short((double)plan->table.trainable).text,
-                job_plan_base_format(plan));
+                "  model    %s, %s parameters, %s of them trained, %s", what,
+                total.text, report_short((double)plan->table.trainable).text,
+                frozen_words(plan, frozen));
     if (plan->table.adapters)
         tell_adapters(plan);
     if (plan->config.stored_rows)
@@ -217,10 +229,9 @@ static void tell_fp8(const struct train_banner *banner)
     struct text_buffer text = {.out = line, .bytes = sizeof line};
     const json_t *name;
     size_t i;
-    json_array_foreach(json_object_get(fp8, "bf16"), i, name)
-        text_buffer_add(
-                &text, "%s%s", i ? ", " : "; in bf16 still: ",
-                json_string_value(name));
+    json_array_foreach(json_object_get(fp8, "bf16"), i, name) text_buffer_add(
+            &text, "%s%s",
+            i ? ", " : "; in bf16 still: ", json_string_value(name));
     if (fp8)
         zd_log_info(
                 "  fp8      matmuls of the layers, %s%s",

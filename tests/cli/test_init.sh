@@ -23,7 +23,7 @@ for kind in '' --full --lora --qlora; do
         call 0 validate j.toml --world 1 && call 0 --job j.toml --max-steps 2 --set data.cache_dir=cache --set job.output_dir=run$kind &&
         has '^# A rank takes [0-9.]+ [MG]iB of device memory' j.toml"
 done
-ok '  adapters where they are asked for' eval 'has "^enabled = true" j.toml && has "quantize_base = .nf4" j.toml && [ -f run--qlora/peft/adapter_model.safetensors ]'
+ok '  adapters where they are asked for' eval 'has "trained, the layers. matrices in nf4, scales in 8 bits, the others in [bf]" err && has "^enabled = true" j.toml && has "quantize_base = .nf4" j.toml && [ -f run--qlora/peft/adapter_model.safetensors ]'
 ok '  of text: samples and batches that it makes' eval 'rm -f j.toml; call 0 init --model $model --data data.txt --world 2 -o j.toml &&
     call 0 plan --job j.toml --world 2 && call 0 --job j.toml --max-steps 1 --set data.cache_dir=cache --set job.output_dir=runt'
 call 0 plan --job j.toml --world 1 --format json --set train.gradient_checkpointing=none
