@@ -74,7 +74,8 @@ static void resumes_as_what_it_is(void)
             {"lora.alpha_pattern={\".*q_proj\"=1}", "alpha_pattern"},
             {"lora.use_dora=true", "use_dora"},
             {"lora.target_modules=[\"q_proj\"]", "target_modules"},
-            {"lora.quantize_base=int8", "\"int8\""},
+            {"lora.quantize_base=int8",
+             "lora.quantize_base = \"none\", which is \"int8\" now"},
     };
     const char *dir = job_threads_dir(), *whole = job_threads_dir();
     bool ran = run(dir, 1, DROPOUT "run.stop_after=3");

@@ -166,6 +166,16 @@ static enum zd_status fail_adapter(
             "the export with another job.output_dir");
 }
 
+/* Of manifest_codes: a new reference to "nf4 with double_quant". */
+static json_t *base_word(const json_t *codes)
+{
+    const char *format = json_string_value(json_object_get(codes, "format"));
+    bool is_nested = json_is_true(json_object_get(codes, "nested"));
+    return json_sprintf(
+            "%s%s", format ? format : "none",
+            is_nested ? " with double_quant" : "");
+}
+
 enum zd_status checkpoint_match_adapter(
         const struct checkpoint *checkpoint, const struct job_plan *plan)
 {
@@ -192,14 +202,14 @@ enum zd_status checkpoint_match_adapter(
         if (before ? !is_same(before, now) : json_object_size(now) > 0)
             return fail_adapter(checkpoint, keys[i], before, now);
     }
-    json_t *now = manifest_codes(&plan->table);
+    json_t *now = manifest_codes(&plan->table), *a = base_word(codes),
+           *b = base_word(now);
     enum zd_status status =
             !config || json_equal(codes, now) || (!codes && !now)
                     ? ZD_OK
-                    : fail_adapter(
-                              checkpoint, "lora.quantize_base",
-                              codes ? codes : json_null(),
-                              now ? now : json_null());
+                    : fail_adapter(checkpoint, "lora.quantize_base", a, b);
     json_decref(now);
+    json_decref(a);
+    json_decref(b);
     return status;
 }
