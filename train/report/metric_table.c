@@ -63,6 +63,9 @@ static double waited_of(const void *from, int i)
 #define AT(type_, field)                                                       \
     .type = METRIC_##type_, .offset = offsetof(struct train_step_report, field)
 #define WHEN(field) .when = offsetof(struct train_step_report, offload.field)
+#define EXPOSED(what)                                                          \
+    .family = "zerod_step_exposed_seconds", .label = "what",                   \
+    .label_value = (what)
 
 /* clang-format off */
 static const struct metric step_rows[] = {
@@ -86,10 +89,10 @@ static const struct metric step_rows[] = {
 {"phase_seconds.reduce", AT(REAL, reduce_seconds), .series = "perf/reduce"},
 {"phase_seconds.update", AT(REAL, update_seconds), .series = "perf/update"},
 {"phase_seconds.gather", AT(REAL, gather_seconds), .series = "perf/gather"},
-{"exposed_seconds.update", AT(REAL, exposed.update), .help = "How long the step stood still for what nothing hid: the update on the host, collectives, copies between host and device, launches of kernels (0 on a CPU, not measured on a GPU). With weights on the device the update is that of the step before."},
-{"exposed_seconds.gathers", AT(REAL, exposed.gathers)},
-{"exposed_seconds.copies", AT(REAL, exposed.copies)},
-{"exposed_seconds.launches", AT(REAL, exposed.launches)},
+{"exposed_seconds.update", AT(REAL, exposed.update), EXPOSED("update"), .help = "How long the step stood still for what nothing hid: the update on the host, collectives, copies between host and device, launches of kernels (0 on a CPU, not measured on a GPU). With weights on the device the update is that of the step before."},
+{"exposed_seconds.gathers", AT(REAL, exposed.gathers), EXPOSED("gathers")},
+{"exposed_seconds.copies", AT(REAL, exposed.copies), EXPOSED("copies")},
+{"exposed_seconds.launches", AT(REAL, exposed.launches), EXPOSED("launches")},
 {NULL, .value = exposed_of, .flags = METRIC_LIVE, .series = "comm/exposed_seconds", .help = "Reduce and gather: communication that computing did not hide."},
 {"offload.down_bytes", AT(UINT64, offload.engine.down_bytes), WHEN(active), .help = "Gradients that this step sent to the host; parameters that it sent or fetched to the device. With weights on the device, `up_bytes` are of the step's own update, whose last copies may run during the next step. Paged states: bytes paged out and in."},
 {"offload.up_bytes", AT(UINT64, offload.engine.up_bytes), WHEN(active)},
@@ -113,6 +116,7 @@ static const struct metric step_rows[] = {
 /* clang-format on */
 #undef AT
 #undef WHEN
+#undef EXPOSED
 const struct metric_table step_metrics = {
         step_rows, sizeof step_rows / sizeof step_rows[0]};
 
