@@ -7,15 +7,11 @@
  *   STATUS=        a line for `systemctl status`, when it changed
  *   WATCHDOG=1     while the run makes progress (below)
  *   STOPPING=1     once, when the run is stopping or has ended
- *   EXTEND_TIMEOUT_USEC=  while it starts, and while it saves and stops:
- *                  TimeoutStartSec and TimeoutStopSec need not foresee how long
- *                  a model loads or a checkpoint takes
  *
- * The run is alive, for the watchdog, if it made a step since the last message,
- * is paused, or evaluates, samples, saves or stops, for no longer than ten
- * times WatchdogSec. That this thread answers does not count: a hang of the
- * trainer must be caught. So WatchdogSec must be longer than a step; below two
- * steps there is a warning.
+ * The run is alive, for the watchdog, if it made a step since the last message
+ * or does something else than steps (the watch of the ranks limits that). That
+ * this thread answers does not count: a trainer that hangs must be caught. So
+ * WatchdogSec must be longer than two steps.
  *
  * Under mpirun the main process of a unit is mpirun, which says nothing: the
  * unit needs NotifyAccess=all, and WATCHDOG_PID is not ours to compare with. */
@@ -34,19 +30,12 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-enum {
-    EXTEND_SECONDS = 30,       /* by each message; there is one every 2 s */
-    EXTEND_SECONDS_MAX = 3600, /* in one state: after that it counts as hung */
-    HOLD_WATCHDOGS = 10,       /* times WatchdogSec outside of steps */
-    WATCHDOG_SECONDS_MIN = 5   /* more than twice the time between ticks */
-};
-
 struct systemd {
     int socket;
     double watchdog_seconds; /* WatchdogSec; 0: none */
     double told_at;          /* clock_seconds of the last WATCHDOG=1 */
     int64_t told_step;       /* the last step by then */
-    bool is_ready, is_stopping, was_told, was_warned;
+    bool is_ready, is_stopping, was_told;
     char status[160];
 };
 
@@ -66,11 +55,6 @@ static void tell(struct systemd *systemd, const char *text)
 }
 
 /* --- messages --- */
-
-static double seconds_in_state(const struct run_state *state)
-{
-    return clock_wall_seconds() - state->state_since;
-}
 
 static void tell_ready(struct systemd *systemd, const struct run_state *state)
 {
@@ -114,29 +98,12 @@ static void tell_status(struct systemd *systemd, const struct run_state *state)
     tell(systemd, text);
 }
 
-static void tell_extension(
-        struct systemd *systemd, const struct run_state *state)
-{
-    bool starts = !systemd->is_ready;
-    bool ends = state->state == RUN_STOPPING ||
-                state->state == RUN_CHECKPOINTING || systemd->is_stopping;
-    char text[48];
-    if ((!starts && !ends) || seconds_in_state(state) > EXTEND_SECONDS_MAX)
-        return;
-    snprintf(
-            text, sizeof text, "EXTEND_TIMEOUT_USEC=%lld",
-            EXTEND_SECONDS * 1000000LL);
-    tell(systemd, text);
-}
-
+/* Else the run hangs, or its steps take longer than WatchdogSec. */
 static bool is_alive(
         const struct systemd *systemd, const struct run_state *state)
 {
-    if (state->step.step > systemd->told_step || state->state == RUN_PAUSED ||
-        state->state == RUN_WAITING) /* the watch ends a wait without end */
-        return true;
-    return state->state != RUN_RUNNING && state->state != RUN_STALLED &&
-           seconds_in_state(state) < HOLD_WATCHDOGS * systemd->watchdog_seconds;
+    return state->step.step > systemd->told_step ||
+           (state->state != RUN_RUNNING && state->state != RUN_STALLED);
 }
 
 static void tell_watchdog(
@@ -152,20 +119,6 @@ static void tell_watchdog(
     tell(systemd, "WATCHDOG=1");
 }
 
-static void warn_of_slow_steps(
-        struct systemd *systemd, const struct run_state *state)
-{
-    double seconds = state->step.step_seconds;
-    if (systemd->was_warned || systemd->watchdog_seconds <= 0 ||
-        2 * seconds < systemd->watchdog_seconds)
-        return;
-    systemd->was_warned = true;
-    zd_log_warning(
-            "a step takes %.1f s and WatchdogSec is %.0f s: systemd will kill "
-            "this job as hung; set WatchdogSec to at least %.0f s",
-            seconds, systemd->watchdog_seconds, ceil(4 * seconds));
-}
-
 /* --- the sink --- */
 
 static void tick(struct systemd *systemd, const struct run_state *state)
@@ -174,7 +127,6 @@ static void tick(struct systemd *systemd, const struct run_state *state)
         systemd->is_stopping = true;
         tell(systemd, "STOPPING=1");
     }
-    tell_extension(systemd, state);
     tell_watchdog(systemd, state);
     tell_status(systemd, state);
 }
@@ -186,7 +138,6 @@ static void take(void *ctx, enum sink_news news, const struct run_state *state)
     if (news != SINK_STEP)
         return;
     tell_ready(ctx, state);
-    warn_of_slow_steps(ctx, state);
     tell_watchdog(ctx, state);
 }
 
@@ -208,13 +159,7 @@ static double watchdog_seconds(void)
     const char *text = getenv("WATCHDOG_USEC");
     char *end;
     double usec = text ? strtod(text, &end) : 0;
-    if (!text || *end || !(usec > 0))
-        return 0;
-    if (usec < 1e6 * WATCHDOG_SECONDS_MIN)
-        zd_log_warning(
-                "WatchdogSec=%g is below %d s: a job may not answer in time",
-                usec / 1e6, WATCHDOG_SECONDS_MIN);
-    return usec / 1e6;
+    return text && !*end && usec > 0 ? usec / 1e6 : 0;
 }
 
 /* -1: none. */

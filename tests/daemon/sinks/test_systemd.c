@@ -111,15 +111,12 @@ Test(systemd, a_unit_is_ready_after_the_first_step_and_not_before)
     const char *text = tick(RUN_STARTING);
     cr_expect_not(has(text, "READY=1"));
     cr_expect(has(text, "STATUS=starting"), "%s", text);
-    cr_expect(has(text, "EXTEND_TIMEOUT_USEC=30000000"));
     c.state.has_banner = true;
     cr_expect_not(has(tick(RUN_RUNNING), "READY=1"));
     step();
     cr_expect(has(heard(), "READY=1"));
     step();
-    text = tick(c.state.state);
-    cr_expect_not(has(text, "READY=1"), "told twice");
-    cr_expect_not(has(text, "EXTEND_TIMEOUT_USEC=30000000"));
+    cr_expect_not(has(tick(c.state.state), "READY=1"), "told twice");
 }
 
 Test(systemd, the_status_is_a_line_that_is_told_when_it_changes)
@@ -173,22 +170,17 @@ Test(systemd, the_watchdog_is_not_fed_before_half_its_time)
     cr_expect_not(has(tick(c.state.state), "WATCHDOG=1"), "so soon");
 }
 
-Test(systemd, a_paused_run_is_alive_and_an_evaluation_for_some_time)
+Test(systemd, a_run_is_alive_outside_of_steps_but_not_stalled)
 {
     open_sink("50000");
     step();
     c.state.state = RUN_PAUSED;
-    c.state.state_since = clock_wall_seconds() - 86400;
-    cr_expect(is_fed());
     cr_expect(is_fed());
     c.state.state = RUN_EVALUATING;
-    c.state.state_since =
-            clock_wall_seconds() + 60; /* its time is not over yet */
     cr_expect(is_fed());
-    c.state.state_since = clock_wall_seconds() - 0.51;
-    cr_expect_not(is_fed(), "ten times WatchdogSec have passed");
+    c.state.state = RUN_STALLED;
+    cr_expect_not(is_fed());
     c.state.state = RUN_RUNNING;
-    c.state.state_since = clock_wall_seconds();
     cr_expect_not(is_fed());
 }
 
@@ -200,18 +192,12 @@ Test(systemd, nothing_feeds_the_watchdog_before_the_unit_is_ready)
     c.state.state = RUN_RUNNING;
 }
 
-Test(systemd, a_checkpoint_on_the_way_out_gets_time_but_not_without_end)
+Test(systemd, stopping_is_told_once)
 {
     open_sink(NULL);
     step();
-    const char *text = tick(RUN_STOPPING);
-    cr_expect(has(text, "STOPPING=1"));
-    cr_expect(has(text, "EXTEND_TIMEOUT_USEC=30000000"));
-    text = tick(RUN_CHECKPOINTING);
-    cr_expect_not(has(text, "STOPPING=1"), "told twice");
-    cr_expect(has(text, "EXTEND_TIMEOUT_USEC=30000000"));
-    c.state.state_since = clock_wall_seconds() - 3601;
-    cr_expect_not(has(tick(c.state.state), "EXTEND_TIMEOUT_USEC=30000000"));
+    cr_expect(has(tick(RUN_STOPPING), "STOPPING=1"));
+    cr_expect_not(has(tick(RUN_CHECKPOINTING), "STOPPING=1"), "told twice");
     c.state.state = RUN_STOPPED;
 }
 
@@ -227,18 +213,6 @@ Test(systemd, a_run_with_no_step_left_was_ready_and_one_that_failed_was_not)
     const char *text = heard();
     cr_expect_not(has(text, "READY=1"));
     cr_expect(has(text, "STOPPING=1"));
-}
-
-Test(systemd, steps_too_slow_for_the_watchdog_are_warned_of_once)
-{
-    open_sink("8000000");
-    step();
-    cr_expect_eq(state_case_log_count(&c, "WatchdogSec"), 0);
-    c.state.step.step_seconds = 4.5;
-    step();
-    step();
-    cr_expect_eq(
-            state_case_log_count(&c, "set WatchdogSec to at least 18 s"), 1);
 }
 
 Test(systemd, an_abstract_socket_is_found)
