@@ -37,6 +37,7 @@ for mesh in "fp32 2 allgather reduce_scatter" "bf16 3 a2a all_to_all"; do
     sets=(parallel.dp_replicate_size=2 parallel.cp_size=2 parallel.tp_size=2 parallel.cp_comm_type=$exchange
         zero.stage=$stage train.dtype=$dtype train.max_steps=5)
     run $exchange 8 "${sets[@]/#/--set=}"
+    check "replicate 2 x cp 2 x tp 2: the banner says how attention is shared" says "x cp 2 x tp 2; attention by $exchange\$"
     "$local_run" job.toml 8 threads-$exchange "${sets[@]}" 2>$exchange.err
     check "replicate 2 x cp 2 x tp 2 ($exchange, $dtype) over MPI has the bits of threads" same_run $exchange threads-$exchange/out
     check "  and sends the same in each group" same_sent $exchange threads-$exchange/out $operation

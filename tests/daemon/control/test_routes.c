@@ -171,7 +171,9 @@ static void add_past(struct message_banner *banner)
 static void take_banner(bool is_resumed, bool is_unable)
 {
     struct message_banner banner = {
-            .plan = json_pack("{s:i}", "world", 2),
+            .plan = json_pack(
+                    "{s:i, s:{s:{s:s}}}", "world", 2, "layout", "fp8", "mode",
+                    "tensorwise"),
             .facts.world = 2,
             .facts.per_device = 4,
             .accumulation = 1,
