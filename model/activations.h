@@ -20,9 +20,9 @@
  * ("lean": evaluation, decoding, layers below every trained tensor) the arrays
  * of a slot share bytes where their lifetimes allow, and x is updated in place.
  *
- * With SELECTIVE all layers share some arrays of a slot (the table in
- * activations.c): these lie below the slots, and a layer's backward recomputes
- * them before it reads them. With FP8 they share inputs of matmuls, whose
+ * With SELECTIVE all layers share some arrays of a slot (the table in slots.c):
+ * these lie below the slots, and a layer's backward recomputes them before it
+ * reads them. With FP8 they share inputs of matmuls, whose
  * transposed codes are kept: backward reads those.
  *
  * Of A micro-batches at once each has its inputs, dx, last and slots, but where

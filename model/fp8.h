@@ -16,7 +16,7 @@
  * weights after it would not begin at 16 bytes, as casts on a GPU need.
  *
  * Xt is kept for backward in place of x where nothing else reads x there
- * (activations.c); else backward casts x again, with the amax that forward
+ * (slots.c); else backward casts x again, with the amax that forward
  * found.
  *
  * Of a base stored in blocks of FP8 the codes are multiplied as they are

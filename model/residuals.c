@@ -52,7 +52,7 @@ static bool moves(const struct pass *pass, int segment)
 }
 
 /* The buffers in which an input lies in forward, and in backward, by their
- * memory (activations.c). */
+ * memory (slots.c). */
 static int buffer_at(const struct pass *pass, void *const *inputs, int segment)
 {
     const struct activations *acts = pass->acts;

@@ -1,0 +1,420 @@
+/* slots.c - the arrays of a layer: what it keeps for its backward, what layers
+ * share, gradients, and what lies beside them. */
+#include "base/must.h"
+#include "model/layout.h"
+
+#include <stdlib.h>
+
+static void *at(void *array, size_t elements, const struct layout *l)
+{
+    return array ? (char *)array + elements * l->element : NULL;
+}
+
+/* Where q, k and v lie. */
+struct heads {
+    void *q_raw, *k_raw, *q, *k, *v;
+};
+
+/* `apart`: q and k before and after their norms have an array each. */
+static struct heads push_heads(struct layout *l, bool apart)
+{
+    struct heads h;
+    bool one = l->joined & JOIN_QKV;
+    h.q = push_rows(l, l->N, one ? l->q + 2 * l->kv : l->q);
+    h.k = one ? at(h.q, l->q, l) : push_rows(l, l->N, l->kv);
+    h.v = one ? at(h.q, l->q + l->kv, l) : push_rows(l, l->N, l->kv);
+    h.q_raw = h.q;
+    h.k_raw = h.k;
+    if (apart && one) {
+        h.q = push_rows(l, l->N, l->q + l->kv);
+        h.k = at(h.q, l->q, l);
+    } else if (apart) {
+        h.q_raw = push_rows(l, l->N, l->q);
+        h.k_raw = push_rows(l, l->N, l->kv);
+    }
+    return h;
+}
+
+/* Of a piece, with those of all shares. */
+static size_t piece_tokens(const struct layout *l)
+{
+    return l->piece * (size_t)tp_size(l->config);
+}
+
+static float *push_rstd(struct layout *l, enum role norm)
+{
+    return family_has(l->family, norm) ? push_floats(l, l->S) : NULL;
+}
+
+static void push_statistics(struct layout *l, struct layer_acts *a)
+{
+    a->rstd1 = push_rstd(l, ROLE_NORM1);
+    a->rstd2 = push_rstd(l, ROLE_NORM2);
+    a->post1_rstd = push_rstd(l, ROLE_POST1);
+    a->post2_rstd = push_rstd(l, ROLE_POST2);
+    a->mean1 = l->family->layer_norm ? push_floats(l, l->S) : NULL;
+    a->mean2 = l->family->layer_norm ? push_floats(l, l->S) : NULL;
+    a->lse = push_floats(l, l->N * l->H);
+    if (l->config->qk_norm) {
+        a->q_rstd = push_floats(l, l->N * l->H);
+        a->k_rstd = push_floats(l, l->N * l->KV);
+    }
+}
+
+/* What attention reads; q and k before their norms too, where they have any.
+ * `shared` (may be NULL): has q and k for all layers. */
+static void push_attention(
+        struct layout *l, const struct layer_acts *shared, struct layer_acts *a)
+{
+    struct heads h = push_heads(l, l->config->qk_norm && !shared);
+    a->q_raw = h.q_raw;
+    a->k_raw = h.k_raw;
+    a->q = shared ? shared->q : h.q;
+    a->k = shared ? shared->k : h.k;
+    a->v = h.v;
+    a->att = push_rows(l, l->N, l->q);
+}
+
+/* Of all tokens, for attention by heads. */
+static void push_share(
+        struct layout *l, const struct layer_acts *shared, struct layer_acts *a)
+{
+    a->heads = push_rows(l, l->N, l->q + 2 * l->kv);
+    a->heads_att = shared && l->recompute & PART_OUTPUT
+                           ? shared->heads_att
+                           : push_rows(l, l->N, l->q);
+}
+
+/* By heads: `shared` has q, k and v of the place's tokens, which are over when
+ * they are exchanged; a norm's backward reads what was before it. */
+static void push_by_heads(
+        struct layout *l, const struct layer_acts *shared, struct layer_acts *a)
+{
+    bool one = l->joined & JOIN_QKV;
+    a->q = a->q_raw = shared->q;
+    a->k = a->k_raw = shared->k;
+    a->v = shared->v;
+    if (l->config->qk_norm) {
+        a->q_raw = push_rows(l, l->N, one ? l->q + 2 * l->kv : l->q);
+        a->k_raw = one ? at(a->q_raw, l->q, l) : push_rows(l, l->N, l->kv);
+        a->v = one ? at(a->q_raw, l->q + l->kv, l) : shared->v;
+    }
+    a->att = push_rows(l, l->N, l->q);
+    push_share(l, shared, a);
+}
+
+/* `shared` (may be NULL): has act for all layers. */
+static void push_mlp(
+        struct layout *l, const struct layer_acts *shared, struct layer_acts *a)
+{
+    bool one = l->joined & JOIN_GATE_UP;
+    a->gate = push_rows(l, l->N, one ? 2 * l->F : l->F);
+    a->up = !l->family->gated_mlp ? NULL
+            : one                 ? at(a->gate, l->F, l)
+                                  : push_rows(l, l->N, l->F);
+    a->act = shared ? shared->act : push_rows(l, l->N, l->F);
+}
+
+/* --- keep or recompute ---------------------------------------------------- */
+
+/* gradient_checkpointing = "selective": which arrays of a slot are kept.
+ * Outputs of matmuls and attention are; the rest is recomputed from them, to
+ * the same bits.
+ *
+ *   array            made by                   selective
+ *   x, x2            sums with the norms       kept: norms are made from them
+ *   proj, mlp_out    matmuls                   kept, where a norm reads them
+ *   q_raw, k_raw, v  matmuls                   kept
+ *   q, k             rotation, in place        kept: it is the same array
+ *                    norms and rotation        recomputed (Qwen3); by heads
+ *                                              what was exchanged is kept
+ *   att, lse         attention                 kept; by heads att is once
+ *                                              more exchanged for heads_att
+ *   gate, up         matmuls                   kept
+ *   norm1, norm2     norms                     recomputed
+ *   act              swiglu                    recomputed
+ *                    a matmul's epilogue       kept (GPT-2: its bits are those
+ *                                              of the matmul, not of gelu)
+ *   means, rstd, low                           kept: small
+ *
+ * Of an MLP in pieces nothing is kept in any mode: see push_piece. */
+unsigned layout_recomputed(
+        const struct model_config *config, const struct model_shape *shape)
+{
+    const struct model_family *family = config->family;
+    bool is_tiled = shape->mlp_pieces > 1;
+    unsigned mlp = (family_has(family, ROLE_NORM2) ? PART_NORM2 : 0) |
+                   (family->recompute_act ? PART_ACT : 0);
+    if (shape->checkpointing.mode != CHECKPOINTING_SELECTIVE)
+        return is_tiled ? PART_MLP : 0;
+    return (is_tiled ? PART_MLP : mlp) |
+           (family_has(family, ROLE_NORM1) ? PART_NORM1 : 0) |
+           (cp_by_heads(shape) ? PART_OUTPUT
+            : config->qk_norm  ? PART_HEADS
+                               : 0);
+}
+
+/* Whose transposed codes backward reads in place of an input that is not kept
+ * otherwise: not of what is recomputed, of shares of tokens, which backward
+ * gathers, or of a norm that there is not. Attention's backward reads o's. */
+void layout_choose_codes(struct layout *l)
+{
+    const struct fp8_use *use = &l->fp8;
+    bool *keeps = l->keeps_codes;
+    bool whole = tp_size(l->config) == 1;
+    unsigned mlp = l->recompute & PART_MLP;
+    keeps[FP8_QKV] = whole && family_has(l->family, ROLE_NORM1) &&
+                     !(l->recompute & PART_NORM1);
+    keeps[FP8_GATE_UP] = whole && family_has(l->family, ROLE_NORM2) && !mlp &&
+                         !(l->recompute & PART_NORM2);
+    keeps[FP8_DOWN] = !mlp && !(l->recompute & PART_ACT);
+    for (int g = 0; g < FP8_GROUPS; g++)
+        keeps[g] &= use->has[g] && use->trains[g] && !use->adapts[g];
+}
+
+static void push_codes(struct layout *l, struct layer_acts *a)
+{
+    const struct fp8_use *use = &l->fp8;
+    if (use->mode == FP8_TENSORWISE)
+        a->x_amax = push_floats(l, FP8_GROUPS);
+    for (int g = 0; g < FP8_GROUPS; g++) {
+        int n = (int)l->N, in = use->in[g];
+        if (!l->keeps_codes[g])
+            continue;
+        a->xt[g].codes = push_bytes(l, fp8_transposed_bytes(n, in));
+        a->xt[g].scales = push_floats(l, fp8_transposed_scales(use, n, in));
+    }
+}
+
+/* What a norm makes of `x`; without it, what reads the norm reads x. */
+static void *push_norm(
+        struct layout *l, enum role norm, void *x, bool is_shared, void *shared)
+{
+    return !family_has(l->family, norm) ? x
+           : is_shared                  ? shared
+                                        : push_rows(l, l->S, l->C);
+}
+
+/* What the MLP makes of a piece of the tokens, for all pieces of all layers:
+ * from the norm before it to what the norm after it reads. */
+static void push_piece(struct layout *l, struct layer_acts *a)
+{
+    size_t N = l->N, S = l->S;
+    l->S = l->piece;
+    l->N = piece_tokens(l);
+    a->norm2 = push_norm(l, ROLE_NORM2, NULL, false, NULL);
+    push_mlp(l, NULL, a);
+    a->mlp_out = push_norm(l, ROLE_POST2, NULL, false, NULL);
+    a->mlp_low = push_rows(l, l->N, l->adapters.low);
+    l->N = N, l->S = S;
+}
+
+/* Adapters keep u of all tokens, but of an MLP in pieces. */
+static size_t low_of(const struct layout *l)
+{
+    return l->pieces > 1 ? l->adapters.attention_low : l->adapters.low;
+}
+
+/* Do all layers share what the group reads? */
+static bool shares(const struct layout *l, unsigned part, enum fp8_group group)
+{
+    return l->recompute & part || l->keeps_codes[group];
+}
+
+/* Of one layer at a time: only attention's matmuls read norm1, and only those
+ * after them norm2. */
+struct layer_acts layout_shared(struct layout *l)
+{
+    struct layer_acts shared = {.recompute = l->recompute};
+    if (shares(l, PART_NORM1, FP8_QKV) || shares(l, PART_NORM2, FP8_GATE_UP))
+        shared.norm1 = shared.norm2 = push_rows(l, l->S, l->C);
+    if (shares(l, PART_ACT, FP8_DOWN))
+        shared.act = push_rows(l, l->N, l->F);
+    if (l->by_heads && !l->config->qk_norm) {
+        struct heads h = push_heads(l, false);
+        shared.q = h.q, shared.k = h.k, shared.v = h.v;
+    } else if (l->by_heads || l->recompute & PART_HEADS) {
+        bool one = l->joined & JOIN_QKV;
+        shared.q = push_rows(l, l->N, one ? l->q + l->kv : l->q);
+        shared.k = one ? at(shared.q, l->q, l) : push_rows(l, l->N, l->kv);
+        if (l->by_heads && !one)
+            shared.v = push_rows(l, l->N, l->kv);
+    }
+    if (l->recompute & PART_OUTPUT)
+        shared.heads_att = push_rows(l, l->N, l->q);
+    if (l->recompute & PART_MLP)
+        push_piece(l, &shared);
+    return shared;
+}
+
+static void share_mlp(const struct layer_acts *shared, struct layer_acts *a)
+{
+    a->gate = shared->gate;
+    a->up = shared->up;
+    a->act = shared->act;
+    a->mlp_out = shared->mlp_out;
+    a->mlp_low = shared->mlp_low;
+}
+
+void layout_slot(
+        struct layout *l, bool own_x, const struct layer_acts *shared,
+        struct layer_acts *a)
+{
+    if (own_x)
+        a->x = push_rows(l, l->S, l->C);
+    a->recompute = l->recompute;
+    push_statistics(l, a);
+    push_codes(l, a);
+    a->norm1 = push_norm(
+            l, ROLE_NORM1, a->x, shares(l, PART_NORM1, FP8_QKV), shared->norm1);
+    if (l->by_heads)
+        push_by_heads(l, shared, a);
+    else
+        push_attention(l, l->recompute & PART_HEADS ? shared : NULL, a);
+    a->x2 = push_rows(l, l->S, l->C);
+    a->post1 = a->x2;
+    a->proj = push_norm(l, ROLE_POST1, a->x2, false, NULL);
+    a->norm2 = push_norm(
+            l, ROLE_NORM2, a->x2, shares(l, PART_NORM2 | PART_MLP, FP8_GATE_UP),
+            shared->norm2);
+    if (l->recompute & PART_MLP) {
+        share_mlp(shared, a);
+    } else {
+        push_mlp(l, shares(l, PART_ACT, FP8_DOWN) ? shared : NULL, a);
+        a->mlp_out = push_norm(l, ROLE_POST2, NULL, false, NULL);
+    }
+    a->low = push_rows(l, l->N, low_of(l));
+    a->gains = push_floats(l, l->adapters.gains);
+}
+
+/* A layer that keeps nothing: attention is over when the MLP begins, and one
+ * array serves for everything (N, C) but x. */
+void layout_lean(
+        struct layout *l, bool decode, struct layer_acts *a, void **scratch)
+{
+    a->x = push_rows(l, l->S, l->C);
+    a->x2 = a->x;
+    push_statistics(l, a);
+    a->proj = push_rows(l, l->S, l->C);
+    a->post1 = a->mlp_out = a->post2 = a->proj;
+    a->norm1 = push_norm(l, ROLE_NORM1, a->x, true, a->proj);
+    a->norm2 = push_norm(l, ROLE_NORM2, a->x2, true, a->proj);
+    a->low = push_rows(l, l->N, low_of(l));
+    size_t gains = l->adapters.gains;
+    a->gains =
+            push_floats(l, decode ? (size_t)l->config->layers * gains : gains);
+    size_t mark = l->top;
+    push_attention(l, NULL, a);
+    if (l->by_heads)
+        push_share(l, NULL, a);
+    if (!decode)
+        *scratch = push_bytes(l, l->attention_scratch);
+    l->top = mark;
+    if (l->pieces > 1)
+        push_piece(l, a);
+    else
+        push_mlp(l, NULL, a);
+    l->top = l->peak;
+}
+
+/* Does a branch join the residual stream other than as it is? */
+static bool is_changed(const struct layout *l, enum role post)
+{
+    return l->config->residual_scale || family_has(l->family, post);
+}
+
+void layout_grads(struct layout *l, void *dx, struct layer_grads *g)
+{
+    const struct model_family *family = l->family;
+    bool adds = !(l->joined & JOIN_QKV) ||
+                (family->gated_mlp && !(l->joined & JOIN_GATE_UP));
+    g->hidden = push_rows(l, 1, max_size(l->S * l->C, l->N * l->q));
+    if (adds && l->dtype != DTYPE_FP32)
+        g->sum = push_rows(l, l->N, l->C);
+    size_t mark = l->top;
+    g->mlp_out = is_changed(l, ROLE_POST2) ? g->hidden : dx;
+    g->proj = is_changed(l, ROLE_POST1) ? push_rows(l, l->S, l->C) : dx;
+    l->top = mark;
+    g->act = push_rows(l, piece_tokens(l), l->F);
+    l->top = mark;
+    /* without gaps, a norm's gradient overwrites the one it is made from */
+    struct heads h = push_heads(l, l->config->qk_norm && l->joined & JOIN_QKV);
+    g->q_raw = h.q_raw;
+    g->k_raw = h.k_raw;
+    g->q = h.q;
+    g->k = h.k;
+    g->v = h.v;
+    g->scratch = push_bytes(l, l->attention_scratch);
+}
+
+/* Elements of an array for all tokens in attention, in turn with a piece of
+ * them in the MLP. */
+static size_t in_turn(const struct layout *l, const size_t columns[BRANCHES])
+{
+    return max_size(
+            l->N * columns[BRANCH_ATTENTION],
+            piece_tokens(l) * columns[BRANCH_MLP]);
+}
+
+void layout_adapters(
+        struct layout *l, int chunk, bool train, struct adapter_scratch *a)
+{
+    const struct adapter_sizes *s = &l->adapters;
+    bool narrow = l->dtype != DTYPE_FP32 && l->backend != DEVICE_CUDA;
+    bool drops = train && l->drops;
+    size_t layers = narrow ? in_turn(l, s->widest) : 0;
+    size_t dropped = drops ? in_turn(l, s->most_in) : 0;
+    bool head_dora = train && s->head_gains > 0;
+    size_t logits = l->logits_dtype != DTYPE_FP32 || head_dora
+                            ? (size_t)l->logits_stride
+                            : 0;
+    size_t head = narrow || drops ? max_size(l->C, logits) : 0;
+    size_t wide = max_size(
+            narrow ? layers : dropped, s->head_low ? (size_t)chunk * head : 0);
+    if (!s->most_r)
+        return;
+    a->wide = push_rows(l, 1, wide);
+    a->dropped = push_rows(l, 1, dropped);
+    a->du = push_rows(l, l->N, train ? s->most_r : 0);
+    if (!s->cross)
+        return;
+    a->cross = push_floats(l, s->cross);
+    a->gram = push_floats(l, s->most_r * s->most_r);
+    size_t scaled = in_turn(l, s->columns);
+    if (head_dora)
+        scaled = max_size(scaled, (size_t)chunk * (size_t)l->logits_stride);
+    a->scaled = push_rows(l, 1, train ? scaled : 0);
+}
+
+/* Offloaded inputs take turns in the buffers; what backward begins with stays,
+ * and it goes on in them where forward has ended (residuals.c). */
+void layout_inputs(struct layout *l, bool offload, struct activations *acts)
+{
+    int micros = acts->micros, count = acts->segments * micros;
+    bool leaves = offload && count > micros + 1;
+    int buffers = leaves ? micros + 1 : count;
+    int turn = count - 2 * micros; /* the last segment but one begins */
+    void **at = zd_array((size_t)buffers, sizeof *at);
+    size_t begin = l->top;
+    for (int i = 0; i < buffers; i++)
+        at[i] = push_rows(l, l->S, l->C);
+    for (int m = 0; m < micros; m++) {
+        struct activations *a = &acts[m];
+        for (int s = 0; s < a->segments; s++) {
+            int number = s * micros + m;
+            bool is_last = s == a->segments - 1;
+            int visit = (a->segments - 1 - s) * micros + m;
+            a->inputs[s] = a->returned[s] = at[number % buffers];
+            if (leaves && is_last)
+                a->inputs[s] = at[(turn + 1 + m) % buffers];
+            if (leaves)
+                a->returned[s] = at[(turn + 1 + visit) % buffers];
+        }
+        a->buffers = buffers;
+        a->first_buffer = buffers ? at[0] : NULL;
+        a->offloaded = leaves ? count - buffers : 0;
+        a->input_bytes = buffers ? (l->top - begin) / (size_t)buffers : 0;
+        a->moved_bytes = l->S * l->C * l->element;
+    }
+    free(at);
+}
