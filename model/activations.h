@@ -96,7 +96,8 @@ enum layer_part {
 struct layer_grads {      /* inside one layer's backward */
     void *hidden;         /* (N, max(C, q)) */
     void *mlp_out, *proj; /* (N, C); dx where they are added as they are */
-    void *sum;            /* (N, C): second term of a sum in bf16; else NULL */
+    void *sum;            /* (N, C): second term of a sum in bf16; else NULL; of
+                             all tokens also with tensor parallelism */
     void *act;            /* (N, F), or of a piece (P, F) */
     void *q_raw, *k_raw;  /* before their norms; else q and k themselves */
     void *q, *k, *v;      /* rows as in layer_acts */

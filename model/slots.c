@@ -137,7 +137,9 @@ static void push_mlp(
  *                                              of the matmul, not of gelu)
  *   means, rstd, low                           kept: small
  *
- * Of an MLP in pieces nothing is kept in any mode: see push_piece. */
+ * Of an MLP in pieces nothing is kept in any mode: see push_piece. Where
+ * nothing else is recomputed and attention is by heads, att is kept twice, and
+ * norm1 is recomputed in its place. */
 unsigned layout_recomputed(
         const struct model_config *config, const struct model_shape *shape)
 {
@@ -145,10 +147,12 @@ unsigned layout_recomputed(
     bool is_tiled = shape->mlp_pieces > 1;
     unsigned mlp = (family_has(family, ROLE_NORM2) ? PART_NORM2 : 0) |
                    (family->recompute_act ? PART_ACT : 0);
+    unsigned norm1 = family_has(family, ROLE_NORM1) ? PART_NORM1 : 0;
+    bool twice = shape->checkpointing.mode == CHECKPOINTING_NONE &&
+                 cp_by_heads(shape);
     if (shape->checkpointing.mode != CHECKPOINTING_SELECTIVE)
-        return is_tiled ? PART_MLP : 0;
-    return (is_tiled ? PART_MLP : mlp) |
-           (family_has(family, ROLE_NORM1) ? PART_NORM1 : 0) |
+        return (is_tiled ? PART_MLP : 0) | (twice ? norm1 : 0);
+    return (is_tiled ? PART_MLP : mlp) | norm1 |
            (cp_by_heads(shape) ? PART_OUTPUT
             : config->qk_norm  ? PART_HEADS
                                : 0);
@@ -323,20 +327,26 @@ static bool is_changed(const struct layout *l, enum role post)
     return l->config->residual_scale || family_has(l->family, post);
 }
 
+/* Of all tokens, `sum` is the one array that tensor parallelism does not cut.
+ * It lies over hidden, proj and act then: these are over when it is in use. */
 void layout_grads(struct layout *l, void *dx, struct layer_grads *g)
 {
     const struct model_family *family = l->family;
     bool adds = !(l->joined & JOIN_QKV) ||
                 (family->gated_mlp && !(l->joined & JOIN_GATE_UP));
-    g->hidden = push_rows(l, 1, max_size(l->S * l->C, l->N * l->q));
+    size_t begin = l->top;
     if (adds && l->dtype != DTYPE_FP32)
         g->sum = push_rows(l, l->N, l->C);
+    size_t end = l->top;
+    if (tp_size(l->config) > 1) /* then matmuls add up to all_tokens[0] */
+        l->top = begin;
+    g->hidden = push_rows(l, 1, max_size(l->S * l->C, l->N * l->q));
     size_t mark = l->top;
     g->mlp_out = is_changed(l, ROLE_POST2) ? g->hidden : dx;
     g->proj = is_changed(l, ROLE_POST1) ? push_rows(l, l->S, l->C) : dx;
     l->top = mark;
     g->act = push_rows(l, piece_tokens(l), l->F);
-    l->top = mark;
+    l->top = max_size(mark, end);
     /* without gaps, a norm's gradient overwrites the one it is made from */
     struct heads h = push_heads(l, l->config->qk_norm && l->joined & JOIN_QKV);
     g->q_raw = h.q_raw;

@@ -26,6 +26,7 @@ struct table {
     int T, tp, cp;             /* tp, cp 0: 1 */
     enum cp_comm_type exchange;
     enum checkpointing_mode mode;
+    bool on_cpu;     /* else CUDA */
     bool sends_fp32; /* gradients */
     int stage;
     bool in_fp32; /* else bf16 */
@@ -68,7 +69,7 @@ static void plan_row(
     struct train_job job = train_job_default();
     job.model.config = config_of(table);
     job.data.cutoff_len = table->T;
-    job.device.backend = DEVICE_CUDA;
+    job.device.backend = table->on_cpu ? DEVICE_CPU : DEVICE_CUDA;
     job.device.cpu_threads = 1;
     job.device.memory_limit = 1ull << 50;
     job.device.host_memory_limit = 1ull << 50;
@@ -318,13 +319,17 @@ Test(published, tensor_parallelism_divides_a_rank_and_sends_what_papers_say)
     struct table table = {.model = "Llama 3.1 8B", .T = 4096};
     const struct row row = {.world = 4, .B = 1, .A = 2};
     struct job_plan plans[2];
-    /* the head's logits take a large part then */
+    /* the head's logits take a large part then, on a CPU sums of matmuls too */
     table.mode = CHECKPOINTING_FULL;
-    plan_one_and_four(&table, &row, plans);
-    cr_expect_gt(divided(&plans[0], &plans[1]), 3.8);
-    job_plan_fini(&plans[0]);
-    job_plan_fini(&plans[1]);
+    for (int i = 0; i < 2; i++) {
+        table.on_cpu = i;
+        plan_one_and_four(&table, &row, plans);
+        cr_expect_gt(divided(&plans[0], &plans[1]), 3.8, "CPU: %d", i);
+        job_plan_fini(&plans[0]);
+        job_plan_fini(&plans[1]);
+    }
 
+    table.on_cpu = false;
     table.mode = CHECKPOINTING_NONE;
     plan_one_and_four(&table, &row, plans);
     cr_expect_gt(divided(&plans[0], &plans[1]), 3.8);
@@ -378,8 +383,8 @@ Test(published, context_parallelism_sends_what_papers_say_and_auto_the_less)
     }
 }
 
-/* Of the least that docs/clusters.md promises; where backward computes nothing
- * again a2a keeps attention's output twice. */
+/* a2a keeps attention's output twice where backward computes nothing again, but
+ * norms before attention once for all layers. */
 Test(published, context_parallelism_divides_activations_in_every_mode)
 {
     static const enum checkpointing_mode modes[] = {
@@ -397,9 +402,8 @@ Test(published, context_parallelism_divides_activations_in_every_mode)
             plan_row(&table, &row, &plans[1]);
             bool by_heads = cp_by_heads(&plans[1].shape);
             cr_expect_gt(
-                    kind_divided(&plans[0], &plans[1], SPAN_ACTIVATIONS),
-                    m == 0 && by_heads ? 3.7 : 3.8, "mode %d, type %d", m,
-                    type);
+                    kind_divided(&plans[0], &plans[1], SPAN_ACTIVATIONS), 3.8,
+                    "mode %d, type %d", m, type);
             if (type == CP_AUTO)
                 cr_expect_eq(by_heads, m == 0, "mode %d", m);
             job_plan_fini(&plans[0]);
