@@ -1,4 +1,4 @@
-# bad_input.sh - what the tables of bad input have in common; sourced by them.
+# bad_input.sh - what tests of bad input have in common; sourced by them.
 #
 #   row NAME CODE SAID SETUP [ARGUMENT]...
 #
@@ -97,11 +97,12 @@ row() {
     n=$((n + 1))
     rm -rf "$dir/work"
     cp -r "$dir/sound" "$dir/work" && cd "$dir/work" || exit 99
-    eval "$setup" >"$dir/setup" 2>&1 || why='; the set-up failed'
-    [ ! -s "$dir/setup" ] || why='; the set-up says something'
-    state >"$dir/before"
-    timeout -k 1 100 "$zerod" "$@" >"$dir/stdout" 2>"$dir/stderr"
+    # a lock and a limit that the set-up takes end with it
+    (eval "$setup" >"$dir/setup" 2>&1 || echo 'the set-up failed' >>"$dir/setup"
+        state >"$dir/before"
+        timeout -k 1 100 "$zerod" "$@" >"$dir/stdout" 2>"$dir/stderr")
     code=$?
+    [ ! -s "$dir/setup" ] || why='; the set-up says something'
     state >"$dir/after"
     [ $code = "$want" ] || why="$why; exit $code, not $want"
     [ "$(grep -c '^error' "$dir/stderr")" = 1 ] || why="$why; not one line begins with error"
@@ -121,5 +122,24 @@ row() {
         diff "$dir/before" "$dir/after" | sed 's/^/# /'
     fi
     if [ -n "${SHOW:-}" ]; then sed 's/^/# /' "$dir/stderr"; fi
+}
+# table FILE: rows as blocks of lines: "== CODE NAME" (or "==FUNCTION CODE NAME", for what runs in place of row), SAID, then
+# SETUP, and "zerod ARGUMENT..." where it is not a start of the job. Lines that begin with # are comments.
+table() {
+    local lines line function=: code name said setup words
+    mapfile -t lines <"$1"
+    for line in "${lines[@]}" '== end'; do
+        case $line in
+        '' | '#'*) ;;
+        ==*)
+            eval "$function \"\$name\" \"\$code\" \"\$said\" \"\$setup\" $words"
+            read -r code name <<<"${line#* }"
+            function=${line%% *} function=${function#==} function=${function:-row}
+            said='' setup='' words=''
+            ;;
+        'zerod '*) words=${line#zerod } ;;
+        *) if [ -z "$said" ]; then said=$line; else setup+=$line$'\n'; fi ;;
+        esac
+    done
 }
 done_rows() { echo "1..$n"; }
