@@ -64,88 +64,13 @@ while IFS='|' read -r name want pattern; do
     [ "$want" != 0 ] || ok "  every key is told" python3 "$fixtures/../support/keys_told.py" "${from[1]}" out err
     # models and data (and a disk) are elsewhere, which is all that is said
     [ "$want" != 0 ] || ok "  a valid job" eval 'cp out j.toml && call 66 validate j.toml --world 8 && grep "^error\[" err | grep -vE "E0219|E0656"; [ $? = 1 ]'
-done <<'ROWS'
-ds-zero2-hf|0|^#   zero_optimization.reduce_bucket_size: a layer
-ds-zero3-hf|0|^params = "cpu"
-ds-bing-bert|0|^#   scheduler.params.warmup_type: their warm-up grows with the logarithm
-ds-chat-zero3|0|^min_lr_ratio = 0.1
-ds-infinity-nvme|0|^nvme_path = "/local_nvme"
-ds-stage1-pretrain|0|^reduce_dtype = "fp32"
-ds-cpu-offload-old|0|^max_grad_norm = 1.0
-ds-onebit|78|E0220.*optimizer.type = OneBitAdam
-ds-curriculum|78|E0220.*curriculum_learning
-ds-zeropp|78|E0220.*zero_quantized_weights
-hf-whole-dump|0|^warmup_steps = 0.03
-hf-run-clm|0|^dtype = "fp32"
-hf-trl-sft-lora|0|^target_modules = \["q_proj", "v_proj"\]
-hf-deepspeed|0|^optimizer = "cpu"
-hf-galore|78|E0220.*lr_scheduler_type = polynomial
-axolotl-lora-llama3|0|^lora_dropout = 0.05
-axolotl-full-chat|0|^role_field = "from"
-axolotl-zero3|0|^weight_decay = 0.0
-axolotl-qlora|78|loss_watchdog_threshold
-axolotl-dpo|78|E0220.*rl = dpo
-llamafactory-lora|0|^lora_alpha = 16
-torchtune-lora|0|^target_modules = \["q_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"\]
-ROWS
+done <"$2/tests/cli/init_trainers.txt"
 
 # --- rules: what a file says (a line of YAML, or of JSON), and what has to be in the job or in the errors ---
 not_same() { sed -n '/^# Not quite the same here:/,/^# Not needed/p' "$1"; }
 while IFS='|' read -r from want text pattern; do
     ok "$from: $text: $pattern" eval 'printf "$text" >given && call "$want" init "--from-$from" given --model M --data D.txt && grep -qE -e "$pattern" out err'
-done <<'ROWS'
-deepspeed|0|{"train_batch_size": 8}|^dtype = "fp32"
-deepspeed|0|{"bf16": {"enabled": "auto"}}|bf16.enabled
-deepspeed|78|{"optimizer": {"type": "Adam", "params": {"adam_w_mode": false, "weight_decay": 0.1}}}|adam_w_mode = false: with Adam
-deepspeed|0|{"optimizer": {"type": "Adam", "params": {"adam_w_mode": false}}}|^name = "adamw"
-deepspeed|0|{"steps_per_print": 2000, "scheduler": {"params": {"total_num_steps": 50}}}|^logging_steps = 0.1 .*capped
-deepspeed|0|{"steps_per_print": 20}|^logging_steps = 20
-deepspeed|0|{"optimizer": {"type": "AdamW"}, "scheduler": {"type": "WarmupLR"}}|^learning_rate = 0.001 .*warmup_max_lr
-deepspeed|78|{"zero_optimization": {"stage": 2, "stagee": 1}}|zero_optimization.stagee = 1: unsupported key
-deepspeed|78|{"gradient_clipping": "much"}|max_grad_norm
-deepspeed|0|{"zero_optimization": {"stage": 3, "mics_shard_size": 8, "zero_hpz_partition_size": 1}}|^dp_shard_size = 8 .*mics_shard_size
-deepspeed|0|{"zero_optimization": {"stage": 3, "zero_hpz_partition_size": 8}}|^dp_replicate_size = "auto"
-deepspeed|78|{"train_batch_size": 7, "train_micro_batch_size_per_gpu": 2}|E0211
-deepspeed|78|{"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu"}, "offload_param": {"device": "nvme", "nvme_path": "/n"}}}|offload_param.device = nvme
-deepspeed|65|{"train_batch_size": }|given:1:22
-deepspeed|65|[1]|E0221
-deepspeed|65||E0221.*it is empty
-deepspeed|0|{"scheduler": {"params": {"total_num_steps": 50}}}|total_num_steps: there the length of the schedule alone
-hf|0|{"deepspeed": {"scheduler": {"type": "WarmupDecayLR", "params": {"total_num_steps": 50}}}}|total_num_steps: .*as long as the run
-hf|0|{"deepspeed": {"scheduler": {"type": "WarmupDecayLR"}}}|^warmup_steps = 1000 .*their default
-hf|0|{"per_device_train_batch_size": 4, "deepspeed": {"train_micro_batch_size_per_gpu": "auto"}}|size_per_gpu: set by the file
-axolotl|0|torchdistx_path:\nseed: 1\n|torchdistx_path
-axolotl|0|adapter: lora\nsaves_per_epoch: 2\n|^save_steps = 0.5 .*saves_per_epoch
-axolotl|0|lora_r: 8\n|^#   lora_r: adapter is not given
-axolotl|0|adapter: qlora\nlora_target_linear: true\nlora_target_modules: [q_proj]\n|overridden by lora_target_linear
-axolotl|65|a: [1\nb: 2\n|given:[0-9]+:
-axolotl|65|seed: 1\nseed: 2\n|given:2:1
-axolotl|65|seed: 1\n---\nseed: 2\n|a second document
-axolotl|65|a: &a [*a, *a]\n|E0221
-axolotl|65|learning_rate: 1e999\n|out of range
-axolotl|65|learning_rate: 1e-999\n|out of range
-axolotl|65|[1, 2]\n|E0221
-axolotl|0|bf16: yes\nlearning_rate: 1e-4\nseed: 7\nsample_packing: off\n|^packing = false
-axolotl|0|bf16: yes\n|^dtype = "bf16"
-axolotl|0|bf16: yes\nfp8: true\n|^fp8 = "tensorwise"
-axolotl|0|sample_packing: true\n|^packing = "documents"
-axolotl|0|dp_shard_size: 4\ndp_replicate_size: 2\n|^dp_replicate_size = 2
-axolotl|0|tiled_mlp: true\n|^tiled_mlp = "auto"
-axolotl|0|tiled_mlp_num_shards: 4\ntiled_mlp: true\n|^tiled_mlp = 4
-axolotl|0|tiled_mlp_num_shards: 4\n|^#   tiled_mlp_num_shards: tiled_mlp is not true
-axolotl|0|sample_packing: true\n|^long_documents = "drop"
-hf|0|{"train_file": "D", "packing": true, "output_dir": "o"}|^packing = "documents"
-hf|0|{"train_file": "D", "packing": true, "packing_strategy": "wrapped", "output_dir": "o"}|^packing = true
-hf|0|{"train_file": "D", "packing": true, "packing_strategy": "bfd_split", "output_dir": "o"}|^long_documents = "split"
-llamafactory|0|lora_target: q_proj,v_proj\nlora_rank: 4\n|^lora_alpha = 8 .*twice the rank
-llamafactory|0|lora_target: q_proj,v_proj\n|^target_modules = \["q_proj", "v_proj"\]
-llamafactory|0|bf16: true\nfp8: true\nfp8_backend: te\n|^fp8 = "tensorwise"
-llamafactory|0|bf16: true\nfp8: true\n|^#   fp8: one scale for each tensor
-torchtune|0|dtype: bf16\nenable_fp8_training: true\nfp8_recipe_name: rowwise\n|^fp8 = "tensorwise"
-torchtune|78|enable_fp8_training: true\nfp8_recipe_name: rowwise_with_gw_hp\n|the gradients of weights in FP8 too
-torchtune|78|dataset_val: {_component_: a}\nrun_val_every_n_steps: 100\n|dataset_val = .*\[\[data.eval\]\]
-llamafactory|0|finetuning_type: full\n|finetuning_type: the whole model is trained
-ROWS
+done <"$2/tests/cli/init_rules.txt"
 # Sources of axolotl.
 while IFS='|' read -r want text pattern; do
     ok "axolotl: $text: $pattern" eval 'echo "datasets: [{type: chat_template, $text}]" >given && call "$want" init --from-axolotl given --model M && grep -qE -e "$pattern" out err'

@@ -11,54 +11,8 @@ refused() { # CODE TEXT COMMAND...: ends with CODE and says TEXT
     cat said
     [ $code = "$want" ] && grep -q -e "$text" said
 }
-llama() { # NAME HIDDEN INTERMEDIATE LAYERS HEADS HEAD_DIM TIED
-    mkdir -p "models/$1"
-    cat >"models/$1/config.json" <<JSON
-{"model_type": "llama", "hidden_size": $2, "intermediate_size": $3, "num_hidden_layers": $4, "num_attention_heads": $5,
- "num_key_value_heads": 8, "head_dim": $6, "vocab_size": 128256, "max_position_embeddings": 131072, "rms_norm_eps": 1e-5,
- "rope_theta": 500000.0, "tie_word_embeddings": $7, "torch_dtype": "bfloat16"}
-JSON
-}
-mkdir -p models/{gpt2-xl,gemma-3-1b-it,Qwen3-0.6B,Qwen3-8B,Qwen3-14B,Mistral-Large-2,phi-4,SmolLM3-3B} data/val out
-cat >models/gpt2-xl/config.json <<'JSON'
-{"model_type": "gpt2", "n_embd": 1600, "n_layer": 48, "n_head": 25, "n_positions": 1024, "vocab_size": 50257}
-JSON
-cat >models/Qwen3-0.6B/config.json <<'JSON'
-{"model_type": "qwen3", "hidden_size": 1024, "intermediate_size": 3072, "num_hidden_layers": 28, "num_attention_heads": 16,
- "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 151936, "max_position_embeddings": 40960, "rms_norm_eps": 1e-6,
- "rope_theta": 1000000, "tie_word_embeddings": true, "torch_dtype": "bfloat16"}
-JSON
-cat >models/Qwen3-8B/config.json <<'JSON'
-{"model_type": "qwen3", "hidden_size": 4096, "intermediate_size": 12288, "num_hidden_layers": 36, "num_attention_heads": 32,
- "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 151936, "max_position_embeddings": 40960, "rms_norm_eps": 1e-6,
- "rope_theta": 1000000, "rope_scaling": null, "torch_dtype": "bfloat16"}
-JSON
-cat >models/Qwen3-14B/config.json <<'JSON'
-{"model_type": "qwen3", "hidden_size": 5120, "intermediate_size": 17408, "num_hidden_layers": 40, "num_attention_heads": 40,
- "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 151936, "max_position_embeddings": 40960, "rms_norm_eps": 1e-6,
- "rope_theta": 1000000, "torch_dtype": "bfloat16"}
-JSON
-cat >models/Mistral-Large-2/config.json <<'JSON'
-{"model_type": "mistral", "hidden_size": 12288, "intermediate_size": 28672, "num_hidden_layers": 88, "num_attention_heads": 96,
- "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 32768, "max_position_embeddings": 131072, "rms_norm_eps": 1e-5,
- "rope_theta": 1000000.0, "sliding_window": null, "torch_dtype": "bfloat16"}
-JSON
-cat >models/gemma-3-1b-it/config.json <<'JSON'
-{"model_type": "gemma3_text", "hidden_size": 1152, "intermediate_size": 6912, "num_hidden_layers": 26, "num_attention_heads": 4,
- "num_key_value_heads": 1, "vocab_size": 262144, "max_position_embeddings": 32768, "sliding_window": 512, "torch_dtype": "bfloat16"}
-JSON
-cat >models/phi-4/config.json <<'JSON'
-{"model_type": "phi3", "hidden_size": 5120, "intermediate_size": 17920, "num_hidden_layers": 40, "num_attention_heads": 40,
- "num_key_value_heads": 10, "vocab_size": 100352, "max_position_embeddings": 16384, "original_max_position_embeddings": 16384,
- "rms_norm_eps": 1e-5, "rope_theta": 250000, "torch_dtype": "bfloat16"}
-JSON
-cat >models/SmolLM3-3B/config.json <<'JSON'
-{"model_type": "smollm3", "max_position_embeddings": 65536, "rope_theta": 5000000.0, "torch_dtype": "bfloat16"}
-JSON
-llama Llama-3.2-1B 2048 8192 16 32 64 true
-llama Llama-3.2-3B 3072 8192 28 24 128 true
-llama Llama-3.1-8B 4096 14336 32 32 128 false
-llama Llama-3.1-70B 8192 28672 80 64 128 false
+mkdir -p data/val out
+while read -r name config; do mkdir -p "models/$name" && echo "$config" >"models/$name/config.json"; done <"$2/tests/cli/recipe_models.txt"
 tokenizers=$2/tests/fixtures/tokenizers
 cp "$tokenizers"/gpt2/tokenizer*.json models/gpt2-xl
 for model in gemma-3-1b-it Qwen3-0.6B Qwen3-8B Qwen3-14B phi-4 SmolLM3-3B; do cp "$tokenizers"/qwen2/tokenizer*.json "models/$model"; done
