@@ -10,6 +10,7 @@ them), added tokens in awkward places, and degenerate runs. At least --megabytes
 each line by itself, so that the ends of texts are tried too."""
 
 import argparse
+import json
 import os
 import random
 import subprocess
@@ -19,29 +20,8 @@ import unicodedata
 
 from tokenizers import Tokenizer
 
-SAMPLES = """
-The quick brown fox can't jump; she'll say they've won, I'M SURE WE'RE LATE, y'all'd've -- don'T, it'ſ.
-Привет, мир! Съешь ещё этих мягких французских булок, да выпей чаю. ЁЖ 1234567890
-Ξεσκεπάζω τὴν ψυχοφθόρα βδελυγμία. Ἀρχιμήδης ἔφη· «δός μοι πᾶ στῶ».
-敏捷的棕色狐狸跳过了懒狗。我们在二〇二六年训练语言模型，价格是￥１２３．４５元。
-素早い茶色の狐が怠け者の犬を飛び越える。カタカナとひらがなと漢字、ﾊﾝｶｸも。
-다람쥐 헌 쳇바퀴에 타고파. 각 각ᆨ 각 한국어
-نص حكيم له سر قاطع وذو شأن عظيم مكتوب على ثوب أخضر ومغلف بجلد أزرق ٠١٢٣
-דג סקרן שט בים מאוכזב ולפתע מצא חברה שָׁלוֹם
-ऋषियों को सताने वाले दुष्ट राक्षसों के राजा रावण का सर्वनाश १२३ क़ ख़
-வாழ்க தமிழ் மொழி ஞயம்பட உரை ொ ோ ௌ
-เป็นมนุษย์สุดประเสริฐเลิศคุณค่า กว่าบรรดาฝูงสัตว์เดรัจฉาน ๑๒๓
-Tiếng Việt rất đẹp: Đường xá nghiêng ngả, e\u0302\u0301 o\u031b\u0323 a\u0306\u0300
-Zażółć gęślą jaźń. Příliš žluťoučký kůň. Árvíztűrő tükörfúrógép. İstanbul'da ığdır
-👩‍👩‍👧‍👦 🏳️‍🌈 🇩🇪🇫🇷 👍🏽 😀😃😄 ❤️ ☕︎ 🧑🏿‍🚀 1️⃣ ㊗️
-ሰማይ አይታረስ ንጉሥ አይከሰስ። ქართული ენა Հայերեն ລາວ ភាសាខ្មែរ မြန်မာ བོད་སྐད
-for (int i = 0; i < n; i++) { sum += a[i]*b[i]; }  // O(n)\t\t\treturn sum;\r\n\r\n\tif (x != NULL && *x == '\\0')
-def f(x: dict[str, int]) -> None:\n    \"\"\"doc\"\"\"\n    return {k: v**2 for k, v in x.items() if k!='__main__'}\n
-<|endoftext|><|im_start|>system\nYou are<|im_end|> <|begin_of_text|><|eot_id|> <|endoftext <|end_of_text|>>
-∀x∈ℝ: ⌈x⌉ = −⌊−x⌋, α ∧ ¬β ⇒ ½ ⅔ ² ③ Ⅳ ﷺ ﬁ ß ẞ ǅ Å Å K
-𝕌𝕟𝕚𝕔𝕠𝕕𝕖 𒀀𒁀 𓀀𓁐 𐍈 𞤀𞤣 𑄀 𑤸 𐗉 ࢗ 𞅀 𛄲 𱍐 𮯰
-""".strip().split("\n")
-
+with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "samples.txt"), encoding="utf-8") as samples:
+    SAMPLES = [json.loads(line) for line in samples]  # strings of JSON, for their control characters
 SPACES = [chr(c) for c in (*range(9, 14), 0x1C, 0x1D, 0x1E, 0x1F, 0x20, 0x85, 0xA0, 0x1680, 0x180E, *range(0x2000, 0x200E),
                            0x2028, 0x2029, 0x202F, 0x205F, 0x2060, 0x3000, 0xFEFF)]
 CONTRACTIONS = ["'s", "'S", "'ſ", "'t", "'T", "'re", "'Re", "'rE", "'VE", "'ve", "'m", "'LL", "'lL", "'d", "'", "''", "’s"]
