@@ -9,18 +9,33 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static void cache_file(const struct data_case *test, char path[PATH_MAX])
+static struct data_case test;
+static char path[PATH_MAX]; /* of the cache's file */
+
+static void setup(void)
+{
+    data_case_init(&test, NULL);
+}
+
+static void teardown(void)
+{
+    data_case_fini(&test);
+}
+
+TestSuite(data_cache, .init = setup, .fini = teardown);
+
+static void cache_file(void)
 {
     char pattern[PATH_MAX + 16];
     glob_t found = {0};
-    snprintf(pattern, sizeof pattern, "%s/*.tokens", test->cache);
+    snprintf(pattern, sizeof pattern, "%s/*.tokens", test.cache);
     cr_assert_eq(glob(pattern, 0, NULL, &found), 0);
     cr_assert_eq(found.gl_pathc, 1);
     strcpy(path, found.gl_pathv[0]);
     globfree(&found);
 }
 
-static ino_t inode(const char *path)
+static ino_t inode(void)
 {
     struct stat info;
     cr_assert_eq(stat(path, &info), 0);
@@ -30,36 +45,30 @@ static ino_t inode(const char *path)
 #define HELLO "|[h]ello world$"
 
 /* A text that is in the cache, in the file `path`. */
-static void init(struct data_case *test, char path[PATH_MAX])
+static void init(void)
 {
-    data_case_init(test, NULL);
-    data_case_text(test, "a.txt", "hello world");
-    expect_words(test, HELLO);
-    cache_file(test, path);
+    data_case_text(&test, "a.txt", "hello world");
+    expect_words(&test, HELLO);
+    cache_file();
 }
 
 Test(data_cache, a_second_start_uses_the_same_file)
 {
-    struct data_case test;
-    char path[PATH_MAX];
-    init(&test, path);
-    ino_t before = inode(path);
+    init();
+    ino_t before = inode();
     expect_words(&test, HELLO);
-    cr_expect_eq(inode(path), before);
+    cr_expect_eq(inode(), before);
     cr_expect_eq(data_case_cached(&test), 1); /* nothing else is left there */
     /* where the file lies and what it is called is not its content */
     data_case_text(&test, "b.txt", "hello world");
     expect_words(&test, HELLO);
     cr_expect_eq(data_case_cached(&test), 1);
-    data_case_fini(&test);
 }
 
 Test(data_cache, what_changes_tokens_changes_the_key)
 {
-    struct data_case test;
-    char path[PATH_MAX];
     int files = 1;
-    init(&test, path);
+    init();
     test.options.add_eos = false;
     expect_words(&test, "|[h]ello world");
     cr_expect_eq(data_case_cached(&test), ++files);
@@ -88,15 +97,12 @@ Test(data_cache, what_changes_tokens_changes_the_key)
     test.request.eos = 498;
     expect_words(&test, "|[<499>]assistant\nab<500>\n");
     cr_expect_eq(data_case_cached(&test), ++files);
-    data_case_fini(&test);
 }
 
 Test(data_cache, damage_anywhere_is_found_and_mended)
 {
-    struct data_case test;
-    char path[PATH_MAX];
     struct stat info;
-    init(&test, path);
+    init();
     cr_assert_eq(stat(path, &info), 0);
     for (off_t at = 0; at < info.st_size; at += 5) {
         FILE *file = fopen(path, "r+b");
@@ -105,9 +111,9 @@ Test(data_cache, damage_anywhere_is_found_and_mended)
         fseek(file, at, SEEK_SET);
         fputc(byte ^ 0x10, file);
         fclose(file);
-        ino_t before = inode(path);
+        ino_t before = inode();
         expect_words(&test, HELLO);
-        cr_expect_neq(inode(path), before, "byte %ld", (long)at);
+        cr_expect_neq(inode(), before, "byte %ld", (long)at);
     }
     for (off_t size = 0; size < info.st_size; size += 50) {
         cr_assert_eq(truncate(path, size), 0);
@@ -116,7 +122,6 @@ Test(data_cache, damage_anywhere_is_found_and_mended)
     cr_assert_eq(truncate(path, info.st_size + 8), 0);
     expect_words(&test, HELLO);
     cr_expect_eq(data_case_cached(&test), 1);
-    data_case_fini(&test);
 }
 
 /* What is changed in a file of the cache: a word or a document, and a count. */
@@ -128,11 +133,11 @@ struct way {
 };
 
 /* Change it, and seal it as a writer would. */
-static void forge(const struct data_case *test, struct way way)
+static void forge(struct way way)
 {
-    char path[PATH_MAX], *bytes;
+    char *bytes;
     size_t size;
-    cache_file(test, path);
+    cache_file();
     cr_assert_eq(fs_read_file(path, 1 << 20, &bytes, &size), ZD_OK);
     struct cache_header *header = (struct cache_header *)bytes;
     char *words = bytes + sizeof *header;
@@ -149,29 +154,16 @@ static void forge(const struct data_case *test, struct way way)
     free(bytes);
 }
 
-static void check_ways(
-        struct data_case *test, const char *words, const struct way *ways,
-        size_t count)
+static void check_ways(const char *words, const struct way *ways, size_t count)
 {
-    char path[PATH_MAX];
-    expect_words(test, words);
-    cache_file(test, path);
+    expect_words(&test, words);
+    cache_file();
     for (size_t i = 0; i < count; i++) {
-        forge(test, ways[i]);
-        ino_t planted = inode(path);
-        expect_words(test, words);
-        cr_expect_neq(inode(path), planted, "way %zu", i);
+        forge(ways[i]);
+        ino_t planted = inode();
+        expect_words(&test, words);
+        cr_expect_neq(inode(), planted, "way %zu", i);
     }
-    data_case_fini(test);
-}
-
-static void init_index(struct data_case *test)
-{
-    static const uint16_t tokens[] = {'a', 256, 'b', 'c', 256, 'd'};
-    data_case_init(test, NULL);
-    data_case_file(test, "a.bin", tokens, sizeof tokens);
-    test->entry.format = DATA_NANOGPT;
-    test->options.packing = PACKING_NO;
 }
 
 Test(data_cache, what_no_writer_of_ours_wrote_is_made_again)
@@ -189,27 +181,30 @@ Test(data_cache, what_no_writer_of_ours_wrote_is_made_again)
             {A_DOCUMENT, 0, 3},
             {A_DOCUMENT, 1, UINT64_C(1) << 40},
             {A_DOCUMENT, 3, 1006}};
-    struct data_case test;
-    data_case_init(&test, NULL);
+    static const uint16_t tokens[] = {'a', 256, 'b', 'c', 256, 'd'};
     data_case_text(
             &test, "a.jsonl", "{\"text\":\"hello\"}\n{\"text\":\"world\"}");
-    check_ways(&test, "|[h]ello$|[w]orld$", ways, COUNT(ways));
-    init_index(&test);
-    check_ways(&test, "|[a]$|[b]c$|[d]", of_index, COUNT(of_index));
+    check_ways("|[h]ello$|[w]orld$", ways, COUNT(ways));
+    teardown();
+    setup();
+    data_case_file(&test, "a.bin", tokens, sizeof tokens);
+    test.entry.format = DATA_NANOGPT;
+    test.options.packing = PACKING_NO;
+    check_ways("|[a]$|[b]c$|[d]", of_index, COUNT(of_index));
 }
 
 /* Is the file taken by who does not ask for all of it to be read? */
-static bool is_taken(const struct data_case *test, const char *path)
+static bool is_taken(void)
 {
     const struct cache_limits limits = {
-            .ids = 257, .is_shared = test->options.cache_shared};
+            .ids = 257, .is_shared = test.options.cache_shared};
     struct token_cache cache = {0};
     char key[HASH_HEX];
     bool found;
     snprintf(key, sizeof key, "%s", strrchr(path, '/') + 1);
     cr_assert_eq(
             token_cache_open(
-                    test->cache, key, CACHE_TRUSTED, &limits, &cache, &found),
+                    test.cache, key, CACHE_TRUSTED, &limits, &cache, &found),
             ZD_OK);
     token_cache_close(&cache);
     return found;
@@ -217,33 +212,28 @@ static bool is_taken(const struct data_case *test, const char *path)
 
 Test(data_cache, another_users_file_is_used_only_where_the_job_says_so)
 {
-    struct data_case test;
-    char path[PATH_MAX];
     if (geteuid() != 0)
         cr_skip("not root: there is no other user");
-    init(&test, path);
-    forge(&test, (struct way){A_WORD, 2, WORD_TRAIN | 257});
-    cr_expect(is_taken(&test, path), "ours is not read whole again");
+    init();
+    forge((struct way){A_WORD, 2, WORD_TRAIN | 257});
+    cr_expect(is_taken(), "ours is not read whole again");
     cr_assert_eq(chown(path, 65534, 65534), 0);
     test.options.cache_shared = true;
-    cr_expect(!is_taken(&test, path), "it is read whole");
+    cr_expect(!is_taken(), "it is read whole");
     expect_words(&test, HELLO);
     cr_assert_eq(chown(path, 65534, 65534), 0);
-    cr_expect(is_taken(&test, path), "a sound one is used");
+    cr_expect(is_taken(), "a sound one is used");
     test.options.cache_shared = false;
-    cr_expect(!is_taken(&test, path), "nor a sound one, unasked");
+    cr_expect(!is_taken(), "nor a sound one, unasked");
     expect_words(&test, HELLO);
-    cr_expect(is_taken(&test, path), "ours has taken its place");
-    data_case_fini(&test);
+    cr_expect(is_taken(), "ours has taken its place");
 }
 
 Test(data_cache, what_is_written_after_it_was_opened_is_an_error)
 {
-    struct data_case test;
     struct corpus corpus;
-    char path[PATH_MAX];
     uint32_t words[8], id = WORD_TRAIN | 70000;
-    init(&test, path);
+    init();
     cr_assert_eq(data_case_corpus(&test, &corpus), ZD_OK);
     cr_expect_eq(corpus_words(&corpus, 0, 8, words), ZD_OK);
     FILE *file = fopen(path, "r+b");
@@ -254,28 +244,22 @@ Test(data_cache, what_is_written_after_it_was_opened_is_an_error)
     zd_error_clear();
     cr_expect_eq(corpus_words(&corpus, 8, 8, words), ZD_ERR_DATA);
     corpus_close(&corpus);
-    data_case_fini(&test);
 }
 
 Test(data_cache, leftovers_of_a_killed_process_are_removed)
 {
-    struct data_case test;
-    data_case_init(&test, NULL);
     cr_assert_eq(fs_make_dirs(test.cache), ZD_OK);
     scratch_file(&test.scratch, "cache/old.tokens.tmp-abc123", "x", 1);
     data_case_text(&test, "a.txt", "hello world");
     expect_words(&test, HELLO);
     cr_expect_eq(data_case_cached(&test), 1);
-    data_case_fini(&test);
 }
 
 Test(data_cache, several_processes_may_build_it_at_once)
 {
     enum { PROCESSES = 4 };
-    struct data_case test;
     size_t bytes = 300000;
     char *text = malloc(bytes + 1);
-    data_case_init(&test, NULL);
     memset(text, 'x', bytes);
     data_case_file(&test, "a.txt", text, bytes);
     pid_t children[PROCESSES];
@@ -293,25 +277,19 @@ Test(data_cache, several_processes_may_build_it_at_once)
     }
     cr_expect_eq(data_case_cached(&test), 1);
     free(text);
-    data_case_fini(&test);
 }
 
 Test(data_cache, a_failure_leaves_nothing_behind)
 {
-    struct data_case test;
-    data_case_init(&test, NULL);
     data_case_text(&test, "a.txt", "hello \xff world");
     expect_refused(&test, "E0435", "not UTF-8");
     cr_expect_eq(data_case_cached(&test), 0);
-    data_case_fini(&test);
 }
 
 Test(data_cache, a_full_disk_is_told_and_leaves_nothing_behind)
 {
-    struct data_case test;
     static char text[200000];
     struct rlimit limit = {100000, 100000};
-    data_case_init(&test, NULL);
     memset(text, 'x', sizeof text);
     data_case_file(&test, "a.txt", text, sizeof text);
     signal(SIGXFSZ, SIG_IGN);
@@ -320,7 +298,6 @@ Test(data_cache, a_full_disk_is_told_and_leaves_nothing_behind)
     cr_expect_eq(zd_error_get()->status, ZD_ERR_IO);
     cr_expect(strstr(zd_error_get()->what, test.cache));
     cr_expect_eq(data_case_cached(&test), 0);
-    data_case_fini(&test);
 }
 
 Test(data_cache, the_folder_is_the_users_cache_unless_named)
@@ -345,7 +322,7 @@ Test(data_cache, the_folder_is_the_users_cache_unless_named)
 }
 
 /* A byte of the words is another, and the file's time is what it was. */
-static void damage_in_silence(const char *path)
+static void damage_in_silence(void)
 {
     struct stat info;
     char byte;
@@ -364,14 +341,12 @@ static void damage_in_silence(const char *path)
 
 Test(data_cache, a_start_looks_at_times_and_the_whole_is_read_beside_it)
 {
-    struct data_case test;
     struct sample sample;
-    char path[PATH_MAX];
-    init(&test, path);
-    ino_t before = inode(path);
-    damage_in_silence(path);
+    init();
+    ino_t before = inode();
+    damage_in_silence();
     struct dataset *dataset = must_open(&test);
-    cr_expect_eq(inode(path), before, "its time is right: it is not read");
+    cr_expect_eq(inode(), before, "its time is right: it is not read");
     must_read(dataset, 0);
     dataset_check_begin(dataset);
     dataset_check_wait(dataset);
@@ -381,21 +356,18 @@ Test(data_cache, a_start_looks_at_times_and_the_whole_is_read_beside_it)
     dataset_close(dataset);
 
     expect_words(&test, HELLO);
-    cr_expect_neq(inode(path), before, "the next start makes it anew");
+    cr_expect_neq(inode(), before, "the next start makes it anew");
     dataset = must_open(&test);
     dataset_check_begin(dataset);
     dataset_check_wait(dataset);
     must_read(dataset, 0);
     dataset_close(dataset);
-    data_case_fini(&test);
 }
 
 Test(data_cache, bad_rows_are_counted_and_their_reasons_kept)
 {
-    struct data_case test;
     struct corpus corpus;
     static char text[200 * 16];
-    data_case_init(&test, NULL);
     for (int i = 0; i < 200; i++)
         strcat(text, i % 20 == 3 ? "{\"text\":1}\n" : "{\"text\":\"a\"}\n");
     data_case_text(&test, "a.jsonl", text);
@@ -411,7 +383,6 @@ Test(data_cache, bad_rows_are_counted_and_their_reasons_kept)
         cr_expect(
                 turn == 2 ||
                 strstr(corpus.notes.of[ROW_BAD].first[1], "a.jsonl:24"));
-        char path[PATH_MAX];
         strcpy(path, corpus.cache.path);
         strcpy(strrchr(path, '.'), ".rows");
         corpus_close(&corpus);
@@ -420,5 +391,4 @@ Test(data_cache, bad_rows_are_counted_and_their_reasons_kept)
     }
     test.options.on_bad_row = BAD_ROW_STOP;
     cr_expect_null(data_case_words(&test), "the cache is that of another key");
-    data_case_fini(&test);
 }

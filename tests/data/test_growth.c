@@ -10,23 +10,37 @@
 
 enum { T = 16, BYTES = 9 << 20, TAKEN = 400 };
 
+static struct data_case test;
+
 /* More than three windows of text, in which every place differs. */
-static void init(struct data_case *test, const char *end)
+static void init(const char *end)
 {
     size_t count = 0, room = BYTES + 64;
     char *text = malloc(room);
     for (int i = 0; count < BYTES; i++)
         count += (size_t)snprintf(text + count, room - count, "%d %x\n", i, i);
     count += (size_t)snprintf(text + count, room - count, "%s", end);
-    data_case_init(test, NULL);
-    data_case_file(test, "a.txt", text, count);
+    data_case_init(&test, NULL);
+    data_case_file(&test, "a.txt", text, count);
     free(text);
-    test->options.cutoff_len = T;
-    test->options.shuffle = SHUFFLE_WINDOWS;
-    test->request.shuffle = true;
-    test->request.growth = "test";
-    test->request.begins_growth = true;
+    test.options.cutoff_len = T;
+    test.options.shuffle = SHUFFLE_WINDOWS;
+    test.request.shuffle = true;
+    test.request.growth = "test";
+    test.request.begins_growth = true;
 }
+
+static void setup(void)
+{
+    init("");
+}
+
+static void teardown(void)
+{
+    data_case_fini(&test);
+}
+
+TestSuite(data_growth, .init = setup, .fini = teardown);
 
 /* Samples from all over an epoch and the next one. */
 static void take(struct dataset *dataset, uint64_t sums[TAKEN])
@@ -41,11 +55,9 @@ static void take(struct dataset *dataset, uint64_t sums[TAKEN])
 
 Test(data_growth, samples_do_not_depend_on_how_far_the_text_is)
 {
-    struct data_case test;
     struct dataset *dataset, *other;
     uint64_t want[TAKEN], sums[TAKEN];
     char digest[HASH_HEX];
-    init(&test, "");
     dataset = must_open(&test);
     cr_expect_not_null(dataset->parts->corpus.growth);
     cr_expect_eq(dataset_summary(dataset).samples, 0, "not known");
@@ -69,7 +81,6 @@ Test(data_growth, samples_do_not_depend_on_how_far_the_text_is)
     cr_expect_arr_eq(sums, want, sizeof want);
     dataset_close(dataset);
     cr_expect_eq(data_case_cached(&test), 1);
-    data_case_fini(&test);
 }
 
 /* Several sources, each known by its letter: text, records, compressed ones,
@@ -77,7 +88,6 @@ Test(data_growth, samples_do_not_depend_on_how_far_the_text_is)
 enum { SOURCES = 4, TURNS = 8000 };
 
 struct mixture {
-    struct data_case test;
     struct data_entry entries[SOURCES];
     char paths[SOURCES][PATH_MAX];
 };
@@ -102,15 +112,14 @@ static void mixture_init(struct mixture *mixture, const double *weights)
             "a.txt", "b.jsonl.zst", "c.txt.gz", "d.jsonl"};
     static const size_t bytes[SOURCES] = {3 << 20, 5 << 20, 1 << 20, 3 << 20};
     char *text = malloc(10 << 20), *packed = malloc(10 << 20);
-    init(&mixture->test, "");
     for (int i = 0; i < SOURCES; i++) {
         size_t count = write_source(i, text, bytes[i]);
         if (i == 1) {
             count = ZSTD_compress(packed, 10 << 20, text, count, 1);
             memcpy(text, packed, count);
         }
-        data_case_file(&mixture->test, names[i], text, count);
-        strcpy(mixture->paths[i], mixture->test.path);
+        data_case_file(&test, names[i], text, count);
+        strcpy(mixture->paths[i], test.path);
         if (i == 2) {
             gzFile file = gzopen(mixture->paths[i], "wb1");
             cr_assert_eq(gzwrite(file, text, (unsigned)count), (int)count);
@@ -121,9 +130,9 @@ static void mixture_init(struct mixture *mixture, const double *weights)
         mixture->entries[i].weight = weights ? weights[i] : 0;
     }
     mixture->entries[2].max_samples = 30000;
-    mixture->test.options.on_bad_row = BAD_ROW_SKIP;
-    mixture->test.request.entries = mixture->entries;
-    mixture->test.request.entry_count = SOURCES;
+    test.options.on_bad_row = BAD_ROW_SKIP;
+    test.request.entries = mixture->entries;
+    test.request.entry_count = SOURCES;
     free(packed);
     free(text);
 }
@@ -152,7 +161,7 @@ Test(data_growth, several_sources_take_turns_whatever_is_tokenized)
         struct mixture mixture;
         uint64_t want[TAKEN], sums[TAKEN];
         mixture_init(&mixture, is_weighted ? weights : NULL);
-        struct dataset *dataset = must_open(&mixture.test);
+        struct dataset *dataset = must_open(&test);
         cr_expect_str_eq(dataset_summary(dataset).order, "windows");
         for (int i = 0; i < SOURCES; i++)
             cr_expect_not_null(dataset->parts[i].corpus.growth);
@@ -161,8 +170,8 @@ Test(data_growth, several_sources_take_turns_whatever_is_tokenized)
         take(dataset, want);
         cr_expect_eq(dataset_summary(dataset).bad_rows, 1);
         dataset_close(dataset);
-        mixture.test.request.growth = NULL; /* all are whole */
-        dataset = must_open(&mixture.test);
+        test.request.growth = NULL; /* all are whole */
+        dataset = must_open(&test);
         cr_expect_eq(dataset->parts[2].count, 30000, "max_samples");
         cr_expect_eq(dataset_summary(dataset).bad_rows, 1);
         cr_expect(
@@ -171,14 +180,13 @@ Test(data_growth, several_sources_take_turns_whatever_is_tokenized)
         take(dataset, sums);
         cr_expect_arr_eq(sums, want, sizeof want);
         dataset_close(dataset);
-        data_case_fini(&mixture.test);
+        teardown();
+        setup();
     }
 }
 
 Test(data_growth, whole_documents_have_no_windows)
 {
-    struct data_case test;
-    init(&test, "");
     data_case_text(
             &test, "a.jsonl", "{\"prompt\":\"a\",\"completion\":\"b\"}\n");
     test.options.packing = PACKING_AUTO;
@@ -187,7 +195,6 @@ Test(data_growth, whole_documents_have_no_windows)
     struct dataset *dataset = must_open(&test);
     cr_expect_str_eq(dataset_summary(dataset).order, "true");
     dataset_close(dataset);
-    data_case_fini(&test);
 }
 
 static int compare(const void *a, const void *b)
@@ -198,8 +205,6 @@ static int compare(const void *a, const void *b)
 
 Test(data_growth, every_epoch_takes_every_sample_once)
 {
-    struct data_case test;
-    init(&test, "");
     test.request.growth = NULL;
     struct dataset *dataset = must_open(&test);
     int64_t M = dataset_summary(dataset).samples, apart = 0, in_order = 0;
@@ -223,14 +228,13 @@ Test(data_growth, every_epoch_takes_every_sample_once)
     cr_expect_leq(in_order, 2, "%lld samples twice", (long long)in_order);
     free(taken);
     dataset_close(dataset);
-    data_case_fini(&test);
 }
 
 Test(data_growth, bad_text_is_an_error_where_it_is_needed)
 {
-    struct data_case test;
     struct sample sample;
-    init(&test, "\xff");
+    teardown();
+    init("\xff");
     struct dataset *dataset = must_open(&test);
     must_read(dataset, 0);
     cr_expect_eq(read_sample(dataset, BYTES / T - 1, &sample), ZD_ERR_DATA);
@@ -239,7 +243,6 @@ Test(data_growth, bad_text_is_an_error_where_it_is_needed)
     zd_error_clear();
     dataset_close(dataset);
     cr_expect_eq(data_case_cached(&test), 0, "nothing is left behind");
-    data_case_fini(&test);
 }
 
 static int64_t same_order(void *ctx, int64_t batch, int b)
@@ -253,13 +256,11 @@ static int64_t same_order(void *ctx, int64_t batch, int b)
 Test(data_growth, a_wait_for_words_goes_on_as_long_as_they_come)
 {
     enum { WINDOW = 1 << 20 };
-    struct data_case test;
     struct cache_writer *writer;
     struct loader *loader;
     struct loader_batch batch;
     struct progress progress = {0};
     char key[HASH_HEX];
-    init(&test, "");
     struct dataset *dataset = must_open(&test);
     strcpy(key, dataset->parts->corpus.key);
     dataset_close(dataset);
@@ -295,7 +296,6 @@ Test(data_growth, a_wait_for_words_goes_on_as_long_as_they_come)
     dataset_close(dataset);
     free(memory);
     free(words);
-    data_case_fini(&test);
 }
 
 static size_t peak_bytes(void)
@@ -313,7 +313,7 @@ static size_t peak_bytes(void)
 enum { TEXT = 64 << 20 };
 
 /* The windows of zstd are the largest; `record`: bytes of one, 0: a text. */
-static void write_packed(struct data_case *test, size_t record)
+static void write_packed(size_t record)
 {
     size_t room = 16 << 20, bytes, used = 0;
     char *line = malloc(8 << 20), *packed = malloc(room);
@@ -335,7 +335,8 @@ static void write_packed(struct data_case *test, size_t record)
     }
     ZSTD_inBuffer none = {0};
     cr_assert_eq(ZSTD_compressStream2(z, &out, &none, ZSTD_e_end), 0);
-    data_case_file(test, record ? "a.jsonl.zst" : "a.txt.zst", packed, out.pos);
+    data_case_file(
+            &test, record ? "a.jsonl.zst" : "a.txt.zst", packed, out.pos);
     ZSTD_freeCCtx(z);
     free(line);
     free(packed);
@@ -344,14 +345,14 @@ static void write_packed(struct data_case *test, size_t record)
 /* The words of bytes are the longest. */
 static void expect_planned(size_t record)
 {
-    struct data_case test;
     uint64_t count;
     bool is_whole = false;
     atomic_bool stop = false;
     struct progress progress = {0};
     const char *waits;
-    init(&test, "");
-    write_packed(&test, record);
+    teardown();
+    setup();
+    write_packed(record);
     test.options.preprocessing_threads = 16;
     test.options.train = &test.entry;
     test.options.train_count = 1;
@@ -373,7 +374,6 @@ static void expect_planned(size_t record)
     cr_expect_leq(taken, planned, "%zu of %zu", taken, (size_t)planned);
     cr_expect_geq(taken, TEXT, "the window, it is measured");
     dataset_close(dataset);
-    data_case_fini(&test);
 }
 
 Test(data_growth, takes_no_more_memory_than_is_planned)
@@ -387,10 +387,8 @@ Test(data_growth, takes_no_more_memory_than_is_planned)
 
 Test(data_growth, a_record_longer_than_is_planned_is_an_error)
 {
-    struct data_case test;
     struct sample sample;
-    init(&test, "");
-    write_packed(&test, GROWTH_RECORD_BYTES + 100);
+    write_packed(GROWTH_RECORD_BYTES + 100);
     struct dataset *dataset = must_open(&test);
     cr_expect_eq(read_sample(dataset, 0, &sample), ZD_ERR_DATA);
     cr_expect_str_eq(zd_error_get()->code, "E0440");
@@ -399,14 +397,13 @@ Test(data_growth, a_record_longer_than_is_planned_is_an_error)
     dataset_close(dataset);
     test.request.growth = NULL;
     dataset_close(must_open(&test));
-    data_case_fini(&test);
 }
 
-static int count_files(const struct data_case *test, const char *pattern)
+static int count_files(const char *pattern)
 {
     char path[PATH_MAX + 16];
     glob_t found = {0};
-    snprintf(path, sizeof path, "%s/%s", test->cache, pattern);
+    snprintf(path, sizeof path, "%s/%s", test.cache, pattern);
     glob(path, 0, NULL, &found);
     int count = (int)found.gl_pathc;
     globfree(&found);
@@ -414,7 +411,7 @@ static int count_files(const struct data_case *test, const char *pattern)
 }
 
 /* Words that a stopped run has left, with other ids than the text's. */
-static void leave_part(const struct data_case *test, const char *key)
+static void leave_part(const char *key)
 {
     enum { UNITS = 3 };
     struct cache_writer *writer;
@@ -424,7 +421,7 @@ static void leave_part(const struct data_case *test, const char *key)
         words[i] = 'Z' | WORD_TRAIN;
     words[0] = 'Z' | WORD_FIRST;
     cr_assert_eq(
-            cache_writer_create(test->cache, key, NULL, NULL, &writer), ZD_OK);
+            cache_writer_create(test.cache, key, NULL, NULL, &writer), ZD_OK);
     cr_assert_eq(
             cache_writer_words(writer, words, UNITS * UNIT_BYTES - 77), ZD_OK);
     row_notes_add(&notes, ROW_SPECIALS, 2, "a.txt:1");
@@ -435,9 +432,7 @@ static void leave_part(const struct data_case *test, const char *key)
 
 Test(data_growth, what_is_stopped_is_continued)
 {
-    struct data_case test;
     char key[HASH_HEX], path[PATH_MAX + 80];
-    init(&test, "");
     struct dataset *dataset = must_open(&test);
     strcpy(key, dataset->parts->corpus.key);
     uint64_t sums[TAKEN];
@@ -447,7 +442,7 @@ Test(data_growth, what_is_stopped_is_continued)
         uint32_t word;
         snprintf(path, sizeof path, "%s/%s.tokens", test.cache, key);
         cr_assert_eq(unlink(path), 0);
-        leave_part(&test, key);
+        leave_part(key);
         snprintf(path, sizeof path, "%s/%s.part.tokens", test.cache, key);
         FILE *file = fopen(path, "r+b");
         cr_assert_not_null(file);
@@ -470,17 +465,14 @@ Test(data_growth, what_is_stopped_is_continued)
         dataset_close(dataset);
         test.request.growth = "test";
     }
-    data_case_fini(&test);
 }
 
 Test(data_growth, what_is_stopped_leaves_its_words_alone)
 {
-    struct data_case test;
     struct progress progress = {0};
     atomic_bool stop = false;
     uint64_t count;
     bool is_whole;
-    init(&test, "");
     for (int start = 0; start < 2; start++) {
         struct dataset *dataset = must_open(&test);
         struct growth *growth = dataset->parts->corpus.growth;
@@ -489,8 +481,7 @@ Test(data_growth, what_is_stopped_leaves_its_words_alone)
                     growth_wait(growth, 1, &stop, &progress, &count, &is_whole),
                     ZD_OK);
         dataset_close(dataset);
-        cr_expect_eq(count_files(&test, "*.tmp-*"), 0);
-        cr_expect_eq(count_files(&test, "*.tokens"), 1);
+        cr_expect_eq(count_files("*.tmp-*"), 0);
+        cr_expect_eq(count_files("*.tokens"), 1);
     }
-    data_case_fini(&test);
 }

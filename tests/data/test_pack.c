@@ -3,8 +3,11 @@
 
 enum { DOCUMENTS = 700, T = 50, MOST = T + 1 };
 
+static struct data_case test;
+static int lengths[DOCUMENTS];
+
 /* Documents of 1 to 2 T tokens, all different. */
-static void write_documents(struct data_case *test, int lengths[DOCUMENTS])
+static void setup(void)
 {
     uint16_t tokens[2 * T * DOCUMENTS];
     uint64_t state = 7;
@@ -16,16 +19,23 @@ static void write_documents(struct data_case *test, int lengths[DOCUMENTS])
             tokens[count++] = (uint16_t)(d % 256);
         tokens[count++] = 256;
     }
-    data_case_init(test, NULL);
-    data_case_file(test, "a.bin", tokens, count * sizeof *tokens);
-    test->entry.format = DATA_NANOGPT;
-    test->options.packing = PACKING_DOCUMENTS;
-    test->options.cutoff_len = T;
+    data_case_init(&test, NULL);
+    data_case_file(&test, "a.bin", tokens, count * sizeof *tokens);
+    test.entry.format = DATA_NANOGPT;
+    test.options.packing = PACKING_DOCUMENTS;
+    test.options.cutoff_len = T;
 }
+
+static void teardown(void)
+{
+    data_case_fini(&test);
+}
+
+TestSuite(data_pack, .init = setup, .fini = teardown);
 
 /* The definition: each document, the longest first, into the sample with the
  * least room that suffices. */
-static int fit(const int lengths[DOCUMENTS], int sample_of[DOCUMENTS])
+static int fit(int sample_of[DOCUMENTS])
 {
     int room[DOCUMENTS], turn[DOCUMENTS], samples = 0;
     for (int length = MOST; length > 0; length--)
@@ -49,13 +59,11 @@ static int fit(const int lengths[DOCUMENTS], int sample_of[DOCUMENTS])
 
 Test(data_pack, samples_are_those_of_the_definition)
 {
-    struct data_case test;
-    int lengths[DOCUMENTS], sample_of[DOCUMENTS], place = 0;
+    int sample_of[DOCUMENTS], place = 0;
     bool is_done[DOCUMENTS] = {false};
-    write_documents(&test, lengths);
     struct dataset *dataset = must_open(&test);
     const struct token_cache *index = &dataset->parts[0].index;
-    cr_assert_eq(dataset_summary(dataset).samples, fit(lengths, sample_of));
+    cr_assert_eq(dataset_summary(dataset).samples, fit(sample_of));
     cr_assert_eq(index->word_count, DOCUMENTS);
     for (int first = 0; first < DOCUMENTS; first++)
         for (int d = first; d < DOCUMENTS && !is_done[first]; d++) {
@@ -67,15 +75,11 @@ Test(data_pack, samples_are_those_of_the_definition)
                 is_done[d] = true;
         }
     dataset_close(dataset);
-    data_case_fini(&test);
 }
 
 Test(data_pack, every_token_of_a_split_document_is_a_target_once)
 {
-    struct data_case test;
-    int lengths[DOCUMENTS];
     int64_t want = 0, targets = 0;
-    write_documents(&test, lengths);
     test.options.long_documents = LONG_SPLIT;
     struct dataset *dataset = must_open(&test);
     for (int d = 0; d < DOCUMENTS; d++)
@@ -92,13 +96,12 @@ Test(data_pack, every_token_of_a_split_document_is_a_target_once)
     }
     cr_expect_eq(targets, want);
     dataset_close(dataset);
-    data_case_fini(&test);
 }
 
 /* The newest file of the cache: the index of samples. */
-static void index_file(struct data_case *test, char path[PATH_MAX])
+static void index_file(char path[PATH_MAX])
 {
-    struct dataset *dataset = must_open(test);
+    struct dataset *dataset = must_open(&test);
     strcpy(path, dataset->parts[0].index.path);
     dataset_close(dataset);
 }
@@ -107,14 +110,12 @@ static void index_file(struct data_case *test, char path[PATH_MAX])
  * read, or refused. */
 Test(data_pack, a_forged_index_is_read_safely)
 {
-    struct data_case test;
-    int lengths[DOCUMENTS], failed = 0;
+    int failed = 0;
     char path[PATH_MAX], *good, *bytes;
     size_t size;
     struct sample sample;
     uint64_t state = 1;
-    write_documents(&test, lengths);
-    index_file(&test, path);
+    index_file(path);
     cr_assert_eq(fs_read_file(path, 1 << 20, &good, &size), ZD_OK);
     test.request.depth = DATA_TRUST;
     for (int turn = 0; turn < 500; turn++) {
@@ -144,23 +145,19 @@ Test(data_pack, a_forged_index_is_read_safely)
     }
     cr_expect_gt(failed, 0);
     free(good);
-    data_case_fini(&test);
 }
 
 Test(data_pack, a_damaged_index_is_made_again)
 {
-    struct data_case test;
-    int lengths[DOCUMENTS];
     char path[PATH_MAX], *good, *bytes;
     size_t size, again;
-    write_documents(&test, lengths);
-    index_file(&test, path);
+    index_file(path);
     cr_assert_eq(fs_read_file(path, 1 << 20, &good, &size), ZD_OK);
     for (size_t at = 3; at < size; at += 97) {
         good[at] ^= 4;
         cr_assert_eq(fs_write_file(path, good, size), ZD_OK);
         good[at] ^= 4;
-        index_file(&test, path);
+        index_file(path);
         cr_assert_eq(fs_read_file(path, 1 << 20, &bytes, &again), ZD_OK);
         cr_expect_eq(again, size);
         /* all but the time when it was written */
@@ -172,5 +169,4 @@ Test(data_pack, a_damaged_index_is_made_again)
         free(bytes);
     }
     free(good);
-    data_case_fini(&test);
 }
