@@ -1,6 +1,7 @@
 #include "tests/support/commander.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static bool next(void *ctx, int64_t step, struct train_command *out)
@@ -71,6 +72,43 @@ struct train_command *commander_add(
     entry->command.kind = kind;
     entry->command.uid = entry->command.pid = -1;
     return &entry->command;
+}
+
+/* SETTINGS: none has this name. */
+static int setting_of(const char *name)
+{
+    int id = 0;
+    while (id < SETTINGS && strcmp(train_settings[id].name, name) != 0)
+        id++;
+    return id;
+}
+
+void commander_ask(struct commander *commander, const char *commands)
+{
+    char copy[400], *rest = copy, *one;
+    commander_init(commander);
+    snprintf(copy, sizeof copy, "%s", commands);
+    while ((one = strsep(&rest, ","))) {
+        int step = 0, kind = 0;
+        char name[40] = "", value[40] = "";
+        sscanf(one, "%d %39s %39s", &step, name, value);
+        int setting = setting_of(name);
+        while (setting == SETTINGS && kind < COMMAND_PROFILE &&
+               strcmp(train_command_name((enum train_command_kind)kind),
+                      name) != 0)
+            kind++;
+        if (setting < SETTINGS)
+            kind = COMMAND_SET;
+        struct train_command *command =
+                commander_add(commander, step, (enum train_command_kind)kind);
+        if (setting < SETTINGS) {
+            command->given[setting] = true;
+            command->value[setting] = strtod(value, NULL);
+        }
+        command->save = strcmp(value, "save") == 0;
+        command->steps = atoi(value);
+        strcpy(command->prompt, kind == COMMAND_SAMPLE ? value : "");
+    }
 }
 
 bool commander_all_done(const struct commander *commander)

@@ -25,6 +25,9 @@ struct commander {
 };
 
 void commander_init(struct commander *commander);
+/* The same with commands: "3 learning_rate 0.004, 6 stop save", the step and a
+ * setting or a command, with its value. */
+void commander_ask(struct commander *commander, const char *commands);
 void commander_fini(struct commander *commander);
 /* The next command, at `step` or, when that is past, as soon as possible. The
  * entry may be filled further. */

@@ -397,13 +397,10 @@ static void test_asked(void)
     const struct commander_entry *entries = asker.commander.entries;
     enum zd_status status =
             run(waiting, 2, "train.max_steps=10 checkpoint.async_save=false");
-    commander_init(&asker.commander);
-    commander_add(&asker.commander, 2, COMMAND_CHECKPOINT);
-    commander_add(&asker.commander, 6, COMMAND_CHECKPOINT);
-    commander_add(&asker.commander, 6, COMMAND_CHECKPOINT);
-    commander_add(&asker.commander, 8, COMMAND_PAUSE);
-    commander_add(&asker.commander, 8, COMMAND_CHECKPOINT);
-    commander_add(&asker.commander, 8, COMMAND_RESUME);
+    commander_ask(
+            &asker.commander,
+            "2 checkpoint, 6 checkpoint, 6 checkpoint, 8 pause, "
+            "8 checkpoint, 8 resume");
     atomic_store(&save_asks.wants_step, 1);
     if (status == ZD_OK)
         status = run_asker(&asker, ASKED);
@@ -458,9 +455,7 @@ static void test_asked_failures(void)
 static void test_asked_last(void)
 {
     struct asker asker = {.dir = job_threads_dir()};
-    commander_init(&asker.commander);
-    commander_add(&asker.commander, 3, COMMAND_CHECKPOINT);
-    commander_add(&asker.commander, 3, COMMAND_STOP)->save = false;
+    commander_ask(&asker.commander, "3 checkpoint, 3 stop");
     enum zd_status status = run_asker(&asker, ASKED);
     tap_ok(status == ZD_OK && commander_all_done(&asker.commander) &&
                    asker.early == 0 && has(asker.dir, 3),

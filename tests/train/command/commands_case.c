@@ -54,6 +54,17 @@ bool run(
             "train.max_steps=12 checkpoint.save_strategy=no %s", sets);
 }
 
+bool run_asked(
+        const char *dir, int world, const char *sets, const char *commands)
+{
+    struct commander commander;
+    commander_ask(&commander, commands);
+    bool ran =
+            run(dir, world, sets, &commander) && commander_all_done(&commander);
+    commander_fini(&commander);
+    return ran;
+}
+
 void add_set(
         struct commander *commander, int64_t step, enum train_setting_id id,
         double value)

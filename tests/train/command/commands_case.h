@@ -25,6 +25,10 @@ bool run(
         const char *dir, int world, const char *sets,
         struct commander *commander);
 
+/* The same with commands of commander_ask, all of which are done. */
+bool run_asked(
+        const char *dir, int world, const char *sets, const char *commands);
+
 /* Ask at `step` for another value of a setting. */
 void add_set(
         struct commander *commander, int64_t step, enum train_setting_id id,

@@ -100,8 +100,7 @@ static void the_answer_tells_what_the_schedule_makes_of_it(void)
     char falls[256];
     const char *dir = job_threads_dir();
     const char *constant = "optim.lr_scheduler_type=constant";
-    commander_init(&commander);
-    add_set(&commander, 9, SET_LEARNING_RATE, 3e-4);
+    commander_ask(&commander, "9 learning_rate 3e-4");
     bool ran = run(dir, 1, "", &commander);
     struct curve curve = curve_of(dir);
     ran = ran && curve.count == STEPS;
@@ -117,8 +116,7 @@ static void the_answer_tells_what_the_schedule_makes_of_it(void)
     curve_free(&curve);
     commander_fini(&commander);
 
-    commander_init(&commander);
-    add_set(&commander, 9, SET_LEARNING_RATE, 3e-4);
+    commander_ask(&commander, "9 learning_rate 3e-4");
     tap_ok(run(job_threads_dir(), 1, constant, &commander) &&
                    tells(&commander, 0, "note", NULL),
            "a rate that stays needs no word");
@@ -128,7 +126,6 @@ static void the_answer_tells_what_the_schedule_makes_of_it(void)
 /* The rest of the run is that of a job which has this batch from there on. */
 static void accumulation_changes(int world, const char *stage)
 {
-    struct commander commander;
     const char *resumed = job_threads_dir(), *dir = job_threads_dir();
     char first[64], rest[160];
     snprintf(first, sizeof first, "%s run.stop_after=5", stage);
@@ -137,35 +134,24 @@ static void accumulation_changes(int world, const char *stage)
             "%s train.global_batch_size=72 "
             "train.gradient_accumulation_steps=3",
             stage);
-    bool ran =
-            run(resumed, world, first, NULL) && run(resumed, world, rest, NULL);
-    commander_init(&commander);
-    add_set(&commander, 5, SET_ACCUMULATION, 3);
-    ran = ran && run(dir, world, stage, &commander);
-    tap_ok(ran && commander_all_done(&commander) && same_curve(resumed, dir) &&
-                   same_model(resumed, dir),
+    bool ran = run(resumed, world, first, NULL) &&
+               run(resumed, world, rest, NULL) &&
+               run_asked(dir, world, stage, "5 gradient_accumulation_steps 3");
+    tap_ok(ran && same_curve(resumed, dir) && same_model(resumed, dir),
            "world %d, %s: three micro-batches from step 6 on", world, stage);
-    commander_fini(&commander);
 }
 
 /* Set, stop, start again: as if it had not stopped. */
 static void settings_are_kept(int world)
 {
-    struct commander commander;
+#define SET                                                                    \
+    "3 learning_rate 0.004, 3 max_grad_norm 0.05, "                            \
+    "6 gradient_accumulation_steps 2"
     const char *whole = job_threads_dir(), *dir = job_threads_dir();
-    bool ran = true;
-    for (int i = 0; i < 2; i++) {
-        commander_init(&commander);
-        add_set(&commander, 3, SET_LEARNING_RATE, 0.004);
-        add_set(&commander, 3, SET_MAX_GRAD_NORM, 0.05);
-        add_set(&commander, 6, SET_ACCUMULATION, 2);
-        if (i == 1)
-            commander_add(&commander, 6, COMMAND_STOP)->save = true;
-        ran = ran && run(i ? dir : whole, world, "", &commander) &&
-              commander_all_done(&commander);
-        commander_fini(&commander);
-    }
-    ran = ran && run(dir, world, "", NULL);
+    bool ran = run_asked(whole, world, "", SET) &&
+               run_asked(dir, world, "", SET ", 6 stop save") &&
+               run(dir, world, "", NULL);
+#undef SET
     tap_ok(ran && same_curve(whole, dir) && same_model(whole, dir),
            "world %d: what was set is kept over stop and start", world);
 }
@@ -174,7 +160,7 @@ static void settings_are_kept(int world)
  * first, where the job alone would make it breadth first. */
 static void more_micro_batches_than_by_layer(void)
 {
-    struct commander commander;
+#define SET "3 gradient_accumulation_steps 18"
     const char *whole = job_threads_dir(), *dir = job_threads_dir();
     const char *alone = job_threads_dir();
     const char *sets = "offload.optimizer=cpu offload.params=cpu "
@@ -182,19 +168,13 @@ static void more_micro_batches_than_by_layer(void)
                        "train.global_batch_size=16 data.cutoff_len=8 "
                        "train.gradient_accumulation_steps=16";
     char first[300];
-    bool ran = true;
     snprintf(
             first, sizeof first, "%s train.accumulation_order=depth_first",
             sets);
-    for (int i = 0; i < 2; i++) {
-        commander_init(&commander);
-        add_set(&commander, 3, SET_ACCUMULATION, 18);
-        if (i == 1)
-            commander_add(&commander, 6, COMMAND_STOP)->save = true;
-        ran = ran && run(i ? dir : whole, 1, first, &commander);
-        commander_fini(&commander);
-    }
-    ran = ran && run(dir, 1, sets, NULL) && run(alone, 1, sets, NULL);
+    bool ran = run_asked(whole, 1, first, SET) &&
+               run_asked(dir, 1, first, SET ", 6 stop save") &&
+               run(dir, 1, sets, NULL) && run(alone, 1, sets, NULL);
+#undef SET
     json_t *plan = plan_check_open(alone);
     const char *order = json_string_at(
             json_object_get(plan, "layout"), "accumulation_order");
@@ -207,29 +187,16 @@ static void more_micro_batches_than_by_layer(void)
 /* .. also with another number of ranks: the same global batch, the same rate */
 static void settings_move(int from, int to)
 {
-    struct commander commander;
+#define SET "3 learning_rate 0.004, 3 gradient_accumulation_steps 2"
     const char *whole = job_threads_dir(), *dir = job_threads_dir();
-    bool ran = true;
-    for (int i = 0; i < 2; i++) {
-        commander_init(&commander);
-        add_set(&commander, 3, SET_LEARNING_RATE, 0.004);
-        add_set(&commander, 3, SET_ACCUMULATION, 2);
-        if (i == 1)
-            commander_add(&commander, 7, COMMAND_STOP)->save = true;
-        ran = ran && run(i ? dir : whole, from, "", &commander);
-        commander_fini(&commander);
-    }
-    ran = ran && run(dir, to, "", NULL);
-    struct curve a = curve_of(whole), b = curve_of(dir);
-    double worst = ran && a.count == STEPS && b.count == STEPS ? 0 : INFINITY;
-    for (int i = 0; i < STEPS && worst < 1; i++) {
-        worst = fmax(worst, fabs(a.loss[i] - b.loss[i]) / a.loss[i]);
-        worst = fmax(worst, a.rate[i] == b.rate[i] ? 0 : 1);
-    }
-    tap_ok(worst < 1e-5, "set at %d ranks, resumed at %d: %.2g", from, to,
-           worst);
-    curve_free(&a);
-    curve_free(&b);
+    bool ran = run_asked(whole, from, "", SET) &&
+               run_asked(dir, from, "", SET ", 7 stop save") &&
+               run(dir, to, "", NULL);
+#undef SET
+    double worst = column_difference(whole, dir, "loss");
+    tap_ok(ran && worst < 1e-5 &&
+                   same_column(whole, dir, "learning_rate", STEPS),
+           "set at %d ranks, resumed at %d: %.2g", from, to, worst);
 }
 
 /* The job file, when it is edited after that, holds again. */
@@ -239,14 +206,10 @@ static void an_edited_key_holds(void)
     const char *dir = job_threads_dir();
     const char *edited =
             "optim.learning_rate=0.003 optim.lr_scheduler_type=constant";
-    commander_init(&commander);
-    add_set(&commander, 3, SET_LEARNING_RATE, 0.004);
-    add_set(&commander, 3, SET_MAX_GRAD_NORM, 0.05);
-    commander_add(&commander, 7, COMMAND_STOP)->save = true;
-    bool ran = run(dir, 1, "", &commander);
-    commander_fini(&commander);
-    commander_init(&commander);
-    add_set(&commander, 9, SET_LOGGING_STEPS, 7);
+    bool ran = run_asked(
+            dir, 1, "",
+            "3 learning_rate 0.004, 3 max_grad_norm 0.05, 7 stop save");
+    commander_ask(&commander, "9 logging_steps 7");
     ran = ran && run(dir, 1, edited, &commander);
     struct curve curve = curve_of(dir);
     const json_t *settings = commander.entries[0].result;
@@ -263,20 +226,13 @@ static void an_edited_key_holds(void)
 /* A stop without a checkpoint loses what came after the last one. */
 static void what_came_after_a_checkpoint_is_undone(void)
 {
-    struct commander commander;
     const char *dir = job_threads_dir(), *plain = job_threads_dir();
-    commander_init(&commander);
-    add_set(&commander, 3, SET_LEARNING_RATE, 0.003);
-    commander_add(&commander, 3, COMMAND_CHECKPOINT);
-    add_set(&commander, 3, SET_MAX_GRAD_NORM, 0.02);
-    add_set(&commander, 6, SET_LEARNING_RATE, 0.001);
-    commander_add(&commander, 8, COMMAND_STOP);
-    bool ran = run(dir, 2, "", &commander) && run(dir, 2, "", NULL);
-    commander_fini(&commander);
-    commander_init(&commander);
-    add_set(&commander, 3, SET_LEARNING_RATE, 0.003);
-    ran = ran && run(plain, 2, "", &commander);
-    commander_fini(&commander);
+    bool ran = run_asked(
+                       dir, 2, "",
+                       "3 learning_rate 0.003, 3 checkpoint, 3 max_grad_norm "
+                       "0.02, 6 learning_rate 0.001, 8 stop") &&
+               run(dir, 2, "", NULL) &&
+               run_asked(plain, 2, "", "3 learning_rate 0.003");
     tap_ok(ran && same_curve(plain, dir) && same_model(plain, dir),
            "what came after the checkpoint is undone");
 }
@@ -289,13 +245,12 @@ static void wrong_settings_are_told(void)
                                         "E1006", "E1008", "E1008"};
     const char *sets = "train.dtype=bf16";
     bool ran = run(plain, 2, sets, NULL);
-    commander_init(&commander);
-    add_set(&commander, 2, SET_LEARNING_RATE, 0);
-    add_set(&commander, 2, SET_LOGGING_STEPS, 1.5);
-    add_set(&commander, 2, SET_SAVE_STEPS, 5);
-    add_set(&commander, 2, SET_EVAL_STEPS, 5);
-    add_set(&commander, 2, SET_ACCUMULATION, 2); /* gradients in bf16 */
-    add_set(&commander, 2, SET_ACCUMULATION, 1 << 20);
+    /* gradients are in bf16 */
+    commander_ask(
+            &commander,
+            "2 learning_rate 0, 2 logging_steps 1.5, 2 save_steps 5, "
+            "2 eval_steps 5, 2 gradient_accumulation_steps 2, "
+            "2 gradient_accumulation_steps 1048576");
     ran = ran && run(dir, 2, sets, &commander);
     for (int i = 0; i < commander.count; i++)
         tap_ok(ran && strcmp(commander.entries[i].error.code, codes[i]) == 0,

@@ -37,14 +37,9 @@ static void pauses_change_nothing(int world)
     const char *plain = job_threads_dir(), *dir = job_threads_dir();
     const char *sets = "zero.stage=3";
     bool ran = run(plain, world, sets, NULL);
-    commander_init(&commander);
-    commander_add(&commander, 0, COMMAND_CHECKPOINT);
-    commander_add(&commander, 3, COMMAND_PAUSE);
-    commander_add(&commander, 3, COMMAND_CHECKPOINT);
-    commander_add(&commander, 3, COMMAND_CHECKPOINT);
-    commander_add(&commander, 3, COMMAND_RESUME);
-    commander_add(&commander, 7, COMMAND_PAUSE);
-    commander_add(&commander, 7, COMMAND_RESUME);
+    commander_ask(
+            &commander, "0 checkpoint, 3 pause, 3 checkpoint, 3 checkpoint, "
+                        "3 resume, 7 pause, 7 resume");
     ran = ran && run(dir, world, sets, &commander);
     tap_ok(ran && commander_all_done(&commander),
            "world %d: all commands were done", world);
@@ -62,8 +57,7 @@ static void stop_leaves_a_checkpoint(int world)
 {
     struct commander commander;
     const char *dir = job_threads_dir();
-    commander_init(&commander);
-    commander_add(&commander, 5, COMMAND_STOP)->save = true;
+    commander_ask(&commander, "5 stop save");
     bool ran = run(dir, world, "", &commander);
     tap_ok(ran && commander_all_done(&commander) && verifies(dir, 5) &&
                    strcmp(commander.end.stopped_by, "request") == 0 &&
@@ -100,8 +94,7 @@ static void a_signal_ends_a_pause(int world, int signal)
     struct meddler meddler = {.signal = signal};
     struct commander *commander = &meddler.commander;
     const char *dir = job_threads_dir();
-    commander_init(commander);
-    commander_add(commander, 5, COMMAND_PAUSE);
+    commander_ask(commander, "5 pause");
     struct train_control control = {
             .ctx = &meddler,
             .next = next_then_signal,
@@ -173,11 +166,7 @@ static void contradictions_are_told(void)
 {
     struct commander commander;
     const char *dir = job_threads_dir();
-    commander_init(&commander);
-    commander_add(&commander, 2, COMMAND_RESUME);
-    commander_add(&commander, 2, COMMAND_PAUSE);
-    commander_add(&commander, 2, COMMAND_PAUSE);
-    commander_add(&commander, 2, COMMAND_RESUME);
+    commander_ask(&commander, "2 resume, 2 pause, 2 pause, 2 resume");
     bool ran = run(dir, 2, "", &commander);
     tap_ok(ran && strcmp(commander.entries[0].error.code, "E1003") == 0,
            "resume while running is told as wrong");
@@ -198,13 +187,10 @@ static void evaluates_and_samples(int world)
     const char *sets = "data.val_split=0.25 eval.eval_strategy=no "
                        "sample.max_new_tokens=8 zero.stage=3";
     bool ran = run(plain, world, own, NULL);
-    commander_init(&commander);
-    commander_add(&commander, 4, COMMAND_EVAL);
-    strcpy(commander_add(&commander, 4, COMMAND_SAMPLE)->prompt, "Once");
-    commander_add(&commander, 8, COMMAND_PAUSE);
-    commander_add(&commander, 8, COMMAND_EVAL);
-    strcpy(commander_add(&commander, 8, COMMAND_SAMPLE)->prompt, "Once");
-    commander_add(&commander, 8, COMMAND_RESUME);
+    commander_ask(
+            &commander,
+            "4 eval, 4 sample Once, 8 pause, 8 eval, 8 sample Once, "
+            "8 resume");
     ran = ran && run(dir, world, sets, &commander);
     tap_ok(ran && commander_all_done(&commander) && same_curve(plain, dir) &&
                    same_model(plain, dir),
@@ -231,9 +217,7 @@ static void what_cannot_be_done_is_told(void)
 {
     struct commander commander;
     const char *dir = job_threads_dir();
-    commander_init(&commander);
-    commander_add(&commander, 2, COMMAND_EVAL);
-    commander_add(&commander, 2, COMMAND_SAMPLE);
+    commander_ask(&commander, "2 eval, 2 sample");
     memset(commander_add(&commander, 2, COMMAND_SAMPLE)->prompt, 'x',
            TRAIN_PROMPT_MAX - 1);
     bool ran = run(dir, 2, "", &commander);

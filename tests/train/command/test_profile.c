@@ -160,9 +160,7 @@ static void traced(int world)
     struct commander commander;
     const char *plain = job_threads_dir(), *dir = job_threads_dir();
     bool ran = run(plain, world, "", NULL) && link_kept(dir, false);
-    commander_init(&commander);
-    commander_add(&commander, 2, COMMAND_PROFILE)->steps = 2;
-    commander_add(&commander, 3, COMMAND_PROFILE)->steps = 1;
+    commander_ask(&commander, "2 profile 2, 3 profile 1");
     ran = ran && run(dir, world, "", &commander);
     const struct commander_entry *entries = commander.entries;
     json_t *trace = ran ? open_trace(&entries[0]) : NULL;
@@ -195,8 +193,7 @@ static void offloaded(void)
 {
     struct commander commander;
     const char *dir = job_threads_dir();
-    commander_init(&commander);
-    commander_add(&commander, 1, COMMAND_PROFILE)->steps = 100;
+    commander_ask(&commander, "1 profile 100");
     bool ran =
             run(dir, 2,
                 "offload.optimizer=cpu offload.params=cpu "

@@ -130,8 +130,7 @@ static void it_comes_while_paused(void)
             tap_again("no pause within %s", deadlines[try - 1]);
             commander_fini(&commander);
         }
-        commander_init(&commander);
-        commander_add(&commander, 3, COMMAND_PAUSE);
+        commander_ask(&commander, "3 pause");
         dir = job_threads_dir();
         stopped = run(dir, 2, deadlines[try], "run.deadline_margin=1s",
                       &commander) == ZD_ERR_STOPPED;
