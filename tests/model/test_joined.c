@@ -227,32 +227,36 @@ Test(model_joined, frozen_projections_have_no_gradient)
                 BOTH, 2e-5);
 }
 
-static void decode(struct run *r, float *logits)
+/* Separate and joined, in bf16 or fp32. */
+static void pair_init(struct run pair[2], const char *shape, enum dtype dtype)
 {
-    for (int past = 0; past < 20; past += 5)
-        tiny_must(model_decode(
-                r->tiny.model, r->tokens.tokens + past,
-                &(struct decode_run){.past = past, .count = 5}, 1,
-                &r->tiny.hooks, logits));
+    for (unsigned i = 0; i < 2; i++)
+        run_init(
+                &pair[i], shape, NULL, NULL, dtype, CHECKPOINTING_NONE,
+                i ? BOTH : 0);
+}
+
+static void pair_fini(struct run pair[2])
+{
+    tiny_fini(&pair[0].tiny);
+    tiny_fini(&pair[1].tiny);
 }
 
 Test(model_joined, decoding_gives_the_same_logits)
 {
     for (int s = 0; s < SHAPES; s++) {
-        struct run one, apart;
-        float a[40], b[40];
-        run_init(
-                &apart, shapes[s], NULL, NULL, DTYPE_FP32, CHECKPOINTING_NONE,
-                0);
-        decode(&apart, a);
-        run_init(
-                &one, shapes[s], NULL, NULL, DTYPE_FP32, CHECKPOINTING_NONE,
-                BOTH);
-        decode(&one, b);
-        for (int v = 0; v < one.tiny.config.vocab_size; v++)
-            cr_expect(fabsf(a[v] - b[v]) < 1e-5f);
-        tiny_fini(&one.tiny);
-        tiny_fini(&apart.tiny);
+        struct run pair[2];
+        float logits[2][40];
+        pair_init(pair, shapes[s], DTYPE_FP32);
+        for (int i = 0; i < 2; i++)
+            for (int past = 0; past < 20; past += 5)
+                tiny_must(model_decode(
+                        pair[i].tiny.model, pair[i].tokens.tokens + past,
+                        &(struct decode_run){.past = past, .count = 5}, 1,
+                        &pair[i].tiny.hooks, logits[i]));
+        for (int v = 0; v < pair[0].tiny.config.vocab_size; v++)
+            cr_expect(fabsf(logits[0][v] - logits[1][v]) < 1e-5f);
+        pair_fini(pair);
     }
 }
 
@@ -262,22 +266,16 @@ Test(model_joined, decoding_gives_the_same_logits)
 Test(model_joined, a_layer_has_fewer_operations)
 {
     for (int s = 0; s < SHAPES; s++) {
-        struct run one, apart;
-        run_init(
-                &apart, shapes[s], NULL, NULL, DTYPE_BF16, CHECKPOINTING_NONE,
-                0);
-        run_steps(&apart, 1);
+        struct run pair[2];
+        pair_init(pair, shapes[s], DTYPE_BF16);
+        run_steps(&pair[0], 1);
         int products = called.products, ropes = called.ropes;
         int adds = called.adds;
-        run_init(
-                &one, shapes[s], NULL, NULL, DTYPE_BF16, CHECKPOINTING_NONE,
-                BOTH);
-        run_steps(&one, 1);
+        run_steps(&pair[1], 1);
         cr_expect_eq(products - called.products, LAYERS * 3 * 3);
         cr_expect_eq(ropes - called.ropes, LAYERS * 2);
         cr_expect_eq(adds - called.adds, LAYERS * 3);
-        tiny_fini(&one.tiny);
-        tiny_fini(&apart.tiny);
+        pair_fini(pair);
     }
 }
 

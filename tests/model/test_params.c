@@ -116,75 +116,56 @@ static void check_blocks(const struct param *p)
     cr_expect_eq(seen, (int64_t)p->count, "%s", p->name);
 }
 
-static const struct param *named(const struct param_table *t, const char *name)
+/* clang-format off */
+static const struct {
+    const char *config, *name;
+    int64_t count; /* of blocks */
+    struct {
+        int64_t row, column, block;
+    } at[7]; /* the first ends them that is all 0 */
+} shared[] = {
+        /* q and k by head, through all rows; v by column */
+        {gpt2, "h.0.attn.c_attn.weight", 3 + 3 + 6,
+         {{0, 1, 0}, {5, 1, 0}, {0, 2, 1}, {0, 6, 3}, {0, 11, 5}, {3, 12, 6}, {3, 17, 11}}},
+        {gpt2, "h.0.attn.c_proj.weight", 6},
+        {gpt2, "h.1.mlp.c_fc.weight", 24, {{4, 20, 20}}},
+        {gpt2, "h.1.mlp.c_proj.weight", 6, {{20, 4, 4}}},
+        {gpt2, "wte.weight", 11, {{7, 4, 7}}},
+        {gpt2, "wpe.weight", 5},
+        {gpt2, "ln_f.weight", 1},
+        {gpt2, "h.0.attn.c_attn.bias", 18}, /* single */
+        /* heads of 8 rows, not of 6 / 4 */
+        {qwen3, "model.layers.0.self_attn.q_proj.weight", 4, {{7, 5, 0}, {8, 0, 1}}},
+        {qwen3, "model.layers.0.self_attn.k_proj.weight", 2, {{15, 5, 1}}},
+        {qwen3, "model.layers.0.self_attn.v_proj.weight", 16, {{15, 5, 15}}},
+        {qwen3, "model.layers.0.self_attn.o_proj.weight", 6},
+        {qwen3, "model.layers.0.mlp.gate_proj.weight", 7},
+        {qwen3, "model.layers.0.mlp.down_proj.weight", 6},
+        {qwen3, "model.embed_tokens.weight", 11},
+        {qwen3, "model.norm.weight", 1},
+        {qwen3, "model.layers.0.self_attn.q_norm.weight", 1}};
+/* clang-format on */
+
+Test(model_params, second_moments_are_shared_by_heads_rows_or_columns)
 {
-    int id = param_table_find(t, name);
-    cr_assert(id >= 0, "%s", name);
-    check_blocks(&t->params[id]);
-    return &t->params[id];
-}
-
-static int64_t block_at(const struct param *p, int64_t row, int64_t column)
-{
-    return tensor_blocks_of_element(
-            &p->blocks, (size_t)(row * p->shape[1] + column));
-}
-
-Test(model_params, gpt2_shares_second_moments_by_columns)
-{
-    struct param_table t = build(gpt2, NULL);
-    for (int id = 0; id < t.count; id++)
-        check_blocks(&t.params[id]);
-
-    const struct param *p = named(&t, "h.0.attn.c_attn.weight");
-    cr_expect_eq(p->blocks.count, 3 + 3 + 6, "q and k by head, v by column");
-    cr_expect_eq(block_at(p, 0, 1), 0);
-    cr_expect_eq(block_at(p, 5, 1), 0, "a block goes through all rows");
-    cr_expect_eq(block_at(p, 0, 2), 1);
-    cr_expect_eq(block_at(p, 0, 6), 3, "the first head of k");
-    cr_expect_eq(block_at(p, 0, 11), 5);
-    cr_expect_eq(block_at(p, 3, 12), 6, "the first column of v");
-    cr_expect_eq(block_at(p, 3, 17), 11);
-    cr_expect_eq(named(&t, "h.0.attn.c_proj.weight")->blocks.count, 6);
-    p = named(&t, "h.1.mlp.c_fc.weight");
-    cr_expect(p->blocks.count == 24 && block_at(p, 4, 20) == 20);
-    p = named(&t, "h.1.mlp.c_proj.weight");
-    cr_expect(p->blocks.count == 6 && block_at(p, 20, 4) == 4);
-    p = named(&t, "wte.weight");
-    cr_expect(p->blocks.count == 11 && block_at(p, 7, 4) == 7);
-    cr_expect_eq(named(&t, "wpe.weight")->blocks.count, 5);
-    cr_expect_eq(named(&t, "ln_f.weight")->blocks.count, 1);
-    p = named(&t, "h.0.attn.c_attn.bias");
-    cr_expect(tensor_blocks_are_single(&p->blocks));
-    param_table_fini(&t);
-}
-
-Test(model_params, llama_shares_second_moments_by_heads_and_rows)
-{
-    struct param_table t = build(qwen3, NULL);
-    for (int id = 0; id < t.count; id++)
-        check_blocks(&t.params[id]);
-
-    const struct param *p = named(&t, "model.layers.0.self_attn.q_proj.weight");
-    cr_expect_eq(p->blocks.count, 4, "heads of 8 rows, not of 6 / 4");
-    cr_expect(block_at(p, 7, 5) == 0 && block_at(p, 8, 0) == 1);
-    p = named(&t, "model.layers.0.self_attn.k_proj.weight");
-    cr_expect(p->blocks.count == 2 && block_at(p, 15, 5) == 1);
-    p = named(&t, "model.layers.0.self_attn.v_proj.weight");
-    cr_expect(p->blocks.count == 16 && block_at(p, 15, 5) == 15);
-    cr_expect_eq(
-            named(&t, "model.layers.0.self_attn.o_proj.weight")->blocks.count,
-            6);
-    cr_expect_eq(
-            named(&t, "model.layers.0.mlp.gate_proj.weight")->blocks.count, 7);
-    cr_expect_eq(
-            named(&t, "model.layers.0.mlp.down_proj.weight")->blocks.count, 6);
-    cr_expect_eq(named(&t, "model.embed_tokens.weight")->blocks.count, 11);
-    cr_expect_eq(named(&t, "model.norm.weight")->blocks.count, 1);
-    cr_expect_eq(
-            named(&t, "model.layers.0.self_attn.q_norm.weight")->blocks.count,
-            1);
-    param_table_fini(&t);
+    for (size_t i = 0; i < sizeof shared / sizeof *shared; i++) {
+        struct param_table t = build(shared[i].config, NULL);
+        for (int id = 0; i % 8 == 0 && id < t.count; id++)
+            check_blocks(&t.params[id]);
+        const struct param *p = &t.params[param_table_find(&t, shared[i].name)];
+        bool is_single = tensor_blocks_are_single(&p->blocks);
+        cr_expect_eq(is_single, strstr(p->name, "bias") != NULL, "%s", p->name);
+        cr_expect_eq(p->blocks.count, shared[i].count, "%s", p->name);
+        for (int k = 0;
+             k < 7 && (!k || shared[i].at[k].row + shared[i].at[k].column); k++)
+            cr_expect_eq(
+                    tensor_blocks_of_element(
+                            &p->blocks,
+                            (size_t)(shared[i].at[k].row * p->shape[1] +
+                                     shared[i].at[k].column)),
+                    shared[i].at[k].block, "%s, element %d", p->name, k);
+        param_table_fini(&t);
+    }
 }
 
 Test(model_params, tables_of_tokens_and_positions_are_embeddings)

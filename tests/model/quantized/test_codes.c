@@ -21,6 +21,7 @@ struct adapted {
     struct param_table table;
     struct weight_source source;
     struct codes_maker *maker;
+    size_t least; /* elements of a part */
 };
 
 /* Adapters on m->config; its base in `base`, or as it is stored in `dir`. */
@@ -30,6 +31,7 @@ static void adapt(struct adapted *m, const char *dir, enum lora_base base)
     struct peft_config adapter;
     options.r = 2;
     options.quantize_base = base;
+    m->least = 0;
     tiny_must(param_table_build(&m->config, NULL, 0, &m->table));
     tiny_must(lora_config(&options, &adapter));
     tiny_must(lora_extend(&m->config, &adapter, &options, &m->table));
@@ -70,6 +72,19 @@ static void teardown(struct adapted *m)
     weights_close(&m->source);
     param_table_fini(&m->table);
     model_config_fini(&m->config);
+}
+
+/* How many are quantized? Each is given to `check`. */
+static int each_quantized(
+        const struct adapted *m, void (*check)(const struct adapted *m, int id))
+{
+    int found = 0;
+    for (int id = 0; id < m->table.count; id++)
+        if (param_is_quantized(&m->table, id)) {
+            check(m, id);
+            found++;
+        }
+    return found;
 }
 
 struct sink {
@@ -155,8 +170,8 @@ static void encode(
                 columns);
 }
 
-/* Cut into parts of `least` elements or more. */
-static void compare_made(const struct adapted *m, int id, size_t least)
+/* Cut into parts. */
+static void compare_made(const struct adapted *m, int id)
 {
     const struct quant_matrix *matrix = &m->table.codes[id];
     size_t bytes = quant_code_bytes(matrix, quant_matrix_count(matrix));
@@ -170,7 +185,7 @@ static void compare_made(const struct adapted *m, int id, size_t least)
     quant_store_scales(scales, of_blocks, matrix);
     static const size_t parts[] = {512, 1536, 20 << 10, 1 << 20};
     for (int i = 0; i < 4; i++) {
-        if (parts[i] < least)
+        if (parts[i] < m->least)
             continue;
         make(m, id, parts[i], codes + bytes, scales + words);
         cr_assert(
@@ -192,13 +207,8 @@ Test(model_codes, any_part_equals_that_of_the_whole)
     for (int n = 0; n < 2; n++)
         for (int base = LORA_BASE_NF4; base <= LORA_BASE_FP8; base++) {
             struct adapted m;
-            int found = 0;
             setup(&m, names[n], (enum lora_base)base);
-            for (int id = 0; id < m.table.count; id++)
-                if (param_is_quantized(&m.table, id)) {
-                    compare_made(&m, id, 0);
-                    found++;
-                }
+            int found = each_quantized(&m, compare_made);
             cr_assert(found == m.config.layers * (n ? 7 : 4));
             teardown(&m);
         }
@@ -211,9 +221,8 @@ Test(model_codes, a_weight_may_have_more_rows_than_a_tile)
         for (int base = LORA_BASE_NF4; base <= LORA_BASE_FP8; base++) {
             struct adapted m;
             setup_wide(&m, transposed, (enum lora_base)base);
-            for (int id = 0; id < m.table.count; id++)
-                if (param_is_quantized(&m.table, id))
-                    compare_made(&m, id, 20 << 10);
+            m.least = 20 << 10;
+            each_quantized(&m, compare_made);
             teardown(&m);
         }
 }
@@ -267,9 +276,7 @@ Test(model_codes, row_norms_are_of_the_dequantized_weight)
         for (int base = LORA_BASE_NF4; base <= LORA_BASE_FP8; base++) {
             struct adapted m;
             setup_wide(&m, transposed, (enum lora_base)base);
-            for (int id = 0; id < m.table.count; id++)
-                if (param_is_quantized(&m.table, id))
-                    compare_lengths(&m, id);
+            each_quantized(&m, compare_lengths);
             teardown(&m);
         }
 }
@@ -305,14 +312,8 @@ Test(model_codes, a_quantized_model_is_loaded_as_stored)
             "quant/fp8"};
     for (int n = 0; n < 5; n++) {
         struct adapted m;
-        int found = 0;
         setup(&m, names[n], LORA_BASE_NONE);
-        for (int id = 0; id < m.table.count; id++)
-            if (param_is_quantized(&m.table, id)) {
-                compare_stored(&m, id);
-                found++;
-            }
-        cr_assert(found > 0, "%s", names[n]);
+        cr_assert(each_quantized(&m, compare_stored) > 0, "%s", names[n]);
         teardown(&m);
     }
 }
