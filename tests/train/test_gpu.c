@@ -86,16 +86,6 @@ static void compare_two_steps(const char *fixture, const char *sets, int world)
             is_wide ? 1e-4 : 1e-1);
 }
 
-/* Tensors above and below 4096 elements, no key of AdamW alone. */
-#define JOB         "tests/train/states.toml"
-#define STATES      "offload.optimizer=cpu "
-#define DISK        "offload.optimizer=nvme offload.chunk_bytes=4096 "
-#define PARAMS      "offload.params=cpu "
-#define UNDO        "offload.clipping=undo "
-#define ACTIVATIONS "offload.activations=cpu "
-#define RECOMPUTED  "train.gradient_checkpointing=full "
-#define SELECTIVE   "train.gradient_checkpointing=selective "
-
 static const char *const fixtures[] = {
         "gpt2", "llama", "llama_odd", "mistral", "qwen2", "qwen3",
         /* whole only where all are tried */
@@ -103,33 +93,13 @@ static const char *const fixtures[] = {
         "ministral3", "mistral_window", "olmo2", "phi3", "qwen3_yarn",
         "smollm3"};
 enum { FIXTURES = sizeof fixtures / sizeof fixtures[0], WHOLE = 6 };
-#define DORA                                                                   \
-    "lora.enabled=true lora.use_dora=true lora.r=4 optim.learning_rate=0.02 "
-
-/* Twenty steps of a fixture in fp32 and in a type of 16 bits: small steps, and
- * once everything recomputed. Two of families with windows, soft caps, norms
- * behind branches, rotation of a part of a head. */
+/* Twenty steps of a fixture in fp32 and in a type of 16 bits. */
 static void test_parity(void)
 {
     for (int f = 0; f < WHOLE; f++) {
         compare_type(fixtures[f], 0, "train.global_batch_size=1");
         compare_type(fixtures[f], 1 + f % 2, "train.global_batch_size=1");
     }
-    compare_two_steps("llama", "train.gradient_checkpointing=full", 1);
-    /* q and v without k: joined, one part has no adapter; the head */
-    compare_two_steps(
-            "llama_odd",
-            DORA "lora.target_modules=[\"q_proj\",\"v_proj\",\"up_proj\","
-                 "\"lm_head\"]",
-            1);
-    compare_two_steps("gpt2", DORA, 1);
-    compare_two_steps("gemma2", RECOMPUTED, 1);
-    compare_two_steps("gemma2", "train.dtype=bf16", 1);
-    compare_two_steps("glm4", "", 1);
-    compare_two_steps("phi3", "train.dtype=bf16", 1);
-    compare_two_steps("gpt2", "train.dtype=bf16 train.fp8=tensorwise", 1);
-    compare_two_steps(
-            "qwen3", "train.dtype=bf16 train.fp8=blockwise " RECOMPUTED, 1);
 }
 
 /* Their own jobs, in every type. */
@@ -140,146 +110,72 @@ static void test_parity_all(void)
             compare_type(fixtures[f], type, "");
 }
 
+/* --- the rows of gpu_runs.txt ----------------------------------------------
+ */
+
 /* A run, and others of the same that keep something elsewhere. */
 struct offload_group {
-    const char *fixture, *base, *cases[8];
-    int world; /* 0: one rank */
+    char fixture[80], base[512];
+    int world;
+    const char *plain; /* the folder of the run */
 };
 
-static const struct offload_group offload_groups[] = {
-        {"llama",
-         "",
-         {STATES, STATES UNDO, STATES PARAMS, DISK, DISK "offload.params=nvme",
-          RECOMPUTED ACTIVATIONS, "optim.name=paged_adamw"}},
-        {"gpt2",
-         "train.dtype=bf16 optim.name=adamw_8bit " RECOMPUTED,
-         {STATES PARAMS ACTIVATIONS, STATES UNDO, DISK,
-          "optim.name=paged_adamw_8bit"}},
-        {"qwen3",
-         OVERFLOWS " optim.name=adam_mini train.max_steps=4 " RECOMPUTED,
-         {STATES, STATES PARAMS ACTIVATIONS, DISK}},
-        {JOB, "optim.name=lion", {STATES UNDO PARAMS, DISK}},
-        {JOB,
-         OVERFLOWS " optim.name=lion_8bit train.max_steps=4",
-         {STATES UNDO, DISK}},
-        {"llama",
-         "train.dtype=bf16 train.max_steps=2",
-         {SELECTIVE, SELECTIVE STATES}},
-        {"gpt2", "train.dtype=bf16 train.max_steps=2", {SELECTIVE}},
-        {"qwen3", "train.max_steps=2", {SELECTIVE}},
-        {"gemma2",
-         "train.dtype=bf16 optim.name=adam_mini",
-         {STATES PARAMS, SELECTIVE}},
-        {"gpt2",
-         "train.dtype=bf16 train.fp8=tensorwise",
-         {STATES PARAMS RECOMPUTED}},
-        {"qwen3",
-         "train.dtype=bf16 train.fp8=blockwise",
-         {STATES PARAMS RECOMPUTED}},
-};
-
-static void test_offload_group(const struct offload_group *group)
+static void begin_group(struct offload_group *group)
 {
-    char sets[512], more[512];
-    const char *plain = job_threads_dir();
-    int world = group->world ? group->world : 1;
-    snprintf(sets, sizeof sets, TWO_STEPS "%s", group->base);
-    bool ran = runs(group->fixture, "cuda", sets, "", world, plain);
+    group->plain = job_threads_dir();
+    bool ran =
+            runs(group->fixture, "cuda", TWO_STEPS, group->base, group->world,
+                 group->plain);
     bool overflows = strstr(group->base, "fp16") != NULL;
-    tap_ok(ran && (rows_of(plain, "skipped") > 0) == overflows,
+    tap_ok(ran && (rows_of(group->plain, "skipped") > 0) == overflows,
            "%s, %s: nothing offloaded runs", group->fixture, group->base);
-    for (int i = 0; group->cases[i]; i++) {
-        const char *dir = job_threads_dir();
-        bool is_on_disk = strstr(group->cases[i], "nvme") != NULL;
-        snprintf(
-                more, sizeof more, "%s %s%s", group->cases[i],
-                is_on_disk ? "offload.nvme_path=" : "",
-                is_on_disk ? plain : "");
-        ran = runs(group->fixture, "cuda", sets, more, world, dir);
-        tap_ok(ran && same_column(plain, dir, "loss", 0) &&
-                       column_difference(plain, dir, "grad_norm") == 0 &&
-                       same_model(plain, dir),
-               "%s, %s: the same bits", group->fixture, group->cases[i]);
-        fs_remove_tree(dir);
+}
+
+/* The same job ends in the same bits. */
+static void try_offloaded(const struct offload_group *group, const char *sets)
+{
+    char all[512], more[1200];
+    const char *dir = job_threads_dir(), *disk = strstr(sets, "DISK");
+    snprintf(
+            all, sizeof all, "%.*s%s%s", disk ? (int)(disk - sets) : 512, sets,
+            disk ? group->plain : "", disk ? disk + strlen("DISK") : "");
+    snprintf(more, sizeof more, "%s %s", group->base, all);
+    bool ran = runs(group->fixture, "cuda", TWO_STEPS, more, group->world, dir);
+    tap_ok(ran && same_column(group->plain, dir, "loss", 0) &&
+                   column_difference(group->plain, dir, "grad_norm") == 0 &&
+                   same_model(group->plain, dir),
+           "%s, %s: the same bits", group->fixture, sets);
+    fs_remove_tree(dir);
+}
+
+static void test_rows(const char *part)
+{
+    bool keeps = strcmp(part, "offload") == 0 || strcmp(part, "races") == 0;
+    bool is_of_part = false;
+    char line[1024], name[40];
+    struct offload_group group = {.world = 1};
+    FILE *file = fopen("tests/train/gpu_runs.txt", "re");
+    while (file && fgets(line, sizeof line, file)) {
+        int used = 0;
+        line[strcspn(line, "\n")] = '\0';
+        if (line[0] == '[') {
+            sscanf(line, "[%39[a-z]] %79s %d%n", name, group.fixture,
+                   &group.world, &used);
+            snprintf(
+                    group.base, sizeof group.base, "%s",
+                    line + used + strspn(line + used, " "));
+            is_of_part = strcmp(name, part) == 0;
+            if (is_of_part && keeps)
+                begin_group(&group);
+            else if (is_of_part)
+                compare_two_steps(group.fixture, group.base, group.world);
+        } else if (is_of_part && line[0] == '=') {
+            try_offloaded(&group, line + 2);
+        }
     }
-    fs_remove_tree(plain);
-}
-
-/* The same job with and without something on the host ends in the same bits. */
-static void test_offload(void)
-{
-    for (size_t i = 0; i < sizeof offload_groups / sizeof offload_groups[0];
-         i++)
-        test_offload_group(&offload_groups[i]);
-}
-
-/* Copies beside the kernels, in every way to have one, and threads of the host
- * that wait for some of them; alone, and two ranks that share a GPU. Short rows
- * in fp32: the emulated tensor cores are slow under a sanitizer. */
-static void test_races(void)
-{
-    static const struct offload_group groups[] = {
-            {"llama",
-             "data.cutoff_len=8 train.global_batch_size=3 "
-             "train.per_device_train_batch_size=1 " RECOMPUTED,
-             {STATES PARAMS ACTIVATIONS, STATES UNDO,
-              DISK "offload.params=nvme " ACTIVATIONS,
-              "optim.name=paged_adamw"},
-             1},
-            {"llama",
-             "data.cutoff_len=8 zero.stage=3 "
-             "train.global_batch_size=2 " RECOMPUTED,
-             {STATES PARAMS ACTIVATIONS},
-             2},
-    };
-    for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++)
-        test_offload_group(&groups[i]);
-}
-
-/* Ranks that share a GPU: their collectives go through the host. Stages, axes
- * of the mesh, and micro-batches by layer. */
-static void test_worlds(void)
-{
-    compare_two_steps("llama", "parallel.tp_size=2 zero.stage=0", 2);
-    compare_two_steps("gpt2", "parallel.tp_size=2 zero.stage=3", 4);
-    compare_two_steps(
-            "gemma2",
-            "parallel.cp_size=2 parallel.cp_comm_type=a2a zero.stage=1 "
-            "data.cutoff_len=32 data.packing=documents",
-            2);
-    compare_two_steps(
-            "qwen3",
-            "parallel.cp_size=2 parallel.tp_size=2 zero.stage=2 "
-            "train.dtype=bf16",
-            4);
-    compare_two_steps(
-            "llama",
-            "zero.stage=3 train.per_device_train_batch_size=1 "
-            "train.accumulation_order=breadth_first",
-            2);
-    for (int stage = 0; stage <= 3; stage++) {
-        char set[32];
-        snprintf(set, sizeof set, "zero.stage=%d", stage);
-        compare_two_steps("llama", set, 2);
-    }
-}
-
-/* Adapters, on a base as it is and on one in codes; ranks that gather codes,
- * and codes that come from the host. */
-static void test_adapters(void)
-{
-#define LORA "lora.enabled=true lora.r=3 lora.lora_dropout=0.1 "
-#define BASE(base, type)                                                       \
-    LORA "lora.quantize_base=" base " train.dtype=" type " "
-    compare_two_steps("llama", BASE("none", "fp32"), 1);
-    compare_two_steps("llama", BASE("nf4", "fp32"), 1);
-    compare_two_steps("qwen2", BASE("nf4", "bf16") RECOMPUTED, 1);
-    compare_two_steps("llama_odd", BASE("int8", "fp32") "zero.stage=3", 2);
-    compare_two_steps("gpt2", BASE("fp8", "fp32"), 1);
-    compare_two_steps("qwen3", BASE("fp8", "bf16") "train.fp8=blockwise", 1);
-    compare_two_steps(
-            "qwen3", BASE("fp4", "fp32") STATES PARAMS "zero.stage=3", 2);
-    compare_two_steps("phi3", BASE("nf4", "fp32") "zero.stage=3", 2);
+    tap_ok(file != NULL, "there are rows");
+    if (file)
+        fclose(file);
 }
 
 /* Saved by so many ranks, read by so many others. */
@@ -414,19 +310,13 @@ int main(int argc, char **argv)
     }
     if (strcmp(part, "parity") == 0)
         test_parity();
-    else if (strcmp(part, "parity_all") == 0)
+    if (strcmp(part, "parity_all") == 0)
         test_parity_all();
-    else if (strcmp(part, "offload") == 0)
-        test_offload();
-    else if (strcmp(part, "adapters") == 0)
-        test_adapters();
-    else if (strcmp(part, "worlds") == 0)
-        test_worlds();
-    else if (strcmp(part, "races") == 0)
-        test_races();
     else if (strcmp(part, "products") == 0)
         test_products(), test_tf32();
-    else
+    else if (strcmp(part, "resume") == 0)
         test_resume();
+    else
+        test_rows(part);
     return tap_done();
 }
