@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tiny random models made by transformers, and 20 steps of AdamW on them by PyTorch.
+"""Tiny random models made by transformers (models.json), and 20 steps of AdamW on them by PyTorch.
 
     python tests/reference/make_models.py [NAME...]         writes tests/fixtures/NAME/
 
@@ -44,13 +44,6 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
-from transformers import (GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM,
-                          Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM)
-from transformers import (Gemma2Config, Gemma2ForCausalLM, Gemma3Config, Gemma3ForCausalLM, Gemma3ForConditionalGeneration,
-                          Gemma3TextConfig, GemmaConfig, GemmaForCausalLM, Glm4Config, Glm4ForCausalLM, GraniteConfig,
-                          GraniteForCausalLM, Olmo2Config, Olmo2ForCausalLM, SiglipVisionConfig)
-from transformers import (Ministral3Config, Mistral3Config, Mistral3ForConditionalGeneration, Phi3Config, Phi3ForCausalLM,
-                          PixtralVisionConfig, SmolLM3Config, SmolLM3ForCausalLM)
 
 import make_tokenizers
 
@@ -63,124 +56,22 @@ IGNORED = -100
 
 # ---- models ------------------------------------------------------------------------------------------------------------
 
-def llama_like(vocab_size, **keys):
-    return dict(vocab_size=vocab_size, hidden_size=32, intermediate_size=72, num_hidden_layers=2, num_attention_heads=4,
-                num_key_value_heads=2, max_position_embeddings=256, rms_norm_eps=1e-5, initializer_range=0.09, **keys)
+def config_of(keys):
+    """A configuration of transformers: its class and what it is given, which may have configurations in it."""
+    given = {k: config_of(v) if isinstance(v, dict) and "class" in v else v for k, v in keys.items() if k != "class"}
+    return getattr(transformers, keys["class"])(**given)
 
 
-def text_shape(vocab_size, layers, heads, kv_heads, **keys):
-    """Widths that nothing divides."""
-    return dict(vocab_size=vocab_size, hidden_size=36, intermediate_size=53, num_hidden_layers=layers, num_attention_heads=heads,
-                num_key_value_heads=kv_heads, max_position_embeddings=256, rms_norm_eps=1e-5, initializer_range=0.09, **keys)
+def read_models():
+    """models.json: what each is there for, its classes, and how it is trained."""
+    with open(os.path.join(HERE, "models.json"), encoding="utf-8") as f:
+        specs = json.load(f)
+    return {name: NS(**{**spec, "config": config_of(spec["config"]), "model": getattr(transformers, spec["model"]),
+                        "tokenizer": getattr(make_tokenizers, spec["tokenizer"]), "storage": getattr(torch, spec["storage"])})
+            for name, spec in specs.items()}
 
 
-MODELS = {
-    # Learned positions, biases, Conv1D; the published layout of 2019.
-    "gpt2": NS(config=GPT2Config(vocab_size=512, n_positions=128, n_embd=32, n_layer=3, n_head=4, initializer_range=0.09,
-                                 bos_token_id=511, eos_token_id=511),
-               model=GPT2LMHeadModel, tokenizer=make_tokenizers.gpt2, storage=torch.float32, v4=True, T=32,
-               data="nanogpt", optim=dict(lr=3e-3, schedule="cosine", warmup=4, min_lr_ratio=0.0)),
-    # Llama 3.2's shape in small: grouped queries, scaled frequencies of which each of the three rules takes some, tied.
-    "llama": NS(config=LlamaConfig(**llama_like(496, tie_word_embeddings=True), head_dim=16, rope_parameters={
-                    "rope_type": "llama3", "rope_theta": 10000.0, "factor": 8.0, "low_freq_factor": 1.0,
-                    "high_freq_factor": 4.0, "original_max_position_embeddings": 64}),
-                model=LlamaForCausalLM, tokenizer=make_tokenizers.llama3, storage=torch.bfloat16, v4=True, T=32,
-                data="llmc", optim=dict(lr=2e-3, schedule="constant", warmup=0, min_lr_ratio=0.1)),
-    # Nothing divides anything: vocabulary, width, heads, sequence; a head_dim that is not hidden/heads.
-    "llama_odd": NS(config=LlamaConfig(**{**llama_like(509, tie_word_embeddings=False), "hidden_size": 42,
-                                          "intermediate_size": 67, "num_attention_heads": 6, "num_key_value_heads": 3},
-                                       head_dim=10),
-                    model=LlamaForCausalLM, tokenizer=make_tokenizers.llama3, storage=torch.float32, v4=False, T=37,
-                    data="nanogpt", optim=dict(lr=2e-3, schedule="linear", warmup=0.06, min_lr_ratio=0.1)),
-    # Biases on q, k, v (a small theta: what hardly turns gives a key bias hardly any gradient); weights in several files; documents as the index says, without end-of-text ids.
-    "qwen2": NS(config=Qwen2Config(**llama_like(512, tie_word_embeddings=True), rope_parameters={
-                    "rope_type": "default", "rope_theta": 100.0}, use_sliding_window=False),
-                model=Qwen2ForCausalLM, tokenizer=make_tokenizers.qwen2, storage=torch.float32, v4=True, T=32, shard="60KB",
-                data="megatron", optim=dict(lr=2e-3, schedule="wsd", warmup=2, min_lr_ratio=0.2)),
-    # Norms on q and k, a head_dim of its own; one document a sample, padded.
-    "qwen3": NS(config=Qwen3Config(**llama_like(502, tie_word_embeddings=False), head_dim=16, rope_parameters={
-                    "rope_type": "default", "rope_theta": 1000000.0}, use_sliding_window=False),
-                model=Qwen3ForCausalLM, tokenizer=make_tokenizers.qwen2, storage=torch.bfloat16, v4=False, T=24,
-                data="documents", optim=dict(lr=2e-3, schedule="cosine", warmup=3, min_lr_ratio=0.1)),
-    # fp16 files; text packed, with BOS before and end-of-text behind every document.
-    "mistral": NS(config=MistralConfig(**llama_like(460, tie_word_embeddings=False), sliding_window=None),
-                  model=MistralForCausalLM, tokenizer=make_tokenizers.prefix_space, storage=torch.float16, v4=False, T=32,
-                  data="packed", optim=dict(lr=2e-3, schedule="constant", warmup=5, min_lr_ratio=0.0)),
-    # Version 0.1: a window that every sample is longer than.
-    "mistral_window": NS(config=MistralConfig(**text_shape(460, 3, 6, 2, head_dim=10), sliding_window=7),
-                         model=MistralForCausalLM, tokenizer=make_tokenizers.prefix_space, storage=torch.float32, v4=True, T=33,
-                         data="packed", seed=30, optim=dict(lr=2e-3, schedule="constant", warmup=5, min_lr_ratio=0.0)),
-    # YaRN whose ramp covers some pairs, and a window from the second layer on.
-    "qwen3_yarn": NS(config=Qwen3Config(**text_shape(502, 3, 4, 2, head_dim=16), rope_parameters={
-                         "rope_type": "yarn", "rope_theta": 100.0, "factor": 4.0, "original_max_position_embeddings": 64},
-                         use_sliding_window=True, sliding_window=9, max_window_layers=1),
-                     model=Qwen3ForCausalLM, tokenizer=make_tokenizers.qwen2, storage=torch.bfloat16, v4=True, T=31,
-                     data="documents", seed=31, optim=dict(lr=2e-3, schedule="cosine", warmup=3, min_lr_ratio=0.1)),
-    # One tensor of q, k and v, one of gate and up; three quarters of a head rotate, by the long factors; a window.
-    "phi3": NS(config=Phi3Config(**{**text_shape(509, 2, 3, 1), "hidden_size": 48}, sliding_window=21,
-                                 original_max_position_embeddings=24, rope_parameters={
-                                     "rope_type": "longrope", "rope_theta": 100.0, "partial_rotary_factor": 0.75,
-                                     "short_factor": [1.0, 1.1, 1.2, 1.3, 1.4, 1.5], "long_factor": [1.0, 1.5, 2.5, 4.0, 6.0, 9.0]}),
-               model=Phi3ForCausalLM, tokenizer=make_tokenizers.llama3, storage=torch.float32, v4=True, T=37, long=24,
-               data="nanogpt", seed=32, optim=dict(lr=2e-3, schedule="linear", warmup=2, min_lr_ratio=0.1)),
-    # The text half of a multimodal file: YaRN with both scales, queries that grow with their position.
-    "ministral3": NS(config=Mistral3Config(
-                         text_config=Ministral3Config(**text_shape(500, 3, 4, 2, head_dim=14), rope_parameters={
-                             "rope_type": "yarn", "rope_theta": 100.0, "factor": 4.0, "original_max_position_embeddings": 8,
-                             "beta_fast": 4.0, "beta_slow": 1.0, "mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.3}),
-                         vision_config=PixtralVisionConfig(hidden_size=12, intermediate_size=14, num_hidden_layers=1,
-                                                           num_attention_heads=2, head_dim=6, image_size=28, patch_size=14),
-                         tie_word_embeddings=False, spatial_merge_size=2),
-                     model=Mistral3ForConditionalGeneration, tokenizer=make_tokenizers.llama3, storage=torch.bfloat16, v4=False, T=35,
-                     data="nanogpt", seed=33, optim=dict(lr=2e-3, schedule="cosine", warmup=2, min_lr_ratio=0.1)),
-    # Every third layer does not rotate.
-    "smollm3": NS(config=SmolLM3Config(**text_shape(496, 4, 6, 3, tie_word_embeddings=True), no_rope_layer_interval=3,
-                                       rope_parameters={"rope_type": "default", "rope_theta": 5000.0}),
-                  model=SmolLM3ForCausalLM, tokenizer=make_tokenizers.llama3, storage=torch.bfloat16, v4=False, T=32,
-                  data="llmc", seed=34, optim=dict(lr=2e-3, schedule="wsd", warmup=2, min_lr_ratio=0.2)),
-    # No norms before, norms behind attention and MLP, and over all heads of q and of k.
-    "olmo2": NS(config=Olmo2Config(**text_shape(501, 3, 6, 3)),
-                model=Olmo2ForCausalLM, tokenizer=make_tokenizers.llama3, storage=torch.bfloat16, v4=False, T=29,
-                data="nanogpt", seed=20, optim=dict(lr=2e-3, schedule="cosine", warmup=2, min_lr_ratio=0.1)),
-    # Four multipliers, none of which is a power of two.
-    "granite": NS(config=GraniteConfig(**{**text_shape(503, 2, 6, 2, tie_word_embeddings=True), "initializer_range": 0.25},
-                                       embedding_multiplier=7.3, residual_multiplier=0.31, attention_multiplier=0.2,
-                                       logits_scaling=1.7),
-                  model=GraniteForCausalLM, tokenizer=make_tokenizers.qwen2, storage=torch.float32, v4=True, T=31,
-                  data="nanogpt", seed=21, optim=dict(lr=2e-3, schedule="constant", warmup=3, min_lr_ratio=0.1)),
-    # Norms before and behind, pairs side by side of which half turn, gate and up in one tensor, biases of q, k and v alone.
-    "glm4": NS(config=Glm4Config(**text_shape(503, 3, 4, 2, head_dim=12), rope_parameters={
-                   "rope_type": "default", "rope_theta": 100.0, "partial_rotary_factor": 0.5}),
-               model=Glm4ForCausalLM, tokenizer=make_tokenizers.llama3, storage=torch.bfloat16, v4=True, T=33, blind="k_proj.bias",
-               data="nanogpt", seed=22, optim=dict(lr=2e-3, schedule="linear", warmup=2, min_lr_ratio=0.1)),
-    # Norms times 1 + w, a gated GELU, embeddings times 6.
-    "gemma": NS(config=GemmaConfig(**text_shape(497, 2, 4, 1, head_dim=10)),
-                model=GemmaForCausalLM, tokenizer=make_tokenizers.prefix_space, storage=torch.float32, v4=True, T=31,
-                data="packed", seed=23, optim=dict(lr=2e-3, schedule="constant", warmup=2, min_lr_ratio=0.1)),
-    # Soft caps that bend scores and logits, a scale of scores of its own, a window in every second layer.
-    "gemma2": NS(config=Gemma2Config(**text_shape(505, 3, 4, 2, head_dim=10), query_pre_attn_scalar=3,
-                                     sliding_window=7, attn_logit_softcapping=1.5, final_logit_softcapping=2.5),
-                 model=Gemma2ForCausalLM, tokenizer=make_tokenizers.llama3, storage=torch.bfloat16, v4=True, T=33,
-                 data="nanogpt", seed=24, optim=dict(lr=2e-3, schedule="cosine", warmup=2, min_lr_ratio=0.1)),
-    # Norms of heads; every third layer sees all, by a base of its own and scaled positions; the others the last six tokens.
-    "gemma3_text": NS(config=Gemma3TextConfig(**text_shape(505, 4, 4, 1, head_dim=12), query_pre_attn_scalar=5,
-                                              sliding_window=6, sliding_window_pattern=3, rope_parameters={
-                                                  "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1000.0},
-                                                  "sliding_attention": {"rope_type": "default", "rope_theta": 20.0}}),
-                      model=Gemma3ForCausalLM, tokenizer=make_tokenizers.llama3, storage=torch.bfloat16, v4=False, T=34,
-                      data="nanogpt", seed=25, optim=dict(lr=2e-3, schedule="cosine", warmup=2, min_lr_ratio=0.1)),
-    # The text half of a multimodal file, in the keys of version 4.
-    "gemma3": NS(config=Gemma3Config(
-                     text_config=Gemma3TextConfig(**text_shape(500, 3, 4, 2, head_dim=8), sliding_window=9,
-                                                  sliding_window_pattern=2, rope_parameters={
-                                                      "full_attention": {"rope_type": "linear", "factor": 4.0, "rope_theta": 500.0},
-                                                      "sliding_attention": {"rope_type": "default", "rope_theta": 10.0}}),
-                     vision_config=SiglipVisionConfig(hidden_size=12, intermediate_size=14, num_hidden_layers=1,
-                                                      num_attention_heads=2, image_size=28, patch_size=14, vision_use_head=False),
-                     mm_tokens_per_image=4),
-                 model=Gemma3ForConditionalGeneration, tokenizer=make_tokenizers.llama3, storage=torch.bfloat16, v4=True, T=32,
-                 data="nanogpt", seed=26, optim=dict(lr=2e-3, schedule="cosine", warmup=2, min_lr_ratio=0.1)),
-}
+MODELS = read_models()
 BETAS, EPS, DECAY, CLIP = (0.9, 0.95), 1e-8, 0.1, 0.6  # some steps are clipped, some are not
 PROMPTS = ["The miller's daughter", "In 1894 the mill", "for (int i = 0;", "So they took the stones", "Der M\u00fcller", "He rowed",
            "one knot for a breeze", "A list of what", "It's only flour", "def wheel(", "(the old one", "They", "1896", "the dark"]

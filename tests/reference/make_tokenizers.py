@@ -313,44 +313,8 @@ def metaspace_split(path=TEXT, size=450):
     return doc, {"bos_token": "<s>", "eos_token": "</s>"}
 
 
-SPACED = [
-    "\u2581", "a\u2581b", "\u2581a \u2581 b", " \u2581", "the the  the   the    the     the", "<s>", " <s> x", "x<s>y </s> z",
-    "<s>the</s>the [INST] the [INST]the", "[INST] foo [INST]xyz foo", "foo the", " foo", "<0x0A> <0x41>\n", "\n the\n\n the \n",
-    "<start_of_turn>user\nthe miller<start_of_turn>", "\u65e5 the \u65e5\u672c", "e the e  the e\nthe", "</s>   the", "<|im_end|>  <|im_start|> a",
-    "\U0001f525 the\U0001f525", "\u0301 \u0301",
-]
-TEXTS = [
-    "", " ", "  ", "   a", "a ", "\n", "\r\n", "\n\n\n\n", "\t\tx", " \n a\n \n", "Hello world", "Hello  world   !",
-    "The miller's daughter", "It's ISN'T they'LL we'Ve I'M he'D she's 'tis", "'S 'T 'RE 'VE 'M 'LL 'D", "don\u2019t won\u02bct",
-    "it'\u017f long s, \u017fhip", "'\ufb05 '\ufb06 '\u00df \u212aelvin", "1 12 123 1234 12345 1234567890", "3.14159 1,000,000 0x1F 1e-5",
-    "777 7777 x777", "\u0661\u0662\u0663\u0664 \u0e51\u0e52\u0e53 \u00bd\u00b2\u2460 \u216b", "for (int i = 0; i < 10; i++)\n\t\tprintf(\"%d\\n\", i);\n",
-    "    indented\n        more\n\tless\n", "a\u00a0b\u2003c\u3000d\u1680e\u180ef\u200bg\u2060h\ufeffi", "\u0085\u2028\u2029\x1c\x1d\x1e\x1f",
-    "unreachable unreachable, sesquipedalian sesquipedalian M\u00fchle M\u00fchle", "caf\u00e9 cafe\u0301 CAFE\u0301 na\u00efve nai\u0308ve",
-    "\u00c5 A\u030a \u212b \u1e9b\u0323 \u0323\u1e9b", "q\u0307\u0323 q\u0323\u0307", "\uac00\u11a7 \u1100\u1161\u11a7 \u1100\u1161\u11a8 \uac01", "\ud55c\uad6d\uc5b4 \u1112\u1161\u11ab",
-    "\u0915\u093c \u0958 \u09c7\u09be \u0bc6\u0bbe", "a\u1ab0\u0323 a\u0323\u1ab0 a\u1abf\u0323 a\u0898\u0323", "\U00011935\U00011930 \U000105d2\u0307 \U00011099\U000110ba",
-    "a\u0345\u0301\u0301 \u1f00\u0345 \u03b1\u0313\u0345", "\u65e5\u672c\u8a9e\u306e\u6587\u3001\u30c6\u30b9\u30c8\u3002", "\u78e8\u574a\u4e3b\u7684\u5973\u513f 123 \u4e2d\u6587abc",
-    "\u041f\u0440\u0438\u0432\u0435\u0442, \u043c\u0438\u0440! \u0393\u03b5\u03b9\u03ac", "\u0643\u0627\u0646 \u0627\u0644\u0637\u062d\u0627\u0646 \u0661\u0662", "\u05d4\u05d8\u05d5\u05d7\u05df \u0e17\u0e35\u0e48\u0e1b\u0e23\u0e30\u0e15\u0e39",
-    "\U0001f525\U0001f3b6 \U0001f468\u200d\U0001f469\u200d\U0001f467\u200d\U0001f466 \U0001f1e9\U0001f1ea \U0001f44d\U0001f3fd", "\u2764\ufe0f \u00a9\u2122 \u20ac5 \u00a3\u00a5",
-    # Letters and digits newer than Unicode 14, in and next to words.
-    "\U00031350\U000323af x\U00011f02y \U0001e030", "\U00013460\U000143fa\U00016100 \u1c89\ua7cb", "\U00010d40\U00010d41 \U000116d0 \U0001ccf0 1\U00011f50",
-    "\u24b6 \U0001f130 \u203f\u2040 a_b __init__ snake_case CamelCase", "http://example.org/a?b=c&d=e#f user@example.org", "!!!???...---===***", "\"quoted\" 'single' (paren) [x] {y}",
-    "a\x00b", "\x01\x7f\u009f", "\u0300\u0301", "\U0010ffff\U000e0001\ufffd\ufffe\uffff", "~Q~ Quiet ~\U0001f525", "\u00ad soft\u00adhyphen",
-    # Added tokens of one folder or another; ordinary text in the others.
-    "<|endoftext|>", "a<|endoftext|>b <|endoftext|> c", "<|endoftext|><|endoftext|>", "<|endoftext", "<|im_start|>user\nhi<|im_end|>\n", "<|im_start|> <|im_end|>x",
-    "<|begin_of_text|><|start_header_id|>user<|end_header_id|>\n\nhi<|eot_id|>", "<|begin_of_text|>", "<s> a </s>", "<s>\nx", "<s><s>x</s> y",
-    "a  <l>  b", "a  <r>  b", "a  <lr>  b", "<l><r>", "  <l>  <l>  ", "<r>   x", "<r>  <l>  <r>", "\u3000<lr>\u00a0\n<lr>", "a\u200b<l>b", "a\u180e<l>\u180eb",
-    "<w>", "a<w>", "<w>a", " <w> ", "a<w> <w>b", "_<w>", "-<w>-", "\u0301<w>", "<w>\u0301", "<w>\u200d", "\u00b2<w>\u00bd", "\u24b6<w>", "<w>\u203f", "<w><w>", "<l><w><r>", "a<w><w>",
-    "word words sword word, (word) word-word word_ \u00e9word word\u0663 word\U00011f50", "foo foobar foobarx xfoobar foo-foobar foobarfoo foofoo",
-    "xyz xy xyzxy xxyz XYZ", "caf\u00e9cafe\u0301 caf\u00e9s", "\u00e9t e\u0301t \u00e9te\u0301t", "na\u00efve nai\u0308ve na\u00efvexy", "xycafe\u0301xy", "e\u0301tcaf\u00e9xyze\u0301t",
-    "xy\u0301 foo\u0301 x\u0301yz", "\u65e5\u672c\u65e5\u672c\u4eba", "Z\u00fcrich Zu\u0308rich \u65e5\u672cZ\u00fcrich", "a <n l> b", "a  <n r>  b", "  <n l>  <n r>  <n l>", "<r>  <n l>", "<l>  <n r>  <lr>",
-    "\n\n\n\n\n\n\n", " \n\n\n ", "a\n\n\nb<|end|>", "the thethe he and", "<|end|>  <|end|>",
-]
-
-WORDS = [
-    "CamelCase HTTPServer iPhone XMLHttpRequest getURL A AB ABc aBC \u01c5ungla \u01c8 \u02b0a\u02b0B \u00aa\u00ba", "\u6f22A \u6f22Ab A\u6f22 a\u6f22 \u6f22a\u6f22B\u6f22",
-    "\u0301A \u0301a \u0301 A\u0301B a\u0301B A\u0301 \u0301\u0301 \u0301AB\u0301", " \u0301 \t\u0301A\n\u0301A", "!A !Ab !\u0301 !!A !!\u0301a", "path/to/FILE.txt //\n// a/\r\n/b !/\n//\n",
-    "don'T DON'T I'Ms A's'S we'LLx \u6f22's \u0301's 1's", "\U00011de0\U00011de1 1\U00016ff4\u0967 \u00bd\u2460x \U00011de0a", "12a34 5 678 9\u0663\u2167", "\u1f88\u1f80 \u10a0\u2d00 \u13a0\uab70",
-]
+with open(os.path.join(HERE, "texts.json"), encoding="utf-8") as texts:
+    SPACED, TEXTS, WORDS = json.load(texts).values()
 
 
 def random_texts(seed, count):
