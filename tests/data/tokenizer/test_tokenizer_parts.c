@@ -141,58 +141,48 @@ Test(tokenizer_split, patterns_that_engines_read_differently_are_refused)
 
 /* ---- NFC ---- */
 
-static void expect_nfc(
-        const uint8_t *classes, const uint32_t *in, const uint32_t *out)
+/* Code points in hexadecimal as UTF-8, to where none follows. */
+static size_t read_points(const char **at, unsigned char text[64])
+{
+    size_t bytes = 0;
+    unsigned point;
+    int used;
+    for (; sscanf(*at, "%x%n", &point, &used) == 1; *at += used)
+        bytes += utf8_write(text + bytes, point);
+    return bytes;
+}
+
+static void expect_nfc(const uint8_t *classes, const char *row)
 {
     unsigned char text[64], expected[64];
-    size_t bytes = 0, expected_bytes = 0;
+    const char *at = row;
     struct byte_buffer normal = {0};
-    for (; *in; in++)
-        bytes += utf8_write(text + bytes, *in);
-    for (; *out; out++)
-        expected_bytes += utf8_write(expected + expected_bytes, *out);
+    size_t bytes = read_points(&at, text);
+    at = strchr(at, '=') + 1;
+    size_t expected_bytes = read_points(&at, expected);
     if (!nfc_normalize(classes, text, bytes, &normal))
         byte_buffer_append(&normal, text, bytes);
     cr_expect(
             normal.count == expected_bytes &&
                     memcmp(normal.data, expected, expected_bytes) == 0,
-            "`%.*s`", (int)bytes, (const char *)text);
+            "%s", row);
     byte_buffer_fini(&normal);
 }
 
 Test(tokenizer_nfc, is_that_of_unicode_9)
 {
-    static const uint32_t cases[][2][8] = {
-            {{'a', 'b'}, {'a', 'b'}},
-            {{'e', 0x301}, {0xe9}},
-            {{'x', 'e', 0x301, 'y'}, {'x', 0xe9, 'y'}},
-            {{'e', 0x323, 0x302}, {0x1ec7}},
-            {{'e', 0x302, 0x323}, {0x1ec7}},
-            {{0xe9, 0x323, 0x30a}, {0x1eb9, 0x301, 0x30a}},
-            {{0xe9, 0x30a}, {0xe9, 0x30a}},
-            {{0x212b}, {0xc5}},
-            {{0x212b, 0x301}, {0x1fa}},
-            {{0x1e9b, 0x323}, {0x1e9b, 0x323}},
-            {{0x958}, {0x915, 0x93c}},
-            {{0x1100, 0x1161, 0x11a8}, {0xac01}},
-            {{0xac00, 0x11a8}, {0xac01}},
-            {{0xac01, 0x11a8}, {0xac01, 0x11a8}},
-            {{0xac00, 0x11a7}, {0xac00, 0x11a7}},
-            {{0x1100, 0x1161, 0x11a7}, {0xac00, 0x11a7}},
-            {{0x9c7, 0x9be}, {0x9cb}},
-            {{0xfb1d}, {0x5d9, 0x5b4}},
-            {{0x301, 0x327}, {0x327, 0x301}},
-            /* composed or moved by later versions only */
-            {{0x11935, 0x11930}, {0x11935, 0x11930}},
-            {{0x105d2, 0x307}, {0x105d2, 0x307}},
-            {{'a', 0x1ac1, 0x323}, {'a', 0x1ac1, 0x323}},
-            {{'a', 0x8d3, 0x301}, {'a', 0x8d3, 0x301}},
-            {{'e', 0x1abf, 0x301}, {'e', 0x1abf, 0x301}},
-    };
     uint8_t *classes = unicode_classes_create();
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
-        expect_nfc(classes, cases[i][0], cases[i][1]);
+    char *text, *line;
+    cr_assert_eq(
+            fs_read_file(
+                    ZD_SOURCE "/tests/data/cases/nfc.txt", 1 << 20, &text,
+                    NULL),
+            ZD_OK);
+    for (char *rest = text; (line = strsep(&rest, "\n"));)
+        if (*line && *line != '#')
+            expect_nfc(classes, line);
     free(classes);
+    free(text);
 }
 
 /* Long runs are counted, short ones inserted: the same marks in both. */
