@@ -2,10 +2,25 @@
  * them; lines that begin with # are comments. */
 #pragma once
 
+#include "base/status.h"
+
+#include <criterion/criterion.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* Of `row`: refused with this status, in words that hold `says`. The error is
+ * cleared. */
+static inline void expect_refused(
+        enum zd_status status, enum zd_status wanted, const char *says,
+        const char *row)
+{
+    const char *what = zd_error_get()->what;
+    cr_expect_eq(status, wanted, "%s: %s", row, what);
+    cr_expect(strstr(what, says), "%s: %s", row, what);
+    zd_error_clear();
+}
 
 struct cases {
     FILE *file;

@@ -1,6 +1,7 @@
 #include "model/files/config.h"
 #include "model/model.h"
 
+#include "tests/model/cases.h"
 #include "tests/model/tiny.h"
 
 #include <criterion/criterion.h>
@@ -85,11 +86,9 @@ Test(model_params, a_pattern_without_a_tensor_is_refused)
     struct param_table table;
     tiny_config(gpt2, &config);
     for (int i = 0; i < 4; i++) {
-        cr_expect(
-                param_table_build(&config, &patterns[i], 1, &table) ==
-                        ZD_ERR_CONFIG,
-                "`%s`", patterns[i]);
-        zd_error_clear();
+        expect_refused(
+                param_table_build(&config, &patterns[i], 1, &table),
+                ZD_ERR_CONFIG, patterns[i], patterns[i]);
     }
     model_config_fini(&config);
 }

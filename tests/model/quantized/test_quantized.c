@@ -63,9 +63,9 @@ Test(model_quantized, a_reader_of_plain_models_refuses_a_quantized_one)
     struct model_config config;
     char dir[PATH_BYTES];
     snprintf(dir, sizeof dir, "%s/quant/int8", getenv("ZEROD_FIXTURES"));
-    cr_assert(model_config_read(dir, &config) == ZD_ERR_DATA);
-    cr_assert(strstr(zd_error_get()->what, "quantization_config"));
-    zd_error_clear();
+    expect_refused(
+            model_config_read(dir, &config), ZD_ERR_DATA, "quantization_config",
+            dir);
 }
 
 /* --- broken models -------------------------------------------------------- */
@@ -161,11 +161,7 @@ Test(model_quantized, one_error_names_the_broken_tensor)
                 from, scratch_path(&scratch, "model.safetensors"), &faults[i]);
         enum zd_status status = weights_open_hf(
                 scratch.dir, &m.config, &m.table, NULL, &source);
-        cr_expect(status == ZD_ERR_DATA, "%zu", i);
-        cr_expect(
-                strstr(zd_error_get()->what, faults[i].named) != NULL,
-                "%zu: %s", i, zd_error_get()->what);
-        zd_error_clear();
+        expect_refused(status, ZD_ERR_DATA, faults[i].named, faults[i].tensor);
         if (status == ZD_OK)
             weights_close(&source);
         scratch_fini(&scratch);
@@ -198,10 +194,8 @@ Test(model_quantized, a_broken_quant_state_is_refused)
     struct cases row = cases_open("quant_state_refused.txt");
     while (cases_next(&row)) {
         const char *text = row.fields[0];
-        enum zd_status status =
-                quant_state_parse(text, strlen(text), "here", &s);
-        cr_expect(status == ZD_ERR_DATA, "%s", text);
-        cr_expect(strstr(zd_error_get()->what, "here"));
-        zd_error_clear();
+        expect_refused(
+                quant_state_parse(text, strlen(text), "here", &s), ZD_ERR_DATA,
+                "here", text);
     }
 }
