@@ -9,10 +9,10 @@
 zerod=$(realpath "$1")
 fixtures=$2/tests/fixtures
 . "$2/tests/support/small_job.sh"
+. "$2/tests/support/tap.sh"
 dir=$(mktemp -d /tmp/zerod-XXXXXX) || exit 99 # not below a long TMPDIR: a socket's path has 107 bytes
 export XDG_RUNTIME_DIR="$dir" # jobs of equal names that run beside each other do not meet
 trap 'rm -rf "$dir"' EXIT
-n=0
 export LC_ALL=C.UTF-8 OMP_NUM_THREADS=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 
 # --- damage ---
@@ -51,25 +51,7 @@ edit() {
 
 mkdir "$dir/sound" && cd "$dir/sound" || exit 99
 small_inputs "$fixtures"
-cat >job.toml <<'TOML'
-[job]
-name = "sound"
-output_dir = "out"
-[model]
-path = "model"
-dtype = "fp32"
-[data]
-cutoff_len = 32
-cache_dir = "cache"
-[[data.train]]
-path = "data.txt"
-[train]
-max_steps = 2
-global_batch_size = 2
-dtype = "fp32"
-[device]
-cpu_threads = 1
-TOML
+cp "$2/tests/cli/bad/sound.toml" job.toml
 mkdir out
 echo kept >out/kept.txt
 
@@ -94,7 +76,6 @@ row() {
     shift 4
     [ $# -gt 0 ] || set -- --job job.toml
     if [ -n "${ROW:-}" ] && [ "$ROW" != "$name" ]; then return; fi
-    n=$((n + 1))
     rm -rf "$dir/work"
     cp -r "$dir/sound" "$dir/work" && cd "$dir/work" || exit 99
     # a lock and a limit that the set-up takes end with it
@@ -114,10 +95,9 @@ row() {
         grep -qF -e "$part" "$dir/stderr" || why="$why; does not say: $part"
     done
     cmp -s "$dir/before" "$dir/after" || why="$why; out has changed"
-    if [ -z "$why" ]; then
-        echo "ok $n - $name"
-    else
-        echo "not ok $n - $name # ${why#; }"
+    tell $((${#why} > 0)) "$name"
+    if [ -n "$why" ]; then
+        echo "# ${why#; }"
         sed 's/^/# /' "$dir/setup" "$dir/stderr"
         diff "$dir/before" "$dir/after" | sed 's/^/# /'
     fi
@@ -142,4 +122,3 @@ table() {
         esac
     done
 }
-done_rows() { echo "1..$n"; }

@@ -78,4 +78,4 @@ w=model/model.safetensors t=model/tokenizer.json # what set-ups edit
 [ "$4" = checkpoint ] || c=model/config.json
 
 table "$2/tests/cli/bad/$4.txt"
-done_rows
+tests_end

@@ -5,28 +5,7 @@
 . "$2/tests/cli/lib.sh"
 kind=${3:-cpu}
 
-cat >job.toml <<'TOML'
-[job]
-output_dir = "run"
-[model.config]
-model_type = "mistral"
-sliding_window = 16
-num_key_value_heads = 4
-hidden_size = 64
-num_hidden_layers = 2
-num_attention_heads = 4
-intermediate_size = 256
-vocab_size = 512
-max_position_embeddings = 64
-[data]
-cutoff_len = 32
-[[data.train]]
-path = "data.txt"
-[train]
-max_steps = 3
-per_device_train_batch_size = 2
-dtype = "bf16"
-TOML
+cp "$2/tests/cli/doctor.toml" job.toml
 seq 100 >data.txt
 json() { # EXPRESSION of d: printed
     python3 -I -c 'import json, sys

@@ -6,35 +6,8 @@ fixtures=$2/tests/fixtures
 export XDG_CACHE_HOME=$PWD/xdg # empty: without a calibration
 
 for i in 1 2 3 4 5 6 7 8; do echo "The miller's daughter kept the accounts of the mill better than her father had, line $i."; done >data.txt
-job() { # LAYERS: a model of so many; 64 wide, vocabulary 4096
-    cat <<TOML
-[job]
-output_dir = "run"
-[model.config]
-model_type = "llama"
-hidden_size = 64
-num_hidden_layers = $1
-num_attention_heads = 4
-intermediate_size = 256
-vocab_size = 4096
-max_position_embeddings = 64
-tie_word_embeddings = false
-[data]
-cutoff_len = 32
-cache_dir = "cache"
-[[data.train]]
-path = "data.txt"
-[train]
-max_steps = 3
-per_device_train_batch_size = 8
-dtype = "bf16"
-[checkpoint]
-save_strategy = "no"
-export = "none"
-[device]
-cpu_threads = 1
-TOML
-}
+# job LAYERS: a model of so many; 64 wide, vocabulary 4096
+job() { sed "s/^num_hidden_layers = 8/num_hidden_layers = $1/" "$fixtures/../cli/plan.toml"; }
 job 8 >job.toml
 
 # --- adapters on a base in codes ---
@@ -304,28 +277,7 @@ done
 while IFS='|' read -r code words; do
     # shellcheck disable=SC2086
     ok "plan $words: $code" eval "call $code plan --job job.toml $words"
-done <<'ROWS'
-64|--world 8 --per-node 3
-64|--world 8 --per-node 16
-64|--world 2 --min world
-64|--min world --max batch
-64|--world 2 --max size
-64|--world 2 --write fit.toml
-64|--world 2 --fit --write job.toml
-64|--world 2 --allow optim
-64|--world 2 --fit --allow optim,everything
-64|--world 2 --fit --allow lora,quantise
-64|--world 2 --disk 1TB
-64|--world 2 --explain
-64|--world 2 --html plan.html
-64|--world 2 --fit --machine abacus
-73|--world 2 --fit --write data.txt
-78|--world 2 --device-memory much
-78|--world 2 --host-memory -1GB
-78|--world 2 --device-memory 0
-78|--world 2 --fit --host-memory 0
-78|--world 2 --fit --disk little
-ROWS
+done <"$fixtures/../cli/plan_refused.txt"
 
 # --- limits ---
 ok 'a limit of the job is named' eval 'call 69 plan --job job.toml --world 1 --set device.memory_limit=1MB && has "bytes. of device.memory_limit$" err'

@@ -43,18 +43,7 @@ allow
 
 # --- not rows: what follows trains ---
 fresh() { rm -rf "$dir/work"; cp -r "$dir/sound" "$dir/work" && cd "$dir/work" || exit 99; }
-# told CODE NAME: one line of TAP, and what the program said when it is bad
-told() {
-    n=$((n + 1))
-    if [ "$1" = 0 ]; then
-        echo "ok $n - $2"
-    else
-        echo "not ok $n - $2"
-        sed 's/^/# /' "$dir/stderr"
-    fi
-}
-check() { local name=$1; shift; if "$@"; then told 0 "$name"; else told 1 "$name"; fi; }
-train() { timeout -k 1 100 "$zerod" --job job.toml "$@" >"$dir/stdout" 2>"$dir/stderr"; }
+train() { timeout -k 1 100 "$zerod" --job job.toml "$@" >"$dir/stdout" 2>err; }
 sums() { (cd out && find "$@" -type f -exec cksum {} + 2>&1 | sort); }
 has() { local each; for each; do [ -d "out/checkpoint-00000$each" ] || return 1; done; }
 
@@ -64,8 +53,8 @@ refuse "stat:out/metrics.jsonl:$EIO"
 train --set train.max_steps=3
 code=$?
 allow
-check 'metrics.jsonl cannot be looked at: 74' [ $code = 74 ]
-check 'and none of its rows goes' [ "$before" = "$(sums checkpoint-* metrics.jsonl events.jsonl)" ]
+ok 'metrics.jsonl cannot be looked at: 74' [ $code = 74 ]
+ok 'and none of its rows goes' [ "$before" = "$(sums checkpoint-* metrics.jsonl events.jsonl)" ]
 
 # A folder that cannot be read to its end has perhaps another checkpoint: every readdir of the start in turn, and
 # those by which an export removes what it has replaced.
@@ -78,10 +67,10 @@ for ((i = 1; i < 100; i++)); do
     code=$?
     allow
     [ $code != 0 ] || break
-    [ $code = 74 ] && [ "$before" = "$(sums checkpoint-*)" ] && grep -qE '^error\[E070[69]\].*out' "$dir/stderr" || whole=1
+    [ $code = 74 ] && [ "$before" = "$(sums checkpoint-*)" ] && grep -qE '^error\[E070[69]\].*out' err || whole=1
 done
-check "readdir fails at every entry, $i of them: 74 and nothing is touched" [ "$whole $((i > 10))" = '0 1' ]
-check 'and without a failure the run goes on' grep -q 'checkpoint-000002' "$dir/stderr"
+ok "readdir fails at every entry, $i of them: 74 and nothing is touched" [ "$whole $((i > 10))" = '0 1' ]
+ok 'and without a failure the run goes on' grep -q 'checkpoint-000002' err
 
 # Descriptors, fewer and fewer: the checkpoint's manifest, or its shard, is refused as what cannot be read.
 fresh
@@ -92,12 +81,12 @@ for ((i = 4; i < 60; i++)); do
     code=$?
     [ $code != 0 ] || break
     [ "$before" = "$(sums checkpoint-*)" ] && [ $code -lt 128 ] || kept=$i
-    if [ $code = 74 ] && grep -q '^error\[E0813\].*Too many open files' "$dir/stderr"; then refused=$((refused + 1)); fi
+    if [ $code = 74 ] && grep -q '^error\[E0813\].*Too many open files' err; then refused=$((refused + 1)); fi
 done
-check "below $i descriptors nothing is trained and no signal ends it; $refused of the refusals are the checkpoint's" \
+ok "below $i descriptors nothing is trained and no signal ends it; $refused of the refusals are the checkpoint's" \
     [ "$kept $((refused >= 1 && i < 32))" = '0 1' ]
-check 'with enough the run goes on from it' grep -q 'checkpoint-000002' "$dir/stderr"
-check 'as the step behind it' [ "$(sed -n 's/.*"step":\([0-9]*\),"loss".*/\1/p' out/metrics.jsonl | tr '\n' ' ')" = '1 2 3 ' ]
+ok 'with enough the run goes on from it' grep -q 'checkpoint-000002' err
+ok 'as the step behind it' [ "$(sed -n 's/.*"step":\([0-9]*\),"loss".*/\1/p' out/metrics.jsonl | tr '\n' ' ')" = '1 2 3 ' ]
 
 # The lock of output_dir, which zerodctl shares for a moment to see whether it is held.
 fresh
@@ -105,18 +94,18 @@ refuse "flock:.zerod.lock:11:1"
 train --set train.max_steps=3
 code=$?
 allow
-check 'a lock that somebody shares for a moment is waited for' [ $code = 0 ]
+ok 'a lock that somebody shares for a moment is waited for' [ $code = 0 ]
 
 # ckpt ls tells what it cannot read from what is damaged.
 fresh
 truncate -s -4 out/checkpoint-000001/$shard
 refuse "open:$c/shard:$EIO"
-timeout 100 "$zerod" ckpt ls out >"$dir/stdout" 2>"$dir/stderr"
+timeout 100 "$zerod" ckpt ls out >"$dir/stdout" 2>err
 code=$?
 allow
-check 'ls: 74 where one cannot be read' [ $code = 74 ]
-check 'ls: ? for it' grep -qE '^2 .* \? +out/checkpoint-000002$' "$dir/stdout"
-check 'ls: BAD for the damaged one' grep -qE '^1 .* BAD +out/checkpoint-000001$' "$dir/stdout"
+ok 'ls: 74 where one cannot be read' [ $code = 74 ]
+ok 'ls: ? for it' grep -qE '^2 .* \? +out/checkpoint-000002$' "$dir/stdout"
+ok 'ls: BAD for the damaged one' grep -qE '^1 .* BAD +out/checkpoint-000001$' "$dir/stdout"
 
 # Retention: one that cannot be read may be the best, or one of the last that are sound.
 fresh
@@ -124,11 +113,11 @@ refuse "pread:out/checkpoint-000001/:$EIO"
 train --set train.max_steps=5 --set checkpoint.save_steps=1 --set checkpoint.save_total_limit=1 --set checkpoint.export=none
 code=$?
 allow
-check 'retention: the run goes on' [ $code = 0 ]
-check 'retention: nothing goes while one cannot be read' has 1 2 3 4 5
-check 'retention: said' grep -q 'old checkpoints stay: .*checkpoint-000001' "$dir/stderr"
+ok 'retention: the run goes on' [ $code = 0 ]
+ok 'retention: nothing goes while one cannot be read' has 1 2 3 4 5
+ok 'retention: said' grep -q 'old checkpoints stay: .*checkpoint-000001' err
 train --set train.max_steps=6 --set checkpoint.save_steps=1 --set checkpoint.save_total_limit=1 --set checkpoint.export=none
-check 'retention: when it can be read, old ones go' [ "$(echo out/checkpoint-*)" = 'out/checkpoint-000005 out/checkpoint-000006' ]
+ok 'retention: when it can be read, old ones go' [ "$(echo out/checkpoint-*)" = 'out/checkpoint-000005 out/checkpoint-000006' ]
 
 # Back to an older checkpoint: what is later is said first, stays, and does not push out what this run saves.
 fresh
@@ -136,11 +125,11 @@ train --set train.max_steps=5 --set checkpoint.save_steps=1 --set checkpoint.sav
 before=$(sums checkpoint-000003 checkpoint-000004 checkpoint-000005)
 train --resume out/checkpoint-000001 --stop-after 2 --set train.max_steps=5 --set checkpoint.save_steps=1 \
     --set checkpoint.save_total_limit=1 --set optim.learning_rate=1e-3
-check 'going back: what is later is named first' \
-    grep -q 'goes back to step 1: it replaces, in out, checkpoint-000002 to checkpoint-000005 (4)' "$dir/stderr"
-check 'going back: the new checkpoint stays' has 1 2
-check 'going back: and says the learning rate of the branch' grep -q '"optim.learning_rate": 0.001' out/checkpoint-000002/manifest.json
-check 'going back: later ones are as they were' \
+ok 'going back: what is later is named first' \
+    grep -q 'goes back to step 1: it replaces, in out, checkpoint-000002 to checkpoint-000005 (4)' err
+ok 'going back: the new checkpoint stays' has 1 2
+ok 'going back: and says the learning rate of the branch' grep -q '"optim.learning_rate": 0.001' out/checkpoint-000002/manifest.json
+ok 'going back: later ones are as they were' \
     [ "$before" = "$(sums checkpoint-000003 checkpoint-000004 checkpoint-000005)" ]
 # Where two folders cannot change places, the old one makes way: it is back when the new one does not come.
 before=$(sums checkpoint-000003)
@@ -150,19 +139,19 @@ for rule in "rename:out/checkpoint-000003:$EIO:1" "rename:out/checkpoint-000003:
         --set checkpoint.export=none
     code=$?
     allow
-    check "going back: $rule ends it" [ $code != 0 ]
+    ok "going back: $rule ends it" [ $code != 0 ]
     train --resume out/checkpoint-000005 --set train.max_steps=5 --set checkpoint.export=none
-    check '  and what was to be replaced is there' [ "$before" = "$(sums checkpoint-000003)" ]
+    ok '  and what was to be replaced is there' [ "$before" = "$(sums checkpoint-000003)" ]
 done
 refuse none
 ZEROD_TEST_NO_EXCHANGE=1 train --resume out/checkpoint-000002 --stop-after 3 --set train.max_steps=5 \
     --set checkpoint.save_steps=1 --set checkpoint.export=none --set optim.learning_rate=1e-3
-check 'going back without a hitch replaces it' grep -q '"optim.learning_rate": 0.001' out/checkpoint-000003/manifest.json
-check '  and leaves nothing behind' [ -z "$(ls -d out/.replaced-* 2>/dev/null)" ]
+ok 'going back without a hitch replaces it' grep -q '"optim.learning_rate": 0.001' out/checkpoint-000003/manifest.json
+ok '  and leaves nothing behind' [ -z "$(ls -d out/.replaced-* 2>/dev/null)" ]
 allow
 refuse "open:job.toml:$EIO:2"
 train --set train.max_steps=6
-check 'the job file is opened once' [ $? = 0 ]
+ok 'the job file is opened once' [ $? = 0 ]
 allow
-check 'later ones are where auto goes on' grep -q 'checkpoint-000005' "$dir/stderr"
-done_rows
+ok 'later ones are where auto goes on' grep -q 'checkpoint-000005' err
+tests_end

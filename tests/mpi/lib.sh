@@ -103,15 +103,15 @@ newest() { checkpoints "$1" | tail -n 1; }
 
 # --- conditions ------------------------------------------------------------------------------------------------------
 code_is() { [[ $code -eq $1 ]] || { echo "exit code $code, not $1"; return 1; }; }
-# One cause is told once, with this code, and nothing else begins with error.
+# One cause is told once, with this code (or any), and nothing else begins with error.
 one_error() {
     local count
     count=$(grep -c '^error' "$name.err")
     [[ $count -eq 1 ]] || { echo "$count lines begin with error"; return 1; }
-    grep -q "^error\[$1\]" "$name.err" || { grep '^error' "$name.err"; return 1; }
+    [[ -z ${1:-} ]] || grep -q "^error\[$1\]" "$name.err" || { grep '^error' "$name.err"; return 1; }
 }
-# fails_with EXIT ERROR
-fails_with() { code_is "$1" && one_error "$2"; }
+# fails_with EXIT [ERROR]
+fails_with() { code_is "$1" && one_error "${2:-}"; }
 no_error() { ! grep '^error' "$name.err"; }
 says() { grep -q -e "$1" "$name.err" || { echo "it does not say: $1"; return 1; }; }
 same_curve() {

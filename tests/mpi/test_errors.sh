@@ -23,43 +23,34 @@ check "nothing was written" [ ! -e differs ]
 code=0 name=wrong
 timeout -k 5 200 mpirun -np 4 ./from_rank.sh 2 optim.lerning_rate=3e-3 --job job.toml --set job.output_dir=wrong \
     >wrong.out 2>wrong.err || code=$?
-check "a mistake in one rank's job: 78, told once" code_is 78
-check "told once" [ "$(grep -c '^error' wrong.err)" -eq 1 ]
+check "a mistake in one rank's job: 78, told once" fails_with 78
 
 run key 4 --set zero.stag=3
-check "a mistake in the job: 78" code_is 78
-check "told once" [ "$(grep -c '^error' key.err)" -eq 1 ]
+check "a mistake in the job: 78, told once" fails_with 78
 run model 4 --set model.path=nowhere
-check "a model that is not there: 66" code_is 66
-check "told once" [ "$(grep -c '^error' model.err)" -eq 1 ]
+check "a model that is not there: 66, told once" fails_with 66
 
 cp -r tests/fixtures/llama_odd/model broken
 head -c 1000 tests/fixtures/llama_odd/model/model.safetensors >broken/model.safetensors
 run weights 4 --set model.path=broken
-check "a truncated model: 65" code_is 65
-check "told once" [ "$(grep -c '^error' weights.err)" -eq 1 ]
+check "a truncated model: 65, told once" fails_with 65
 check "and who had it" says "ranks 0-3"
 sed "s|\"tests/fixtures/llama_odd/data.bin\"|\"short.bin\"|; s|llama_odd/data.jsonl|short.bin|" job.toml >short.toml
 printf 'not tokens at all' >short.bin
 cp job.toml good.toml && cp short.toml job.toml
 run data 4
-check "data that is broken: 65" code_is 65
-check "told once" [ "$(grep -c '^error' data.err)" -eq 1 ]
+check "data that is broken: 65, told once" fails_with 65
 cp good.toml job.toml
 run limit 4 --set device.memory_limit=1MiB
-check "a job that does not fit: 69" code_is 69
-check "told once" [ "$(grep -c '^error' limit.err)" -eq 1 ]
+check "a job that does not fit: 69, told once" fails_with 69
 touch file
 name=file-out code=0
 timeout -k 5 200 mpirun -np 4 zerod --job job.toml --set job.output_dir=file/out >file-out.out 2>file-out.err || code=$?
-check "an output_dir that cannot be made: 73" code_is 73
-check "told once" [ "$(grep -c '^error' file-out.err)" -eq 1 ]
+check "an output_dir that cannot be made: 73, told once" fails_with 73
 run usage 4 --nonsense
-check "a command line that is none: 64" code_is 64
-check "told once" [ "$(grep -c '^error' usage.err)" -eq 1 ]
+check "a command line that is none: 64, told once" fails_with 64
 run batch 4 --set train.global_batch_size=30
-check "a batch that does not divide: 78" code_is 78
-check "told once" [ "$(grep -c '^error' batch.err)" -eq 1 ]
+check "a batch that does not divide: 78, told once" fails_with 78
 
 # --- offload that cannot be had: once, before anything is written ---
 offload() { # NAME ARGUMENT...

@@ -2,40 +2,7 @@
 # A base that is quantized as it is loaded is never held whole: what each rank had at most, from its start to its end, is
 # within 60 MB of its plan. The stored model is larger than that.
 source "$(dirname "$0")/lib.sh" "$1" "$2"
-cat >job.toml <<'END'
-schema = 1
-[model.config]
-model_type = "llama"
-hidden_size = 768
-intermediate_size = 2304
-num_hidden_layers = 8
-num_attention_heads = 12
-num_key_value_heads = 12
-vocab_size = 512
-max_position_embeddings = 32
-tie_word_embeddings = true
-[device]
-cpu_threads = 1
-[data]
-cutoff_len = 16
-cache_dir = "cache"
-[[data.train]]
-path = "tests/fixtures/gpt2/data.bin"
-format = "nanogpt"
-[train]
-max_steps = 1
-per_device_train_batch_size = 1
-global_batch_size = 2
-dtype = "fp32"
-[lora]
-enabled = true
-r = 4
-[optim]
-warmup_steps = 0
-[checkpoint]
-save_strategy = "no"
-export = "hf"
-END
+cp tests/mpi/load_memory.toml job.toml
 run base 1
 check "a model of 64 million parameters is made" test -s base/hf/model.safetensors
 sed -i -e '/^\[model.config\]/,/^\[device\]/c [model]\npath = "base/hf"\n[device]' -e 's/^export = .*/export = "none"/' job.toml

@@ -3,34 +3,7 @@
 # same work. Fastest step of each, best of three pairs.
 source "$(dirname "$0")/lib.sh" "$1" "$2"
 [[ $(nproc) -ge 2 ]] || skip_all "needs two cores"
-cat >job.toml <<'END'
-schema = 1
-[model.config]
-model_type = "llama"
-hidden_size = 256
-intermediate_size = 768
-num_hidden_layers = 4
-num_attention_heads = 4
-num_key_value_heads = 2
-vocab_size = 512
-max_position_embeddings = 128
-tie_word_embeddings = true
-[data]
-cutoff_len = 128
-cache_dir = "cache"
-[[data.train]]
-path = "tests/fixtures/gpt2/data.bin"
-format = "nanogpt"
-[train]
-max_steps = 12
-global_batch_size = 16
-dtype = "fp32"
-[optim]
-warmup_steps = 0
-[checkpoint]
-save_strategy = "no"
-export = "none"
-END
+cp tests/mpi/share.toml job.toml
 median() { column "$1" step_seconds | sort -g | awk '{ v[NR] = $1 } END { print v[int((NR + 1) / 2)] }'; }
 for stage in 1 3; do
     best=99

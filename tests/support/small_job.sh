@@ -11,21 +11,5 @@ small_inputs() {
 
 small_job() {
     small_inputs "$1"
-    cat >job.toml <<'TOML'
-[job]
-output_dir = "run"
-[model]
-path = "model"
-dtype = "fp32"
-[data]
-cutoff_len = 32
-cache_dir = "cache"
-[[data.train]]
-path = "data.txt"
-[train]
-max_steps = 3
-dtype = "fp32"
-[device]
-cpu_threads = 1
-TOML
+    cp "$1/../support/small.toml" job.toml
 }
