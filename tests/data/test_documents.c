@@ -148,3 +148,27 @@ Test(data_documents, the_number_of_threads_changes_nothing)
     free(text);
     data_case_fini(&test);
 }
+
+/* Whatever thread finds it, and however many there are. */
+Test(data_documents, the_first_bad_line_is_the_one_reported)
+{
+    struct data_case test;
+    size_t used = 0;
+    char *text = malloc(12 << 20);
+    data_case_init(&test, NULL);
+    for (int i = 1; used < 11u << 20; i++) {
+        used += (size_t)sprintf(text + used, "{\"text\":\"%d ", i);
+        memset(text + used, 'a', 1000);
+        used += 1000;
+        used += (size_t)sprintf(
+                text + used, i == 3333 || i == 9999 ? "\n" : "\"}\n");
+    }
+    data_case_file(&test, "a.jsonl", text, used);
+    test.options.preprocessing_threads = 4;
+    cr_expect_null(data_case_open(&test));
+    cr_expect(
+            strstr(zd_error_get()->where, "a.jsonl:3333:"), "%s",
+            zd_error_get()->where);
+    free(text);
+    data_case_fini(&test);
+}
