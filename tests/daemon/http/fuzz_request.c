@@ -1,7 +1,7 @@
 /* fuzz_request.c - bytes that anyone may send, through the transport
  * and all routes.
  *
- *   fuzz_request SECONDS [SEED]     requests, sound and odd, and mutations
+ *   fuzz_request SECONDS [SEED]     requests of seeds.json, and mutations
  *
  * One input is one connection: the first byte says how (in which pieces, by
  * whom, closed when, and whether the rest is taken as it is or as "METHOD
@@ -29,54 +29,7 @@ enum { /* of the first byte */
 
 /* --- inputs --------------------------------------------------------------- */
 
-#define HEAD " HTTP/1.1\r\nHost: z\r\n"
-
-static const char *const seeds[] = {
-        "\001GET /v1",
-        "\001GET /v1/status",
-        "\001GET /v1/ranks",
-        "\001GET /v1/memory",
-        "\001GET /v1/metrics/history?name=train/loss,eval/loss&since=3&max=7",
-        "\001GET /v1/events?follow=0&since=0",
-        "\001GET /v1/events",
-        "\001GET /v1/logs?rank=0&since=5m&tail=10&follow=1",
-        "\001GET /v1/config",
-        "\001GET /v1/samples?max=3",
-        "\001GET /v1/plan",
-        "\001GET /healthz",
-        "\001GET /readyz",
-        "\001GET /metrics",
-        "\001GET /",
-        "\001GET /%41%00%ff+?a=%20&b",
-        "\001POST /v1/checkpoint\n{\"wait\": true}",
-        "\001POST /v1/eval\n{\"wait\": false}",
-        "\001POST /v1/sample\n{\"prompt\": \"\\u00e9 \\ud83d\\ude00 a\", "
-        "\"max_new_tokens\": 8, \"wait\": true}",
-        "\001POST /v1/pause\n{\"wait\": true}",
-        "\001POST /v1/resume\n{}",
-        "\001POST /v1/stop\n{\"checkpoint\": false, \"timeout\": 0.5, "
-        "\"wait\": true}",
-        "\001POST /v1/set\n{\"learning_rate\": 1e-4, \"max_grad_norm\": 0, "
-        "\"gradient_accumulation_steps\": 4, \"logging_steps\": 1, "
-        "\"save_steps\": 10, \"eval_steps\": 10}",
-        "\001POST /v1/set\n{\"learning_rate\": 1e999, \"logging_steps\": "
-        "-9223372036854775809}",
-        "\001POST /v1/profile\n{\"steps\": 3}",
-        "\001PUT /v1/set\n[[[[[[[[]]]]]]]]",
-        "\040GET /v1/status" HEAD "\r\nGET /v1" HEAD "\r\n",
-        "\040POST /v1/eval" HEAD "Content-Length: 14\r\n\r\n{\"wait\": true}",
-        "\040POST /v1/eval" HEAD "Expect: 100-continue\r\nContent-Length: 2\r\n"
-        "\r\n{}",
-        "\040POST /v1/eval" HEAD "Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n"
-        "0\r\n\r\n",
-        "\040GET /v1/events" HEAD "Last-Event-ID: 7\r\nAccept: text/event-"
-        "stream\r\n\r\n",
-        "\040GET /metrics" HEAD "Accept: application/openmetrics-text\r\n"
-        "Connection: close\r\nCookie: a=b; c=\"d\"\r\n X: folded\r\n\r\n",
-        "\040GET http://z/v1 HTTP/1.0\r\nConnection: keep-alive\r\n\r\n",
-};
-
-enum { SEEDS = sizeof seeds / sizeof *seeds };
+static json_t *seeds; /* of seeds.json: the first byte, then the rest */
 
 /* clang-format off */
 static const char *const words[] = {
@@ -95,6 +48,12 @@ static uint64_t state; /* of what is picked */
 static size_t pick(size_t below)
 {
     return (size_t)(fuzz_next(&state) % below);
+}
+
+static const char *pick_seed(void)
+{
+    return json_string_value(
+            json_array_get(seeds, pick(json_array_size(seeds))));
 }
 
 /* Replace `cut` bytes at `at` by `part`. */
@@ -129,7 +88,7 @@ static size_t mutate(uint8_t *input, size_t bytes)
     size_t at = 1 + pick(bytes - 1);
     uint8_t byte = (uint8_t)pick(256);
     const char *word = words[pick(sizeof words / sizeof *words)];
-    const char *seed = seeds[pick(SEEDS)];
+    const char *seed = pick_seed();
     size_t from = pick(strlen(seed));
     switch (pick(8)) {
     case 0:
@@ -151,7 +110,7 @@ static size_t mutate(uint8_t *input, size_t bytes)
 
 static size_t make_input(uint8_t *input)
 {
-    const char *seed = seeds[pick(SEEDS)];
+    const char *seed = pick_seed();
     size_t bytes = strlen(seed);
     memcpy(input, seed, bytes);
     input[0] = (uint8_t)((input[0] & HOW_FRAMED) | (pick(32) << 1));
@@ -389,13 +348,21 @@ int main(int count, char **args)
     static uint8_t input[INPUT_MAX];
     double end = clock_seconds() + (count > 1 ? strtod(args[1], NULL) : 10);
     long inputs = 0;
+    size_t i;
+    json_t *seed;
+    need(json_parse_file("tests/daemon/http/seeds.json", 1 << 20, &seeds) ==
+         ZD_OK);
     state = count > 2 ? strtoull(args[2], NULL, 10) : 20261121;
     setup();
-    for (size_t i = 0; i < SEEDS; i++)
-        try_input((const uint8_t *)seeds[i], strlen(seeds[i]));
+    json_array_foreach(seeds, i, seed)
+    {
+        const char *text = json_string_value(seed);
+        try_input((const uint8_t *)text, strlen(text));
+    }
     for (; clock_seconds() < end; inputs++)
         try_input(input, make_input(input));
     printf("ok 1 - %ld inputs\n1..1\n", inputs);
     teardown();
+    json_decref(seeds);
     return 0;
 }
