@@ -88,7 +88,7 @@ Test(model_params, a_pattern_without_a_tensor_is_refused)
     for (int i = 0; i < 4; i++) {
         expect_refused(
                 param_table_build(&config, &patterns[i], 1, &table),
-                ZD_ERR_CONFIG, patterns[i], patterns[i]);
+                ZD_ERR_CONFIG, "", patterns[i]);
     }
     model_config_fini(&config);
 }

@@ -12,6 +12,9 @@ import subprocess
 import sys
 import tempfile
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
+from tiny import write_job  # noqa: E402
+
 MODEL = {'model_type': 'llama', 'hidden_size': 64, 'num_hidden_layers': 4, 'num_attention_heads': 4, 'intermediate_size': 256,
          'vocab_size': 2048, 'max_position_embeddings': 64, 'tie_word_embeddings': False}
 BASE = {'train.max_steps': 2, 'train.per_device_train_batch_size': 2, 'data.cutoff_len': 32, 'checkpoint.save_steps': 2,
@@ -33,20 +36,6 @@ JOBS = {
 }
 HEADERS = 128 << 10  # of safetensors, and what lies between arrays
 MISS = 60 << 20
-
-
-def write(path, config, job):
-    sections = {}
-    for key, value in job.items():
-        section, name = key.rsplit('.', 1)
-        sections.setdefault(section, {})[name] = value
-    sections.setdefault('job', {})['output_dir'] = 'out'
-    sections.setdefault('data', {})['cache_dir'] = '../cache'
-    with open(path, 'w') as file:
-        file.write('[model.config]\n' + ''.join(f'{k} = {json.dumps(v)}\n' for k, v in config.items()))
-        for section, values in sections.items():
-            file.write(f'\n[{section}]\n' + ''.join(f'{k} = {json.dumps(v)}\n' for k, v in values.items()))
-        file.write('\n[[data.train]]\npath = "../data.txt"\n')
 
 
 def run(zerod, where):
@@ -117,7 +106,7 @@ def planned(zerod, where):
 def large(zerod, where, rng):
     for _ in range(200):
         config, job = draw(rng)
-        write(os.path.join(where, 'job.toml'), config, job)
+        write_job(os.path.join(where, 'job.toml'), config, job)
         if 1 << 30 <= planned(zerod, where) <= 1.6 * (1 << 30):
             break
     plan, resident = run(zerod, where)
@@ -126,7 +115,7 @@ def large(zerod, where, rng):
 
 
 def small(zerod, where, name):
-    write(os.path.join(where, 'job.toml'), MODEL, {**BASE, **JOBS[name]})
+    write_job(os.path.join(where, 'job.toml'), MODEL, {**BASE, **JOBS[name]})
     plan, resident = run(zerod, where)
     if plan is None:
         return name, [resident]

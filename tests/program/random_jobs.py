@@ -17,13 +17,12 @@ import subprocess
 import sys
 import tempfile
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
+from tiny import write_job  # noqa: E402
+
 FAMILIES = ['gpt2', 'llama', 'mistral', 'qwen2', 'qwen3']
 with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), '../../optim/optimizers.inc')) as table:
     OPTIMIZERS = ['adamw'] + re.findall(r'^OPTIM_WORD\("(\w+)"', table.read(), re.M)
-
-
-def toml(value):
-    return json.dumps(value)
 
 
 def model(rng):
@@ -99,23 +98,6 @@ def draw(rng):
     if world > 1 and rng.random() < .5:
         job['parallel.dp_replicate_size'] = rng.choice([n for n in range(2, world + 1) if world % n == 0])
     return job, world
-
-
-def write(path, config, job):
-    sections = {}
-    for key, value in job.items():
-        section, name = key.rsplit('.', 1)
-        sections.setdefault(section, {})[name] = value
-    sections.setdefault('job', {})['output_dir'] = 'out'
-    sections.setdefault('data', {})['cache_dir'] = '../cache'
-    sections.setdefault('train', {})['max_steps'] = 2
-    sections.setdefault('device', {})['cpu_threads'] = 1
-    sections.setdefault('checkpoint', {})['save_steps'] = 1
-    with open(path, 'w') as file:
-        file.write('[model.config]\n' + ''.join(f'{k} = {toml(v)}\n' for k, v in config.items()))
-        for section, values in sections.items():
-            file.write(f'\n[{section}]\n' + ''.join(f'{k} = {toml(v)}\n' for k, v in values.items()))
-        file.write('\n[[data.train]]\npath = "../data.txt"\n')
 
 
 class Fault(Exception):
@@ -256,7 +238,7 @@ def one(runner, seed, number, tight):
     for _ in range(40):
         job, world = draw(rng)
         config = model(rng)
-        write(os.path.join(where, 'job.toml'), config, job)
+        write_job(os.path.join(where, 'job.toml'), config, {**job, 'train.max_steps': 2, 'device.cpu_threads': 1, 'checkpoint.save_steps': 1})
         code, plan, err = runner.plan(where, world)
         if code == 0:
             break

@@ -2,6 +2,7 @@
 
 All else (steps, saves, output_dir, limits) is told with --set. Paths are from the folder in which it is started."""
 
+import json
 import os
 import sys
 
@@ -31,6 +32,18 @@ def write(folder, lines=60):
         file.writelines(f"The miller kept the accounts of the mill, line {i}\n" for i in range(1, lines + 1))
     with open(folder + "/job.toml", "w", encoding="ascii") as file:
         file.write(JOB)
+
+
+def write_job(path, config, job):
+    """A job of a model.config and of keys with their sections, whose data are ../data.txt."""
+    sections = {"job": {"output_dir": "out"}, "data": {"cache_dir": "../cache"}}
+    for key, value in job.items():
+        section, name = key.rsplit(".", 1)
+        sections.setdefault(section, {})[name] = value
+    with open(path, "w", encoding="utf-8") as file:
+        for section, values in {"model.config": config, **sections}.items():
+            file.write(f"[{section}]\n" + "".join(f"{k} = {json.dumps(v)}\n" for k, v in values.items()))
+        file.write('[[data.train]]\npath = "../data.txt"\n')
 
 
 def sets(settings):
