@@ -78,7 +78,7 @@ void route_config(const struct ask *ask)
     if (state->is_set[SET_ACCUMULATION]) /* it makes another batch */
         show_setting(
                 values, "train.global_batch_size", true,
-                (double)state->global_batch, state->set_step[SET_ACCUMULATION]);
+                (double)state->facts.global_batch, state->set_step[SET_ACCUMULATION]);
     http_reply_json(ask->reply, 200, config);
 }
 

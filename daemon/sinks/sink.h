@@ -14,7 +14,7 @@
 enum sink_news {
     SINK_NOTHING,
     SINK_STEP,   /* state->step */
-    SINK_EVAL,   /* state->eval_loss */
+    SINK_EVAL,   /* state->facts.eval_loss */
     SINK_SAMPLE, /* the newest of state->samples */
     SINK_TICK    /* every two seconds, and when the run's state changed */
 };

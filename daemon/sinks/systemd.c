@@ -83,7 +83,7 @@ static void status_line(const struct run_state *state, char *out, size_t room)
                 out, room, "%s%sstep %lld/%lld%s%s",
                 state->state == RUN_RUNNING ? "" : name,
                 state->state == RUN_RUNNING ? "" : ", ",
-                (long long)state->step.step, (long long)state->max_steps, loss,
+                (long long)state->step.step, (long long)state->facts.max_steps, loss,
                 eta);
 }
 

@@ -6,12 +6,18 @@
 #include "daemon/state/queue.h"
 #include "daemon/state/series.h"
 
-struct run_facts { /* that do not change */
+struct run_facts { /* of the banner */
     int world, zero_stage, per_device, accumulation_max;
-    int64_t parameters, trainable, samples_per_epoch, first_step, bad_rows;
+    int64_t parameters, trainable, samples_per_epoch, first_step;
     double flops_per_token, deadline; /* deadline: 0: none */
     bool has_eval_data;               /* what `eval` needs */
     char host[64];
+    /* kept up to date from then on */
+    int accumulation;
+    int64_t global_batch, max_steps, samples_taken, tokens, bad_rows;
+    double eval_loss, best_eval_loss; /* NaN: none */
+    double settings[SETTINGS];        /* that hold; NaN: not known, does not
+                                         apply */
 };
 
 struct message_banner {        /* MESSAGE_BANNER */
@@ -19,12 +25,8 @@ struct message_banner {        /* MESSAGE_BANNER */
     struct resumed_rows *rows; /* likewise; NULL: a fresh start */
     struct past *past;         /* likewise */
     struct run_facts facts;
-    int accumulation;
-    int64_t global_batch, max_steps, samples_taken, tokens_seen;
-    double eval_loss, best_eval_loss; /* NaN: none */
     double loss_scale;
     double checkpoint_time; /* of the one that was resumed from; 0 */
-    double settings[SETTINGS];
     bool is_kept[SETTINGS]; /* as in struct train_banner */
     double kept[SETTINGS];
     char resumed_from[4096]; /* "": a fresh start */

@@ -7,7 +7,7 @@
 
 double run_state_eta(const struct run_state *state)
 {
-    int64_t left = state->max_steps - state->step.step;
+    int64_t left = state->facts.max_steps - state->step.step;
     if (!state->has_banner || state->step.step == 0 ||
         state->state == RUN_STOPPED || state->state == RUN_FAILED)
         return NAN;
@@ -22,7 +22,7 @@ static double epoch_of(const void *from, int i)
 {
     const struct run_state *state = from;
     return state->facts.samples_per_epoch > 0
-                   ? (double)state->samples_taken /
+                   ? (double)state->facts.samples_taken /
                              (double)state->facts.samples_per_epoch
                    : NAN;
 }
@@ -48,7 +48,7 @@ static double flops_rate_of(const void *from, int i)
 
 static double flops_of(const void *from, int i)
 {
-    return times_flops(from, (double)((const struct run_state *)from)->tokens);
+    return times_flops(from, (double)((const struct run_state *)from)->facts.tokens);
 }
 
 /* The peak of a CPU is not known. */
@@ -112,15 +112,15 @@ static const struct metric rows[] = {
 {NULL, .value = now_of, .family = "zerod_report_timestamp_seconds", .help = "When these numbers were collected, since 1970: shows that a text file is no longer written."},
 {NULL, AT(UINT64, queue_dropped), .family = "zerod_control_dropped_messages", .kind = FAMILY_COUNTER, .help = "Steps that the busy control thread missed."},
 {"step", AT(INT64, step.step), .family = "zerod_train_steps", .kind = FAMILY_COUNTER, .help = "Optimizer steps made, since step 1."},
-{"max_steps", AT(INT64, max_steps), AFTER_BANNER, .family = "zerod_train_steps_target", .help = "Steps of the whole run."},
-{"tokens", AT(INT64, tokens), .family = "zerod_train_tokens", .kind = FAMILY_COUNTER, .help = "Tokens trained on, of all ranks, of the whole run."},
-{"samples", AT(INT64, samples_taken), .family = "zerod_train_samples", .kind = FAMILY_COUNTER, .help = "Samples trained on, of all ranks, of the whole run."},
+{"max_steps", AT(INT64, facts.max_steps), AFTER_BANNER, .family = "zerod_train_steps_target", .help = "Steps of the whole run."},
+{"tokens", AT(INT64, facts.tokens), .family = "zerod_train_tokens", .kind = FAMILY_COUNTER, .help = "Tokens trained on, of all ranks, of the whole run."},
+{"samples", AT(INT64, facts.samples_taken), .family = "zerod_train_samples", .kind = FAMILY_COUNTER, .help = "Samples trained on, of all ranks, of the whole run."},
 {"epoch", .value = epoch_of, .family = "zerod_train_epoch", .help = "Passes over the data, with a fraction."},
 {"eta_seconds", .value = eta_of, .family = "zerod_train_eta_seconds", .help = "Time that the remaining steps will take."},
 {"elapsed_seconds", .value = elapsed_of},
 {"updated", AT(REAL, updated), .family = "zerod_train_last_step_timestamp_seconds", .help = "When the last step of this process ended, since 1970; before it, when the process began."},
-{"eval_loss", AT(REAL, eval_loss), .series = "eval/loss", .family = "zerod_eval_loss", .help = "Loss of the last evaluation."},
-{"best_eval_loss", AT(REAL, best_eval_loss), .family = "zerod_eval_best_loss", .help = "The smallest loss of an evaluation."},
+{"eval_loss", AT(REAL, facts.eval_loss), .series = "eval/loss", .family = "zerod_eval_loss", .help = "Loss of the last evaluation."},
+{"best_eval_loss", AT(REAL, facts.best_eval_loss), .family = "zerod_eval_best_loss", .help = "The smallest loss of an evaluation."},
 {"loss_scale", AT(REAL, step.loss_scale.scale), .flags = METRIC_POSITIVE},
 {"skipped_steps", .value = skipped_of, .type = METRIC_INT64},
 {NULL, AT(INT64, skipped_overflow), SKIPPED("overflow"), .help = "Steps that changed nothing, by reason, of this process."},
@@ -139,7 +139,7 @@ static const struct metric rows[] = {
 {"trainable_parameters", AT(INT64, facts.trainable), AFTER_BANNER},
 {"bad_rows", AT(INT64, facts.bad_rows), AFTER_BANNER},
 {"all_parameters", AT(INT64, facts.parameters), AFTER_BANNER},
-{"global_batch_size", AT(INT64, global_batch), AFTER_BANNER},
+{"global_batch_size", AT(INT64, facts.global_batch), AFTER_BANNER},
 {"per_device_train_batch_size", AT(INT, facts.per_device), AFTER_BANNER},
 {"deadline", AT(REAL, facts.deadline), .flags = METRIC_POSITIVE},
 {"last_checkpoint_step", .value = checkpoint_step_of, .type = METRIC_INT64, .family = "zerod_checkpoint_last_step", .help = "Step of the last checkpoint."},

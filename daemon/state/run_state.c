@@ -45,11 +45,11 @@ struct run_state *run_state_create(
     find_output_dir(state);
     state->started = state->state_since = clock_wall_seconds();
     state->updated = state->started;
-    state->eval_loss = state->best_eval_loss = NAN;
+    state->facts.eval_loss = state->facts.best_eval_loss = NAN;
     state->last_checkpoint_step = -1;
     for (int i = 0; i < SETTINGS; i++)
-        state->settings[i] = NAN;
-    state->settings[SET_MAX_GRAD_NORM] = job->optim.max_grad_norm;
+        state->facts.settings[i] = NAN;
+    state->facts.settings[SET_MAX_GRAD_NORM] = job->optim.max_grad_norm;
     set_bounds(&state->step_histogram, 0.0078125); /* to 256 s */
     set_bounds(&state->checkpoint_histogram, 0.0625);
     gethostname(state->facts.host, sizeof state->facts.host - 1);
@@ -160,18 +160,10 @@ static void take_banner(
     state->plan = banner->plan;
     state->has_banner = true;
     state->facts = banner->facts;
-    state->accumulation = banner->accumulation;
-    state->global_batch = banner->global_batch;
-    state->max_steps = banner->max_steps;
     state->step.step = banner->facts.first_step;
-    state->step.max_steps = banner->max_steps;
+    state->step.max_steps = banner->facts.max_steps;
     state->step.loss_scale.scale = banner->loss_scale;
     state->step.learning_rate = NAN;
-    state->samples_taken = banner->samples_taken;
-    state->tokens = banner->tokens_seen;
-    state->eval_loss = banner->eval_loss;
-    state->best_eval_loss = banner->best_eval_loss;
-    memcpy(state->settings, banner->settings, sizeof state->settings);
     for (int i = 0; i < SETTINGS; i++)
         if (banner->is_kept[i]) {
             state->is_set[i] = true;
@@ -230,13 +222,13 @@ static void take_step(
                                         : 0.9 * state->mean_step_seconds +
                                                   0.1 * step->step_seconds;
     state->step = *step;
-    state->max_steps = step->max_steps;
+    state->facts.max_steps = step->max_steps;
     state->updated = clock_wall_seconds();
-    state->tokens += step->tokens;
-    memcpy(state->settings, step->settings, sizeof state->settings);
-    state->accumulation = (int)step->settings[SET_ACCUMULATION];
-    state->global_batch = step->global_batch;
-    state->samples_taken += step->global_batch;
+    state->facts.tokens += step->tokens;
+    memcpy(state->facts.settings, step->settings, sizeof state->facts.settings);
+    state->facts.accumulation = (int)step->settings[SET_ACCUMULATION];
+    state->facts.global_batch = step->global_batch;
+    state->facts.samples_taken += step->global_batch;
     state->facts.bad_rows = step->bad_rows;
     count_skipped(state, step->skipped);
     observe(&state->step_histogram, step->step_seconds);
@@ -255,10 +247,10 @@ static void take_eval(
 {
     const json_t *value = json_object_get(members, "eval_loss");
     double loss = json_is_number(value) ? json_number_value(value) : NAN;
-    state->eval_loss = loss;
+    state->facts.eval_loss = loss;
     state->eval_step = event->step;
-    if (isfinite(loss) && !(state->best_eval_loss <= loss))
-        state->best_eval_loss = loss;
+    if (isfinite(loss) && !(state->facts.best_eval_loss <= loss))
+        state->facts.best_eval_loss = loss;
     series_add(
             state->series, event->step, &run_metrics, state, sizeof *state, 1);
 }
@@ -363,15 +355,15 @@ static void apply_settings(
     for (int i = 0; i < SETTINGS; i++) {
         if (!command->given[i])
             continue;
-        state->settings[i] = command->value[i];
+        state->facts.settings[i] = command->value[i];
         state->is_set[i] = true;
         state->asked[i] = command->value[i];
         state->set_step[i] = step;
     }
     if (!command->given[SET_ACCUMULATION])
         return;
-    state->accumulation = (int)command->value[SET_ACCUMULATION];
-    state->global_batch = (int64_t)state->accumulation * state->facts.world *
+    state->facts.accumulation = (int)command->value[SET_ACCUMULATION];
+    state->facts.global_batch = (int64_t)state->facts.accumulation * state->facts.world *
                           state->facts.per_device;
 }
 

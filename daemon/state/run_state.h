@@ -32,16 +32,12 @@ struct run_state {
     /* of the banner */
     json_t *plan; /* plan.json's object; NULL before */
     struct run_facts facts;
-    int accumulation;
-    int64_t global_batch, max_steps;
     /* of the steps */
     struct train_step_report step; /* the last; step 0: none yet */
     double mean_step_seconds;
-    int64_t tokens, samples_taken, skipped_overflow, skipped_nonfinite,
-            skipped_no_targets;
+    int64_t skipped_overflow, skipped_nonfinite, skipped_no_targets;
     double phase_seconds[PHASES];
     struct run_histogram step_histogram, checkpoint_histogram;
-    double eval_loss, best_eval_loss; /* NaN: none */
     int64_t eval_step;
     int64_t last_checkpoint_step; /* -1: none */
     double last_checkpoint_time;
@@ -49,7 +45,6 @@ struct run_state {
     uint64_t checkpoint_bytes;
     int64_t checkpoint_failures;
     char last_checkpoint[4096];
-    double settings[SETTINGS];  /* that hold; NaN: not known, does not apply */
     bool is_set[SETTINGS];      /* by a command */
     double asked[SETTINGS];     /* by the last `set` of each */
     int64_t set_step[SETTINGS]; /* -1: before the run was resumed */

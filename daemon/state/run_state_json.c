@@ -32,7 +32,7 @@ static void set_text(json_t *object, const char *key, const char *text)
 static void set_settings(json_t *object, const struct run_state *state)
 {
     for (int i = 0; i < SETTINGS; i++) {
-        double value = state->settings[i];
+        double value = state->facts.settings[i];
         bool is_whole = train_settings[i].is_integer && isfinite(value);
         set(object, train_settings[i].name,
             is_whole ? json_integer((json_int_t)value)

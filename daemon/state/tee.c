@@ -47,26 +47,27 @@ static void on_banner(void *ctx, const struct train_banner *banner)
             .facts.world = banner->world,
             .facts.zero_stage = plan->zero.request.options.stage,
             .facts.per_device = plan->per_device,
-            .accumulation = plan->accumulation,
+            .facts.accumulation = plan->accumulation,
             .facts.accumulation_max = banner->accumulation_max,
-            .global_batch = plan->global_batch,
+            .facts.global_batch = plan->global_batch,
             .facts.parameters = (int64_t)plan->table.total,
             .facts.trainable = (int64_t)plan->table.trainable,
-            .max_steps = banner->max_steps,
+            .facts.max_steps = banner->max_steps,
             .facts.samples_per_epoch = banner->samples,
             .facts.bad_rows =
                     banner->data ? dataset_summary(banner->data).bad_rows : 0,
-            .samples_taken = banner->samples_taken,
-            .tokens_seen = banner->tokens_seen,
-            .eval_loss = banner->eval_loss,
-            .best_eval_loss = banner->best_eval_loss,
+            .facts.samples_taken = banner->samples_taken,
+            .facts.tokens = banner->tokens_seen,
+            .facts.eval_loss = banner->eval_loss,
+            .facts.best_eval_loss = banner->best_eval_loss,
             .facts.flops_per_token = model_flops_per_token(
                     &plan->config, &plan->table, plan->shape.T),
             .loss_scale = banner->loss_scale,
             .facts.deadline = banner->deadline,
             .facts.has_eval_data = plan->shape.eval_B > 0,
     };
-    memcpy(message.settings, banner->settings, sizeof message.settings);
+    memcpy(message.facts.settings, banner->settings,
+           sizeof message.facts.settings);
     memcpy(message.is_kept, banner->is_kept, sizeof message.is_kept);
     memcpy(message.kept, banner->kept, sizeof message.kept);
     gethostname(message.facts.host, sizeof message.facts.host - 1);

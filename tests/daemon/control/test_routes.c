@@ -162,7 +162,7 @@ static void add_past(struct message_banner *banner)
                                       .kind = "sample",
                                       .text = (char *)samples[i]});
     banner->facts.first_step = 40;
-    banner->best_eval_loss = 2.25;
+    banner->facts.best_eval_loss = 2.25;
     banner->is_kept[SET_LOGGING_STEPS] = true;
     banner->kept[SET_LOGGING_STEPS] = 50;
     strcpy(banner->resumed_from, "out/checkpoint-000040");
@@ -176,15 +176,15 @@ static void take_banner(bool is_resumed, bool is_unable)
                     "tensorwise"),
             .facts.world = 2,
             .facts.per_device = 4,
-            .accumulation = 1,
+            .facts.accumulation = 1,
             .facts.accumulation_max = 8,
-            .global_batch = 8,
-            .max_steps = 100,
+            .facts.global_batch = 8,
+            .facts.max_steps = 100,
             .facts.samples_per_epoch = 160,
             .facts.has_eval_data = !is_unable,
-            .eval_loss = NAN,
-            .best_eval_loss = NAN,
-            .settings = {0.5, 1, 1, 10, 500, NAN}};
+            .facts.eval_loss = NAN,
+            .facts.best_eval_loss = NAN,
+            .facts.settings = {0.5, 1, 1, 10, 500, NAN}};
     if (is_resumed)
         add_past(&banner);
     t.job.checkpoint.save_strategy = is_unable ? SAVE_EPOCH : SAVE_STEPS;

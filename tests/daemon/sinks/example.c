@@ -56,13 +56,13 @@ static void make_eval(struct sinks *sinks, int64_t number, bool seen)
              "    0123456789012345678901234567890123456789012345678901234"
              "\xc3\xa4"}};
     const char *const *sample = samples[number / 20 - 1];
-    c.state.eval_loss = 2 + 1 / (double)number;
+    c.state.facts.eval_loss = 2 + 1 / (double)number;
     c.state.eval_step = number;
     sinks_take(sinks, SINK_EVAL, &c.state);
     state_case_sample(&c, sample[0], sample[1]);
     sinks_take(sinks, SINK_SAMPLE, &c.state);
     if (seen) {
-        told("eval/loss", c.state.eval_loss);
+        told("eval/loss", c.state.facts.eval_loss);
         fprintf(expected, "text samples/%s %lld %s\n", sample[2],
                 (long long)number, sample[3]);
     }
@@ -132,7 +132,7 @@ int main(int argc, char **argv)
     c.job.report.tensorboard = true;
     c.job.report.prometheus_textfile = text;
     c.job.model.path = "a \"model\\ of\nmine";
-    c.state.max_steps = c.state.step.max_steps = LAST_STEP;
+    c.state.facts.max_steps = c.state.step.max_steps = LAST_STEP;
     c.job.log.logging_first_step = true;
     fs_join(list, sizeof list, argv[1], "expected");
     expected = fopen(list, "w");

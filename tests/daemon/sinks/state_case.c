@@ -68,13 +68,13 @@ static void fill_steps(struct run_state *state)
             .gather_seconds = 0.003,
             .settings = {[SET_LOGGING_STEPS] = 1},
     };
-    state->settings[SET_LEARNING_RATE] = 0.00029;
+    state->facts.settings[SET_LEARNING_RATE] = 0.00029;
     state->mean_step_seconds = 0.22;
     series_add(
             state->series, 120, &step_metrics, &state->step, sizeof state->step,
             1);
-    state->tokens = 491520;
-    state->samples_taken = 3840;
+    state->facts.tokens = 491520;
+    state->facts.samples_taken = 3840;
     state->skipped_nonfinite = 3;
     state->skipped_no_targets = 1;
     for (int phase = 0; phase < PHASES; phase++)
@@ -102,16 +102,16 @@ static void fill_state(struct state_case *c)
     state->facts.world = STATE_CASE_RANKS;
     state->facts.zero_stage = 3;
     state->facts.per_device = 4;
-    state->accumulation = 4;
-    state->global_batch = 32;
+    state->facts.accumulation = 4;
+    state->facts.global_batch = 32;
     state->facts.parameters = 9000000;
-    state->max_steps = 400;
+    state->facts.max_steps = 400;
     state->facts.samples_per_epoch = 12288;
     state->facts.flops_per_token = 54000000;
     strcpy(state->facts.host, "node1");
     fill_steps(state);
-    state->eval_loss = 2.40625;
-    state->best_eval_loss = 2.375;
+    state->facts.eval_loss = 2.40625;
+    state->facts.best_eval_loss = 2.375;
     state->last_checkpoint_step = 100;
     state->last_checkpoint_time = 1795200025.75;
     state->checkpoint_stall_seconds = 0.125;
