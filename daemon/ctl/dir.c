@@ -105,18 +105,18 @@ static enum zd_status get_history(const struct question *of, json_t **json_out)
     const char *list = strstr(of->what, "name=");
     fs_join(path, sizeof path, of->dir, "metrics.jsonl");
     ZD_TRY(check_size(path));
-    struct resumed_rows *rows = resumed_rows_read(path, INT64_MAX);
-    if (!rows)
+    if (!fs_exists(path))
         return fail_missing(of->dir, "metrics");
+    struct history *series = series_read(path, INT64_MAX);
     if (list)
         snprintf(
                 names, sizeof names, "%.*s",
                 (int)strcspn(list + strlen("name="), "&"),
                 list + strlen("name="));
     *json_out = series_json(
-            rows->series, names, param(of->what, "since=", -1),
+            series, names, param(of->what, "since=", -1),
             (int)param(of->what, "max=", 1000));
-    resumed_rows_free(rows);
+    series_free(series);
     return ZD_OK;
 }
 

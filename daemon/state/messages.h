@@ -20,10 +20,10 @@ struct run_facts { /* of the banner */
                                          apply */
 };
 
-struct message_banner {        /* MESSAGE_BANNER */
-    json_t *plan;              /* owned by the receiver; may be NULL */
-    struct resumed_rows *rows; /* likewise; NULL: a fresh start */
-    struct past *past;         /* likewise */
+struct message_banner {     /* MESSAGE_BANNER */
+    json_t *plan;           /* owned by the receiver; may be NULL */
+    struct history *series; /* likewise; NULL: a fresh start */
+    struct past *past;      /* likewise */
     struct run_facts facts;
     double loss_scale;
     double checkpoint_time; /* of the one that was resumed from; 0 */

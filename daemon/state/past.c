@@ -1,8 +1,8 @@
 #include "daemon/state/past.h"
 
-#include "base/file/fs.h"
 #include "base/file/json.h"
 #include "base/must.h"
+#include "train/report/file_writer.h"
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -103,34 +103,24 @@ int past_after(const struct past *past, int64_t id)
     return i;
 }
 
-static void add_line(struct past *past, char *line)
+static bool add_line(void *ctx, const char *line, const json_t *object)
 {
-    json_t *object = json_of_line(line, strlen(line));
     struct kept_event event = {
             .id = json_integer_at(object, "id"),
             .step = json_integer_at(object, "step"),
-            .text = line};
+            .text = (char *)line};
     snprintf(event.kind, sizeof event.kind, "%s", text_of(object, "event"));
     if (event.id > 0)
-        past_add(past, &event);
-    json_decref(object);
+        past_add(ctx, &event);
+    return true;
 }
 
 struct past *past_read(const char *path)
 {
-    char *line = NULL;
-    size_t room = 0;
-    ssize_t bytes;
+    size_t kept;
     struct past *past = zd_array(1, sizeof *past);
-    FILE *file = fs_open_lines(path);
-    while (file && (bytes = getline(&line, &room, file)) > 0) {
-        if (line[bytes - 1] == '\n') /* else it is torn */
-            line[bytes - 1] = '\0';
-        add_line(past, line);
-    }
-    free(line);
-    if (file)
-        fclose(file);
+    if (file_rows(path, add_line, past, &kept) != ZD_OK)
+        zd_error_clear();
     keep_last(past);
     return past;
 }

@@ -38,6 +38,7 @@ struct run_state *run_state_create(
         const struct train_job *job, const char *socket_path)
 {
     struct run_state *state = zd_array(1, sizeof *state);
+    state->series = zd_array(SERIES_MAX, sizeof *state->series);
     state->samples = json_array();
     state->warnings = json_array();
     state->job = job;
@@ -63,8 +64,7 @@ void run_state_destroy(struct run_state *state)
     past_fini(&state->events);
     json_decref(state->samples);
     json_decref(state->warnings);
-    for (int i = 0; i < SERIES_MAX; i++)
-        history_fini(&state->series[i]);
+    series_free(state->series);
     json_decref(state->plan);
     free(state->ranks);
     free(state);
@@ -143,14 +143,12 @@ static void take_past(struct run_state *state, struct past *past)
 /* --- what happens --- */
 
 /* The rows of earlier processes come first. */
-static void take_rows(struct run_state *state, struct resumed_rows *rows)
+static void take_series(struct run_state *state, struct history *series)
 {
-    if (!rows)
+    if (!series)
         return;
-    for (int i = 0; i < SERIES_MAX; i++)
-        history_fini(&state->series[i]);
-    memcpy(state->series, rows->series, sizeof state->series);
-    free(rows);
+    series_free(state->series);
+    state->series = series;
 }
 
 static void take_banner(
@@ -176,7 +174,7 @@ static void take_banner(
         state->last_checkpoint_step = banner->facts.first_step;
         state->last_checkpoint_time = banner->checkpoint_time;
     }
-    take_rows(state, banner->rows);
+    take_series(state, banner->series);
     take_past(state, banner->past);
     if (state->state == RUN_STARTING)
         state->state_since = clock_wall_seconds();
@@ -363,8 +361,8 @@ static void apply_settings(
     if (!command->given[SET_ACCUMULATION])
         return;
     state->facts.accumulation = (int)command->value[SET_ACCUMULATION];
-    state->facts.global_batch = (int64_t)state->facts.accumulation * state->facts.world *
-                          state->facts.per_device;
+    state->facts.global_batch = (int64_t)state->facts.accumulation *
+                                state->facts.world * state->facts.per_device;
 }
 
 static void take_done(struct run_state *state, const struct message_done *done)
@@ -430,7 +428,7 @@ void message_free(enum message_kind kind, const void *payload)
     if (kind == MESSAGE_BANNER) {
         const struct message_banner *banner = payload;
         json_decref(banner->plan);
-        resumed_rows_free(banner->rows);
+        series_free(banner->series);
         past_free(banner->past);
     } else if (kind == MESSAGE_DONE) {
         const struct message_done *done = payload;

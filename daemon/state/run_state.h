@@ -45,15 +45,15 @@ struct run_state {
     uint64_t checkpoint_bytes;
     int64_t checkpoint_failures;
     char last_checkpoint[4096];
-    bool is_set[SETTINGS];      /* by a command */
-    double asked[SETTINGS];     /* by the last `set` of each */
-    int64_t set_step[SETTINGS]; /* -1: before the run was resumed */
+    bool is_set[SETTINGS];           /* by a command */
+    double asked[SETTINGS];          /* by the last `set` of each */
+    int64_t set_step[SETTINGS];      /* -1: before the run was resumed */
     struct train_rank_report *ranks; /* (rank_count) */
     int rank_count;
-    struct history series[SERIES_MAX];
-    struct past events; /* steps too */
-    json_t *samples;    /* {"step", "time", "prompt", "text"}, newest first */
-    json_t *warnings;   /* {"time", "step", "message"}, oldest first */
+    struct history *series; /* (SERIES_MAX) */
+    struct past events;     /* steps too */
+    json_t *samples;  /* {"step", "time", "prompt", "text"}, newest first */
+    json_t *warnings; /* {"time", "step", "message"}, oldest first */
     uint64_t queue_dropped;
     int pending[COMMAND_KINDS]; /* commands that wait, counted by routes */
 };

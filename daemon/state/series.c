@@ -1,8 +1,8 @@
 #include "daemon/state/series.h"
 
-#include "base/file/fs.h"
 #include "base/must.h"
 #include "daemon/state/run_state.h"
+#include "train/report/file_writer.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -84,42 +84,38 @@ json_t *series_json(
 
 /* --- rows of metrics.jsonl --- */
 
-static void add_row(struct resumed_rows *rows, const json_t *row, int64_t step)
+struct reading {
+    struct history *series;
+    int64_t last_step;
+};
+
+/* False: it is torn, or of a step that the resumed run makes again. */
+static bool add_row(void *ctx, const char *line, const json_t *row)
 {
+    struct reading *to = ctx;
+    const json_t *at = json_object_get(row, "step");
+    int64_t step = json_is_integer(at) ? json_integer_value(at) : -1;
     const struct metric *metric;
+    if (step < 0 || step > to->last_step)
+        return false;
     for (int i = 0; (metric = run_series(i)); i++)
         if (metric->name)
-            history_add(&rows->series[i], step, metric_of_row(metric, row));
+            history_add(&to->series[i], step, metric_of_row(metric, row));
+    return true;
 }
 
-struct resumed_rows *resumed_rows_read(const char *path, int64_t step)
+struct history *series_read(const char *path, int64_t step)
 {
-    char *line = NULL;
-    size_t room = 0;
-    ssize_t bytes;
-    FILE *file = fs_open_lines(path);
-    struct resumed_rows *rows = file ? zd_array(1, sizeof *rows) : NULL;
-    while (rows && (bytes = getline(&line, &room, file)) > 0) {
-        json_t *row = json_of_line(line, (size_t)bytes);
-        json_t *at = json_object_get(row, "step");
-        int64_t row_step = json_is_integer(at) ? json_integer_value(at) : -1;
-        if (row_step >= 0 && row_step <= step)
-            add_row(rows, row, row_step);
-        json_decref(row);
-        if (row_step < 0 || row_step > step)
-            break; /* torn, or of a step that the resumed run makes again */
-    }
-    free(line);
-    if (file)
-        fclose(file);
-    return rows;
+    struct reading to = {zd_array(SERIES_MAX, sizeof *to.series), step};
+    size_t kept;
+    if (file_rows(path, add_row, &to, &kept) != ZD_OK)
+        zd_error_clear();
+    return to.series;
 }
 
-void resumed_rows_free(struct resumed_rows *rows)
+void series_free(struct history *series)
 {
-    if (!rows)
-        return;
-    for (int i = 0; i < SERIES_MAX; i++)
-        history_fini(&rows->series[i]);
-    free(rows);
+    for (int i = 0; series && i < SERIES_MAX; i++)
+        history_fini(&series[i]);
+    free(series);
 }

@@ -22,10 +22,7 @@ void series_add(
         const struct metric_table *table, const void *from, size_t bytes,
         int count);
 
-/* The rows of an earlier process of this run. */
-struct resumed_rows {
-    struct history series[SERIES_MAX];
-};
-/* Reads rows of metrics.jsonl up to `step`; what cannot be read is left out. */
-struct resumed_rows *resumed_rows_read(const char *path, int64_t step);
-void resumed_rows_free(struct resumed_rows *rows);
+/* (SERIES_MAX): the rows of metrics.jsonl up to `step`, of earlier processes of
+ * this run; what cannot be read is left out. */
+struct history *series_read(const char *path, int64_t step);
+void series_free(struct history *series); /* may be NULL */

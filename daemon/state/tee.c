@@ -33,7 +33,7 @@ static void describe_resumed(
         out->checkpoint_time = (double)info.st_mtime;
     const char *dir = banner->job->job.output_dir;
     snprintf(path, sizeof path, "%.4000s/metrics.jsonl", dir);
-    out->rows = resumed_rows_read(path, banner->resumed_step);
+    out->series = series_read(path, banner->resumed_step);
     snprintf(path, sizeof path, "%.4000s/events.jsonl", dir);
     out->past = past_read(path);
 }

@@ -20,7 +20,7 @@ struct events {
     int64_t last_id, last_step;
 };
 
-static bool take_id(void *ctx, const json_t *line)
+static bool take_id(void *ctx, const char *text, const json_t *line)
 {
     int64_t *last = ctx, id = json_integer_at(line, "id");
     *last = id > *last ? id : *last;

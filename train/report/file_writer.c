@@ -330,8 +330,7 @@ enum zd_status file_writer_sync(struct file_writer *file)
 }
 
 enum zd_status file_rows(
-        const char *path, bool (*take)(void *ctx, const json_t *row), void *ctx,
-        size_t *kept_out)
+        const char *path, file_row_fn *take, void *ctx, size_t *kept_out)
 {
     bool is_there, is_kept = true;
     char *text, *end;
@@ -343,7 +342,8 @@ enum zd_status file_rows(
     ZD_TRY(fs_read_file(path, SIZE_MAX, &text, &bytes));
     while (is_kept && (end = memchr(text + at, '\n', bytes - at))) {
         json_t *row = json_of_line(text + at, (size_t)(end - text) - at);
-        is_kept = take(ctx, row);
+        *end = '\0';
+        is_kept = take(ctx, text + at, row);
         json_decref(row);
         if (is_kept)
             at = (size_t)(end - text) + 1;

@@ -54,9 +54,9 @@ enum zd_status file_writer_add(
  * FILE_WHOLE: the newest text was tried. */
 enum zd_status file_writer_sync(struct file_writer *writer);
 
-/* Hand the whole lines of a file (which need not be there) to `take`, as JSON
- * (NULL: it is none), until it says that one does not stay. *kept_out: bytes of
- * those that stay. */
+/* Hand the whole lines of a file (which need not be there) to `take`, with what
+ * they are as JSON (NULL: it is none), until it says that one does not stay.
+ * *kept_out: bytes of those that stay. */
+typedef bool file_row_fn(void *ctx, const char *line, const json_t *row);
 enum zd_status file_rows(
-        const char *path, bool (*take)(void *ctx, const json_t *row), void *ctx,
-        size_t *kept_out);
+        const char *path, file_row_fn *take, void *ctx, size_t *kept_out);

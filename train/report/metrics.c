@@ -8,7 +8,7 @@
 #include <string.h>
 
 /* Is the line a row of a step that stays? */
-static bool is_kept(void *ctx, const json_t *row)
+static bool is_kept(void *ctx, const char *line, const json_t *row)
 {
     const int64_t *last = ctx;
     const json_t *step = json_object_get(row, "step");

@@ -149,11 +149,10 @@ static void add_past(struct message_banner *banner)
             "\"prompt\":\"In\",\"text\":\" the\"}",
             "{\"id\":2,\"event\":\"sample\",\"step\":41,\"time\":6.5,"
             "\"prompt\":\"In\",\"text\":\" vain\"}"};
-    banner->rows = calloc(1, sizeof *banner->rows);
+    banner->series = calloc(SERIES_MAX, sizeof *banner->series);
     banner->past = calloc(1, sizeof *banner->past);
     for (int i = 1; i <= 40; i++)
-        history_add(
-                &banner->rows->series[run_series_find("train/loss", 10)], i, i);
+        history_add(&banner->series[run_series_find("train/loss", 10)], i, i);
     for (int i = 0; i < 2; i++)
         past_add(
                 banner->past, &(struct kept_event){

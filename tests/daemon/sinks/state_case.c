@@ -93,6 +93,7 @@ static void fill_state(struct state_case *c)
 {
     struct run_state *state = &c->state;
     state->job = &c->job;
+    state->series = calloc(SERIES_MAX, sizeof *state->series);
     state->socket_path = "/run/user/1000/zerod/tiny.sock";
     state->started = 1795200000.25;
     state->updated = 1795200031.5;
@@ -148,8 +149,7 @@ void state_case_fini(struct state_case *c)
 {
     json_decref(c->state.samples);
     json_decref(c->state.warnings);
-    for (int i = 0; i < SERIES_MAX; i++)
-        history_fini(&c->state.series[i]);
+    series_free(c->state.series);
     zd_log_open(NULL);
     scratch_fini(&c->scratch);
 }

@@ -94,9 +94,9 @@ Test(history, names_are_found)
 }
 
 static const struct history *series_of(
-        const struct resumed_rows *rows, const char *name)
+        const struct history *rows, const char *name)
 {
-    return &rows->series[run_series_find(name, strlen(name))];
+    return &rows[run_series_find(name, strlen(name))];
 }
 
 Test(history, rows_of_an_earlier_process_are_read_up_to_the_step_resumed)
@@ -113,7 +113,7 @@ Test(history, rows_of_an_earlier_process_are_read_up_to_the_step_resumed)
     scratch_init(&scratch);
     const char *path =
             scratch_file(&scratch, "metrics.jsonl", text, sizeof text - 1);
-    struct resumed_rows *rows = resumed_rows_read(path, 2);
+    struct history *rows = series_read(path, 2);
     cr_assert_not_null(rows);
     cr_expect_eq(series_of(rows, "train/loss")->count, 2);
     cr_expect_eq(series_of(rows, "train/grad_norm")->count, 0);
@@ -121,10 +121,12 @@ Test(history, rows_of_an_earlier_process_are_read_up_to_the_step_resumed)
     cr_expect_eq(series_of(rows, "eval/loss")->step[0], 2);
     cr_expect_eq(series_of(rows, "perf/offload_wait")->count, 1);
     cr_expect_eq(series_of(rows, "perf/offload_wait")->value[0], 0.75);
-    resumed_rows_free(rows);
-    rows = resumed_rows_read(path, 100);
+    series_free(rows);
+    rows = series_read(path, 100);
     cr_expect_eq(series_of(rows, "train/loss")->count, 3);
-    resumed_rows_free(rows);
-    cr_expect_null(resumed_rows_read("/nonexistent", 1));
+    series_free(rows);
+    rows = series_read("/nonexistent", 1);
+    cr_expect_eq(series_of(rows, "train/loss")->count, 0);
+    series_free(rows);
     scratch_fini(&scratch);
 }
