@@ -114,10 +114,7 @@ char *text_escape(
         at += escape_one(look, text + at, bytes - at, keeps_lines, one);
         fputs(one, stream);
     }
-    if (fclose(stream) != 0) {
-        free(out);
-        return NULL;
-    }
+    fclose(stream);
     return out;
 }
 
@@ -125,7 +122,7 @@ void text_print(
         const struct look *look, const char *text, bool keeps_lines, FILE *out)
 {
     char *safe = text_escape(look, text, strlen(text), keeps_lines);
-    fputs(safe ? safe : "", out);
+    fputs(safe, out);
     free(safe);
 }
 

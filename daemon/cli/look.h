@@ -35,8 +35,8 @@ enum look_style look_of_state(const char *state);
 
 /* Control bytes, C1 codes, marks that turn the direction of text and bytes that
  * are no UTF-8 become \n, \t, \xHH or \u{HHHH}; without has_utf8 so does all
- * that is not ASCII. `keeps_lines`: \n and \t stay. Returns a malloc'd string
- * (NULL without memory; printing functions take that for ""). */
+ * that is not ASCII. `keeps_lines`: \n and \t stay. Returns a malloc'd string.
+ */
 char *text_escape(
         const struct look *look, const char *text, size_t bytes,
         bool keeps_lines);

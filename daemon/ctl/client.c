@@ -163,7 +163,7 @@ static enum zd_status send_request(struct exchange *exchange)
                     .body = request->body,
                     .body_bytes = request->body ? strlen(request->body) : 0},
             &bytes);
-    ssize_t sent = send(exchange->fd, zd_must(text), bytes, MSG_NOSIGNAL);
+    ssize_t sent = send(exchange->fd, text, bytes, MSG_NOSIGNAL);
     free(text);
     if (sent < 0 && errno != EPIPE) /* it may have answered and closed */
         return fail_silent(exchange, strerror(errno));

@@ -24,9 +24,9 @@ struct curve curve_of(const json_t *series)
     struct curve curve = {0};
     if (count > json_array_size(values))
         count = json_array_size(values);
-    curve.x = calloc(count + 1, sizeof *curve.x);
-    curve.y = calloc(count + 1, sizeof *curve.y);
-    for (size_t i = 0; curve.x && curve.y && i < count; i++) {
+    curve.x = zd_array(count + 1, sizeof *curve.x);
+    curve.y = zd_array(count + 1, sizeof *curve.y);
+    for (size_t i = 0; i < count; i++) {
         json_t *step = json_array_get(steps, i),
                *value = json_array_get(values, i);
         if (!json_is_number(step) || !json_is_number(value))

@@ -1,5 +1,7 @@
 #include "daemon/http/connect.h"
 
+#include "base/text_stream.h"
+
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -69,22 +71,18 @@ int http_connect(const char *path, uid_t *stranger_out)
 char *http_question_text(
         const struct http_question *question, size_t *bytes_out)
 {
-    char event[320] = "", *head, *text;
     const char *id = question->last_event_id;
-    if (id && strlen(id) < 256 && !strpbrk(id, "\r\n"))
-        snprintf(event, sizeof event, "Last-Event-ID: %s\r\n", id);
-    int bytes = asprintf(
-            &head,
-            "%s %s HTTP/1.0\r\nHost: zerod\r\n%s"
+    bool has_id = id && strlen(id) < 256 && !strpbrk(id, "\r\n");
+    char *text;
+    FILE *out = text_stream_open(&text, bytes_out);
+    fprintf(out, "%s %s HTTP/1.0\r\nHost: zerod\r\n", question->method,
+            question->target);
+    if (has_id)
+        fprintf(out, "Last-Event-ID: %s\r\n", id);
+    fprintf(out,
             "Content-Type: application/json\r\nContent-Length: %zu\r\n\r\n",
-            question->method, question->target, event, question->body_bytes);
-    if (bytes < 0)
-        return NULL;
-    *bytes_out = (size_t)bytes + question->body_bytes;
-    text = realloc(head, *bytes_out + 1);
-    if (!text)
-        free(head);
-    else if (question->body_bytes)
-        memcpy(text + bytes, question->body, question->body_bytes);
+            question->body_bytes);
+    fwrite(question->body, 1, question->body_bytes, out);
+    fclose(out);
     return text;
 }

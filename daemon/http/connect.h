@@ -24,6 +24,6 @@ struct http_question {
     size_t body_bytes;
     const char *last_event_id; /* a header; NULL: none */
 };
-/* malloc'd; NULL: out of memory. */
+/* malloc'd. */
 char *http_question_text(
         const struct http_question *question, size_t *bytes_out);

@@ -16,7 +16,5 @@
 
 #include "base/file/json.h"
 
-/* *html_out: malloc'd, NUL-terminated, *bytes_out long without the NUL.
- * ZD_ERR_MEMORY. */
-enum zd_status page_inline(
-        const json_t *data, char **html_out, size_t *bytes_out);
+/* malloc'd, with a NUL after *bytes_out bytes. */
+char *page_inline(const json_t *data, size_t *bytes_out);

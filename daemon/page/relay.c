@@ -1,6 +1,7 @@
 /* relay.c - see relay.h. */
 #include "daemon/page/relay.h"
 
+#include "base/must.h"
 #include "daemon/http/connect.h"
 #include "daemon/http/reader.h"
 
@@ -122,8 +123,8 @@ static int ask(
                     .last_event_id = request->last_event_id},
             &bytes);
     int fd = http_connect(relay->socket, &stranger);
-    bool is_sent = text && fd >= 0 &&
-                   send(fd, text, bytes, MSG_NOSIGNAL) == (ssize_t)bytes;
+    bool is_sent =
+            fd >= 0 && send(fd, text, bytes, MSG_NOSIGNAL) == (ssize_t)bytes;
     free(text);
     if (is_sent || fd < 0)
         return fd;
@@ -135,24 +136,20 @@ void relay_ask(
         const struct relay *relay, const struct http_request *request,
         const char *target, struct http_reply *reply)
 {
-    struct exchange *exchange = calloc(1, sizeof *exchange);
-    int fd = exchange ? ask(relay, request, target) : -1;
-    if (fd >= 0 && !uv_poll_init(relay->loop, &exchange->poll, fd)) {
-        exchange->fd = fd;
-        exchange->poll.data = exchange;
-        exchange->reader.sink = pass_on;
-        exchange->reader.ctx = exchange;
-        exchange->stream = http_defer(reply, on_browser_left, exchange);
-        if (exchange->stream) {
-            http_on_drained(exchange->stream, on_drained);
-            uv_poll_start(&exchange->poll, UV_READABLE, on_answer);
-            return;
-        }
-        end(exchange);
-    } else {
+    struct exchange *exchange = zd_array(1, sizeof *exchange);
+    int fd = ask(relay, request, target);
+    if (fd < 0 || uv_poll_init(relay->loop, &exchange->poll, fd)) {
         if (fd >= 0)
             close(fd);
         free(exchange);
+        reply_gone(reply);
+        return;
     }
-    reply_gone(reply);
+    exchange->fd = fd;
+    exchange->poll.data = exchange;
+    exchange->reader.sink = pass_on;
+    exchange->reader.ctx = exchange;
+    exchange->stream = http_defer(reply, on_browser_left, exchange);
+    http_on_drained(exchange->stream, on_drained);
+    uv_poll_start(&exchange->poll, UV_READABLE, on_answer);
 }

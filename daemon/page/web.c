@@ -13,6 +13,7 @@
  *             is decoded */
 #include "daemon/page/web.h"
 
+#include "base/must.h"
 #include "daemon/http/connect.h"
 #include "daemon/page/relay.h"
 
@@ -175,19 +176,20 @@ static void start_handles(struct web *web)
 enum zd_status web_create(
         const struct web_options *options, struct web **web_out)
 {
-    struct web *web = calloc(1, sizeof *web);
-    if (!web || uv_loop_init(&web->loop)) {
+    struct web *web = zd_array(1, sizeof *web);
+    int error = uv_loop_init(&web->loop);
+    if (error) {
         free(web);
-        return ZD_FAIL(ZD_ERR_MEMORY, "E1103", "no memory for the relay");
+        return ZD_FAIL(
+                ZD_ERR_UNFIT, "E1103", "the relay cannot start: %s",
+                uv_strerror(error));
     }
     web->relay = (struct relay){&web->loop, options->socket};
     start_handles(web);
     enum zd_status status = http_create(
             &web->loop,
             &(struct http_options){
-                    .headers = headers,
-                    .handler = answer,
-                    .ctx = web},
+                    .headers = headers, .handler = answer, .ctx = web},
             &web->http);
     if (status == ZD_OK)
         status = http_listen_loopback(web->http, options->port, &web->port);

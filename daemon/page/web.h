@@ -19,8 +19,8 @@ struct web_options {
     int port;           /* 0: any that is free */
 };
 
-/* Listens from here on. ZD_ERR_CREATE (E1102): the port is taken; E1103: out of
- * memory. */
+/* Listens from here on. ZD_ERR_CREATE (E1102): the port is taken.
+ * ZD_ERR_UNFIT (E1103): too few descriptors. */
 enum zd_status web_create(
         const struct web_options *options, struct web **web_out);
 /* "http://127.0.0.1:PORT/SECRET/". Borrowed. */

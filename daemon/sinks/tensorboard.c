@@ -148,7 +148,7 @@ static void sample_tag(const char *prompt, char *tag)
 }
 
 /* A block of code in Markdown (four spaces before each line), so that the text
- * is shown as it is. malloc'd; NULL: out of memory. */
+ * is shown as it is. malloc'd. */
 static char *code_block(const char *prompt, const char *answer)
 {
     char *text;
@@ -162,7 +162,8 @@ static char *code_block(const char *prompt, const char *answer)
             if (*c == '\n')
                 fputs("    ", out);
         }
-    return fclose(out) == 0 ? text : NULL;
+    fclose(out);
+    return text;
 }
 
 static void on_sample(struct tensorboard *tb, const struct run_state *state)
@@ -174,8 +175,6 @@ static void on_sample(struct tensorboard *tb, const struct run_state *state)
     if (!sample)
         return;
     char *text = code_block(prompt, json_string_at(sample, "text"));
-    if (!text)
-        return;
     sample_tag(prompt, tag);
     record_add_text(&summary, tag, text);
     add_event(

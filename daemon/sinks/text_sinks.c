@@ -10,7 +10,6 @@
  *   report.html   output_dir, at the end: the page with the run's numbers
  *                 inside, to look at without a job and to send to others */
 #include "base/file/fs.h"
-#include "base/log.h"
 #include "base/must.h"
 #include "daemon/page/inline.h"
 #include "daemon/sinks/sink.h"
@@ -23,7 +22,7 @@
 struct text_sink {
     struct file_writer *file;
     json_t *config; /* borrowed */
-    /* malloc'd; NULL: there is none */
+    /* malloc'd */
     char *(*text)(
             const struct text_sink *sink, const struct run_state *state,
             size_t *bytes_out);
@@ -34,10 +33,9 @@ static char *status_text(
         size_t *bytes_out)
 {
     json_t *json = run_state_file(state);
-    char *text = json_dumps(json, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
+    char *text =
+            zd_must(json_dumps(json, JSON_INDENT(2) | JSON_REAL_PRECISION(17)));
     json_decref(json);
-    if (!text)
-        return NULL;
     *bytes_out = strlen(text) + 1;
     text[*bytes_out - 1] = '\n'; /* in the place of its NUL */
     return text;
@@ -54,12 +52,8 @@ static char *report_text(
         const struct text_sink *sink, const struct run_state *state,
         size_t *bytes_out)
 {
-    char *html = NULL;
     json_t *data = run_state_report(state, sink->config);
-    if (page_inline(data, &html, bytes_out) != ZD_OK) {
-        zd_log_warning("no report.html: %s", zd_error_get()->what);
-        zd_error_clear();
-    }
+    char *html = page_inline(data, bytes_out);
     json_decref(data);
     return html;
 }
@@ -69,8 +63,10 @@ static void write_text(void *ctx, const struct run_state *state)
 {
     const struct text_sink *sink = ctx;
     size_t bytes;
-    char *text = state->has_banner ? sink->text(sink, state, &bytes) : NULL;
-    if (text && file_writer_add(sink->file, text, bytes) != ZD_OK)
+    if (!state->has_banner)
+        return;
+    char *text = sink->text(sink, state, &bytes);
+    if (file_writer_add(sink->file, text, bytes) != ZD_OK)
         zd_error_clear();
     free(text);
 }
