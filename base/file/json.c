@@ -254,3 +254,16 @@ json_t *json_number_or_null(double value)
     /* jansson prints 17 significant digits, which identify a double */
     return isfinite(value) ? json_real(value) : json_null();
 }
+
+json_t *json_string_or_null(const char *text)
+{
+    json_t *string = text ? json_string(text) : json_null();
+    if (string)
+        return string;
+    char *copy = zd_must(strdup(text));
+    for (char *c = copy; *c; c++)
+        *c = (unsigned char)*c < 0x80 ? *c : '?';
+    string = json_string(copy);
+    free(copy);
+    return string;
+}

@@ -67,3 +67,6 @@ enum zd_status json_write_file(const char *path, const json_t *json);
 /* A real that prints with enough digits to come back exactly; null when it is
  * not finite. New reference. */
 json_t *json_number_or_null(double value);
+/* Text of a user or a file, which need not be UTF-8: then every byte above
+ * ASCII becomes '?'. null for NULL. New reference. */
+json_t *json_string_or_null(const char *text);

@@ -60,10 +60,6 @@ void http_reply_json(struct http_reply *reply, int status, json_t *json)
 {
     char *text = json_dumps(json, JSON_COMPACT | JSON_REAL_PRECISION(17));
     json_decref(json);
-    if (!text) {
-        http_error(reply, 500, "E_FAILED", NULL, "the answer is not UTF-8");
-        return;
-    }
     *reply = (struct http_reply){
             .status = status,
             .content_type = "application/json",
@@ -74,11 +70,10 @@ void http_reply_json(struct http_reply *reply, int status, json_t *json)
 
 json_t *http_error_json(const char *code, const char *message, const char *hint)
 {
-    json_t *what = json_string(message);
     return json_pack(
-            "{s:{s:s, s:o, s:s?}}", "error", "code", code, "message",
-            what ? what : json_string("(not UTF-8)"), "hint",
-            hint && hint[0] ? hint : NULL);
+            "{s:{s:s, s:o, s:o}}", "error", "code", code, "message",
+            json_string_or_null(message), "hint",
+            json_string_or_null(hint && hint[0] ? hint : NULL));
 }
 
 void http_error(

@@ -166,15 +166,10 @@ READ(read_string)
     return VALUE_FINE;
 }
 
-static json_t *string_json(const char *string)
-{
-    json_t *json = json_string(string ? string : "");
-    return json ? json : json_string("(not UTF-8)");
-}
-
 WRITE(write_string)
 {
-    return string_json(*(const char *const *)field);
+    const char *string = *(const char *const *)field;
+    return json_string_or_null(string ? string : "");
 }
 
 READ(read_version)
@@ -329,7 +324,7 @@ WRITE(write_strings)
     const char *const *strings = *(const char *const *const *)field;
     json_t *array = json_array();
     for (int i = 0; i < *(const int *)field2; i++)
-        json_array_append_new(array, string_json(strings[i]));
+        json_array_append_new(array, json_string_or_null(strings[i]));
     return array;
 }
 

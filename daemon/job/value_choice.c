@@ -142,8 +142,7 @@ json_t *value_write_word_or_path(
     int value = *(const int *)field;
     if (value != path_value(key))
         return choice_json(key, value);
-    json_t *path = json_string(*(const char *const *)field2);
-    return path ? path : json_string("(not UTF-8)");
+    return json_string_or_null(*(const char *const *)field2);
 }
 
 enum value_fault value_read_checkpointing(

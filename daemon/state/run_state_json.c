@@ -14,16 +14,9 @@ static void set(json_t *object, const char *key, json_t *value)
     json_object_set_new(object, key, value ? value : json_null());
 }
 
-/* What data and models say need not be UTF-8. */
-static json_t *text_json(const char *text)
-{
-    json_t *json = text ? json_string(text) : NULL;
-    return json || !text ? json : json_string("(not UTF-8)");
-}
-
 static void set_text(json_t *object, const char *key, const char *text)
 {
-    set(object, key, text_json(text));
+    set(object, key, json_string_or_null(text));
 }
 
 /* --- settings --- */
@@ -120,8 +113,9 @@ static json_t *stalled_json(const struct run_state *state)
         return NULL;
     return json_pack(
             "{s:i, s:o, s:I, s:o, s:f}", "rank", stall->rank, "host",
-            text_json(stall->host), "step", (json_int_t)stall->step,
-            "operation", text_json(stall->operation), "since", stall->since);
+            json_string_or_null(stall->host), "step", (json_int_t)stall->step,
+            "operation", json_string_or_null(stall->operation), "since",
+            stall->since);
 }
 
 json_t *run_state_status(const struct run_state *state)
@@ -242,7 +236,7 @@ static json_t *log_json(const struct run_state *state)
                       : NULL;
     for (char *rest = text; (line = strsep(&rest, "\n"));)
         if (*line)
-            json_array_append_new(lines, text_json(line));
+            json_array_append_new(lines, json_string_or_null(line));
     free(text);
     if (file)
         fclose(file);

@@ -207,24 +207,6 @@ static void print_problem(FILE *stream, const struct problem *problem)
         print_help(stream, problem->help);
 }
 
-/* null for NULL. The command line may not be UTF-8: then every byte above ASCII
- * becomes '?'. */
-static json_t *text_json(const char *text)
-{
-    if (!text)
-        return json_null();
-    json_t *string = json_string(text);
-    if (string)
-        return string;
-    char *copy = strdup(text);
-    for (char *c = copy; c && *c; c++)
-        if ((unsigned char)*c >= 0x80)
-            *c = '?';
-    string = json_string(copy);
-    free(copy);
-    return string;
-}
-
 static json_t *problem_json(const struct problem *problem)
 {
     const struct toml_place *place = &problem->place;
@@ -233,11 +215,12 @@ static json_t *problem_json(const struct problem *problem)
     const char *help = problem->help ? problem->help : problem->label;
     return json_pack(
             "{s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "code", problem->code,
-            "message", text_json(problem->what), "where",
-            text_json(problem->where), "file", text_json(file), "line",
+            "message", json_string_or_null(problem->what), "where",
+            json_string_or_null(problem->where), "file",
+            json_string_or_null(file), "line",
             has_lines ? json_integer(place->line) : json_null(), "column",
             has_lines ? json_integer(place->column) : json_null(), "help",
-            text_json(help));
+            json_string_or_null(help));
 }
 
 json_t *problems_json(const struct problems *problems)
