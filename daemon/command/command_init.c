@@ -135,7 +135,8 @@ struct origin {
     const char *option, *path; /* --from-`option` `path` */
 };
 
-static struct origin origin_of(const struct cli_args *args)
+/* How many of the options were given; *out is the last. */
+static int find_origin(const struct cli_args *args, struct origin *out)
 {
     const struct origin all[] = {
             {"deepspeed", args->from_deepspeed},
@@ -143,10 +144,13 @@ static struct origin origin_of(const struct cli_args *args)
             {"axolotl", args->from_axolotl},
             {"llamafactory", args->from_llamafactory},
             {"torchtune", args->from_torchtune}};
-    int i = 0;
-    while (!all[i].path)
-        i++;
-    return all[i];
+    int count = 0;
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        if (all[i].path) {
+            *out = all[i];
+            count++;
+        }
+    return count;
 }
 
 /* What the file does not name, the command line does. */
@@ -190,16 +194,9 @@ static enum zd_status take_file(
     if (args->model)
         draft_set(draft, "model.path", json_string(args->model), "--model");
     if (args->data)
-        draft_set_entry(
-                draft_source(draft), "path", json_string(args->data), "--data");
-    if (args->data_name)
-        draft_set_entry(
-                draft_source(draft), "name", json_string(args->data_name),
-                "--data-name");
-    if (args->data_split)
-        draft_set_entry(
-                draft_source(draft), "split", json_string(args->data_split),
-                "--data-split");
+        draft_set_source(
+                draft_source(draft), args->data, "--data", args->data_name,
+                args->data_split);
     draft_say(
             draft, "Made by zerod init of %s, %s.", origin->path,
             json_string_at(table, "name"));
@@ -211,12 +208,12 @@ static enum zd_status take_file(
     return ZD_OK;
 }
 
-static enum zd_status convert(const struct cli_args *args)
+static enum zd_status convert(
+        const struct cli_args *args, const struct origin *origin)
 {
-    const struct origin origin = origin_of(args);
     struct draft draft;
     draft_init(&draft);
-    enum zd_status status = take_file(args, &origin, &draft);
+    enum zd_status status = take_file(args, origin, &draft);
     if (status == ZD_OK) {
         char *text = draft_write(&draft);
         const struct job_request request = {
@@ -276,15 +273,8 @@ static enum zd_status begin(const struct cli_args *args)
 
 /* --- the command ---------------------------------------------------------- */
 
-static int count_files(const struct cli_args *args)
+static enum zd_status check_args(const struct cli_args *args, int files)
 {
-    return !!args->from_deepspeed + !!args->from_hf + !!args->from_axolotl +
-           !!args->from_llamafactory + !!args->from_torchtune;
-}
-
-static enum zd_status check_args(const struct cli_args *args)
-{
-    int files = count_files(args);
     int kinds = args->full + args->lora + args->qlora;
     bool has_name = args->line.operand_count > 0;
     bool is_named = args->model || args->data;
@@ -310,7 +300,9 @@ static enum zd_status check_args(const struct cli_args *args)
 
 enum zd_status command_init(struct cli_args *args, int *argc, char ***argv)
 {
-    ZD_TRY(check_args(args));
+    struct origin origin;
+    int files = find_origin(args, &origin);
+    ZD_TRY(check_args(args, files));
     ZD_TRY(cli_check_limits(args));
     if (args->list) {
         list_recipes();
@@ -318,7 +310,7 @@ enum zd_status command_init(struct cli_args *args, int *argc, char ***argv)
     }
     if (args->line.operand_count)
         return write_recipe(args);
-    if (count_files(args))
-        return convert(args);
+    if (files)
+        return convert(args, &origin);
     return begin(args);
 }

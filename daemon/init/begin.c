@@ -172,24 +172,14 @@ static void write_data(
     else
         snprintf(why, sizeof why, "the text is cut into such samples");
     draft_set(draft, "data.cutoff_len", json_integer(facts->cutoff), why);
-    draft_set_entry(
-            draft_source(draft), "path", json_string(request->data), NULL);
-    if (request->data_name)
-        draft_set_entry(
-                draft_source(draft), "name", json_string(request->data_name),
-                "--data-name");
-    if (request->data_split)
-        draft_set_entry(
-                draft_source(draft), "split", json_string(request->data_split),
-                "--data-split");
+    draft_set_source(
+            draft_source(draft), request->data, NULL, request->data_name,
+            request->data_split);
     if (facts->has_eval) {
         json_t *eval = json_object();
-        draft_set_entry(
-                eval, "path", json_string(request->data),
-                "its validation or test split");
-        if (request->data_name)
-            draft_set_entry(
-                    eval, "name", json_string(request->data_name), NULL);
+        draft_set_source(
+                eval, request->data, "its validation or test split",
+                request->data_name, NULL);
         json_array_append_new(draft->eval, eval);
     } else if (facts->samples >= FEW)
         draft_set(

@@ -119,6 +119,17 @@ void draft_set_entry(
             json_pack("{s:o, s:s}", "value", value, "why", why ? why : ""));
 }
 
+void draft_set_source(
+        json_t *entry, const char *path, const char *why, const char *name,
+        const char *split)
+{
+    draft_set_entry(entry, "path", json_string(path), why);
+    if (name)
+        draft_set_entry(entry, "name", json_string(name), "--data-name");
+    if (split)
+        draft_set_entry(entry, "split", json_string(split), "--data-split");
+}
+
 void draft_remove(struct draft *draft, const char *key)
 {
     json_object_del(draft->values, key);
@@ -176,9 +187,9 @@ static json_t *formatted(const char *format, va_list arguments)
     char *text = NULL;
     if (vasprintf(&text, format, arguments) < 0)
         zd_out_of_memory();
-    json_t *string = json_string(text);
+    json_t *string = json_string_or_null(text);
     free(text);
-    return string ? string : json_string("(no UTF-8)");
+    return string;
 }
 
 void draft_say(struct draft *draft, const char *format, ...)

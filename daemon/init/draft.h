@@ -39,6 +39,10 @@ const char *draft_text(
         const struct draft *draft, const char *key);             /* or NULL */
 double draft_number(const struct draft *draft, const char *key); /* or 0 */
 /* Into an entry of data. Takes the reference. */
+/* A source's path, set and split, but for what is NULL; `why` of the path. */
+void draft_set_source(
+        json_t *entry, const char *path, const char *why, const char *name,
+        const char *split);
 void draft_set_entry(
         json_t *entry, const char *key, json_t *value, const char *why);
 /* A key of theirs is named: by a value's reason. Notes and problems tell it
