@@ -2,6 +2,7 @@
 
 #include <ctype.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -77,4 +78,27 @@ bool words_duration(const char *text, double *seconds_out)
     }
     *seconds_out = total;
     return isfinite(last); /* something was read */
+}
+
+bool words_next(const char **list, const char *marks, char *out, size_t bytes)
+{
+    if (!*list)
+        return false;
+    *list += strspn(*list, marks);
+    size_t length = strcspn(*list, marks);
+    snprintf(out, bytes, "%.*s", (int)length, *list);
+    *list += length;
+    return length > 0;
+}
+
+bool words_have(const char *list, const char *marks, const char *word)
+{
+    size_t bytes = strlen(word), length;
+    for (; list && *list; list += length) {
+        list += strspn(list, marks);
+        length = strcspn(list, marks);
+        if (length == bytes && length && memcmp(list, word, bytes) == 0)
+            return true;
+    }
+    return false;
 }

@@ -1,8 +1,9 @@
-/* words.h - sizes, shares and times as people write them. false: the text
- * is none. */
+/* words.h - sizes, shares and times as people write them (false: the text is
+ * none), and lists of words in one text. */
 #pragma once
 
 #include <stdbool.h>
+#include <stddef.h>
 
 /* "64MiB", "5 GB", "1.5e9" */
 bool words_size(const char *text, double *bytes_out);
@@ -10,3 +11,8 @@ bool words_size(const char *text, double *bytes_out);
 bool words_percent(const char *text, double *share_out);
 /* "1h30m": numbers with units that become smaller */
 bool words_duration(const char *text, double *seconds_out);
+
+/* The next word of a list with any of `marks` between words, cut to `bytes`;
+ * *list moves behind it. false: there is none; also of NULL. */
+bool words_next(const char **list, const char *marks, char *out, size_t bytes);
+bool words_have(const char *list, const char *marks, const char *word);

@@ -80,24 +80,13 @@ static enum zd_status tell_unknown_command(
     return zd_fail_help("%s --help lists the commands", program->name);
 }
 
-/* Is `name` one of the words of `list`? */
-static bool list_has(const char *list, const char *name)
-{
-    size_t length = strlen(name);
-    for (const char *at = list; (at = strstr(at, name)); at += length)
-        if ((at == list || at[-1] == ' ') &&
-            (at[length] == ' ' || at[length] == '\0'))
-            return true;
-    return false;
-}
-
 bool cli_takes(
         const struct cli_program *program, const struct cli_command *command,
         const struct cli_option *option)
 {
     return strcmp(option->name, "help") == 0 ||
-           list_has(program->common, option->name) ||
-           (command && list_has(command->options, option->name));
+           words_have(program->common, " ", option->name) ||
+           (command && words_have(command->options, " ", option->name));
 }
 
 const struct cli_option *cli_find_option(
@@ -221,14 +210,9 @@ static enum zd_status set_choice(
         const struct cli_option *option, const char *text,
         struct cli_args *args)
 {
-    size_t length = strlen(text);
-    for (const char *at = option->choices; at;) {
-        size_t word = strcspn(at, "|");
-        if (word == length && strncmp(at, text, length) == 0) {
-            *(const char **)field(args, option) = text;
-            return ZD_OK;
-        }
-        at = at[word] ? at + word + 1 : NULL;
+    if (words_have(option->choices, "|", text)) {
+        *(const char **)field(args, option) = text;
+        return ZD_OK;
     }
     return fail_value(option, text, option->choices);
 }
@@ -368,7 +352,8 @@ static enum zd_status check_complete(const struct parse *parse)
     if (line->operand_count < parse->command->operands_min)
         return fail_incomplete(parse, parse->command->operands, NULL);
     for (int i = 0; i < program->option_count; i++)
-        if (list_has(parse->command->required, program->options[i].name) &&
+        if (words_have(
+                    parse->command->required, " ", program->options[i].name) &&
             !(parse->given & UINT64_C(1) << i)) {
             char typed[64];
             snprintf(typed, sizeof typed, "--%s", program->options[i].name);

@@ -23,20 +23,18 @@ static enum zd_status read_allow(const char *list, unsigned *out)
         WORDS = sizeof words / sizeof words[0]
     }; /* in PLAN_ALLOW_*'s order */
     *out = 0;
-    for (const char *at = list; at && *at;) {
-        size_t bytes = strcspn(at, ",");
+    char word[32];
+    while (words_next(&list, ",", word, sizeof word)) {
         int i = 0;
-        while (i < WORDS &&
-               (strlen(words[i]) != bytes || strncmp(words[i], at, bytes) != 0))
+        while (i < WORDS && strcmp(words[i], word) != 0)
             i++;
         if (i == WORDS)
             return ZD_FAIL(
                     ZD_ERR_USAGE, "E0101",
                     "--allow takes optim, dtype, lora, quantize and mesh, "
-                    "separated by commas, not `%.*s`",
-                    (int)bytes, at);
+                    "separated by commas, not `%s`",
+                    word);
         *out |= 1u << i;
-        at += bytes + (at[bytes] == ',');
     }
     return ZD_OK;
 }

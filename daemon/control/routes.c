@@ -3,6 +3,7 @@
 
 #include "base/must.h"
 #include "base/suggest.h"
+#include "base/words.h"
 #include "zd_config.h"
 
 #include <stdlib.h>
@@ -66,17 +67,6 @@ static void route_hello(const struct ask *ask)
 
 /* --- parameters --- */
 
-static bool has_word(const char *list, const char *word)
-{
-    size_t length = strlen(word);
-    for (const char *at = list; *at; at += strcspn(at, " ")) {
-        at += strspn(at, " ");
-        if (strcspn(at, " ") == length && memcmp(at, word, length) == 0)
-            return length > 0;
-    }
-    return false;
-}
-
 /* Refuses unknown and repeated ones; `name` may be repeated. */
 static bool check_params(const struct ask *ask, const struct route *route)
 {
@@ -85,7 +75,7 @@ static bool check_params(const struct ask *ask, const struct route *route)
         bool is_twice =
                 param_text(ask, name) != ask->request->param_values[i] &&
                 strcmp(name, "name") != 0;
-        if (!has_word(route->params, name))
+        if (!words_have(route->params, " ", name))
             return refuse(
                     ask, 400, "E_BAD_REQUEST",
                     route->params[0] ? route->params : route->path,

@@ -1,6 +1,8 @@
 /* foreign.c - each key of a file finds its row. */
 #include "daemon/init/foreign.h"
 
+#include "base/words.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -351,9 +353,7 @@ static void tell_rest(struct foreign *foreign)
 static bool is_given(const struct foreign *foreign, const char *names)
 {
     char name[NAME_BYTES];
-    for (size_t bytes; *names; names += bytes + strspn(names + bytes, " ")) {
-        bytes = strcspn(names, " ");
-        snprintf(name, sizeof name, "%.*s", (int)bytes, names);
+    while (words_next(&names, " ", name, sizeof name)) {
         const json_t *value = foreign_get(foreign, name);
         if (value && !json_is_null(value))
             return true;

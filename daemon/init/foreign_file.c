@@ -3,6 +3,7 @@
 #include "base/file/fs.h"
 #include "base/file/yaml.h"
 #include "base/must.h"
+#include "base/words.h"
 #include "daemon/init/embedded.h"
 #include "daemon/init/foreign.h"
 
@@ -26,12 +27,9 @@ static void add_row(json_t *rows, const char *names, json_t *row)
 {
     char name[100];
     json_object_set_new(row, "names", json_string(names));
-    for (size_t bytes; *names; names += bytes + strspn(names + bytes, " ")) {
-        bytes = strcspn(names, " ");
-        snprintf(name, sizeof name, "%.*s", (int)bytes, names);
+    while (words_next(&names, " ", name, sizeof name))
         if (!json_object_get(rows, name))
             json_object_set(rows, name, row);
-    }
     json_decref(row);
 }
 

@@ -2,6 +2,7 @@
  * each pair. */
 #include "daemon/job/job_internal.h"
 
+#include "base/words.h"
 #include "optim/optimizers.h"
 
 #include <math.h>
@@ -20,13 +21,9 @@ struct rule {
 static bool are_sound(const struct job *job, const char *keys)
 {
     char key[2 * SCHEMA_NAME_MAX];
-    for (size_t bytes; keys && *keys;
-         keys += bytes + strspn(keys + bytes, " ")) {
-        bytes = strcspn(keys, " ");
-        snprintf(key, sizeof key, "%.*s", (int)bytes, keys);
+    while (words_next(&keys, " ", key, sizeof key))
         if (job_key(job, key)->refused)
             return false;
-    }
     return true;
 }
 

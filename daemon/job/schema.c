@@ -1,6 +1,7 @@
 #include "daemon/job/schema.h"
 
 #include "base/suggest.h"
+#include "base/words.h"
 
 #include <limits.h>
 #include <string.h>
@@ -20,35 +21,12 @@ const struct schema_key *schema_find(const char *section, const char *name)
     return NULL;
 }
 
-/* The next word of a list separated by spaces, copied into `word`. */
-static bool next_word(const char **list, char *word, size_t word_bytes)
-{
-    *list += strspn(*list, " ");
-    size_t length = strcspn(*list, " ");
-    if (length == 0 || length >= word_bytes)
-        return false;
-    memcpy(word, *list, length);
-    word[length] = '\0';
-    *list += length;
-    return true;
-}
-
-static bool has_alias(const struct schema_key *key, const char *name)
-{
-    char word[SCHEMA_NAME_MAX];
-    const char *list = key->aliases;
-    while (list && next_word(&list, word, sizeof word))
-        if (strcmp(word, name) == 0)
-            return true;
-    return false;
-}
-
 const struct schema_key *schema_find_alias(
         const char *section, const char *name)
 {
     for (int i = 0; i < schema_count; i++)
         if (strcmp(schema_table[i].section, section) == 0 &&
-            has_alias(&schema_table[i], name))
+            words_have(schema_table[i].aliases, " ", name))
             return &schema_table[i];
     return NULL;
 }
@@ -64,7 +42,8 @@ static bool is_elsewhere(
     if (pass == 0 && (strncmp(key->section, section, length) != 0 ||
                       key->section[length] != '.'))
         return false;
-    return pass == 2 ? has_alias(key, name) : strcasecmp(key->name, name) == 0;
+    return pass == 2 ? words_have(key->aliases, " ", name)
+                     : strcasecmp(key->name, name) == 0;
 }
 
 const struct schema_key *schema_find_elsewhere(
@@ -107,7 +86,7 @@ const struct schema_key *schema_suggest(
                 key = candidate;
                 memcpy(found, word, SCHEMA_NAME_MAX);
             }
-        } while (list && next_word(&list, word, sizeof word));
+        } while (words_next(&list, " ", word, sizeof word));
     }
     return key;
 }

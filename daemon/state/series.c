@@ -1,6 +1,7 @@
 #include "daemon/state/series.h"
 
 #include "base/must.h"
+#include "base/words.h"
 #include "daemon/state/run_state.h"
 #include "train/report/file_writer.h"
 
@@ -58,15 +59,6 @@ void series_add(
     }
 }
 
-static bool is_named(const char *names, const char *name)
-{
-    size_t length = strlen(name);
-    for (const char *at = names; (at = strstr(at, name)); at += length)
-        if ((at == names || at[-1] == ',') && strchr(",", at[length]))
-            return true;
-    return !names[0];
-}
-
 json_t *series_json(
         const struct history series[SERIES_MAX], const char *names,
         int64_t since, int max)
@@ -75,7 +67,7 @@ json_t *series_json(
     const char *name;
     for (int i = 0; (name = run_series_name(i)); i++) {
         json_array_append_new(all, json_string(name));
-        if (is_named(names, name))
+        if (!names[0] || words_have(names, ",", name))
             json_object_set_new(
                     shown, name, history_json(&series[i], since, max));
     }
