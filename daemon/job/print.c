@@ -86,38 +86,31 @@ static bool is_entry(const struct schema_key *key)
 
 /* --- text --- */
 
-static void print_entries(
-        const struct schema_key *key, const json_t *entries, FILE *stream)
-{
-    size_t i;
-    json_t *entry, *value;
-    const char *name;
-    json_array_foreach((json_t *)entries, i, entry)
-    {
-        fprintf(stream, "\n[[%s.%s]]\n", key->section, key->name);
-        json_object_foreach(entry, name, value)
-        {
-            fprintf(stream, "%s = ", name);
-            toml_write(stream, value);
-            fputc('\n', stream);
-        }
-    }
-}
-
-static void print_table(
-        const struct schema_key *key, const json_t *table, FILE *stream)
+static void print_members(const json_t *table, FILE *stream)
 {
     const char *name;
     json_t *value;
-    if (!json_is_object(table))
-        return;
-    fprintf(stream, "\n[%s.%s]\n", key->section, key->name);
     json_object_foreach((json_t *)table, name, value)
     {
         toml_write_key(stream, name);
         fputs(" = ", stream);
         toml_write(stream, value);
         fputc('\n', stream);
+    }
+}
+
+static void print_tables(
+        const struct schema_key *key, const json_t *value, FILE *stream)
+{
+    size_t i;
+    json_t *entry;
+    if (json_is_object(value))
+        fprintf(stream, "\n[%s.%s]\n", key->section, key->name);
+    print_members(value, stream);
+    json_array_foreach((json_t *)value, i, entry)
+    {
+        fprintf(stream, "\n[[%s.%s]]\n", key->section, key->name);
+        print_members(entry, stream);
     }
 }
 
@@ -134,10 +127,8 @@ static void print_row(
     json_t *value = row_value(job, key);
     if (!value)
         return;
-    if (key->type == SCHEMA_ENTRIES)
-        print_entries(key, value, stream);
-    else if (key->type == SCHEMA_TABLE)
-        print_table(key, value, stream);
+    if (key->type == SCHEMA_ENTRIES || key->type == SCHEMA_TABLE)
+        print_tables(key, value, stream);
     else {
         FILE *line = text_stream_open(&text, &bytes);
         fprintf(line, "%s = ", key->name);
