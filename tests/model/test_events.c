@@ -36,38 +36,25 @@ static void planned_events(
     model_config_fini(&config);
 }
 
+/* clang-format off */
 static const struct {
     const char *config, *freeze[2];
     struct checkpointing checkpointing;
     enum model_pass pass;
     const char *events;
 } cases[] = {
-        {LLAMA3_LAYERS("false"),
-         {NULL},
-         {CHECKPOINTING_NONE, 0},
-         MODEL_TRAIN,
+        {LLAMA3_LAYERS("false"), {NULL}, {CHECKPOINTING_NONE, 0}, MODEL_TRAIN,
          "+0 -0 +1 -1 +2 -2 +3 -3 +4 -4 +3 -3 +2 -2 +1 -1"},
-        {LLAMA3_LAYERS("true"),
-         {NULL},
-         {CHECKPOINTING_FULL, 0},
-         MODEL_TRAIN,
+        {LLAMA3_LAYERS("true"), {NULL}, {CHECKPOINTING_FULL, 0}, MODEL_TRAIN,
          "+0 -0 +1 -1 +2 -2 +3 -3 +4 +0 -0 -4 +3 -3 +2 -2 +1 -1"},
-        {LLAMA3_LAYERS("true"),
-         {NULL},
-         {CHECKPOINTING_EVERY, 2},
-         MODEL_TRAIN,
+        {LLAMA3_LAYERS("true"), {NULL}, {CHECKPOINTING_EVERY, 2}, MODEL_TRAIN,
          "+0 -0 +1 -1 +2 -2 +3 -3 +4 +0 -0 -4 +3 -3 +1 +2 -2 -1"},
-        {LLAMA3_LAYERS("true"),
-         {NULL},
-         {CHECKPOINTING_EVERY, 2},
-         MODEL_EVAL,
+        {LLAMA3_LAYERS("true"), {NULL}, {CHECKPOINTING_EVERY, 2}, MODEL_EVAL,
          "+0 -0 +1 -1 +2 -2 +3 -3 +4 +0 -0 -4"},
-        {LLAMA3_LAYERS("false"),
-         {"model.embed_tokens.*", "model.layers.0.*"},
-         {CHECKPOINTING_NONE, 0},
-         MODEL_TRAIN,
+        {LLAMA3_LAYERS("false"), {"model.embed_tokens.*", "model.layers.0.*"}, {CHECKPOINTING_NONE, 0}, MODEL_TRAIN,
          "+0 -0 +1 -1 +2 -2 +3 -3 +4 -4 +3 -3 +2 -2"},
 };
+/* clang-format on */
 
 Test(model_events, list_the_units_in_the_order_of_the_passes)
 {

@@ -106,19 +106,14 @@ static void run_init(
         const char *adapters, enum dtype dtype, enum checkpointing_mode mode,
         unsigned joined)
 {
-    struct model_shape shape = {
-            .B = B,
-            .T = T,
-            .eval_B = B,
-            .checkpointing = {mode, 2},
-            .dtype = dtype,
-            .head_chunk = 5,
-            .decode_capacity = 24,
-            .decode_batch = 7,
-            .joined = joined,
-            .mlp_pieces = joined ? pieces : 0,
-            .train = true,
-    };
+    struct model_shape shape =
+            tiny_shape(B, T, (struct checkpointing){mode, 2});
+    shape.dtype = dtype;
+    shape.head_chunk = 5;
+    shape.decode_capacity = 24;
+    shape.decode_batch = 7;
+    shape.joined = joined;
+    shape.mlp_pieces = joined ? pieces : 0;
     r->kernels = counting_table(dtype);
     if (adapters)
         adapted_init(&r->tiny, config, adapters, &shape, &r->kernels);

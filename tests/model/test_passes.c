@@ -12,19 +12,6 @@ static const char *const families[] = {
         SHAPE_PHI3, SHAPE_SMOLLM3, SHAPE_OLMO2, SHAPE_GEMMA2};
 enum { FAMILIES = sizeof families / sizeof families[0] };
 
-static struct model_shape shape_of(struct checkpointing checkpointing)
-{
-    return (struct model_shape){
-            .B = B,
-            .T = T,
-            .eval_B = B,
-            .checkpointing = checkpointing,
-            .dtype = DTYPE_FP32,
-            .head_chunk = 7,
-            .train = true,
-    };
-}
-
 /* A model and a batch for it. */
 struct small {
     struct tiny tiny;
@@ -35,7 +22,8 @@ static void init(
         struct small *s, const char *config, const char *freeze,
         enum checkpointing_mode mode, enum dtype dtype)
 {
-    struct model_shape shape = shape_of((struct checkpointing){mode, 2});
+    struct model_shape shape =
+            tiny_shape(B, T, (struct checkpointing){mode, 2});
     shape.dtype = dtype;
     tiny_init(&s->tiny, config, freeze, &shape, tiny_plain(dtype));
     tokens_fill(&s->tokens, 1, B, T, s->tiny.config.vocab_size);
@@ -62,7 +50,7 @@ Test(model_passes, every_checkpointing_mode_gives_the_bits_of_none)
         cr_expect(isfinite(loss) && loss > 0);
         for (size_t m = 0; m < sizeof modes / sizeof *modes; m++) {
             struct tiny t;
-            struct model_shape shape = shape_of(modes[m]);
+            struct model_shape shape = tiny_shape(B, T, modes[m]);
             tiny_init(&t, families[f], NULL, &shape, tiny_plain(DTYPE_FP32));
             tiny_poison(&t);
             cr_expect(tiny_step(&t, &none.tokens.batch, 1.0f) == loss);
@@ -116,7 +104,7 @@ Test(model_passes, an_mlp_in_pieces_changes_the_order_of_sums_alone)
         double loss = step(&whole);
         double eval = tiny_evaluate(&whole.tiny, &whole.tokens.batch);
         for (int m = 0; m < 4; m++) {
-            struct model_shape shape = shape_of(modes[m]);
+            struct model_shape shape = tiny_shape(B, T, modes[m]);
             struct tiny *t = &tiled[m];
             shape.mlp_pieces = pieces[i % 4];
             tiny_init(t, family, NULL, &shape, tiny_plain(DTYPE_FP32));
@@ -167,8 +155,8 @@ Test(model_passes, padding_and_masked_targets_change_nothing)
         struct tiny wide, near;
         struct tokens tokens, narrow;
         struct kernels counting = *tiny_plain(DTYPE_FP32);
-        struct model_shape shape =
-                shape_of((struct checkpointing){modes[f / FAMILIES], 0});
+        struct model_shape shape = tiny_shape(
+                B, T, (struct checkpointing){modes[f / FAMILIES], 0});
         counting.cross_entropy = count_rows;
         tiny_init(&wide, families[f % FAMILIES], NULL, &shape, &counting);
         tiny_init(&near, families[f % FAMILIES], NULL, &shape, &counting);
@@ -369,13 +357,13 @@ Test(model_passes, micro_batches_by_layer_give_the_bits_of_one_by_one)
             {CHECKPOINTING_EVERY, 9}};
     static const enum dtype dtypes[] = {DTYPE_FP32, DTYPE_BF16};
     for (int i = 0; i < FAMILIES * 5; i++) {
-        struct model_shape shape = shape_of(modes[i % 5]);
+        struct model_shape shape = tiny_shape(B, T, modes[i % 5]);
         shape.dtype = dtypes[i % 2];
         shape.mlp_pieces = i % 3 == 1 ? 3 : 0;
         expect_by_layer(families[i / 5], NULL, &shape);
     }
     for (int i = 0; i < 5; i++) {
-        struct model_shape shape = shape_of(modes[i]);
+        struct model_shape shape = tiny_shape(B, T, modes[i]);
         expect_by_layer(SHAPE_QWEN3, "model.[el]*s.[012w]*", &shape);
         expect_by_layer(SHAPE_OLMO2, "model.[el]*s.[0w]*", &shape);
         expect_by_layer(SHAPE_QWEN3, "model.*", &shape);
@@ -387,7 +375,7 @@ Test(model_passes, head_chunk_size_does_not_matter)
     struct small a;
     struct tiny b;
     struct model_shape shape =
-            shape_of((struct checkpointing){CHECKPOINTING_NONE, 0});
+            tiny_shape(B, T, (struct checkpointing){CHECKPOINTING_NONE, 0});
     shape.head_chunk = 1;
     init(&a, SHAPE_QWEN3, NULL, CHECKPOINTING_NONE, DTYPE_FP32);
     tiny_init(&b, SHAPE_QWEN3, NULL, &shape, tiny_plain(DTYPE_FP32));

@@ -426,15 +426,10 @@ static const struct checkpointing modes[] = {
 
 static struct model_shape shape_of(int i, enum dtype dtype)
 {
-    return (struct model_shape){
-            .B = B,
-            .T = T,
-            .eval_B = B,
-            .checkpointing = modes[i % 4],
-            .dtype = dtype,
-            .head_chunk = 7,
-            .mlp_pieces = i % 3 ? 1 : 2,
-            .train = true};
+    struct model_shape shape = tiny_shape(B, T, modes[i % 4]);
+    shape.dtype = dtype;
+    shape.mlp_pieces = i % 3 ? 1 : 2;
+    return shape;
 }
 
 Test(model_places, losses_and_gradients_are_those_of_one)

@@ -16,21 +16,6 @@ struct streams_case {
     enum stream_mode mode;
 };
 
-static struct model_shape shape_of(
-        struct checkpointing checkpointing, enum dtype dtype, bool offload)
-{
-    return (struct model_shape){
-            .B = B,
-            .T = T,
-            .eval_B = B,
-            .checkpointing = checkpointing,
-            .dtype = dtype,
-            .head_chunk = 7,
-            .train = true,
-            .offload_activations = offload,
-    };
-}
-
 /* A slow way: who does not wait for it computes from what is not there. */
 static void dawdle(void *ctx, int64_t microseconds)
 {
@@ -101,7 +86,8 @@ static bool same_bits(const struct run *run, const struct streams_case *mode)
         tiny_must(stream_create("down", mode->mode, &streams.down));
         tiny_must(stream_create("up", mode->mode, &streams.up));
     }
-    struct model_shape shape = shape_of(run->checkpointing, run->dtype, false);
+    struct model_shape shape = tiny_shape(B, T, run->checkpointing);
+    shape.dtype = run->dtype;
     shape.micros = run->by_layer ? MICROS : 1;
     tiny_init(&here, run->config, run->freeze, &shape, kernels);
     shape.offload_activations = true;
@@ -135,6 +121,7 @@ static void every_mode_gives_the_same_bits(void)
             {"no streams", false, STREAM_INLINE},
             {"inline streams", true, STREAM_INLINE},
             {"streams that are threads", true, STREAM_THREAD}};
+    /* clang-format off */
     static const struct run runs[] = {
             {SHAPE_GPT2, NULL, {CHECKPOINTING_FULL, 0}, DTYPE_FP32, 5},
             {SHAPE_LLAMA, NULL, {CHECKPOINTING_FULL, 0}, DTYPE_FP32, 5},
@@ -146,29 +133,17 @@ static void every_mode_gives_the_same_bits(void)
             {SHAPE_GPT2, NULL, {CHECKPOINTING_EVERY, 9}, DTYPE_FP32, 1},
             /* the tables, and the layers 1 to 2 below them */
             {SHAPE_GPT2, "wte", {CHECKPOINTING_FULL, 0}, DTYPE_FP32, 5},
-            {SHAPE_GPT2,
-             "[wh]*[e01].*",
-             {CHECKPOINTING_FULL, 0},
-             DTYPE_FP32,
-             3},
-            {SHAPE_GPT2,
-             "[wh]*[e012].*",
-             {CHECKPOINTING_FULL, 0},
-             DTYPE_FP32,
-             2},
+            {SHAPE_GPT2, "[wh]*[e01].*", {CHECKPOINTING_FULL, 0}, DTYPE_FP32, 3},
+            {SHAPE_GPT2, "[wh]*[e012].*", {CHECKPOINTING_FULL, 0}, DTYPE_FP32, 2},
             {SHAPE_GPT2, "[wh]*", {CHECKPOINTING_FULL, 0}, DTYPE_FP32, 0},
             {SHAPE_GPT2, NULL, {CHECKPOINTING_FULL, 0}, DTYPE_FP32, 5, true},
             {SHAPE_LLAMA, NULL, {CHECKPOINTING_EVERY, 2}, DTYPE_BF16, 3, true},
             {SHAPE_QWEN3, NULL, {CHECKPOINTING_EVERY, 3}, DTYPE_FP32, 2, true},
             {SHAPE_GPT2, NULL, {CHECKPOINTING_EVERY, 9}, DTYPE_FP32, 1, true},
-            {SHAPE_GPT2,
-             "[wh]*[e01].*",
-             {CHECKPOINTING_FULL},
-             DTYPE_FP32,
-             3,
-             true},
+            {SHAPE_GPT2, "[wh]*[e01].*", {CHECKPOINTING_FULL}, DTYPE_FP32, 3, true},
             {SHAPE_GPT2, "[wh]*", {CHECKPOINTING_FULL, 0}, DTYPE_FP32, 0, true},
     };
+    /* clang-format on */
     for (size_t m = 0; m < sizeof modes / sizeof *modes; m++) {
         bool same = true;
         for (size_t r = 0; r < sizeof runs / sizeof *runs; r++)
@@ -186,9 +161,10 @@ static struct bytes planned(int layers, int every, bool offload)
 {
     char text[160];
     struct tiny t;
-    struct model_shape shape = shape_of(
-            (struct checkpointing){CHECKPOINTING_EVERY, every}, DTYPE_BF16,
-            offload);
+    struct model_shape shape = tiny_shape(
+            B, T, (struct checkpointing){CHECKPOINTING_EVERY, every});
+    shape.dtype = DTYPE_BF16;
+    shape.offload_activations = offload;
     snprintf(
             text, sizeof text,
             "{\"model_type\":\"gpt2\",\"vocab_size\":16,\"n_embd\":64,"

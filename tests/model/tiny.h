@@ -23,6 +23,21 @@ struct tiny {
     struct model_shape shape;
 };
 
+/* To train in fp32, with a head in chunks of 7 tokens. */
+static inline struct model_shape tiny_shape(
+        int B, int T, struct checkpointing checkpointing)
+{
+    return (struct model_shape){
+            .B = B,
+            .T = T,
+            .eval_B = B,
+            .checkpointing = checkpointing,
+            .dtype = DTYPE_FP32,
+            .head_chunk = 7,
+            .train = true,
+    };
+}
+
 /* For whatever must not fail on the way to what is tested. */
 static inline void tiny_must(enum zd_status status)
 {

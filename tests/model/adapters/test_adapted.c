@@ -73,16 +73,10 @@ static void setup(
 {
     struct tiny *t = &m->tiny;
     struct lora_options options = lora_options_default();
-    struct model_shape shape = {
-            .B = B,
-            .T = T,
-            .eval_B = B,
-            .dtype = DTYPE_FP32,
-            .head_chunk = 7,
-            .dropout = dropout,
-            .seed = seed,
-            .train = true,
-    };
+    struct model_shape shape =
+            tiny_shape(B, T, (struct checkpointing){CHECKPOINTING_NONE, 0});
+    shape.dropout = dropout;
+    shape.seed = seed;
     memset(m, 0, sizeof *m);
     real = tiny_plain(DTYPE_FP32);
     m->kernels = *real;
