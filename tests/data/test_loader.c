@@ -2,9 +2,24 @@
 
 enum { B = 2, T = 8, BATCHES = 40 };
 
+static struct data_case test;
+
+static void setup(void)
+{
+    data_case_init(&test, NULL);
+}
+
+static void teardown(void)
+{
+    data_case_fini(&test);
+}
+
+TestSuite(data_loader, .init = setup, .fini = teardown);
+
+/* Of a loader; what is compared with it is read from another dataset, since the
+ * loader's belongs to its thread. */
 struct loading {
-    struct data_case test;
-    struct dataset *dataset;
+    struct dataset *dataset, *same;
     void *memory;
     struct loader *loader;
 };
@@ -20,30 +35,29 @@ static int64_t in_order(void *ctx, int64_t batch, int b)
     return batch + b;
 }
 
-static void loading_init(struct loading *loading, int64_t first, int prefetch)
+/* Batches of `rows` rows. */
+static struct loading loading_open(
+        struct loader_order order, int64_t first, int64_t batches, int rows,
+        int prefetch)
 {
-    char text[1000];
-    data_case_init(&loading->test, NULL);
-    for (size_t i = 0; i < sizeof text; i++)
-        text[i] = (char)(' ' + i % 90);
-    data_case_file(&loading->test, "a.txt", text, sizeof text);
-    loading->test.request.shuffle = true;
-    loading->dataset = must_open(&loading->test);
-    loading->memory = malloc(loader_bytes(2 * prefetch, B, T));
+    int length = test.options.cutoff_len;
+    struct loading loading = {
+            must_open(&test), must_open(&test),
+            malloc(loader_bytes(2 * prefetch, rows, length))};
     cr_assert_eq(
             loader_create(
-                    loading->dataset, (struct loader_order){sample_of, NULL},
-                    first, BATCHES, B, T, prefetch, prefetch, loading->memory,
-                    &loading->loader),
+                    loading.dataset, order, first, batches, rows, length,
+                    prefetch, prefetch, loading.memory, &loading.loader),
             ZD_OK);
+    return loading;
 }
 
-static void loading_fini(struct loading *loading)
+static void loading_close(struct loading *loading)
 {
     loader_destroy(loading->loader);
     free(loading->memory);
     dataset_close(loading->dataset);
-    data_case_fini(&loading->test);
+    dataset_close(loading->same);
 }
 
 static void expect_row(
@@ -76,19 +90,22 @@ static void expect_batch(
 Test(data_loader, batches_come_in_order_and_stay_valid_for_prefetch_calls)
 {
     static const int prefetches[] = {1, 3, 4};
+    char text[1000];
+    for (size_t i = 0; i < sizeof text; i++)
+        text[i] = (char)(' ' + i % 90);
+    data_case_file(&test, "a.txt", text, sizeof text);
+    test.request.shuffle = true;
     for (int p = 0; p < 3; p++) {
-        struct loading loading;
         struct loader_batch batches[BATCHES];
-        loading_init(&loading, 5, prefetches[p]);
-        /* the loader's dataset belongs to its thread */
-        struct dataset *same = must_open(&loading.test);
+        struct loader_order order = {sample_of, NULL};
+        struct loading loading =
+                loading_open(order, 5, BATCHES, B, prefetches[p]);
         for (int i = 0; i < BATCHES; i++) {
             cr_assert_eq(loader_next(loading.loader, &batches[i]), ZD_OK);
             for (int back = 0; back < prefetches[p] && back <= i; back++)
-                expect_batch(same, 5 + i - back, &batches[i - back]);
+                expect_batch(loading.same, 5 + i - back, &batches[i - back]);
         }
-        dataset_close(same);
-        loading_fini(&loading);
+        loading_close(&loading);
     }
 }
 
@@ -97,33 +114,21 @@ Test(data_loader, batches_come_in_order_and_stay_valid_for_prefetch_calls)
 Test(data_loader, rows_are_as_long_as_the_longest_of_the_batch_needs)
 {
     enum { LONG = 300, NEAR = 64 };
-    struct data_case test;
-    struct loader *loader;
     struct loader_batch batch;
     char text[] = "{\"text\": \"0123456789012345678901234567890123456789\"}\n"
                   "{\"text\": \"abc\"}\n";
-    data_case_init(&test, NULL);
     test.options.cutoff_len = LONG;
     test.options.packing = PACKING_NO;
     data_case_file(&test, "a.jsonl", text, sizeof text - 1);
-    struct dataset *dataset = must_open(&test), *same = must_open(&test);
-    void *memory = malloc(loader_bytes(2, 2, LONG));
-    cr_assert_eq(
-            loader_create(
-                    dataset, (struct loader_order){in_order, NULL}, 0, 1, 2,
-                    LONG, 1, 1, memory, &loader),
-            ZD_OK);
-    cr_assert_eq(loader_next(loader, &batch), ZD_OK);
+    struct loading loading =
+            loading_open((struct loader_order){in_order, NULL}, 0, 1, 2, 1);
+    cr_assert_eq(loader_next(loading.loader, &batch), ZD_OK);
     cr_expect_eq(batch.T, NEAR, "%d", batch.T);
     for (int b = 0; b < 2; b++) {
-        struct sample sample = must_read(same, b);
+        struct sample sample = must_read(loading.same, b);
         expect_row(&batch, b, NEAR, &sample);
     }
-    loader_destroy(loader);
-    free(memory);
-    dataset_close(dataset);
-    dataset_close(same);
-    data_case_fini(&test);
+    loading_close(&loading);
 }
 
 /* Rows of 4 places are those of one, in 8 pieces; what is counted is the whole
@@ -132,79 +137,48 @@ Test(data_loader, places_share_the_tokens_of_each_row)
 {
     enum { PLACES = 4, PIECE = T / (2 * PLACES), OWN = 2 * PIECE };
     _Static_assert(T % (2 * PLACES) == 0, "whole pieces");
-    struct data_case test;
     char text[] = "0123456789abcdefghijklmnopqrstuvwxyz";
-    data_case_init(&test, NULL);
     data_case_file(&test, "a.txt", text, sizeof text - 1);
     for (int place = 0; place < PLACES; place++) {
-        struct dataset *dataset = data_case_open(&test), *same;
         struct loader_order order = {
                 .sample_of = in_order, .places = PLACES, .place = place};
-        struct loader *loader;
+        struct loading loading = loading_open(order, 0, 1, 2, 1);
         struct loader_batch batch;
-        int32_t tokens[2][T], targets[2][T], starts[2][T];
-        int count, all = 0;
-        void *memory = malloc(loader_bytes(2, 2, T));
-        cr_assert_not_null(dataset);
-        cr_assert_eq(dataset_open(&test.request, &same), ZD_OK);
-        cr_assert_eq(
-                loader_create(
-                        dataset, order, 0, 1, 2, T, 1, 1, memory, &loader),
-                ZD_OK);
-        cr_assert_eq(loader_next(loader, &batch), ZD_OK);
-        for (int b = 0; b < 2; b++) {
-            cr_assert_eq(
-                    dataset_sample(
-                            same, b, tokens[b], targets[b], starts[b], &count),
-                    ZD_OK);
-            all += count;
-        }
-        cr_expect_eq(batch.token_count, all);
+        cr_assert_eq(loader_next(loading.loader, &batch), ZD_OK);
+        struct sample samples[2] = {
+                must_read(loading.same, 0), must_read(loading.same, 1)};
+        cr_expect_eq(batch.token_count, samples[0].count + samples[1].count);
         for (int n = 0; n < 2 * OWN; n++) {
-            int b = n / OWN, half = n % OWN / PIECE;
+            const struct sample *sample = &samples[n / OWN];
+            int half = n % OWN / PIECE;
             int piece = half ? 2 * PLACES - 1 - place : place;
             int t = piece * PIECE + n % PIECE;
-            cr_expect_eq(batch.tokens[n], tokens[b][t]);
-            cr_expect_eq(batch.targets[n], targets[b][t]);
-            cr_expect_eq(batch.doc_start[n], starts[b][t]);
+            cr_expect_eq(batch.tokens[n], sample->tokens[t]);
+            cr_expect_eq(batch.targets[n], sample->targets[t]);
+            cr_expect_eq(batch.doc_start[n], sample->doc_start[t]);
         }
-        loader_destroy(loader);
-        free(memory);
-        dataset_close(dataset);
-        dataset_close(same);
+        loading_close(&loading);
     }
-    data_case_fini(&test);
 }
 
 Test(data_loader, an_error_comes_with_its_batch)
 {
-    struct data_case test;
-    struct loader *loader;
     struct loader_batch batch;
     uint16_t tokens[41];
-    data_case_init(&test, NULL);
     for (int i = 0; i < 41; i++)
         tokens[i] = i == 30 ? 999 : 'a'; /* in the fourth sample of five */
     data_case_file(&test, "a.bin", tokens, sizeof tokens);
     test.entry.format = DATA_NANOGPT;
     /* opened without the check, as a file above 4 GiB is */
     test.request.depth = DATA_TRUST;
-    struct dataset *dataset = must_open(&test);
-    void *memory = malloc(loader_bytes(8, 1, T));
-    cr_assert_eq(
-            loader_create(
-                    dataset, (struct loader_order){in_order, NULL}, 0, 5, 1, T,
-                    4, 4, memory, &loader),
-            ZD_OK);
+    struct loading loading =
+            loading_open((struct loader_order){in_order, NULL}, 0, 5, 1, 4);
     for (int i = 0; i < 3; i++)
-        cr_assert_eq(loader_next(loader, &batch), ZD_OK);
+        cr_assert_eq(loader_next(loading.loader, &batch), ZD_OK);
     for (int again = 0; again < 2; again++) {
         zd_error_clear();
-        cr_expect_eq(loader_next(loader, &batch), ZD_ERR_DATA);
+        cr_expect_eq(loader_next(loading.loader, &batch), ZD_ERR_DATA);
         cr_expect(strstr(zd_error_get()->what, "token 30 of"));
     }
-    loader_destroy(loader);
-    free(memory);
-    dataset_close(dataset);
-    data_case_fini(&test);
+    loading_close(&loading);
 }

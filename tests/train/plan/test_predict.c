@@ -49,18 +49,30 @@ static struct train_job job_of(const struct asked *asked)
     return job;
 }
 
+/* The job's configuration is freed. */
+static struct job_plan plan_of(struct train_job job, int world)
+{
+    struct job_plan plan;
+    cr_assert_eq(
+            job_plan_build(&job, world, 0, NULL, &plan), ZD_OK, "%s",
+            zd_error_get()->what);
+    json_decref(job.model.config);
+    return plan;
+}
+
+static struct plan_prediction predict_job(
+        struct train_job job, int world, const struct plan_machine *machine)
+{
+    struct job_plan plan = plan_of(job, world);
+    struct plan_prediction predicted = plan_predict(&plan, machine);
+    job_plan_fini(&plan);
+    return predicted;
+}
+
 static struct plan_prediction predict(
         const struct asked *asked, const struct plan_machine *machine)
 {
-    struct train_job job = job_of(asked);
-    struct job_plan plan;
-    cr_assert_eq(
-            job_plan_build(&job, asked->world, 0, NULL, &plan), ZD_OK, "%s",
-            zd_error_get()->what);
-    struct plan_prediction predicted = plan_predict(&plan, machine);
-    job_plan_fini(&plan);
-    json_decref(job.model.config);
-    return predicted;
+    return predict_job(job_of(asked), asked->world, machine);
 }
 
 /* The wire takes `share` of what compute does. */
@@ -276,13 +288,10 @@ Test(predict, undo_costs_the_bytes_of_old_values_on_the_cpu)
 {
     struct asked asked = {.world = 1, .optimizer = OFFLOAD_CPU};
     const struct plan_machine *machine = plan_machine_find("cpu");
-    struct train_job job = job_of(&asked);
-    struct job_plan plan;
-    cr_assert_eq(job_plan_build(&job, 1, 0, NULL, &plan), ZD_OK);
+    struct job_plan plan = plan_of(job_of(&asked), 1);
     double bytes = 2 * (12 + (double)dtype_bytes(plan.zero.grad_dtype)) *
                    (double)plan.zero.trainable_count;
     job_plan_fini(&plan);
-    json_decref(job.model.config);
     double waits = predict(&asked, machine).step_seconds;
     asked.clipping = OFFLOAD_CLIP_UNDO;
     double undoes = predict(&asked, machine).step_seconds;
@@ -371,15 +380,9 @@ Test(predict, a_window_takes_the_time_of_the_tokens_in_it)
                         "{s:s, s:i, s:b, s:i, s:i}", "model_type", "qwen2",
                         "num_key_value_heads", 4, "use_sliding_window", windows,
                         "sliding_window", 32, "max_window_layers", 4));
-        struct job_plan plan;
-        cr_assert_eq(
-                job_plan_build(&job, 1, 0, NULL, &plan), ZD_OK, "%s",
-                zd_error_get()->what);
-        struct plan_prediction predicted = plan_predict(&plan, &machine);
+        struct plan_prediction predicted = predict_job(job, 1, &machine);
         seconds[windows] =
                 predicted.parts[PLAN_FORWARD] + predicted.parts[PLAN_BACKWARD];
-        job_plan_fini(&plan);
-        json_decref(job.model.config);
     }
     double all = 3 * 2.0 * IN_ATTENTION * 256 / 1e9;
     double share = 32 * (2 - 32 / 128.0) / 128;
@@ -395,10 +398,7 @@ Test(models, have_the_parameters_that_the_table_says)
         json_decref(job.model.config);
         job.model.config = plan_model_config(known);
         job.device.memory_limit = job.device.host_memory_limit = 1ULL << 50;
-        struct job_plan plan;
-        cr_assert_eq(
-                job_plan_build(&job, 1, 0, NULL, &plan), ZD_OK, "%s: %s",
-                known->name, zd_error_get()->what);
+        struct job_plan plan = plan_of(job, 1);
         cr_expect_eq(
                 plan.table.total, (size_t)known->parameters, "%s: %zu",
                 known->name, plan.table.total);
@@ -406,7 +406,6 @@ Test(models, have_the_parameters_that_the_table_says)
                 !i || known->parameters < plan_model_at(i - 1)->parameters,
                 "%s: the largest are first", known->name);
         job_plan_fini(&plan);
-        json_decref(job.model.config);
     }
 }
 
