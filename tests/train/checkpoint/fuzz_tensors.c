@@ -63,24 +63,17 @@ static void resize(struct fuzz_tensor *t)
 /* Another end, a prefix more or less, or another letter. */
 static void rename_tensor(struct fuzz_tensor *t, uint64_t *state)
 {
-    static const char *const ends[] = {
-            ".weight",
-            ".bias",
-            ".weight.absmax",
-            ".weight.quant_map",
-            ".weight.nested_absmax",
-            ".weight.nested_quant_map",
-            ".weight.quant_state.bitsandbytes__nf4",
-            ".weight.quant_state.bitsandbytes__fp4",
-            ".SCB",
-            ".weight_format",
-            ".weight_scale_inv",
-            ".lora_A.weight",
-            ".lora_B.weight",
-            ".lora_magnitude_vector",
-            ".base_layer.weight",
-            ".lora_embedding_A"};
+    /* each ends with a blank */
+    static const char ends[] =
+            ".weight .bias .weight.absmax .weight.quant_map "
+            ".weight.nested_absmax .weight.nested_quant_map "
+            ".weight.quant_state.bitsandbytes__nf4 "
+            ".weight.quant_state.bitsandbytes__fp4 .SCB .weight_format "
+            ".weight_scale_inv .lora_A.weight .lora_B.weight "
+            ".lora_magnitude_vector .base_layer.weight .lora_embedding_A ";
+    enum { ENDS = 16 };
     static const char prefix[] = "transformer.", base[] = "base_model.model.";
+    const char *end;
     char name[FUZZ_NAME_BYTES], *found;
     size_t length = strlen(t->name);
     switch (fuzz_next(state) % 3) {
@@ -92,9 +85,12 @@ static void rename_tensor(struct fuzz_tensor *t, uint64_t *state)
         found = found ? found : strstr(t->name, ".weight");
         if (found)
             *found = '\0';
+        end = ends;
+        for (uint64_t n = fuzz_next(state) % ENDS; n > 0; n--)
+            end = strchr(end, ' ') + 1;
         snprintf(
-                name, sizeof name, "%.100s%s", t->name,
-                ends[fuzz_next(state) % 16]);
+                name, sizeof name, "%.100s%.*s", t->name,
+                (int)strcspn(end, " "), end);
         break;
     default:
         found = strstr(t->name, prefix);

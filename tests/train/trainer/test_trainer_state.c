@@ -36,36 +36,22 @@ static const json_t *history_of(const json_t *state)
 /* Those of transformers' TrainerState, sorted as it does. */
 static bool has_all_keys(const json_t *state)
 {
-    static const char *const keys[] = {
-            "best_global_step",
-            "best_metric",
-            "best_model_checkpoint",
-            "epoch",
-            "eval_steps",
-            "global_step",
-            "is_hyper_param_search",
-            "is_local_process_zero",
-            "is_world_process_zero",
-            "log_history",
-            "logging_steps",
-            "max_steps",
-            "num_input_tokens_seen",
-            "num_train_epochs",
-            "save_steps",
-            "stateful_callbacks",
-            "total_flos",
-            "train_batch_size",
-            "trial_name",
-            "trial_params"};
-    size_t i = 0;
+    static const char keys[] =
+            "best_global_step best_metric best_model_checkpoint epoch "
+            "eval_steps global_step is_hyper_param_search "
+            "is_local_process_zero is_world_process_zero log_history "
+            "logging_steps max_steps num_input_tokens_seen num_train_epochs "
+            "save_steps stateful_callbacks total_flos train_batch_size "
+            "trial_name trial_params ";
+    char found[sizeof keys + 100] = "";
     const char *key;
     json_t *value;
     json_object_foreach((json_t *)(uintptr_t)state, key, value)
     {
-        if (i == sizeof keys / sizeof keys[0] || strcmp(key, keys[i++]) != 0)
-            return false;
+        size_t used = strlen(found);
+        snprintf(found + used, sizeof found - used, "%s ", key);
     }
-    return i == sizeof keys / sizeof keys[0];
+    return strcmp(found, keys) == 0;
 }
 
 static double number(const json_t *object, const char *key)
