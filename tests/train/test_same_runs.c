@@ -48,6 +48,7 @@ static bool same_run(
     bool exports = !strstr(group->common, "export=none");
     return same_training(a, b, 0) &&
            (!rows_of(a, "eval_loss") || same_column(a, b, "eval_loss", 0)) &&
+           (!rows_of(a, "loss_scale") || same_column(a, b, "loss_scale", 0)) &&
            (!exports || same_model(a, b) ||
             same_output(a, b, "peft/adapter_model.safetensors")) &&
            (!cuts_alike || same_shards(a, b));
@@ -148,15 +149,21 @@ static void try_row(
         const struct group *group, const char *row, const char **bases)
 {
     char *rest;
-    long own = strtol(row + 1, &rest, 10); /* ranks of this run alone */
+    bool is_cut = row[1] == '>'; /* after so many steps, and resumed */
+    long number = strtol(row + 1 + is_cut, &rest, 10);
+    long cut = is_cut ? number : 0;
+    long own = is_cut ? 0 : number; /* ranks of this run alone */
     for (int world = group->least; world <= group->most; world++) {
         char sets[TEXT] = "";
         const char *dir = job_threads_dir(), **base = &bases[world];
         struct apart apart = {0};
         add_sets(sets, group->common);
         add_sets(sets, rest);
-        bool ran = job_runs(
-                group->job, dir, own > 0 ? (int)own : world, "%s", sets);
+        int ranks = own > 0 ? (int)own : world;
+        bool ran = (!cut || job_runs(
+                                    group->job, dir, ranks,
+                                    "%s run.stop_after=%ld", sets, cut)) &&
+                   job_runs(group->job, dir, ranks, "%s", sets);
         if (!ran)
             zd_error_print(stderr, zd_error_get());
         *base = *base ? *base : dir;
