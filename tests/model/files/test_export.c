@@ -51,14 +51,36 @@ static enum zd_status export(
             &options);
 }
 
+/* A file of a folder; borrowed until the call after the next. */
+static const char *in(const char *dir, const char *name)
+{
+    static char paths[2][PATH_MAX];
+    static int turn;
+    turn = !turn;
+    fs_join(paths[turn], PATH_MAX, dir, name);
+    return paths[turn];
+}
+
+/* Do both have these values of the tensor, the last of it? */
+static void expect_same_values(
+        const struct opened *model, const struct weight_source *again, int id)
+{
+    float a[64], b[64];
+    size_t count = model->table.params[id].count, n = count < 64 ? count : 64;
+    tiny_must(model->source.read(model->source.ctx, id, count - n, n, a));
+    tiny_must(again->read(again->ctx, id, count - n, n, b));
+    cr_expect(
+            memcmp(a, b, n * sizeof *a) == 0, "%s",
+            model->table.params[id].name);
+}
+
 /* Raw bytes of a tensor, from whichever file of the folder holds it; the caller
  * frees them. */
 static char *tensor_bytes(const char *dir, const char *name, size_t *bytes)
 {
-    char pattern[PATH_MAX], *data = NULL;
+    char *data = NULL;
     glob_t files;
-    fs_join(pattern, sizeof pattern, dir, "model*.safetensors");
-    cr_assert(glob(pattern, 0, NULL, &files) == 0);
+    cr_assert(glob(in(dir, "model*.safetensors"), 0, NULL, &files) == 0);
     for (size_t i = 0; i < files.gl_pathc && !data; i++) {
         struct st_file *file;
         tiny_must(st_open(files.gl_pathv[i], &file));
@@ -76,13 +98,10 @@ static char *tensor_bytes(const char *dir, const char *name, size_t *bytes)
 
 static bool same_file(const char *a, const char *b, const char *name)
 {
-    char path_a[PATH_MAX], path_b[PATH_MAX];
     char *data_a, *data_b;
     size_t bytes_a, bytes_b;
-    fs_join(path_a, sizeof path_a, a, name);
-    fs_join(path_b, sizeof path_b, b, name);
-    tiny_must(fs_read_file(path_a, 1 << 26, &data_a, &bytes_a));
-    tiny_must(fs_read_file(path_b, 1 << 26, &data_b, &bytes_b));
+    tiny_must(fs_read_file(in(a, name), 1 << 26, &data_a, &bytes_a));
+    tiny_must(fs_read_file(in(b, name), 1 << 26, &data_b, &bytes_b));
     bool same = bytes_a == bytes_b && memcmp(data_a, data_b, bytes_a) == 0;
     free(data_a);
     free(data_b);
@@ -119,16 +138,13 @@ Test(model_export, what_was_read_comes_back_byte_for_byte)
  * there were, and no other. */
 Test(model_export, tensors_of_vision_pass_through_untouched)
 {
-    char path[PATH_MAX];
     struct exporting o;
     struct st_file *before, *after;
     int passed = 0;
     setup(&o, "ministral3");
     tiny_must(export(&o, DTYPE_FP32, 1 << 30, o.model.dir));
-    fs_join(path, sizeof path, o.model.dir, "model.safetensors");
-    tiny_must(st_open(path, &before));
-    fs_join(path, sizeof path, o.out, "model.safetensors");
-    tiny_must(st_open(path, &after));
+    tiny_must(st_open(in(o.model.dir, "model.safetensors"), &before));
+    tiny_must(st_open(in(o.out, "model.safetensors"), &after));
     cr_expect_eq(before->tensor_count, after->tensor_count);
     for (int i = 0; i < before->tensor_count; i++) {
         const struct st_tensor *a = &before->tensors[i];
@@ -158,12 +174,10 @@ Test(model_export, tensors_of_vision_pass_through_untouched)
  * no key says it. */
 Test(model_export, the_names_of_transformers_5_are_written_and_read)
 {
-    char path[PATH_MAX];
     json_t *json;
     struct exporting o;
     struct weight_source again;
     struct model_config config;
-    float a[36], b[36];
     setup(&o, "ministral3");
     struct hf_export_options options = {
             .dtype = DTYPE_BF16,
@@ -179,40 +193,35 @@ Test(model_export, the_names_of_transformers_5_are_written_and_read)
     cr_expect(weights_hf_has(o.out, "vision_tower.patch_conv.weight"));
     tiny_must(weights_open_hf(
             o.out, &o.model.config, &o.model.table, NULL, &again));
-    int id = param_table_find(&o.model.table, "model.norm.weight");
-    tiny_must(o.model.source.read(o.model.source.ctx, id, 0, 36, a));
-    tiny_must(again.read(again.ctx, id, 0, 36, b));
-    cr_expect(memcmp(a, b, sizeof a) == 0);
+    expect_same_values(
+            &o.model, &again,
+            param_table_find(&o.model.table, "model.norm.weight"));
     weights_close(&again);
 
-    fs_join(path, sizeof path, o.out, "config.json");
-    tiny_must(json_parse_file(path, 1 << 20, &json));
+    tiny_must(json_parse_file(in(o.out, "config.json"), 1 << 20, &json));
     json_object_del(json, "tie_word_embeddings");
     json_object_del(
             json_object_get(json, "text_config"), "tie_word_embeddings");
-    tiny_must(json_write_file(path, json));
+    tiny_must(json_write_file(in(o.out, "config.json"), json));
     json_decref(json);
     for (int tied = 0; tied < 2; tied++) {
         tiny_must(model_config_read(o.out, &config));
         cr_expect_eq(config.tied, tied);
         model_config_fini(&config);
-        fs_join(path, sizeof path, o.out, "model.safetensors");
-        remove(path);
+        remove(in(o.out, "model.safetensors"));
     }
     teardown(&o);
 }
 
 Test(model_export, the_configuration_is_kept_but_for_the_type)
 {
-    char path[PATH_MAX];
     json_t *before, *after;
     struct exporting o;
     setup(&o, "qwen3");
     tiny_must(export(&o, DTYPE_BF16, 1 << 30, o.model.dir));
-    fs_join(path, sizeof path, o.model.dir, "config.json");
-    tiny_must(json_parse_file(path, 1 << 20, &before));
-    fs_join(path, sizeof path, o.out, "config.json");
-    tiny_must(json_parse_file(path, 1 << 20, &after));
+    tiny_must(
+            json_parse_file(in(o.model.dir, "config.json"), 1 << 20, &before));
+    tiny_must(json_parse_file(in(o.out, "config.json"), 1 << 20, &after));
     const char *key =
             json_object_get(before, "dtype") ? "dtype" : "torch_dtype";
     cr_expect_str_eq(json_string_at(after, key), "bfloat16");
@@ -228,23 +237,15 @@ Test(model_export, shards_and_their_index_hold_the_same_values)
 {
     struct exporting o;
     struct weight_source again;
-    float a[64], b[64];
     setup(&o, "llama");
     tiny_must(export(&o, DTYPE_FP32, 20000, NULL));
-    char path[PATH_MAX];
-    fs_join(path, sizeof path, o.out, "model.safetensors");
-    cr_expect(!fs_exists(path), "either one file or an index");
+    cr_expect(
+            !fs_exists(in(o.out, "model.safetensors")),
+            "either one file or an index");
     tiny_must(weights_open_hf(
             o.out, &o.model.config, &o.model.table, NULL, &again));
-    for (int id = 0; id < o.model.table.count; id++) {
-        size_t count = o.model.table.params[id].count;
-        size_t n = count < 64 ? count : 64;
-        tiny_must(o.model.source.read(o.model.source.ctx, id, count - n, n, a));
-        tiny_must(again.read(again.ctx, id, count - n, n, b));
-        cr_expect(
-                memcmp(a, b, n * sizeof *a) == 0, "%s",
-                o.model.table.params[id].name);
-    }
+    for (int id = 0; id < o.model.table.count; id++)
+        expect_same_values(&o.model, &again, id);
     weights_close(&again);
     struct model_config config;
     tiny_must(model_config_read(o.out, &config));
@@ -259,11 +260,10 @@ Test(model_export, an_export_of_ours_is_replaced)
     setup(&o, "qwen2");
     tiny_must(export(&o, DTYPE_FP32, 20000, o.model.dir));
     tiny_must(export(&o, DTYPE_FP32, 1 << 30, o.model.dir));
-    char path[PATH_MAX];
-    fs_join(path, sizeof path, o.out, "model.safetensors.index.json");
-    cr_expect(!fs_exists(path), "nothing of the old one is left");
-    snprintf(path, sizeof path, "%s.tmp", o.out);
-    cr_expect(!fs_exists(path));
+    cr_expect(
+            !fs_exists(in(o.out, "model.safetensors.index.json")),
+            "nothing of the old one is left");
+    cr_expect(!fs_exists(in(o.scratch.dir, "hf.tmp")));
     teardown(&o);
 }
 
@@ -272,14 +272,12 @@ Test(model_export, a_folder_of_someone_else_is_left_alone)
     static const char *const names[] = {"notes.txt", "model.safetensors"};
     for (int i = 0; i < 2; i++) {
         struct exporting o;
-        char path[PATH_MAX];
         setup(&o, "mistral");
         cr_assert(mkdir(o.out, 0777) == 0);
-        fs_join(path, sizeof path, o.out, names[i]);
-        tiny_must(fs_write_file(path, "precious", 8));
+        tiny_must(fs_write_file(in(o.out, names[i]), "precious", 8));
         cr_expect_eq(
                 export(&o, DTYPE_FP32, 1 << 30, o.model.dir), ZD_ERR_CREATE);
-        cr_expect(fs_exists(path));
+        cr_expect(fs_exists(in(o.out, names[i])));
         zd_error_clear();
         teardown(&o);
     }
@@ -288,15 +286,13 @@ Test(model_export, a_folder_of_someone_else_is_left_alone)
 Test(model_export, what_an_interrupted_export_left_is_swept_away)
 {
     struct exporting o;
-    char path[PATH_MAX];
     setup(&o, "llama");
-    snprintf(path, sizeof path, "%s.tmp", o.out);
-    cr_assert(mkdir(path, 0777) == 0);
-    strcat(path, "/model.safetensors");
-    tiny_must(fs_write_file(path, "torn", 4));
+    cr_assert(mkdir(in(o.scratch.dir, "hf.tmp"), 0777) == 0);
+    tiny_must(fs_write_file(
+            in(o.scratch.dir, "hf.tmp/model.safetensors"), "torn", 4));
     /* written, and not yet renamed */
-    snprintf(path, sizeof path, "%s.tmp/config.json.tmp", o.out);
-    tiny_must(fs_write_file(path, "torn", 4));
+    tiny_must(fs_write_file(
+            in(o.scratch.dir, "hf.tmp/config.json.tmp"), "torn", 4));
     cr_expect_eq(export(&o, DTYPE_BF16, 1 << 30, o.model.dir), ZD_OK);
     teardown(&o);
 }
