@@ -26,29 +26,7 @@ from tokenizers import Tokenizer
 import make_models as mm
 import make_tokenizers
 
-CASES = {
-    "gpt2": dict(target_modules="all-linear", r=4, lora_alpha=8),
-    "llama": dict(target_modules=["q_proj", "v_proj", "up_proj", "down_proj"], r=4, lora_alpha=8, use_rslora=True,
-                  rank_pattern={"mlp.up_proj": 2, r"layers\.1\.self_attn\.q_proj": 8}, alpha_pattern={"down_proj": 6}),
-    "llama_odd": dict(target_modules=["k_proj", "o_proj", "gate_proj", "lm_head"], r=3, lora_alpha=5),
-    "qwen2": dict(target_modules=r".*\.(q|k|v)_proj|.*\.1\.mlp\.down_proj", r=4, lora_alpha=16),
-    "qwen3": dict(target_modules=["q_proj", "k_proj", "v_proj", "gate_proj", "up_proj"], r=4, lora_alpha=8,
-                  layers_to_transform=[1], modules_to_save=["lm_head"]),
-    "mistral": dict(target_modules="all-linear", exclude_modules=["o_proj"], r=4, lora_alpha=4,
-                    modules_to_save=["embed_tokens"]),
-}
-# one tensor of q, k and v; the text half of a multimodal model
-CASES["phi3"] = dict(target_modules=["qkv_proj", "gate_up_proj", "down_proj"], r=3, lora_alpha=6)
-CASES["ministral3"] = dict(target_modules=r".*language_model.*\.(q_proj|v_proj|down_proj)", r=4, lora_alpha=8)
-# norms behind the adapted projections; gate and up in one tensor
-CASES["gemma2"] = dict(target_modules="all-linear", r=3, lora_alpha=6)
-CASES["glm4"] = dict(target_modules=["q_proj", "gate_up_proj", "down_proj"], r=3, lora_alpha=6)
-# what else a family has its own tensors for
-CASES["gemma"] = dict(target_modules=["q_proj", "o_proj", "down_proj"], r=2, lora_alpha=4)
-CASES["gemma3"] = dict(target_modules=r".*language_model.*\.(k_proj|v_proj|gate_proj)", r=2, lora_alpha=4)
-CASES["olmo2"] = dict(target_modules=["q_proj", "k_proj", "down_proj"], r=2, lora_alpha=4)
-CASES["granite"] = dict(target_modules=["v_proj", "o_proj", "up_proj"], r=2, lora_alpha=4)
-CASES["smollm3"] = dict(target_modules=["q_proj", "k_proj", "o_proj"], r=2, lora_alpha=4)
+CASES = {name: spec.lora for name, spec in mm.MODELS.items() if hasattr(spec, "lora")}  # of LoraConfig
 LORAPLUS = {"mistral": 4.0}
 PERTURBED = 8
 

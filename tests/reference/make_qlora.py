@@ -38,12 +38,7 @@ def int8(w):
 
 
 def fp8(w):
-    rows, columns = w.shape
-    padded = torch.zeros(-(-rows // 128) * 128, -(-columns // 128) * 128)
-    padded[:rows, :columns] = w
-    tiles = padded.reshape(padded.shape[0] // 128, 128, -1, 128)
-    scale = tiles.abs().amax(dim=(1, 3))[:, None, :, None] / 448
-    return ((tiles / scale).to(torch.float8_e4m3fn).float() * scale).reshape(padded.shape)[:rows, :columns]
+    return mq.tiles_of_fp8(w)[2]
 
 
 FORMATS = {"nf4": nested_4bit("nf4"), "fp4": nested_4bit("fp4"), "int8": int8, "fp8": fp8}

@@ -210,16 +210,22 @@ def make_fp4_stored_as_bf16():
     finish(folder, out)
 
 
+def tiles_of_fp8(w):
+    """Codes, scales of tiles of 128 x 128, and what both decode to."""
+    rows, columns = w.shape
+    padded = torch.zeros(-(-rows // 128) * 128, -(-columns // 128) * 128)
+    padded[:rows, :columns] = w
+    tiles = padded.reshape(padded.shape[0] // 128, 128, -1, 128)
+    scale = tiles.abs().amax(dim=(1, 3)) / 448
+    q = (tiles / scale[:, None, :, None]).to(torch.float8_e4m3fn)
+    back = (q.float() * scale[:, None, :, None]).reshape(padded.shape)[:rows, :columns]
+    return q.reshape(padded.shape)[:rows, :columns], scale, back
+
+
 def make_fp8():
     def store(key, w):
-        rows, columns = w.shape
-        padded = torch.zeros(-(-rows // 128) * 128, -(-columns // 128) * 128)
-        padded[:rows, :columns] = w
-        tiles = padded.reshape(padded.shape[0] // 128, 128, -1, 128)
-        scale = tiles.abs().amax(dim=(1, 3)) / 448
-        q = (tiles / scale[:, None, :, None]).to(torch.float8_e4m3fn)
-        back = (q.float() * scale[:, None, :, None]).reshape(padded.shape)[:rows, :columns]
-        return {key: q.reshape(padded.shape)[:rows, :columns], key + "_scale_inv": scale}, back
+        codes, scale, back = tiles_of_fp8(w)
+        return {key: codes, key + "_scale_inv": scale}, back
     folder, out = by_hand("fp8", "llama", store)
     set_config(folder, {"quant_method": "fp8", "activation_scheme": "dynamic", "fmt": "e4m3", "weight_block_size": [128, 128]})
     finish(folder, out)
