@@ -48,8 +48,10 @@ struct fp8_use fp8_use_of(
 {
     struct fp8_use use = {.mode = shape->fp8};
     int out = 0;
+    if (use.mode == FP8_NONE)
+        return use;
     for (int g = 0; g < FP8_GROUPS; g++)
-        use.has[g] = use.mode != FP8_NONE && are_aligned(table);
+        use.has[g] = are_aligned(table);
     for (int id = 0; id < table->count; id++) {
         const struct param *param = &table->params[id];
         enum fp8_group g = group_of(param);

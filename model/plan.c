@@ -110,11 +110,11 @@ static enum zd_status plan_workspace(
     size_t columns =
             max_size(2 * (size_t)config->intermediate_size, q + 2 * kv);
     size_t norm = config->family->qk_norm_whole ? q : (size_t)config->head_dim;
-    int head = param_table_find(table, "lm_head.weight");
-    if (head >= 0 && param_has_adapter(table, head))
-        columns = max_size(columns, (size_t)config->vocab_size);
     if (shape_backend(shape) != DEVICE_CUDA)
         return ZD_OK;
+    int head = table->adapters ? param_table_find(table, "lm_head.weight") : -1;
+    if (head >= 0 && param_has_adapter(table, head))
+        columns = max_size(columns, (size_t)config->vocab_size);
     struct kernels_request request = {
             .backend = DEVICE_CUDA,
             .dtype = shape->dtype,

@@ -181,7 +181,7 @@ struct zero_request {
 /* What parts need is most of the work of a plan, and is the same in plans that
  * differ in what of activations is kept, say. Who makes several of one table
  * and mesh keeps the last ones; all 0 at first. */
-enum { ZERO_MEASURES = 8 };
+enum { ZERO_MEASURES = 64 };
 struct zero_measures {
     struct zero_measured {
         struct zero_request of;

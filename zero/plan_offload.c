@@ -169,8 +169,10 @@ static enum zd_status count_undo(
 
 static enum zd_status plan_undo(struct zero_plan *plan)
 {
-    int left = plan->segment_count, s = plan->segment_count;
-    ZD_TRY(plan_parts_visit(plan, count_undo, &left));
+    bool undoes = plan->request.offload.clipping == OFFLOAD_CLIP_UNDO;
+    int left = undoes ? plan->segment_count : 0, s = plan->segment_count;
+    if (undoes)
+        ZD_TRY(plan_parts_visit(plan, count_undo, &left));
     plan->undo_segments = left;
     for (; left > 0; s--)
         left -= plan->segments[s - 1].trainable;

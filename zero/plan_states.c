@@ -186,16 +186,20 @@ enum zd_status plan_state_bytes(struct zero_plan *plan)
     return plan_parts_visit(plan, note_part, &plan->needs);
 }
 
-/* The request without what parts do not need. */
+/* The request without what parts do not ask for: of the stage, whether states
+ * are cut; of micro-batches, whether their gradients are summed on the host. */
 static struct zero_request measured_of(const struct zero_plan *plan)
 {
     struct zero_request of = plan->request;
     memset(&of.exchange, 0, sizeof of.exchange);
     memset(&of.checkpointing, 0, sizeof of.checkpointing);
+    memset(&of.options, 0, sizeof of.options);
+    of.options.stage = plan->states_cut;
+    of.accumulation = plan->grads_pass && of.accumulation > 1;
+    of.offload.activations = OFFLOAD_NONE;
+    of.accumulate_on_host = of.reduce_fp32 = false;
+    of.by_layer = of.mlp_pieces = 0;
     of.measures = NULL;
-    of.mlp_pieces = 0;
-    of.accumulation = of.accumulation > 1 ? 2 : 1;
-    of.by_layer = of.by_layer > 0;
     return of;
 }
 
