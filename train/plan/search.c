@@ -28,7 +28,10 @@ struct search {
     int adapters; /* option that the plan was begun with; -1: no such model */
     struct mesh_sizes mesh; /* likewise */
     struct plan_meshes *meshes;
-    enum zd_status failed; /* planning the job as it is */
+    struct plan_candidate too_large; /* likewise, whatever of its activations is
+                                        kept; .. */
+    bool has_too_large;              /* .. there is one */
+    enum zd_status failed;           /* planning the job as it is */
 };
 
 /* A candidate with its job and its choice. */
@@ -36,6 +39,7 @@ struct attempt {
     struct train_job job;
     struct plan_candidate candidate;
     struct job_choice choice;
+    bool is_probe; /* its last plan is looked at where none fits */
 };
 
 static bool same_mesh(struct mesh_sizes a, struct mesh_sizes b)
@@ -130,6 +134,41 @@ static bool fits_with(
            (!disk || search->plan->arena.bytes[ARENA_DISK] <= disk);
 }
 
+/* What zero holds of the whole step as one micro-batch, without gathered units,
+ * exceeds the limits already: gradients of several take more, and so whatever
+ * of activations is kept. Paged states may be on either side. */
+static bool is_too_large(const struct search *search, bool is_paged)
+{
+    const struct job_plan *plan = search->plan;
+    const struct plan_limits *limits = &search->limits;
+    struct arena_plan arena = {0};
+    if (!plan->zero.segments || search->query->keeps_batch)
+        return false;
+    if (zero_plan_spans(&plan->zero, &arena) != ZD_OK)
+        zd_error_clear();
+    const struct arena_span *slots =
+            arena_plan_find(&arena, "zero.params.slots");
+    double device = (double)(arena.bytes[ARENA_DEVICE] + plan->context_bytes);
+    double host = (double)(arena.bytes[ARENA_HOST] + arena.bytes[ARENA_PINNED]);
+    double most =
+            fmin((double)limits->total,
+                 (double)limits->device + (double)limits->host);
+    device -= slots ? (double)slots->bytes : 0;
+    arena_plan_fini(&arena);
+    return device + host > most ||
+           (!is_paged &&
+            (device > (double)limits->device || host > (double)limits->host));
+}
+
+/* The candidate without what says which activations are kept. */
+static struct plan_candidate held_of(const struct plan_candidate *candidate)
+{
+    struct plan_candidate held = *candidate;
+    held.option[CHOOSE_MODE] = held.option[CHOOSE_PIECES] = 0;
+    held.option[CHOOSE_ORDER] = held.option[CHOOSE_ACTIVATIONS] = 0;
+    return held;
+}
+
 /* The plan is of the largest size that fits, or of the smallest with its MLP in
  * pieces. False: not even that does. */
 static bool fits_largest(struct search *search, struct attempt *attempt)
@@ -137,22 +176,21 @@ static bool fits_largest(struct search *search, struct attempt *attempt)
     int sizes[SIZES_MAX];
     int many =
             list_sizes(search, attempt->candidate.option[CHOOSE_BATCH], sizes);
-    int low = 0, high = many - 2, fitting = 0, last = 0;
-    if (many && fits_with(search, attempt, sizes[many - 1], false))
-        return true;
-    while (low <= high) {
-        int middle = low + (high - low) / 2;
-        last = sizes[middle];
-        if (fits_with(search, attempt, last, false)) {
-            fitting = last;
-            low = middle + 1;
-        } else {
-            high = middle - 1;
-        }
+    int low = 0, high = many - 1, last = 0;
+    if (!many || fits_with(search, attempt, sizes[high], false))
+        return many > 0;
+    if (!attempt->is_probe && is_too_large(search, attempt->job.optim.paged)) {
+        search->has_too_large = true;
+        search->too_large = held_of(&attempt->candidate);
+        return false;
     }
-    if (!fitting)
-        return many && fits_with(search, attempt, sizes[0], true);
-    return fitting == last || fits_with(search, attempt, fitting, false);
+    if (!high || !fits_with(search, attempt, sizes[0], false))
+        return fits_with(search, attempt, sizes[0], true);
+    while (high - low > 1) {
+        last = low + (high - low) / 2;
+        *(fits_with(search, attempt, sizes[last], false) ? &low : &high) = last;
+    }
+    return low == last || fits_with(search, attempt, sizes[low], false);
 }
 
 /* --- a candidate ---------------------------------------------------------- */
@@ -343,6 +381,10 @@ static enum zd_status try_candidate(
         struct search *search, const struct plan_candidate *candidate)
 {
     struct attempt attempt = attempt_of(search, candidate);
+    const struct plan_candidate held = held_of(candidate);
+    if (search->has_too_large &&
+        memcmp(&held, &search->too_large, sizeof held) == 0)
+        return ZD_OK;
     if (!begin_model(search, &attempt.job, candidate->option[CHOOSE_ADAPTERS]))
         return ZD_OK;
     if (search->query->smallest) {
@@ -413,6 +455,7 @@ static double score_probe(
     struct attempt attempt = attempt_of(search, candidate);
     const struct job_plan *plan = search->plan;
     const struct plan_limits *limits = &search->limits;
+    attempt.is_probe = true;
     if (!begin_model(search, &attempt.job, candidate->option[CHOOSE_ADAPTERS]))
         return INFINITY;
     if (fits_largest(search, &attempt))
