@@ -52,6 +52,22 @@ static void warn_of_machine(const struct job_plan *plan)
                 units_mib(takes), units_mib(here));
 }
 
+/* A table has no say in it: a run there chooses by what was measured there. */
+static void tell_of_share(
+        const struct cli_args *args, const struct train_job *job,
+        const struct job_plan *plan)
+{
+    bool is_open = job->offload.optimizer == OFFLOAD_CPU &&
+                   job->offload.device_update < 0 &&
+                   plan->backend == DEVICE_CUDA;
+    if (args->machine && is_open &&
+        !(plan->zero.request.offload.device_update > 0))
+        zd_log_info(
+                "offload.device_update = \"auto\" is 0 here: it follows from a "
+                "calibration of the machine of the run, not from --machine; to "
+                "plan for a share, set it");
+}
+
 /* All nodes have the same number of ranks, so one plan serves for all. */
 static enum zd_status check_nodes(const struct cli_args *args)
 {
@@ -183,16 +199,27 @@ static void print_memories(
         if (bytes)
             fprintf(out, "  %-34s %-12s %14.3f\n",
                     json_text_of(arena, "name", ""), "", units_mib(bytes));
-        json_array_foreach(json_object_get(arena, "spans"), s, span) fprintf(
-                out, "    %-32s %-12s %14.3f\n", json_text_of(span, "name", ""),
-                json_text_of(span, "kind", ""),
-                units_mib((uint64_t)json_integer_at(span, "bytes")));
+        json_array_foreach(json_object_get(arena, "spans"), s, span)
+        {
+            double mib = units_mib((uint64_t)json_integer_at(span, "bytes"));
+            if (mib >= 0.0005) /* else it would be 0.000 */
+                fprintf(out, "    %-32s %-12s %14.3f\n",
+                        json_text_of(span, "name", ""),
+                        json_text_of(span, "kind", ""), mib);
+        }
     }
     json_object_foreach(json_object_get(plan, "limits"), name, limit)
     {
+        bool has_spare = json_integer_at(limit, "needs") <
+                         json_integer_at(limit, "takes");
         fprintf(out, "  %s", name);
         fill_print(
-                look, limit, " takes {takes|m} of {bytes|m} ({source|s})\n",
+                look, limit, " takes {takes|m} of {bytes|m} ({source|s})", out);
+        fill_print(
+                look, limit,
+                has_spare ? ", needs {needs|m}: checkpoint.snapshot uses what "
+                            "is free\n"
+                          : "\n",
                 out);
     }
 }
@@ -309,6 +336,7 @@ static enum zd_status plan_one(
         plan_warn_of_places(&plan, &advice.predicted);
         plan_warn_of_undo(&plan);
         plan_warn_of_fp8(&plan, machine);
+        tell_of_share(args, options, &plan);
     }
     if (status == ZD_OK)
         tell(args, options, &plan, &advice, machine);

@@ -93,12 +93,12 @@ static json_t *found_json(const struct plan_found *found)
                 set, found->settings[i].key,
                 json_string(found->settings[i].value));
     return json_pack(
-            "{s:o, s:s, s:s, s:{s:I, s:I, s:I, s:I}, s:o}", "set", set,
+            "{s:o, s:s, s:s, s:{s:I, s:I, s:I, s:I}, s:I, s:o}", "set", set,
             "arguments", arguments, "words", why, "bytes", "device",
             (json_int_t)found->device, "host", (json_int_t)found->host,
             "pinned", (json_int_t)found->pinned, "disk",
-            (json_int_t)found->disk, "predicted",
-            plan_prediction_json(&found->predicted));
+            (json_int_t)found->disk, "snapshot", (json_int_t)found->snapshot,
+            "predicted", plan_prediction_json(&found->predicted));
 }
 
 static void print_json(
@@ -173,6 +173,9 @@ static void print_found(
             units_number(found->predicted.step_seconds, digits, time),
             plan_resource_words[found->predicted.binds],
             units_gib(found->device), units_gib(found->host));
+    if (found->snapshot)
+        fprintf(stream, " (%.3f without checkpoint.snapshot)",
+                units_gib(found->host - found->snapshot));
     if (found->disk)
         fprintf(stream, ", disk %.3f", units_gib(found->disk));
     fputc('\n', stream);
@@ -320,25 +323,46 @@ enum zd_status command_plan_fit(
     return status;
 }
 
+/* What is asked: its word, and the argument of a command that has so much. */
+static const struct {
+    const char *word, *argument;
+} amounts[] = {
+        [PLAN_MOST_BATCH] =
+                {"batch", "--set train.per_device_train_batch_size="},
+        [PLAN_MOST_SEQ] = {"seq", "--set data.cutoff_len="},
+        [PLAN_MOST_MODEL] = {"model", NULL},
+        [PLAN_MOST_WORLD] = {"world", "--world "}};
+
+static enum plan_most most_of(const char *word)
+{
+    int what = 0;
+    while (strcmp(amounts[what].word, word) != 0)
+        what++;
+    return (enum plan_most)what;
+}
+
 /* With --fit also how. */
 enum zd_status command_plan_most(
         const struct cli_args *args, const struct job *job)
 {
     const char *word = args->max ? args->max : args->min;
-    const enum plan_most what = word[0] == 'b'   ? PLAN_MOST_BATCH
-                                : word[0] == 's' ? PLAN_MOST_SEQ
-                                : word[0] == 'm' ? PLAN_MOST_MODEL
-                                                 : PLAN_MOST_WORLD;
+    const enum plan_most what = most_of(word);
+    char argument[80] = "";
     struct plan_calibration here;
     struct plan_search search;
     struct plan_most_found most;
     struct output output;
     ZD_TRY(read_search(args, job, &here, &search));
     ZD_TRY(plan_search_most(&search, what, args->fit, &most));
+    if (amounts[what].argument)
+        snprintf(
+                argument, sizeof argument, "%s%" PRId64, amounts[what].argument,
+                most.value);
     if (cli_wants_json(args)) {
         json_t *json = json_pack(
-                "{s:{s:s, s:I, s:s*, s:o*}}", args->max ? "max" : "min", "what",
-                word, "value", (json_int_t)most.value, "name", most.name, "fit",
+                "{s:{s:s, s:I, s:s*, s:s*, s:o*}}", args->max ? "max" : "min",
+                "what", word, "value", (json_int_t)most.value, "name",
+                most.name, "argument", *argument ? argument : NULL, "fit",
                 args->fit ? found_json(&most.best) : NULL);
         output_json(json);
         json_decref(json);
@@ -349,6 +373,8 @@ enum zd_status command_plan_most(
     if (most.name)
         fprintf(stream, " (%s)", most.name);
     fputc('\n', stream);
+    if (*argument)
+        fprintf(stream, "          %s\n", argument);
     if (args->fit)
         print_found(&most.best, NULL, 3, stream);
     output_end(&output);

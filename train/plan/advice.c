@@ -151,7 +151,8 @@ void plan_advice_print(
     fputc('\n', stream);
     for (int e = 0; e < PLAN_EXPOSED; e++)
         fprintf(stream, "%s %s %s s",
-                e ? "," : "         exposed:", plan_exposed_names[e],
+                e ? "," : "         of these the device waits for:",
+                plan_exposed_names[e],
                 units_number(predicted->exposed[e], digits, text));
     fputc('\n', stream);
     print_time(advice, digits, stream);

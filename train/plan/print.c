@@ -293,7 +293,8 @@ static json_t *layout_json(const struct job_plan *plan)
     plan_optimizer_name(&request->optim, optimizer);
     plan_checkpointing_name(plan->shape.checkpointing, checkpointing);
     return json_pack(
-            "{s:s, s:i, s:i, s:s, s:i, s:i, s:I, s:s, s:i, s:s, s:s, s:s, s:o*, "
+            "{s:s, s:i, s:i, s:s, s:i, s:i, s:I, s:s, s:i, s:s, s:s, s:s, "
+            "s:o*, "
             "s:{s:s, "
             "s:s, s:s, s:s, s:o*, s:o*}, s:{s:b, s:b, s:b, s:b}}",
             "dtype", dtype_name(request->dtype), "per_device_train_batch_size",
@@ -305,7 +306,8 @@ static json_t *layout_json(const struct job_plan *plan)
             checkpointing, "tiled_mlp", plan->shape.mlp_pieces, "optimizer",
             optimizer, "states", plan_states_name(&request->optim), "masters",
             plan_masters_name(request->dtype, request->optim.master), "fp8",
-            plan_fp8_json(plan), "offload", "optimizer", plan_tier_name(offload->optimizer), "params",
+            plan_fp8_json(plan), "offload", "optimizer",
+            plan_tier_name(offload->optimizer), "params",
             plan_tier_name(offload->params), "activations",
             plan_tier_name(offload->activations), "accumulate",
             request->accumulate_on_host ? "host" : "device", "undo",
@@ -341,30 +343,36 @@ json_t *job_plan_parameters(const struct job_plan *plan)
     return json;
 }
 
-/* The limits of the plan, what it takes of each, and by how much it exceeds
- * them. */
+/* The limits of the plan, what it takes of each, by how much it exceeds them,
+ * and what it needs: the copy for saves only uses what is free. */
 static json_t *limits_json(const struct job_plan *plan)
 {
-    static const char *const names[] = {"device", "host", "total"};
-    static const enum arena_memory memories[] = {
-            ARENA_DEVICE, ARENA_HOST, ARENA_MEMORIES};
     const struct plan_limits *limits = &plan->limits;
     uint64_t device = plan_device_bytes(plan), host = plan_host_bytes(plan);
-    const uint64_t most[] = {limits->device, limits->host, limits->total};
-    const uint64_t takes[] = {device, host, device + host};
+    const struct {
+        const char *name;
+        enum arena_memory memory;
+        uint64_t most, takes, spare;
+    } rows[] = {
+            {"device", ARENA_DEVICE, limits->device, device, 0},
+            {"host", ARENA_HOST, limits->host, host, plan->snapshot_bytes},
+            {"total", ARENA_MEMORIES, limits->total, device + host,
+             plan->snapshot_bytes}};
     char source[PLAN_NAME_MAX];
     json_t *json = json_object();
     for (int i = 0; i < 3; i++) {
-        if (most[i] == UINT64_MAX)
+        uint64_t most = rows[i].most, takes = rows[i].takes;
+        if (most == UINT64_MAX)
             continue;
-        plan_limit_name(limits, memories[i], source);
+        plan_limit_name(limits, rows[i].memory, source);
         json_object_set_new(
-                json, names[i],
+                json, rows[i].name,
                 json_pack(
-                        "{s:I, s:I, s:I, s:s}", "bytes", (json_int_t)most[i],
-                        "takes", (json_int_t)takes[i], "over",
-                        (json_int_t)(takes[i] > most[i] ? takes[i] - most[i] : 0),
-                        "source", source));
+                        "{s:I, s:I, s:I, s:I, s:s}", "bytes", (json_int_t)most,
+                        "takes", (json_int_t)takes, "needs",
+                        (json_int_t)(takes - rows[i].spare), "over",
+                        (json_int_t)(takes > most ? takes - most : 0), "source",
+                        source));
     }
     return json;
 }
@@ -411,8 +419,8 @@ json_t *job_plan_json(const struct job_plan *plan, const struct arena *taken)
     set_figures(plan, json);
     json_t *more = json_pack(
             "{s:s*, s:o*, s:o*, s:o*, s:O*, s:O*}", "cp_comm_type",
-            job_plan_cp_comm(plan),
-            "collectives", collectives_json(plan), "context_bytes",
+            job_plan_cp_comm(plan), "collectives", collectives_json(plan),
+            "context_bytes",
             holds ? json_integer((json_int_t)plan->context_bytes) : NULL,
             "forced", plan->is_forced ? json_true() : NULL, "measured",
             plan->measured, "predicted", plan->predicted);
