@@ -18,7 +18,7 @@ static enum zd_status find_change(
         const struct plan_machine *machine, int local_size,
         struct plan_advice *out)
 {
-    struct train_job settled = *job; /* what "auto" has chosen is chosen */
+    const struct train_job settled = plan_settled(job, plan);
     const struct plan_search search = {
             .job = &settled,
             .world = plan->world,
@@ -33,9 +33,6 @@ static enum zd_status find_change(
             .limits = &plan->limits};
     struct plan_found *found;
     int count;
-    settled.train.gradient_checkpointing = plan->shape.checkpointing;
-    settled.train.accumulation_order =
-            plan->by_layer ? ORDER_BREADTH_FIRST : ORDER_DEPTH_FIRST;
     enum zd_status status = plan_search_run(&query, &found, &count);
     if (status == ZD_OK && count &&
         found[0].predicted.step_seconds <=
@@ -60,26 +57,26 @@ enum zd_status plan_advise(
 
 /* --- output -------------------------------------------------------- */
 
+static json_t *numbers(
+        const char *const names[], const double values[], int count)
+{
+    json_t *json = json_object();
+    for (int i = 0; i < count; i++)
+        json_object_set_new(json, names[i], json_real(values[i]));
+    return json;
+}
+
 json_t *plan_prediction_json(const struct plan_prediction *predicted)
 {
-    json_t *busy = json_object(), *phases = json_object(),
-           *exposed = json_object();
-    for (int r = 0; r < PLAN_RESOURCES; r++)
-        json_object_set_new(
-                busy, plan_resource_names[r], json_real(predicted->busy[r]));
-    for (int p = 0; p < PLAN_PARTS; p++)
-        json_object_set_new(
-                phases, plan_part_names[p], json_real(predicted->parts[p]));
-    for (int e = 0; e < PLAN_EXPOSED; e++)
-        json_object_set_new(
-                exposed, plan_exposed_names[e],
-                json_real(predicted->exposed[e]));
     return json_pack(
             "{s:f, s:f, s:s, s:o, s:o, s:o}", "step_seconds",
             predicted->step_seconds, "tokens_per_second",
             predicted->tokens_per_second, "binds",
-            plan_resource_names[predicted->binds], "phases", phases, "busy",
-            busy, "exposed", exposed);
+            plan_resource_names[predicted->binds], "phases",
+            numbers(plan_part_names, predicted->parts, PLAN_PARTS), "busy",
+            numbers(plan_resource_names, predicted->busy, PLAN_RESOURCES),
+            "exposed",
+            numbers(plan_exposed_names, predicted->exposed, PLAN_EXPOSED));
 }
 
 static void words_of(const struct plan_advice *advice, char *out, int bytes)

@@ -13,7 +13,8 @@ enum { OPTIONS_MAX = 8 };
 static const char recomputes[] = "activations are recomputed instead of kept";
 static const char has_room[] = "masters and states have room on the device";
 static const char leaves[] = "masters and states are kept off the device";
-static const char visits[] = "parameters are copied to the device for their use";
+static const char visits[] =
+        "parameters are copied to the device for their use";
 
 /* clang-format off */
 static const struct option {
@@ -183,6 +184,11 @@ bool candidate_next(
         *option = 0;
     }
     return false;
+}
+
+void candidate_skip(struct plan_candidate *candidate, enum plan_dimension from)
+{
+    memset(candidate->option, OPTIONS_MAX, from);
 }
 
 /* --- the job with a candidate's options ----------------------------------- */

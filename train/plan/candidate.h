@@ -66,6 +66,8 @@ struct plan_space plan_space_fit(const struct train_job *job, unsigned allow);
  * after the last. */
 bool candidate_next(
         const struct plan_space *space, struct plan_candidate *candidate);
+/* The next will differ in an option of dimension `from` or after. */
+void candidate_skip(struct plan_candidate *candidate, enum plan_dimension from);
 /* Each option differs from what the job has, and they go together. */
 bool candidate_is_sound(
         const struct train_job *job, int world,

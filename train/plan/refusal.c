@@ -74,7 +74,7 @@ static void suggest(
         struct text_buffer *text)
 {
     enum { LINES = 4 };
-    struct train_job settled = *job; /* what "auto" has chosen is chosen */
+    const struct train_job settled = plan_settled(job, plan);
     const struct plan_search search = {.job = &settled, .world = plan->world};
     const struct plan_query query = {
             .search = &search,
@@ -85,9 +85,6 @@ static void suggest(
             .plan = plan};
     struct plan_found *found;
     int count;
-    settled.train.gradient_checkpointing = plan->shape.checkpointing;
-    settled.train.accumulation_order =
-            plan->by_layer ? ORDER_BREADTH_FIRST : ORDER_DEPTH_FIRST;
     if (plan_search_run(&query, &found, &count) != ZD_OK)
         zd_error_clear();
     text_buffer_add(

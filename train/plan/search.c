@@ -28,10 +28,7 @@ struct search {
     int adapters; /* option that the plan was begun with; -1: no such model */
     struct mesh_sizes mesh; /* likewise */
     struct plan_meshes *meshes;
-    struct plan_candidate too_large; /* likewise, whatever of its activations is
-                                        kept; .. */
-    bool has_too_large;              /* .. there is one */
-    enum zd_status failed;           /* planning the job as it is */
+    enum zd_status failed; /* planning the job as it is */
 };
 
 /* A candidate with its job and its choice. */
@@ -39,7 +36,8 @@ struct attempt {
     struct train_job job;
     struct plan_candidate candidate;
     struct job_choice choice;
-    bool is_probe; /* its last plan is looked at where none fits */
+    bool is_probe;     /* its last plan is looked at where none fits */
+    bool is_too_large; /* found so: whatever of its activations is kept */
 };
 
 static bool same_mesh(struct mesh_sizes a, struct mesh_sizes b)
@@ -160,15 +158,6 @@ static bool is_too_large(const struct search *search, bool is_paged)
             (device > (double)limits->device || host > (double)limits->host));
 }
 
-/* The candidate without what says which activations are kept. */
-static struct plan_candidate held_of(const struct plan_candidate *candidate)
-{
-    struct plan_candidate held = *candidate;
-    held.option[CHOOSE_MODE] = held.option[CHOOSE_PIECES] = 0;
-    held.option[CHOOSE_ORDER] = held.option[CHOOSE_ACTIVATIONS] = 0;
-    return held;
-}
-
 /* The plan is of the largest size that fits, or of the smallest with its MLP in
  * pieces. False: not even that does. */
 static bool fits_largest(struct search *search, struct attempt *attempt)
@@ -179,11 +168,10 @@ static bool fits_largest(struct search *search, struct attempt *attempt)
     int low = 0, high = many - 1, last = 0;
     if (!many || fits_with(search, attempt, sizes[high], false))
         return many > 0;
-    if (!attempt->is_probe && is_too_large(search, attempt->job.optim.paged)) {
-        search->has_too_large = true;
-        search->too_large = held_of(&attempt->candidate);
+    attempt->is_too_large = !attempt->is_probe &&
+                            is_too_large(search, attempt->job.optim.paged);
+    if (attempt->is_too_large)
         return false;
-    }
     if (!high || !fits_with(search, attempt, sizes[0], false))
         return fits_with(search, attempt, sizes[0], true);
     while (high - low > 1) {
@@ -378,21 +366,20 @@ static struct attempt attempt_of(
 }
 
 static enum zd_status try_candidate(
-        struct search *search, const struct plan_candidate *candidate)
+        struct search *search, struct plan_candidate *candidate)
 {
     struct attempt attempt = attempt_of(search, candidate);
-    const struct plan_candidate held = held_of(candidate);
-    if (search->has_too_large &&
-        memcmp(&held, &search->too_large, sizeof held) == 0)
-        return ZD_OK;
     if (!begin_model(search, &attempt.job, candidate->option[CHOOSE_ADAPTERS]))
         return ZD_OK;
     if (search->query->smallest) {
         try_smallest(search, &attempt);
         return ZD_OK;
     }
-    if (!fits_largest(search, &attempt))
+    if (!fits_largest(search, &attempt)) {
+        if (attempt.is_too_large)
+            candidate_skip(candidate, CHOOSE_STAGE);
         return search->failed;
+    }
     /* nothing is paged: it is the candidate without */
     if (candidate->option[CHOOSE_PLACE] == PLACE_PAGED &&
         !job_plan_paged(search->plan).host)
@@ -624,6 +611,16 @@ enum zd_status plan_search_run(
     *count_out = search.count;
     job_plan_fini(&own);
     return status;
+}
+
+struct train_job plan_settled(
+        const struct train_job *job, const struct job_plan *plan)
+{
+    struct train_job settled = *job;
+    settled.train.gradient_checkpointing = plan->shape.checkpointing;
+    settled.train.accumulation_order =
+            plan->by_layer ? ORDER_BREADTH_FIRST : ORDER_DEPTH_FIRST;
+    return settled;
 }
 
 struct plan_query plan_query_fit(const struct plan_search *search)

@@ -79,6 +79,9 @@ struct plan_query {
     struct plan_smallest *smallest;   /* adds to it, whatever the limits, and
                                          keeps nothing; it begins as all 0 */
 };
+/* The job with what "auto" has chosen in a plan of it. */
+struct train_job plan_settled(
+        const struct train_job *job, const struct job_plan *plan);
 /* All that is allowed, unscored; and the job as it is. */
 struct plan_query plan_query_fit(const struct plan_search *search);
 struct plan_query plan_query_job(const struct plan_search *search);
