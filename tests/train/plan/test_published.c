@@ -70,6 +70,7 @@ static void plan_row(
     job.model.config = config_of(table);
     job.data.cutoff_len = table->T;
     job.device.backend = table->on_cpu ? DEVICE_CPU : DEVICE_CUDA;
+    job.comm.backend = table->on_cpu ? COMM_AUTO : COMM_NCCL;
     job.device.cpu_threads = 1;
     job.device.memory_limit = 1ull << 50;
     job.device.host_memory_limit = 1ull << 50;
