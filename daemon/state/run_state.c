@@ -194,23 +194,6 @@ static void count_skipped(struct run_state *state, const char *why)
         state->skipped_nonfinite++;
 }
 
-static void add_phases(
-        struct run_state *state, const struct train_step_report *step)
-{
-    const struct offload_report *engine = &step->offload.engine;
-    double *sum = state->phase_seconds;
-    sum[PHASE_DATA] += step->data_seconds;
-    sum[PHASE_FORWARD] += step->forward_seconds;
-    sum[PHASE_BACKWARD] += step->backward_seconds;
-    sum[PHASE_REDUCE] += step->reduce_seconds;
-    sum[PHASE_UPDATE] += step->update_seconds;
-    sum[PHASE_GATHER] += step->gather_seconds;
-    sum[PHASE_DOWN] += engine->wait_down_seconds;
-    sum[PHASE_HOST] += engine->wait_host_seconds;
-    sum[PHASE_UP] += engine->wait_up_seconds;
-    sum[PHASE_DISK] += engine->wait_disk_seconds;
-}
-
 static void take_step(
         struct run_state *state, const struct train_step_report *step)
 {
@@ -230,7 +213,7 @@ static void take_step(
     state->facts.bad_rows = step->bad_rows;
     count_skipped(state, step->skipped);
     observe(&state->step_histogram, step->step_seconds);
-    add_phases(state, step);
+    train_phases_add(state->phase_seconds, step);
     series_add(state->series, step->step, &step_metrics, step, sizeof *step, 1);
 }
 

@@ -137,6 +137,22 @@ void train_offload_add(
     total->undone_steps += of->undone_steps;
 }
 
+void train_phases_add(double total[PHASES], const struct train_step_report *of)
+{
+    const struct offload_report *engine = &of->offload.engine;
+    total[PHASE_DATA] += of->data_seconds;
+    total[PHASE_FORWARD] += of->forward_seconds;
+    total[PHASE_BACKWARD] += of->backward_seconds;
+    total[PHASE_REDUCE] += of->reduce_seconds;
+    total[PHASE_UPDATE] += of->update_seconds;
+    total[PHASE_GATHER] += of->gather_seconds;
+    total[PHASE_DOWN] += engine->wait_down_seconds;
+    total[PHASE_HOST] += engine->wait_host_seconds;
+    total[PHASE_UP] +=
+            engine->wait_up_seconds + of->offload.activations.wait_seconds;
+    total[PHASE_DISK] += engine->wait_disk_seconds;
+}
+
 bool train_step_is_logged(
         const struct train_step_report *step, const struct log_options *log)
 {

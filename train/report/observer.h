@@ -54,6 +54,8 @@ struct train_step_report { /* metric_table.c says who shows what */
     int64_t bad_rows; /* that data.on_bad_row left out so far */
 };
 
+/* total += of; evaluations and checkpoints are between steps. */
+void train_phases_add(double total[PHASES], const struct train_step_report *of);
 /* By log.logging_steps and log.logging_first_step; the last step always is. */
 bool train_step_is_logged(
         const struct train_step_report *step, const struct log_options *log);

@@ -15,19 +15,9 @@ static const double ask_seconds = 2;
 void rank_meter_step(
         struct rank_meter *meter, const struct train_step_report *report)
 {
-    double *phase = meter->phase_seconds;
     const struct offload_report *engine = &report->offload.engine;
     const struct model_offload_report *acts = &report->offload.activations;
-    phase[PHASE_DATA] += report->data_seconds;
-    phase[PHASE_FORWARD] += report->forward_seconds;
-    phase[PHASE_BACKWARD] += report->backward_seconds;
-    phase[PHASE_REDUCE] += report->reduce_seconds;
-    phase[PHASE_UPDATE] += report->update_seconds;
-    phase[PHASE_GATHER] += report->gather_seconds;
-    phase[PHASE_DOWN] += engine->wait_down_seconds;
-    phase[PHASE_HOST] += engine->wait_host_seconds;
-    phase[PHASE_UP] += engine->wait_up_seconds + acts->wait_seconds;
-    phase[PHASE_DISK] += engine->wait_disk_seconds;
+    train_phases_add(meter->phase_seconds, report);
     meter->down_bytes += engine->down_bytes + acts->down_bytes;
     meter->up_bytes += engine->up_bytes + acts->up_bytes;
     meter->disk_read_bytes += engine->disk_read_bytes;
