@@ -162,7 +162,7 @@ def picture(runs):
             parts.append(f'<text x="{x0 + wide * step / STEPS[kind]:.1f}" y="{top + high + 18}" text-anchor="middle">{step}</text>')
     for i, (mode, color) in enumerate(COLORS.items()):
         parts.append(f'<text x="{left + 100 * i}" y="{top + high + 40}" fill="{color}">{mode}</text>')
-    return ('<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 960 300" font-family="sans-serif" font-size="12">'
+    return ('<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 960 330" font-family="sans-serif" font-size="12">'
             '<rect width="100%" height="100%" fill="white"/>' + "\n".join(parts) + "</svg>\n")
 
 
