@@ -59,6 +59,15 @@ size_t param_whole_count(const struct param *param)
                    : param->count;
 }
 
+size_t param_own_count(const struct param *param)
+{
+    const struct param_slice *slice = &param->slice;
+    for (int r = 0; r < slice->range_count; r++)
+        if (slice->ranges[r].is_shared) /* rows */
+            return (size_t)slice->ranges[r].here * (size_t)param->shape[1];
+    return slice->range_count ? param->count : 0;
+}
+
 static struct tensor_blocks blocks_of_slice(const struct param *p)
 {
     const struct tensor_blocks *whole = &p->whole_blocks;

@@ -11,9 +11,9 @@
  * A norm over all heads is cut as they are: places add up its sums.
  *
  * Rows of a linear weight are cut, or its columns where those are Q or F (o and
- * down). A tensor that is not cut is the same on each place, and so is a shared
- * range; each place makes a part of their gradients. Padding is 0, and so are
- * its gradient and states; no file contains it.
+ * down). A tensor that is not cut is the same on each place, and so are shared
+ * ranges, which come last; each place makes a part of their gradients. Padding
+ * is 0, and so are its gradient and states; no file contains it.
  *
  * Source: Shoeybi et al. 2019, arXiv:1909.08053, section 3. */
 #pragma once
@@ -37,6 +37,8 @@ enum zd_status param_table_slice(
 
 /* Elements of the whole tensor. */
 size_t param_whole_count(const struct param *param);
+/* With tensor parallelism: the first elements, which no other place has. */
+size_t param_own_count(const struct param *param);
 /* Gives a slice its own blocks (Adam-mini), where `blocks` are the whole's:
  * numbered as those are; padding, which is always 0, is of block 0. */
 void param_cut_blocks(struct param *param);

@@ -25,6 +25,16 @@ static void add_up(
         dtype_round(memory->slot, request->dtype, chunk->count);
 }
 
+/* Elements whose gradient this rank counts. */
+static size_t counted(
+        const struct offload_request *request, const struct chunk *chunk)
+{
+    const struct offload_extent *extent = &request->extents[chunk->extent];
+    size_t end = extent->count - extent->copies;
+    size_t left = end > chunk->begin ? end - chunk->begin : 0;
+    return chunk->count < left ? chunk->count : left;
+}
+
 static enum zd_status arrive_chunk(
         struct worker *worker, const struct job *job, int at,
         const struct chunk_memory *memory)
@@ -39,10 +49,9 @@ static enum zd_status arrive_chunk(
                           : NULL);
     if (!job->is_last)
         return ZD_OK;
-    if (!request->extents[chunk->extent].is_copy)
-        optim_add_squares(
-                &worker->squares, memory->slot, offload_grad_type(request),
-                chunk->count);
+    optim_add_squares(
+            &worker->squares, memory->slot, offload_grad_type(request),
+            counted(request, chunk));
     if (updates_early(offload, chunk->segment)) {
         chunk_save(offload, chunk, memory);
         return chunk_update(worker, &offload->unclipped, chunk, memory, NULL);
@@ -226,7 +235,8 @@ static enum zd_status sum_blocks(
         optim_add_block_sums(
                 sums, extent->blocks, memory->slot,
                 offload_grad_type(&offload->request),
-                extent->begin + chunk->begin, chunk->count, offload->norm);
+                extent->begin + chunk->begin, counted(&offload->request, chunk),
+                offload->norm);
     return ZD_OK;
 }
 

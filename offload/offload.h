@@ -55,8 +55,8 @@ struct offload_extent {
     const struct tensor_blocks *blocks; /* Adam-mini, else NULL */
     uint64_t tensor;                    /* rng_stream of its name */
     bool decays;
-    bool is_copy;         /* another rank counts its gradient's squares */
-    float rate;           /* optim_span */
+    size_t copies; /* its last elements, whose gradient another rank counts */
+    float rate;    /* optim_span */
     const int64_t *began; /* of optim_span, the caller's: it may change it while
                              no job runs; NULL: 0 */
 };

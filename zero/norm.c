@@ -10,8 +10,6 @@
 
 #include <math.h>
 
-/* All parts together are the model once: of what places of tp have whole the
- * first counts. */
 enum zd_status norm_begin(struct zero *zero)
 {
     const struct zero_plan *plan = zero->plan;
@@ -19,8 +17,7 @@ enum zd_status norm_begin(struct zero *zero)
     ZD_TRY(device_clear(zero->squares, sizeof *zero->squares));
     for (int s = 0; s < plan->segment_count; s++) {
         const struct zero_segment *segment = &plan->segments[s];
-        if (!segment->trainable ||
-            (segment->is_whole && zero->places.place > 0))
+        if (!segment->trainable)
             continue;
         size_t begin = (size_t)zero->part * segment->part_count;
         struct zero_extent extent = {.id = -1};
@@ -30,7 +27,7 @@ enum zd_status norm_begin(struct zero *zero)
                     zero->squares,
                     (const char *)zero->memory[s].grad_part +
                             (extent.offset - begin) * bytes,
-                    plan->grad_dtype, extent.count));
+                    plan->grad_dtype, plan_counted(plan, s, &extent)));
     }
     return ZD_OK;
 }

@@ -50,7 +50,7 @@ static void point_blocks(struct zero *zero)
         size_t first = zero->plan->places[at->extent.id].blocks;
         if (at->layout.lane[OPTIM_V] != OPTIM_BLOCKS)
             continue;
-        if (states_counts(zero, at->segment))
+        if (states_count(zero))
             offload->extent_sums[i] = zero->block_sums + 2 * first;
         offload->extent_blocks[i] = zero->block_v + first;
     }

@@ -2,7 +2,9 @@
 
 #include "base/device/lease.h"
 #include "base/must.h"
+#include "model/slice.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,7 +15,9 @@ static size_t round_up(size_t count, size_t multiple)
 
 /* --- segments ------------------------------------------------------------- */
 
-enum kind { SHARDED, WHOLE, FROZEN, CODES, SCALES, KINDS };
+/* With tensor parallelism each place has WHOLE tensors, and the end of a MIXED
+ * one. */
+enum kind { SHARDED, WHOLE, MIXED, FROZEN, CODES, SCALES, KINDS };
 /* A unit has at most one segment of each kind, gathered into its slot with a
  * token of the slot's lease. */
 _Static_assert((int)KINDS <= (int)LEASE_TOKENS, "a token for each");
@@ -23,11 +27,15 @@ static enum kind kind_of(const struct zero_plan *plan, int id)
     if (param_is_quantized(plan->request.table, id))
         return CODES;
     const struct param *param = &plan->request.table->params[id];
-    bool is_whole = plan->request.mesh.tp > 1 && !param->slice.range_count;
-    return !param->trainable ? FROZEN : is_whole ? WHOLE : SHARDED;
+    size_t own =
+            plan->request.mesh.tp > 1 ? param_own_count(param) : param->count;
+    return !param->trainable     ? FROZEN
+           : own == param->count ? SHARDED
+           : own                 ? MIXED
+                                 : WHOLE;
 }
 
-/* By whose arrays it lies in: whole ones lie in those of the sharded. */
+/* By whose arrays it lies in: all that train lie in those of the sharded. */
 
 static enum kind kind_of_segment(const struct zero_segment *segment)
 {
@@ -75,8 +83,7 @@ static void add_segment(struct zero_plan *plan, int unit, enum kind kind)
     const struct param_table *table = plan->request.table;
     struct zero_segment segment = {
             .unit = unit,
-            .trainable = kind == SHARDED || kind == WHOLE,
-            .is_whole = kind == WHOLE,
+            .trainable = kind <= MIXED,
             .part = kind == CODES    ? ZERO_CODES
                     : kind == SCALES ? ZERO_SCALES
                                      : ZERO_VALUES,
@@ -88,11 +95,16 @@ static void add_segment(struct zero_plan *plan, int unit, enum kind kind)
                    (size_t)(segment.format.packed ? segment.format.packed : 1);
     for (int id = table->unit_first[unit]; id < table->unit_first[unit + 1];
          id++)
-        if (kind_of(plan, id) == (kind == SCALES ? CODES : kind))
+        if (kind_of(plan, id) == (kind == SCALES ? CODES : kind)) {
+            assert(kind != MIXED || !segment.used);
             place_tensor(plan, kind, id, align, &segment.used);
+            segment.own = kind == WHOLE   ? 0
+                          : kind == MIXED ? param_own_count(&table->params[id])
+                                          : segment.used;
+        }
     if (!segment.used)
         return;
-    if (kind == WHOLE) /* places of tp add up a share of a part each */
+    if (zero_is_shared(&segment)) /* places add up a share of a part each */
         align *= (size_t)plan->request.mesh.tp;
     segment.part_count = round_up(segment.used, parts * align) / parts;
     segment.shard_count = replicas * segment.part_count;
@@ -264,17 +276,17 @@ static uint64_t moves_sent(const struct zero_plan *plan, enum zero_group group)
     return bytes;
 }
 
-uint64_t plan_whole_bytes(const struct zero_plan *plan)
+uint64_t plan_shared_bytes(const struct zero_plan *plan)
 {
     uint64_t bytes = 0;
     for (int s = 0; s < plan->segment_count; s++)
-        if (plan->segments[s].is_whole)
+        if (zero_is_shared(&plan->segments[s]))
             bytes += plan->segments[s].part_count *
                      dtype_bytes(plan->grad_dtype);
     return bytes;
 }
 
-/* Tokens and scores of all micro-batches, sums of whole tensors as often as
+/* Tokens and scores of all micro-batches, sums of what places share as often as
  * those over replicas. */
 static void plan_tp_wire(struct zero_plan *plan)
 {
@@ -283,7 +295,7 @@ static void plan_tp_wire(struct zero_plan *plan)
     struct comm_counters *wire = &plan->wire.group[ZERO_TP];
     uint64_t others = (uint64_t)request->mesh.tp - 1;
     uint64_t turns = (uint64_t)request->accumulation, micros = turns;
-    uint64_t sums = plan_whole_bytes(plan) / (others + 1) * others *
+    uint64_t sums = plan_shared_bytes(plan) / (others + 1) * others *
                     (plan->grads_pass ? turns : 1);
     if (request->by_layer)
         micros *= (uint64_t)request->by_layer;
@@ -346,7 +358,7 @@ static void note_tokens(const struct zero_plan *plan, struct comm_needs *needs)
     const struct model_exchange *moved = &plan->request.exchange;
     size_t tp = (size_t)plan->request.mesh.tp, reduced = 0;
     for (int s = 0; s < plan->segment_count; s++)
-        if (plan->segments[s].is_whole)
+        if (zero_is_shared(&plan->segments[s]))
             reduced = max_size(
                     reduced, plan->segments[s].part_count / tp *
                                      dtype_bytes(plan->grad_dtype));
@@ -576,6 +588,19 @@ static enum zd_status add_params(
     return add(arena, "zero.params.slots", SPAN_BUFFERS, slots, 1);
 }
 
+/* What a place keeps of a MIXED segment's part while the rest is added up. */
+static size_t own_count(const struct zero_plan *plan)
+{
+    size_t most = 0;
+    for (int s = 0; s < plan->segment_count; s++)
+        if (zero_is_shared(&plan->segments[s]))
+            most = max_size(
+                    most, zero_own(
+                                  &plan->segments[s], 0,
+                                  plan->segments[s].part_count));
+    return most;
+}
+
 static enum zd_status add_grads(
         const struct zero_plan *plan, const struct totals *totals,
         struct arena_plan *arena)
@@ -587,6 +612,7 @@ static enum zd_status add_grads(
     ZD_TRY(
             add(arena, "zero.grads.work", SPAN_BUFFERS, plan->work_count,
                 sizeof(float)));
+    ZD_TRY(add(arena, "zero.grads.own", SPAN_BUFFERS, own_count(plan), bytes));
     return add(
             arena, "zero.grads.passing", SPAN_BUFFERS, plan->passing_count,
             bytes);

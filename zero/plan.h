@@ -46,14 +46,15 @@ enum zero_part { ZERO_VALUES, ZERO_CODES, ZERO_SCALES };
 struct zero_segment {
     int unit;
     bool trainable;
-    bool is_whole; /* the same on each place of tp, which makes a part of its
-                      gradient: these are added up */
     enum zero_part part;        /* SCALES: its elements are bytes */
     struct array_format format; /* of its parameters */
     size_t count;               /* padded: shards * shard_count */
     size_t shard_count;         /* elements of a shard: replicas * part_count */
     size_t part_count;          /* .. of a part */
     size_t used;                /* elements up to the end of its last tensor */
+    size_t own; /* .. its first, which no other place of tp has. Of the rest,
+                   which all have, each makes a part of the gradient: these are
+                   added up */
     /* Where it begins: in bytes in the arrays of its kind (sharded, frozen,
      * codes or scales); when trainable, in elements in those of all
      * trainable segments (master, m, v, gradients). Arrays of whole segments,
@@ -61,6 +62,19 @@ struct zero_segment {
     size_t full_offset, shard_offset;
     size_t state_full_offset, state_shard_offset;
 };
+
+static inline bool zero_is_shared(const struct zero_segment *segment)
+{
+    return segment->own < segment->used;
+}
+
+/* How many of the `count` elements from `begin` on no other place of tp has. */
+static inline size_t zero_own(
+        const struct zero_segment *segment, size_t begin, size_t count)
+{
+    size_t left = segment->own > begin ? segment->own - begin : 0;
+    return count < left ? count : left;
+}
 
 /* Bytes of `count` elements of a segment's parameters. All code that gathers,
  * copies, sends or plans parameters counts bytes with this. */

@@ -90,8 +90,8 @@ static struct offload_extent extent_of(
             .blocks = in_blocks ? &param->blocks : NULL,
             .tensor = began ? rng_stream(param->name) : 0,
             .decays = param->decays,
-            .is_copy = plan->segments[at->segment].is_whole &&
-                       plan->request.config->tp.place > 0,
+            .copies = at->extent.count -
+                      plan_counted(plan, at->segment, &at->extent),
             .rate = param->learning_rate,
             .began = began ? &began[at->extent.id] : NULL};
 }

@@ -93,8 +93,21 @@ enum zd_status plan_parts_visit(
 /* plan->needs and what is undone, or those of request.measures. */
 enum zd_status plan_measure(struct zero_plan *plan);
 
-/* Bytes of all whole segments' parts, which places of tp add up once. */
-uint64_t plan_whole_bytes(const struct zero_plan *plan);
+/* Elements of an extent whose gradient this rank counts: what each place of tp
+ * has the first counts. */
+static inline size_t plan_counted(
+        const struct zero_plan *plan, int segment,
+        const struct zero_extent *extent)
+{
+    return plan->request.config->tp.place == 0
+                   ? extent->count
+                   : zero_own(
+                             &plan->segments[segment], extent->offset,
+                             extent->count);
+}
+
+/* Bytes of the parts of segments that places of tp share: they are added up. */
+uint64_t plan_shared_bytes(const struct zero_plan *plan);
 
 /* plan->block_count and the tensors' first blocks. */
 void plan_blocks(struct zero_plan *plan);

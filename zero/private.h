@@ -142,6 +142,7 @@ struct zero {
     struct lease *grad_work; /* by unit: its part of zero.grads.work */
     struct lease *grad_parts; /* by unit: what is reduced, kept or passing */
     float *work;              /* zero.grads.work */
+    char *own;                /* zero.grads.own */
 
     int merged; /* of the step's gradients in their order: their sums over
                    replicas have begun */
@@ -296,10 +297,9 @@ enum zd_status host_unit_made(struct zero *zero, int unit);
 
 /* --- states.c ------------------------------------------------------------- */
 
-/* Does this rank count what it has of the segment's gradient? Of what each
- * place of tp has whole the first counts; of a gradient that all ranks of a
- * place have whole (stage 0) likewise, where places are added up. */
-bool states_counts(const struct zero *zero, int segment);
+/* Does this rank count its gradients? Of those that all ranks of a place of tp
+ * have whole (stage 0) the first counts, where places are added up. */
+bool states_count(const struct zero *zero);
 
 void states_create(struct zero *zero);
 void states_destroy(struct zero *zero);

@@ -158,15 +158,13 @@ static enum zd_status add_block_sums(
     return optim_device()->add_block_sums(
             zero->block_sums + 2 * plan->places[at->id].blocks,
             &plan->request.table->params[at->id].blocks,
-            states_grad(zero, extent), plan->grad_dtype, at->begin, at->count,
-            zero->norm);
+            states_grad(zero, extent), plan->grad_dtype, at->begin,
+            plan_counted(plan, extent->at.segment, at), zero->norm);
 }
 
-bool states_counts(const struct zero *zero, int segment)
+bool states_count(const struct zero *zero)
 {
     const struct zero_plan *plan = zero->plan;
-    if (plan->segments[segment].is_whole && zero->places.place > 0)
-        return false;
     return plan->states_cut || plan->request.mesh.tp == 1 || zero->part == 0;
 }
 
@@ -181,8 +179,7 @@ static enum zd_status sum_blocks(struct zero *zero)
     }
     ZD_TRY(device_clear(zero->block_sums, bytes));
     for (int i = 0; i < zero->extent_count; i++)
-        if (has_blocks(&zero->extents[i]) &&
-            states_counts(zero, zero->extents[i].at.segment))
+        if (has_blocks(&zero->extents[i]) && states_count(zero))
             ZD_TRY(add_block_sums(zero, &zero->extents[i]));
     return ZD_OK;
 }

@@ -2,10 +2,9 @@
  * pass's tokens and scores, whose collectives the model waits for, and sums of
  * gradients; and those of context parallelism: keys and values, or heads.
  *
- * A tensor that is whole on each place (zero_segment.is_whole) has a part of
- * its gradient there. These are summed where this rank's part lies, each place
- * a share of it, and gathered: every place has the same bits, and so the same
- * update. */
+ * What each place has of a segment (zero_is_shared) has a part of its gradient
+ * there. These are summed where this rank's part lies, each place a share of
+ * it, and gathered: every place has the same bits, and so the same update. */
 #include "zero/private.h"
 
 #include <assert.h>
@@ -76,9 +75,10 @@ enum zd_status places_heads(void *ctx, void *to, const void *from, size_t count)
     return comm_wait(places, op);
 }
 
-/* --- gradients of whole tensors ------------------------------------------- */
+/* --- gradients of what places share --------------------------------------- */
 
-/* Of what each place has whole. */
+/* All of a part, so that each rank sends as much: what is the place's own is
+ * kept, and put back. */
 static enum zd_status share_segment(
         struct zero *zero, int s, char *part, struct lease *lease)
 {
@@ -87,14 +87,22 @@ static enum zd_status share_segment(
     struct op_queue *ops = &zero->ops[ZERO_TP];
     size_t count = segment->part_count / (size_t)zero->places.size;
     char *mine = part + (size_t)zero->places.place * count * dtype_bytes(type);
+    size_t own = zero_own(
+            segment, (size_t)zero->part * segment->part_count,
+            segment->part_count);
     struct token summed = {0}, gathered = {0};
-    if (!segment->is_whole)
+    if (!zero_is_shared(segment))
         return ZD_OK;
+    if (own)
+        ZD_TRY(device_move(zero->own, part, own * dtype_bytes(type)));
     ZD_TRY(ops_reduce_scatter(ops, part, mine, count, type, false, &summed));
     ZD_TRY(token_wait(NULL, summed));
     ZD_TRY(ops_all_gather(ops, mine, part, count, type, &gathered));
     lease_note(lease, gathered);
-    return ZD_OK;
+    if (!own)
+        return ZD_OK;
+    ZD_TRY(token_wait(NULL, gathered));
+    return device_move(part, zero->own, own * dtype_bytes(type));
 }
 
 enum zd_status places_share(struct zero *zero, int micro, int end)

@@ -178,6 +178,7 @@ enum zd_status zero_create(
     zero->part = mesh_part(mesh, comm_rank(comm));
     take_tables(zero);
     zero->work = zero_span(zero, "zero.grads.work");
+    zero->own = zero_span(zero, "zero.grads.own");
     zero->passing = zero_span(zero, "zero.grads.passing");
     zero->slots = zero_span(zero, "zero.params.slots");
     zero->squares = zero_span(zero, "zero.sums");

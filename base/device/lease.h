@@ -126,7 +126,7 @@ enum lease_use { LEASE_FILL, LEASE_CHANGE, LEASE_READ };
 /* At most this many of the writer, and as many of readers: for instance a
  * collective for each of a unit's segments (zero/plan.c, which counts their
  * kinds). One more ends the program, with assertions or without. */
-enum { LEASE_TOKENS = 5 };
+enum { LEASE_TOKENS = 6 };
 struct lease_tokens {
     int count;
     struct token token[2 * LEASE_TOKENS];

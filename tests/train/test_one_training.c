@@ -20,6 +20,8 @@ static const struct model odd = {"tests/fixtures/llama_odd/job.toml", "", 1};
 static const struct model even = {"tests/train/states.toml", EVEN, 4};
 static const struct model others[] = {
         {"tests/train/states.toml", EVEN "optim.name=adam_mini", 4},
+        {"tests/train/states.toml",
+         EVEN "model.config.model_type=phi3 optim.name=adam_mini", 4},
         {"tests/train/states.toml", EVEN "lora.enabled=true", 4},
         {"tests/train/states.toml",
          EVEN "lora.enabled=true lora.quantize_base=nf4 "

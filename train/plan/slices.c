@@ -11,14 +11,7 @@
 
 #include <string.h>
 
-enum refusal {
-    FITS,
-    SHARES_RANGES,
-    CUTS_BLOCKS,
-    CUTS_WORDS,
-    CUTS_CODES,
-    CUTS_TILES
-};
+enum refusal { FITS, CUTS_BLOCKS, CUTS_WORDS, CUTS_CODES, CUTS_TILES };
 
 /* Rows or columns of a range that each place has. */
 static int64_t share_of(const struct param *param, int range)
@@ -37,8 +30,9 @@ static bool cuts_blocks(const struct param *param, int place)
     int64_t line = slice->by_column ? 1 : param->shape[1];
     bool cuts = slice->by_column && slice->shape[1] % OPTIM_QBLOCK;
     for (int r = 0; r < slice->range_count; r++) {
-        int64_t share = share_of(param, r);
-        int64_t from = slice->ranges[r].whole - place * share;
+        int64_t share = share_of(param, r), from = slice->ranges[r].whole;
+        if (!slice->ranges[r].is_shared)
+            from -= place * share;
         cuts |= share * line % OPTIM_QBLOCK || from * line % OPTIM_QBLOCK;
     }
     return cuts;
@@ -92,9 +86,6 @@ static enum refusal look(
             return CUTS_TILES;
         if (!param->trainable)
             continue;
-        for (int r = 0; r < param->slice.range_count; r++)
-            if (param->slice.ranges[r].is_shared)
-                return SHARES_RANGES;
         if (is_8bit(&job->optim, param) && cuts_blocks(param, place))
             return CUTS_BLOCKS;
         if (cuts_words(job, param))
@@ -173,17 +164,12 @@ static bool fits(
 }
 
 static enum zd_status check(
-        const struct train_job *job, const struct model_config *whole,
-        const struct param_table *table, struct tp tp)
+        const struct train_job *job, const struct param_table *table,
+        struct tp tp)
 {
     const struct param *tensor;
     enum refusal refusal = look(job, table, tp.place, &tensor);
-    if (refusal == SHARES_RANGES)
-        ZD_FAIL(ZD_ERR_CONFIG, "E0224",
-                "parallel.tp_size = %d is more than the %d key-value heads of "
-                "`%s`, which has those of queries too",
-                tp.size, whole->kv_heads, tensor->name);
-    else if (refusal == CUTS_WORDS)
+    if (refusal == CUTS_WORDS)
         ZD_FAIL(ZD_ERR_CONFIG, "E0224",
                 "parallel.tp_size = %d cuts the inputs of `%s` into shares of "
                 "%lld, and dropout needs a multiple of %d",
@@ -210,9 +196,9 @@ static enum zd_status check(
 enum zd_status plan_check_slices(
         const struct train_job *job, const struct job_plan *plan)
 {
-    return plan->mesh.tp == 1 ? ZD_OK
-                              : check(job, &plan->config, &plan->slice_table,
-                                      plan->slice_config.tp);
+    return plan->mesh.tp == 1
+                   ? ZD_OK
+                   : check(job, &plan->slice_table, plan->slice_config.tp);
 }
 
 /* "8 or 4 or 2": the sizes that fit the model, the samples and the ranks. */
@@ -244,15 +230,14 @@ static enum zd_status refuse(
         const struct param *tensor;
         enum refusal refusal = look(job, &table, 0, &tensor);
         if (refusal == CUTS_TILES)
-            snprintf(
-                    states, sizeof states, "train.fp8 = \"tensorwise\", or ");
+            snprintf(states, sizeof states, "train.fp8 = \"tensorwise\", or ");
         else if (refusal == CUTS_BLOCKS)
             snprintf(
                     states, sizeof states, "optim.name = \"%s%s%s\", or ",
                     optim->paged ? "paged_" : "",
                     optimizer_of(optim->name)->name,
                     optim->paged ? "_32bit" : "");
-        check(job, config, &table, tp);
+        check(job, &table, tp);
         param_table_fini(&table);
     }
     return zd_fail_help("%sparallel.tp_size = %s", states, sizes);
