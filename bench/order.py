@@ -103,8 +103,10 @@ memory_limit = "80GB"
 host_memory_limit = "1TB"
 """
 # The table's row of an H100 (train/plan/machine.c), as a calibration.
-H100 = {"products_16": 692e12, "products_32": 346e12, "half_tokens_16": 1200, "half_tokens_32": 1200, "memory": 2850e9, "update": 2850e9,
-        "launch": 40e-6, "host": 40e9, "inside": 360e9, "between": 40e9, "latency": 10e-6, "jitter": 0.005, "disk": 3e9,
+H100 = {"products_16": 692e12, "products_32": 346e12, "half_tokens_16": 1200, "half_tokens_32": 1200, "memory": 2850e9,
+        **{f"{where}_{states}{bare}": speed for where, speed in (("update", 2850e9), ("host", 40e9)) for states in ("fp32", "bf16", "8bit")
+           for bare in ("", "_bare")},
+        "launch": 40e-6, "inside": 360e9, "between": 40e9, "latency": 10e-6, "jitter": 0.005, "disk": 3e9,
         "link_cores": 0, "wire_cores": 0}
 
 

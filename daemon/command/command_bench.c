@@ -13,6 +13,7 @@ static double giga(double value)
 static void print_text(
         const struct plan_calibration *calibration, const char *path)
 {
+    static const char *const states[] = {"fp32", "bf16", "8-bit"};
     const struct plan_machine *machine = &calibration->machine;
     struct output output;
     FILE *stream = output_begin(&output);
@@ -21,14 +22,19 @@ static void print_text(
         fprintf(stream, "%s matmuls: %.1f GFLOP/s, half of it with %.0f rows\n",
                 i ? "fp32" : "bf16", giga(machine->products[i]),
                 machine->half[i]);
-    if (machine->fp8 > 0)
-        fprintf(stream, "FP8 matmuls: %.2f of the rate of bf16\n",
-                machine->fp8);
+    for (int i = 0; i < 2; i++)
+        if (machine->fp8[i] > 0)
+            fprintf(stream, "%s FP8 matmuls: %.2f of the rate of bf16\n",
+                    i ? "blockwise" : "tensorwise", machine->fp8[i]);
+    for (int kind = 0; kind < PLAN_UPDATES; kind++)
+        fprintf(stream,
+                "updates with %s states, %s masters: %.1f GB/s, on the host "
+                "%.1f\n",
+                states[kind / 2], kind % 2 ? "no" : "fp32",
+                giga(machine->update[kind]), giga(machine->host[kind]));
     fprintf(stream,
-            "GB/s: element-wise %.1f, updates %.1f, host and device %.1f, disk "
-            "%.2f\n",
-            giga(machine->memory), giga(machine->update), giga(machine->link),
-            giga(machine->disk));
+            "GB/s: element-wise %.1f, host and device %.1f, disk %.2f\n",
+            giga(machine->memory), giga(machine->link), giga(machine->disk));
     if (machine->wire_is_measured)
         fprintf(stream,
                 "wire: %.1f us, %.2f GB/s within a host, %.2f between; the "

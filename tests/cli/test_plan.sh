@@ -380,13 +380,13 @@ ok '  all by the device: states come and go, gradients come, parameters stay' ev
 ok '  half, as text' eval 'call 0 "${shared[@]}" --set offload.device_update=0.5 && has "^         50 % of the update is made by the device, the rest by the host$" out'
 mkdir -p xdg/zerod
 "$zerod" bench calibrate --json --seconds 0.1 >calibrated.json 2>err
-divided() { # the share by "auto", where the host moves so many bytes a second and the link so many
+divided() { # the share by "auto", where updates on the host move so many bytes a second and the link so many
     python3 -I - "$1" "$2" <<'PY'
 import glob, json, sys
 [path] = glob.glob("xdg/zerod/machine-*-cpu.json")
 told = json.load(open(path))
-told.update(backend="cuda", machine={**told["machine"], "products_16": 4e14, "products_32": 2e14, "memory": 2e12, "update": 2e12, "launch": 1e-6,
-                                     "host": float(sys.argv[1]), "link": float(sys.argv[2])})
+told.update(backend="cuda", machine={**told["machine"], "products_16": 4e14, "products_32": 2e14, "memory": 2e12, "launch": 1e-6,
+                                     "host_fp32": 4e11, "host_8bit": float(sys.argv[1]), "link": float(sys.argv[2])})
 json.dump(told, open(path.replace("-cpu.json", "-cuda.json"), "w"))
 PY
     moved | cut -d" " -f1

@@ -7,8 +7,8 @@
 #include "base/device/device_memory.h"
 #include "base/must.h"
 #include "kernels/kernels.h"
-#include "optim/device.h"
 #include "train/plan/calibration.h"
+#include "train/plan/predict.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -28,6 +28,7 @@ enum { X, WEIGHT, GRAD, OUT, ARRAYS, ARRAY_BYTES = 64 << 20 };
 struct ops {
     const struct kernels *kernels;
     enum dtype type;
+    enum fp8_mode fp8;
     int side, few, many, rows;
     char *arrays[ARRAYS];
     void *workspace;
@@ -119,20 +120,23 @@ static enum zd_status multiply(struct bench *b)
     return ops->kernels->matmul(NULL, &m);
 }
 
-/* The same in FP8, of codes and a scale that are whatever lies there. */
+/* The same in FP8, of codes and scales that are whatever lies there. */
 static enum zd_status multiply_codes(struct bench *b)
 {
     const struct ops *ops = b->ctx;
     size_t side = (size_t)ops->side, rows = (size_t)ops->rows * side;
-    const float *scale = (const float *)(const void *)ops->arrays[GRAD];
+    const float *scales = (const float *)(const void *)ops->arrays[GRAD];
+    bool by_blocks = ops->fp8 == FP8_BLOCKWISE;
     struct matmul_operand x = {
             .data = part(b, X, rows),
             .type = DTYPE_E4M3,
-            .scales = scale,
-            .layout = SCALES_TENSOR};
+            .scales = scales,
+            .layout = by_blocks ? SCALES_1X128 : SCALES_TENSOR};
     struct matmul_operand w = x;
     w.data = part(b, WEIGHT, side * side);
     w.transposed = true;
+    if (by_blocks)
+        w.layout = SCALES_128X128;
     struct matmul m = {
             .M = ops->rows,
             .N = (int)side,
@@ -141,27 +145,32 @@ static enum zd_status multiply_codes(struct bench *b)
             .b = w,
             .out = {part(b, OUT, rows * dtype_bytes(ops->type)), ops->type}};
     ZD_TRY(ops->kernels->matmul(NULL, &m));
-    m.a.type = DTYPE_E5M2;
+    m.a.type = by_blocks ? DTYPE_E4M3 : DTYPE_E5M2;
     ZD_TRY(ops->kernels->matmul(NULL, &m));
     m.M = (int)side;
     m.K = ops->rows;
     m.b.data = x.data;
+    m.b.layout = x.layout;
     m.out = (struct matmul_result){
             part(b, GRAD, side * side * sizeof(float)), DTYPE_FP32};
     return ops->kernels->matmul(NULL, &m);
 }
 
-/* 0 where the device has none. */
+/* Of each mode; 0 where the device has none. */
 static enum zd_status measure_codes(
-        struct bench *b, const struct ops *ops, double rate, double *times_out)
+        struct bench *b, struct ops *ops, double rate, double times[2])
 {
     struct device_facts facts = device_facts();
     double side = ops->side, took;
-    *times_out = 0;
-    if (facts.backend == DEVICE_CUDA && 10 * facts.major + facts.minor < 89)
-        return ZD_OK;
-    ZD_TRY(bench_time(b, multiply_codes, &took));
-    *times_out = 3 * 2 * side * side * ops->rows / took / rate;
+    for (int i = 0; i < 2; i++) {
+        ops->fp8 = i ? FP8_BLOCKWISE : FP8_TENSORWISE;
+        times[i] = 0;
+        if (facts.backend == DEVICE_CUDA &&
+            !plan_has_fp8(ops->fp8, 10 * facts.major + facts.minor))
+            continue;
+        ZD_TRY(bench_time(b, multiply_codes, &took));
+        times[i] = 3 * 2 * side * side * ops->rows / took / rate;
+    }
     return ZD_OK;
 }
 
@@ -177,49 +186,6 @@ static enum zd_status surround(struct bench *b)
          *z = part(b, OUT, bytes);
     ZD_TRY(ops->kernels->gated_forward(NULL, GATE_SILU, z, x, y, rows, C, C));
     return ops->kernels->add(NULL, y, x, z, count);
-}
-
-/* AdamW with states in fp32, masters, and gradients and weights in 16 bits. */
-enum { UPDATED = ARRAY_BYTES / 4, UPDATED_BYTES = 28 };
-struct update {
-    struct optim_options options;
-    struct optim_span span;
-    struct optim_step step;
-};
-
-static enum zd_status update(struct bench *b)
-{
-    const struct update *u = b->ctx;
-    struct optim_step step = u->step;
-    step.t = (int64_t)b->rounds + 1;
-    return optim_device()->update(&u->span, &step);
-}
-
-static enum zd_status measure_update(
-        const struct ops *ops, double share, double *rate_out)
-{
-    static const struct tensor_blocks none;
-    struct update u = {.options = optim_options_default()};
-    struct bench bench = {.share = share, .ctx = &u};
-    double seconds;
-    u.step = (struct optim_step){
-            .options = &u.options, .learning_rate = 1e-4, .grad_scale = 1};
-    u.span = (struct optim_span){
-            .master = ops->arrays[X],
-            .master_type = DTYPE_FP32,
-            .grad = ops->arrays[WEIGHT],
-            .grad_type = ops->type,
-            .param = ops->arrays[WEIGHT] + ARRAY_BYTES / 2,
-            .param_type = ops->type,
-            .layout = optim_layout_of(&u.options, UPDATED, false, &none),
-            .lanes = {.state = {ops->arrays[GRAD], ops->arrays[OUT]}},
-            .count = UPDATED,
-            .decays = true};
-    for (int lane = 0; lane < OPTIM_LANES; lane++)
-        ZD_TRY(device_clear(u.span.lanes.state[lane], ARRAY_BYTES));
-    ZD_TRY(bench_time(&bench, update, &seconds));
-    *rate_out = (double)UPDATED_BYTES * UPDATED / seconds;
-    return ZD_OK;
 }
 
 /* --- all of it ------------------------------------------------------------ */
@@ -272,37 +238,18 @@ static enum zd_status measure_device(
         ops->type = wide ? DTYPE_FP32 : DTYPE_BF16;
         ZD_TRY(kernels_device(ops->type, &ops->kernels));
         ZD_TRY(fill(ops));
-        if (!wide)
-            ZD_TRY(measure_update(ops, bench.share, &machine->update));
-        ZD_TRY(fill(ops));
         ZD_TRY(choose_shape(&bench, ops));
         ZD_TRY(measure_matmuls(
                 &bench, ops, &machine->products[wide], &machine->half[wide]));
         if (!wide)
             ZD_TRY(measure_codes(
-                    &bench, ops, machine->products[0], &machine->fp8));
+                    &bench, ops, machine->products[0], machine->fp8));
         ZD_TRY(bench_time(&bench, surround, &took));
         moved += SURROUND_MOVES * (double)ops->rows * ops->side *
                  (double)dtype_bytes(ops->type) / took / 2;
     }
     machine->memory = moved;
     return ZD_OK;
-}
-
-/* The same update by the rank's threads in memory of the host. */
-static enum zd_status measure_host(double share, double *rate_out)
-{
-    struct device *gpu = device_current();
-    struct ops ops = {.type = DTYPE_BF16};
-    device_use(NULL);
-    enum zd_status status = take(&ops);
-    if (status == ZD_OK)
-        status = fill(&ops);
-    if (status == ZD_OK)
-        status = measure_update(&ops, share, rate_out);
-    give_back(&ops);
-    device_use(gpu);
-    return status;
 }
 
 /* How much longer than its own work all of a rank's takes for those that wait
@@ -330,30 +277,6 @@ static enum zd_status measure_jitter(
     return ZD_OK;
 }
 
-/* The mean of all ranks, which measured at once, as a run would use them. */
-static enum zd_status take_means(
-        struct comm *comm, struct plan_machine *machine)
-{
-    double *const values[] = {
-            &machine->products[0], &machine->products[1], &machine->half[0],
-            &machine->half[1],     &machine->memory,      &machine->update,
-            &machine->host,        &machine->jitter,      &machine->fp8};
-    enum { VALUES = sizeof values / sizeof *values };
-    double mine[VALUES];
-    void *all;
-    for (int i = 0; i < VALUES; i++)
-        mine[i] = *values[i];
-    ZD_TRY(comm_gather_new(comm, mine, sizeof mine, &all));
-    for (int i = 0; i < VALUES; i++) {
-        *values[i] = 0;
-        for (int r = 0; r < comm_size(comm); r++)
-            *values[i] +=
-                    ((const double *)all)[r * VALUES + i] / comm_size(comm);
-    }
-    free(all);
-    return ZD_OK;
-}
-
 enum zd_status calibration_measure(
         struct comm *comm, double seconds, int threads,
         struct plan_calibration *out)
@@ -368,19 +291,17 @@ enum zd_status calibration_measure(
             .machine = *plan_machine_default(device_backend())};
     kernels_set_threads(threads);
     enum zd_status status =
-            comm_agree(comm, measure_device(&ops, 0.75 * seconds, machine));
+            comm_agree(comm, measure_device(&ops, 0.6 * seconds, machine));
     if (status == ZD_OK && comm_size(comm) > 1)
         status = measure_jitter(comm, &ops, 0.05 * seconds, &machine->jitter);
     give_back(&ops);
-    if (status == ZD_OK && out->backend == DEVICE_CUDA)
-        status = measure_host(0.05 * seconds, &machine->host);
+    if (status == ZD_OK)
+        status = calibrate_updates(comm, 0.15 * seconds, threads, machine);
     status = comm_agree(comm, status);
     if (status == ZD_OK)
-        status = take_means(comm, machine);
+        status = calibration_mean(comm, machine);
     if (status == ZD_OK)
         status = calibrate_paths(comm, 0.2 * seconds, machine);
-    if (out->backend == DEVICE_CPU)
-        machine->host = machine->update;
     snprintf(
             out->what, sizeof out->what, "%s, %d rank%s of %d thread%s",
             out->backend == DEVICE_CUDA ? facts.name : "the CPU device",

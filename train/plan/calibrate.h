@@ -14,6 +14,12 @@ typedef enum zd_status bench_fn(struct bench *bench);
 enum zd_status bench_time(
         struct bench *bench, bench_fn *run, double *seconds_out);
 
+/* Updates of every kind, by the device, and on the host by an offload engine of
+ * so many workers. */
+enum zd_status calibrate_updates(
+        struct comm *comm, double seconds, int threads,
+        struct plan_machine *machine);
+
 /* Copies between host and device, the disk below the cache
  * folder, and with several ranks the wire, in and between hosts. Collective. */
 enum zd_status calibrate_paths(

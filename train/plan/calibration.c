@@ -4,10 +4,11 @@
 #include "data/token_cache.h"
 #include "zd_config.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { FORMAT = 10, FILE_BYTES_MAX = 1 << 16 };
+enum { FORMAT = 11, FILE_BYTES_MAX = 1 << 16 };
 
 static const char *backend_name(enum device_backend backend)
 {
@@ -37,15 +38,22 @@ static const struct field {
     {                                                                          \
         name, offsetof(struct plan_machine, field), divides                    \
     }
+#define UPDATES(kind, at)                                                      \
+    FIELD("update_" kind, update[at], true), FIELD("host_" kind, host[at], true)
         FIELD("products_16", products[0], true),
         FIELD("products_32", products[1], true),
         FIELD("half_tokens_16", half[0], false),
         FIELD("half_tokens_32", half[1], false),
-        FIELD("fp8", fp8, false),
+        FIELD("fp8_tensorwise", fp8[0], false),
+        FIELD("fp8_blockwise", fp8[1], false),
         FIELD("memory", memory, true),
-        FIELD("update", update, true),
+        UPDATES("fp32", 0),
+        UPDATES("fp32_bare", 1),
+        UPDATES("bf16", 2),
+        UPDATES("bf16_bare", 3),
+        UPDATES("8bit", 4),
+        UPDATES("8bit_bare", 5),
         FIELD("launch", launch, false),
-        FIELD("host", host, true),
         FIELD("link", link, true),
         FIELD("inside", inside, true),
         FIELD("between", between, true),
@@ -54,6 +62,7 @@ static const struct field {
         FIELD("disk", disk, true),
         FIELD("link_cores", link_cores, false),
         FIELD("wire_cores", wire_cores, false),
+#undef UPDATES
 #undef FIELD
 };
 enum { FIELDS = sizeof fields / sizeof *fields };
@@ -71,6 +80,23 @@ static json_t *machine_numbers(const struct plan_machine *machine)
                 json, fields[i].name,
                 json_number_or_null(*value_of(machine, i)));
     return json;
+}
+
+enum zd_status calibration_mean(struct comm *comm, struct plan_machine *machine)
+{
+    double mine[FIELDS];
+    void *all;
+    for (int i = 0; i < FIELDS; i++)
+        mine[i] = *value_of(machine, i);
+    ZD_TRY(comm_gather_new(comm, mine, sizeof mine, &all));
+    for (int i = 0; i < FIELDS; i++) {
+        double sum = 0;
+        for (int r = 0; r < comm_size(comm); r++)
+            sum += ((const double *)all)[r * FIELDS + i];
+        *value_of(machine, i) = sum / comm_size(comm);
+    }
+    free(all);
+    return ZD_OK;
 }
 
 /* False: one is missing, or out of range. */

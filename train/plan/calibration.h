@@ -29,6 +29,11 @@ enum zd_status calibration_measure(
         struct comm *comm, double seconds, int threads,
         struct plan_calibration *out);
 
+/* Of every number the mean of all ranks, which measured at once, as a run would
+ * use them. Collective. */
+enum zd_status calibration_mean(
+        struct comm *comm, struct plan_machine *machine);
+
 /* As this machine's file. */
 enum zd_status calibration_keep(
         const struct plan_calibration *calibration, char path[PATH_MAX]);

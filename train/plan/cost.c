@@ -47,14 +47,17 @@ static double product_seconds(
 
 /* What is read and written to cast the operands of a matmul in FP8, forward or
  * backward: a weight's values to codes one way; dy both ways, and x once for
- * the projections that read it. */
+ * the projections that read it. Tensorwise all are read before, but the weight
+ * backward. */
 static double cast_seconds(
         const struct costs *costs, const struct param *param, double tokens,
         int pass)
 {
     bool is_first = param->role == ROLE_Q || param->role == ROLE_O ||
                     param->role == ROLE_GATE || param->role == ROLE_DOWN;
-    double one = costs->width + 1, both = costs->width + 2;
+    double amax = costs->fp8.mode == FP8_TENSORWISE ? costs->width : 0;
+    double one = costs->width + 1 + (pass == PASS_FORWARD ? amax : 0);
+    double both = costs->width + 2 + amax;
     double in = (double)param_in(param), out = (double)param_out(param);
     double columns = pass == PASS_BACKWARD ? out : is_first ? in : 0;
     double bytes = (double)param->count * one + tokens * columns * both;
@@ -66,7 +69,8 @@ static void add_codes(
         const struct costs *costs, const struct param *param, double tokens,
         double pieces, struct unit_cost *cost)
 {
-    double times = costs->machine->fp8 > 0 ? costs->machine->fp8 : 1;
+    double measured = costs->machine->fp8[costs->fp8.mode == FP8_BLOCKWISE];
+    double times = measured > 0 ? measured : 1;
     double count = (double)param->count, each = tokens / pieces;
     double one =
             fmax(2 * count * each / (times * product_rate(costs, each)),
@@ -379,6 +383,11 @@ double cost_norm(const struct costs *costs)
            costs->machine->latency * (plan->world - 1);
 }
 
+static int update_kind(const struct costs *costs)
+{
+    return plan_update_kind(&costs->plan->zero.request.optim);
+}
+
 double cost_state_width(const struct job_plan *plan)
 {
     double bytes = 0, held = (double)plan->zero.trainable_count;
@@ -411,7 +420,8 @@ static double update_bytes(const struct costs *costs, double grad)
 double cost_update(const struct costs *costs, double count)
 {
     double grad = (double)dtype_bytes(costs->plan->zero.grad_dtype);
-    return count * update_bytes(costs, grad) / costs->machine->update;
+    return count * update_bytes(costs, grad) /
+           costs->machine->update[update_kind(costs)];
 }
 
 /* Where what computes makes the update too: what it may be undone from is
@@ -430,6 +440,14 @@ static double keep_old(const struct costs *costs, double count)
 double cost_update_host(const struct costs *costs, double count, bool is_early)
 {
     double bytes = update_bytes(costs, cost_slot_width(costs->plan));
-    return count * bytes / costs->machine->host +
+    return count * bytes / costs->machine->host[update_kind(costs)] +
            (is_early ? keep_old(costs, count) : 0);
+}
+
+double cost_host_moves(const struct costs *costs, double bytes)
+{
+    double most = 0; /* of the kind that computes least */
+    for (int kind = 0; kind < PLAN_UPDATES; kind++)
+        most = fmax(most, costs->machine->host[kind]);
+    return bytes / most;
 }

@@ -59,3 +59,5 @@ double cost_slot_width(const struct job_plan *plan);
  * values are kept. */
 double cost_update(const struct costs *costs, double count);
 double cost_update_host(const struct costs *costs, double count, bool is_early);
+/* Bytes that the host's memory moves, where nothing is computed. */
+double cost_host_moves(const struct costs *costs, double bytes);

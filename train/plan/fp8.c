@@ -12,8 +12,7 @@ static const char *mode_name(enum fp8_mode mode)
     return names[mode];
 }
 
-/* cuBLASLt multiplies E4M3 from 8.9 on, and blocks on 9.0 alone. */
-static bool is_able(enum fp8_mode mode, int capability)
+bool plan_has_fp8(enum fp8_mode mode, int capability)
 {
     return mode == FP8_BLOCKWISE ? capability == 90 : capability >= 89;
 }
@@ -27,7 +26,7 @@ static enum zd_status check_gpu(enum fp8_mode mode)
 {
     struct device_facts facts = device_facts();
     int capability = 10 * facts.major + facts.minor;
-    if (facts.backend != DEVICE_CUDA || is_able(mode, capability))
+    if (facts.backend != DEVICE_CUDA || plan_has_fp8(mode, capability))
         return ZD_OK;
     ZD_FAIL(ZD_ERR_CONFIG, "E0213",
             "train.fp8 = \"%s\" needs a GPU of compute capability %s, and %s "
@@ -45,7 +44,7 @@ void plan_warn_of_fp8(
     enum fp8_mode mode = plan->shape.fp8;
     int capability = machine->capability;
     if (mode == FP8_NONE || plan->backend != DEVICE_CUDA || !capability ||
-        is_able(mode, capability))
+        plan_has_fp8(mode, capability))
         return;
     zd_log_warning(
             "train.fp8 = \"%s\" needs a GPU of compute capability %s, and %s "

@@ -4,6 +4,15 @@
 #pragma once
 
 #include "base/device/device.h"
+#include "optim/optim.h"
+
+/* Kinds of update differ in the states of an element, and in whether it has a
+ * master: bare ones are rounded stochastically, which costs more than bytes. */
+enum { PLAN_UPDATES = 6 };
+static inline int plan_update_kind(const struct optim_options *optim)
+{
+    return 2 * (int)optim->state_type + (optim->master == OPTIM_MASTER_NONE);
+}
 
 struct plan_machine {
     const char *name, *what; /* static, but for one measured */
@@ -11,24 +20,25 @@ struct plan_machine {
      * which one has half of that */
     double products[2], half[2];
     double memory; /* bytes/s of the device's memory, for element-wise work */
-    double update; /* .. that updates move there */
-    double launch; /* seconds that a layer takes besides its work */
-    double host;   /* bytes/s that one rank's updates on the host move */
-    double link;   /* bytes/s between device and host, each way */
+    /* .. that updates of each kind move there, and one rank's on the host */
+    double update[PLAN_UPDATES], host[PLAN_UPDATES];
+    double launch;          /* seconds that a layer takes besides its work */
+    double link;            /* bytes/s between device and host, each way */
     double inside, between; /* bytes/s that a rank sends within its node, and to
                                others */
     double latency;         /* seconds of a step of a collective */
-    double jitter; /* each doubling of the ranks makes the slowest of them, for
-                      whom all wait, slower by this share */
-    double disk;   /* bytes/s of a rank, each way */
-    double fp8;    /* FLOP/s of matmuls of codes by those in 16 bits; 0: 1 */
+    double jitter;  /* each doubling of the ranks makes the slowest of them, for
+                       whom all wait, slower by this share */
+    double disk;    /* bytes/s of a rank, each way */
+    double fp8[2];  /* tensorwise, blockwise: FLOP/s of matmuls of codes by
+                       those in 16 bits; 0: 1 */
     int capability; /* compute capability of its GPUs, 90 for 9.0; 0: unknown */
     bool shares_cores; /* collectives, copies and updates on the host take their
                           time from what computes: the CPU device; of copies and
                           collectives this share: */
     double link_cores, wire_cores;
-    bool is_measured;  /* here; else no one has compared it with a run */
-    bool is_guess;     /* stands for any processor: plan_guess_words */
+    bool is_measured; /* here; else no one has compared it with a run */
+    bool is_guess;    /* stands for any processor: plan_guess_words */
     bool wire_is_measured;
 };
 

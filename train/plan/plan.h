@@ -32,6 +32,7 @@ struct plan_context {
     uint64_t products;    /* .. cuBLASLt's */
     uint64_t attention;   /* .. cuDNN's */
     uint64_t collectives; /* NCCL's code and the buffers of its channels */
+    uint64_t tables;      /* of page-locked memory's pages */
     bool is_measured;     /* `driver` */
 };
 

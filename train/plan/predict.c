@@ -47,7 +47,7 @@ struct unit_state {
     double updated, sent; /* when its parameters were updated on the host, and
                              copied to where they live */
     double made;          /* .. and this rank's shard of them is complete */
-    double spread; /* .. and gathered, at stages 1 and 2; 0: not yet */
+    double spread;        /* .. and gathered, at stages 1 and 2; 0: not yet */
 };
 
 /* Time in which a resource was idle. */
@@ -72,10 +72,10 @@ struct schedule {
     struct gap gaps[GAPS]; /* of copies up */
     int gap_count;
     double parts[PLAN_PARTS], exposed[PLAN_EXPOSED];
-    double now;        /* the thread that trains has come so far */
-    double begin;      /* of the step */
-    double launch;     /* seconds of a layer's, for what is computed at once */
-    double slowest;    /* compute time of the slowest rank over the mean */
+    double now;     /* the thread that trains has come so far */
+    double begin;   /* of the step */
+    double launch;  /* seconds of a layer's, for what is computed at once */
+    double slowest; /* compute time of the slowest rank over the mean */
     double reduced, grads_down; /* the last gradient is reduced, .. */
     double grads_done; /* .. is where it is updated, and what may be is */
 };
@@ -307,23 +307,26 @@ static double device_part(const struct job_plan *plan)
 }
 
 /* Elements that the device updates: their states visit it, and on a CPU its own
- * cores update them. What it makes is where it lives, or comes down too. */
+ * cores update them. What it makes is where it lives, or comes down too. Copies
+ * of a GPU take from the host's memory what its workers want. */
 static double update_visitors(
         struct schedule *s, double count, bool is_early, double begin)
 {
     const struct zero_plan *zero = &s->plan->zero;
     bool comes_down = is_early || zero->params_on_host;
     double states = count * cost_state_width(s->plan);
-    double params = count * (double)dtype_bytes(zero->request.dtype);
+    double params =
+            comes_down ? count * (double)dtype_bytes(zero->request.dtype) : 0;
     double grads = count * cost_slot_width(s->plan);
     double done = copy_up(s, begin, states + grads);
     if (s->plan->backend == DEVICE_CPU)
         done =
                 use(s, PLAN_HOST, done,
                     cost_update_host(&s->costs, count, is_early));
-    return use(
-            s, PLAN_DOWN, done,
-            (states + (comes_down ? params : 0)) / s->machine->link);
+    else
+        use(s, PLAN_HOST, begin,
+            cost_host_moves(&s->costs, 2 * states + grads + params));
+    return use(s, PLAN_DOWN, done, (states + params) / s->machine->link);
 }
 
 /* Elements of a unit: from the last gradient on, or before the norm is known
@@ -409,7 +412,8 @@ static void give_gradient(struct schedule *s, int unit, bool is_last)
         done = use(s, PLAN_DOWN, done, held / s->machine->link);
         s->grads_down = fmax(s->grads_down, done);
         if (zero->request.accumulate_on_host)
-            done = use(s, PLAN_HOST, done, 3 * held / s->machine->host);
+            done = use(
+                    s, PLAN_HOST, done, cost_host_moves(&s->costs, 3 * held));
         if (is_last && cost->early > 0) { /* the norm waits for its job */
             update_on_host(s, unit, cost->early, true, done);
             done = s->units[unit].updated;

@@ -49,13 +49,15 @@ struct plan_prediction {
     double step_seconds, tokens_per_second; /* of all ranks */
     double parts[PLAN_PARTS];               /* their sum is the step */
     double exposed[PLAN_EXPOSED];
-    double busy[PLAN_RESOURCES];            /* seconds of a step at work */
-    enum plan_resource binds;               /* the busiest */
+    double busy[PLAN_RESOURCES]; /* seconds of a step at work */
+    enum plan_resource binds;    /* the busiest */
 };
 
 /* A warning where tensor parallelism crosses hosts, with what it costs. */
 void plan_warn_of_places(
         const struct job_plan *plan, const struct plan_prediction *predicted);
+/* cuBLASLt multiplies E4M3 from 8.9 on, and blocks on 9.0 alone. */
+bool plan_has_fp8(enum fp8_mode mode, int capability);
 /* A warning where GPUs of that machine cannot compute train.fp8. */
 void plan_warn_of_fp8(
         const struct job_plan *plan, const struct plan_machine *machine);

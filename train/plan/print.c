@@ -121,7 +121,7 @@ static struct moves moves_of(const struct job_plan *plan)
 
 /* --- objects of figures --------------------------------------------------- */
 
-enum { GROUPS = 7, ROWS_MAX = 5 };
+enum { GROUPS = 7, ROWS_MAX = 6 };
 
 struct figures {
     const char *key;
@@ -159,7 +159,8 @@ static void set_figures(const struct job_plan *plan, json_t *json)
           {"kernels", context->kernels},
           {"products", context->products},
           {"attention", context->attention},
-          {"collectives", context->collectives}}},
+          {"collectives", context->collectives},
+          {"tables", context->tables}}},
         {"paged_bytes", paged.host > 0,
          {{"device", paged.device}, {"host", paged.host},
           {"buffers", span_bytes(&plan->arena, "zero.paged.staging")}}},

@@ -222,6 +222,17 @@ static struct model_exchange exchange_of(const struct job_plan *plan)
             plan_slice_config(plan), plan_slice_table(plan), &plan->shape);
 }
 
+static void sum_context(struct job_plan *plan)
+{
+    enum { PAGE = 4096, ENTRY = 8 };
+    struct plan_context *context = &plan->context;
+    if (plan->backend == DEVICE_CUDA)
+        context->tables = plan->arena.bytes[ARENA_PINNED] / PAGE * ENTRY;
+    plan->context_bytes = context->driver + context->kernels +
+                          context->products + context->attention +
+                          context->collectives + context->tables;
+}
+
 enum zd_status job_plan_try(
         const struct train_job *job, const struct job_choice *choice,
         struct job_plan *plan)
@@ -278,5 +289,7 @@ enum zd_status job_plan_try(
         plan->shape.joined = zero_joined(&plan->zero);
     ZD_TRY(plan_on_request(job, plan));
     plan->zero.request.exchange = exchange_of(plan); /* evaluates and decodes */
-    return plan_spans(job, plan);
+    ZD_TRY(plan_spans(job, plan));
+    sum_context(plan);
+    return ZD_OK;
 }

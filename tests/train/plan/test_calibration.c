@@ -31,7 +31,7 @@ static struct plan_calibration made(int ranks, double update)
             .backend = DEVICE_CPU,
             .machine = *plan_machine_find("cpu"),
             .what = "of a test"};
-    made.machine.update = update;
+    made.machine.update[0] = update;
     made.machine.products[0] = update / 3;
     made.machine.wire_is_measured = ranks > 1;
     return made;
@@ -54,7 +54,7 @@ Test(calibration, the_last_of_a_backend_is_read_back_exactly)
     cr_assert(calibration_find(DEVICE_CPU, &found, why));
     cr_expect_eq(found.ranks, 2);
     cr_expect_eq(found.threads, 12);
-    cr_expect_eq(found.machine.update, 1.2e9);
+    cr_expect_eq(found.machine.update[0], 1.2e9);
     cr_expect_eq(found.machine.products[0], 1.2e9 / 3);
     cr_expect(found.machine.wire_is_measured);
     cr_expect_str_eq(found.what, "of a test");
@@ -93,7 +93,7 @@ Test(calibration, a_file_of_elsewhere_or_broken_is_named_and_replaced)
     } cases[] = {
             {"\"cpus\": ", "\"cpus\": 9", "of another machine", 0, 0},
             {"\"program\": \"", "\"program\": \"9", "of another version", 0, 0},
-            {"\"format\": 10", "\"format\": 11", "of another build", 0, 0},
+            {"\"format\": 11", "\"format\": 12", "of another build", 0, 0},
             {"\"threads\"", "\"treads\"", "broken", 0, 0},
             {"{", "[", "broken", 0, 0},
             NUMBER(machine.memory, 0),
@@ -136,7 +136,12 @@ Test(calibration, a_short_one_measures_everything)
         cr_expect_gt(measured.machine.products[type], 0);
         cr_expect_geq(measured.machine.half[type], 0);
     }
-    cr_expect_gt(measured.machine.update, 0);
+    for (int kind = 0; kind < PLAN_UPDATES; kind++) {
+        cr_expect_gt(measured.machine.update[kind], 0);
+        cr_expect_gt(measured.machine.host[kind], 0);
+    }
+    for (int mode = 0; mode < 2; mode++)
+        cr_expect_gt(measured.machine.fp8[mode], 0);
     cr_expect_gt(measured.machine.disk, 0);
     cr_expect_gt(measured.machine.memory, 0);
     cr_expect_not(measured.machine.wire_is_measured);

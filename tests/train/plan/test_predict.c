@@ -194,7 +194,7 @@ Test(predict, updates_on_the_host_overlap_forward_and_with_undo_backward)
         machine.link *= 1e3;
         struct plan_prediction quick = predict(&asked, &machine);
         double compute = quick.busy[PLAN_COMPUTE];
-        machine.host *= quick.busy[PLAN_HOST] / compute;
+        machine.host[0] *= quick.busy[PLAN_HOST] / compute;
         struct plan_prediction waits = predict(&asked, &machine);
         asked.clipping = OFFLOAD_CLIP_UNDO;
         struct plan_prediction undoes = predict(&asked, &machine);
@@ -235,7 +235,7 @@ Test(predict, a_step_computes_or_is_exposed)
                 .clipping = k ? OFFLOAD_CLIP_UNDO : OFFLOAD_CLIP_WAIT,
                 .undo_memory = k ? memory[(k - 1) % 4] : 0};
         struct plan_machine machine = *plan_machine_find("h100");
-        machine.host /= 4;
+        machine.host[0] /= 4;
         machine.jitter = 0;
         struct plan_prediction now = predict(&asked, &machine);
         cr_expect_float_eq(
@@ -253,13 +253,16 @@ Test(predict, a_step_computes_or_is_exposed)
     }
 }
 
-/* Up to where the link is the slower of both. */
+/* Up to where the link is the slower of both, and where the host's memory moves
+ * more than its workers update. */
 Test(predict, what_the_device_updates_the_host_does_not)
 {
     struct asked asked = {
             .world = 1, .optimizer = OFFLOAD_CPU, .backend = DEVICE_CUDA};
     struct plan_machine machine = *plan_machine_find("h100");
-    machine.host /= 4;
+    for (int kind = 0; kind < PLAN_UPDATES; kind++)
+        machine.host[kind] /= 4;
+    machine.host[1] = 1e18;
     machine.jitter = 0;
     struct plan_prediction before = predict(&asked, &machine);
     double host = before.busy[PLAN_HOST];
@@ -268,6 +271,10 @@ Test(predict, what_the_device_updates_the_host_does_not)
         struct plan_prediction now = predict(&asked, &machine);
         cr_expect_float_eq(
                 now.busy[PLAN_HOST], (1 - 0.25 * k) * host, 1e-6 * host);
+        machine.host[1] = machine.host[0]; /* all but the parameter is moved */
+        double moved = predict(&asked, &machine).busy[PLAN_HOST];
+        cr_expect(moved > 0.92 * host && moved < host);
+        machine.host[1] = 1e18;
         cr_expect_gt(now.busy[PLAN_UP], before.busy[PLAN_UP]);
         cr_expect_float_eq(
                 now.busy[PLAN_COMPUTE] + exposed_sum(&now) -

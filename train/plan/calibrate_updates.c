@@ -1,0 +1,234 @@
+/* calibrate_updates.c - bytes that updates of each kind move in a second, in
+ * memory far beyond the caches: where the states are the device's, and in an
+ * offload engine, whose workers and chunks are those of a run. What an element
+ * moves is counted as the plan counts it (cost.c). */
+#include "train/plan/calibrate.h"
+
+#include "base/device/device_memory.h"
+#include "base/must.h"
+#include "base/number/rng.h"
+#include "offload/offload.h"
+#include "optim/device.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    SEGMENTS = 8,
+    LEAST_BYTES = 1 << 20,
+    MOST_BYTES = 1 << 30,
+    BYTES_A_SECOND = 128 << 20
+};
+
+/* All that a kind's measurements have in common. */
+struct updates {
+    struct optim_options optim;
+    size_t count; /* elements, of which segments are a multiple of 256 */
+    double share; /* seconds */
+    int threads, first_cpu;
+};
+
+static struct updates updates_of(int kind, size_t bytes)
+{
+    static const double widths[] = {12, 8, 6};
+    struct updates u = {.optim = optim_options_default()};
+    u.optim.state_type = (enum optim_state_type)(kind / 2);
+    u.optim.master = kind % 2 ? OPTIM_MASTER_NONE : OPTIM_MASTER_FP32;
+    u.count = (size_t)((double)bytes / widths[kind / 2]);
+    u.count -= u.count % (SEGMENTS * OPTIM_QBLOCK);
+    return u;
+}
+
+static struct optim_step step_of(const struct updates *u, int64_t t)
+{
+    return (struct optim_step){
+            .options = &u->optim,
+            .learning_rate = 1e-4,
+            .t = t,
+            .grad_scale = 1};
+}
+
+/* Gradients in bf16. */
+static void fill(uint16_t *grads, size_t count)
+{
+    enum { PIECE = 4096 };
+    float values[PIECE];
+    rng_normal(1, 1, 0, PIECE, values);
+    for (size_t i = 0; i < count; i++)
+        grads[i] = float_to_bf16(1e-3f * values[i % PIECE]);
+}
+
+/* --- by the device -------------------------------------------------------- */
+
+struct here {
+    const struct updates *updates;
+    struct optim_span span;
+};
+
+static enum zd_status update(struct bench *b)
+{
+    const struct here *here = b->ctx;
+    struct optim_step step = step_of(here->updates, (int64_t)b->rounds + 1);
+    return optim_device()->update(&here->span, &step);
+}
+
+/* Its arrays, one after the other from `base`; NULL: how many bytes. */
+static size_t lay_out(
+        const struct updates *u, char *base, struct optim_span *span)
+{
+    static const struct tensor_blocks none;
+    bool bare = u->optim.master == OPTIM_MASTER_NONE;
+    size_t used = 0;
+    *span = (struct optim_span){
+            .master_type = bare ? DTYPE_BF16 : DTYPE_FP32,
+            .grad_type = DTYPE_BF16,
+            .param_type = DTYPE_BF16,
+            .layout = optim_layout_of(&u->optim, u->count, false, &none),
+            .count = u->count,
+            .decays = true};
+    span->master = base;
+    used += u->count * dtype_bytes(span->master_type);
+    for (int lane = 0; lane < OPTIM_LANES; lane++) {
+        enum optim_format format = span->layout.lane[lane];
+        size_t scales = optim_scale_count(format, u->count);
+        span->lanes.state[lane] = base + used;
+        used += optim_lane_bytes(format, u->count);
+        span->lanes.scale[lane] =
+                scales ? (float *)(void *)(base + used) : NULL;
+        used += scales * sizeof(float);
+    }
+    span->grad = base + used;
+    used += u->count * sizeof(uint16_t);
+    span->param = bare ? NULL : base + used;
+    return used + (bare ? 0 : u->count * sizeof(uint16_t));
+}
+
+static enum zd_status measure_here(const struct updates *u, double *rate_out)
+{
+    struct here here = {.updates = u};
+    struct bench bench = {.share = u->share, .ctx = &here};
+    size_t bytes = lay_out(u, NULL, &here.span), wide = sizeof(uint16_t);
+    double seconds = 1;
+    void *base;
+    ZD_TRY(device_take(bytes, &base));
+    lay_out(u, base, &here.span);
+    uint16_t *grads = zd_must(malloc(u->count * wide));
+    fill(grads, u->count);
+    enum zd_status status = device_write(
+            (void *)(uintptr_t)here.span.grad, grads, u->count * wide);
+    free(grads);
+    if (status == ZD_OK)
+        status = bench_time(&bench, update, &seconds);
+    device_give(base, bytes);
+    /* the gradient is read, the parameter written, all else both */
+    double once = 2.0 * (double)(u->count * wide);
+    double states = (double)(bytes - u->count * wide);
+    states -= (double)(u->count * wide);
+    *rate_out = (2 * states + once) / seconds;
+    return status;
+}
+
+/* --- by an engine --------------------------------------------------------- */
+
+/* Steps of an engine whose parameters live on the host: gradients arrive, one
+ * segment's for all of them, and what the update takes is its report's. */
+static enum zd_status run_engine(
+        const struct updates *u, struct offload *offload, const uint16_t *grads,
+        double *seconds_out)
+{
+    double all = 0;
+    int steps = 0;
+    for (int64_t t = 1; all < u->share || steps < 1; t++) {
+        struct optim_step step = step_of(u, t);
+        struct exact_sum sum;
+        exact_sum_clear(&sum);
+        for (int s = 0; s < SEGMENTS; s++)
+            ZD_TRY(offload_grads_down(
+                    offload, s, grads, (struct token){0}, 0, true));
+        ZD_TRY(offload_squares(offload, &sum));
+        ZD_TRY(offload_update(offload, &step, NULL));
+        ZD_TRY(offload_finish(offload));
+        double took = offload_report_take(offload).host_seconds;
+        all += t > 1 ? took : 0; /* the first touches what it needs */
+        steps += t > 1;
+    }
+    *seconds_out = all / steps;
+    return ZD_OK;
+}
+
+static enum zd_status measure_engine(const struct updates *u, double *rate_out)
+{
+    static const struct tensor_blocks none;
+    struct offload_options options = offload_options_default();
+    struct offload_extent extents[SEGMENTS];
+    size_t counts[SEGMENTS], bytes[OFFLOAD_PARTS];
+    struct offload_place place = {
+            .worker_threads = u->threads, .first_cpu = u->first_cpu};
+    struct arena_plan plan;
+    struct arena arena = {0};
+    struct offload *offload = NULL;
+    double seconds = 1;
+    options.optimizer = options.params = OFFLOAD_CPU;
+    for (int s = 0; s < SEGMENTS; s++) {
+        counts[s] = u->count / SEGMENTS;
+        extents[s] = (struct offload_extent){
+                .segment = s,
+                .count = counts[s],
+                .layout = optim_layout_of(&u->optim, u->count, false, &none),
+                .decays = true};
+    }
+    const struct offload_request request = {
+            .options = &options,
+            .optim = &u->optim,
+            .dtype = DTYPE_BF16,
+            .segment_counts = counts,
+            .segment_count = SEGMENTS,
+            .extents = extents,
+            .extent_count = SEGMENTS,
+            .params_on_host = true};
+    uint16_t *grads = zd_must(malloc(counts[0] * sizeof *grads));
+    fill(grads, counts[0]);
+    arena_plan_init(&plan);
+    enum zd_status status = offload_measure(&request, bytes);
+    if (status == ZD_OK)
+        status = offload_plan_spans(bytes, &plan);
+    if (status == ZD_OK)
+        status = arena_take(&arena, &plan);
+    if (status == ZD_OK)
+        status = offload_create(&request, &arena, &place, &offload);
+    if (status == ZD_OK)
+        status = run_engine(u, offload, grads, &seconds);
+    offload_destroy(offload);
+    arena_release(&arena);
+    arena_plan_fini(&plan);
+    free(grads);
+    *rate_out = 2.0 * (double)(bytes[OFFLOAD_STATES] + bytes[OFFLOAD_SLOTS]) /
+                seconds;
+    return status;
+}
+
+/* --- every kind ----------------------------------------------------------- */
+
+enum zd_status calibrate_updates(
+        struct comm *comm, double seconds, int threads,
+        struct plan_machine *machine)
+{
+    struct device *device = device_current();
+    int first = comm_local_rank(comm) * threads;
+    bool is_bound = first + threads <= device_affinity_cpus();
+    size_t bytes = (size_t)(seconds * BYTES_A_SECOND);
+    bytes = bytes < LEAST_BYTES ? LEAST_BYTES : bytes;
+    bytes = bytes < MOST_BYTES ? bytes : MOST_BYTES;
+    for (int kind = 0; kind < PLAN_UPDATES; kind++) {
+        struct updates u = updates_of(kind, bytes);
+        u.share = seconds / PLAN_UPDATES / 2;
+        u.threads = threads;
+        u.first_cpu = is_bound ? first : -1;
+        ZD_TRY(measure_here(&u, &machine->update[kind]));
+        device_use(NULL);
+        enum zd_status status = measure_engine(&u, &machine->host[kind]);
+        device_use(device);
+        ZD_TRY(status);
+    }
+    return ZD_OK;
+}
