@@ -1,37 +1,23 @@
 #include "base/log.h"
-#include "tests/support/scratch.h"
+#include "tests/support/scratch_suite.h"
 
-#include <criterion/criterion.h>
 #include <jansson.h>
 #include <sys/stat.h>
 
-static struct scratch scratch;
-
-static void setup(void)
-{
-    scratch_init(&scratch);
-}
-
-static void teardown(void)
-{
-    zd_log_open(NULL);
-    scratch_fini(&scratch);
-}
-
-TestSuite(log, .init = setup, .fini = teardown);
+TestSuite(log, IN_SCRATCH);
 
 Test(log, a_file_gets_every_rank_with_control_bytes_shown)
 {
     char *text;
     zd_log_configure(&(struct zd_log_options){.level = ZD_LOG_INFO, .rank = 3});
-    cr_assert_eq(zd_log_open(scratch_path(&scratch, "log")), ZD_OK);
+    MUST(zd_log_open(scratch_path(&scratch, "log")));
     zd_log_debug("below the level");
     zd_log_info("red \x1b[31m %d", 7);
     zd_log_info("as one byte \x9b"
                 "31m, as two \xc2\x9b"
                 "31m, turned \xe2\x80\xae");
     zd_log_open(NULL);
-    cr_assert_eq(fs_read_file(scratch.path, 1000, &text, NULL), ZD_OK);
+    MUST(fs_read_file(scratch.path, 1000, &text, NULL));
     cr_expect_null(strstr(text, "below"));
     cr_expect_not_null(strstr(text, "[rank 3] red ?[31m 7\n"));
     cr_expect_not_null(
@@ -44,10 +30,10 @@ Test(log, json_lines_are_json)
     char *text;
     zd_log_configure(&(struct zd_log_options){
             .level = ZD_LOG_INFO, .rank = 0, .json = true});
-    cr_assert_eq(zd_log_open(scratch_path(&scratch, "log")), ZD_OK);
+    MUST(zd_log_open(scratch_path(&scratch, "log")));
     zd_log_warning("quotes \" and \\");
     zd_log_open(NULL);
-    cr_assert_eq(fs_read_file(scratch.path, 1000, &text, NULL), ZD_OK);
+    MUST(fs_read_file(scratch.path, 1000, &text, NULL));
     json_t *line = json_loads(text, 0, NULL);
     cr_assert_not_null(line);
     cr_expect_str_eq(

@@ -1,27 +1,15 @@
 /* test_numa.c - nodes of a machine that is a folder; the CPUs are those that
  * this test may run on, split into two nodes. */
 #include "base/device/device.h"
-#include "base/file/fs.h"
 #include "base/numa.h"
+#include "tests/support/scratch_suite.h"
 
-#include <criterion/criterion.h>
 #include <sched.h>
 #include <stdlib.h>
 
-static char root[] = "/tmp/zerod-numa-XXXXXX";
-
 static void write_text(const char *path, const char *text)
 {
-    char full[256];
-    snprintf(full, sizeof full, "%s/%s", root, path);
-    char *slash = strrchr(full, '/');
-    *slash = '\0';
-    cr_assert_eq(fs_make_dirs(full), ZD_OK);
-    *slash = '/';
-    FILE *file = fopen(full, "w");
-    cr_assert(file);
-    fputs(text, file);
-    fclose(file);
+    scratch_text(&scratch, path, text);
 }
 
 /* The n-th CPU that this process may run on. */
@@ -40,8 +28,8 @@ static int nth_cpu(int n)
 static void make_nodes(void)
 {
     char text[64];
-    cr_assert(mkdtemp(root));
-    setenv("ZEROD_TEST_SYSFS", root, 1);
+    scratch_setup();
+    setenv("ZEROD_TEST_SYSFS", scratch.dir, 1);
     snprintf(text, sizeof text, "%d\n", nth_cpu(0));
     write_text("devices/system/node/node0/cpulist", text);
     snprintf(text, sizeof text, "%d-%d,1023\n", nth_cpu(1), nth_cpu(1) + 512);
@@ -50,13 +38,9 @@ static void make_nodes(void)
     write_text("bus/pci/devices/0000:3c:00.0/numa_node", "-1\n");
 }
 
-static void remove_nodes(void)
-{
-    fs_remove_tree(root);
-}
+TestSuite(numa, .init = make_nodes, .fini = scratch_teardown);
 
-Test(numa, a_device_has_the_node_that_the_system_says, .init = make_nodes,
-     .fini = remove_nodes)
+Test(numa, a_device_has_the_node_that_the_system_says)
 {
     cr_expect_eq(numa_node_of_pci("0000:3b:00.0"), 2);
     cr_expect_eq(numa_node_of_pci("0000:3c:00.0"), -1);
@@ -64,8 +48,7 @@ Test(numa, a_device_has_the_node_that_the_system_says, .init = make_nodes,
     cr_expect_eq(numa_node_of_pci(""), -1);
 }
 
-Test(numa, a_bound_thread_has_the_cpus_of_the_node_and_no_others,
-     .init = make_nodes, .fini = remove_nodes)
+Test(numa, a_bound_thread_has_the_cpus_of_the_node_and_no_others)
 {
     char cpus[32], want[32];
     int count = device_affinity_cpus();
@@ -82,8 +65,7 @@ Test(numa, a_bound_thread_has_the_cpus_of_the_node_and_no_others,
     cr_expect(!numa_bind(2, 0, 1), "it may run on none of them");
 }
 
-Test(numa, ranks_of_a_node_have_parts_of_their_own, .init = make_nodes,
-     .fini = remove_nodes)
+Test(numa, ranks_of_a_node_have_parts_of_their_own)
 {
     char text[64];
     int count = device_affinity_cpus(), second = nth_cpu(1);

@@ -3,9 +3,8 @@
 #include "base/file/write_behind.h"
 #include "base/progress.h"
 #include "base/threads.h"
-#include "tests/support/scratch.h"
+#include "tests/support/scratch_suite.h"
 
-#include <criterion/criterion.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
@@ -16,19 +15,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-static struct scratch scratch;
-
-static void setup(void)
-{
-    scratch_init(&scratch);
-}
-
-static void teardown(void)
-{
-    scratch_fini(&scratch);
-}
-
-TestSuite(progress, .init = setup, .fini = teardown, .timeout = 100);
+TestSuite(progress, IN_SCRATCH, .timeout = 100);
 
 static struct progress work;
 
@@ -44,16 +31,16 @@ Test(progress, reads_writes_and_fsyncs_are_counted)
     char *data;
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
     cr_assert_null(progress_use(&work));
-    cr_expect_eq(fs_write(fd, path, "abc", 3), ZD_OK);
+    MUST(fs_write(fd, path, "abc", 3));
     cr_expect_eq(completed(), 1, "a write");
-    cr_expect_eq(fs_pread(fd, path, (char[3]){0}, 3, 0), ZD_OK);
+    MUST(fs_pread(fd, path, (char[3]){0}, 3, 0));
     cr_expect_eq(completed(), 1, "a read");
     close(fd);
-    cr_expect_eq(fs_sync_dir(scratch.dir), ZD_OK);
+    MUST(fs_sync_dir(scratch.dir));
     cr_expect_eq(completed(), 1, "an fsync of a folder");
-    cr_expect_eq(fs_write_file(path, "abcd", 4), ZD_OK);
+    MUST(fs_write_file(path, "abcd", 4));
     cr_expect_eq(completed(), 3, "a write, an fsync, that of the folder");
-    cr_expect_eq(fs_read_file(path, 10, &data, NULL), ZD_OK);
+    MUST(fs_read_file(path, 10, &data, NULL));
     cr_expect_eq(completed(), 1);
     free(data);
 }
@@ -65,12 +52,10 @@ Test(progress, a_tensor_file_is_counted)
     struct st_writer *writer;
     const char *path = scratch_path(&scratch, "a.safetensors");
     progress_use(&work);
-    cr_assert_eq(st_writer_create(path, &entry, 1, NULL, &writer), ZD_OK);
-    cr_assert_eq(
-            st_writer_add(writer, 0, (float[]){1, 2}, 2 * sizeof(float)),
-            ZD_OK);
+    MUST(st_writer_create(path, &entry, 1, NULL, &writer));
+    MUST(st_writer_add(writer, 0, (float[]){1, 2}, 2 * sizeof(float)));
     completed();
-    cr_assert_eq(st_writer_finish(writer, NULL, NULL), ZD_OK);
+    MUST(st_writer_finish(writer, NULL, NULL));
     cr_expect_geq(completed(), 1, "its fsync");
 }
 
@@ -120,10 +105,10 @@ static void write_large(size_t each, int batches)
     const char *path = scratch_path(&scratch, "a.safetensors");
     char *part = calloc(1, each);
     progress_use(&work);
-    cr_assert_eq(st_writer_create(path, &entry, 1, NULL, &writer), ZD_OK);
+    MUST(st_writer_create(path, &entry, 1, NULL, &writer));
     completed();
     for (size_t done = 0; done < BYTES; done += each)
-        cr_assert_eq(st_writer_add(writer, 0, part, each), ZD_OK);
+        MUST(st_writer_add(writer, 0, part, each));
     if (batches)
         cr_expect_eq(
                 completed(), BYTES / each + (size_t)batches - 1,
@@ -131,7 +116,7 @@ static void write_large(size_t each, int batches)
     cr_expect_leq(
             resident_pages(path, BYTES), STAY / 4096,
             "what was written first left the page cache");
-    cr_assert_eq(st_writer_finish(writer, NULL, NULL), ZD_OK);
+    MUST(st_writer_finish(writer, NULL, NULL));
     free(part);
 }
 

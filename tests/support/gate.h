@@ -32,3 +32,10 @@ static inline void gate_open(struct gate *gate)
     pthread_cond_broadcast(&gate->changed);
     pthread_mutex_unlock(&gate->lock);
 }
+
+/* The main of a thread. */
+static inline void *gate_open_later(void *gate)
+{
+    gate_open((struct gate *)gate);
+    return NULL;
+}

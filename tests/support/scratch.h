@@ -42,3 +42,13 @@ static inline const char *scratch_file(
         abort();
     return scratch->path;
 }
+
+/* A text, in folders that are made. */
+static inline const char *scratch_text(
+        struct scratch *scratch, const char *name, const char *text)
+{
+    char *slash = strrchr(scratch_path(scratch, name), '/');
+    *slash = '\0';
+    fs_make_dirs(scratch->path);
+    return scratch_file(scratch, name, text, strlen(text));
+}

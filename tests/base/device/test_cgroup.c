@@ -1,44 +1,14 @@
 /* Limits of control groups, as files of a folder that stands for the system. */
 #include "base/device/cgroup.h"
 
-#include <criterion/criterion.h>
-#include <limits.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
+#include "tests/support/scratch_suite.h"
 
-static char root[] = "/tmp/zerod-cgroup-XXXXXX";
+TestSuite(cgroup, IN_SCRATCH);
 
 static void write_file(const char *name, const char *text)
 {
-    char path[PATH_MAX];
-    snprintf(path, sizeof path, "%s%s", root, name);
-    for (char *slash = strchr(path + strlen(root) + 1, '/'); slash;
-         slash = strchr(slash + 1, '/')) {
-        *slash = '\0';
-        mkdir(path, 0700);
-        *slash = '/';
-    }
-    FILE *file = fopen(path, "w");
-    cr_assert(file, "%s", path);
-    fputs(text, file);
-    fclose(file);
+    scratch_text(&scratch, name, text);
 }
-
-static void begin(void)
-{
-    cr_assert(mkdtemp(root));
-}
-
-static void end(void)
-{
-    char command[100];
-    snprintf(command, sizeof command, "rm -rf %s", root);
-    cr_assert_eq(system(command), 0);
-}
-
-TestSuite(cgroup, .init = begin, .fini = end);
 
 #define GROUP "/sys/fs/cgroup/system.slice/slurm/job_7"
 
@@ -46,7 +16,7 @@ Test(cgroup, no_limit_is_reported)
 {
     write_file("/proc/self/cgroup", "0::/user\n");
     write_file("/sys/fs/cgroup/user/memory.max", "max\n");
-    struct cgroup_memory memory = cgroup_memory(root);
+    struct cgroup_memory memory = cgroup_memory(scratch.dir);
     cr_expect_eq(memory.limit, UINT64_MAX);
     cr_expect_eq(memory.free, UINT64_MAX);
 }
@@ -59,18 +29,18 @@ Test(cgroup, is_that_of_the_process_and_all_above_it)
     write_file(
             GROUP "/memory.stat",
             "anon 300\ninactive_file 50\nactive_file 20\n");
-    struct cgroup_memory memory = cgroup_memory(root);
+    struct cgroup_memory memory = cgroup_memory(scratch.dir);
     cr_expect_eq(memory.limit, 1000);
     cr_expect_eq(memory.free, 670); /* files can be dropped */
     /* one above leaves less */
     write_file("/sys/fs/cgroup/system.slice/memory.max", "5000\n");
     write_file("/sys/fs/cgroup/system.slice/memory.current", "4900\n");
-    memory = cgroup_memory(root);
+    memory = cgroup_memory(scratch.dir);
     cr_expect_eq(memory.limit, 1000);
     cr_expect_eq(memory.free, 100);
     /* and the root of a container has a limit too */
     write_file("/sys/fs/cgroup/memory.max", "900\n");
-    memory = cgroup_memory(root);
+    memory = cgroup_memory(scratch.dir);
     cr_expect_eq(memory.limit, 900);
 }
 
@@ -78,7 +48,7 @@ Test(cgroup, a_container_has_its_root)
 {
     write_file("/proc/self/cgroup", "0::/../../elsewhere\n");
     write_file("/sys/fs/cgroup/memory.max", "700\n");
-    cr_expect_eq(cgroup_memory(root).limit, 700);
+    cr_expect_eq(cgroup_memory(scratch.dir).limit, 700);
 }
 
 Test(cgroup, of_the_first_form)
@@ -95,7 +65,7 @@ Test(cgroup, of_the_first_form)
     write_file(
             "/sys/fs/cgroup/memory/slurm/uid_0/job_1/memory.stat",
             "total_inactive_file 100\ntotal_active_file 0\n");
-    struct cgroup_memory memory = cgroup_memory(root);
+    struct cgroup_memory memory = cgroup_memory(scratch.dir);
     cr_expect_eq(memory.limit, 2000);
     cr_expect_eq(memory.free, 1600);
 }

@@ -35,8 +35,14 @@ Test(device, threads_follow_OMP_NUM_THREADS_where_the_job_is_silent)
     static const struct {
         const char *text;
         int threads;
-    } rows[] = {{"3", 3}, {"6,2", 6}, {"", 8}, {"0", 8}, {"-1", 8}, {"2x", 8},
-                {"99999999999999999999", 8}};
+    } rows[] = {
+            {"3", 3},
+            {"6,2", 6},
+            {"", 8},
+            {"0", 8},
+            {"-1", 8},
+            {"2x", 8},
+            {"99999999999999999999", 8}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         setenv("OMP_NUM_THREADS", rows[i].text, 1);
         cr_expect_eq(

@@ -3,60 +3,49 @@
 #include "base/device/device_cuda.h"
 #include "tests/base/device/gpu_case.h"
 #include "tests/cuda/stand_in/stand_in.h"
+#include "tests/support/child.h"
 
+#include <criterion/parameterized.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-static void expect_refused(
-        const char *failure, const char *code, const char *word)
+/* Where there is none auto takes the CPU; one that is there and refuses is not
+ * left aside in silence. */
+Test(device_refused, an_opening_that_fails_says_why_with_a_fix)
 {
-    struct device *device = NULL;
-    zd_standin_fail(failure);
-    zd_error_clear();
-    cr_expect_eq(device_open(DEVICE_CUDA, 0, 1, &device), ZD_ERR_UNFIT);
-    cr_expect_null(device);
-    cr_expect_str_eq(zd_error_get()->code, code);
-    cr_expect(strstr(zd_error_get()->what, word), "%s", zd_error_get()->what);
-    cr_expect(zd_error_get()->help[0], "a fix");
-    cr_expect_eq(zd_exit_code(zd_error_get()->status), 69);
-    cr_expect_eq(device_backend(), DEVICE_CPU);
-}
-
-Test(device_refused, without_a_gpu_auto_takes_the_cpu_and_says_why)
-{
-    const char *why;
-    expect_refused("no_driver", "E1201", "no NVIDIA driver");
-    cr_expect_eq(device_resolve(DEVICE_AUTO), DEVICE_CPU);
-    expect_refused("no_device", "E1201", "no GPU");
-    cr_expect_eq(device_gpu_count(&why), 0);
-    cr_expect(strstr(why, "no GPU"));
-    cr_expect_eq(device_resolve(DEVICE_AUTO), DEVICE_CPU);
-    cr_expect_eq(device_resolve(DEVICE_CUDA), DEVICE_CUDA, "as was asked");
-}
-
-/* A GPU that is there and refuses is not left aside in silence. */
-Test(device_refused, a_driver_that_does_not_start_is_an_error)
-{
-    expect_refused("old_driver", "E1201", "is for CUDA 12.0");
-    cr_expect_eq(device_gpu_count(NULL), 0);
-    cr_expect_eq(device_resolve(DEVICE_AUTO), DEVICE_CUDA);
-    cr_expect_eq(device_resolve(DEVICE_CPU), DEVICE_CPU);
-}
-
-Test(device_refused, a_busy_gpu_is_an_error)
-{
-    zd_standin_fail("busy");
-    cr_expect_eq(device_resolve(DEVICE_AUTO), DEVICE_CUDA);
-    expect_refused("busy", "E1202", "Stand-in GPU");
-    cr_expect(strstr(zd_error_get()->help, "nvidia-smi"));
-}
-
-Test(device_refused, a_gpu_that_the_program_was_not_built_for)
-{
-    expect_refused("no_code", "E1203", "compute capability 9.0");
-    cr_expect(strstr(zd_error_get()->help, "gpu_archs"));
+    static const struct {
+        const char *failure, *code, *word, *fix;
+        enum device_backend automatic;
+    } rows[] = {
+            {"no_driver", "E1201", "no NVIDIA driver", "", DEVICE_CPU},
+            {"no_device", "E1201", "no GPU", "", DEVICE_CPU},
+            {"old_driver", "E1201", "is for CUDA 12.0", "", DEVICE_CUDA},
+            {"busy", "E1202", "Stand-in GPU", "nvidia-smi", DEVICE_CUDA},
+            {"no_code", "E1203", "compute capability 9.0", "gpu_archs",
+             DEVICE_CUDA}};
+    const struct zd_error *error = zd_error_get();
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct device *device = NULL;
+        const char *why = NULL;
+        zd_standin_fail(rows[i].failure);
+        zd_error_clear();
+        cr_expect_eq(device_open(DEVICE_CUDA, 0, 1, &device), ZD_ERR_UNFIT);
+        cr_expect_null(device);
+        cr_expect_str_eq(error->code, rows[i].code);
+        cr_expect(strstr(error->what, rows[i].word), "%s", error->what);
+        cr_expect(*error->help && strstr(error->help, rows[i].fix));
+        cr_expect_eq(zd_exit_code(error->status), 69);
+        cr_expect_eq(device_backend(), DEVICE_CPU);
+        cr_expect_eq(
+                device_resolve(DEVICE_AUTO), rows[i].automatic, "%s",
+                rows[i].failure);
+        cr_expect_eq(device_resolve(DEVICE_CPU), DEVICE_CPU);
+        cr_expect_eq(device_resolve(DEVICE_CUDA), DEVICE_CUDA, "as was asked");
+        if (strcmp(rows[i].code, "E1201") == 0) {
+            cr_expect_eq(device_gpu_count(&why), 0);
+            cr_expect(strstr(why, rows[i].word), "%s", why);
+        }
+    }
 }
 
 Test(device_refused, a_stream_is_refused_at_the_opening)
@@ -67,20 +56,22 @@ Test(device_refused, a_stream_is_refused_at_the_opening)
     cr_expect_str_eq(zd_error_get()->code, "E1206");
     cr_expect_null(device_current());
     zd_standin_fail(NULL);
-    cr_expect_eq(device_open(DEVICE_CUDA, 0, 1, &device), ZD_OK);
+    MUST(device_open(DEVICE_CUDA, 0, 1, &device));
     device_close(device);
 }
 
-Test(device_refused, page_locking_is_refused_at_the_first_write)
+Test(device_refused, page_locking_that_is_refused_is_an_error_of_that_call)
 {
     struct device *device = gpu_case_open();
     int value = 1;
-    void *a;
-    cr_assert_eq(device_take(sizeof value, &a), ZD_OK);
+    void *a, *host;
+    MUST(device_take(sizeof value, &a));
     zd_standin_fail("pin:1");
-    cr_expect_eq(device_write(a, &value, sizeof value), ZD_ERR_MEMORY);
-    cr_expect_str_eq(zd_error_get()->code, "E1205");
-    cr_expect_eq(device_write(a, &value, sizeof value), ZD_OK);
+    REFUSED(device_write(a, &value, sizeof value), ZD_ERR_MEMORY, "E1205", "");
+    MUST(device_write(a, &value, sizeof value));
+    zd_standin_fail("pin:1");
+    REFUSED(device_take_pinned(5000, &host), ZD_ERR_MEMORY, "E1205", "5000");
+    MUST(device_check());
     device_give(a, sizeof value);
     device_close(device);
 }
@@ -91,56 +82,32 @@ Test(device_refused, too_much_memory_says_how_much_there_is)
     struct device *device = gpu_case_open();
     uint64_t before, after;
     void *a = NULL;
-    cr_assert_eq(device_used_bytes(&before), ZD_OK);
+    MUST(device_used_bytes(&before));
     cr_expect_eq(device_take((size_t)300 << 20, &a), ZD_ERR_MEMORY);
     const char *what = zd_error_get()->what;
     cr_expect_str_eq(zd_error_get()->code, "E1204");
     cr_expect(strstr(what, "314572800"), "%s", what);
     cr_expect(strstr(what, "268435456"), "%s", what);
-    cr_assert_eq(device_used_bytes(&after), ZD_OK);
+    MUST(device_used_bytes(&after));
     cr_expect_eq(before, after, "nothing stays behind");
     zd_error_clear();
     cr_expect_eq(device_check(), ZD_OK, "it is no failure of the GPU");
-    cr_expect_eq(device_take((size_t)32 << 20, &a), ZD_OK);
+    MUST(device_take((size_t)32 << 20, &a));
     device_give(a, (size_t)32 << 20);
     device_close(device);
 }
 
-static uint64_t count_of_child(void)
+static uint64_t one(const void *argument)
 {
-    uint64_t count = 99;
-    int ends[2];
-    cr_assert_eq(pipe(ends), 0);
-    pid_t child = fork();
-    if (child == 0) {
-        count = (uint64_t)device_gpu_count(NULL);
-        _exit(write(ends[1], &count, sizeof count) != sizeof count);
-    }
-    cr_assert_eq(read(ends[0], &count, sizeof count), sizeof count);
-    close(ends[0]), close(ends[1]);
-    waitpid(child, NULL, 0);
-    return count;
+    return 1;
 }
 
 /* As CUDA does it; so that no test of ours forks behind a count. */
 Test(device_refused, a_child_of_a_process_that_counted_gpus_has_none)
 {
-    cr_expect_eq(count_of_child(), 1);
+    cr_expect_eq(child_with_gpu(one, NULL, "forward"), 1);
     cr_assert_eq(device_gpu_count(NULL), 1);
-    cr_expect_eq(count_of_child(), 0);
-}
-
-Test(device_refused, pinning_is_refused_with_a_fix)
-{
-    struct device *device = gpu_case_open();
-    void *host;
-    zd_standin_fail("pin:1");
-    cr_expect_eq(device_take_pinned(5000, &host), ZD_ERR_MEMORY);
-    cr_expect_str_eq(zd_error_get()->code, "E1205");
-    cr_expect(strstr(zd_error_get()->what, "5000"));
-    zd_error_clear();
-    cr_expect_eq(device_check(), ZD_OK);
-    device_close(device);
+    cr_expect_eq(child_with_gpu(one, NULL, "forward"), CHILD_NO_GPU);
 }
 
 static void break_it(void *ctx)
@@ -154,12 +121,10 @@ Test(device_refused, a_gpu_failure_is_reported_and_stays)
     struct device *device = gpu_case_open();
     void *a;
     int value = 1;
-    cr_assert_eq(device_take(4, &a), ZD_OK);
-    cr_expect_eq(device_check(), ZD_OK);
+    MUST(device_take(4, &a));
+    MUST(device_check());
     zd_standin_enqueue(device_cuda_stream(NULL), break_it, NULL);
-    cr_expect_eq(device_finish(), ZD_ERR_DEVICE);
-    cr_expect_str_eq(zd_error_get()->code, "E1206");
-    zd_error_clear();
+    REFUSED(device_finish(), ZD_ERR_DEVICE, "E1206", "");
     cr_expect_eq(device_check(), ZD_ERR_DEVICE);
     const char *what = zd_error_get()->what;
     cr_expect_str_eq(zd_error_get()->code, "E1206");
@@ -180,9 +145,9 @@ Test(device_refused, events_of_a_failed_gpu_end)
 {
     struct device *device = gpu_case_open();
     struct event *event;
-    cr_assert_eq(event_create(&event), ZD_OK);
+    MUST(event_create(&event));
     zd_standin_enqueue(device_cuda_stream(NULL), break_it, NULL);
-    cr_assert_eq(stream_record(NULL, event), ZD_OK);
+    MUST(stream_record(NULL, event));
     cr_expect_eq(event_wait(event), ZD_ERR_DEVICE);
     cr_expect(event_is_done(event));
     zd_error_clear();
@@ -197,7 +162,7 @@ Test(device_refused, ranks_take_gpus_in_turn_and_see_that_they_share_one)
     struct device *device[4];
     struct device_facts facts[4];
     for (int rank = 0; rank < 4; rank++) {
-        cr_assert_eq(device_open(DEVICE_CUDA, rank, 4, &device[rank]), ZD_OK);
+        MUST(device_open(DEVICE_CUDA, rank, 4, &device[rank]));
         device_use(device[rank]);
         facts[rank] = device_facts();
     }
@@ -209,45 +174,38 @@ Test(device_refused, ranks_take_gpus_in_turn_and_see_that_they_share_one)
     cr_expect_str_neq(facts[0].uuid, facts[1].uuid);
 }
 
-/* As CUDA_VISIBLE_DEVICES has them: the process' first, and so on. */
-static void expect_visible(const char *list, const char *const *pci, int count)
+/* CUDA_VISIBLE_DEVICES: the process' first, and so on, up to the first that is
+ * not there; one that is named twice hides all. */
+static struct visible {
+    char list[8], pci[2][16];
+    int count;
+} visible[] = {
+        {"3,1", {"0000:04:00.0", "0000:02:00.0"}, 2},
+        {"2,4,1", {"0000:03:00.0"}, 1},
+        {.list = ""},
+        {.list = "1,2,1"}};
+
+ParameterizedTestParameters(device_refused, a_process_sees_the_gpus_of_its_list)
 {
-    setenv("CUDA_VISIBLE_DEVICES", list, 1);
-    cr_expect_eq(device_gpu_count(NULL), count);
-    for (int i = 0; i < count; i++) {
+    return cr_make_param_array(struct visible, visible, 4);
+}
+
+ParameterizedTest(
+        struct visible *v, device_refused, a_process_sees_the_gpus_of_its_list)
+{
+    setenv("ZD_STANDIN_GPUS", "4", 1);
+    setenv("CUDA_VISIBLE_DEVICES", v->list, 1);
+    cr_expect_eq(device_gpu_count(NULL), v->count);
+    cr_expect_eq(
+            device_resolve(DEVICE_AUTO), v->count ? DEVICE_CUDA : DEVICE_CPU);
+    for (int i = 0; i < v->count; i++) {
         struct device *device;
-        cr_assert_eq(device_open(DEVICE_CUDA, i, count, &device), ZD_OK);
+        MUST(device_open(DEVICE_CUDA, i, v->count, &device));
         device_use(device);
-        cr_expect_str_eq(device_facts().pci, pci[i]);
+        cr_expect_str_eq(device_facts().pci, v->pci[i]);
         cr_expect_eq(device_facts().index, i);
         device_close(device);
     }
-}
-
-Test(device_refused, a_process_sees_the_gpus_that_it_is_left_in_their_order)
-{
-    const char *const pci[] = {"0000:04:00.0", "0000:02:00.0"};
-    setenv("ZD_STANDIN_GPUS", "4", 1);
-    expect_visible("3,1", pci, 2);
-}
-
-Test(device_refused, a_list_of_gpus_ends_at_the_first_that_is_not_there)
-{
-    const char *const pci[] = {"0000:03:00.0"};
-    setenv("ZD_STANDIN_GPUS", "4", 1);
-    expect_visible("2,4,1", pci, 1);
-}
-
-Test(device_refused, an_empty_list_leaves_none)
-{
-    expect_visible("", NULL, 0);
-    cr_expect_eq(device_resolve(DEVICE_AUTO), DEVICE_CPU);
-}
-
-Test(device_refused, a_gpu_named_twice_leaves_none)
-{
-    setenv("ZD_STANDIN_GPUS", "4", 1);
-    expect_visible("1,2,1", NULL, 0);
 }
 
 Test(device_refused, a_list_says_which_gpus_ranks_take)
@@ -257,19 +215,17 @@ Test(device_refused, a_list_says_which_gpus_ranks_take)
     const int expected[] = {3, 1, 3, 1, 3};
     int place;
     for (int rank = 0; rank < 5; rank++) {
-        cr_assert_eq(device_place(&options, rank, &place), ZD_OK);
+        MUST(device_place(&options, rank, &place));
         cr_expect_eq(place, expected[rank]);
     }
     options.gpus = "0,4";
-    cr_expect_eq(device_place(&options, 0, &place), ZD_OK);
-    cr_expect_eq(device_place(&options, 1, &place), ZD_ERR_UNFIT);
-    cr_expect_str_eq(zd_error_get()->code, "E1208");
-    cr_expect(strstr(zd_error_get()->what, "no GPU 4"));
-    zd_error_clear();
+    MUST(device_place(&options, 0, &place));
+    REFUSED(device_place(&options, 1, &place), ZD_ERR_UNFIT, "E1208",
+            "no GPU 4");
     options.gpus = "auto";
-    cr_expect_eq(device_place(&options, 6, &place), ZD_OK);
+    MUST(device_place(&options, 6, &place));
     cr_expect_eq(place, 6);
     options.backend = DEVICE_CPU;
     options.gpus = "9";
-    cr_expect_eq(device_place(&options, 1, &place), ZD_OK);
+    MUST(device_place(&options, 1, &place));
 }

@@ -1,5 +1,6 @@
 #include "base/device/lease.h"
 #include "tests/support/gate.h"
+#include "tests/support/must.h"
 
 #include <criterion/criterion.h>
 #include <signal.h>
@@ -98,11 +99,11 @@ Test(lease, a_later_record_of_an_event_stands_for_the_earlier)
     struct lease lease;
     struct timeline timeline;
     struct token token;
-    cr_assert_eq(timeline_create(&timeline), ZD_OK);
+    MUST(timeline_create(&timeline));
     lease_init(&lease, "test", 0);
     fill(&lease, none);
     for (int i = 0; i < 2 * LEASE_TOKENS; i++) {
-        cr_assert_eq(timeline_record(NULL, &timeline, &token), ZD_OK);
+        MUST(timeline_record(NULL, &timeline, &token));
         consume(&lease, token);
     }
     lease_drop(&lease, "reader");
@@ -203,27 +204,27 @@ Test(lease, a_wait_is_for_its_record, .timeout = 60)
     struct timeline first, second;
     struct token token;
     int from = 1, to = 0;
-    cr_assert_eq(stream_create("down", STREAM_THREAD, &down), ZD_OK);
-    cr_assert_eq(stream_create("up", STREAM_THREAD, &up), ZD_OK);
-    cr_assert_eq(timeline_create(&first), ZD_OK);
-    cr_assert_eq(timeline_create(&second), ZD_OK);
+    MUST(stream_create("down", STREAM_THREAD, &down));
+    MUST(stream_create("up", STREAM_THREAD, &up));
+    MUST(timeline_create(&first));
+    MUST(timeline_create(&second));
 
-    cr_assert_eq(timeline_record(down, &first, &token), ZD_OK);
+    MUST(timeline_record(down, &first, &token));
     cr_expect_eq(token.number, 1);
     stream_call(down, gate_pass, &gate, 0);
     stream_record(down, first.event); /* held */
     cr_expect_eq(event_records(first.event), 2);
-    cr_assert_eq(stream_wait_record(up, token.of->event, 1), ZD_OK);
-    cr_assert_eq(stream_finish(up), ZD_OK);
+    MUST(stream_wait_record(up, token.of->event, 1));
+    MUST(stream_finish(up));
     cr_expect(!event_is_done(first.event));
 
     struct token later = timeline_next(&second);
     cr_expect_eq(event_records(second.event), 0);
-    cr_assert_eq(token_wait(up, later), ZD_OK);
+    MUST(token_wait(up, later));
     stream_copy(up, &to, &from, sizeof to);
     stream_record(down, second.event);
     gate_open(&gate);
-    cr_assert_eq(stream_finish(up), ZD_OK);
+    MUST(stream_finish(up));
     cr_expect_eq(to, 1);
     stream_destroy(down);
     stream_destroy(up);
@@ -237,9 +238,9 @@ Test(lease, a_wait_after_the_next_record_is_a_mistake, .signal = SIGABRT)
 {
     struct timeline timeline;
     struct token first, second;
-    cr_assert_eq(timeline_create(&timeline), ZD_OK);
-    cr_assert_eq(timeline_record(NULL, &timeline, &first), ZD_OK);
-    cr_assert_eq(token_wait(NULL, first), ZD_OK);
-    cr_assert_eq(timeline_record(NULL, &timeline, &second), ZD_OK);
+    MUST(timeline_create(&timeline));
+    MUST(timeline_record(NULL, &timeline, &first));
+    MUST(token_wait(NULL, first));
+    MUST(timeline_record(NULL, &timeline, &second));
     token_wait(NULL, first);
 }

@@ -1,36 +1,8 @@
-#include "base/device/stream.h"
-#include "tests/support/gate.h"
+#include "tests/base/device/stream_case.h"
 
-#include <criterion/criterion.h>
 #include <pthread.h>
 #include <string.h>
 #include <unistd.h>
-
-/* Calls in the order in which they ran. */
-struct diary {
-    int64_t lines[2048];
-    int count;
-};
-
-static void write_line(void *ctx, int64_t arg)
-{
-    struct diary *diary = ctx;
-    diary->lines[diary->count++] = arg;
-}
-
-static struct stream *stream_of(enum stream_mode mode)
-{
-    struct stream *stream = NULL;
-    cr_assert_eq(stream_create("test", mode, &stream), ZD_OK);
-    return stream;
-}
-
-static struct event *event_of(void)
-{
-    struct event *event = NULL;
-    cr_assert_eq(event_create(&event), ZD_OK);
-    return event;
-}
 
 Test(stream, works_in_order)
 {
@@ -48,9 +20,7 @@ Test(stream, works_in_order)
     gate_open(&gate);
     stream_finish(stream);
     cr_expect_str_eq(c, "first");
-    cr_assert_eq(diary.count, 100);
-    for (int i = 0; i < 100; i++)
-        cr_expect_eq(diary.lines[i], i);
+    expect_all(&diary, 100);
     stream_destroy(stream);
 }
 
@@ -62,10 +32,10 @@ Test(stream, waits_for_events_of_another)
     struct gate gate = GATE;
     struct diary diary = {0};
     stream_call(down, gate_pass, &gate, 0);
-    stream_call(down, write_line, &diary, 1);
+    stream_call(down, write_line, &diary, 0);
     stream_record(down, event);
     stream_wait(up, event);
-    stream_call(up, write_line, &diary, 2);
+    stream_call(up, write_line, &diary, 1);
     stream_record(up, end);
     cr_expect_not(event_is_done(event));
     cr_expect_not(event_is_done(end));
@@ -73,9 +43,7 @@ Test(stream, waits_for_events_of_another)
     gate_open(&gate);
     event_wait(end);
     cr_expect(event_is_done(event));
-    cr_assert_eq(diary.count, 2);
-    cr_expect_eq(diary.lines[0], 1);
-    cr_expect_eq(diary.lines[1], 2);
+    expect_all(&diary, 2);
     stream_destroy(up);
     stream_destroy(down);
     event_destroy(event);
@@ -114,7 +82,7 @@ Test(stream, records_on_two_streams_are_done_in_order)
     struct gate gate = GATE;
     struct diary diary = {0};
     stream_call(slow, gate_pass, &gate, 0);
-    stream_call(slow, write_line, &diary, 1);
+    stream_call(slow, write_line, &diary, 0);
     stream_record(slow, event);
     stream_record(quick, event);
     usleep(20000); /* time for a wrong one to be done */
@@ -153,9 +121,7 @@ Test(stream, queueing_waits_when_full)
     gate_open(&gate);
     pthread_join(thread, NULL);
     stream_finish(stream);
-    cr_assert_eq(diary.count, 2000);
-    for (int i = 0; i < 2000; i++)
-        cr_expect_eq(diary.lines[i], i);
+    expect_all(&diary, 2000);
     stream_destroy(stream);
 }
 
@@ -168,19 +134,13 @@ Test(stream, inline_works_at_once)
         int from = 7, to = 0;
         stream_copy(streams[i], &to, &from, sizeof to);
         cr_expect_eq(to, 7);
-        stream_call(streams[i], write_line, &diary, 1);
+        stream_call(streams[i], write_line, &diary, 0);
         cr_expect_eq(diary.count, 1);
         stream_record(streams[i], event);
         cr_expect(event_is_done(event));
         event_destroy(event);
     }
     stream_destroy(streams[0]);
-}
-
-static void *open_later(void *ctx)
-{
-    gate_open(ctx);
-    return NULL;
 }
 
 Test(stream, inline_waits_for_a_thread)
@@ -193,13 +153,12 @@ Test(stream, inline_waits_for_a_thread)
         struct diary diary = {0};
         pthread_t opener;
         stream_call(thread_stream, gate_pass, &gate, 0);
-        stream_call(thread_stream, write_line, &diary, 1);
+        stream_call(thread_stream, write_line, &diary, 0);
         stream_record(thread_stream, event);
-        pthread_create(&opener, NULL, open_later, &gate);
+        pthread_create(&opener, NULL, gate_open_later, &gate);
         stream_wait(streams[i], event);
-        stream_call(streams[i], write_line, &diary, 2);
-        cr_assert_eq(diary.count, 2);
-        cr_expect_eq(diary.lines[0], 1);
+        stream_call(streams[i], write_line, &diary, 1);
+        expect_all(&diary, 2);
         pthread_join(opener, NULL);
         event_destroy(event);
     }
@@ -242,5 +201,5 @@ Test(stream, destroying_finishes_what_is_queued)
     for (int i = 0; i < 200; i++)
         stream_call(stream, write_line, &diary, i);
     stream_destroy(stream);
-    cr_expect_eq(diary.count, 200);
+    expect_all(&diary, 200);
 }

@@ -1,7 +1,6 @@
 #include "base/file/fs.h"
-#include "tests/support/scratch.h"
+#include "tests/support/scratch_suite.h"
 
-#include <criterion/criterion.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
@@ -9,19 +8,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-static struct scratch scratch;
-
-static void setup(void)
-{
-    scratch_init(&scratch);
-}
-
-static void teardown(void)
-{
-    scratch_fini(&scratch);
-}
-
-TestSuite(fs, .init = setup, .fini = teardown, .timeout = 100);
+TestSuite(fs, IN_SCRATCH, .timeout = 100);
 
 static enum zd_status try_open(const char *path)
 {
@@ -44,11 +31,11 @@ Test(fs, only_regular_files_are_opened)
     cr_expect_eq(try_open(scratch.path), ZD_ERR_DATA);
     cr_expect_eq(try_open("/dev/zero"), ZD_ERR_DATA);
     scratch_file(&scratch, "file", "x", 1);
-    cr_expect_eq(try_open(scratch.path), ZD_OK);
+    MUST(try_open(scratch.path));
     cr_expect_eq(
             try_open(scratch_path(&scratch, "file/below")), ZD_ERR_NO_INPUT);
     cr_assert_eq(symlink("file", scratch_path(&scratch, "link")), 0);
-    cr_expect_eq(try_open(scratch.path), ZD_OK);
+    MUST(try_open(scratch.path));
     cr_assert_eq(symlink("loop", scratch_path(&scratch, "loop")), 0);
     cr_expect_eq(try_open(scratch.path), ZD_ERR_IO);
 }
@@ -58,14 +45,14 @@ Test(fs, reads_whole_files_up_to_a_limit)
     char *data = NULL;
     size_t bytes = 0;
     scratch_file(&scratch, "file", "ab\0cd", 5);
-    cr_assert_eq(fs_read_file(scratch.path, 5, &data, &bytes), ZD_OK);
+    MUST(fs_read_file(scratch.path, 5, &data, &bytes));
     cr_expect_eq(bytes, 5);
     cr_expect_arr_eq(data, "ab\0cd", 6, "with a NUL behind it");
     free(data);
     cr_expect_eq(fs_read_file(scratch.path, 4, &data, &bytes), ZD_ERR_DATA);
     zd_error_clear();
     scratch_file(&scratch, "empty", "", 0);
-    cr_assert_eq(fs_read_file(scratch.path, 0, &data, &bytes), ZD_OK);
+    MUST(fs_read_file(scratch.path, 0, &data, &bytes));
     cr_expect_eq(bytes, 0);
     free(data);
 }
@@ -76,9 +63,9 @@ Test(fs, pread_gives_all_or_an_error)
     int fd;
     uint64_t size;
     scratch_file(&scratch, "file", "abcdef", 6);
-    cr_assert_eq(fs_open_read(scratch.path, &fd, &size), ZD_OK);
+    MUST(fs_open_read(scratch.path, &fd, &size));
     cr_expect_eq(size, 6);
-    cr_expect_eq(fs_pread(fd, scratch.path, data, 4, 2), ZD_OK);
+    MUST(fs_pread(fd, scratch.path, data, 4, 2));
     cr_expect_arr_eq(data, "cdef", 4);
     cr_expect_eq(fs_pread(fd, scratch.path, data, 4, 3), ZD_ERR_DATA);
     close(fd);
@@ -88,8 +75,8 @@ Test(fs, write_replaces_and_leaves_no_temporary_file)
 {
     char *data;
     scratch_file(&scratch, "file", "old and longer", 14);
-    cr_assert_eq(fs_write_file(scratch.path, "new", 3), ZD_OK);
-    cr_assert_eq(fs_read_file(scratch.path, 100, &data, NULL), ZD_OK);
+    MUST(fs_write_file(scratch.path, "new", 3));
+    MUST(fs_read_file(scratch.path, 100, &data, NULL));
     cr_expect_str_eq(data, "new");
     free(data);
     cr_expect_not(fs_exists(scratch_path(&scratch, "file.tmp")));
@@ -102,7 +89,7 @@ Test(fs, write_that_fails_keeps_the_old_file)
             ZD_ERR_CREATE);
     zd_error_clear();
     /* a folder cannot be replaced by a file */
-    cr_assert_eq(fs_make_dirs(scratch_path(&scratch, "folder")), ZD_OK);
+    MUST(fs_make_dirs(scratch_path(&scratch, "folder")));
     cr_expect_eq(fs_write_file(scratch.path, "x", 1), ZD_ERR_IO);
     cr_expect(fs_is_dir(scratch.path));
     cr_expect_not(fs_exists(scratch_path(&scratch, "folder.tmp")));
@@ -119,7 +106,7 @@ Test(fs, a_full_disk_is_reported)
 
 Test(fs, makes_and_removes_folders)
 {
-    cr_expect_eq(fs_make_dirs(scratch_path(&scratch, "a/b//c/")), ZD_OK);
+    MUST(fs_make_dirs(scratch_path(&scratch, "a/b//c/")));
     cr_expect_eq(fs_make_dirs(scratch.path), ZD_OK, "again is no error");
     cr_expect(fs_is_dir(scratch_path(&scratch, "a/b/c")));
     scratch_file(&scratch, "a/b/file", "x", 1);
@@ -133,7 +120,7 @@ Test(fs, makes_and_removes_folders)
     scratch_file(&scratch, "kept", "x", 1);
     cr_assert_eq(symlink("../kept", scratch_path(&scratch, "a/link")), 0);
     cr_assert_eq(symlink("..", scratch_path(&scratch, "a/up")), 0);
-    cr_expect_eq(fs_remove_tree(scratch_path(&scratch, "a")), ZD_OK);
+    MUST(fs_remove_tree(scratch_path(&scratch, "a")));
     cr_expect_not(fs_exists(scratch.path));
     cr_expect(fs_exists(scratch_path(&scratch, "kept")));
     cr_expect_eq(
@@ -152,8 +139,7 @@ Test(fs, new_files_are_written_through_no_link)
         scratch_path(&scratch, "file.tmp");
         cr_assert_eq(
                 (i ? link : symlink)(target, scratch.path), 0, "way %d", i);
-        cr_expect_eq(
-                fs_write_file(scratch_path(&scratch, "file"), "new", 3), ZD_OK);
+        MUST(fs_write_file(scratch_path(&scratch, "file"), "new", 3));
         cr_assert_eq(lstat(scratch.path, &info), 0);
         cr_expect(S_ISREG(info.st_mode) && info.st_size == 3);
         cr_assert_eq(stat(target, &info), 0);
@@ -175,14 +161,13 @@ int unlinkat(int folder, const char *name, int flags)
 
 Test(fs, a_link_in_the_place_of_a_folder_leads_nothing_out)
 {
-    cr_assert_eq(fs_make_dirs(scratch_path(&scratch, "other")), ZD_OK);
-    cr_assert_eq(fs_make_dirs(scratch_path(&scratch, "tree/sub")), ZD_OK);
+    MUST(fs_make_dirs(scratch_path(&scratch, "other")));
+    MUST(fs_make_dirs(scratch_path(&scratch, "tree/sub")));
     scratch_file(&scratch, "other/a", "x", 1);
     scratch_file(&scratch, "other/b", "x", 1);
     scratch_file(&scratch, "tree/sub/a", "x", 1);
     scratch_file(&scratch, "tree/sub/b", "x", 1);
-    snprintf(
-            swapped_with, PATH_MAX, "%s", scratch_path(&scratch, "link"));
+    snprintf(swapped_with, PATH_MAX, "%s", scratch_path(&scratch, "link"));
     cr_assert_eq(symlink(scratch_path(&scratch, "other"), swapped_with), 0);
     snprintf(swapped, PATH_MAX, "%s", scratch_path(&scratch, "tree/sub"));
     fs_remove_tree(scratch_path(&scratch, "tree")); /* the link is no folder */
@@ -206,7 +191,7 @@ Test(fs, joins_paths)
 Test(fs, knows_free_space)
 {
     uint64_t bytes = 0;
-    cr_expect_eq(fs_free_bytes(scratch.dir, &bytes), ZD_OK);
+    MUST(fs_free_bytes(scratch.dir, &bytes));
     cr_expect_gt(bytes, 0);
     cr_expect_eq(
             fs_free_bytes(scratch_path(&scratch, "none"), &bytes),

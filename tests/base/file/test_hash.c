@@ -1,10 +1,5 @@
-#include "base/file/fs.h"
 #include "base/file/hash.h"
-
-#include <criterion/criterion.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
+#include "tests/support/scratch_suite.h"
 
 /* What `xxhsum -H2` prints for these. */
 static const char empty_digest[] = "99aa06d3014798d86001c324468d497f";
@@ -39,21 +34,17 @@ Test(hash, streaming_equals_whole)
     cr_expect_str_eq(parts, whole);
 }
 
-Test(hash, digest_of_a_file)
+Test(hash, digest_of_a_file, IN_SCRATCH)
 {
-    char path[] = "/tmp/zd-hash-XXXXXX", hex[HASH_HEX], want[HASH_HEX];
+    char hex[HASH_HEX], want[HASH_HEX];
     enum { BYTES = 3000001 }; /* several chunks and a bit */
     char *data = calloc(BYTES, 1);
     data[BYTES - 1] = 'x';
-    int fd = mkstemp(path);
-    cr_assert_eq(fs_write(fd, path, data, BYTES), ZD_OK);
-    close(fd);
+    const char *path = scratch_file(&scratch, "f", data, BYTES);
     uint64_t bytes = 0;
     hash_bytes(data, BYTES, want);
-    enum zd_status status = hash_file(path, hex, &bytes);
-    unlink(path);
     free(data);
-    cr_assert_eq(status, ZD_OK);
+    MUST(hash_file(path, hex, &bytes));
     cr_expect_str_eq(hex, want);
     cr_expect_eq(bytes, BYTES);
     cr_expect_eq(hash_file("/nowhere/at/all", hex, NULL), ZD_ERR_NO_INPUT);

@@ -1,8 +1,9 @@
 #include "base/file/json.h"
-#include "tests/support/scratch.h"
+#include "tests/support/scratch_suite.h"
 
-#include <criterion/criterion.h>
 #include <math.h>
+
+TestSuite(json, IN_SCRATCH);
 
 static enum zd_status parse(const char *text, json_t **out)
 {
@@ -90,14 +91,14 @@ Test(json, absurd_depth_is_refused)
 Test(json, a_byte_order_mark_is_skipped)
 {
     json_t *json = NULL;
-    cr_assert_eq(parse("\xef\xbb\xbf{\"a\": 1}", &json), ZD_OK);
+    MUST(parse("\xef\xbb\xbf{\"a\": 1}", &json));
     json_decref(json);
 }
 
 Test(json, huge_integers_become_reals_and_nothing_else_changes)
 {
     json_t *json = NULL;
-    cr_assert_eq(
+    MUST(
             parse("{\"big\": 1000000000000000019884624838656, "
                   "\"neg\":-1000000000000000019884624838656,"
                   "\"s 1000000000000000019884624838656\": \"\\\" "
@@ -106,8 +107,7 @@ Test(json, huge_integers_become_reals_and_nothing_else_changes)
                   "\"real\": 0.12345678901234567890123, "
                   "\"exp\": 1e-00000000000000000000002, \"int\": 42, "
                   "\"far\": 100000000000000000000e2}",
-                  &json),
-            ZD_OK, "%s", zd_error_get()->what);
+                  &json));
     cr_expect_eq(
             json_real_value(json_object_get(json, "big")),
             0x1.93e5939a08ceap+99);
@@ -138,9 +138,7 @@ Test(json, a_string_with_nul_is_for_records_alone)
     cr_expect_not(strstr(zd_error_get()->what, "not valid"));
     cr_expect(strstr(zd_error_get()->where, "f.json:2:"));
     zd_error_clear();
-    cr_assert_eq(
-            json_parse_record(text, strlen(text), "f", ZD_ERR_DATA, &json),
-            ZD_OK);
+    MUST(json_parse_record(text, strlen(text), "f", ZD_ERR_DATA, &json));
     cr_expect_eq(json_string_length(json_object_get(json, "a")), 3);
     json_decref(json);
     cr_expect_eq(parse("{\"a\\u0000b\": 1}", &json), ZD_ERR_DATA);
@@ -162,32 +160,27 @@ Test(json, written_numbers_are_as_short_as_they_came)
             "  \"third\": 0.3333333333333333,\n"
             "  \"vocab\": 151936\n"
             "}\n";
-    struct scratch scratch;
     json_t *json = NULL;
     char *written;
     size_t bytes;
-    scratch_init(&scratch);
-    cr_assert_eq(parse(text, &json), ZD_OK);
-    cr_assert_eq(json_write_file(scratch_path(&scratch, "f"), json), ZD_OK);
-    cr_assert_eq(fs_read_file(scratch.path, 1000, &written, &bytes), ZD_OK);
+    MUST(parse(text, &json));
+    MUST(json_write_file(scratch_path(&scratch, "f"), json));
+    MUST(fs_read_file(scratch.path, 1000, &written, &bytes));
     cr_expect_str_eq(written, text);
     free(written);
     json_decref(json);
-    scratch_fini(&scratch);
 }
 
 Test(json, written_numbers_come_back_exactly)
 {
     static const double values[] = {0.1,   1.0 / 3, 2e-5,
                                     1e300, 5e-324,  123456789.125};
-    struct scratch scratch;
     json_t *list = json_array(), *back = NULL;
-    scratch_init(&scratch);
     for (int i = 0; i < 6; i++)
         json_array_append_new(list, json_number_or_null(values[i]));
     json_array_append_new(list, json_number_or_null(NAN));
-    cr_assert_eq(json_write_file(scratch_path(&scratch, "f"), list), ZD_OK);
-    cr_assert_eq(json_parse_file(scratch.path, 1000, &back), ZD_OK);
+    MUST(json_write_file(scratch_path(&scratch, "f"), list));
+    MUST(json_parse_file(scratch.path, 1000, &back));
     for (int i = 0; i < 6; i++)
         cr_expect_eq(
                 json_real_value(json_array_get(back, (size_t)i)), values[i]);
@@ -196,9 +189,8 @@ Test(json, written_numbers_come_back_exactly)
     json_decref(back);
     char *text;
     size_t bytes;
-    cr_assert_eq(fs_read_file(scratch.path, 1000, &text, &bytes), ZD_OK);
+    MUST(fs_read_file(scratch.path, 1000, &text, &bytes));
     cr_expect_eq(text[bytes - 1], '\n');
     free(text);
     cr_expect_eq(json_parse_file(scratch.path, bytes - 1, &back), ZD_ERR_DATA);
-    scratch_fini(&scratch);
 }

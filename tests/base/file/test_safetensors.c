@@ -1,23 +1,10 @@
 #include "base/file/safetensors.h"
-#include "tests/support/scratch.h"
+#include "tests/support/scratch_suite.h"
 
-#include <criterion/criterion.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-static struct scratch scratch;
-
-static void setup(void)
-{
-    scratch_init(&scratch);
-}
-
-static void teardown(void)
-{
-    scratch_fini(&scratch);
-}
-
-TestSuite(safetensors, .init = setup, .fini = teardown);
+TestSuite(safetensors, IN_SCRATCH);
 
 /* Write length, header, data; open. `length` 0: the header's own. */
 static enum zd_status open_made(
@@ -157,7 +144,7 @@ Test(safetensors, every_truncation_is_refused)
 {
     static const char header[] = "{" T("a", "F32", "2", "0", "8") "}";
     struct st_file *file = NULL;
-    cr_assert_eq(open_made(header, sizeof header - 1, 0, 8, &file), ZD_OK);
+    MUST(open_made(header, sizeof header - 1, 0, 8, &file));
     uint64_t whole = file->file_bytes;
     st_close(file);
     for (uint64_t bytes = whole; bytes-- > 0;) {
@@ -216,7 +203,7 @@ Test(safetensors, long_names_are_refused)
                     "{\"%01024d\":{\"dtype\":\"U8\",\"shape\":[0],"
                     "\"data_offsets\":[0,0]}}",
                     0);
-    cr_assert_eq(open_made(header, (size_t)bytes, 0, 0, &file), ZD_OK);
+    MUST(open_made(header, (size_t)bytes, 0, 0, &file));
     st_close(file);
 }
 
@@ -243,7 +230,7 @@ Test(safetensors, the_golden_file_opens)
     static const char header[] = "{" T("test", "I32", "2,2", "0", "16") "}";
     struct st_file *file = NULL;
     cr_assert_eq(sizeof header - 1, 0x3c);
-    cr_assert_eq(open_made(header, sizeof header - 1, 0, 16, &file), ZD_OK);
+    MUST(open_made(header, sizeof header - 1, 0, 16, &file));
     const struct st_tensor *tensor = st_find(file, "test");
     cr_assert_not_null(tensor);
     cr_expect_eq(tensor->count, 4);
@@ -275,9 +262,7 @@ Test(safetensors, legal_oddities_open)
                                                              "\"extra\":null}} "
                                                              "    ";
     struct st_file *file = NULL;
-    cr_assert_eq(
-            open_made(header, sizeof header - 1, 0, 13, &file), ZD_OK, "%s",
-            zd_error_get()->what);
+    MUST(open_made(header, sizeof header - 1, 0, 13, &file));
     cr_expect_eq(file->tensor_count, 5);
     for (int i = 1; i < file->tensor_count; i++)
         cr_expect_lt(
@@ -286,7 +271,7 @@ Test(safetensors, legal_oddities_open)
     cr_expect_eq(st_find(file, "e")->count, 0);
     cr_expect_str_eq(json_string_at(file->metadata, "x"), "y");
     unsigned char raw[2];
-    cr_assert_eq(st_read_bytes(file, st_find(file, "b"), 1, 2, raw), ZD_OK);
+    MUST(st_read_bytes(file, st_find(file, "b"), 1, 2, raw));
     cr_expect_eq(raw[0], 4);
     cr_expect_eq(raw[1], 5);
     st_close(file);
@@ -299,7 +284,7 @@ Test(safetensors, a_file_cut_after_it_was_opened_is_an_error)
     static const char header[] = "{" T("a", "F32", "2", "0", "8") "}";
     struct st_file *file = NULL;
     float out[2];
-    cr_assert_eq(open_made(header, sizeof header - 1, 0, 8, &file), ZD_OK);
+    MUST(open_made(header, sizeof header - 1, 0, 8, &file));
     cr_assert_eq(truncate(scratch.path, (off_t)file->file_bytes - 1), 0);
     cr_expect_eq(
             st_read_float(file, st_find(file, "a"), 0, 2, out), ZD_ERR_DATA);

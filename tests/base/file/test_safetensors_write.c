@@ -1,22 +1,8 @@
 #include "base/file/hash.h"
 #include "base/file/safetensors.h"
-#include "tests/support/scratch.h"
+#include "tests/support/scratch_suite.h"
 
-#include <criterion/criterion.h>
-
-static struct scratch scratch;
-
-static void setup(void)
-{
-    scratch_init(&scratch);
-}
-
-static void teardown(void)
-{
-    scratch_fini(&scratch);
-}
-
-TestSuite(safetensors_write, .init = setup, .fini = teardown);
+TestSuite(safetensors_write, IN_SCRATCH);
 
 static const struct st_entry entries[] = {
         {"b.half", "F16", 1, {2}},     {"z", "F32", 2, {2, 2}},
@@ -51,18 +37,14 @@ static void write_all(
 {
     struct st_writer *writer;
     json_t *metadata = json_pack("{s:s}", "who", "us");
-    cr_assert_eq(
-            st_writer_create(path, entries, ENTRIES, metadata, &writer), ZD_OK);
+    MUST(st_writer_create(path, entries, ENTRIES, metadata, &writer));
     json_decref(metadata);
     for (int entry = 0; entry < ENTRIES; entry++) {
         const char *data = data_of[entry];
         for (size_t at = 0; at < bytes_of[entry]; at += piece) {
             size_t part = bytes_of[entry] - at;
-            cr_assert_eq(
-                    st_writer_add(
-                            writer, entry, data + at,
-                            part < piece ? part : piece),
-                    ZD_OK);
+            MUST(st_writer_add(
+                    writer, entry, data + at, part < piece ? part : piece));
         }
     }
     for (int entry = 0; entry < ENTRIES; entry++) {
@@ -70,7 +52,7 @@ static void write_all(
         hash_bytes(data_of[entry], bytes_of[entry], digest);
         cr_expect_str_eq(st_writer_digest(writer, entry), digest);
     }
-    cr_assert_eq(st_writer_finish(writer, hex, bytes), ZD_OK);
+    MUST(st_writer_finish(writer, hex, bytes));
 }
 
 Test(safetensors_write, gives_the_bytes_of_the_reference)
@@ -79,7 +61,7 @@ Test(safetensors_write, gives_the_bytes_of_the_reference)
     uint64_t bytes;
     size_t read_bytes;
     write_all(scratch_path(&scratch, "f"), 100, hex, &bytes);
-    cr_assert_eq(fs_read_file(scratch.path, 10000, &text, &read_bytes), ZD_OK);
+    MUST(fs_read_file(scratch.path, 10000, &text, &read_bytes));
     cr_expect_eq(read_bytes, bytes);
     uint64_t length;
     memcpy(&length, text, 8);
@@ -96,7 +78,7 @@ Test(safetensors_write, gives_the_bytes_of_the_reference)
     cr_expect_eq(data[34], 'x');
     cr_expect_eq(read_bytes, 8 + length + 35);
     free(text);
-    cr_assert_eq(st_digest(scratch.path, want_hex), ZD_OK);
+    MUST(st_digest(scratch.path, want_hex));
     cr_expect_str_eq(hex, want_hex);
 }
 
@@ -107,7 +89,7 @@ Test(safetensors_write, the_digest_is_that_of_the_parts)
     char hex[HASH_HEX], want[HASH_HEX], parts[(ENTRIES + 1) * HASH_HEX], *text;
     size_t bytes, data = 35;
     write_all(scratch_path(&scratch, "f"), 100, hex, NULL);
-    cr_assert_eq(fs_read_file(scratch.path, 10000, &text, &bytes), ZD_OK);
+    MUST(fs_read_file(scratch.path, 10000, &text, &bytes));
     hash_bytes(text, bytes - data, parts);
     free(text);
     for (int i = 0; i < ENTRIES; i++)
@@ -125,28 +107,23 @@ Test(safetensors_write, the_order_of_tensors_does_not_matter)
     struct st_writer *writer;
     json_t *metadata = json_pack("{s:s}", "who", "us");
     write_all(scratch_path(&scratch, "whole"), 100, whole, NULL);
-    cr_assert_eq(
-            st_writer_create(
-                    scratch_path(&scratch, "mixed"), entries, ENTRIES, metadata,
-                    &writer),
-            ZD_OK);
+    MUST(st_writer_create(
+            scratch_path(&scratch, "mixed"), entries, ENTRIES, metadata,
+            &writer));
     json_decref(metadata);
     for (size_t at = 0; at < 16; at++)
         for (int entry = ENTRIES - 1; entry >= 0; entry--)
             if (at < bytes_of[entry])
-                cr_assert_eq(
-                        st_writer_add(
-                                writer, entry,
-                                (const char *)data_of[entry] + at, 1),
-                        ZD_OK);
+                MUST(st_writer_add(
+                        writer, entry, (const char *)data_of[entry] + at, 1));
     for (int entry = 0; entry < ENTRIES; entry++) {
         char digest[HASH_HEX];
         hash_bytes(data_of[entry], bytes_of[entry], digest);
         cr_expect_str_eq(st_writer_digest(writer, entry), digest);
     }
-    cr_assert_eq(st_writer_finish(writer, mixed, NULL), ZD_OK);
+    MUST(st_writer_finish(writer, mixed, NULL));
     cr_expect_str_eq(whole, mixed);
-    cr_assert_eq(st_digest(scratch.path, read), ZD_OK);
+    MUST(st_digest(scratch.path, read));
     cr_expect_str_eq(whole, read);
 }
 
@@ -159,20 +136,15 @@ Test(safetensors_write, a_long_file_comes_back)
     float *data = malloc(PIECE * sizeof *data);
     char mixed[HASH_HEX], read[HASH_HEX];
     struct st_writer *writer;
-    cr_assert_eq(
-            st_writer_create(
-                    scratch_path(&scratch, "f"), two, 2, NULL, &writer),
-            ZD_OK);
+    MUST(st_writer_create(scratch_path(&scratch, "f"), two, 2, NULL, &writer));
     for (int at = 0; at < COUNT; at += PIECE)
         for (int entry = 1; entry >= 0; entry--) {
             for (int i = 0; i < PIECE; i++)
                 data[i] = (float)(at + i) * (entry ? 1 : -1);
-            cr_assert_eq(
-                    st_writer_add(writer, entry, data, PIECE * sizeof *data),
-                    ZD_OK);
+            MUST(st_writer_add(writer, entry, data, PIECE * sizeof *data));
         }
-    cr_assert_eq(st_writer_finish(writer, mixed, NULL), ZD_OK);
-    cr_assert_eq(st_digest(scratch.path, read), ZD_OK);
+    MUST(st_writer_finish(writer, mixed, NULL));
+    MUST(st_digest(scratch.path, read));
     cr_expect_str_eq(mixed, read);
     free(data);
 }
@@ -190,19 +162,17 @@ Test(safetensors_write, comes_back_through_the_reader)
     struct st_file *file;
     float out[4];
     write_all(scratch_path(&scratch, "f"), 100, NULL, NULL);
-    cr_assert_eq(st_open(scratch.path, &file), ZD_OK);
+    MUST(st_open(scratch.path, &file));
     cr_expect_eq(file->tensor_count, ENTRIES);
-    cr_assert_eq(st_read_float(file, st_find(file, "z"), 1, 3, out), ZD_OK);
+    MUST(st_read_float(file, st_find(file, "z"), 1, 3, out));
     cr_expect_arr_eq(out, z_data + 1, 12);
-    cr_assert_eq(st_read_float(file, st_find(file, "half"), 0, 3, out), ZD_OK);
+    MUST(st_read_float(file, st_find(file, "half"), 0, 3, out));
     cr_expect_eq(out[0], 1);
     cr_expect_eq(out[1], -2);
-    cr_assert_eq(
-            st_read_float(file, st_find(file, "b.half"), 0, 2, out), ZD_OK);
+    MUST(st_read_float(file, st_find(file, "b.half"), 0, 2, out));
     cr_expect_eq(out[0], 1);
     cr_expect_eq(out[1], -65504);
-    cr_expect_eq(
-            st_read_float(file, st_find(file, "a.empty"), 0, 0, out), ZD_OK);
+    MUST(st_read_float(file, st_find(file, "a.empty"), 0, 0, out));
     cr_expect_str_eq(json_string_at(file->metadata, "format"), "pt");
     st_close(file);
 }
@@ -217,15 +187,12 @@ Test(safetensors_write, long_halves_are_read_in_pieces)
     struct st_file *file;
     for (int i = 0; i < COUNT; i++)
         data[i] = float_to_fp16((float)(i % 2048));
-    cr_assert_eq(
-            st_writer_create(
-                    scratch_path(&scratch, "f"), &entry, 1, NULL, &writer),
-            ZD_OK);
-    cr_assert_eq(st_writer_add(writer, 0, data, COUNT * 2), ZD_OK);
-    cr_assert_eq(st_writer_finish(writer, NULL, NULL), ZD_OK);
-    cr_assert_eq(st_open(scratch.path, &file), ZD_OK);
-    cr_assert_eq(
-            st_read_float(file, st_find(file, "h"), 5, COUNT - 5, out), ZD_OK);
+    MUST(st_writer_create(
+            scratch_path(&scratch, "f"), &entry, 1, NULL, &writer));
+    MUST(st_writer_add(writer, 0, data, COUNT * 2));
+    MUST(st_writer_finish(writer, NULL, NULL));
+    MUST(st_open(scratch.path, &file));
+    MUST(st_read_float(file, st_find(file, "h"), 5, COUNT - 5, out));
     for (int i = 5; i < COUNT; i++)
         cr_assert_eq(out[i - 5], (float)(i % 2048));
     st_close(file);
@@ -241,7 +208,7 @@ Test(safetensors_write, existing_files_are_not_overwritten)
     cr_expect_eq(
             st_writer_create(scratch.path, entries, ENTRIES, NULL, &writer),
             ZD_ERR_CREATE);
-    cr_assert_eq(fs_read_file(scratch.path, 100, &text, NULL), ZD_OK);
+    MUST(fs_read_file(scratch.path, 100, &text, NULL));
     cr_expect_str_eq(text, "precious");
     free(text);
 }
@@ -250,15 +217,11 @@ Test(safetensors_write, an_unfinished_file_does_not_stay)
 {
     struct st_writer *writer;
     scratch_path(&scratch, "f");
-    cr_assert_eq(
-            st_writer_create(scratch.path, entries, ENTRIES, NULL, &writer),
-            ZD_OK);
-    cr_assert_eq(st_writer_add(writer, 3, long_data, 8), ZD_OK);
+    MUST(st_writer_create(scratch.path, entries, ENTRIES, NULL, &writer));
+    MUST(st_writer_add(writer, 3, long_data, 8));
     cr_expect_eq(st_writer_finish(writer, NULL, NULL), ZD_ERR_BUG);
     cr_expect_not(fs_exists(scratch.path));
-    cr_assert_eq(
-            st_writer_create(scratch.path, entries, ENTRIES, NULL, &writer),
-            ZD_OK);
+    MUST(st_writer_create(scratch.path, entries, ENTRIES, NULL, &writer));
     st_writer_abandon(writer);
     cr_expect_not(fs_exists(scratch.path));
     st_writer_abandon(NULL);
@@ -269,18 +232,14 @@ Test(safetensors_write, a_file_may_hold_no_bytes)
     static const struct st_entry entry = {"e", "F32", 1, {0}};
     struct st_writer *writer;
     struct st_file *file;
-    cr_assert_eq(
-            st_writer_create(
-                    scratch_path(&scratch, "f"), &entry, 1, NULL, &writer),
-            ZD_OK);
-    cr_assert_eq(st_writer_finish(writer, NULL, NULL), ZD_OK);
-    cr_assert_eq(st_open(scratch.path, &file), ZD_OK);
+    MUST(st_writer_create(
+            scratch_path(&scratch, "f"), &entry, 1, NULL, &writer));
+    MUST(st_writer_finish(writer, NULL, NULL));
+    MUST(st_open(scratch.path, &file));
     st_close(file);
-    cr_assert_eq(
-            st_writer_create(
-                    scratch_path(&scratch, "none"), NULL, 0, NULL, &writer),
-            ZD_OK);
-    cr_assert_eq(st_writer_finish(writer, NULL, NULL), ZD_OK);
-    cr_assert_eq(st_open(scratch.path, &file), ZD_OK);
+    MUST(st_writer_create(
+            scratch_path(&scratch, "none"), NULL, 0, NULL, &writer));
+    MUST(st_writer_finish(writer, NULL, NULL));
+    MUST(st_open(scratch.path, &file));
     st_close(file);
 }

@@ -2,9 +2,8 @@
 #include "base/file/hash.h"
 #include "base/file/safetensors.h"
 #include "base/progress.h"
-#include "tests/support/scratch.h"
+#include "tests/support/scratch_suite.h"
 
-#include <criterion/criterion.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -46,19 +45,7 @@ int fsync(int fd)
     return (int)syscall(SYS_fsync, fd);
 }
 
-static struct scratch scratch;
-
-static void setup(void)
-{
-    scratch_init(&scratch);
-}
-
-static void teardown(void)
-{
-    scratch_fini(&scratch);
-}
-
-TestSuite(write_direct, .init = setup, .fini = teardown, .timeout = 100);
+TestSuite(write_direct, IN_SCRATCH, .timeout = 100);
 
 /* floats, of each of two tensors */
 enum { BLOCK = 4096, PART = 1 << 20, PARTS = 12 };
@@ -69,10 +56,7 @@ static struct st_writer *create(const char *name)
             {"a", "F32", 1, {PART * PARTS}}, {"b", "F32", 1, {PART * PARTS}}};
     struct st_writer *writer;
     through_cache = past_cache = 0;
-    cr_assert_eq(
-            st_writer_create(
-                    scratch_path(&scratch, name), two, 2, NULL, &writer),
-            ZD_OK);
+    MUST(st_writer_create(scratch_path(&scratch, name), two, 2, NULL, &writer));
     return writer;
 }
 
@@ -97,11 +81,11 @@ static void expect_whole(struct st_writer *writer)
 {
     char hex[HASH_HEX], read[HASH_HEX];
     uint64_t bytes;
-    cr_assert_eq(write_parts(writer), ZD_OK);
-    cr_assert_eq(st_writer_finish(writer, hex, &bytes), ZD_OK);
+    MUST(write_parts(writer));
+    MUST(st_writer_finish(writer, hex, &bytes));
     cr_expect_geq(
             written_at_fsync, bytes, "all is written before it is synced");
-    cr_assert_eq(st_digest(scratch.path, read), ZD_OK);
+    MUST(st_digest(scratch.path, read));
     cr_expect_str_eq(hex, read);
 }
 
@@ -138,7 +122,7 @@ Test(write_direct, a_failed_write_is_reported_and_leaves_no_file)
         cr_skip("the file system of /tmp has no O_DIRECT");
     after = 2 * PARTS - 1; /* the last: told by nothing but the end */
     refusal = EIO;
-    cr_expect_eq(write_parts(writer), ZD_OK);
+    MUST(write_parts(writer));
     cr_expect_eq(st_writer_finish(writer, NULL, NULL), ZD_ERR_IO);
     cr_expect_str_eq(zd_error_get()->code, "E0707");
     cr_expect(strstr(zd_error_get()->what, scratch.path));

@@ -1,4 +1,5 @@
 #include "base/memory/arena.h"
+#include "tests/support/must.h"
 
 #include <criterion/criterion.h>
 
@@ -6,16 +7,11 @@ Test(arena, spans_are_aligned_and_contiguous)
 {
     struct arena_plan plan;
     arena_plan_init(&plan);
-    cr_assert_eq(
-            arena_plan_add(&plan, "a", ARENA_DEVICE, SPAN_PARAMS, 100), ZD_OK);
-    cr_assert_eq(
-            arena_plan_add(&plan, "empty", ARENA_DEVICE, SPAN_GRADS, 0), ZD_OK);
-    cr_assert_eq(
-            arena_plan_add(&plan, "b", ARENA_DEVICE, SPAN_PARAMS, 1), ZD_OK);
-    cr_assert_eq(
-            arena_plan_add(&plan, "h", ARENA_HOST, SPAN_BUFFERS, 7), ZD_OK);
-    cr_assert_eq(
-            arena_plan_add(&plan, "i", ARENA_HOST, SPAN_BUFFERS, 1), ZD_OK);
+    MUST(arena_plan_add(&plan, "a", ARENA_DEVICE, SPAN_PARAMS, 100));
+    MUST(arena_plan_add(&plan, "empty", ARENA_DEVICE, SPAN_GRADS, 0));
+    MUST(arena_plan_add(&plan, "b", ARENA_DEVICE, SPAN_PARAMS, 1));
+    MUST(arena_plan_add(&plan, "h", ARENA_HOST, SPAN_BUFFERS, 7));
+    MUST(arena_plan_add(&plan, "i", ARENA_HOST, SPAN_BUFFERS, 1));
     cr_expect_eq(arena_plan_find(&plan, "a")->offset, 0);
     cr_expect_eq(arena_plan_find(&plan, "empty")->offset, 256);
     cr_expect_eq(arena_plan_find(&plan, "b")->offset, 256);
@@ -32,8 +28,7 @@ Test(arena, a_repeated_name_is_a_bug)
 {
     struct arena_plan plan;
     arena_plan_init(&plan);
-    cr_assert_eq(
-            arena_plan_add(&plan, "a", ARENA_DEVICE, SPAN_PARAMS, 1), ZD_OK);
+    MUST(arena_plan_add(&plan, "a", ARENA_DEVICE, SPAN_PARAMS, 1));
     cr_expect_eq(
             arena_plan_add(&plan, "a", ARENA_HOST, SPAN_PARAMS, 1), ZD_ERR_BUG);
     arena_plan_fini(&plan);
@@ -43,8 +38,7 @@ Test(arena, a_size_beyond_64_bits_is_refused)
 {
     struct arena_plan plan;
     arena_plan_init(&plan);
-    cr_assert_eq(
-            arena_plan_add(&plan, "a", ARENA_DEVICE, SPAN_PARAMS, 64), ZD_OK);
+    MUST(arena_plan_add(&plan, "a", ARENA_DEVICE, SPAN_PARAMS, 64));
     cr_expect_eq(
             arena_plan_add(
                     &plan, "b", ARENA_DEVICE, SPAN_PARAMS, SIZE_MAX - 10),
@@ -62,12 +56,10 @@ Test(arena, takes_what_was_planned_and_gives_clear_memory)
     for (int i = 0; i < 100; i++) {
         char name[16];
         snprintf(name, sizeof name, "span%d", i);
-        cr_assert_eq(
-                arena_plan_add(
-                        &plan, name, ARENA_DEVICE, SPAN_GRADS, (size_t)i * 33),
-                ZD_OK);
+        MUST(arena_plan_add(
+                &plan, name, ARENA_DEVICE, SPAN_GRADS, (size_t)i * 33));
     }
-    cr_assert_eq(arena_take(&arena, &plan), ZD_OK);
+    MUST(arena_take(&arena, &plan));
     cr_expect_eq(arena.taken_bytes[ARENA_DEVICE], plan.bytes[ARENA_DEVICE]);
     cr_expect_null(arena.base[ARENA_HOST]);
     for (int i = 0; i < 100; i++) {

@@ -5,28 +5,33 @@
 #include <math.h>
 #include <stdlib.h>
 
-Test(dtype, every_bf16_survives_a_round_trip)
+static float widen_bf16(uint16_t x)
+{
+    return bf16_to_float(x);
+}
+
+static uint16_t narrow_bf16(float f)
+{
+    return float_to_bf16(f);
+}
+
+static void check_round_trips(
+        float (*widen)(uint16_t), uint16_t (*narrow)(float))
 {
     for (uint32_t x = 0; x < 65536; x++) {
-        float f = bf16_to_float((uint16_t)x);
-        uint16_t back = float_to_bf16(f);
+        float f = widen((uint16_t)x);
+        uint16_t back = narrow(f);
         if (isnan(f))
-            cr_assert(isnan(bf16_to_float(back)));
+            cr_assert(isnan(widen(back)));
         else
             cr_assert_eq(back, x, "%04x came back as %04x", x, back);
     }
 }
 
-Test(dtype, every_fp16_survives_a_round_trip)
+Test(dtype, every_number_of_16_bits_survives_a_round_trip)
 {
-    for (uint32_t x = 0; x < 65536; x++) {
-        float f = fp16_to_float((uint16_t)x);
-        uint16_t back = float_to_fp16(f);
-        if (isnan(f))
-            cr_assert(isnan(fp16_to_float(back)));
-        else
-            cr_assert_eq(back, x, "%04x came back as %04x", x, back);
-    }
+    check_round_trips(widen_bf16, narrow_bf16);
+    check_round_trips(fp16_to_float, float_to_fp16);
 }
 
 static float fp16_by_definition(uint16_t x)
@@ -65,16 +70,6 @@ static void check_rounding(
         cr_assert_eq(narrow(nextafterf(middle, INFINITY)), x + 1);
         cr_assert_eq(narrow(-middle), even | 0x8000);
     }
-}
-
-static float widen_bf16(uint16_t x)
-{
-    return bf16_to_float(x);
-}
-
-static uint16_t narrow_bf16(float f)
-{
-    return float_to_bf16(f);
 }
 
 Test(dtype, rounds_to_nearest_even_once)

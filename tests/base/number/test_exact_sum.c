@@ -65,8 +65,7 @@ static void random_terms(double *terms, uint64_t seed, int spread)
 
 static double sum_of(const double *terms, int count)
 {
-    struct exact_sum sum;
-    exact_sum_clear(&sum);
+    struct exact_sum sum = {0};
     for (int i = 0; i < count; i++)
         exact_sum_add(&sum, terms[i]);
     return exact_sum_value(&sum);
@@ -115,17 +114,15 @@ Test(exact_sum, order_does_not_matter)
 Test(exact_sum, parts_merge_to_equal_digits)
 {
     double terms[COUNT];
-    struct exact_sum whole, total;
+    struct exact_sum whole = {0}, total;
     random_terms(terms, 11, 700);
-    exact_sum_clear(&whole);
     for (int i = 0; i < COUNT; i++)
         exact_sum_add(&whole, terms[i]);
     exact_sum_carry(&whole);
     for (int parts = 1; parts <= 9; parts++) {
         exact_sum_clear(&total);
         for (int p = 0; p < parts; p++) {
-            struct exact_sum part;
-            exact_sum_clear(&part);
+            struct exact_sum part = {0};
             for (int i = p; i < COUNT; i += parts)
                 exact_sum_add(&part, terms[i]);
             if (p % 2) /* with and without normalizing first */
@@ -183,9 +180,7 @@ Test(exact_sum, a_sum_that_is_not_finite_is_reported)
     cr_expect(isnan(sum_of(with_nan, 3)));
     double infinities[] = {INFINITY, -INFINITY};
     cr_expect(isnan(sum_of(infinities, 2)));
-    struct exact_sum bad, sum;
-    exact_sum_clear(&bad);
-    exact_sum_clear(&sum);
+    struct exact_sum bad = {0}, sum = {0};
     exact_sum_add(&bad, INFINITY);
     exact_sum_merge(&sum, &bad);
     cr_expect_eq(sum.nonfinite, 1);
