@@ -3,6 +3,7 @@
 #include "tests/comm/suite_cases.h"
 
 #include <stdio.h>
+#include <string.h>
 
 bool suite_check(bool holds, const struct comm *comm, const char *what)
 {
@@ -36,3 +37,27 @@ const struct suite_case suite_cases[] = {
         {"a lost peer is not the cause", case_a_lost_peer_is_not_the_cause},
 };
 const int suite_case_count = sizeof suite_cases / sizeof suite_cases[0];
+
+int suite_report(
+        struct comm *comm, const char *part, const struct suite_case *more)
+{
+    int failed = 0, number = 0;
+    for (int c = 0; c < suite_case_count + (more != NULL); c++) {
+        const struct suite_case *one =
+                c < suite_case_count ? &suite_cases[c] : more;
+        if (!strstr(one->name, part))
+            continue;
+        int64_t holds = one->run(comm);
+        comm_all_reduce_i64(comm, &holds, 1, COMM_MIN);
+        failed += !holds;
+        number++;
+        if (comm_rank(comm) == 0)
+            printf("%s %d - %d ranks, nodes of %d: %s\n",
+                   holds ? "ok" : "not ok", number, comm_size(comm),
+                   comm_mesh(comm).node, one->name);
+        fflush(stdout);
+    }
+    if (comm_rank(comm) == 0)
+        printf("1..%d\n", number);
+    return failed != 0;
+}

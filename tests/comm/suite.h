@@ -4,9 +4,11 @@
 
 #include "comm/comm.h"
 
+typedef bool suite_fn(struct comm *comm); /* did it hold on this rank? */
+
 struct suite_case {
     const char *name;
-    bool (*run)(struct comm *comm); /* did it hold on this rank? */
+    suite_fn *run;
 };
 
 extern const struct suite_case suite_cases[];
@@ -17,3 +19,8 @@ extern _Thread_local struct comm_counters suite_group_counters;
 /* Say on stderr which check of which rank did not hold. */
 bool suite_check(bool holds, const struct comm *comm, const char *what);
 #define CHECK(comm, condition) suite_check((condition), (comm), #condition)
+
+/* The cases with `part` in their names, and `more` (or NULL): TAP from rank 0
+ * of what holds on all. The exit code. */
+int suite_report(
+        struct comm *comm, const char *part, const struct suite_case *more);

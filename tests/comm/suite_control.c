@@ -95,9 +95,7 @@ bool case_digits_of_an_exact_sum_add_up(struct comm *comm)
 {
     enum { TERMS = 840 }; /* divides by 1 .. 8 */
     int size = comm_size(comm), rank = comm_rank(comm);
-    struct exact_sum part, whole;
-    exact_sum_clear(&part);
-    exact_sum_clear(&whole);
+    struct exact_sum part = {0}, whole = {0};
     for (size_t i = 0; i < TERMS; i++) {
         double term = ldexp(data_value(0, i), (int)(i % 600) - 300);
         exact_sum_add(&whole, term);

@@ -71,27 +71,6 @@ static void close_all(void)
     device_close(device);
 }
 
-static int run_suite(const char *name)
-{
-    int failed = 0, number = 0;
-    for (int c = 0; c < suite_case_count; c++) {
-        if (!strstr(suite_cases[c].name, name))
-            continue;
-        int64_t holds = suite_cases[c].run(comm);
-        comm_all_reduce_i64(comm, &holds, 1, COMM_MIN);
-        failed += !holds;
-        if (comm_rank(comm) == 0)
-            printf("%s %d - %d ranks, nodes of %d: %s\n",
-                   holds ? "ok" : "not ok", ++number, comm_size(comm),
-                   comm_mesh(comm).node, suite_cases[c].name);
-        fflush(stdout);
-    }
-    if (comm_rank(comm) == 0)
-        printf("1..%d\n", number);
-    close_all();
-    return failed != 0;
-}
-
 enum fault { NONE, LATE, STOPPED, SHORT, OTHER, FAULTS };
 static const char *const fault_names[FAULTS] = {
         "none", "late", "stopped", "short", "other"};
@@ -183,8 +162,11 @@ int main(int argc, char **argv)
         status = open_all();
     if (status != ZD_OK)
         return fail(status);
-    if (is_suite)
-        return run_suite(argc > 3 ? argv[3] : "");
+    if (is_suite) {
+        int code = suite_report(comm, argc > 3 ? argv[3] : "", NULL);
+        close_all();
+        return code;
+    }
     bool has_fault = argc == 4 && is_among(comm_rank(comm), argv[3]);
     bool is_ahead = argc >= 2 && strcmp(argv[1], "ahead") == 0;
     status = make_groups(argc >= 2 && strcmp(argv[1], "groups") == 0);

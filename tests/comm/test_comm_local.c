@@ -1,5 +1,7 @@
-/* The suite over threads of one process, groups of 1 to 8; TAP. Also under a
- * thread sanitizer. */
+/* The suite over threads of one process, groups of 1 to 8; `staged`: through
+ * staged collectives on the CPU device, whose streams are inline or threads.
+ * TAP. Also under a thread sanitizer, which finds events that are not waited
+ * for. */
 #include "tests/comm/group.h"
 #include "tests/support/tap.h"
 
@@ -62,12 +64,26 @@ static bool is_tested(int size)
 #endif
 }
 
-int main(void)
+static const struct group_case staged[] = {
+        {"threads", 2, 0, STREAM_THREAD, 300000},
+        {"threads", 3, 0, STREAM_THREAD, 8192},
+        {"threads", 4, 2, STREAM_THREAD, 65536},
+#ifndef __SANITIZE_THREAD__
+        {"inline", 2, 0, STREAM_INLINE, 300000},
+        {"threads", 1, 0, STREAM_THREAD, 300000},
+        {"threads", 8, 4, STREAM_THREAD, 300000},
+#endif
+};
+
+int main(int argc, char **argv)
 {
-    for (int size = 1; size <= GROUP_MAX; size++)
+    for (size_t g = 0; argc > 1 && g < sizeof staged / sizeof *staged; g++)
+        group_run(&staged[g]);
+    for (int size = 1; argc == 1 && size <= GROUP_MAX; size++)
         if (is_tested(size))
             group_run(&(struct group_case){
                     .name = "threads", .size = size, .on_host = true});
-    tap_ok(abort_reaches_all(), "an abort reaches the ranks that wait");
+    if (argc == 1)
+        tap_ok(abort_reaches_all(), "an abort reaches the ranks that wait");
     return tap_done();
 }
