@@ -117,6 +117,8 @@ void window_case(void)
             {70, 2, 1, 128, 20, true, 30},  {97, 2, 1, 256, 24, false, 50},
             {33, 1, 1, 320, 9, false, 5},   {301, 3, 3, 16, 1000, true, 5},
             {12, 1, 1, 512, 0, false, 5},   {203, 6, 2, 64, 0, true, 2},
+            {29, 4, 2, 37, 3, true, 2},     {130, 2, 1, 192, 33, false, 0},
+            {300, 2, 1, 64, 1, false, 0},
     };
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
         attention_run(
@@ -152,7 +154,7 @@ void decode_case(void)
     pairs_begin();
     for (int i = 0; i < 6; i++) {
         int n = i & 1 ? 37 : 1, past = i * 40, H = 6, KV = 3;
-        int D = i < 3 ? 40 : 64, stride = H * D + 8;
+        int D = i < 2 ? 40 : i < 4 ? 64 : 160, stride = H * D + 8;
         size_t cache = (size_t)(past + n) * (size_t)(KV * D);
         struct pair q = pair_of(type, (size_t)(n * stride), 2.0f, 1);
         struct pair k = pair_of(type, cache, 2.0f, 2);

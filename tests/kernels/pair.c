@@ -119,7 +119,7 @@ static struct pair begin(enum dtype dtype, size_t count)
             .count = count};
 }
 
-static struct pair pair_with(enum dtype dtype, size_t count, const void *values)
+struct pair pair_of_values(enum dtype dtype, size_t count, const void *values)
 {
     struct pair p = begin(dtype, count);
     for (int i = 0; i < 2; i++)
@@ -130,21 +130,21 @@ static struct pair pair_with(enum dtype dtype, size_t count, const void *values)
 struct pair pair_of(enum dtype dtype, size_t count, float scale, uint64_t seed)
 {
     void *values = random_array(dtype, count, scale, seed);
-    struct pair p = pair_with(dtype, count, values);
+    struct pair p = pair_of_values(dtype, count, values);
     free(values);
     return p;
 }
 
 struct pair pair_of_ints(const int32_t *ints, size_t count)
 {
-    return pair_with(DTYPE_FP32, count, ints);
+    return pair_of_values(DTYPE_FP32, count, ints);
 }
 
 struct pair pair_of_zeros(size_t bytes)
 {
     size_t count = (bytes + sizeof(float) - 1) / sizeof(float);
     void *zeros = calloc(count + 1, sizeof(float));
-    struct pair p = pair_with(DTYPE_FP32, count, zeros);
+    struct pair p = pair_of_values(DTYPE_FP32, count, zeros);
     free(zeros);
     return p;
 }
@@ -182,7 +182,7 @@ void *pair_fetch(const struct pair *p, int i)
 struct pair pair_of_first(const struct pair *p)
 {
     void *values = pair_fetch(p, 0);
-    struct pair same = pair_with(p->dtype[0], p->count, values);
+    struct pair same = pair_of_values(p->dtype[0], p->count, values);
     free(values);
     return same;
 }

@@ -35,7 +35,9 @@ enum dtype pair_type(void); /* the first runner's */
 /* The thread runs as this runner does; returns its operations. */
 const struct kernels *pair_enter(int which);
 
-/* Random in [-scale, scale), the same in both. */
+/* The same values in both. */
+struct pair pair_of_values(enum dtype dtype, size_t count, const void *values);
+/* Random in [-scale, scale). */
 struct pair pair_of(enum dtype dtype, size_t count, float scale, uint64_t seed);
 /* These floats as logits of either table: both have the values of the narrower
  * one. */

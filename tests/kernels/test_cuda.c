@@ -5,6 +5,7 @@
 
 #include "base/device/device_memory.h"
 #include "tests/support/child.h"
+#include "tests/support/must.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
@@ -64,7 +65,7 @@ static void agree(
         const struct op_case *cases, int count, enum dtype dtype, int shift)
 {
     struct runner plain = {.threads = 1}, cuda = cuda_runner(dtype, shift);
-    cr_assert_eq(kernels_plain(dtype, &plain.ops), ZD_OK);
+    MUST(kernels_plain(dtype, &plain.ops));
     for (int c = 0; c < count; c++) {
         if (shift && is_of_library(cases[c].name))
             continue;
@@ -197,11 +198,9 @@ static void add_losses_exactly(
     for (int turn = 0; turn < 2; turn++) {
         for (int i = 0; i < count; i++)
             exact_sum_add(&want, (double)losses[i]);
-        cr_assert_eq(
-                runner.ops->add_losses(NULL, sum.of[0], list.of[0], count),
-                ZD_OK);
+        MUST(runner.ops->add_losses(NULL, sum.of[0], list.of[0], count));
     }
-    cr_assert_eq(device_read(&got, sum.of[0], sizeof got), ZD_OK);
+    MUST(device_read(&got, sum.of[0], sizeof got));
     cr_expect_arr_eq(&got, &want, sizeof got, "of %d losses", count);
 }
 
@@ -239,8 +238,7 @@ Test(kernels_cuda, fp16_overflows_to_infinity)
     struct runner runner = cuda_runner(DTYPE_FP16, 0);
     pair_runners(runner, runner);
     struct pair x = pair_of_logits(a, COUNT), y = pair_of_logits(b, COUNT);
-    cr_assert_eq(
-            runner.ops->add(NULL, x.of[0], x.of[0], y.of[0], COUNT), ZD_OK);
+    MUST(runner.ops->add(NULL, x.of[0], x.of[0], y.of[0], COUNT));
     uint16_t *got = pair_fetch(&x, 0);
     for (int i = 0; i < COUNT; i++)
         cr_expect_eq(
@@ -263,11 +261,9 @@ Test(kernels_cuda, a_loss_of_nan_logits_is_nan)
         struct pair x = pair_of_logits(logits, V);
         struct pair targets = pair_of_ints(&target, 1);
         struct pair loss = pair_of_zeros(sizeof(float));
-        cr_assert_eq(
-                runner.ops->cross_entropy(
-                        NULL, loss.of[0], x.of[0], x.of[0], targets.of[0], 1.0f,
-                        1, V, V, NULL),
-                ZD_OK);
+        MUST(runner.ops->cross_entropy(
+                NULL, loss.of[0], x.of[0], x.of[0], targets.of[0], 1.0f, 1, V,
+                V, NULL));
         float *got = pair_fetch(&loss, 0);
         cr_expect(isnan(*got), "%g", (double)*got);
         free(got);

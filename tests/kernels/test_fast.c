@@ -4,6 +4,7 @@
 
 #include "kernels/backend.h"
 #include "kernels/matmul/library.h"
+#include "tests/support/must.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
@@ -24,7 +25,7 @@ static void agree_with_plain(enum dtype dtype)
 {
     int tried = 0;
     struct runner plain = {.threads = 1}, fast = {.threads = 2};
-    cr_assert_eq(kernels_plain(dtype, &plain.ops), ZD_OK);
+    MUST(kernels_plain(dtype, &plain.ops));
     for (int i = 3; i >= 0; i--) {
         const struct cpu_backend *backend = kernels_backend(isas[i], dtype);
         bool is_narrowest = i == 0 && dtype == DTYPE_FP32;
@@ -74,7 +75,7 @@ Test(kernels_fast, fp16_overflows_to_infinity)
         }
         if (!backend)
             continue;
-        cr_assert_eq(backend->ops.add(NULL, out, x, y, COUNT), ZD_OK);
+        MUST(backend->ops.add(NULL, out, x, y, COUNT));
         for (int k = 0; k < COUNT; k++)
             cr_expect_eq(
                     out[k], want[k % 6], "%s: %04x + %04x = %04x", isas[i],
@@ -163,8 +164,8 @@ Test(kernels_fast, the_chosen_table_agrees_too)
     for (int d = 0; d < 3; d++) {
         struct runner plain = {.threads = 2}, chosen = {.threads = 2};
         kernels_set_threads(2);
-        cr_assert_eq(kernels_plain(dtypes[d], &plain.ops), ZD_OK);
-        cr_assert_eq(kernels_cpu(dtypes[d], &chosen.ops), ZD_OK);
+        MUST(kernels_plain(dtypes[d], &plain.ops));
+        MUST(kernels_cpu(dtypes[d], &chosen.ops));
         cr_assert_eq(chosen.ops->dtype, dtypes[d]);
         cr_expect(strstr(chosen.ops->name, "2 threads") != NULL);
         double error = case_run(op_cases[0].run, chosen, plain);
@@ -185,7 +186,7 @@ static enum zd_status primitive(struct stream *stream, const struct matmul *m)
 static void library_agrees(matmul_fn *matmul)
 {
     struct runner plain = {.threads = 2}, library = {.threads = 2};
-    cr_assert_eq(kernels_plain(DTYPE_FP32, &plain.ops), ZD_OK);
+    MUST(kernels_plain(DTYPE_FP32, &plain.ops));
     struct kernels ops = *plain.ops;
     library.ops = &ops;
     ops.matmul = matmul;

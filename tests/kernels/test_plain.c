@@ -21,6 +21,7 @@
 /* Only the forward directions are used. */
 #pragma GCC diagnostic ignored "-Wunused-function"
 #include "kernels/plain_ops.inc"
+#include "tests/support/must.h"
 
 #define STEP      1e-5
 #define TOLERANCE 2e-6 /* of 1 + |gradient|: fp32 inputs, one fp32 rounding */
@@ -446,14 +447,10 @@ Test(kernels_plain, dropout_depends_on_token_and_element)
     struct dropout dropout = {.threshold = 0x40000000u, .key = 5, .T = 16};
     for (int i = 0; i < N * C; i++)
         ones[i] = 1;
-    cr_assert_eq(kernels_plain(DTYPE_FP32, &ops), ZD_OK);
-    cr_assert_eq(
-            ops->scale_rows(NULL, out, C, ones, N, C, 1, &dropout, false),
-            ZD_OK);
+    MUST(kernels_plain(DTYPE_FP32, &ops));
+    MUST(ops->scale_rows(NULL, out, C, ones, N, C, 1, &dropout, false));
     dropout.first_row = SHIFT;
-    cr_assert_eq(
-            ops->scale_rows(NULL, later, C, ones, N, C, 1, &dropout, false),
-            ZD_OK);
+    MUST(ops->scale_rows(NULL, later, C, ones, N, C, 1, &dropout, false));
     int dropped = 0;
     for (int i = 0; i < N * C; i++)
         dropped += out[i] == 0;
@@ -601,7 +598,7 @@ static void check_matmul8(
 Test(kernels_plain, fp8_matmul_multiplies_codes_with_their_scales)
 {
     const struct kernels *chosen;
-    cr_assert_eq(kernels_cpu(DTYPE_BF16, &chosen), ZD_OK);
+    MUST(kernels_cpu(DTYPE_BF16, &chosen));
     for (int i = 0; i < 2; i++) {
         const struct kernels *k = i ? chosen : &kernels_plain_bf16;
         check_matmul8(k, SCALES_TENSOR, SCALES_TENSOR);

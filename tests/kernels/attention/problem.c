@@ -5,9 +5,8 @@
 
 #include "base/device/device_memory.h"
 #include "kernels/attention/attention_cuda.h"
-#include "kernels/kernels.h"
+#include "tests/support/must.h"
 
-#include <criterion/criterion.h>
 #include <stdio.h>
 
 struct ops own_attention(enum dtype dtype)
@@ -27,20 +26,6 @@ static double limit_of(struct problem p)
     return tolerance[p.dtype] * (p.by_cudnn && p.H > p.KV ? 1.5 : 1.0);
 }
 
-struct both both_of(void *host, size_t bytes)
-{
-    struct both x = {host, NULL, bytes};
-    cr_assert_eq(device_take(bytes, &x.device), ZD_OK);
-    cr_assert_eq(device_write(x.device, host, bytes), ZD_OK);
-    return x;
-}
-
-void both_free(struct both x)
-{
-    free(x.host);
-    device_give(x.device, x.bytes);
-}
-
 /* As the model tells them (model/batch.c). */
 static void tell_documents(struct arrays *a, const int32_t *starts)
 {
@@ -55,8 +40,9 @@ static void tell_documents(struct arrays *a, const int32_t *starts)
             firsts[count++] = i;
     while (count <= bucket)
         firsts[count++] = rows;
-    a->firsts = both_of(firsts, ((size_t)bucket + 1) * sizeof *firsts);
-    s->first_tokens = a->firsts.device;
+    a->firsts = pair_of_ints(firsts, (size_t)bucket + 1);
+    s->first_tokens = a->firsts.of[0];
+    free(firsts);
 }
 
 struct arrays arrays_of(struct problem p)
@@ -85,75 +71,62 @@ struct arrays arrays_of(struct problem p)
         int t = (int)i % p.T, step = p.document + (int)i / p.T;
         starts[i] = t / step * step;
     }
+    struct runner on_device = {.device = device_current()}, plain = {0};
+    MUST(kernels_plain(p.dtype, &plain.ops));
+    pair_runners(on_device, plain);
     tell_documents(&a, starts);
-    a.starts = both_of(starts, rows * sizeof *starts);
-    a.in = both_of(random_array(p.dtype, count, 2.0f, 1), count * element);
-    a.grads = both_of(random_array(p.dtype, count, 1.0f, 2), count * element);
-    a.dout = both_of(
-            random_array(p.dtype, rows * q, 1.0f, 3), rows * q * element);
-    a.out = both_of(
-            random_array(p.dtype, rows * q, 1.0f, 4), rows * q * element);
-    size_t lse = rows * (size_t)p.H * sizeof(float);
-    a.lse = both_of(random_array(DTYPE_FP32, lse / 4, 1.0f, 5), lse);
-    a.scratch_bytes = attention_cuda_scratch_bytes(&a.shape, p.dtype);
-    cr_assert_eq(device_take(a.scratch_bytes, &a.scratch), ZD_OK);
+    a.starts = pair_of_ints(starts, rows);
+    free(starts);
+    a.in = pair_of(p.dtype, count, 2.0f, 1);
+    a.grads = pair_of(p.dtype, count, 1.0f, 2);
+    a.dout = pair_of(p.dtype, rows * q, 1.0f, 3);
+    a.out = pair_of(p.dtype, rows * q, 1.0f, 4);
+    a.lse = pair_of(DTYPE_FP32, rows * (size_t)p.H, 1.0f, 5);
+    pair_enter(0);
+    a.scratch = pair_of_zeros(attention_cuda_scratch_bytes(&a.shape, p.dtype));
+    pair_enter(0);
     return a;
-}
-
-void arrays_free(struct arrays *a)
-{
-    both_free(a->in), both_free(a->dout), both_free(a->out);
-    both_free(a->lse), both_free(a->grads), both_free(a->starts);
-    both_free(a->firsts);
-    device_give(a->scratch, a->scratch_bytes);
 }
 
 /* Backward reads the out and lse that `definition` made, so that an error of
  * forward does not show twice. */
-static void run_definition(struct arrays *a, enum dtype dtype)
+static void run_definition(struct arrays *a)
 {
-    const struct kernels *plain;
-    const char *in = a->in.host;
-    char *grads = a->grads.host;
-    cr_assert_eq(kernels_plain(dtype, &plain), ZD_OK);
+    const struct kernels *plain = pair_enter(1);
+    const char *in = a->in.of[1];
+    char *grads = a->grads.of[1];
     plain->attention_forward(
-            NULL, a->out.host, a->lse.host, in, in + a->k_at, in + a->v_at,
-            a->starts.host, NULL, &a->shape);
+            NULL, a->out.of[1], a->lse.of[1], in, in + a->k_at, in + a->v_at,
+            a->starts.of[1], NULL, &a->shape);
     plain->attention_backward(
-            NULL, grads, grads + a->k_at, grads + a->v_at, a->dout.host,
-            a->out.host, a->lse.host, in, in + a->k_at, in + a->v_at,
-            a->starts.host, NULL, &a->shape);
+            NULL, grads, grads + a->k_at, grads + a->v_at, a->dout.of[1],
+            a->out.of[1], a->lse.of[1], in, in + a->k_at, in + a->v_at,
+            a->starts.of[1], NULL, &a->shape);
+    pair_enter(0);
 }
 
 void run_forward(struct arrays *a, const struct ops *ops)
 {
-    const char *in = a->in.device;
-    cr_assert_eq(
-            ops->forward(
-                    NULL, a->out.device, a->lse.device, in, in + a->k_at,
-                    in + a->v_at, a->starts.device, a->scratch, &a->shape),
-            ZD_OK);
+    const char *in = a->in.of[0];
+    MUST(ops->forward(
+            NULL, a->out.of[0], a->lse.of[0], in, in + a->k_at, in + a->v_at,
+            a->starts.of[0], a->scratch.of[0], &a->shape));
 }
 
 void run_backward(struct arrays *a, const struct ops *ops)
 {
-    const char *in = a->in.device;
-    char *grads = a->grads.device;
-    cr_assert_eq(
-            ops->backward(
-                    NULL, grads, grads + a->k_at, grads + a->v_at,
-                    a->dout.device, a->out.device, a->lse.device, in,
-                    in + a->k_at, in + a->v_at, a->starts.device, a->scratch,
-                    &a->shape),
-            ZD_OK);
+    const char *in = a->in.of[0];
+    char *grads = a->grads.of[0];
+    MUST(ops->backward(
+            NULL, grads, grads + a->k_at, grads + a->v_at, a->dout.of[0],
+            a->out.of[0], a->lse.of[0], in, in + a->k_at, in + a->v_at,
+            a->starts.of[0], a->scratch.of[0], &a->shape));
 }
 
-void expect_near(
-        const char *what, struct problem p, struct both x, enum dtype dtype)
+static void expect_near(const char *what, struct problem p, struct pair x)
 {
-    void *got = malloc(x.bytes);
-    cr_assert_eq(device_read(got, x.device, x.bytes), ZD_OK);
-    double error = worst(got, x.host, dtype, x.bytes / dtype_bytes(dtype));
+    void *got = pair_fetch(&x, 0);
+    double error = worst(got, x.of[1], x.dtype[1], x.count);
     free(got);
     cr_expect(
             error <= limit_of(p),
@@ -163,17 +136,21 @@ void expect_near(
             p.window, (double)p.softcap, error);
 }
 
+static void give_definition(const struct pair *x)
+{
+    MUST(device_write(x->of[0], x->of[1], x->count * dtype_bytes(x->dtype[0])));
+}
+
 void check_by(const struct ops *ops, struct problem p)
 {
     struct arrays a = arrays_of(p);
-    run_definition(&a, p.dtype);
+    run_definition(&a);
     run_forward(&a, ops);
-    expect_near("out", p, a.out, p.dtype);
-    expect_near("lse", p, a.lse, DTYPE_FP32);
-    cr_assert_eq(device_write(a.out.device, a.out.host, a.out.bytes), ZD_OK);
-    cr_assert_eq(device_write(a.lse.device, a.lse.host, a.lse.bytes), ZD_OK);
+    expect_near("out", p, a.out);
+    expect_near("lse", p, a.lse);
+    give_definition(&a.out);
+    give_definition(&a.lse);
     run_backward(&a, ops);
-    expect_near("gradients", p, a.grads, p.dtype);
-    cr_expect_eq(device_check(), ZD_OK);
-    arrays_free(&a);
+    expect_near("gradients", p, a.grads);
+    MUST(device_check());
 }

@@ -2,7 +2,7 @@
  * for tests of our own kernels and of cuDNN's. */
 #pragma once
 
-#include "kernels/attention/attention.h"
+#include "tests/kernels/pair.h"
 
 struct ops {
     attention_forward_fn *forward;
@@ -22,26 +22,17 @@ struct problem {
     float softcap;
 };
 
-/* Each an array of the host and its twin on the device. */
-struct both {
-    void *host, *device;
-    size_t bytes;
-};
-
+/* of[0] on the device that is the thread's, of[1] for the definition. They live
+ * until the next arrays_of. */
 struct arrays {
-    struct both in, dout, out, lse, grads, starts, firsts; /* in: q, k, v */
-    void *scratch;
-    size_t scratch_bytes, k_at, v_at; /* bytes into `in` and `grads` */
+    struct pair in, dout, out, lse, grads, starts, firsts; /* in: q, k, v */
+    struct pair scratch;
+    size_t k_at, v_at; /* bytes into `in` and `grads` */
     struct attention_shape shape;
 };
 
-struct both both_of(void *host, size_t bytes);
-void both_free(struct both x);
 struct arrays arrays_of(struct problem p);
-void arrays_free(struct arrays *a);
 void run_forward(struct arrays *a, const struct ops *ops);
 void run_backward(struct arrays *a, const struct ops *ops);
-void expect_near(
-        const char *what, struct problem p, struct both x, enum dtype dtype);
 /* out, the log-sum-exp and all gradients, by `ops`. */
 void check_by(const struct ops *ops, struct problem p);

@@ -1,15 +1,13 @@
 /* Attention on the GPU (or its stand-in) against the plain definition: every
  * family of kernels, at sizes that divide by nothing. */
-#include "tests/kernels/arrays.h"
 #include "tests/kernels/attention/problem.h"
 
 #include "base/device/device_memory.h"
 #include "kernels/attention/attention_cuda.h"
-#include "kernels/kernels.h"
 #include "tests/support/child.h"
+#include "tests/support/must.h"
 
-#include <criterion/criterion.h>
-#include <stdio.h>
+#include <stdlib.h>
 
 static void check(struct problem p)
 {
@@ -24,12 +22,13 @@ static void open_gpu(void)
     const char *why = "";
     if (device_gpu_count(&why) == 0)
         cr_skip("no CUDA device: %s", why);
-    cr_assert_eq(device_open(DEVICE_CUDA, 0, 1, &device), ZD_OK);
+    MUST(device_open(DEVICE_CUDA, 0, 1, &device));
     device_use(device);
 }
 
 static void close_gpu(void)
 {
+    pairs_begin();
     device_use(NULL);
     device_close(device);
 }
@@ -93,57 +92,18 @@ Test(attention_cuda, tensor_cores_match_the_definition_for_wide_heads)
     check((struct problem){DTYPE_FP16, 1, 130, 1, 1, 256, true, 0});
 }
 
-/* Every family and width that has tiles of its own: windows of one token,
- * within a tile, over several and beyond the sample; caps that bend scores. */
-Test(attention_cuda, windows_and_caps_match_the_definition)
-{
-    static const struct problem problems[] = {
-            {DTYPE_FP32, 2, 29, 4, 2, 37, true, 8, false, 3, 2},
-            {DTYPE_FP16, 1, 70, 2, 1, 20, true, 0, false, 33, 0},
-            {DTYPE_BF16, 1, 40, 2, 1, 320, false, 0, false, 7, 5},
-            {DTYPE_FP32, 2, 150, 2, 1, 20, true, 90, false, 1, 0},
-            {DTYPE_FP32, 1, 200, 2, 2, 64, false, 0, false, 64, 5},
-            {DTYPE_FP32, 1, 131, 4, 1, 128, true, 0, false, 40, 0},
-            {DTYPE_FP32, 1, 70, 2, 1, 80, true, 0, false, 0, 3},
-            {DTYPE_BF16, 1, 300, 2, 1, 64, true, 0, false, 1, 0},
-            {DTYPE_FP16, 1, 300, 2, 1, 64, true, 0, false, 64, 0},
-            {DTYPE_BF16, 2, 200, 4, 2, 40, false, 70, false, 65, 5},
-            {DTYPE_FP16, 1, 290, 2, 2, 80, true, 0, false, 100, 50},
-            {DTYPE_BF16, 1, 260, 2, 1, 96, true, 130, false, 129, 0},
-            {DTYPE_BF16, 1, 150, 4, 2, 112, true, 0, false, 20, 5},
-            {DTYPE_FP16, 1, 270, 2, 1, 128, true, 0, false, 128, 30},
-            {DTYPE_BF16, 1, 150, 2, 2, 128, true, 50, false, 500, 2},
-            {DTYPE_FP16, 1, 130, 2, 1, 192, true, 0, false, 33, 0},
-            {DTYPE_BF16, 1, 150, 2, 1, 256, true, 0, false, 48, 50},
-            {DTYPE_FP16, 1, 70, 1, 1, 256, false, 31, false, 0, 4}};
-    for (size_t i = 0; i < sizeof problems / sizeof problems[0]; i++)
-        check(problems[i]);
-}
-
-/* What a sum of bits says of out, lse and gradients. */
-static uint64_t digest(struct problem p)
-{
-    struct arrays a = arrays_of(p);
-    struct both all[] = {a.out, a.lse, a.grads};
-    uint64_t sum = 0;
-    struct ops own = own_attention(p.dtype);
-    run_forward(&a, &own);
-    run_backward(&a, &own);
-    for (int i = 0; i < 3; i++) {
-        unsigned char *got = malloc(all[i].bytes);
-        cr_assert_eq(device_read(got, all[i].device, all[i].bytes), ZD_OK);
-        for (size_t j = 0; j < all[i].bytes; j++)
-            sum = sum * 0x100000001b3u + got[j];
-        free(got);
-    }
-    arrays_free(&a);
-    return sum;
-}
-
+/* Of what comes out. */
 static uint64_t digest_of(const void *problem)
 {
     open_gpu();
-    return digest(*(const struct problem *)problem);
+    struct problem p = *(const struct problem *)problem;
+    struct arrays a = arrays_of(p);
+    struct ops own = own_attention(p.dtype);
+    pair_digest();
+    run_forward(&a, &own);
+    run_backward(&a, &own);
+    PAIRS_COMPARE(a.out, a.lse, a.grads);
+    return pair_digest();
 }
 
 /* Blocks of a grid come in any order: on a GPU as they like, in the stand-in as
@@ -241,54 +201,13 @@ Test(attention_order, eight_warps_give_the_bits_of_four)
     }
 }
 
-Test(attention_cuda, decoding_matches_the_definition)
-{
-    for (int i = 0; i < 6; i++) {
-        enum dtype dtype = types[i % 3];
-        const struct kernels *plain;
-        int n = i & 1 ? 5 : 1, past = 20 * i, H = 4, KV = i & 1 ? 4 : 2;
-        int D = i < 3 ? 40 : 160, stride = H * D + 8;
-        size_t element = dtype_bytes(dtype), cache = (size_t)(past + n);
-        cache *= (size_t)(KV * D);
-        size_t queries = (size_t)(n * stride), outs = (size_t)(n * H * D);
-        struct both q = both_of(
-                random_array(dtype, queries, 2.0f, 1), queries * element);
-        struct both k =
-                both_of(random_array(dtype, cache, 2.0f, 2), cache * element);
-        struct both v =
-                both_of(random_array(dtype, cache, 1.0f, 3), cache * element);
-        struct both out =
-                both_of(random_array(dtype, outs, 1.0f, 4), outs * element);
-        kernels_plain(dtype, &plain);
-        const struct attention_shape s = {
-                .H = H,
-                .KV = KV,
-                .D = D,
-                .q_stride = stride,
-                .scale = 0.2f,
-                .window = i % 3 ? 50 * i : 0,
-                .softcap = i % 2 ? 3.0f : 0.0f};
-        plain->attention_decode(
-                NULL, out.host, q.host, k.host, v.host, n, past, &s);
-        cr_assert_eq(
-                own_attention(dtype).decode(
-                        NULL, out.device, q.device, k.device, v.device, n, past,
-                        &s),
-                ZD_OK);
-        expect_near(
-                "decode", (struct problem){dtype, 1, n, H, KV, D, false, 0},
-                out, dtype);
-        both_free(q), both_free(k), both_free(v), both_free(out);
-    }
-}
-
 /* The attention of a table whose choice is made; true: it is cuDNN's. */
 static bool choose(enum dtype dtype, struct ops *ops_out)
 {
     const char *name;
     struct attention_pair pair = {
             own_attention(dtype).forward, own_attention(dtype).backward};
-    cr_assert_eq(attention_cuda_choose(dtype, &pair, &name), ZD_OK);
+    MUST(attention_cuda_choose(dtype, &pair, &name));
     *ops_out = (struct ops){pair.forward, pair.backward};
     return strstr(name, "cuDNN") != NULL;
 }
@@ -324,31 +243,4 @@ Test(attention_choice, own_kernels_need_less_scratch_than_cudnn)
     kernels_set_attention(ATTENTION_AUTO);
     cr_expect_geq(attention_cuda_scratch_bytes(&s, DTYPE_BF16), least);
     cr_expect_eq(attention_cuda_scratch_bytes(&s, DTYPE_FP32), least);
-}
-
-/* Asked for in words and not to be had: said, with the way out. */
-Test(attention_cuda, missing_cudnn_is_an_error_only_when_requested)
-{
-    struct attention_pair pair = {0};
-    struct ops ops;
-    const char *name;
-    kernels_set_attention(ATTENTION_CUDNN);
-    cr_expect_eq(attention_cuda_choose(DTYPE_FP32, &pair, &name), ZD_ERR_UNFIT);
-    cr_expect_str_eq(zd_error_get()->code, "E1224");
-    zd_error_clear();
-    kernels_set_attention(ATTENTION_AUTO);
-    cr_expect_not(choose(DTYPE_FP32, &ops));
-    cr_expect(ops.forward == own_attention(DTYPE_FP32).forward);
-}
-
-/* No library where it is looked for first, and no GPU that the real one would
- * work on in the stand-in: our own kernels. */
-Test(attention_cuda, auto_without_cudnn_uses_own_kernels)
-{
-    struct ops ops;
-    kernels_set_attention(ATTENTION_AUTO);
-    if (choose(DTYPE_BF16, &ops))
-        cr_skip("there is a cuDNN that works");
-    cr_expect(ops.forward == own_attention(DTYPE_BF16).forward);
-    cr_expect(ops.backward == own_attention(DTYPE_BF16).backward);
 }

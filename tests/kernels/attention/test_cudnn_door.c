@@ -44,7 +44,7 @@ static void begin(void)
     setenv("ZEROD_CUDNN", "libm.so.6", 1); /* any: nothing is looked up there */
     cudnn_standin = (struct cudnn_standin){.version = 91900, .workspace = 100};
     device = gpu_case_open();
-    cr_assert_eq(device_take(2 * COUNT, &out), ZD_OK);
+    MUST(device_take(2 * COUNT, &out));
 }
 
 static void end(void)
@@ -80,20 +80,19 @@ Test(cudnn_door, graph_is_built_once_per_shape)
     const char *why;
     uint16_t ones[COUNT], now[COUNT];
     memset(ones, 1, sizeof ones);
-    cr_assert_eq(device_write(out, ones, sizeof ones), ZD_OK);
+    MUST(device_write(out, ones, sizeof ones));
     open_one();
     for (int i = 0; i < 2; i++) {
-        cr_assert_eq(
-                run(false, &done, &why), ZD_OK, "%s", zd_error_get()->what);
+        MUST(run(false, &done, &why));
         cr_expect(done);
         cr_expect_null(why);
     }
     cr_expect_eq(cudnn_standin.built, 1);
     cr_expect_eq(cudnn_standin.executed, 2);
-    cr_assert_eq(device_read(now, out, sizeof now), ZD_OK);
+    MUST(device_read(now, out, sizeof now));
     for (int i = 0; i < COUNT; i++)
         cr_assert_eq(now[i], 0, "it ran on the device's memory");
-    cr_assert_eq(run(true, &done, &why), ZD_OK);
+    MUST(run(true, &done, &why));
     cr_expect(done);
     cr_expect_eq(cudnn_standin.built, 2);
     cr_expect_eq(cudnn_standin.is_backward, 1);
@@ -106,11 +105,11 @@ static void expect_declined(const char *because)
     bool done = true;
     const char *why;
     open_one();
-    cr_assert_eq(run(false, &done, &why), ZD_OK);
+    MUST(run(false, &done, &why));
     cr_expect_not(done);
     cr_assert_not_null(why);
     cr_expect(strstr(why, because), "%s", why);
-    cr_assert_eq(run(false, &done, &why), ZD_OK);
+    MUST(run(false, &done, &why));
     cr_expect_not(done);
     cr_expect_null(why, "it is told once");
     cr_expect_eq(cudnn_standin.executed, 0);

@@ -35,6 +35,8 @@ void gpu_end(void)
 {
     if (!gpu)
         return;
+    pairs_begin();
+    device_use(gpu);
     MUST(device_check());
     matmul_cuda_close();
     device_give(workspace, MATMUL_WORKSPACE_BYTES);
@@ -77,248 +79,158 @@ void let_fail(const char *failures)
 
 /* --- one matmul on both ------------------------------------------------- */
 
-static size_t twin_bytes(const struct twin *t)
+void pairs_on_gpu(enum dtype dtype, int shift)
 {
-    return t->count * dtype_bytes(t->dtype);
+    struct runner cuda = {.device = gpu, .shift = shift};
+    struct runner plain = {.shift = shift};
+    MUST(kernels_cuda(dtype, &cuda.ops));
+    MUST(kernels_plain(dtype, &plain.ops));
+    pair_runners(cuda, plain);
 }
 
-struct twin twin(enum dtype dtype, size_t count, float scale, uint64_t seed)
-{
-    struct twin t = {.dtype = dtype, .count = count};
-    t.host = random_array(dtype, count, scale, seed);
-    MUST(device_take(twin_bytes(&t), &t.device));
-    MUST(device_write(t.device, t.host, twin_bytes(&t)));
-    return t;
-}
-
-void twin_free(struct twin *t)
-{
-    if (!t->host)
-        return;
-    device_give(t->device, twin_bytes(t));
-    free(t->host);
-}
-
-double twin_error(const struct twin *t)
-{
-    void *copy = malloc(twin_bytes(t) + 1);
-    MUST(device_read(copy, t->device, twin_bytes(t)));
-    double most = worst(copy, t->host, t->dtype, t->count);
-    free(copy);
-    return most;
-}
-
-void compare(struct twin *t, double tolerance, const char *what)
-{
-    double error = twin_error(t);
-    cr_expect(
-            error <= tolerance, "%s, %s: %g > %g", what, dtype_name(t->dtype),
-            error, tolerance);
-    twin_free(t);
-}
-
-static const double tolerances[] = {
-        [DTYPE_FP32] = 2e-5, [DTYPE_BF16] = 1.6e-2, [DTYPE_FP16] = 2e-3};
-
-struct tables tables_of(enum dtype dtype)
-{
-    struct tables t;
-    MUST(kernels_cuda(dtype, &t.gpu));
-    MUST(kernels_plain(dtype, &t.plain));
-    return t;
-}
-
-/* `rows` rows of `width`, `stride` apart, on both sides; NaNs in the gaps. */
-static struct twin rows_of(
+/* `rows` rows of `width`, `stride` apart; NaNs in the gaps. */
+static struct pair rows_of(
         enum dtype dtype, int rows, int width, int stride, float scale,
         uint64_t seed)
 {
-    size_t element = dtype_bytes(dtype);
-    struct twin t = twin(dtype, (size_t)rows * stride, scale, seed);
+    size_t element = dtype_bytes(dtype), count = (size_t)rows * stride;
+    char *values = random_array(dtype, count, scale, seed);
     for (int row = 0; row < rows; row++)
-        memset((char *)t.host + ((size_t)row * stride + width) * element, 0xff,
+        memset(values + ((size_t)row * stride + width) * element, 0xff,
                (size_t)(stride - width) * element);
-    MUST(device_write(t.device, t.host, twin_bytes(&t)));
-    return t;
+    struct pair p = pair_of_values(dtype, count, values);
+    free(values);
+    return p;
 }
 
 /* The GPU's rows against the host's, and gaps that stayed. */
 static void compare_rows(
-        struct twin *t, int rows, int width, int stride, double tolerance,
+        const struct pair *p, int rows, int width, int stride, double tolerance,
         const char *what)
 {
-    size_t element = dtype_bytes(t->dtype);
-    char *got = malloc(twin_bytes(t));
-    MUST(device_read(got, t->device, twin_bytes(t)));
+    size_t element = dtype_bytes(p->dtype[0]);
+    char *got = pair_fetch(p, 0), *want = pair_fetch(p, 1);
     for (int row = 0; row < rows; row++) {
         size_t at = (size_t)row * stride * element;
-        double error =
-                worst(got + at, (char *)t->host + at, t->dtype, (size_t)width);
+        double error = worst(got + at, want + at, p->dtype[0], (size_t)width);
         cr_expect(error <= tolerance, "%s: %g > %g", what, error, tolerance);
         for (size_t i = width * element; i < stride * element; i++)
             cr_assert_eq((unsigned char)got[at + i], 0xff, "%s: a gap", what);
     }
-    free(got);
-    twin_free(t);
+    free(got), free(want);
 }
 
-/* Both sides have the same arrays but for their addresses. */
-void check_matmul(struct matmul m)
-{
-    struct tables t = tables_of(m.a.type);
-    enum dtype type = m.a.type;
-    bool ta = m.a.transposed, tb = m.b.transposed;
-    bool is_gelu = m.epilogue == MATMUL_GELU || m.epilogue == MATMUL_DGELU;
-    int sa = matmul_stride_a(&m), sb = matmul_stride_b(&m);
-    int so = matmul_stride_out(&m);
-    float scale = (m.epilogue == MATMUL_GELU ? 3.0f : 1.0f) / sqrtf((float)m.K);
-    char what[160];
-    struct twin a = rows_of(type, ta ? m.K : m.M, ta ? m.M : m.K, sa, scale, 1);
-    struct twin b = rows_of(type, tb ? m.N : m.K, tb ? m.K : m.N, sb, 1.0f, 2);
-    struct twin bias = twin(type, (size_t)m.N, 1.0f, 3), aux = {0};
-    struct twin out = rows_of(m.out.type, m.M, m.N, so, 1.0f, 4);
-    if (is_gelu)
-        aux = twin(type, (size_t)m.M * m.N, 3.0f, 5);
-    else if (m.epilogue != MATMUL_PLAIN)
-        aux =
-                twin(DTYPE_FP32,
-                     (size_t)(m.epilogue == MATMUL_SUM_A ? m.M : m.N), 1.0f, 5);
-    struct matmul host = m, device = m;
-    host.b.type = device.b.type = type;
-    host.a.data = a.host, host.b.data = b.host, host.out.data = out.host;
-    host.aux = aux.host, host.bias = m.bias ? bias.host : NULL;
-    device.a.data = a.device, device.b.data = b.device,
-    device.out.data = out.device;
-    device.aux = aux.device, device.bias = m.bias ? bias.device : NULL;
-    MUST(t.plain->matmul(NULL, &host));
-    MUST(t.gpu->matmul(NULL, &device));
-    snprintf(
-            what, sizeof what, "%dx%dx%d %s to %s%s%s%s%s, epilogue %d, gap %d",
-            m.M, m.N, m.K, dtype_name(type), dtype_name(m.out.type),
-            ta ? " a^T" : "", tb ? " b^T" : "", m.accumulate ? " +=" : "",
-            m.bias ? " bias" : "", m.epilogue, so - m.N);
-    compare_rows(
-            &out, m.M, m.N, so, (is_gelu ? 2 : 1) * tolerances[m.out.type],
-            what);
-    if (aux.host)
-        compare(&aux, tolerances[aux.dtype], "aux");
-    twin_free(&a), twin_free(&b), twin_free(&bias);
-}
-
-void check_plain(
-        enum dtype dtype, int M, int N, int K, bool trans_a, bool trans_b,
-        bool accumulate, bool narrow, bool with_bias)
-{
-    check_matmul((struct matmul){
-            .M = M,
-            .N = N,
-            .K = K,
-            .a = {.type = dtype, .transposed = trans_a},
-            .b = {.transposed = trans_b},
-            .out = {.type = narrow ? dtype : DTYPE_FP32},
-            .scale = narrow ? 0.75f : 0,
-            .bias = with_bias ? "" : NULL,
-            .accumulate = accumulate});
-}
-
-void check_strided(
-        enum dtype dtype, int M, int N, int K, bool trans_a, bool trans_b,
-        bool accumulate, int gap)
-{
-    check_matmul((struct matmul){
-            .M = M,
-            .N = N,
-            .K = K,
-            .a = {.type = dtype,
-                  .transposed = trans_a,
-                  .stride = (trans_a ? M : K) + gap},
-            .b = {.transposed = trans_b},
-            .out = {.type = accumulate ? DTYPE_FP32 : dtype, .stride = N + gap},
-            .accumulate = accumulate});
-}
-
-void check_gelu(
-        enum dtype dtype, int M, int N, int K, bool trans_b, bool with_bias)
-{
-    check_matmul((struct matmul){
-            .M = M,
-            .N = N,
-            .K = K,
-            .a = {.type = dtype},
-            .b = {.transposed = trans_b},
-            .out = {.type = dtype},
-            .bias = with_bias ? "" : NULL,
-            .epilogue = MATMUL_GELU});
-}
-
-void check_dgelu(enum dtype dtype, int M, int N, int K, bool trans_b)
-{
-    check_matmul((struct matmul){
-            .M = M,
-            .N = N,
-            .K = K,
-            .a = {.type = dtype},
-            .b = {.transposed = trans_b},
-            .out = {.type = dtype},
-            .epilogue = MATMUL_DGELU});
-}
-
-void check_weight_grads(
-        enum dtype dtype, int rows, int columns, int tokens, bool dy_first,
-        bool accumulate)
-{
-    check_matmul((struct matmul){
-            .M = rows,
-            .N = columns,
-            .K = tokens,
-            .a = {.type = dtype, .transposed = true},
-            .out = {.type = DTYPE_FP32},
-            .epilogue = dy_first ? MATMUL_SUM_A : MATMUL_SUM_B,
-            .accumulate = accumulate});
-}
-
-/* Codes and scales of an operand of `rows` by K. */
-struct twin_codes {
-    struct twin codes, scales;
+/* Rows of the compute type; or codes, and then their scales. */
+struct operand {
+    struct pair rows, scales;
 };
 
-static struct twin_codes twin_codes(
-        const struct matmul_operand *x, int rows, int K, uint64_t seed)
+static struct operand operand_of(
+        const struct matmul_operand *x, enum dtype type, int rows, int columns,
+        int stride, float scale, uint64_t seed)
 {
-    size_t count = fp8_scale_count(x->layout, (size_t)rows, (size_t)K);
-    float scale = 1.0f / sqrtf((float)K);
-    struct twin_codes t = {
-            twin(x->type, (size_t)rows * (size_t)K, 4.0f, seed),
-            twin(DTYPE_FP32, count, scale, seed + 1)};
-    return t;
+    size_t r = (size_t)rows, c = (size_t)columns;
+    if (x->layout == SCALES_NONE)
+        return (struct operand){
+                rows_of(type, rows, columns, stride, scale, seed)};
+    return (struct operand){
+            pair_of(x->type, r * c, 4.0f, seed),
+            pair_of(DTYPE_FP32, fp8_scale_count(x->layout, r, c),
+                    1.0f / sqrtf((float)columns), seed + 10)};
 }
 
-void check_codes(struct matmul m)
+static void text_of(const struct matmul *m, char *out, size_t bytes)
 {
-    struct tables t = tables_of(DTYPE_BF16);
-    int so = matmul_stride_out(&m);
-    struct twin_codes a = twin_codes(&m.a, m.M, m.K, 1);
-    struct twin_codes b = twin_codes(&m.b, m.N, m.K, 3);
-    struct twin bias = twin(DTYPE_BF16, (size_t)m.N, 1.0f, 5);
-    struct twin out = rows_of(m.out.type, m.M, m.N, so, 1.0f, 6);
-    struct matmul host = m, device = m;
-    char what[160];
-    host.a.data = a.codes.host, host.a.scales = a.scales.host;
-    host.b.data = b.codes.host, host.b.scales = b.scales.host;
-    host.out.data = out.host, host.bias = m.bias ? bias.host : NULL;
-    device.a.data = a.codes.device, device.a.scales = a.scales.device;
-    device.b.data = b.codes.device, device.b.scales = b.scales.device;
-    device.out.data = out.device, device.bias = m.bias ? bias.device : NULL;
-    MUST(t.plain->matmul(NULL, &host));
-    MUST(t.gpu->matmul(NULL, &device));
     snprintf(
-            what, sizeof what, "%dx%dx%d %s, scales %d, by %s, scales %d%s%s",
-            m.M, m.N, m.K, dtype_name(m.a.type), m.a.layout,
-            dtype_name(m.b.type), m.b.layout, m.accumulate ? " +=" : "",
-            m.bias ? " bias" : "");
+            out, bytes,
+            "%dx%dx%d %s%s, scales %d, by %s%s, scales %d, to %s%s%s, epilogue "
+            "%d, gap %d",
+            m->M, m->N, m->K, dtype_name(m->a.type),
+            m->a.transposed ? "^T" : "", m->a.layout, dtype_name(m->b.type),
+            m->b.transposed ? "^T" : "", m->b.layout, dtype_name(m->out.type),
+            m->accumulate ? " +=" : "", m->bias ? " bias" : "", m->epilogue,
+            matmul_stride_out(m) - m->N);
+}
+
+void check_matmul(struct matmul m, int shift)
+{
+    static const double tolerances[] = {
+            [DTYPE_FP32] = 2e-5, [DTYPE_BF16] = 1.6e-2, [DTYPE_FP16] = 2e-3};
+    bool is_fp8 = m.a.layout != SCALES_NONE, has_bias = m.bias != NULL;
+    bool ta = m.a.transposed, tb = m.b.transposed;
+    bool is_gelu = m.epilogue == MATMUL_GELU || m.epilogue == MATMUL_DGELU;
+    enum dtype type = is_fp8 ? DTYPE_BF16 : m.a.type;
+    double tolerance = (is_gelu ? 2 : 1) * tolerances[m.out.type];
+    float scale = (m.epilogue == MATMUL_GELU ? 3.0f : 1.0f) / sqrtf((float)m.K);
+    int sa = matmul_stride_a(&m), sb = matmul_stride_b(&m);
+    int so = matmul_stride_out(&m);
+    char what[200];
+    if (!is_fp8)
+        m.b.type = type;
+    text_of(&m, what, sizeof what);
+    pairs_on_gpu(type, shift);
+    struct operand a = operand_of(
+            &m.a, type, ta ? m.K : m.M, ta ? m.M : m.K, sa, scale, 1);
+    struct operand b =
+            operand_of(&m.b, type, tb ? m.N : m.K, tb ? m.K : m.N, sb, 1.0f, 2);
+    struct pair bias = pair_of(type, (size_t)m.N, 1.0f, 3), aux = {0};
+    struct pair out = rows_of(m.out.type, m.M, m.N, so, 1.0f, 4);
+    if (is_gelu)
+        aux = pair_of(type, (size_t)m.M * m.N, 3.0f, 5);
+    else if (m.epilogue != MATMUL_PLAIN)
+        aux = pair_of(
+                DTYPE_FP32, (size_t)(m.epilogue == MATMUL_SUM_A ? m.M : m.N),
+                1.0f, 5);
+    for (int r = 1; r >= 0; r--) {
+        const struct kernels *ops = pair_enter(r);
+        m.a.data = a.rows.of[r], m.a.scales = a.scales.of[r];
+        m.b.data = b.rows.of[r], m.b.scales = b.scales.of[r];
+        m.out.data = out.of[r], m.aux = aux.of[r];
+        m.bias = has_bias ? bias.of[r] : NULL;
+        MUST(ops->matmul(NULL, &m));
+    }
     compare_rows(
-            &out, m.M, m.N, so, fp8_sum_tolerance(tolerances[m.out.type]),
-            what);
-    twin_free(&a.codes), twin_free(&a.scales), twin_free(&bias);
-    twin_free(&b.codes), twin_free(&b.scales);
+            &out, m.M, m.N, so,
+            is_fp8 ? fp8_sum_tolerance(tolerance) : tolerance, what);
+    if (aux.count) {
+        pair_compare(aux);
+        cr_expect(
+                pair_difference() <= tolerances[aux.dtype[0]], "%s: aux: %g",
+                what, pair_difference());
+    }
+    pair_enter(0);
+}
+
+static struct matmul matmul_of(
+        enum dtype dtype, int M, int N, int K, int flags,
+        enum matmul_epilogue epilogue)
+{
+    bool narrow = flags & NARROW;
+    return (struct matmul){
+            .M = M,
+            .N = N,
+            .K = K,
+            .a = {.type = dtype, .transposed = flags & TRANS_A},
+            .b = {.transposed = flags & TRANS_B},
+            .out = {.type = narrow ? dtype : DTYPE_FP32},
+            .scale = narrow && epilogue == MATMUL_PLAIN ? 0.75f : 0,
+            .bias = flags & BIAS ? "" : NULL,
+            .accumulate = flags & ADDS,
+            .epilogue = epilogue};
+}
+
+void check_shape(
+        enum dtype dtype, int M, int N, int K, int flags,
+        enum matmul_epilogue epilogue)
+{
+    check_matmul(matmul_of(dtype, M, N, K, flags, epilogue), 0);
+}
+
+void check_gaps(enum dtype dtype, int M, int N, int K, int flags, int gap)
+{
+    struct matmul m = matmul_of(dtype, M, N, K, flags, MATMUL_PLAIN);
+    m.scale = 0;
+    m.a.stride = (flags & TRANS_A ? M : K) + gap;
+    m.out.stride = N + gap;
+    check_matmul(m, 0);
 }

@@ -15,12 +15,14 @@
 static int several_matmuls(void)
 {
     for (int i = 0; i < 2; i++) {
-        bool adds = i > 0;
-        check_plain(DTYPE_FP32, 96, 64, 128, false, true, adds, false, false);
-        check_plain(DTYPE_BF16, 96, 64, 128, false, true, false, true, true);
-        check_plain(DTYPE_FP16, 96, 64, 128, true, false, adds, false, false);
-        check_weight_grads(DTYPE_BF16, 64, 32, 96, true, adds);
-        check_gelu(DTYPE_BF16, 64, 32, 96, true, true);
+        int adds = i ? ADDS : 0;
+        check_shape(DTYPE_FP32, 96, 64, 128, TRANS_B | adds, MATMUL_PLAIN);
+        check_shape(
+                DTYPE_BF16, 96, 64, 128, TRANS_B | NARROW | BIAS, MATMUL_PLAIN);
+        check_shape(DTYPE_FP16, 96, 64, 128, TRANS_A | adds, MATMUL_PLAIN);
+        check_shape(DTYPE_BF16, 64, 32, 96, TRANS_A | adds, MATMUL_SUM_A);
+        check_shape(
+                DTYPE_BF16, 64, 32, 96, NARROW | TRANS_B | BIAS, MATMUL_GELU);
     }
     return 10;
 }
@@ -85,7 +87,7 @@ Test(matmul_timing, a_second_start_times_nothing)
  * win, a run that goes on has the same. Also what was first met adding. */
 Test(matmul_timing, resumed_run_keeps_its_algorithms)
 {
-    check_plain(DTYPE_FP32, 32, 64, 128, false, true, true, false, false);
+    check_shape(DTYPE_FP32, 32, 64, 128, TRANS_B | ADDS, MATMUL_PLAIN);
     several_matmuls();
     let_fail(NULL);
     several_matmuls();
@@ -98,7 +100,7 @@ Test(matmul_timing, resumed_run_keeps_its_algorithms)
     cr_assert_null(matmul_take_algorithms(text));
     struct matmul_counters then = matmul_counters();
     several_matmuls();
-    check_plain(DTYPE_FP32, 32, 64, 128, false, true, true, false, false);
+    check_shape(DTYPE_FP32, 32, 64, 128, TRANS_B | ADDS, MATMUL_PLAIN);
     cr_expect_eq(matmul_counters().timed, then.timed);
     cr_expect_eq(asked().heuristics, 0);
     for (int i = 0; i < 6; i++)
@@ -115,9 +117,9 @@ Test(matmul_timing, resumed_run_keeps_its_algorithms)
 Test(matmul_timing, a_short_side_is_timed_by_its_bytes)
 {
     matmul_set_timing(MATMUL_TIME_LARGE);
-    check_plain(DTYPE_FP32, 96, 64, 128, false, true, false, false, false);
+    check_shape(DTYPE_FP32, 96, 64, 128, TRANS_B, MATMUL_PLAIN);
     cr_assert_eq(matmul_counters().timed, 0);
-    check_plain(DTYPE_FP32, 2048, 2, 2048, false, true, false, false, false);
+    check_shape(DTYPE_FP32, 2048, 2, 2048, TRANS_B, MATMUL_PLAIN);
     cr_assert_eq(matmul_counters().timed, 1);
 }
 
@@ -145,7 +147,7 @@ static int way_of(int key, int first, int second, int *runs_out)
     struct two_ways ways = {
             {.m = key, .epilogue = KEY_ATTENTION_FORWARD}, take_time, &times};
     *runs_out = 0;
-    cr_assert_eq(matmul_choose_way(NULL, &ways, &way), ZD_OK);
+    MUST(matmul_choose_way(NULL, &ways, &way));
     return way;
 }
 
@@ -182,7 +184,7 @@ Test(matmul_timing, the_faster_of_two_ways_is_kept)
 /* A trial would write over the sum that is there. */
 Test(matmul_timing, first_call_that_accumulates_is_not_timed)
 {
-    check_plain(DTYPE_FP32, 96, 64, 128, false, true, true, false, false);
+    check_shape(DTYPE_FP32, 96, 64, 128, TRANS_B | ADDS, MATMUL_PLAIN);
     cr_assert_eq(matmul_counters().plans, 1);
     cr_assert_eq(matmul_counters().timed, 0);
     cr_assert_eq(asked().products, 1);
@@ -190,10 +192,10 @@ Test(matmul_timing, first_call_that_accumulates_is_not_timed)
 
 static void fused_matmuls(void)
 {
-    check_gelu(DTYPE_BF16, 64, 32, 96, true, true);
-    check_dgelu(DTYPE_BF16, 64, 32, 96, true);
-    check_weight_grads(DTYPE_BF16, 64, 32, 96, true, false);
-    check_weight_grads(DTYPE_BF16, 64, 32, 96, true, true);
+    check_shape(DTYPE_BF16, 64, 32, 96, NARROW | TRANS_B | BIAS, MATMUL_GELU);
+    check_shape(DTYPE_BF16, 64, 32, 96, NARROW | TRANS_B, MATMUL_DGELU);
+    check_shape(DTYPE_BF16, 64, 32, 96, TRANS_A, MATMUL_SUM_A);
+    check_shape(DTYPE_BF16, 64, 32, 96, TRANS_A | ADDS, MATMUL_SUM_A);
 }
 
 /* How many of the four are one call from now on. */
@@ -276,5 +278,5 @@ Test(matmul_timing, unwritable_cache_is_not_an_error)
     setenv("XDG_CACHE_HOME", "/proc/nowhere", 1);
     int count = several_matmuls();
     cr_assert_gt(asked().products, count);
-    cr_assert_eq(zd_error_get()->status, ZD_OK);
+    MUST(zd_error_get()->status);
 }
