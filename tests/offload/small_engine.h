@@ -3,6 +3,7 @@
 #pragma once
 
 #include "offload/offload.h"
+#include "tests/support/must.h"
 
 struct small_engine {
     struct offload_options options;

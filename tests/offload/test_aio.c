@@ -1,8 +1,6 @@
-#include "base/file/fs.h"
 #include "offload/aio.h"
-#include "tests/support/scratch.h"
+#include "tests/support/scratch_suite.h"
 
-#include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 #include <errno.h>
 #include <pthread.h>
@@ -18,6 +16,13 @@ struct waiter {
     pthread_cond_t changed;
     int done;
 };
+
+#define WAITER                                                                 \
+    {                                                                          \
+        PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0                 \
+    }
+
+TestSuite(aio, IN_SCRATCH);
 
 static void count_done(struct aio_op *op)
 {
@@ -101,22 +106,16 @@ ParameterizedTestParameters(aio, bytes_round_trip)
 
 ParameterizedTest(struct way *way, aio, bytes_round_trip)
 {
-    struct scratch scratch;
     struct aio_file file;
     struct aio *aio;
     struct aio_op ops[OPS] = {0};
-    struct waiter waiter = {
-            .lock = PTHREAD_MUTEX_INITIALIZER,
-            .changed = PTHREAD_COND_INITIALIZER};
+    struct waiter waiter = WAITER;
     char *data = aligned(FILE_BYTES);
 
-    scratch_init(&scratch);
-    cr_assert(
-            aio_file_create(
-                    &file, scratch.dir, "a.offload", FILE_BYTES, way->direct) ==
-            ZD_OK);
+    MUST(aio_file_create(
+            &file, scratch.dir, "a.offload", FILE_BYTES, way->direct));
     cr_expect(!file.is_direct || way->direct);
-    cr_assert(aio_create(&way->options, &aio) == ZD_OK);
+    MUST(aio_create(&way->options, &aio));
     cut_file(ops, !file.is_direct);
     for (int round = 0; round < 3; round++) {
         for (size_t i = 0; i < FILE_BYTES; i++)
@@ -129,11 +128,10 @@ ParameterizedTest(struct way *way, aio, bytes_round_trip)
             wrong += data[i] != byte_of(i, round);
         cr_expect(wrong == 0, "%zu bytes differ", wrong);
         for (int i = 0; i < OPS; i++)
-            cr_expect(aio_op_status(&ops[i]) == ZD_OK);
+            MUST(aio_op_status(&ops[i]));
     }
     aio_destroy(aio);
     aio_file_close(&file);
-    scratch_fini(&scratch);
     free(data);
 }
 
@@ -142,13 +140,10 @@ ParameterizedTest(struct way *way, aio, bytes_round_trip)
 /* The file is cut behind an op's back: it ends early. */
 Test(aio, an_error_names_the_file_the_byte_and_the_reason)
 {
-    struct scratch scratch;
     struct aio_file file;
     struct aio *aio;
     struct aio_options options = {.block_bytes = 8192, .queue_depth = 2};
-    struct waiter waiter = {
-            .lock = PTHREAD_MUTEX_INITIALIZER,
-            .changed = PTHREAD_COND_INITIALIZER};
+    struct waiter waiter = WAITER;
     struct aio_op op = {
             .file = &file,
             .bytes = 65536,
@@ -156,11 +151,8 @@ Test(aio, an_error_names_the_file_the_byte_and_the_reason)
             .done = count_done,
             .ctx = &waiter,
             .data = aligned(65536)};
-    scratch_init(&scratch);
-    cr_assert(
-            aio_file_create(&file, scratch.dir, "short", 1 << 17, true) ==
-            ZD_OK);
-    cr_assert(aio_create(&options, &aio) == ZD_OK);
+    MUST(aio_file_create(&file, scratch.dir, "short", 1 << 17, true));
+    MUST(aio_create(&options, &aio));
     cr_assert(ftruncate(file.fd, 32768) == 0);
     aio_submit(aio, &op);
     wait_for(&waiter, 1);
@@ -175,33 +167,26 @@ Test(aio, an_error_names_the_file_the_byte_and_the_reason)
     op.bytes = 8192;
     aio_submit(aio, &op);
     wait_for(&waiter, 1);
-    cr_expect(aio_op_status(&op) == ZD_OK);
+    MUST(aio_op_status(&op));
     aio_destroy(aio);
     aio_file_close(&file);
-    scratch_fini(&scratch);
     free(op.data);
 }
 
 Test(aio, the_file_has_no_name_and_its_space_is_certain)
 {
-    struct scratch scratch;
     struct aio_file file;
     struct stat info;
-    scratch_init(&scratch);
-    cr_assert(
-            aio_file_create(&file, scratch.dir, "mine", 1 << 20, true) ==
-            ZD_OK);
+    MUST(aio_file_create(&file, scratch.dir, "mine", 1 << 20, true));
     cr_expect(!fs_exists(file.path));
     cr_expect(fstat(file.fd, &info) == 0);
     cr_expect(info.st_size == 1 << 20);
     cr_expect(info.st_blocks * 512 >= 1 << 20);
     /* a second one of that name is another file */
     struct aio_file other;
-    cr_assert(
-            aio_file_create(&other, scratch.dir, "mine", 4096, true) == ZD_OK);
+    MUST(aio_file_create(&other, scratch.dir, "mine", 4096, true));
     aio_file_close(&other);
     aio_file_close(&file);
-    scratch_fini(&scratch);
 }
 
 /* A dead run leaves an empty file; more than any disk has, and less than a file
@@ -222,9 +207,7 @@ Test(aio, a_file_that_cannot_be_created_says_why)
             {"limited", 99, 1 << 21, ZD_ERR_UNFIT, "E0658", "2097152 bytes",
              "ulimit -f unlimited"},
     };
-    struct scratch scratch;
     struct rlimit limit = {1 << 20, RLIM_INFINITY};
-    scratch_init(&scratch);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct aio_file file;
         if (cases[i].there < 99)
@@ -245,5 +228,4 @@ Test(aio, a_file_that_cannot_be_created_says_why)
         zd_error_clear();
     }
     cr_expect(fs_exists(scratch_path(&scratch, "theirs")));
-    scratch_fini(&scratch);
 }

@@ -1,12 +1,14 @@
 #include "tests/offload/small_engine.h"
 #include "tests/support/gate.h"
-#include "tests/support/scratch.h"
+#include "tests/support/scratch_suite.h"
 
 #include <criterion/criterion.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+TestSuite(offload_engine, IN_SCRATCH);
 
 /* Shards of a small model at a large world: padding and nothing else. */
 static void owns_nothing(
@@ -16,10 +18,8 @@ static void owns_nothing(
     struct small_engine e;
     small_engine_init(&e, 2, 256, 512);
     struct optim_step step = {.options = &e.optim, .t = 1, .grad_scale = 1};
-    struct exact_sum sum;
-    struct scratch scratch;
+    struct exact_sum sum = {0};
     float device[512] = {0};
-    scratch_init(&scratch);
     e.request.extent_count = 0;
     e.request.params_on_host = params_on_host;
     e.place.file_name = "rank0";
@@ -27,32 +27,23 @@ static void owns_nothing(
     e.options.optimizer = tier;
     e.options.params = params_on_host ? tier : OFFLOAD_NONE;
     e.options.clipping = clipping;
-    exact_sum_clear(&sum);
-    cr_assert_eq(small_engine_make(&e), ZD_OK);
+    MUST(small_engine_make(&e));
     for (int turn = 0; turn < 2; turn++) {
         offload_step_begin(e.offload, &step);
         for (int s = 0; s < 2; s++)
-            cr_assert_eq(
-                    offload_grads_down(
-                            e.offload, s, device, (struct token){0}, 0, true),
-                    ZD_OK);
-        cr_assert_eq(offload_squares(e.offload, &sum), ZD_OK);
-        cr_assert_eq(
-                turn ? offload_skip(e.offload)
-                     : offload_update(e.offload, &step, NULL),
-                ZD_OK);
+            MUST(offload_grads_down(
+                    e.offload, s, device, (struct token){0}, 0, true));
+        MUST(offload_squares(e.offload, &sum));
+        MUST(turn ? offload_skip(e.offload)
+                  : offload_update(e.offload, &step, NULL));
         for (int s = 0; s < 2; s++)
-            cr_assert_eq(
-                    params_on_host
-                            ? offload_params_up(e.offload, s, device, NULL)
-                            : offload_params_wait(e.offload, s),
-                    ZD_OK);
+            MUST(params_on_host ? offload_params_up(e.offload, s, device, NULL)
+                                : offload_params_wait(e.offload, s));
     }
-    cr_assert_eq(offload_masters_written(e.offload), ZD_OK);
-    cr_assert_eq(offload_finish(e.offload), ZD_OK);
+    MUST(offload_masters_written(e.offload));
+    MUST(offload_finish(e.offload));
     cr_assert_eq(exact_sum_value(&sum), 0);
     small_engine_end(&e);
-    scratch_fini(&scratch);
 }
 
 Test(offload_engine, serves_a_rank_that_owns_nothing, .timeout = 100)
@@ -75,21 +66,18 @@ Test(offload_engine, micro_batches_are_added_in_their_order, .timeout = 100)
     static const float values[] = {0x1p24f, 1, -0x1p24f};
     static float grads[3][COUNT];
     struct small_engine e;
-    struct exact_sum sum;
+    struct exact_sum sum = {0};
     for (int i = 0; i < 3 * COUNT; i++)
         grads[i / COUNT][i % COUNT] = values[i / COUNT];
     small_engine_init(&e, 1, COUNT, 0);
     e.request.accumulates = true;
     e.place.worker_threads = 4;
-    exact_sum_clear(&sum);
-    cr_assert_eq(small_engine_make(&e), ZD_OK);
+    MUST(small_engine_make(&e));
     for (int micro = 0; micro < MICROS; micro++)
-        cr_assert_eq(
-                offload_grads_down(
-                        e.offload, 0, grads[micro % 3], (struct token){0},
-                        micro, micro == MICROS - 1),
-                ZD_OK);
-    cr_assert_eq(offload_squares(e.offload, &sum), ZD_OK);
+        MUST(offload_grads_down(
+                e.offload, 0, grads[micro % 3], (struct token){0}, micro,
+                micro == MICROS - 1));
+    MUST(offload_squares(e.offload, &sum));
     cr_expect_eq(exact_sum_value(&sum), 0);
     small_engine_end(&e);
 }
@@ -121,7 +109,7 @@ static void two_steps(
     struct gate gate = GATE;
     struct token now = {0};
     float *grads = calloc(2 * LATE, sizeof *grads);
-    struct exact_sum sum;
+    struct exact_sum sum = {0};
     pthread_t opener;
     for (int i = 0; i < 2 * LATE; i++)
         grads[i] = i < LATE ? 1 + (float)(i % 7) : -3;
@@ -130,30 +118,26 @@ static void two_steps(
     e.options.params = on_host ? OFFLOAD_CPU : OFFLOAD_NONE;
     e.options.clipping = clipping;
     e.options.chunk_bytes = 4096;
-    exact_sum_clear(&sum);
-    cr_assert_eq(small_engine_streams(&e, STREAM_THREAD), ZD_OK);
-    cr_assert_eq(small_engine_make(&e), ZD_OK);
+    MUST(small_engine_streams(&e, STREAM_THREAD));
+    MUST(small_engine_make(&e));
     if (!on_host)
         offload_params_to(e.offload, 0, got);
     for (int k = 0; k < 1 + goes_on; k++) {
         offload_step_begin(e.offload, &step);
-        cr_assert_eq(
-                offload_grads_down(
-                        e.offload, 0, grads + k * LATE, now, 0, true),
-                ZD_OK);
+        MUST(offload_grads_down(e.offload, 0, grads + k * LATE, now, 0, true));
         if (k > 0 && !on_host)
             break; /* the next update would go up after the first */
-        cr_assert_eq(offload_squares(e.offload, &sum), ZD_OK);
+        MUST(offload_squares(e.offload, &sum));
         if (k == 0) {
             stream_call(e.place.up, gate_pass, &gate, 0);
             pthread_create(&opener, NULL, open_late, &gate);
         }
-        cr_assert_eq(offload_update(e.offload, &step, NULL), ZD_OK);
+        MUST(offload_update(e.offload, &step, NULL));
         if (k == 0 && on_host)
-            cr_assert_eq(offload_params_up(e.offload, 0, got, NULL), ZD_OK);
+            MUST(offload_params_up(e.offload, 0, got, NULL));
         step.t++;
     }
-    cr_assert_eq(offload_finish(e.offload), ZD_OK);
+    MUST(offload_finish(e.offload));
     pthread_join(opener, NULL);
     small_engine_end(&e);
     free(grads);

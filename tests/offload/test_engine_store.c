@@ -3,19 +3,18 @@
  * whose last chunk takes long. */
 #include "offload/engine.h"
 #include "tests/offload/small_engine.h"
-#include "tests/support/scratch.h"
+#include "tests/support/scratch_suite.h"
 #include "tests/support/wrap.h"
 
 #include <criterion/criterion.h>
 #include <time.h>
 
+TestSuite(offload_engine_store, IN_SCRATCH);
+
 enum { COUNT = 16384 };
 
-struct engine_test {
-    struct small_engine e;
-    struct scratch scratch;
-    uint16_t device[COUNT];
-};
+static struct small_engine engine;
+static uint16_t device[COUNT];
 
 /* chunk_acquire, which is linked to this: it fails from the nth call on, or
  * chunks from `held_from` on are not given out while is_held. */
@@ -62,59 +61,51 @@ static void hold(bool is)
 
 /* `params`: where they live, if not on the device. */
 static void make_tiers(
-        struct engine_test *f, enum offload_tier optimizer,
-        enum offload_tier params, enum stream_mode mode)
+        enum offload_tier optimizer, enum offload_tier params,
+        enum stream_mode mode)
 {
-    memset(f, 0, sizeof *f);
-    scratch_init(&f->scratch);
-    small_engine_init(&f->e, 2, COUNT, COUNT);
-    f->e.options.optimizer = optimizer;
-    f->e.options.params = params;
-    f->e.options.nvme_path = f->scratch.dir;
-    f->e.options.chunk_bytes = 1024;
+    small_engine_init(&engine, 2, COUNT, COUNT);
+    engine.options.optimizer = optimizer;
+    engine.options.params = params;
+    engine.options.nvme_path = scratch.dir;
+    engine.options.chunk_bytes = 1024;
     for (int s = 0; s < 2; s++)
-        f->e.extents[s].layout =
+        engine.extents[s].layout =
                 (struct optim_layout){{OPTIM_8BIT, OPTIM_8BIT}};
-    f->e.request.dtype = DTYPE_BF16;
-    f->e.request.params_on_host = params != OFFLOAD_NONE;
-    f->e.place.worker_threads = 3;
-    f->e.place.file_name = "rank0";
-    cr_assert_eq(small_engine_streams(&f->e, mode), ZD_OK);
-    cr_assert_eq(small_engine_make(&f->e), ZD_OK);
+    engine.request.dtype = DTYPE_BF16;
+    engine.request.params_on_host = params != OFFLOAD_NONE;
+    engine.place.worker_threads = 3;
+    engine.place.file_name = "rank0";
+    MUST(small_engine_streams(&engine, mode));
+    MUST(small_engine_make(&engine));
 }
 
-static void make(struct engine_test *f, bool in_file, enum stream_mode mode)
+static void make(bool in_file, enum stream_mode mode)
 {
     make_tiers(
-            f, in_file ? OFFLOAD_NVME : OFFLOAD_CPU,
+            in_file ? OFFLOAD_NVME : OFFLOAD_CPU,
             in_file ? OFFLOAD_NVME : OFFLOAD_NONE, mode);
 }
 
-static void unmake(struct engine_test *f)
-{
-    small_engine_end(&f->e);
-    scratch_fini(&f->scratch);
-}
-
 /* Every call of a step, and the first that fails. */
-static enum zd_status run_step(struct engine_test *f)
+static enum zd_status run_step(void)
 {
-    struct exact_sum sum;
-    struct optim_step step = {.options = &f->e.optim, .t = 1, .grad_scale = 1};
-    exact_sum_clear(&sum);
+    struct exact_sum sum = {0};
+    struct optim_step step = {
+            .options = &engine.optim, .t = 1, .grad_scale = 1};
     for (int s = 1; s >= 0; s--) {
         ZD_TRY(offload_grads_down(
-                f->e.offload, s, f->device, (struct token){0}, 0, true));
-        ZD_TRY(token_wait(NULL, offload_grads_left(f->e.offload, s)));
+                engine.offload, s, device, (struct token){0}, 0, true));
+        ZD_TRY(token_wait(NULL, offload_grads_left(engine.offload, s)));
     }
-    ZD_TRY(offload_squares(f->e.offload, &sum));
-    ZD_TRY(offload_update(f->e.offload, &step, NULL));
+    ZD_TRY(offload_squares(engine.offload, &sum));
+    ZD_TRY(offload_update(engine.offload, &step, NULL));
     for (int s = 0; s < 2; s++)
-        if (f->e.request.params_on_host)
-            ZD_TRY(offload_params_up(f->e.offload, s, f->device, NULL));
+        if (engine.request.params_on_host)
+            ZD_TRY(offload_params_up(engine.offload, s, device, NULL));
         else
-            ZD_TRY(offload_params_wait(f->e.offload, s));
-    return offload_finish(f->e.offload);
+            ZD_TRY(offload_params_wait(engine.offload, s));
+    return offload_finish(engine.offload);
 }
 
 /* `calls`: chunks that a whole step acquires. */
@@ -122,11 +113,10 @@ static void fails_anywhere(bool in_file, int calls)
 {
     for (int n = 0; n <= calls; n += calls / 16)
         for (int mode = STREAM_INLINE; mode <= STREAM_THREAD; mode++) {
-            struct engine_test *f = malloc(sizeof *f);
-            make(f, in_file, (enum stream_mode)mode);
+            make(in_file, (enum stream_mode)mode);
             calls_left = n;
             fails = true;
-            enum zd_status status = run_step(f);
+            enum zd_status status = run_step();
             cr_assert_eq(
                     status, n < calls ? ZD_ERR_IO : ZD_OK, "after %d chunks",
                     n);
@@ -134,13 +124,12 @@ static void fails_anywhere(bool in_file, int calls)
                 cr_assert_str_eq(zd_error_get()->code, "E0851");
                 /* also at every later call */
                 zd_error_clear();
-                cr_assert_eq(offload_finish(f->e.offload), ZD_ERR_IO);
+                cr_assert_eq(offload_finish(engine.offload), ZD_ERR_IO);
                 cr_assert_str_eq(zd_error_get()->what, "the disk is gone");
             }
             zd_error_clear();
             fails = false;
-            unmake(f);
-            free(f);
+            small_engine_end(&engine);
         }
 }
 
@@ -154,38 +143,33 @@ Test(offload_engine_store, the_next_call_reports_a_failed_chunk)
 /* The next forward pass may use what is updated while the rest is not. */
 Test(offload_engine_store, releases_segments_one_by_one)
 {
-    struct exact_sum sum;
-    struct engine_test *f = malloc(sizeof *f);
-    make(f, false, STREAM_THREAD);
+    static uint16_t params[2][COUNT];
+    struct exact_sum sum = {0};
+    make(false, STREAM_THREAD);
     held_from = COUNT / 256; /* the second segment */
     struct optim_step step = {
-            .options = &f->e.optim,
+            .options = &engine.optim,
             .t = 1,
             .grad_scale = 1,
             .learning_rate = 0.1};
-    static uint16_t device[2][COUNT];
-    exact_sum_clear(&sum);
     for (int i = 0; i < COUNT; i++)
-        f->device[i] = float_to_bf16(1);
+        device[i] = float_to_bf16(1);
     for (int s = 0; s < 2; s++) {
-        offload_params_to(f->e.offload, s, device[s]);
-        cr_assert_eq(
-                offload_grads_down(
-                        f->e.offload, s, f->device, (struct token){0}, 0, true),
-                ZD_OK);
+        offload_params_to(engine.offload, s, params[s]);
+        MUST(offload_grads_down(
+                engine.offload, s, device, (struct token){0}, 0, true));
     }
-    cr_assert_eq(offload_squares(f->e.offload, &sum), ZD_OK);
+    MUST(offload_squares(engine.offload, &sum));
     hold(true);
-    cr_assert_eq(offload_update(f->e.offload, &step, NULL), ZD_OK);
-    cr_assert_eq(offload_params_wait(f->e.offload, 0), ZD_OK);
+    MUST(offload_update(engine.offload, &step, NULL));
+    MUST(offload_params_wait(engine.offload, 0));
     for (int i = 0; i < COUNT; i++)
-        cr_assert_neq(device[0][i], 0);
+        cr_assert_neq(params[0][i], 0);
     hold(false);
-    cr_assert_eq(offload_params_wait(f->e.offload, 1), ZD_OK);
+    MUST(offload_params_wait(engine.offload, 1));
     for (int i = 0; i < COUNT; i++)
-        cr_assert_neq(device[1][i], 0);
-    unmake(f);
-    free(f);
+        cr_assert_neq(params[1][i], 0);
+    small_engine_end(&engine);
 }
 
 /* --- what waits are for --------------------------------------------------- */
@@ -224,47 +208,42 @@ static struct offload_report wait_for_params(
         enum offload_tier optimizer, enum offload_tier params, bool in_update,
         int attempt)
 {
-    struct exact_sum sum;
-    struct engine_test *f = malloc(sizeof *f);
-    struct optim_step step = {.options = &f->e.optim, .t = 1, .grad_scale = 1};
+    struct exact_sum sum = {0};
+    struct optim_step step = {
+            .options = &engine.optim, .t = 1, .grad_scale = 1};
     struct timeline done;
     pthread_t thread;
-    make_tiers(f, optimizer, params, STREAM_THREAD);
+    make_tiers(optimizer, params, STREAM_THREAD);
     held_from = in_update ? COUNT / 256 : 0;
-    exact_sum_clear(&sum);
-    cr_assert_eq(timeline_create(&done), ZD_OK);
+    MUST(timeline_create(&done));
     for (int s = 0; s < 2; s++) {
-        if (!f->e.request.params_on_host)
-            offload_params_to(f->e.offload, s, f->device);
-        cr_assert_eq(
-                offload_grads_down(
-                        f->e.offload, s, f->device, (struct token){0}, 0, true),
-                ZD_OK);
+        if (!engine.request.params_on_host)
+            offload_params_to(engine.offload, s, device);
+        MUST(offload_grads_down(
+                engine.offload, s, device, (struct token){0}, 0, true));
     }
-    cr_assert_eq(offload_squares(f->e.offload, &sum), ZD_OK);
-    offload_report_take(f->e.offload);
+    MUST(offload_squares(engine.offload, &sum));
+    offload_report_take(engine.offload);
     hold(in_update);
-    cr_assert_eq(offload_update(f->e.offload, &step, NULL), ZD_OK);
+    MUST(offload_update(engine.offload, &step, NULL));
     if (!in_update) {
-        cr_assert_eq(offload_update_wait(f->e.offload, 1), ZD_OK);
-        jobs_wait(f->e.offload);
-        offload_report_take(f->e.offload);
+        MUST(offload_update_wait(engine.offload, 1));
+        jobs_wait(engine.offload);
+        offload_report_take(engine.offload);
         hold(true);
     }
     cr_assert_eq(pthread_create(&thread, NULL, let_go_later, &attempt), 0);
-    if (f->e.request.params_on_host) {
-        cr_assert_eq(
-                offload_params_up(f->e.offload, 1, f->device, &done), ZD_OK);
-        cr_assert_eq(offload_update_wait(f->e.offload, 1), ZD_OK);
-        cr_assert_eq(token_wait(NULL, timeline_last(&done)), ZD_OK);
+    if (engine.request.params_on_host) {
+        MUST(offload_params_up(engine.offload, 1, device, &done));
+        MUST(offload_update_wait(engine.offload, 1));
+        MUST(token_wait(NULL, timeline_last(&done)));
     } else {
-        cr_assert_eq(offload_params_wait(f->e.offload, 1), ZD_OK);
+        MUST(offload_params_wait(engine.offload, 1));
     }
     pthread_join(thread, NULL);
-    struct offload_report report = offload_report_take(f->e.offload);
+    struct offload_report report = offload_report_take(engine.offload);
     timeline_destroy(&done);
-    unmake(f);
-    free(f);
+    small_engine_end(&engine);
     return report;
 }
 
@@ -313,21 +292,17 @@ Test(offload_engine_store, waits_belong_to_what_they_are_for)
 /* A stream up that is slow itself: no one else is to blame. */
 Test(offload_engine_store, waits_for_a_slow_copy_are_the_copys)
 {
-    struct engine_test *f = malloc(sizeof *f);
     struct timeline done;
-    make_tiers(f, OFFLOAD_NVME, OFFLOAD_NVME, STREAM_THREAD);
-    cr_assert_eq(timeline_create(&done), ZD_OK);
-    cr_assert_eq(run_step(f), ZD_OK);
-    offload_report_take(f->e.offload);
+    make_tiers(OFFLOAD_NVME, OFFLOAD_NVME, STREAM_THREAD);
+    MUST(timeline_create(&done));
+    MUST(run_step());
+    offload_report_take(engine.offload);
     bool is_right = false;
     for (int attempt = 0; attempt < ATTEMPTS && !is_right; attempt++) {
-        cr_assert_eq(
-                stream_call(f->e.place.up, sleep_a_while, NULL, attempt),
-                ZD_OK);
-        cr_assert_eq(
-                offload_params_up(f->e.offload, 0, f->device, &done), ZD_OK);
-        cr_assert_eq(token_wait(NULL, timeline_last(&done)), ZD_OK);
-        struct offload_report report = offload_report_take(f->e.offload);
+        MUST(stream_call(engine.place.up, sleep_a_while, NULL, attempt));
+        MUST(offload_params_up(engine.offload, 0, device, &done));
+        MUST(token_wait(NULL, timeline_last(&done)));
+        struct offload_report report = offload_report_take(engine.offload);
         double waits[] = {
                 report.wait_host_seconds, report.wait_disk_seconds,
                 report.wait_up_seconds, report.wait_down_seconds};
@@ -337,6 +312,5 @@ Test(offload_engine_store, waits_for_a_slow_copy_are_the_copys)
     }
     cr_expect(is_right);
     timeline_destroy(&done);
-    unmake(f);
-    free(f);
+    small_engine_end(&engine);
 }

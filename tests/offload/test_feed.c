@@ -1,6 +1,7 @@
 /* Streams that wait for workers in a thread of the feed. */
 #include "offload/feed.h"
 #include "tests/support/gate.h"
+#include "tests/support/must.h"
 
 #include <criterion/criterion.h>
 #include <string.h>
@@ -17,12 +18,6 @@ static void note(void *ctx, int64_t arg)
     log->seen[log->count++] = arg;
 }
 
-static void *open_later(void *gate)
-{
-    gate_open(gate);
-    return NULL;
-}
-
 Test(feed, keeps_its_order_and_does_not_block_the_caller)
 {
     struct log log = {0};
@@ -32,9 +27,9 @@ Test(feed, keeps_its_order_and_does_not_block_the_caller)
     struct timeline timeline;
     struct token token;
     char from[4] = "abc", to[4] = "";
-    cr_assert_eq(stream_create("down", STREAM_INLINE, &stream), ZD_OK);
-    cr_assert_eq(timeline_create(&timeline), ZD_OK);
-    cr_assert_eq(feed_init(&feed, stream, true), ZD_OK);
+    MUST(stream_create("down", STREAM_INLINE, &stream));
+    MUST(timeline_create(&timeline));
+    MUST(feed_init(&feed, stream, true));
     feed_call(&feed, note, &log, 1);
     feed_hold(&feed, gate_pass, &gate, 0); /* returns although it is shut */
     feed_call(&feed, note, &log, 2);
@@ -44,11 +39,11 @@ Test(feed, keeps_its_order_and_does_not_block_the_caller)
     cr_expect_str_eq(to, "");
 
     pthread_t opener;
-    pthread_create(&opener, NULL, open_later, &gate);
-    cr_expect_eq(feed_await(&feed, token), ZD_OK);
-    cr_expect_eq(token_wait(NULL, token), ZD_OK);
+    pthread_create(&opener, NULL, gate_open_later, &gate);
+    MUST(feed_await(&feed, token));
+    MUST(token_wait(NULL, token));
     cr_expect_str_eq(to, "abc");
-    cr_expect_eq(feed_finish(&feed), ZD_OK);
+    MUST(feed_finish(&feed));
     cr_expect_eq(log.count, 3);
     for (int i = 0; i < log.count; i++)
         cr_expect_eq(log.seen[i], i + 1);
@@ -66,11 +61,11 @@ Test(feed, takes_more_than_its_ring_has_room_for)
     for (int i = 0; i < 4 * FEED_OPERATIONS; i++)
         from[i] = (char)i;
     for (int has_thread = 0; has_thread < 2; has_thread++) {
-        cr_assert_eq(feed_init(&feed, NULL, has_thread), ZD_OK);
+        MUST(feed_init(&feed, NULL, has_thread));
         for (int i = 0; i < 4 * FEED_OPERATIONS; i++)
             feed_copy(&feed, to + i, from + i, 1);
         feed_hold(&feed, note, &log, 7);
-        cr_expect_eq(feed_finish(&feed), ZD_OK);
+        MUST(feed_finish(&feed));
         cr_expect_eq(memcmp(to, from, sizeof to), 0);
         feed_fini(&feed);
     }

@@ -26,7 +26,7 @@ static double per_param(const struct small_engine *e)
     size_t sum = 0;
     struct offload_request request = e->request;
     request.undo_segments = offload_undo_segments(&request);
-    cr_assert_eq(offload_measure(&request, bytes), ZD_OK);
+    MUST(offload_measure(&request, bytes));
     for (int part = 0; part < OFFLOAD_PARTS; part++)
         if (part != OFFLOAD_STAGING && part != OFFLOAD_RING &&
             part != OFFLOAD_FILE)
@@ -88,7 +88,7 @@ Test(offload_measure, undoes_whole_segments_from_the_last_one)
         s.options.undo_memory = rows[i].memory;
         s.request.undo_segments = offload_undo_segments(&s.request);
         cr_expect_eq(s.request.undo_segments, rows[i].segments);
-        cr_assert_eq(offload_measure(&s.request, bytes), ZD_OK);
+        MUST(offload_measure(&s.request, bytes));
         cr_expect_eq(bytes[OFFLOAD_UNDO], rows[i].bytes);
         s.options.clipping = OFFLOAD_CLIP_WAIT;
         cr_expect_eq(offload_undo_segments(&s.request), 0);
@@ -145,7 +145,7 @@ static void is_touched(enum offload_clipping clipping)
     struct small_engine m;
     sizes_init(&m, OPTIM_STATE_8BIT);
     m.options.clipping = clipping;
-    cr_assert_eq(small_engine_make(&m), ZD_OK);
+    MUST(small_engine_make(&m));
     for (int memory = ARENA_HOST; memory <= ARENA_PINNED; memory++)
         cr_assert_eq(
                 resident(&m, (enum arena_memory)memory) * 4096,

@@ -2,8 +2,8 @@
 
 #include "offload/aio.h"
 #include "offload/store_record.h"
+#include "tests/support/scratch_suite.h"
 
-#include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 #include <dirent.h>
 #include <fcntl.h>
@@ -73,7 +73,7 @@ static int open_file(const char *name)
 static struct offload_report moved(struct store_case *test)
 {
     struct offload_report report = {0};
-    cr_expect(store_file_finish(test->store) == ZD_OK);
+    MUST(store_file_finish(test->store));
     store_file_report(test->store, &report);
     return report;
 }
@@ -177,7 +177,7 @@ Test(store_file, all_is_in_the_file_after_the_finish)
     size_t at = test.file_bytes - AIO_ALIGN;
     unsigned char begin[16], last[16] = {0};
     cr_expect(case_go_through(&test, &list, 1, NULL) == 0);
-    cr_expect(store_file_finish(test.store) == ZD_OK);
+    MUST(store_file_finish(test.store));
     /* the last chunk is fp32 masters and m: its last page has some of m */
     cr_expect(pread(fd, begin, sizeof begin, (off_t)at) == sizeof begin);
     cr_expect(memcmp(begin, last, sizeof begin) != 0);
@@ -195,7 +195,7 @@ Test(store_file, chunks_that_no_one_acquires_do_no_harm)
     for (int i = 0; i < 40; i++) {
         unsigned part = i % 2 ? CHUNK_STATES : CHUNK_SLOT;
         struct store_list list = all_chunks(&test, part, part);
-        cr_expect(store_file_begin(test.store, &list) == ZD_OK);
+        MUST(store_file_begin(test.store, &list));
         list.reads = list.writes = CHUNK_STATES | CHUNK_SLOT;
         cr_expect(case_go_through(&test, &list, 2, NULL) == 0);
     }
@@ -211,7 +211,7 @@ Test(store_file, a_read_that_fails_is_reported_and_no_one_waits)
     case_init(&test, &plain);
     struct store_list list = all_chunks(&test, CHUNK_STATES, CHUNK_STATES);
     cr_expect(case_go_through(&test, &list, 2, NULL) == 0);
-    cr_expect(store_file_finish(test.store) == ZD_OK);
+    MUST(store_file_finish(test.store));
     int fd = open_file(test.place.file_name);
     cr_assert(ftruncate(fd, 8192) == 0);
     close(fd);
@@ -265,19 +265,18 @@ static void expect_refused(
     zd_error_clear();
 }
 
-Test(store_file, an_unusable_folder_is_reported_before_the_first_step)
+Test(store_file, an_unusable_folder_is_reported_before_the_first_step,
+     IN_SCRATCH)
 {
-    struct scratch scratch;
     struct offload_options options = offload_options_default();
-    scratch_init(&scratch);
     expect_refused(&options, 1, 1, ZD_ERR_CONFIG, "E0655", "needs a folder");
     options.nvme_path = scratch.dir;
-    cr_expect(store_file_check(&options, 1 << 20, 2) == ZD_OK);
+    MUST(store_file_check(&options, 1 << 20, 2));
     expect_refused(
             &options, 1ull << 60, 1, ZD_ERR_UNFIT, "E0657",
             "(1 x 1152921504606846976 bytes)");
     uint64_t free_bytes;
-    cr_assert(fs_free_bytes(scratch.dir, &free_bytes) == ZD_OK);
+    MUST(fs_free_bytes(scratch.dir, &free_bytes));
     expect_refused(
             &options, free_bytes / 4 * 3, 2, ZD_ERR_UNFIT, "E0657", "(2 x ");
     expect_refused(
@@ -288,14 +287,12 @@ Test(store_file, an_unusable_folder_is_reported_before_the_first_step)
             "there is no such folder");
     options.nvme_path = scratch_file(&scratch, "file", "x", 1);
     expect_refused(&options, 1, 1, ZD_ERR_CREATE, "E0656", "not a folder");
-    scratch_fini(&scratch);
 }
 
-Test(store_file, a_folder_of_another_user_is_reported_before_the_first_step)
+Test(store_file, a_folder_of_another_user_is_reported_before_the_first_step,
+     IN_SCRATCH)
 {
-    struct scratch scratch;
     struct offload_options options = offload_options_default();
-    scratch_init(&scratch);
     options.nvme_path = scratch.dir;
     cr_assert(chmod(scratch.dir, 0500) == 0);
     if (geteuid() == 0) /* who may write everywhere */
@@ -303,5 +300,4 @@ Test(store_file, a_folder_of_another_user_is_reported_before_the_first_step)
     expect_refused(&options, 1, 1, ZD_ERR_DENIED, "E0656", "Permission denied");
     if (setresuid(0, 0, 0) != 0)
         chmod(scratch.dir, 0700);
-    scratch_fini(&scratch);
 }

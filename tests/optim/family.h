@@ -210,8 +210,7 @@ static inline void tensor_keep_param(
 
 static inline double tensor_norm(const struct tensor *t)
 {
-    struct exact_sum squares;
-    exact_sum_clear(&squares);
+    struct exact_sum squares = {0};
     optim_add_squares(&squares, t->grad, t->shape.grad_type, t->count);
     return sqrt(exact_sum_value(&squares));
 }

@@ -252,8 +252,7 @@ static void expect_squares(enum dtype type, size_t count, size_t skew)
     }
     struct heap heap = heap_make(4 * count + 4096);
     void *there = heap_copy(&heap, grad, count * width, skew);
-    struct exact_sum expected, seen;
-    exact_sum_clear(&expected);
+    struct exact_sum expected = {0}, seen;
     struct exact_sum *sum = heap_copy(&heap, &expected, sizeof expected, 0);
     for (int times = 0; times < 2; times++) {
         optim_add_squares(&expected, grad, type, count);

@@ -99,8 +99,7 @@ static struct model model_make(const struct reference *r)
 
 static double model_norm(const struct model *model)
 {
-    struct exact_sum sum;
-    exact_sum_clear(&sum);
+    struct exact_sum sum = {0};
     for (int k = 0; k < TENSORS; k++)
         optim_add_squares(
                 &sum, model->tensors[k].grad, DTYPE_FP32,

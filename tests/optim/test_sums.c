@@ -16,8 +16,7 @@ static bool runs(int isa)
 /* As the header defines it. */
 static double squares_of(const void *grad, enum dtype type, size_t count)
 {
-    struct exact_sum sum;
-    exact_sum_clear(&sum);
+    struct exact_sum sum = {0};
     for (size_t at = 0; at < count; at += 256) {
         size_t n = count - at < 256 ? count - at : 256;
         float x[256];
@@ -42,8 +41,7 @@ Test(sums, squares_have_the_bits_of_their_definition)
             void *grad = grad_draw((enum dtype)type, counts[k]);
             double expected = squares_of(grad, (enum dtype)type, counts[k]);
             for (int isa = 0; isa <= ISA_COUNT; isa++) {
-                struct exact_sum sum;
-                exact_sum_clear(&sum);
+                struct exact_sum sum = {0};
                 if (isa == ISA_COUNT)
                     optim_add_squares_threads(
                             &sum, grad, (enum dtype)type, counts[k]);
@@ -68,8 +66,7 @@ Test(sums, infinities_and_nan_are_counted)
     for (int type = DTYPE_FP32; type <= DTYPE_FP16; type++) {
         float x[300] = {0};
         uint16_t narrow[600];
-        struct exact_sum sum;
-        exact_sum_clear(&sum);
+        struct exact_sum sum = {0};
         x[4] = INFINITY;
         x[290] = NAN;
         dtype_convert(narrow, (enum dtype)type, x, DTYPE_FP32, 300);
@@ -82,8 +79,7 @@ Test(sums, infinities_and_nan_are_counted)
 
 static double norm_of(const void *grad, enum dtype type, size_t count)
 {
-    struct exact_sum sum;
-    exact_sum_clear(&sum);
+    struct exact_sum sum = {0};
     optim_add_squares(&sum, grad, type, count);
     return sqrt(exact_sum_value(&sum));
 }
