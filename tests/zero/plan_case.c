@@ -1,9 +1,23 @@
 #include "plan_case.h"
 
+#include "tests/support/must.h"
+
 #include <criterion/criterion.h>
 
 struct fake fake;
 struct fake_shape shape = {.layers = 3, .scale = 1, .freeze_every = 5};
+
+static struct zero_plan built;
+static struct arena_plan spans; /* its */
+static bool has_spans;
+
+static void drop_plan(void)
+{
+    if (has_spans)
+        arena_plan_fini(&spans);
+    zero_plan_fini(&built);
+    has_spans = false;
+}
 
 void plan_setup(void)
 {
@@ -12,6 +26,7 @@ void plan_setup(void)
 
 void plan_teardown(void)
 {
+    drop_plan();
     fake_destroy(&fake);
 }
 
@@ -35,11 +50,16 @@ void replicate(struct zero_request *r, int replicas)
     r->mesh.shard = r->mesh.world / replicas;
 }
 
-struct zero_plan build(const struct zero_request *r)
+const struct zero_plan *build(const struct zero_request *r)
 {
-    struct zero_plan plan;
-    cr_assert_eq(zero_plan_build(r, &plan), ZD_OK, "%s", zd_error_get()->what);
-    return plan;
+    drop_plan();
+    MUST(zero_plan_build(r, &built));
+    return &built;
+}
+
+struct comm_counters sent(const struct zero_plan *plan)
+{
+    return zero_wire_sum(&plan->wire);
 }
 
 size_t trainable(const struct zero_plan *plan)
@@ -63,18 +83,19 @@ uint64_t share(size_t count, int world, size_t bytes)
     return (uint64_t)count * (uint64_t)(world - 1) / (uint64_t)world * bytes;
 }
 
-size_t span_bytes(const struct arena_plan *arena, const char *name)
+const struct arena_plan *spans_of(const struct zero_plan *plan)
 {
-    const struct arena_span *span = arena_plan_find(arena, name);
-    return span ? span->bytes : 0;
+    cr_assert_eq(plan, &built);
+    if (!has_spans) {
+        arena_plan_init(&spans);
+        has_spans = true;
+        MUST(zero_plan_spans(plan, &spans));
+    }
+    return &spans;
 }
 
 size_t bytes_of(const struct zero_plan *plan, const char *name)
 {
-    struct arena_plan arena;
-    arena_plan_init(&arena);
-    cr_assert_eq(zero_plan_spans(plan, &arena), ZD_OK);
-    size_t bytes = span_bytes(&arena, name);
-    arena_plan_fini(&arena);
-    return bytes;
+    const struct arena_span *span = arena_plan_find(spans_of(plan), name);
+    return span ? span->bytes : 0;
 }

@@ -15,14 +15,16 @@ void plan_teardown(void);
 struct zero_request request(int stage, int world, int accumulation);
 /* So many of its ranks hold the same shard. */
 void replicate(struct zero_request *r, int replicas);
-/* The plan, which must come about. */
-struct zero_plan build(const struct zero_request *r);
+/* The plan, which must come about; it lives until the next one. */
+const struct zero_plan *build(const struct zero_request *r);
+/* What all groups of it send in a step. */
+struct comm_counters sent(const struct zero_plan *plan);
 
 /* Padded elements: all trainable, and all. */
 size_t trainable(const struct zero_plan *plan);
 size_t all(const struct zero_plan *plan);
 /* What a rank sends when `count` elements are gathered or scattered. */
 uint64_t share(size_t count, int world, size_t bytes);
+const struct arena_plan *spans_of(const struct zero_plan *plan);
 /* Of the span of this name; 0: there is none. */
-size_t span_bytes(const struct arena_plan *arena, const char *name);
 size_t bytes_of(const struct zero_plan *plan, const char *name);

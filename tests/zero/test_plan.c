@@ -38,18 +38,17 @@ Test(zero_plan, parts_cover_every_element_once)
             struct zero_request r = request(stage, world, 1);
             if (world % (stage + 1) == 0)
                 replicate(&r, stage + 1);
-            struct zero_plan plan = build(&r);
+            const struct zero_plan *plan = build(&r);
             unsigned char *cover[64];
             for (int id = 0; id < fake.table.count; id++)
                 cover[id] = calloc(fake.table.params[id].count, 1);
-            count_cover(&plan, cover);
+            count_cover(plan, cover);
             for (int id = 0; id < fake.table.count; id++) {
                 for (size_t i = 0; i < fake.table.params[id].count; i++)
                     cr_assert_eq(
                             cover[id][i], 1, "world %d tensor %d", world, id);
                 free(cover[id]);
             }
-            zero_plan_fini(&plan);
         }
     }
 }
@@ -58,9 +57,9 @@ Test(zero_plan, segments_are_aligned_and_hold_their_tensors_apart)
 {
     for (int world = 1; world <= 64; world++) {
         struct zero_request r = request(3, world, 1);
-        struct zero_plan plan = build(&r);
-        for (int s = 0; s < plan.segment_count; s++) {
-            const struct zero_segment *segment = &plan.segments[s];
+        const struct zero_plan *plan = build(&r);
+        for (int s = 0; s < plan->segment_count; s++) {
+            const struct zero_segment *segment = &plan->segments[s];
             cr_assert_eq(segment->shard_count % ZERO_ALIGN, 0);
             cr_assert_eq(segment->count, (size_t)world * segment->shard_count);
             cr_assert_geq(segment->count, segment->used);
@@ -71,8 +70,8 @@ Test(zero_plan, segments_are_aligned_and_hold_their_tensors_apart)
         int segment = -1;
         for (int id = 0; id < fake.table.count; id++) {
             const struct param *param = &fake.table.params[id];
-            const struct zero_place *place = &plan.places[id];
-            const struct zero_segment *in = &plan.segments[place->segment];
+            const struct zero_place *place = &plan->places[id];
+            const struct zero_segment *in = &plan->segments[place->segment];
             cr_assert_eq(place->offset % ZERO_ALIGN, 0);
             cr_assert_eq(in->unit, param->unit);
             cr_assert_eq(in->trainable, param->trainable);
@@ -82,7 +81,6 @@ Test(zero_plan, segments_are_aligned_and_hold_their_tensors_apart)
             end = place->offset + param->count;
             cr_assert_leq(end, in->used);
         }
-        zero_plan_fini(&plan);
     }
 }
 
@@ -93,20 +91,17 @@ Test(zero_plan, the_wire_of_stages_0_to_2_is_the_papers)
             for (int stage = 0; stage <= 2; stage++) {
                 struct zero_request r = request(stage, world, n);
                 r.reduce_fp32 = world % 2;
-                struct zero_plan plan = build(&r);
+                const struct zero_plan *plan = build(&r);
                 size_t grad = n > 1 || r.reduce_fp32 ? 4 : 2;
-                size_t E = trainable(&plan);
+                size_t E = trainable(plan);
                 uint64_t scatters = stage == 2 && world > 1 ? (uint64_t)n : 1;
                 cr_assert_eq(
-                        zero_wire_sum(&plan.wire).reduce_scatter,
+                        sent(plan).reduce_scatter,
                         scatters * share(E, world, grad));
                 cr_assert_eq(
-                        zero_wire_sum(&plan.wire).all_gather,
+                        sent(plan).all_gather,
                         share(E, world, stage == 0 ? grad : 2));
-                cr_assert_eq(
-                        zero_wire_sum(&plan.wire).all_reduce,
-                        zero_scalar_bytes(world));
-                zero_plan_fini(&plan);
+                cr_assert_eq(sent(plan).all_reduce, zero_scalar_bytes(world));
             }
         }
     }
@@ -117,16 +112,14 @@ Test(zero_plan, the_wire_of_stage_3_is_at_most_two_gathers_a_micro_batch)
     for (int world = 2; world <= 64; world += 3) {
         for (int n = 1; n <= 4; n += 3) {
             struct zero_request r = request(3, world, n);
-            struct zero_plan plan = build(&r);
+            const struct zero_plan *plan = build(&r);
             size_t grad = n == 1 ? 2 : 4;
-            uint64_t E = share(all(&plan), world, 2);
+            uint64_t E = share(all(plan), world, 2);
             cr_assert_eq(
-                    zero_wire_sum(&plan.wire).reduce_scatter,
-                    (uint64_t)n * share(trainable(&plan), world, grad));
-            cr_assert_leq(
-                    zero_wire_sum(&plan.wire).all_gather, 2 * (uint64_t)n * E);
-            cr_assert_geq(zero_wire_sum(&plan.wire).all_gather, E);
-            zero_plan_fini(&plan);
+                    sent(plan).reduce_scatter,
+                    (uint64_t)n * share(trainable(plan), world, grad));
+            cr_assert_leq(sent(plan).all_gather, 2 * (uint64_t)n * E);
+            cr_assert_geq(sent(plan).all_gather, E);
         }
     }
 }
@@ -141,12 +134,12 @@ Test(zero_plan, replicas_send_an_all_reduce_of_a_shard)
                 int stage = variant / 2, n = 1 + variant % 2 * 3;
                 struct zero_request r = request(stage, replicas * shards, n);
                 replicate(&r, replicas);
-                struct zero_plan plan = build(&r);
+                const struct zero_plan *plan = build(&r);
                 const struct comm_counters *shard =
-                        &plan.wire.group[ZERO_SHARD];
+                        &plan->wire.group[ZERO_SHARD];
                 const struct comm_counters *between =
-                        &plan.wire.group[ZERO_REPLICATE];
-                size_t grad = n > 1 ? 4 : 2, E = trainable(&plan);
+                        &plan->wire.group[ZERO_REPLICATE];
+                size_t grad = n > 1 ? 4 : 2, E = trainable(plan);
                 size_t one = E / (size_t)shards, many = stage >= 2 ? n : 1;
                 cr_expect_eq(
                         shard->reduce_scatter, many * share(E, shards, grad));
@@ -156,9 +149,8 @@ Test(zero_plan, replicas_send_an_all_reduce_of_a_shard)
                         between->all_gather,
                         share(one, replicas, stage ? 2 : grad));
                 cr_expect_eq(
-                        bytes_of(&plan, "zero.master"),
+                        bytes_of(plan, "zero.master"),
                         4 * (stage ? E / (size_t)(shards * replicas) : E));
-                zero_plan_fini(&plan);
             }
 }
 
@@ -166,12 +158,11 @@ Test(zero_plan, one_rank_sends_nothing_and_gathers_nothing)
 {
     for (int stage = 0; stage <= 3; stage++) {
         struct zero_request r = request(stage, 1, 1);
-        struct zero_plan plan = build(&r);
-        cr_expect_eq(zero_wire_sum(&plan.wire).reduce_scatter, 0);
-        cr_expect_eq(zero_wire_sum(&plan.wire).all_gather, 0);
-        cr_expect_eq(zero_wire_sum(&plan.wire).all_reduce, 0);
-        cr_expect_eq(plan.layer_slots + plan.outer_slots, 0);
-        zero_plan_fini(&plan);
+        const struct zero_plan *plan = build(&r);
+        cr_expect_eq(sent(plan).reduce_scatter, 0);
+        cr_expect_eq(sent(plan).all_gather, 0);
+        cr_expect_eq(sent(plan).all_reduce, 0);
+        cr_expect_eq(plan->layer_slots + plan->outer_slots, 0);
     }
 }
 
@@ -180,19 +171,15 @@ Test(zero_plan, one_rank_sends_nothing_and_gathers_nothing)
 Test(zero_plan, stage_0_in_bf16_takes_the_papers_16_bytes)
 {
     struct zero_request r = request(0, 4, 1);
-    struct zero_plan plan = build(&r);
-    struct arena_plan arena;
-    arena_plan_init(&arena);
-    cr_assert_eq(zero_plan_spans(&plan, &arena), ZD_OK);
-    size_t sum = arena_plan_kind_bytes(&arena, ARENA_DEVICE, SPAN_PARAMS) +
-                 arena_plan_kind_bytes(&arena, ARENA_DEVICE, SPAN_GRADS) +
-                 arena_plan_kind_bytes(&arena, ARENA_DEVICE, SPAN_OPTIMIZER);
+    const struct zero_plan *plan = build(&r);
+    size_t sum =
+            arena_plan_kind_bytes(spans_of(plan), ARENA_DEVICE, SPAN_PARAMS) +
+            arena_plan_kind_bytes(spans_of(plan), ARENA_DEVICE, SPAN_GRADS) +
+            arena_plan_kind_bytes(spans_of(plan), ARENA_DEVICE, SPAN_OPTIMIZER);
     /* whole segments are padded to 256 elements, moments to 64 bytes */
-    size_t E = trainable(&plan), frozen = all(&plan) - E;
+    size_t E = trainable(plan), frozen = all(plan) - E;
     cr_expect_leq(sum, 16 * E + 2 * frozen);
     cr_expect_geq(sum, 8 * E + 8 * fake.table.trainable + 2 * frozen);
-    arena_plan_fini(&arena);
-    zero_plan_fini(&plan);
 }
 
 Test(zero_plan, each_stage_cuts_what_it_promises)
@@ -200,21 +187,20 @@ Test(zero_plan, each_stage_cuts_what_it_promises)
     enum { N = 4 };
     for (int stage = 0; stage <= 3; stage++) {
         struct zero_request r = request(stage, N, 1);
-        struct zero_plan plan = build(&r);
-        size_t E = trainable(&plan);
+        const struct zero_plan *plan = build(&r);
+        size_t E = trainable(plan);
         size_t states = 4 * E / (stage >= 1 ? N : 1);
-        cr_expect_eq(bytes_of(&plan, "zero.master"), states);
-        cr_expect_leq(bytes_of(&plan, "zero.m"), states);
+        cr_expect_eq(bytes_of(plan, "zero.master"), states);
+        cr_expect_leq(bytes_of(plan, "zero.m"), states);
         cr_expect_geq(
-                bytes_of(&plan, "zero.m"),
+                bytes_of(plan, "zero.m"),
                 4 * fake.table.trainable / (stage >= 1 ? N : 1));
-        cr_expect_eq(bytes_of(&plan, "zero.v"), bytes_of(&plan, "zero.m"));
+        cr_expect_eq(bytes_of(plan, "zero.v"), bytes_of(plan, "zero.m"));
         cr_expect_eq(
-                bytes_of(&plan, "zero.grads"), 2 * E / (stage >= 2 ? N : 1));
+                bytes_of(plan, "zero.grads"), 2 * E / (stage >= 2 ? N : 1));
         cr_expect_eq(
-                bytes_of(&plan, "zero.params"), 2 * E / (stage >= 3 ? N : 1));
-        cr_expect_eq(bytes_of(&plan, "zero.params.slots") > 0, stage == 3);
-        zero_plan_fini(&plan);
+                bytes_of(plan, "zero.params"), 2 * E / (stage >= 3 ? N : 1));
+        cr_expect_eq(bytes_of(plan, "zero.params.slots") > 0, stage == 3);
     }
 }
 
@@ -223,13 +209,12 @@ Test(zero_plan, generation_holds_parameters_only)
     struct zero_request r = request(3, 4, 1);
     r.train = false;
     r.accumulation = 0;
-    struct zero_plan plan = build(&r);
-    cr_expect_eq(bytes_of(&plan, "zero.m"), 0);
-    cr_expect_eq(bytes_of(&plan, "zero.grads"), 0);
-    cr_expect_gt(bytes_of(&plan, "zero.params"), 0);
-    cr_expect_eq(zero_wire_sum(&plan.wire).all_reduce, 0);
-    cr_expect_gt(plan.eval_move_count, 0);
-    zero_plan_fini(&plan);
+    const struct zero_plan *plan = build(&r);
+    cr_expect_eq(bytes_of(plan, "zero.m"), 0);
+    cr_expect_eq(bytes_of(plan, "zero.grads"), 0);
+    cr_expect_gt(bytes_of(plan, "zero.params"), 0);
+    cr_expect_eq(sent(plan).all_reduce, 0);
+    cr_expect_gt(plan->eval_move_count, 0);
 }
 
 /* --- gradients ------------------------------------------------------------ */
@@ -265,9 +250,8 @@ Test(zero_plan, work_buffers_in_use_lie_apart)
             for (int micros = 1; micros <= 2; micros++) {
                 struct zero_request r = request(2 + overlap, 3, micros);
                 r.options.overlap_comm = overlap;
-                struct zero_plan plan = build(&r);
-                check_work(&plan);
-                zero_plan_fini(&plan);
+                const struct zero_plan *plan = build(&r);
+                check_work(plan);
             }
         }
         fake_destroy(&fake);
@@ -282,9 +266,9 @@ Test(zero_plan, gradients_of_products_take_no_fp32_buffer)
     for (int stage = 0; stage <= 3; stage++)
         for (int world = 1; world <= 2; world++) {
             struct zero_request r = request(stage, world, 1);
-            struct zero_plan plan = build(&r);
+            const struct zero_plan *plan = build(&r);
             bool is_whole = world == 1 || stage < 2;
-            size_t all = plan_grad_count(&plan, 1), through = 0;
+            size_t all = plan_grad_count(plan, 1), through = 0;
             for (int id = fake.table.unit_first[1];
                  id < fake.table.unit_first[2]; id++)
                 if (fake.table.params[id].trainable &&
@@ -292,17 +276,14 @@ Test(zero_plan, gradients_of_products_take_no_fp32_buffer)
                     through += (fake.table.params[id].count + ZERO_ALIGN - 1) /
                                ZERO_ALIGN * ZERO_ALIGN;
             cr_expect_eq(
-                    plan_work_count(&plan, 1),
+                    plan_work_count(plan, 1),
                     (is_whole ? 0 : all / 2) + through);
-            cr_expect_eq(zero_rounded_count(&plan, 1), through);
-            cr_expect_eq(
-                    zero_rounded_count(&plan, 0), plan_grad_count(&plan, 0));
-            zero_plan_fini(&plan);
+            cr_expect_eq(zero_rounded_count(plan, 1), through);
+            cr_expect_eq(zero_rounded_count(plan, 0), plan_grad_count(plan, 0));
             r.accumulation = 2;
             plan = build(&r);
-            cr_expect_eq(plan_work_count(&plan, 1), all);
-            cr_expect_eq(zero_rounded_count(&plan, 1), 0);
-            zero_plan_fini(&plan);
+            cr_expect_eq(plan_work_count(plan, 1), all);
+            cr_expect_eq(zero_rounded_count(plan, 1), 0);
         }
 }
 
@@ -314,9 +295,8 @@ Test(zero_plan, the_work_buffers_of_many_layers_are_those_of_a_few)
         struct fake_shape s = {.layers = k ? 40 : 4, .scale = 1};
         fake_create(&fake, &s);
         struct zero_request r = request(2, 4, 1);
-        struct zero_plan plan = build(&r);
-        work[k] = plan.work_count;
-        zero_plan_fini(&plan);
+        const struct zero_plan *plan = build(&r);
+        work[k] = plan->work_count;
         fake_destroy(&fake);
     }
     cr_expect_eq(work[0], work[1]);
@@ -354,9 +334,8 @@ static unsigned joined_of(
     struct zero_request r = request(stage, world, 1);
     r.config = &config;
     r.table = &table;
-    struct zero_plan plan = build(&r);
-    unsigned joined = zero_joined(&plan);
-    zero_plan_fini(&plan);
+    const struct zero_plan *plan = build(&r);
+    unsigned joined = zero_joined(plan);
     param_table_fini(&table);
     model_config_fini(&config);
     json_decref(json);

@@ -64,8 +64,7 @@ static enum zd_status step(struct rank *rank, struct zero *zero, int k)
     const struct scenario *s = rank->scenario;
     struct model_hooks hooks = zero_hooks(zero);
     int64_t counts[ZERO_STEP_COUNTS] = {1, 2, 3, 4, 5};
-    struct exact_sum loss;
-    exact_sum_clear(&loss);
+    struct exact_sum loss = {0};
     struct optim_step update = {
             .options = &s->optim,
             .learning_rate = s->optim.learning_rate,
