@@ -124,18 +124,20 @@ static int make_talks(const char *text, size_t bytes, struct conversation *out)
     return count;
 }
 
-/* Bytes of all texts; `renders`: else documents[n] has them already. */
+/* Bytes of all texts; `renders`: into one document, as a thread that tokenizes
+ * does; else documents[n] has them already. */
 static enum zd_status encode_talks(
         struct encoder *encoder, struct chat_renderer *renderer,
         const struct conversation *talks, struct document *documents, int count,
         bool renders, size_t *bytes_out)
 {
+    struct document one = {0};
     struct token_vector ids = {0};
     struct encode_border borders[2 * TURNS];
     enum zd_status status = ZD_OK;
     *bytes_out = 0;
     for (int n = 0; n < count && status == ZD_OK; n++) {
-        struct document *document = &documents[n];
+        struct document *document = renders ? &one : &documents[n];
         size_t used = 0;
         if (renders)
             status = chat_render(
@@ -154,6 +156,7 @@ static enum zd_status encode_talks(
         *bytes_out += document->bytes;
     }
     token_vector_fini(&ids);
+    document_fini(&one);
     return status;
 }
 
@@ -171,6 +174,9 @@ static enum zd_status measure_chat(
     enum zd_status status = chat_create(&choice, tokenizer, true, &chat);
     int count = make_talks(text, bytes, talks);
     chat_renderer_init(&renderer, chat);
+    for (int n = 0; n < count && status == ZD_OK; n++)
+        status = chat_render(
+                &renderer, &talks[n], TRAIN_ON_ASSISTANT, &documents[n]);
     for (int pass = 0; pass < 2 * arguments->repeat && status == ZD_OK;
          pass++) {
         size_t all = 0;

@@ -30,31 +30,44 @@ size_t chat_strip_end(const char *text, size_t bytes)
     return bytes;
 }
 
-static void put(struct chat_memory *to, const char *text, size_t bytes)
+/* The end of the key, with room for so many bytes. */
+static char *reserve(struct chat_memory *to, size_t bytes)
 {
     if (to->key_bytes + bytes > to->key_capacity)
         to->key = zd_grow(to->key, &to->key_capacity, to->key_bytes + bytes, 1);
-    memcpy(to->key + to->key_bytes, text, bytes);
+    return to->key + to->key_bytes;
+}
+
+static inline void put(struct chat_memory *to, const char *text, size_t bytes)
+{
+    memcpy(reserve(to, bytes), text, bytes);
     to->key_bytes += bytes;
 }
 
-/* Within the quotes of JSON. */
+/* Within the quotes of JSON; a part at a time, so that room for escapes is
+ * little. */
 static void put_escaped(struct chat_memory *to, const char *text, size_t bytes)
 {
-    size_t done = 0;
-    for (size_t i = 0; i < bytes; i++) {
-        static const char digits[] = "0123456789abcdef";
-        unsigned char c = (unsigned char)text[i];
-        const char escaped[] = {'\\',           'u',           '0', '0',
-                                digits[c >> 4], digits[c & 15]};
-        if (c >= ' ' && c != '"' && c != '\\')
-            continue;
-        put(to, text + done, i - done);
-        put(to, escaped, sizeof escaped);
-        done = i + 1;
+    enum { PART_BYTES = 4096, ESCAPE_BYTES = 6 };
+    static const char digits[] = "0123456789abcdef";
+    const char *end = text + bytes;
+    while (text < end) {
+        size_t left = (size_t)(end - text);
+        size_t part = left < PART_BYTES ? left : PART_BYTES;
+        char *out = reserve(to, ESCAPE_BYTES * part);
+        for (const char *stop = text + part; text < stop; text++) {
+            unsigned char c = (unsigned char)*text;
+            if (c >= ' ' && c != '"' && c != '\\') {
+                *out++ = *text;
+                continue;
+            }
+            memcpy(out, "\\u00", 4);
+            out[4] = digits[c >> 4];
+            out[5] = digits[c & 15];
+            out += ESCAPE_BYTES;
+        }
+        to->key_bytes = (size_t)(out - to->key);
     }
-    if (done < bytes)
-        put(to, text + done, bytes - done);
 }
 
 /* What templates look for within a message. */
@@ -73,13 +86,13 @@ static size_t kept_bytes(const char *text, size_t bytes)
 
 static void put_mark(struct chat_memory *to, struct word word)
 {
-    char mark[MARK_BYTES];
-    to->words =
-            zd_grow(to->words, &to->word_capacity, to->word_count + 1,
-                    sizeof *to->words);
+    if (to->word_count == to->word_capacity)
+        to->words =
+                zd_grow(to->words, &to->word_capacity, to->word_count + 1,
+                        sizeof *to->words);
     to->words[to->word_count] = word;
-    jinja_write_mark(to->word_count++, mark);
-    put(to, mark, MARK_BYTES);
+    jinja_write_mark(to->word_count++, reserve(to, MARK_BYTES));
+    to->key_bytes += MARK_BYTES;
 }
 
 static void put_whole_word(
@@ -120,7 +133,8 @@ static void put_word(
 static void put_words(
         struct chat_memory *to, const char *text, size_t bytes, size_t message)
 {
-    size_t from = 0, at = strcspn(text, "</"), skip;
+    bool may = memchr(text, '<', bytes) || memchr(text, '/', bytes);
+    size_t from = 0, at = may ? strcspn(text, "</") : bytes, skip;
     for (; at < bytes; at += strcspn(text + at, "</")) {
         skip = kept_bytes(text + at, bytes - at);
         if (skip > 0) {
@@ -144,14 +158,22 @@ static enum depth depth_of(const char *key, const json_t *item)
             "thinking", "reasoning", "tool_calls",
             "function", "name",      "arguments"};
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
-        if (key[0] == keys[i][0] && strcmp(key, keys[i]) == 0)
+        if (key[0] == keys[i][0] && key[1] == keys[i][1] &&
+            strcmp(key, keys[i]) == 0)
             return json_is_string(item) || i == 8 ? ALL_WORDS : BY_KEY;
     return NO_WORDS;
 }
 
 static bool is_blank(const json_t *message, bool beside_calls)
 {
-    const json_t *content = json_object_get(message, "content");
+    const char *key;
+    json_t *item, *content = NULL;
+    /* found as the key is written, without a look into the object's table */
+    json_object_foreach((json_t *)message, key, item)
+    {
+        if (key[0] == 'c' && strcmp(key, "content") == 0)
+            content = item;
+    }
     size_t bytes = json_string_length(content);
     return json_is_string(content) &&
            spaces_before(json_string_value(content), bytes) == bytes &&
@@ -172,8 +194,8 @@ static void put_object(
     json_object_foreach((json_t *)value, key, item)
     {
         enum depth under = depth == BY_KEY ? depth_of(key, item) : depth;
-        if (is_message && strcmp(key, "name") == 0) /* is no word of its */
-            under = NO_WORDS;
+        if (is_message && key[0] == 'n' && strcmp(key, "name") == 0)
+            under = NO_WORDS; /* is no word of its */
         if (depth == BLANK)
             under = strcmp(key, "content") == 0 ? BLANK : NO_WORDS;
         put(to, before, 2);

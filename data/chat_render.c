@@ -111,7 +111,7 @@ static enum zd_status render_whole(
     struct shape tagged = {0};
     ZD_TRY(chat_render_text(
             renderer, conversation, NULL, false, &renderer->text));
-    document_add(document, renderer->text.text, renderer->text.bytes, false);
+    document_append(document, renderer->text.text, renderer->text.bytes);
     bool has_tags = has_any && renderer->chat->has_tags && !memory->is_whole &&
                     take_tags(&renderer->text, memory, conversation, &tagged);
     shape_apply(&tagged, document);
@@ -212,8 +212,7 @@ enum zd_status chat_render_prompt(
                              renderer, &talk, NULL, true, &renderer->text);
     if (status == ZD_OK && !answer) {
         document_clear(document);
-        document_add(
-                document, renderer->text.text, renderer->text.bytes, false);
+        document_append(document, renderer->text.text, renderer->text.bytes);
         document->is_chat = true;
         document->adds_prefix = renderer->chat->is_layout;
     }

@@ -7,26 +7,27 @@
 
 /* --- shapes --------------------------------------------------------------- */
 
-/* Where the key's shape is, or its place. */
-static struct shape **slot(struct chat_memory *memory)
+/* Where the key's shape is, or its place; *found_out: is it there? */
+static struct shape **slot(struct chat_memory *memory, bool *found_out)
 {
     uint64_t hash = hash_64(memory->key, memory->key_bytes, 0);
     struct shape **at = NULL;
-    for (size_t i = 0; i < CHAT_PROBES; i++) {
+    *found_out = false;
+    for (size_t i = 0; i < CHAT_PROBES && !*found_out; i++) {
         at = &memory->shapes[(hash + i) % CHAT_SHAPES];
-        if (!*at || ((*at)->key_bytes == memory->key_bytes &&
-                     memcmp((*at)->key, memory->key, memory->key_bytes) == 0))
+        if (!*at)
             break;
+        *found_out = (*at)->key_bytes == memory->key_bytes &&
+                     memcmp((*at)->key, memory->key, memory->key_bytes) == 0;
     }
     return at;
 }
 
 struct shape *chat_find_shape(struct chat_memory *memory)
 {
-    struct shape *shape = *slot(memory);
-    bool is = shape && shape->key_bytes == memory->key_bytes &&
-              memcmp(shape->key, memory->key, memory->key_bytes) == 0;
-    return is ? shape : NULL;
+    bool found;
+    struct shape **at = slot(memory, &found);
+    return found ? *at : NULL;
 }
 
 void shape_fini(struct shape *shape)
@@ -50,6 +51,7 @@ static void drop(struct shape **at)
 void chat_keep_shape(struct chat_memory *memory, struct shape *shape)
 {
     size_t bytes = memory->key_bytes + shape->text.bytes;
+    bool found;
     if (bytes > SHAPE_BYTES)
         return;
     memory->shapes_bytes += bytes;
@@ -58,7 +60,7 @@ void chat_keep_shape(struct chat_memory *memory, struct shape *shape)
             drop(&memory->shapes[i]);
         memory->shapes_bytes = bytes;
     }
-    struct shape **at = slot(memory);
+    struct shape **at = slot(memory, &found);
     drop(at);
     *at = zd_array(1, sizeof **at);
     **at = *shape;
@@ -141,14 +143,13 @@ bool shape_fill(
     for (size_t p = 0; p < shape->place_count; p++) {
         struct place *place = &shape->places[p];
         const struct word *word = &memory->words[place->word];
-        document_add(
-                document, shape->text.text + done, place->at - done, false);
-        document_add(document, word->text, word->bytes, false);
+        document_append(document, shape->text.text + done, place->at - done);
+        document_append(document, word->text, word->bytes);
         place->text_end = document->bytes;
         done = place->at + MARK_BYTES;
     }
-    document_add(
-            document, shape->text.text + done, shape->text.bytes - done, false);
+    document_append(
+            document, shape->text.text + done, shape->text.bytes - done);
     return true;
 }
 

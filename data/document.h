@@ -4,7 +4,7 @@
  *   alpaca:     instruction \n input \n | output | end of text
  *   alpaca_instruct: the prompt of axolotl's `type: alpaca` | output | end ..
  *   completion: prompt | completion | end of text
- *   chat:       one piece, which a template has rendered (chat.h)
+ *   chat:       no pieces; a template has rendered the text (chat.h)
  *
  * Neighbors of the same sort become one piece, so that they are encoded as one
  * text and have the ids that the whole text would have. A piece that the loss
@@ -44,6 +44,8 @@ struct document {
 
 void document_clear(struct document *document);
 void document_fini(struct document *document);
+/* Text that is in no piece, as that of a conversation. */
+void document_append(struct document *document, const char *text, size_t bytes);
 void document_add(
         struct document *document, const char *text, size_t bytes, bool train);
 /* A range that the loss counts, behind those there are. An empty one within a

@@ -282,16 +282,24 @@ void document_fini(struct document *document)
     memset(document, 0, sizeof *document);
 }
 
+void document_append(struct document *document, const char *text, size_t bytes)
+{
+    if (document->bytes + bytes > document->capacity)
+        document->text =
+                zd_grow(document->text, &document->capacity,
+                        document->bytes + bytes, 1);
+    if (bytes > 0)
+        memcpy(document->text + document->bytes, text, bytes);
+    document->bytes += bytes;
+}
+
 void document_add(
         struct document *document, const char *text, size_t bytes, bool train)
 {
+    struct piece piece = {document->bytes, document->bytes + bytes, train};
     if (bytes == 0)
         return;
-    document->text = zd_grow(
-            document->text, &document->capacity, document->bytes + bytes, 1);
-    memcpy(document->text + document->bytes, text, bytes);
-    struct piece piece = {document->bytes, document->bytes + bytes, train};
-    document->bytes += bytes;
+    document_append(document, text, bytes);
     struct piece *last = document->piece_count
                                  ? &document->pieces[document->piece_count - 1]
                                  : NULL;

@@ -12,10 +12,11 @@ uint32_t jinja_character(struct value text, size_t at, unsigned *bytes_out)
 
 bool jinja_is_space(uint32_t c)
 {
-    return (c >= 9 && c <= 13) || (c >= 0x1c && c <= 0x20) || c == 0x85 ||
-           c == 0xa0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200a) ||
-           c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f ||
-           c == 0x3000;
+    if (c < 0x80)
+        return (c >= 9 && c <= 13) || (c >= 0x1c && c <= 0x20);
+    return c == 0x85 || c == 0xa0 || c == 0x1680 ||
+           (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 ||
+           c == 0x202f || c == 0x205f || c == 0x3000;
 }
 
 /* Is the character at `at`, of so many bytes, one to strip? */

@@ -8,10 +8,13 @@ enum { DIGITS = 15 };
 
 void jinja_write_mark(size_t word, char out[JINJA_MARK_BYTES])
 {
-    utf8_write((unsigned char *)out, (uint32_t)(0xf0000 + (word >> DIGITS)));
-    utf8_write(
-            (unsigned char *)out + 4,
-            (uint32_t)(0x100000 + (word & ((1u << DIGITS) - 1))));
+    const uint32_t characters[] = {
+            (uint32_t)(0xf0000 + (word >> DIGITS)),
+            (uint32_t)(0x100000 + (word & ((1u << DIGITS) - 1)))};
+    for (int i = 0; i < JINJA_MARK_BYTES; i++) {
+        uint32_t bits = characters[i / 4] >> (18 - 6 * (i % 4));
+        out[i] = (char)(i % 4 ? 0x80 | (bits & 0x3f) : 0xf0 | bits);
+    }
 }
 
 bool jinja_is_mark(const char *text, size_t bytes)
