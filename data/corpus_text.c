@@ -17,6 +17,7 @@ struct text_words {
     int threads;
     bool is_look, is_part; /* the first records are enough, and were */
     bool grows;            /* it is trained on meanwhile */
+    const char *waits;     /* of the request */
     struct row_notes notes;
     int bad_told;
     struct cache_writer *writer;
@@ -138,6 +139,10 @@ static enum zd_status write_text(void *ctx, struct cache_writer *writer)
     const struct corpus *corpus = text->corpus;
     char key_now[HASH_HEX];
     text->writer = writer;
+    if (text->waits)
+        zd_log_info(
+                "%s is tokenized before step 1: %s",
+                source_label(text->recipe.entry).text, text->waits);
     const struct tokenize_run run = {
             .list = &corpus->list,
             .recipe = &text->recipe,
@@ -262,7 +267,8 @@ enum zd_status corpus_open_text(
     struct text_words text = {
             .corpus = corpus,
             .threads = thread_count(request->options->preprocessing_threads),
-            .is_look = request->depth == DATA_LOOK};
+            .is_look = request->depth == DATA_LOOK,
+            .waits = request->waits};
     enum zd_status status =
             resolve_recipe(request, corpus->entry, &corpus->list, &text.recipe);
     const struct chat *chat = text.recipe.chat;

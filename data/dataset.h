@@ -122,6 +122,8 @@ struct dataset_request {
      * needed. NULL: it may not. One rank begins, before the others open. */
     const char *growth;
     bool begins_growth;
+    const char *waits; /* why large text is tokenized first, told where it is;
+                          NULL: it is not large */
     enum data_depth depth;
 };
 /* Tokenize into the cache whatever is not there yet, with progress through

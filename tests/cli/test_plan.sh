@@ -47,7 +47,10 @@ ok '  with documents packed whole' waits 'whole documents' --set data.packing=do
 ok '  with a part for evaluation' waits 'the last samples' --set data.val_split=0.1
 ok '  shuffled as a whole' waits 'data.shuffle = "windows" is not set' --set data.shuffle=true
 ok '  and else does not' eval 'large && ! has "^all text is tokenized" out'
-rm large.txt
+printf '%s\n' '{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}' '{}' >large.jsonl && truncate -s 1G large.jsonl
+ok '  and a start says so' eval 'call 65 --job job.toml --max-steps 1 --set "data.train=[{path=\"large.jsonl\"}]" --set data.chat_template=chatml &&
+    has "large.jsonl is tokenized before step 1: whole documents" err && has "large.jsonl:2" err'
+rm large.txt large.jsonl
 
 # --- what a refusal suggests ---
 # device NAME: planned bytes of that memory

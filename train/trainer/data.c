@@ -44,6 +44,7 @@ static enum zd_status open_dataset(
     name_growth(comm, name);
     if (!eval && !train_counts_samples(trainer->job))
         request.growth = name;
+    request.waits = eval ? NULL : trainer->plan.tokenizer_waits;
     request.begins_growth = is_first;
     request.depth = is_first ? DATA_CHECK : DATA_TRUST;
     for (int turn = 0; turn < TURNS; turn++) {
