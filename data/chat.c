@@ -95,20 +95,15 @@ static enum zd_status parse(
     return zd_fail_where("%s", path);
 }
 
-static void add_key(struct hasher *hasher, const char *text)
-{
-    hasher_update(hasher, text ? text : "", text ? strlen(text) + 1 : 1);
-}
-
 static void set_digest(
         struct chat *chat, const char *source, const char *with_tools)
 {
     struct hasher *hasher = zd_must(hasher_create());
     char *variables = zd_must(json_dumps(chat->variables, JSON_COMPACT));
-    add_key(hasher, "chat 2");
-    add_key(hasher, source);
-    add_key(hasher, with_tools);
-    add_key(hasher, variables);
+    hasher_string(hasher, "chat 2");
+    hasher_string(hasher, source);
+    hasher_string(hasher, with_tools ? with_tools : "");
+    hasher_string(hasher, variables);
     free(variables);
     hasher_finish(hasher, chat->digest);
     hasher_destroy(hasher);

@@ -301,20 +301,16 @@ static enum zd_status check_damaged(const struct dataset *dataset)
     return zd_fail_help("start again: it will be rebuilt");
 }
 
-static void part_close(struct dataset_part *part)
-{
-    token_cache_close(&part->index);
-    corpus_close(&part->corpus);
-}
-
 void dataset_close(struct dataset *dataset)
 {
     if (!dataset)
         return;
     atomic_store(&dataset->stop, true);
     dataset_check_wait(dataset);
-    for (int i = 0; i < dataset->part_count; i++)
-        part_close(&dataset->parts[i]);
+    for (int i = 0; i < dataset->part_count; i++) {
+        token_cache_close(&dataset->parts[i].index);
+        corpus_close(&dataset->parts[i].corpus);
+    }
     pthread_mutex_destroy(&dataset->long_record);
     free(dataset->parts);
     free(dataset->words);

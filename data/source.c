@@ -29,11 +29,6 @@ bool source_is_tokens(const struct data_entry *entry, const char *path)
 
 /* --- formats -------------------------------------------------------------- */
 
-static bool is_blank(char c)
-{
-    return c == ' ' || c == '\t' || c == '\r' || c == '\n';
-}
-
 /* An array is told by its first byte. */
 static enum zd_status find_array(struct data_file *file)
 {
@@ -45,7 +40,7 @@ static enum zd_status find_array(struct data_file *file)
     do
         status = data_stream_read(stream, &first, 1, &count);
     while (status == ZD_OK && count > 0 &&
-           (is_blank(first) || memchr("\xef\xbb\xbf", first, 3)));
+           (is_json_space(first) || memchr("\xef\xbb\xbf", first, 3)));
     file->is_array = count > 0 && first == '[';
     data_stream_close(stream);
     return status;
@@ -64,7 +59,8 @@ static enum zd_status read_first_line(
     unit_reader_init(&reader, &one, NULL);
     while (status == ZD_OK && more && begin == unit->bytes) {
         status = unit_read(&reader, unit, &more);
-        for (begin = 0; begin < unit->bytes && is_blank(unit->text[begin]);)
+        for (begin = 0;
+             begin < unit->bytes && is_json_space(unit->text[begin]);)
             begin++;
     }
     unit_reader_fini(&reader);

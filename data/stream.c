@@ -25,10 +25,9 @@ static const struct container plain_container = {.read = plain_read};
 
 static const struct container *container_of(enum data_container container)
 {
-    return container == CONTAINER_GZIP      ? &gzip_container
-           : container == CONTAINER_ZSTD    ? &zstd_container
+    return container == CONTAINER_PLAIN     ? &plain_container
            : container == CONTAINER_PARQUET ? &parquet_container
-                                            : &plain_container;
+                                            : &packed_container;
 }
 
 enum zd_status data_stream_open(
@@ -73,11 +72,6 @@ static enum zd_status fail_array(
     return ZD_ERR_DATA;
 }
 
-static bool is_blank(char c)
-{
-    return c == ' ' || c == '\t' || c == '\n' || c == '\r';
-}
-
 /* A byte of an element; *out: what stands for it in the element's line. Line
  * feeds between its parts become blanks. One inside a string is not JSON, and
  * a carriage return, which is not either, keeps it so. */
@@ -117,7 +111,7 @@ static enum zd_status take_byte(
         *has_out = true;
         return ZD_OK;
     }
-    if (is_blank(c))
+    if (is_json_space(c))
         return ZD_OK;
     if (stream->phase == ARRAY_BEFORE) { /* '[', perhaps after a mark */
         stream->phase = c == '[' ? ARRAY_ELEMENT : ARRAY_BEFORE;

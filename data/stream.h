@@ -20,6 +20,12 @@
 enum { RECORD_MAX_BYTES = 256 << 20 };
 enum { ZSTD_WINDOW_LOG_MAX = 27, ZSTD_WINDOW_MAX = 1 << ZSTD_WINDOW_LOG_MAX };
 
+/* White space of JSON. */
+static inline bool is_json_space(char c)
+{
+    return c == ' ' || c == '\t' || c == '\r' || c == '\n';
+}
+
 struct data_stream;
 
 /* `file` is borrowed until the stream is closed; its format and has_lines need

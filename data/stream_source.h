@@ -28,4 +28,4 @@ struct container {
     void (*close)(struct data_stream *stream);
 };
 
-extern const struct container gzip_container, zstd_container, parquet_container;
+extern const struct container packed_container, parquet_container;

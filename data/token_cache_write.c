@@ -235,23 +235,16 @@ enum zd_status cache_writer_keep(
 }
 
 static enum zd_status copy_words(
-        struct cache_writer *writer, const struct token_cache *part)
+        struct cache_writer *writer, struct token_cache *part)
 {
     enum { WORDS = CHUNK / sizeof(uint32_t) };
-    uint32_t *words = zd_array(WORDS, sizeof *words);
-    enum zd_status status = ZD_OK;
-    for (uint64_t at = 0; at < part->word_count && status == ZD_OK;) {
+    for (uint64_t at = 0; at < part->word_count; at += WORDS) {
         uint64_t left = part->word_count - at;
         size_t count = left < WORDS ? (size_t)left : WORDS;
-        status = fs_pread(
-                part->fd, part->path, words, count * sizeof *words,
-                sizeof(struct cache_header) + at * sizeof *words);
-        if (status == ZD_OK)
-            status = cache_writer_words(writer, words, count);
-        at += count;
+        ZD_TRY(cache_writer_words(writer, part->words + at, count));
+        token_cache_touch(part, CHUNK);
     }
-    free(words);
-    return status;
+    return ZD_OK;
 }
 
 enum zd_status cache_writer_resume(

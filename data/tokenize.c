@@ -3,6 +3,7 @@
 #include "base/must.h"
 #include "data/format.h"
 #include "data/record.h"
+#include "data/stream.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -161,7 +162,7 @@ static enum zd_status tokenize_document(
 static bool is_blank(const char *text, size_t bytes)
 {
     for (size_t i = 0; i < bytes; i++)
-        if (!strchr(" \t\r\n", text[i]) || !text[i])
+        if (!is_json_space(text[i]))
             return false;
     return true;
 }

@@ -26,9 +26,7 @@ void unit_reader_fini(struct unit_reader *reader)
 {
     data_stream_close(reader->stream);
     free(reader->rest);
-    reader->stream = NULL;
-    reader->rest = NULL;
-    reader->rest_bytes = reader->rest_capacity = 0;
+    *reader = (struct unit_reader){.list = NULL};
 }
 
 static enum zd_status open_next(struct unit_reader *reader)

@@ -26,22 +26,17 @@ struct unpacker {
     unsigned char input[INPUT_BYTES];
 };
 
-static enum zd_status gzip_open(struct data_stream *stream)
+static enum zd_status open_packed(struct data_stream *stream)
 {
     struct unpacker *unpacker = zd_array(1, sizeof *unpacker);
     stream->state = unpacker;
-    if (inflateInit2(&unpacker->gzip, 15 + 16) != Z_OK)
+    if (stream->file->container == CONTAINER_ZSTD) {
+        unpacker->zstd = zd_must(ZSTD_createDStream());
+        ZSTD_DCtx_setParameter(
+                unpacker->zstd, ZSTD_d_windowLogMax, ZSTD_WINDOW_LOG_MAX);
+    } else if (inflateInit2(&unpacker->gzip, 15 + 16) != Z_OK) {
         zd_out_of_memory();
-    return ZD_OK;
-}
-
-static enum zd_status zstd_open(struct data_stream *stream)
-{
-    struct unpacker *unpacker = zd_array(1, sizeof *unpacker);
-    stream->state = unpacker;
-    unpacker->zstd = zd_must(ZSTD_createDStream());
-    ZSTD_DCtx_setParameter(
-            unpacker->zstd, ZSTD_d_windowLogMax, ZSTD_WINDOW_LOG_MAX);
+    }
     return ZD_OK;
 }
 
@@ -154,8 +149,8 @@ static enum zd_status read_packed(
     return ZD_OK;
 }
 
-const struct container gzip_container = {gzip_open, read_packed, close_packed};
-const struct container zstd_container = {zstd_open, read_packed, close_packed};
+const struct container packed_container = {
+        open_packed, read_packed, close_packed};
 
 /* --- Parquet ------------------------------------------------------------- */
 

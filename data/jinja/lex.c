@@ -11,7 +11,7 @@
 
 struct lexer {
     struct jinja *j;
-    const char *source, *end, *at;
+    const char *end, *at;
     struct token *tokens;
     size_t count, capacity;
     bool starts_line; /* what is next begins a line */
@@ -289,11 +289,7 @@ static void lex_comment(struct lexer *l)
 struct token *jinja_lex(struct jinja *j, const char *source, size_t bytes)
 {
     struct lexer l = {
-            .j = j,
-            .source = source,
-            .at = source,
-            .end = source + bytes,
-            .starts_line = true};
+            .j = j, .at = source, .end = source + bytes, .starts_line = true};
     j->line = 1;
     while (is_ok(j) && l.at < l.end) {
         const char *at = l.at;

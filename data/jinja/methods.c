@@ -303,19 +303,14 @@ JINJA_FUNCTION(strftime_now)
     return jinja_copy(j, text, bytes);
 }
 
-JINJA_FUNCTION(dict)
-{
-    return gathered(j, given, DICT);
-}
+#define FUNCTIONS(X)                                                           \
+    X(dict, "*", 0, gathered(j, given, DICT))                                  \
+    X(namespace, "*", 0, gathered(j, given, NAMESPACE))
 
-JINJA_FUNCTION(namespace)
-{
-    return gathered(j, given, NAMESPACE);
-}
+FUNCTIONS(JINJA_ROW_FUNCTION)
 
 const struct row jinja_functions[] = {
-        {"dict", dict, "*", 0},
-        {"namespace", namespace, "*", 0},
+        FUNCTIONS(JINJA_ROW) /* and those above */
         {"raise_exception", raise, "message!", 0},
         {"range", range, "start! stop step", 0},
         {"strftime_now", strftime_now, "format!", 0},

@@ -110,7 +110,6 @@ struct parser {
     struct jinja *j;
     struct jinja_template *template;
     const struct token *at;
-    int name_capacity;
     int loops; /* around the statement */
 };
 

@@ -280,10 +280,6 @@ struct value jinja_attribute(
         jinja_use_undefined(j, value);
         return value;
     }
-    if (value.kind == NAMESPACE) {
-        found = jinja_find(j, value, name);
-        return found ? *found : jinja_undefined(name, NAMESPACE);
-    }
     if (method && is_one_of(value, method->kinds)) {
         struct method *bound = jinja_alloc(j, sizeof *bound);
         *bound = (struct method){method, value};
@@ -291,7 +287,7 @@ struct value jinja_attribute(
     }
     if (value.kind == LOOP)
         return loop_attribute(value.loop, name);
-    if (value.kind == DICT)
+    if (is_one_of(value, KIND(DICT) | KIND(NAMESPACE)))
         found = jinja_find(j, value, name);
     return found ? *found : jinja_undefined(name, value.kind);
 }

@@ -99,12 +99,11 @@ static size_t normal_bytes(
 {
     const struct tokenizer *tokenizer = encoder->tokenizer;
     encoder->measured.count = 0;
-    if (!tokenizer->table.is_fallback)
-        return nfc_normalize(
-                       tokenizer->classes, text, bytes, &encoder->measured)
-                       ? encoder->measured.count
-                       : bytes;
-    meta_replace(text, bytes, false, &encoder->measured);
+    if (tokenizer->is_metaspace)
+        meta_replace(text, bytes, false, &encoder->measured);
+    else if (!tokenizer_normalize(
+                     tokenizer, text, bytes, false, &encoder->measured))
+        return bytes;
     return encoder->measured.count;
 }
 
