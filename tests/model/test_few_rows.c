@@ -171,11 +171,11 @@ static void compare(
 Test(few_rows, decode_steps_multiply_without_dequantizing)
 {
     for (int base = LORA_BASE_NF4; base <= LORA_BASE_FP8; base++) {
-        compare(SHAPE_LLAMA, "all-linear", 7, (enum lora_base)base);
-        compare(SHAPE_QWEN3, "all-linear", 7, (enum lora_base)base);
-        compare(SHAPE_GPT2, "all-linear", 4, (enum lora_base)base);
+        compare("llama", "all-linear", 7, (enum lora_base)base);
+        compare("qwen3", "all-linear", 7, (enum lora_base)base);
+        compare("gpt2", "all-linear", 4, (enum lora_base)base);
         /* fc and its gelu are one pass where fc has no adapter */
-        compare(SHAPE_GPT2, ".*c_attn", 4, (enum lora_base)base);
+        compare("gpt2", ".*c_attn", 4, (enum lora_base)base);
     }
 }
 
@@ -185,7 +185,7 @@ Test(few_rows, passes_dequantize_first)
 {
     struct coded m;
     struct tokens tokens;
-    setup(&m, SHAPE_LLAMA, "all-linear", LORA_BASE_NF4);
+    setup(&m, "llama", "all-linear", LORA_BASE_NF4);
     tokens_fill(&tokens, 9, 1, 2, m.tiny.config.vocab_size);
     memset(&called, 0, sizeof called);
     tiny_evaluate(&m.tiny, &tokens.batch);

@@ -200,11 +200,7 @@ Test(model_fp8, a_linear_is_that_of_torchs_types)
 Test(model_fp8, inputs_are_kept_in_half_the_bytes)
 {
     enum { T = 64, C = 32, F = 80 };
-    static const char config[] =
-            "{\"model_type\": \"llama\", \"vocab_size\": 64, \"hidden_size\": "
-            "32, \"intermediate_size\": 80, \"num_hidden_layers\": 1, "
-            "\"num_attention_heads\": 2, \"num_key_value_heads\": 1, "
-            "\"head_dim\": 16}";
+    static const char config[] = "fp8_all";
     struct model_shape shape = {
             .B = 1, .T = T, .dtype = DTYPE_BF16, .train = true};
     struct tiny t;
@@ -232,10 +228,7 @@ Test(model_fp8, inputs_are_kept_in_half_the_bytes)
 /* A side of k and v is 8: with q they stay in bf16, and the rest does not. */
 Test(model_fp8, projections_of_an_input_are_in_fp8_together)
 {
-    static const char config[] =
-            "{\"model_type\": \"llama\", \"vocab_size\": 64, \"hidden_size\": "
-            "32, \"intermediate_size\": 80, \"num_hidden_layers\": 1, "
-            "\"num_attention_heads\": 4, \"num_key_value_heads\": 1}";
+    static const char config[] = "fp8_narrow_kv";
     struct model_shape shape = {.B = 1, .T = 16, .fp8 = FP8_TENSORWISE};
     struct tiny t;
     tiny_config(config, &t.config);

@@ -14,9 +14,8 @@ enum { B = 2, T = 24, PLACES_MAX = 6 };
 
 /* Ways to project, share heads, norm and store, with fewer heads than 6 and a
  * width that all sizes divide. */
-static const char *const shapes[] = {SHAPE_LLAMA, SHAPE_QWEN3,   SHAPE_GRANITE,
-                                     SHAPE_PHI3,  SHAPE_SMOLLM3, SHAPE_GEMMA2,
-                                     SHAPE_GPT2};
+static const char *const shapes[] = {"llama",   "qwen3",  "granite", "phi3",
+                                     "smollm3", "gemma2", "gpt2"};
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 
 /* --- places ----------------------------------------------------------------

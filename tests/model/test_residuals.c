@@ -123,25 +123,25 @@ static void every_mode_gives_the_same_bits(void)
             {"streams that are threads", true, STREAM_THREAD}};
     /* clang-format off */
     static const struct run runs[] = {
-            {SHAPE_GPT2, NULL, {CHECKPOINTING_FULL, 0}, DTYPE_FP32, 5},
-            {SHAPE_LLAMA, NULL, {CHECKPOINTING_FULL, 0}, DTYPE_FP32, 5},
-            {SHAPE_QWEN3, NULL, {CHECKPOINTING_FULL, 0}, DTYPE_BF16, 5},
-            {SHAPE_LLAMA, NULL, {CHECKPOINTING_EVERY, 1}, DTYPE_BF16, 5},
-            {SHAPE_GPT2, NULL, {CHECKPOINTING_EVERY, 2}, DTYPE_FP32, 3},
-            {SHAPE_GPT2, NULL, {CHECKPOINTING_SQRT, 0}, DTYPE_FP32, 3},
-            {SHAPE_GPT2, NULL, {CHECKPOINTING_EVERY, 3}, DTYPE_FP32, 2},
-            {SHAPE_GPT2, NULL, {CHECKPOINTING_EVERY, 9}, DTYPE_FP32, 1},
+            {"gpt2", NULL, {CHECKPOINTING_FULL, 0}, DTYPE_FP32, 5},
+            {"llama", NULL, {CHECKPOINTING_FULL, 0}, DTYPE_FP32, 5},
+            {"qwen3", NULL, {CHECKPOINTING_FULL, 0}, DTYPE_BF16, 5},
+            {"llama", NULL, {CHECKPOINTING_EVERY, 1}, DTYPE_BF16, 5},
+            {"gpt2", NULL, {CHECKPOINTING_EVERY, 2}, DTYPE_FP32, 3},
+            {"gpt2", NULL, {CHECKPOINTING_SQRT, 0}, DTYPE_FP32, 3},
+            {"gpt2", NULL, {CHECKPOINTING_EVERY, 3}, DTYPE_FP32, 2},
+            {"gpt2", NULL, {CHECKPOINTING_EVERY, 9}, DTYPE_FP32, 1},
             /* the tables, and the layers 1 to 2 below them */
-            {SHAPE_GPT2, "wte", {CHECKPOINTING_FULL, 0}, DTYPE_FP32, 5},
-            {SHAPE_GPT2, "[wh]*[e01].*", {CHECKPOINTING_FULL, 0}, DTYPE_FP32, 3},
-            {SHAPE_GPT2, "[wh]*[e012].*", {CHECKPOINTING_FULL, 0}, DTYPE_FP32, 2},
-            {SHAPE_GPT2, "[wh]*", {CHECKPOINTING_FULL, 0}, DTYPE_FP32, 0},
-            {SHAPE_GPT2, NULL, {CHECKPOINTING_FULL, 0}, DTYPE_FP32, 5, true},
-            {SHAPE_LLAMA, NULL, {CHECKPOINTING_EVERY, 2}, DTYPE_BF16, 3, true},
-            {SHAPE_QWEN3, NULL, {CHECKPOINTING_EVERY, 3}, DTYPE_FP32, 2, true},
-            {SHAPE_GPT2, NULL, {CHECKPOINTING_EVERY, 9}, DTYPE_FP32, 1, true},
-            {SHAPE_GPT2, "[wh]*[e01].*", {CHECKPOINTING_FULL}, DTYPE_FP32, 3, true},
-            {SHAPE_GPT2, "[wh]*", {CHECKPOINTING_FULL, 0}, DTYPE_FP32, 0, true},
+            {"gpt2", "wte", {CHECKPOINTING_FULL, 0}, DTYPE_FP32, 5},
+            {"gpt2", "[wh]*[e01].*", {CHECKPOINTING_FULL, 0}, DTYPE_FP32, 3},
+            {"gpt2", "[wh]*[e012].*", {CHECKPOINTING_FULL, 0}, DTYPE_FP32, 2},
+            {"gpt2", "[wh]*", {CHECKPOINTING_FULL, 0}, DTYPE_FP32, 0},
+            {"gpt2", NULL, {CHECKPOINTING_FULL, 0}, DTYPE_FP32, 5, true},
+            {"llama", NULL, {CHECKPOINTING_EVERY, 2}, DTYPE_BF16, 3, true},
+            {"qwen3", NULL, {CHECKPOINTING_EVERY, 3}, DTYPE_FP32, 2, true},
+            {"gpt2", NULL, {CHECKPOINTING_EVERY, 9}, DTYPE_FP32, 1, true},
+            {"gpt2", "[wh]*[e01].*", {CHECKPOINTING_FULL}, DTYPE_FP32, 3, true},
+            {"gpt2", "[wh]*", {CHECKPOINTING_FULL, 0}, DTYPE_FP32, 0, true},
     };
     /* clang-format on */
     for (size_t m = 0; m < sizeof modes / sizeof *modes; m++) {

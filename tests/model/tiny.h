@@ -47,12 +47,23 @@ static inline void tiny_must(enum zd_status status)
     abort();
 }
 
+/* Of cases/shapes.json, or JSON itself. */
 static inline void tiny_config(const char *text, struct model_config *config)
 {
-    json_t *json;
-    tiny_must(json_parse(text, strlen(text), "test", ZD_ERR_BUG, &json));
-    tiny_must(model_config_parse(json, "test", ZD_ERR_CONFIG, config));
+    char path[4096];
+    json_t *all = NULL, *json;
+    snprintf(
+            path, sizeof path, "%s/../model/cases/shapes.json",
+            getenv("ZEROD_FIXTURES"));
+    if (text[0] == '{') {
+        tiny_must(json_parse(text, strlen(text), "test", ZD_ERR_BUG, &json));
+    } else {
+        tiny_must(json_parse_file(path, 1 << 20, &all));
+        json = json_incref(json_object_get(all, text));
+    }
+    tiny_must(model_config_parse(json, text, ZD_ERR_CONFIG, config));
     json_decref(json);
+    json_decref(all);
 }
 
 /* The table, adapted. */

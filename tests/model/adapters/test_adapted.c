@@ -144,10 +144,10 @@ Test(adapted, backward_stops_at_the_first_adapter)
         const char *config, *target;
         int weights, adapters; /* of a layer */
     } cases[] = {
-            {SHAPE_LLAMA, "\"all-linear\"", 7, 7},
-            {SHAPE_QWEN3, "\"all-linear\"", 7, 7},
-            {SHAPE_GPT2, "\"all-linear\"", 4, 4},
-            {SHAPE_LLAMA, "[\"q_proj\",\"v_proj\"]", 7, 2},
+            {"llama", "\"all-linear\"", 7, 7},
+            {"qwen3", "\"all-linear\"", 7, 7},
+            {"gpt2", "\"all-linear\"", 4, 4},
+            {"llama", "[\"q_proj\",\"v_proj\"]", 7, 2},
     };
     for (int c = 0; c < 4; c++) {
         int before = products_from(cases[c].config, cases[c].target, 0);
@@ -179,8 +179,8 @@ Test(adapted, dropout_depends_on_seed_step_and_sample)
     struct adapted m, other;
     struct tokens tokens;
     uint64_t key[64];
-    setup(&m, SHAPE_LLAMA, "[\"down_proj\"]", 0, 0.25, 1);
-    setup(&other, SHAPE_LLAMA, "[\"down_proj\"]", 0, 0.25, 2);
+    setup(&m, "llama", "[\"down_proj\"]", 0, 0.25, 1);
+    setup(&other, "llama", "[\"down_proj\"]", 0, 0.25, 2);
     tokens_fill(&tokens, 3, B, T, m.tiny.config.vocab_size);
     double loss = step(&m, &tokens.batch, 1, 0);
     int keys = seen.keys;
@@ -210,8 +210,7 @@ Test(adapted, dropout_depends_on_the_module)
     struct adapted m;
     struct tokens tokens;
     int distinct = 0;
-    setup(&m, SHAPE_LLAMA, "[\"gate_proj\",\"up_proj\",\"down_proj\"]", 2, 0.25,
-          1);
+    setup(&m, "llama", "[\"gate_proj\",\"up_proj\",\"down_proj\"]", 2, 0.25, 1);
     tokens_fill(&tokens, 3, B, T, m.tiny.config.vocab_size);
     step(&m, &tokens.batch, 1, 0);
     for (int i = 0; i < seen.keys; i++) {
@@ -231,7 +230,7 @@ Test(adapted, dropout_of_a_sample_does_not_depend_on_the_batch)
     struct adapted m;
     struct tokens tokens, narrow;
     double parts = 0;
-    setup(&m, SHAPE_QWEN3, "\"all-linear\"", 0, 0.25, 1);
+    setup(&m, "qwen3", "\"all-linear\"", 0, 0.25, 1);
     tokens_fill(&tokens, 3, B, T, m.tiny.config.vocab_size);
     double both = step(&m, &tokens.batch, 4, 6);
     for (int i = 0; i < B; i++) {

@@ -59,9 +59,7 @@ static void setup_wide(struct adapted *m, bool transposed, enum lora_base base)
             transposed ? "{\"model_type\":\"gpt2\",\"vocab_size\":9,\"n_embd\":"
                          "150,"
                          "\"n_layer\":1,\"n_head\":3,\"n_positions\":8}"
-                       : "{\"model_type\":\"llama\",\"vocab_size\":9,"
-                         "\"hidden_size\":150,\"intermediate_size\":330,"
-                         "\"num_hidden_layers\":1,\"num_attention_heads\":3}",
+                       : "llama_long",
             &m->config);
     adapt(m, NULL, base);
 }
