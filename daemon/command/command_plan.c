@@ -10,6 +10,7 @@
 #include "train/plan/fit.h"
 
 #include <inttypes.h>
+#include <malloc.h>
 #include <string.h>
 
 /* The job's limits may be those of a larger machine. */
@@ -347,7 +348,11 @@ static enum zd_status plan_one(
 
 enum zd_status command_plan(struct cli_args *args, int *argc, char ***argv)
 {
+    enum { KEPT_BYTES = 64 << 20 };
     struct job *job;
+    /* a search takes and gives back the same memory thousands of times */
+    mallopt(M_TRIM_THRESHOLD, KEPT_BYTES);
+    mallopt(M_MMAP_THRESHOLD, KEPT_BYTES);
     if (!args->world && !args->min) {
         args->world = 1;
         zd_log_info("planned for one rank; --world N plans for N");

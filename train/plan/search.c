@@ -146,7 +146,9 @@ static bool is_too_large(const struct search *search, bool is_paged)
         zd_error_clear();
     const struct arena_span *slots =
             arena_plan_find(&arena, "zero.params.slots");
-    double device = (double)(arena.bytes[ARENA_DEVICE] + plan->context_bytes);
+    double device =
+            (double)(arena.bytes[ARENA_DEVICE] + plan->context_bytes -
+                     plan->context.tables);
     double host = (double)(arena.bytes[ARENA_HOST] + arena.bytes[ARENA_PINNED]);
     double most =
             fmin((double)limits->total,

@@ -72,25 +72,21 @@ static void set_decode_batch(struct model_shape *shape, int tp)
     shape->decode_batch = (batch + tp - 1) / tp * tp;
 }
 
-/* Device bytes of a shape: of activations alone, and all in all. */
-struct shape_bytes {
-    size_t activations, all;
-};
-
+/* Spans of a shape. The caller ends with arena_plan_fini, also after an error.
+ */
 static enum zd_status measure(
         const struct job_plan *plan, struct model_shape shape,
-        struct shape_bytes *out)
+        struct arena_plan *out)
 {
-    struct arena_plan arena = {0};
+    arena_plan_init(out);
     set_decode_batch(&shape, plan->mesh.tp);
-    enum zd_status status = model_plan(
-            plan_slice_config(plan), plan_slice_table(plan), &shape, &arena);
-    if (status == ZD_OK) {
-        out->activations = arena_plan_find(&arena, "model.activations")->bytes;
-        out->all = arena.bytes[ARENA_DEVICE];
-    }
-    arena_plan_fini(&arena);
-    return status;
+    return model_plan(
+            plan_slice_config(plan), plan_slice_table(plan), &shape, out);
+}
+
+static size_t activations_of(const struct arena_plan *arena)
+{
+    return arena_plan_find(arena, "model.activations")->bytes;
 }
 
 /* The most rows of an evaluation batch, or positions of a cache, whose
@@ -100,15 +96,17 @@ static enum zd_status fit_most(
         size_t room, int *out)
 {
     struct model_shape shape = plan->shape;
-    struct shape_bytes bytes;
+    struct arena_plan arena;
     shape.train = false;
     *out = 0;
     for (int value = most; value >= least && !*out; value /= 2) {
         shape.eval_B = is_eval ? value : 0;
         shape.decode_capacity = is_eval ? 0 : value;
-        ZD_TRY(measure(plan, shape, &bytes));
-        if (bytes.activations <= room)
+        enum zd_status status = measure(plan, shape, &arena);
+        if (status == ZD_OK && activations_of(&arena) <= room)
             *out = value;
+        arena_plan_fini(&arena);
+        ZD_TRY(status);
     }
     return ZD_OK;
 }
@@ -141,19 +139,21 @@ static enum zd_status fit_requests(
 
 /* Adds it to plan->shape, and what it costs to the plan. */
 static enum zd_status plan_on_request(
-        const struct train_job *job, struct job_plan *plan)
+        const struct train_job *job, struct job_plan *plan,
+        struct arena_plan *model)
 {
-    struct shape_bytes own, asked;
     struct model_shape before = plan->shape;
     plan->request_device_bytes = plan->request_host_bytes = 0;
     set_decode_batch(&plan->shape, plan->mesh.tp);
+    ZD_TRY(measure(plan, before, model));
     if (job->control.socket == CONTROL_NONE)
         return ZD_OK;
-    ZD_TRY(measure(plan, before, &own));
-    ZD_TRY(fit_requests(job, plan, own.activations));
+    size_t own = model->bytes[ARENA_DEVICE];
+    ZD_TRY(fit_requests(job, plan, activations_of(model)));
     set_decode_batch(&plan->shape, plan->mesh.tp);
-    ZD_TRY(measure(plan, plan->shape, &asked));
-    plan->request_device_bytes = asked.all - own.all;
+    arena_plan_fini(model);
+    ZD_TRY(measure(plan, plan->shape, model));
+    plan->request_device_bytes = model->bytes[ARENA_DEVICE] - own;
     if (!before.eval_B)
         plan->request_host_bytes += eval_batch_bytes(&plan->shape);
     if (!before.decode_capacity && plan->shape.decode_capacity)
@@ -185,8 +185,10 @@ static enum zd_status plan_comm(
     return ZD_OK;
 }
 
+/* With those of the model. */
 static enum zd_status plan_spans(
-        const struct train_job *job, struct job_plan *plan)
+        const struct train_job *job, const struct arena_plan *model,
+        struct job_plan *plan)
 {
     struct arena_plan *arena = &plan->arena;
     int T = job->data.cutoff_len;
@@ -197,9 +199,11 @@ static enum zd_status plan_spans(
         ZD_TRY(arena_plan_add(
                 arena, "device.staging", ARENA_PINNED, SPAN_BUFFERS,
                 DEVICE_STAGING_BYTES));
-    ZD_TRY(model_plan(
-            plan_slice_config(plan), plan_slice_table(plan), &plan->shape,
-            arena));
+    for (int i = 0; i < model->span_count; i++) {
+        const struct arena_span *span = &model->spans[i];
+        ZD_TRY(arena_plan_add(
+                arena, span->name, span->memory, span->kind, span->bytes));
+    }
     ZD_TRY(arena_plan_add(
             arena, "train.batches", ARENA_HOST, SPAN_BUFFERS,
             loader_bytes(
@@ -280,6 +284,8 @@ enum zd_status job_plan_try(
                     comm_reduces_fp32(&job->comm, plan->transport, adders),
             .measures = &plan->measures,
     };
+    struct arena_plan model;
+    enum zd_status status;
     if (request.offload.undo_memory == OFFLOAD_UNDO_AUTO)
         request.offload.undo_memory = choice->undo_bytes;
     if (request.offload.device_update < 0)
@@ -287,9 +293,11 @@ enum zd_status job_plan_try(
     ZD_TRY(zero_plan_build(&request, &plan->zero));
     if (plan->backend == DEVICE_CUDA && !plan_multiplies_codes(plan))
         plan->shape.joined = zero_joined(&plan->zero);
-    ZD_TRY(plan_on_request(job, plan));
+    status = plan_on_request(job, plan, &model);
     plan->zero.request.exchange = exchange_of(plan); /* evaluates and decodes */
-    ZD_TRY(plan_spans(job, plan));
+    if (status == ZD_OK)
+        status = plan_spans(job, &model, plan);
+    arena_plan_fini(&model);
     sum_context(plan);
-    return ZD_OK;
+    return status;
 }
