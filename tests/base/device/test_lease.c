@@ -8,6 +8,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+static struct lease lease;
+
+static void setup(void)
+{
+    lease_init(&lease, "test", 0);
+}
+
+TestSuite(lease, .init = setup);
+
 static struct token ticket(uint64_t number)
 {
     static struct tally jobs;
@@ -16,22 +25,20 @@ static struct token ticket(uint64_t number)
 
 static const struct token none;
 
-static void fill(struct lease *lease, struct token token)
+static void fill(struct token token)
 {
-    lease_acquire(lease, LEASE_FILL, "filler");
-    lease_release(lease, token);
+    lease_acquire(&lease, LEASE_FILL, "filler");
+    lease_release(&lease, token);
 }
 
-static void consume(struct lease *lease, struct token token)
+static void consume(struct token token)
 {
-    lease_acquire(lease, LEASE_READ, "reader");
-    lease_release(lease, token);
+    lease_acquire(&lease, LEASE_READ, "reader");
+    lease_release(&lease, token);
 }
 
 Test(lease, a_reader_waits_for_the_writer_and_a_writer_for_all)
 {
-    struct lease lease;
-    lease_init(&lease, "test", 0);
     struct lease_tokens tokens = lease_acquire(&lease, LEASE_FILL, "filler");
     cr_expect_eq(tokens.count, 0);
     lease_note(&lease, ticket(7));
@@ -55,10 +62,8 @@ Test(lease, a_reader_waits_for_the_writer_and_a_writer_for_all)
 
 Test(lease, a_change_waits_for_all_and_keeps_the_content)
 {
-    struct lease lease;
-    lease_init(&lease, "test", 0);
-    fill(&lease, ticket(1));
-    consume(&lease, ticket(2));
+    fill(ticket(1));
+    consume(ticket(2));
     struct lease_tokens tokens = lease_acquire(&lease, LEASE_CHANGE, "update");
     cr_expect_eq(tokens.count, 2);
     lease_release(&lease, ticket(3));
@@ -68,9 +73,7 @@ Test(lease, a_change_waits_for_all_and_keeps_the_content)
 
 Test(lease, readers_hold_it_until_the_last_has_released)
 {
-    struct lease lease;
-    lease_init(&lease, "test", 0);
-    fill(&lease, none);
+    fill(none);
     lease_acquire(&lease, LEASE_READ, "one");
     lease_acquire(&lease, LEASE_READ, "other");
     lease_release(&lease, none);
@@ -81,9 +84,7 @@ Test(lease, readers_hold_it_until_the_last_has_released)
 
 Test(lease, a_token_is_forgotten_after_its_wait)
 {
-    struct lease lease;
-    lease_init(&lease, "test", 0);
-    fill(&lease, ticket(1));
+    fill(ticket(1));
     lease_settle(&lease);
     cr_expect(lease_is(&lease, LEASE_READY));
     cr_expect_eq(lease_acquire(&lease, LEASE_READ, "reader").count, 0);
@@ -96,15 +97,13 @@ Test(lease, a_token_is_forgotten_after_its_wait)
 
 Test(lease, a_later_record_of_an_event_stands_for_the_earlier)
 {
-    struct lease lease;
     struct timeline timeline;
     struct token token;
     MUST(timeline_create(&timeline));
-    lease_init(&lease, "test", 0);
-    fill(&lease, none);
+    fill(none);
     for (int i = 0; i < 2 * LEASE_TOKENS; i++) {
         MUST(timeline_record(NULL, &timeline, &token));
-        consume(&lease, token);
+        consume(token);
     }
     lease_drop(&lease, "reader");
     struct lease_tokens tokens = lease_acquire(&lease, LEASE_FILL, "filler");
@@ -116,27 +115,27 @@ Test(lease, a_later_record_of_an_event_stands_for_the_earlier)
 /* --- mistakes ------------------------------------------------------------- */
 
 /* What is done wrong after `good`: letters of the calls. */
-static void play(struct lease *lease, const char *calls)
+static void play(const char *calls)
 {
     for (; *calls; calls++)
         switch (*calls) {
         case 'f':
-            lease_acquire(lease, LEASE_FILL, "filler");
+            lease_acquire(&lease, LEASE_FILL, "filler");
             break;
         case 'c':
-            lease_acquire(lease, LEASE_CHANGE, "changer");
+            lease_acquire(&lease, LEASE_CHANGE, "changer");
             break;
         case 'r':
-            lease_acquire(lease, LEASE_READ, "reader");
+            lease_acquire(&lease, LEASE_READ, "reader");
             break;
         case '.':
-            lease_release(lease, ticket(1));
+            lease_release(&lease, ticket(1));
             break;
         case 'd':
-            lease_drop(lease, "dropper");
+            lease_drop(&lease, "dropper");
             break;
         case 's':
-            lease_settle(lease);
+            lease_settle(&lease);
             break;
         }
 }
@@ -149,10 +148,9 @@ static bool ends(const char *calls, char said[4096])
     cr_assert_eq(pipe(ends), 0);
     pid_t pid = fork();
     if (pid == 0) {
-        struct lease lease;
         dup2(ends[1], 2);
         lease_init(&lease, "test", 5);
-        play(&lease, calls);
+        play(calls);
         _exit(0);
     }
     close(ends[1]);
@@ -171,7 +169,7 @@ Test(lease, an_unknown_transition_aborts)
             "r",    "c",    "d",     ".",     "ff",
             "fr",   "fc",   "fd",    "f.f",   "f..",
             "fs",   "f.rf", "f.rc",  "f.rd",  "f.dr",
-            "f.dc", "f.dd", "f.r..", "f.ds.", "f.r.r.r.r.r.r.",
+            "f.dc", "f.dd", "f.r..", "f.ds.", "f.r.r.r.r.r.r.r.",
     };
     static const char *const right[] = {
             "f.rr..dsf.", "f.c.c.r.df.", "f.df.", "f.s", "f.rs.", "f.dsf.",

@@ -123,11 +123,9 @@ Test(write_direct, a_failed_write_is_reported_and_leaves_no_file)
     after = 2 * PARTS - 1; /* the last: told by nothing but the end */
     refusal = EIO;
     MUST(write_parts(writer));
-    cr_expect_eq(st_writer_finish(writer, NULL, NULL), ZD_ERR_IO);
-    cr_expect_str_eq(zd_error_get()->code, "E0707");
-    cr_expect(strstr(zd_error_get()->what, scratch.path));
+    REFUSED(st_writer_finish(writer, NULL, NULL), ZD_ERR_IO, "E0707",
+            scratch.path);
     cr_expect_not(fs_exists(scratch.path));
-    zd_error_clear();
 
     refusal = 0;
     writer = create("f");
