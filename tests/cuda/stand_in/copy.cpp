@@ -67,7 +67,7 @@ cudaError_t copy(
             return cudaErrorMemoryAllocation;
         from = memcpy(staged, from, bytes);
     }
-    enqueue(stream, "copy", [=] {
+    enqueue(stream, [=] {
         delay_at_random();
         if (!sticky(stream_device(stream)))
             memmove(host_of(to), host_of(from), bytes);
@@ -98,7 +98,7 @@ cudaError_t fill(void *to, int value, size_t bytes, cudaStream_t handle)
         report("a memset of %p, which is memory of the host", to);
         return cudaErrorInvalidValue;
     }
-    enqueue(stream, "memset", [=] {
+    enqueue(stream, [=] {
         if (!sticky(stream_device(stream)))
             memset(host_of(to), value, bytes);
     });

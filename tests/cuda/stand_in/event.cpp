@@ -135,7 +135,7 @@ cudaError_t cudaEventRecord(cudaEvent_t handle, cudaStream_t stream)
     std::lock_guard<std::mutex> lock(e->mutex);
     char *key = &e->keys[++e->records % sizeof e->keys];
     e->stream = s;
-    e->at = push(s, "record of an event", [=] {
+    e->at = enqueue(s, [=] {
         e->when.store(now_ms(), std::memory_order_relaxed);
         tell_release(key);
     });
@@ -177,7 +177,7 @@ cudaError_t cudaStreamWaitEvent(
     struct record r = last_record(e);
     if (!r.stream || r.stream == s)
         return cudaSuccess;
-    enqueue(s, "wait for an event", [=] {
+    enqueue(s, [=] {
         wait_until(r.stream, r.at);
         tell_acquire(r.key);
     });

@@ -1,7 +1,6 @@
-/* fibre.cpp - the change of stacks: own assembly on x86-64, ucontext elsewhere.
- *
- * On x86-64 a fibre that does not run has the registers that a call preserves
- * on its stack, and below them where it goes on (System V ABI, 3.2.1). */
+/* fibre.cpp - the change of stacks, by assembly of x86-64: a fibre that does
+ * not run has the registers that a call preserves on its stack, and below them
+ * where it goes on (System V ABI, 3.2.1). */
 #include "tests/cuda/stand_in/fibre.h"
 
 #include <cstdint>
@@ -28,11 +27,10 @@ const size_t STACK_BYTES = 128 << 10;
 const size_t GUARD_BYTES = 4096;
 const size_t COLORS = 16, COLOR_BYTES = 256;
 
-/* Who changed to whom last, in this thread. */
-thread_local struct fibre *last_from, *last_to;
+/* Who changed to another last, in this thread. */
+thread_local struct fibre *last_from;
 } // namespace
 
-#ifndef FIBRE_UCONTEXT
 extern "C" void zd_fibre_jump(void **save, void *load);
 asm(R"(
     .text
@@ -57,25 +55,16 @@ zd_fibre_jump:
     ret
     .size zd_fibre_jump, . - zd_fibre_jump
 )");
-#endif
 
 static void prepare(struct fibre *fibre, void (*entry)(void))
 {
     char *top = fibre->stack + fibre->stack_bytes -
                 (size_t)fibre->color % COLORS * COLOR_BYTES;
-#ifdef FIBRE_UCONTEXT
-    getcontext(&fibre->context);
-    fibre->context.uc_stack.ss_sp = fibre->stack;
-    fibre->context.uc_stack.ss_size = (size_t)(top - fibre->stack);
-    fibre->context.uc_link = nullptr;
-    makecontext(&fibre->context, entry, 0);
-#else
     /* entry() finds the stack as after a call: 8 beyond a multiple of 16. */
     void **slots = reinterpret_cast<void **>(top) - 8;
     memset(slots, 0, 8 * sizeof *slots);
     slots[6] = reinterpret_cast<void *>(entry);
     fibre->stack_pointer = slots;
-#endif
 }
 
 void fibre_adopt(struct fibre *fibre)
@@ -119,16 +108,24 @@ void fibre_reset(struct fibre *fibre, void (*entry)(void))
     prepare(fibre, entry);
 }
 
-void fibre_arrived(void)
-{
 #ifdef FIBRE_ASAN
+/* `fake`: what was kept of this stack when it was left. */
+static void arrive(void *fake)
+{
     const void *bottom;
     size_t bytes;
-    __sanitizer_finish_switch_fiber(nullptr, &bottom, &bytes);
+    __sanitizer_finish_switch_fiber(fake, &bottom, &bytes);
     if (!last_from->stack) {
         last_from->bottom = bottom;
         last_from->bottom_bytes = bytes;
     }
+}
+#endif
+
+void fibre_arrived(void)
+{
+#ifdef FIBRE_ASAN
+    arrive(nullptr);
 #endif
 }
 
@@ -139,7 +136,6 @@ void
 fibre_switch(struct fibre *from, struct fibre *to)
 {
     last_from = from;
-    last_to = to;
 #ifdef FIBRE_TSAN
     __tsan_switch_to_fiber(to->tsan, 0);
 #endif
@@ -147,18 +143,8 @@ fibre_switch(struct fibre *from, struct fibre *to)
     void *fake;
     __sanitizer_start_switch_fiber(&fake, to->bottom, to->bottom_bytes);
 #endif
-#ifdef FIBRE_UCONTEXT
-    swapcontext(&from->context, &to->context);
-#else
     zd_fibre_jump(&from->stack_pointer, to->stack_pointer);
-#endif
 #ifdef FIBRE_ASAN
-    const void *bottom;
-    size_t bytes;
-    __sanitizer_finish_switch_fiber(fake, &bottom, &bytes);
-    if (!last_from->stack) {
-        last_from->bottom = bottom;
-        last_from->bottom_bytes = bytes;
-    }
+    arrive(fake);
 #endif
 }

@@ -10,17 +10,9 @@
 #if defined(__SANITIZE_THREAD__)
 #define FIBRE_TSAN 1
 #endif
-#if !defined(__x86_64__)
-#define FIBRE_UCONTEXT 1
-#include <ucontext.h>
-#endif
 
 struct fibre {
-#ifdef FIBRE_UCONTEXT
-    ucontext_t context;
-#else
     void *stack_pointer;
-#endif
     char *stack; /* NULL: the thread's own */
     size_t stack_bytes;
     void *tsan;

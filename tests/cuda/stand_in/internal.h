@@ -169,9 +169,8 @@ struct stream *stream_of(cudaStream_t handle); /* NULL: no such stream */
  */
 cudaError_t begin_on(cudaStream_t handle, struct stream **stream_out);
 int stream_device(const struct stream *stream);
-/* Queues; `what` is static text for reports. */
-void enqueue(
-        struct stream *stream, const char *what, std::function<void()> work);
+/* Queues; returns the place in the stream's order. */
+uint64_t enqueue(struct stream *stream, std::function<void()> work);
 /* Waits for all that is queued. */
 void finish(struct stream *stream);
 void finish_device(int device);

@@ -163,7 +163,7 @@ cudaError_t zd_emulate_enqueue(
     load_kernel(launch->kernel, stream_device(s));
     bool hangs = fails_now(FAIL_HANG), breaks = fails_now(FAIL_STICKY);
     struct zd_emulate_launch copy = *launch;
-    enqueue(s, launch->name, [=] {
+    enqueue(s, [=] {
         if (hangs)
             hang();
         int at = stream_device(s);

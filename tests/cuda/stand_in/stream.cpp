@@ -21,7 +21,6 @@ namespace
 {
 struct operation {
     std::atomic<struct operation *> next;
-    const char *what;
     std::function<void()> work;
 };
 
@@ -169,10 +168,9 @@ void wait_until(struct stream *s, uint64_t at)
     s->waiters.fetch_sub(1, std::memory_order_relaxed);
 }
 
-uint64_t push(struct stream *s, const char *what, std::function<void()> work)
+uint64_t enqueue(struct stream *s, std::function<void()> work)
 {
     struct operation *op = new struct operation();
-    op->what = what;
     op->work = std::move(work);
     uint64_t at;
     {
@@ -219,11 +217,6 @@ cudaError_t begin_on(cudaStream_t handle, struct stream **stream_out)
 int stream_device(const struct stream *stream)
 {
     return stream->device;
-}
-
-void enqueue(struct stream *s, const char *what, std::function<void()> work)
-{
-    push(s, what, std::move(work));
 }
 
 void finish(struct stream *s)
@@ -300,7 +293,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream)
         return keep(cudaErrorInvalidResourceHandle);
     /* others may wait for all streams just now: the end is done too */
     s->alive = 0;
-    push(s, "end of a stream", [] { ends = true; });
+    enqueue(s, [] { ends = true; });
     return cudaSuccess;
 }
 
@@ -330,7 +323,7 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t fn, void *ctx)
     if (!s || !fn)
         return keep(cudaErrorInvalidValue);
     counters().host_calls++;
-    enqueue(s, "host function", [=] {
+    enqueue(s, [=] {
         if (sticky(s->device))
             return;
         delay_at_random();
@@ -346,7 +339,7 @@ cudaError_t zd_standin_enqueue(
 {
     struct stream *s;
     TRY(begin_on(stream, &s));
-    enqueue(s, "work of a library", [=] {
+    enqueue(s, [=] {
         if (!sticky(s->device))
             fn(ctx);
     });

@@ -31,8 +31,6 @@ inline void tell_acquire(void *key)
 }
 #endif
 
-/* Queues; returns the place in the stream's order. */
-uint64_t push(struct stream *s, const char *what, std::function<void()> work);
 bool is_done(struct stream *s, uint64_t at);
 void wait_until(struct stream *s, uint64_t at);
 
