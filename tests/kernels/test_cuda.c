@@ -47,8 +47,7 @@ static struct runner cuda_runner(enum dtype dtype, int shift)
     struct runner runner = {0};
     if (device_gpu_count(NULL) == 0)
         cr_skip("no CUDA device");
-    enum zd_status status = open_runner(dtype, shift, &runner);
-    cr_assert_eq(status, ZD_OK, "%s", zd_error_get()->what);
+    MUST(open_runner(dtype, shift, &runner));
     cr_assert_eq(runner.ops->dtype, dtype);
     cr_assert_eq(strncmp(runner.ops->name, "cuda ", 5), 0);
     return runner;
@@ -79,35 +78,18 @@ static void agree(
     }
 }
 
-Test(kernels_cuda, fp32_agrees_with_the_plain_definitions)
-{
-    agree(op_cases, op_case_count, DTYPE_FP32, 0);
-}
-
-Test(kernels_cuda, bf16_agrees_with_the_plain_definitions)
-{
-    agree(op_cases, op_case_count, DTYPE_BF16, 0);
-}
-
-Test(kernels_cuda, fp16_agrees_with_the_plain_definitions)
-{
-    agree(op_cases, op_case_count, DTYPE_FP16, 0);
-}
-
-Test(kernels_cuda, fp32_agrees_at_the_shapes_of_a_gpu)
-{
-    agree(cuda_cases, cuda_case_count, DTYPE_FP32, 0);
-}
-
-Test(kernels_cuda, bf16_agrees_at_the_shapes_of_a_gpu)
-{
-    agree(cuda_cases, cuda_case_count, DTYPE_BF16, 0);
-}
-
-Test(kernels_cuda, fp16_agrees_at_the_shapes_of_a_gpu)
-{
-    agree(cuda_cases, cuda_case_count, DTYPE_FP16, 0);
-}
+#define AGREES(type, TYPE)                                                     \
+    Test(kernels_cuda, type##_agrees_with_the_plain_definitions)               \
+    {                                                                          \
+        agree(op_cases, op_case_count, DTYPE_##TYPE, 0);                       \
+    }                                                                          \
+    Test(kernels_cuda, type##_agrees_at_the_shapes_of_a_gpu)                   \
+    {                                                                          \
+        agree(cuda_cases, cuda_case_count, DTYPE_##TYPE, 0);                   \
+    }
+AGREES(fp32, FP32)
+AGREES(bf16, BF16)
+AGREES(fp16, FP16)
 
 /* Arrays that begin not at a multiple of 16 bytes: one element at a time. */
 Test(kernels_cuda, fp32_agrees_at_any_alignment)

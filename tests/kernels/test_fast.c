@@ -42,20 +42,14 @@ static void agree_with_plain(enum dtype dtype)
     }
 }
 
-Test(kernels_fast, fp32_agrees_with_the_plain_definitions)
-{
-    agree_with_plain(DTYPE_FP32);
-}
-
-Test(kernels_fast, bf16_agrees_with_the_plain_definitions)
-{
-    agree_with_plain(DTYPE_BF16);
-}
-
-Test(kernels_fast, fp16_agrees_with_the_plain_definitions)
-{
-    agree_with_plain(DTYPE_FP16);
-}
+#define AGREES(type, TYPE)                                                     \
+    Test(kernels_fast, type##_agrees_with_the_plain_definitions)               \
+    {                                                                          \
+        agree_with_plain(DTYPE_##TYPE);                                        \
+    }
+AGREES(fp32, FP32)
+AGREES(bf16, BF16)
+AGREES(fp16, FP16)
 
 /* What is too large for fp16 is infinite, and what is not stays what it is, on
  * its way through a fast operation. */

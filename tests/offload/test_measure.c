@@ -109,19 +109,14 @@ Test(offload_measure, refuses_to_update_before_the_norm_where_it_cannot)
     sizes_init(&s, OPTIM_STATE_FP32);
     s.options.clipping = OFFLOAD_CLIP_UNDO;
     s.optim.name = OPTIM_ADAM_MINI;
-    cr_assert_eq(offload_measure(&s.request, bytes), ZD_ERR_CONFIG);
-    cr_assert_str_eq(zd_error_get()->code, "E0650");
-    zd_error_clear();
+    REFUSED(offload_measure(&s.request, bytes), ZD_ERR_CONFIG, "E0650", "");
     s.optim.name = OPTIM_ADAMW;
     s.options.optimizer = OFFLOAD_NVME;
-    cr_assert_eq(offload_measure(&s.request, bytes), ZD_ERR_CONFIG);
-    cr_assert_str_eq(zd_error_get()->code, "E0650");
-    zd_error_clear();
+    REFUSED(offload_measure(&s.request, bytes), ZD_ERR_CONFIG, "E0650", "");
     s.options.clipping = OFFLOAD_CLIP_WAIT;
     s.options.optimizer = OFFLOAD_CPU;
     s.options.params = OFFLOAD_NVME;
-    cr_assert_eq(offload_measure(&s.request, bytes), ZD_ERR_CONFIG);
-    cr_assert_str_eq(zd_error_get()->code, "E0651");
+    REFUSED(offload_measure(&s.request, bytes), ZD_ERR_CONFIG, "E0651", "");
 }
 
 /* --- memory --------------------------------------------------------------- */

@@ -4,12 +4,11 @@
 #include "optim/codec.h"
 #include "optim/device.h"
 #include "tests/optim/family.h"
+#include "tests/support/must.h"
 
 #include <criterion/criterion.h>
 
 static struct device *gpu;
-
-#define MUST(call) cr_assert_eq((call), ZD_OK, "%s", zd_error_get()->what)
 
 static void begin(void)
 {

@@ -1,5 +1,6 @@
 #include "plan_case.h"
 
+#include "tests/support/must.h"
 #include "zero/plan_parts.h"
 
 #include <criterion/criterion.h>
@@ -139,9 +140,7 @@ Test(zero_plan_offload, a_parameter_takes_8_03_bytes_of_the_host)
 static void refuses(const struct zero_request *r, const char *code)
 {
     struct zero_plan plan;
-    cr_assert_eq(zero_plan_build(r, &plan), ZD_ERR_CONFIG);
-    cr_assert_str_eq(zd_error_get()->code, code);
-    zd_error_clear();
+    REFUSED(zero_plan_build(r, &plan), ZD_ERR_CONFIG, code, "");
 }
 
 Test(zero_plan_offload, offload_that_does_not_go_together_is_refused)
@@ -166,7 +165,7 @@ static void measure_rank(
         const struct zero_plan *plan, int rank, size_t bytes[OFFLOAD_PARTS + 1])
 {
     struct offload_request asked = plan_request_of(plan, rank, NULL);
-    cr_assert_eq(offload_measure(&asked, bytes), ZD_OK);
+    MUST(offload_measure(&asked, bytes));
     bytes[OFFLOAD_PARTS] = 0;
     bytes[OFFLOAD_PARTS] = offload_snapshot_bytes(&asked);
     plan_request_free(&asked);

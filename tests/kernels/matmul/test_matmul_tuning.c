@@ -43,6 +43,14 @@ static bool knows(const struct tuning *tuning, int m)
     return found && memcmp(found->algorithm, t.algorithm, 64) == 0;
 }
 
+static void add(struct tuning *tuning, int m, int patience)
+{
+    struct tuned t = tuned_of(m);
+    tuning_lock(tuning, patience);
+    tuning_add(tuning, &t);
+    tuning_unlock(tuning);
+}
+
 enum { EACH = 40 };
 
 struct writer {
@@ -54,12 +62,8 @@ static void *write_some(void *ctx)
 {
     struct writer *writer = ctx;
     struct tuning *tuning = tuning_create("GPU", "library");
-    for (int i = 0; i < EACH; i++) {
-        struct tuned t = tuned_of(writer->first + i);
-        tuning_lock(tuning, 60000);
-        tuning_add(tuning, &t);
-        tuning_unlock(tuning);
-    }
+    for (int i = 0; i < EACH; i++)
+        add(tuning, writer->first + i, 60000);
     tuning_destroy(tuning);
     return NULL;
 }
@@ -82,11 +86,8 @@ Test(matmul_tuning, concurrent_writers_lose_nothing)
 
 Test(matmul_tuning, file_of_another_gpu_or_library_is_ignored)
 {
-    struct tuned t = tuned_of(5);
     struct tuning *tuning = tuning_create("GPU 1", "library 13.1");
-    tuning_lock(tuning, 1000);
-    tuning_add(tuning, &t);
-    tuning_unlock(tuning);
+    add(tuning, 5, 1000);
     tuning_destroy(tuning);
     /* names that make the same path */
     struct tuning *gpu2 = tuning_create("GPU-1", "library 13.1");
@@ -113,13 +114,10 @@ Test(matmul_tuning, damaged_files_are_ignored)
     cr_assert_eq(fs_make_dirs(folder), ZD_OK);
     fs_join(path, sizeof path, folder, "products-gpu-library.txt");
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
-        struct tuned t = tuned_of(3);
         cr_assert_eq(fs_write_file(path, texts[i], strlen(texts[i])), ZD_OK);
         struct tuning *tuning = tuning_create("GPU", "library");
         cr_assert(!knows(tuning, 3));
-        tuning_lock(tuning, 1000);
-        tuning_add(tuning, &t);
-        tuning_unlock(tuning);
+        add(tuning, 3, 1000);
         tuning_destroy(tuning);
         tuning = tuning_create("GPU", "library");
         cr_assert(knows(tuning, 3), "after \"%s\"", texts[i]);
@@ -131,11 +129,8 @@ Test(matmul_tuning, wait_for_a_lock_times_out)
 {
     struct tuning *first = tuning_create("GPU", "library");
     struct tuning *second = tuning_create("GPU", "library");
-    struct tuned t = tuned_of(4);
     tuning_lock(first, 1000);
-    tuning_lock(second, 10);
-    tuning_add(second, &t); /* for itself only */
-    tuning_unlock(second);
+    add(second, 4, 10); /* for itself only */
     cr_assert(knows(second, 4));
     tuning_unlock(first);
     struct tuning *third = tuning_create("GPU", "library");
