@@ -107,6 +107,7 @@ static struct layout layout_of(
             .logits_stride = logits_stride(backend, config->vocab_size),
             .N = N,
             .S = S,
+            .cp = (size_t)cp_size(shape),
             .pieces = pieces,
             .piece = (S + (size_t)pieces - 1) / (size_t)pieces,
             .C = (size_t)config->hidden_size,
@@ -164,7 +165,7 @@ static size_t chunk_limit(const struct layout *l)
     size_t tokens = HEAD_CHUNK_TOKENS, bytes = HEAD_CHUNK_BYTES;
     if (l->backend == DEVICE_CUDA) {
         tokens = GPU_CHUNK_TOKENS;
-        bytes = GPU_CHUNK_BYTES;
+        bytes = GPU_CHUNK_BYTES / l->cp; /* of a share of a sample's tokens */
     }
     if (l->backend == DEVICE_CUDA && l->head_trains) {
         tokens = LARGE_CHUNK_TOKENS;

@@ -17,6 +17,7 @@ struct layout {
     enum dtype dtype, logits_dtype;
     size_t N, C, F, q, kv, H, KV;
     size_t S;     /* tokens of the share: N without tensor parallelism */
+    size_t cp;    /* places that share a sample */
     int pieces;   /* of the MLP; its longest has .. */
     size_t piece; /* .. so many tokens of the share */
     int logits_stride;
