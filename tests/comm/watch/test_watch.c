@@ -4,6 +4,7 @@
 #include "comm/backend.h"
 #include "comm/comm.h"
 #include "comm/watch/private.h"
+#include "tests/support/must.h"
 
 #include <criterion/criterion.h>
 #include <pthread.h>
@@ -16,14 +17,10 @@
 
 enum { RANKS = 3 };
 
-struct rank {
-    struct comm *comm;
-    enum zd_status (*work)(struct comm *comm);
-    enum zd_status status;
-};
-
-static atomic_bool is_over; /* a rank's wait has ended */
-static int go[2];           /* a pipe: what a test does in its order */
+static enum zd_status (*work_of_all)(struct comm *comm);
+static enum zd_status ended[RANKS]; /* as the work of each rank did */
+static atomic_bool is_over;         /* a rank's wait has ended */
+static int go[2];                   /* a pipe: what a test does in its order */
 
 static void nap(double seconds)
 {
@@ -35,35 +32,29 @@ static void nap(double seconds)
 
 static void *run_rank(void *ctx)
 {
-    struct rank *rank = ctx;
-    rank->status = rank->work(rank->comm);
+    struct comm *comm = ctx;
+    ended[comm_rank(comm)] = work_of_all(comm);
     atomic_store(&is_over, true);
-    comm_destroy(rank->comm);
+    comm_destroy(comm);
     return NULL;
 }
 
-/* The statuses of the ranks. */
 static void run(
-        const struct comm_options *options,
-        enum zd_status (*work)(struct comm *comm), enum zd_status status[RANKS])
+        double timeout, double files_timeout,
+        enum zd_status (*work)(struct comm *comm))
 {
+    const struct comm_options options = {
+            .backend = COMM_LOCAL,
+            .timeout = timeout,
+            .files_timeout = files_timeout};
     struct comm *comms[RANKS];
-    struct rank ranks[RANKS];
     pthread_t threads[RANKS];
-    cr_assert_eq(comm_local_create(RANKS, options, comms), ZD_OK);
-    for (int r = 0; r < RANKS; r++) {
-        ranks[r] = (struct rank){.comm = comms[r], .work = work};
-        pthread_create(&threads[r], NULL, run_rank, &ranks[r]);
-    }
-    for (int r = 0; r < RANKS; r++) {
+    MUST(comm_local_create(RANKS, &options, comms));
+    work_of_all = work;
+    for (int r = 0; r < RANKS; r++)
+        pthread_create(&threads[r], NULL, run_rank, comms[r]);
+    for (int r = 0; r < RANKS; r++)
         pthread_join(threads[r], NULL);
-        status[r] = ranks[r].status;
-    }
-}
-
-static struct comm_options limit_of(double seconds)
-{
-    return (struct comm_options){.backend = COMM_LOCAL, .timeout = seconds};
 }
 
 TestSuite(watch, .timeout = 60);
@@ -81,12 +72,10 @@ static enum zd_status loop(struct comm *comm)
 
 Test(watch, a_rank_in_an_endless_loop_ends_the_waits)
 {
-    enum zd_status status[RANKS];
-    struct comm_options options = limit_of(0.5);
     double begun = clock_seconds();
-    run(&options, loop, status);
-    cr_expect_eq(status[0], ZD_ERR_PEER);
-    cr_expect_eq(status[2], ZD_ERR_PEER);
+    run(0.5, 0, loop);
+    cr_expect_eq(ended[0], ZD_ERR_PEER);
+    cr_expect_eq(ended[2], ZD_ERR_PEER);
     cr_expect_geq(clock_seconds() - begun, 0.5);
 }
 
@@ -112,9 +101,7 @@ static enum zd_status loop_at_step_7(struct comm *comm)
 
 Test(watch, the_error_names_rank_step_and_operation)
 {
-    enum zd_status status[RANKS];
-    struct comm_options options = limit_of(0.5);
-    run(&options, loop_at_step_7, status);
+    run(0.5, 0, loop_at_step_7);
     cr_expect_eq(heard_times, 1);
     cr_expect_eq(heard.rank, 1);
     cr_expect_eq(heard.step, 7);
@@ -170,11 +157,9 @@ static enum zd_status stop_staged(struct comm *control)
 
 Test(watch, a_rank_that_stops_within_a_staged_collective_is_named)
 {
-    enum zd_status status[RANKS];
-    struct comm_options options = limit_of(0.5);
-    run(&options, stop_staged, status);
-    cr_expect_eq(zd_exit_code(status[0]), 75);
-    cr_expect_eq(zd_exit_code(status[2]), 75);
+    run(0.5, 0, stop_staged);
+    cr_expect_eq(zd_exit_code(ended[0]), 75);
+    cr_expect_eq(zd_exit_code(ended[2]), 75);
     cr_expect_eq(heard_times, 1);
     cr_expect_eq(heard.rank, 1);
     cr_expect_eq(heard.step, 7);
@@ -189,11 +174,9 @@ static enum zd_status evaluate_in_silence(struct comm *comm)
 
 Test(watch, work_that_stops_reporting_is_ended)
 {
-    enum zd_status status[RANKS];
-    struct comm_options options = limit_of(0.2);
     double begun = clock_seconds();
-    run(&options, evaluate_in_silence, status);
-    cr_expect_eq(status[0], ZD_ERR_PEER);
+    run(0.2, 0, evaluate_in_silence);
+    cr_expect_eq(ended[0], ZD_ERR_PEER);
     cr_expect_geq(clock_seconds() - begun, 2, "ten times the limit");
 }
 
@@ -212,12 +195,9 @@ static enum zd_status wait_for_data(struct comm *comm)
 
 Test(watch, a_wait_for_data_ends_when_files_would)
 {
-    enum zd_status status[RANKS];
-    struct comm_options options = limit_of(0.2);
-    options.files_timeout = 2;
     double begun = clock_seconds();
-    run(&options, wait_for_data, status);
-    cr_expect_neq(status[0], ZD_OK);
+    run(0.2, 2, wait_for_data);
+    cr_expect_neq(ended[0], ZD_OK);
     cr_expect_geq(clock_seconds() - begun, 2, "not by the limit of a hang");
 }
 
@@ -293,13 +273,10 @@ struct patience {
 
 static void expect_all_well(const struct patience *p)
 {
-    enum zd_status status[RANKS];
-    struct comm_options options = limit_of(p->timeout);
-    options.files_timeout = p->files_timeout;
     atomic_store(&is_over, false);
-    run(&options, p->work, status);
+    run(p->timeout, p->files_timeout, p->work);
     for (int r = 0; r < RANKS; r++)
-        cr_expect_eq(status[r], ZD_OK, "%s: rank %d", p->what, r);
+        cr_expect_eq(ended[r], ZD_OK, "%s: rank %d", p->what, r);
 }
 
 Test(watch, before_a_hang_it_is_said_who_stalls_and_when_it_moves)
@@ -402,12 +379,10 @@ Test(watch, a_watch_that_was_not_scheduled_restarts_its_clocks)
     cr_assert_eq(pipe(to_parent), 0);
     pid_t child = fork();
     if (child == 0) {
-        enum zd_status status[RANKS];
-        struct comm_options options = limit_of(1);
         go[0] = to_child[0];
         go[1] = to_parent[1];
-        run(&options, wait_for_go, status);
-        _exit(zd_exit_code(status[0]));
+        run(1, 0, wait_for_go);
+        _exit(zd_exit_code(ended[0]));
     }
     cr_assert_eq(read(to_parent[0], &byte, 1), 1);
     kill(child, SIGSTOP);
@@ -425,34 +400,22 @@ Test(watch, a_watch_that_was_not_scheduled_restarts_its_clocks)
 /* Rank 1 alone reads or writes; nothing of it is ever done. */
 static enum zd_status write_nothing(struct comm *comm)
 {
-    if (comm_rank(comm) == 1) {
-        struct comm_files *files = comm_files_begin(comm, "save");
-        while (!atomic_load(&is_over))
-            nap(0.01);
-        comm_files_end(files);
-        return ZD_ERR_PEER;
-    }
-    while (!atomic_load(&is_over)) { /* no wait: those hold files too */
-        bool was_ended = heard_times > 0;
-        if (was_ended)
-            return ZD_ERR_PEER;
-        nap(0.01);
-    }
-    return ZD_ERR_PEER;
-}
-
-static enum zd_status listen_and_write_nothing(struct comm *comm)
-{
+    struct comm_files *files = NULL;
     if (comm_rank(comm) == 0)
         comm_listen(comm, &(struct watch_listener){.hang = hear});
-    return write_nothing(comm);
+    if (comm_rank(comm) == 1)
+        files = comm_files_begin(comm, "save");
+    /* the others wait for no rank: those that wait hold files too */
+    while (!atomic_load(&is_over) && (files || heard_times == 0))
+        nap(0.01);
+    if (files)
+        comm_files_end(files);
+    return ZD_ERR_PEER;
 }
 
 Test(watch, file_work_without_progress_is_given_up)
 {
-    enum zd_status status[RANKS];
-    struct comm_options options = {.backend = COMM_LOCAL, .files_timeout = 0.4};
-    run(&options, listen_and_write_nothing, status);
+    run(0, 0.4, write_nothing);
     cr_expect_eq(heard_times, 1);
     cr_expect_str_eq(heard_operation, "save");
 }
