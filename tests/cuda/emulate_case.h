@@ -2,8 +2,7 @@
 #pragma once
 
 #include "tests/cuda/emulate.h"
-
-#include <criterion/criterion.h>
+#include "tests/cuda/gives.h"
 
 /* Values of the device that hold 0, 1, 2 ... count - 1. */
 static inline float *device_floats(int count)
@@ -12,10 +11,8 @@ static inline float *device_floats(int count)
     float *host = new float[(size_t)count];
     for (int i = 0; i < count; i++)
         host[i] = (float)i;
-    cr_assert_eq(cudaMalloc((void **)&device, (size_t)count * 4), cudaSuccess);
-    cr_assert_eq(
-            cudaMemcpy(device, host, (size_t)count * 4, cudaMemcpyHostToDevice),
-            cudaSuccess);
+    OK(cudaMalloc((void **)&device, (size_t)count * 4));
+    OK(cudaMemcpy(device, host, (size_t)count * 4, cudaMemcpyHostToDevice));
     delete[] host;
     return device;
 }

@@ -8,9 +8,7 @@ enum { BLOCKS = 7 };
 
 void read_floats(float *host, const float *device, int count)
 {
-    cr_assert_eq(
-            cudaMemcpy(host, device, (size_t)count * 4, cudaMemcpyDeviceToHost),
-            cudaSuccess);
+    OK(cudaMemcpy(host, device, (size_t)count * 4, cudaMemcpyDeviceToHost));
 }
 
 /* What stands in cuda.cuh's reductions for their shuffles. */
@@ -34,9 +32,7 @@ Test(cuda_emulate, sums_of_lanes_have_the_bits_of_shuffles)
     cudaMalloc((void **)&differ, sizeof *differ);
     cudaMemset(differ, 0, sizeof *differ);
     zd_emulate_launch("butterflies", butterflies, 1, 64, 0, 0, differ);
-    cr_assert_eq(
-            cudaMemcpy(&where, differ, sizeof where, cudaMemcpyDefault),
-            cudaSuccess);
+    OK(cudaMemcpy(&where, differ, sizeof where, cudaMemcpyDefault));
     cr_expect_eq(where, 0);
 }
 
@@ -83,9 +79,9 @@ Test(cuda_emulate, bytes_between_members_are_no_address)
     float *in = device_floats(COUNT), *out = device_floats(COUNT), host[COUNT];
     float *others = nullptr;
     cudaMemset(out, 0, sizeof host);
-    cr_assert_eq(cudaSetDevice(1), cudaSuccess);
-    cr_assert_eq(cudaMalloc((void **)&others, 4), cudaSuccess);
-    cr_assert_eq(cudaSetDevice(0), cudaSuccess);
+    OK(cudaSetDevice(1));
+    OK(cudaMalloc((void **)&others, 4));
+    OK(cudaSetDevice(0));
     struct pointers p;
     memcpy((void *)&p, &others, sizeof others);
     int before = p.count;

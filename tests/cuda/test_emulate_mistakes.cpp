@@ -154,28 +154,24 @@ Test(cuda_emulate, impossible_launches_are_refused)
     auto launch = [&](dim3 grid, dim3 block, size_t shared, float *p) {
         return zd_emulate_launch("none", nothing, grid, block, shared, 0, p);
     };
-    cr_expect_eq(launch(0, 32, 0, out), cudaErrorInvalidConfiguration);
-    cr_expect_eq(launch(1, 0, 0, out), cudaErrorInvalidConfiguration);
-    cr_expect_eq(launch(1, 1056, 0, out), cudaErrorInvalidConfiguration);
-    cr_expect_eq(
-            launch(1, dim3(64, 32), 0, out), cudaErrorInvalidConfiguration);
-    cr_expect_eq(
-            launch(dim3(1, 65536), 32, 0, out), cudaErrorInvalidConfiguration);
-    cr_expect_eq(launch(1, 32, (48 << 10) + 1, out), cudaErrorInvalidValue);
-    cr_expect_eq(
-            cudaFuncSetAttribute(
-                    (const void *)nothing,
-                    cudaFuncAttributeMaxDynamicSharedMemorySize, 228 << 10),
-            cudaErrorInvalidValue);
-    cr_expect_eq(
-            cudaFuncSetAttribute(
-                    (const void *)nothing,
-                    cudaFuncAttributeMaxDynamicSharedMemorySize, 100 << 10),
-            cudaSuccess);
-    cr_expect_eq(launch(1, 32, 100 << 10, out), cudaSuccess);
-    cr_expect_eq(launch(1, 32, 0, host), cudaErrorIllegalAddress);
-    cr_expect_eq(launch(1, 32, 0, nullptr), cudaSuccess);
-    cr_expect_eq(cudaDeviceSynchronize(), cudaSuccess);
+    GIVES(ErrorInvalidConfiguration, launch(0, 32, 0, out));
+    GIVES(ErrorInvalidConfiguration, launch(1, 0, 0, out));
+    GIVES(ErrorInvalidConfiguration, launch(1, 1056, 0, out));
+    GIVES(ErrorInvalidConfiguration, launch(1, dim3(64, 32), 0, out));
+    GIVES(ErrorInvalidConfiguration, launch(dim3(1, 65536), 32, 0, out));
+    GIVES(ErrorInvalidValue, launch(1, 32, (48 << 10) + 1, out));
+    GIVES(ErrorInvalidValue,
+          cudaFuncSetAttribute(
+                  (const void *)nothing,
+                  cudaFuncAttributeMaxDynamicSharedMemorySize, 228 << 10));
+    GIVES(Success,
+          cudaFuncSetAttribute(
+                  (const void *)nothing,
+                  cudaFuncAttributeMaxDynamicSharedMemorySize, 100 << 10));
+    GIVES(Success, launch(1, 32, 100 << 10, out));
+    GIVES(ErrorIllegalAddress, launch(1, 32, 0, host));
+    GIVES(Success, launch(1, 32, 0, nullptr));
+    GIVES(Success, cudaDeviceSynchronize());
 }
 
 Test(cuda_emulate, launches_fail_when_asked)
@@ -188,20 +184,20 @@ Test(cuda_emulate, launches_fail_when_asked)
         return zd_emulate_launch("none", nothing, 1, 32, 0, stream, out);
     };
     zd_standin_fail("launch:2");
-    cr_expect_eq(launch(), cudaSuccess);
-    cr_expect_eq(launch(), cudaErrorLaunchOutOfResources);
-    cr_expect_eq(launch(), cudaSuccess);
+    GIVES(Success, launch());
+    GIVES(ErrorLaunchOutOfResources, launch());
+    GIVES(Success, launch());
     zd_standin_fail("hang:1");
-    cr_expect_eq(launch(), cudaSuccess);
-    cr_expect_eq(cudaStreamQuery(stream), cudaErrorNotReady);
+    GIVES(Success, launch());
+    GIVES(ErrorNotReady, cudaStreamQuery(stream));
     zd_standin_unhang();
-    cr_expect_eq(cudaStreamSynchronize(stream), cudaSuccess);
+    GIVES(Success, cudaStreamSynchronize(stream));
     zd_standin_fail("sticky:1");
-    cr_expect_eq(launch(), cudaSuccess);
-    cr_expect_eq(cudaStreamSynchronize(stream), cudaErrorECCUncorrectable);
-    cr_expect_eq(launch(), cudaErrorECCUncorrectable);
-    cr_expect_eq(cudaMalloc(&p, 64), cudaErrorECCUncorrectable);
-    cr_expect_eq(cudaGetLastError(), cudaErrorECCUncorrectable);
+    GIVES(Success, launch());
+    GIVES(ErrorECCUncorrectable, cudaStreamSynchronize(stream));
+    GIVES(ErrorECCUncorrectable, launch());
+    GIVES(ErrorECCUncorrectable, cudaMalloc(&p, 64));
+    GIVES(ErrorECCUncorrectable, cudaGetLastError());
 }
 
 /* What a child process does ends it by a signal, or by a sanitizer's report. */

@@ -1,14 +1,20 @@
 /* The stand-in for the CUDA runtime: memory, streams, events. The failures that
  * it injects are in tests/base/device/test_device_refused.c. */
+#include "tests/cuda/gives.h"
 #include "tests/cuda/stand_in/stand_in.h"
 
-#include <criterion/criterion.h>
 #include <semaphore.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define OK(call)           cr_assert_eq((call), cudaSuccess)
-#define GIVES(error, call) cr_expect_eq((call), cuda##error)
+static sem_t gate;
+
+static void close_gate(void)
+{
+    sem_init(&gate, 0, 0);
+}
+
+TestSuite(cuda_runtime, .init = close_gate);
 
 /* --- memory */
 
@@ -71,14 +77,10 @@ Test(cuda_runtime, memory_that_a_library_may_touch)
 
 /* --- streams */
 
-struct gate {
-    sem_t opens;
-};
-
 static void pass(void *ctx)
 {
-    struct gate *gate = ctx;
-    sem_wait(&gate->opens);
+    (void)ctx;
+    sem_wait(&gate);
 }
 
 static cudaStream_t new_stream(unsigned flags)
@@ -92,19 +94,17 @@ Test(cuda_runtime, copies_from_page_locked_memory_are_asynchronous)
 {
     static char pinned[4096];
     char *device, pageable[4096] = {5}, back[4096];
-    struct gate gate;
-    sem_init(&gate.opens, 0, 0);
     cudaMalloc((void **)&device, 8192);
     cudaHostRegister(pinned, sizeof pinned, 0);
     cudaStream_t s = new_stream(cudaStreamNonBlocking);
     pinned[0] = 1;
-    OK(cudaLaunchHostFunc(s, pass, &gate));
+    OK(cudaLaunchHostFunc(s, pass, NULL));
     OK(cudaMemcpyAsync(device, pinned, 4096, cudaMemcpyDefault, s));
     OK(cudaMemcpyAsync(device + 4096, pageable, 4096, cudaMemcpyDefault, s));
     GIVES(ErrorNotReady, cudaStreamQuery(s));
     pinned[0] = 2;   /* too early: the copy sees it */
     pageable[0] = 6; /* staged: it does not */
-    sem_post(&gate.opens);
+    sem_post(&gate);
     OK(cudaStreamSynchronize(s));
     cudaMemcpy(back, device, 4096, cudaMemcpyDefault);
     cr_expect_eq(back[0], 2);
@@ -116,8 +116,6 @@ Test(cuda_runtime, a_stream_waits_for_the_last_record_before_the_wait)
 {
     static char pinned[4096];
     char *device;
-    struct gate gate;
-    sem_init(&gate.opens, 0, 0);
     cudaMalloc((void **)&device, 4096);
     cudaHostRegister(pinned, sizeof pinned, 0);
     cudaStream_t a = new_stream(cudaStreamNonBlocking);
@@ -125,14 +123,14 @@ Test(cuda_runtime, a_stream_waits_for_the_last_record_before_the_wait)
     cudaEvent_t event;
     cudaEventCreateWithFlags(&event, cudaEventDisableTiming);
     cr_expect_eq(cudaEventQuery(event), cudaSuccess, "never recorded");
-    cudaLaunchHostFunc(a, pass, &gate);
+    cudaLaunchHostFunc(a, pass, NULL);
     cudaMemsetAsync(device, 9, 4096, a);
     cudaEventRecord(event, a);
     cudaStreamWaitEvent(b, event, 0);
     cudaMemcpyAsync(pinned, device, 4096, cudaMemcpyDeviceToHost, b);
     GIVES(ErrorNotReady, cudaEventQuery(event));
     GIVES(ErrorNotReady, cudaStreamQuery(b));
-    sem_post(&gate.opens);
+    sem_post(&gate);
     OK(cudaStreamSynchronize(b));
     cr_expect_eq(pinned[4095], 9);
     OK(cudaEventQuery(event));
@@ -141,16 +139,14 @@ Test(cuda_runtime, a_stream_waits_for_the_last_record_before_the_wait)
 Test(cuda_runtime, the_default_stream_waits_for_no_other)
 {
     char *device;
-    struct gate gate;
     cudaStream_t blocking;
-    sem_init(&gate.opens, 0, 0);
     cudaMalloc((void **)&device, 64);
     cudaStream_t free_running = new_stream(cudaStreamNonBlocking);
-    cudaLaunchHostFunc(free_running, pass, &gate);
+    cudaLaunchHostFunc(free_running, pass, NULL);
     OK(cudaMemset(device, 1, 64));
     OK(cudaStreamSynchronize(0));
     GIVES(ErrorNotReady, cudaStreamQuery(free_running));
-    sem_post(&gate.opens);
+    sem_post(&gate);
     OK(cudaDeviceSynchronize());
     GIVES(ErrorInvalidValue,
           cudaStreamCreateWithFlags(&blocking, cudaStreamDefault));
