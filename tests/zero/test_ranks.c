@@ -17,13 +17,34 @@ static const enum dtype last_type = DTYPE_FP16;
 
 /* --- comparing ------------------------------------------------------------ */
 
-static bool near_state(
-        const struct outcome *a, const struct outcome *b, double tolerance)
+static double tolerance; /* of near_state */
+
+static bool near_state(const struct outcome *a, const struct outcome *b)
 {
     for (size_t i = 0; i < a->total; i++)
         if (!(fabs((double)a->master[i] - (double)b->master[i]) <= tolerance))
             return false;
     return true;
+}
+
+/* Are all runs sound, and the others what `agrees` wants next to the first? */
+static bool runs_agree(
+        const struct scenario *runs, int count,
+        bool (*agrees)(const struct outcome *a, const struct outcome *b))
+{
+    struct outcome first = world_run(&runs[0]);
+    bool ok = outcome_sound(&first);
+    for (int i = 1; i < count; i++) {
+        struct outcome outcome = world_run(&runs[i]);
+        ok &= outcome_sound(&outcome);
+        if (!agrees(&first, &outcome)) {
+            printf("# stage %d differs\n", runs[i].options.stage);
+            ok = false;
+        }
+        outcome_fini(&outcome);
+    }
+    outcome_fini(&first);
+    return ok;
 }
 
 /* Ranks, how many of them hold the same shard, and of those of tensor
@@ -35,28 +56,16 @@ struct layout {
 static bool stages_agree(
         struct layout layout, enum dtype dtype, int variant, bool reduce_fp32)
 {
-    struct outcome first = {0};
-    bool ok = true;
+    struct scenario runs[4];
     for (int stage = 0; stage <= 3; stage++) {
-        struct scenario s = scenario_default(stage, layout.world, dtype);
-        scenario_vary(&s, variant);
-        s.replicate = layout.replicate;
-        s.tp = layout.tp;
-        s.reduce_fp32 = reduce_fp32;
-        struct outcome outcome = world_run(&s);
-        ok &= outcome_sound(&outcome);
-        if (stage == 0) {
-            first = outcome;
-            continue;
-        }
-        if (!outcome_same_run(&first, &outcome)) {
-            printf("# stage %d differs from stage 0\n", stage);
-            ok = false;
-        }
-        outcome_fini(&outcome);
+        struct scenario *s = &runs[stage];
+        *s = scenario_default(stage, layout.world, dtype);
+        scenario_vary(s, variant);
+        s->replicate = layout.replicate;
+        s->tp = layout.tp;
+        s->reduce_fp32 = reduce_fp32;
     }
-    outcome_fini(&first);
-    return ok;
+    return runs_agree(runs, 4, outcome_same_run);
 }
 
 static void test_stages(void)
@@ -86,29 +95,21 @@ static void test_accumulation(void)
 {
     for (enum dtype type = DTYPE_FP32; type <= last_type; type++) {
         for (int world = 1; world <= 4; world += 3) {
-            struct outcome first = {0};
-            bool ok = true;
+            struct scenario runs[4];
             for (int stage = 0; stage <= 3; stage++) {
-                struct scenario s = scenario_default(stage, world, type);
-                s.accumulation = 3;
-                s.replicate = type == DTYPE_BF16 && world > 1 ? 2 : 1;
-                scenario_vary(&s, stage + world);
-                s.shape.tied = true;
-                s.shape.freeze_low = false;
-                struct outcome outcome = world_run(&s);
-                ok &= outcome_sound(&outcome);
-                if (stage == 0) {
-                    first = outcome;
-                    continue;
-                }
-                /* a 16-bit parameter or gradient that falls on the other side
-                 * is read in the next step */
-                ok &= near_state(
-                        &first, &outcome, type == DTYPE_FP32 ? 1e-4 : 2e-3);
-                outcome_fini(&outcome);
+                struct scenario *s = &runs[stage];
+                *s = scenario_default(stage, world, type);
+                s->accumulation = 3;
+                s->replicate = type == DTYPE_BF16 && world > 1 ? 2 : 1;
+                scenario_vary(s, stage + world);
+                s->shape.tied = true;
+                s->shape.freeze_low = false;
             }
-            outcome_fini(&first);
-            tap_ok(ok, "several micro-batches are near at all stages");
+            /* a 16-bit parameter or gradient that falls on the other side is
+             * read in the next step */
+            tolerance = type == DTYPE_FP32 ? 1e-4 : 2e-3;
+            tap_ok(runs_agree(runs, 4, near_state),
+                   "several micro-batches are near at all stages");
         }
     }
 }
@@ -119,25 +120,15 @@ static void test_by_layer(void)
 {
     for (enum dtype type = DTYPE_FP32; type <= last_type; type++)
         for (int world = 1; world <= 4; world += 3) {
-            struct outcome base = {0};
-            bool ok = true;
+            struct scenario runs[5];
             for (int i = 0; i <= 4; i++) {
-                struct scenario s =
-                        scenario_default(i ? i - 1 : 1, world, type);
-                s.accumulation = 3;
-                s.by_layer = i > 0;
-                s.replicate = type == DTYPE_BF16 && world > 1 ? 2 : 1;
-                struct outcome outcome = world_run(&s);
-                ok &= outcome_sound(&outcome);
-                if (i == 0) {
-                    base = outcome;
-                    continue;
-                }
-                ok &= outcome_same(&base, &outcome);
-                outcome_fini(&outcome);
+                runs[i] = scenario_default(i ? i - 1 : 1, world, type);
+                runs[i].accumulation = 3;
+                runs[i].by_layer = i > 0;
+                runs[i].replicate = type == DTYPE_BF16 && world > 1 ? 2 : 1;
             }
-            outcome_fini(&base);
-            tap_ok(ok, "micro-batches by layer: %d ranks, %s", world,
+            tap_ok(runs_agree(runs, 5, outcome_same),
+                   "micro-batches by layer: %d ranks, %s", world,
                    dtype_name(type));
         }
 }
