@@ -72,10 +72,7 @@ static enum zd_status find(
     growth->fd = -1;
     ZD_TRY(token_cache_folder(options->cache_dir, folder));
     cache_path(path, folder, key);
-    return snprintf(growth->path, PATH_MAX, "%s.tmp-%s", path, name) < PATH_MAX
-                   ? ZD_OK
-                   : ZD_FAIL(ZD_ERR_CREATE, "E0446",
-                             "the path of the data cache is too long");
+    return cache_temporary_path(growth->path, path, name);
 }
 
 static enum zd_status begin(

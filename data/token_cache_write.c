@@ -19,13 +19,11 @@ enum { BUFFER_BYTES = 256 << 10, CHUNK = 1 << 20 };
 
 struct cache_writer {
     char folder[PATH_MAX], path[PATH_MAX], temporary[PATH_MAX];
-    char key[40];
+    struct cache_header header; /* but for its digests and its time */
     struct hasher *hasher;
     FILE *words;             /* the file that is renamed in the end */
     const atomic_bool *stop; /* NULL: nothing does */
     FILE *docs;              /* without a name; copied after the words */
-    uint64_t word_count, doc_count, trained_count, skipped_count;
-    uint64_t unit_count; /* of a part */
 };
 
 /* A temporary file is locked while its writer lives. */
@@ -46,6 +44,15 @@ static void remove_leftovers(const char *folder)
     globfree(&found);
 }
 
+enum zd_status cache_temporary_path(
+        char temporary[PATH_MAX], const char *path, const char *name)
+{
+    return snprintf(temporary, PATH_MAX, "%s.tmp-%s", path, name) < PATH_MAX
+                   ? ZD_OK
+                   : ZD_FAIL(ZD_ERR_CREATE, "E0446",
+                             "the path of the data cache is too long");
+}
+
 /* A new file, locked for as long as it is open. */
 static enum zd_status create_temporary(
         const char *path, const char *name, char temporary[PATH_MAX],
@@ -53,12 +60,7 @@ static enum zd_status create_temporary(
 {
     for (;;) {
         struct stat info;
-        if (snprintf(
-                    temporary, PATH_MAX, "%s.tmp-%s", path,
-                    name ? name : "XXXXXX") >= PATH_MAX)
-            return ZD_FAIL(
-                    ZD_ERR_CREATE, "E0446",
-                    "the path of the data cache is too long");
+        ZD_TRY(cache_temporary_path(temporary, path, name ? name : "XXXXXX"));
         int fd = name ? open(temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC,
                              0600)
                       : mkostemp(temporary, O_CLOEXEC);
@@ -101,7 +103,9 @@ enum zd_status cache_writer_create(
     const struct cache_header blank = {.magic = {0}};
     struct cache_writer *writer = zd_array(1, sizeof *writer);
     snprintf(writer->folder, sizeof writer->folder, "%s", folder);
-    snprintf(writer->key, sizeof writer->key, "%s", key);
+    snprintf(writer->header.key, sizeof writer->header.key, "%s", key);
+    memcpy(writer->header.magic, CACHE_MAGIC, sizeof writer->header.magic);
+    writer->header.version = CACHE_VERSION;
     writer->stop = stop;
     cache_path(writer->path, folder, key);
     remove_leftovers(folder);
@@ -126,7 +130,7 @@ enum zd_status cache_writer_create(
 enum zd_status cache_writer_document(
         struct cache_writer *writer, uint64_t position)
 {
-    writer->doc_count++;
+    writer->header.doc_count++;
     return append(writer, writer->docs, &position, sizeof position);
 }
 
@@ -136,11 +140,12 @@ enum zd_status cache_writer_words(
     if (writer->stop && atomic_load(writer->stop))
         return ZD_FAIL(ZD_ERR_STOPPED, "E0446", "tokenizing was stopped");
     for (size_t i = 0; i < count; i++) {
-        writer->trained_count += (words[i] & WORD_TRAIN) != 0;
+        writer->header.trained_count += (words[i] & WORD_TRAIN) != 0;
         if (words[i] & WORD_FIRST)
-            ZD_TRY(cache_writer_document(writer, writer->word_count + i));
+            ZD_TRY(cache_writer_document(
+                    writer, writer->header.word_count + i));
     }
-    writer->word_count += count;
+    writer->header.word_count += count;
     hasher_update(writer->hasher, words, count * sizeof *words);
     return append(writer, writer->words, words, count * sizeof *words);
 }
@@ -148,7 +153,7 @@ enum zd_status cache_writer_words(
 enum zd_status cache_writer_notes(
         struct cache_writer *writer, const struct row_notes *notes, bool keeps)
 {
-    writer->skipped_count = (uint64_t)notes->of[ROW_BAD].rows;
+    writer->header.skipped_count = (uint64_t)notes->of[ROW_BAD].rows;
     return keeps ? row_notes_save(notes, writer->path) : ZD_OK;
 }
 
@@ -174,22 +179,13 @@ static enum zd_status copy_docs(struct cache_writer *writer, uint64_t tokens)
 
 static enum zd_status write_header(struct cache_writer *writer, time_t now)
 {
-    struct cache_header header = {
-            .version = CACHE_VERSION,
-            .word_count = writer->word_count,
-            .doc_count = writer->doc_count,
-            .trained_count = writer->trained_count,
-            .skipped_count = writer->skipped_count,
-            .unit_count = writer->unit_count,
-            .modified_s = now,
-    };
-    memcpy(header.magic, CACHE_MAGIC, sizeof header.magic);
-    memcpy(header.key, writer->key, sizeof header.key);
-    hasher_finish(writer->hasher, header.digest);
-    cache_header_seal(&header);
+    writer->header.modified_s = now;
+    hasher_finish(writer->hasher, writer->header.digest);
+    cache_header_seal(&writer->header);
     if (fseeko(writer->words, 0, SEEK_SET) != 0)
         return fail_write(writer);
-    ZD_TRY(append(writer, writer->words, &header, sizeof header));
+    ZD_TRY(append(
+            writer, writer->words, &writer->header, sizeof writer->header));
     return fflush(writer->words) == 0 ? ZD_OK : fail_write(writer);
 }
 
@@ -202,7 +198,7 @@ static enum zd_status commit(struct cache_writer *writer)
     ZD_TRY(write_header(writer, now.tv_sec));
     const struct timespec times[] = {now, now};
     if (futimens(fileno(writer->words), times) != 0 ||
-        (writer->unit_count == 0 && fsync(fileno(writer->words)) != 0) ||
+        (writer->header.unit_count == 0 && fsync(fileno(writer->words)) != 0) ||
         rename(writer->temporary, writer->path) != 0) {
         ZD_FAIL(ZD_ERR_IO, "E0707", "cannot write %s: %s", writer->path,
                 strerror(errno));
@@ -216,7 +212,7 @@ static enum zd_status commit(struct cache_writer *writer)
 static enum zd_status set_state(struct cache_writer *writer, uint32_t state)
 {
     const struct cache_header header = {
-            .reserved = state, .word_count = writer->word_count};
+            .reserved = state, .word_count = writer->header.word_count};
     if (fflush(writer->words) != 0)
         return fail_write(writer);
     return fs_pwrite(
@@ -228,9 +224,9 @@ enum zd_status cache_writer_keep(
         struct cache_writer *writer, int64_t units,
         const struct row_notes *notes)
 {
-    cache_part_key(writer->key);
-    cache_path(writer->path, writer->folder, writer->key);
-    writer->unit_count = (uint64_t)units;
+    cache_part_key(writer->header.key);
+    cache_path(writer->path, writer->folder, writer->header.key);
+    writer->header.unit_count = (uint64_t)units;
     return row_notes_save(notes, writer->path);
 }
 
@@ -252,9 +248,9 @@ enum zd_status cache_writer_resume(
         int64_t *units_out, struct row_notes *notes)
 {
     struct token_cache part;
-    char key[sizeof writer->key];
+    char key[sizeof writer->header.key];
     bool found;
-    memcpy(key, writer->key, sizeof key);
+    memcpy(key, writer->header.key, sizeof key);
     cache_part_key(key);
     *units_out = 0;
     ZD_TRY(token_cache_open(
@@ -283,7 +279,7 @@ void cache_writer_fail(
         struct cache_writer *writer, const struct zd_error *error)
 {
     const struct zd_error copy = *error;
-    if (writer->unit_count > 0) {
+    if (writer->header.unit_count > 0) {
         cache_writer_finish(writer, 0);
         zd_error_set(&copy);
         return;
@@ -292,7 +288,7 @@ void cache_writer_fail(
     if (fs_pwrite(
                 fileno(writer->words), writer->temporary, &copy, sizeof copy,
                 sizeof(struct cache_header) +
-                        writer->word_count * sizeof(uint32_t)) == ZD_OK)
+                        writer->header.word_count * sizeof(uint32_t)) == ZD_OK)
         set_state(writer, CACHE_FAILED);
     zd_error_set(&copy);
     cache_writer_abandon(writer);
@@ -302,10 +298,11 @@ enum zd_status cache_writer_finish(struct cache_writer *writer, uint64_t tokens)
 {
     const uint32_t padding = 0;
     enum zd_status status = set_state(
-            writer, writer->unit_count > 0 ? CACHE_STOPPED : CACHE_WHOLE);
-    if (writer->word_count > 0)
-        tokens = writer->word_count;
-    if (status == ZD_OK && writer->word_count % 2) {
+            writer,
+            writer->header.unit_count > 0 ? CACHE_STOPPED : CACHE_WHOLE);
+    if (writer->header.word_count > 0)
+        tokens = writer->header.word_count;
+    if (status == ZD_OK && writer->header.word_count % 2) {
         hasher_update(writer->hasher, &padding, sizeof padding);
         status = append(writer, writer->words, &padding, sizeof padding);
     }

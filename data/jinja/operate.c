@@ -1,11 +1,6 @@
 /* operate.c - operators, with Python's rules. */
 #include "data/jinja/text.h"
 
-static bool is_number(struct value value)
-{
-    return is_one_of(value, NUMBERS);
-}
-
 /* Of any number, exactly; both formats have 64 bits of mantissa or more. */
 static long double exact(struct value value)
 {
@@ -41,7 +36,7 @@ static bool are_dicts_equal(struct jinja *j, struct value a, struct value b)
 
 bool jinja_equal(struct jinja *j, struct value a, struct value b)
 {
-    if (is_number(a) && is_number(b))
+    if (is_one_of(a, NUMBERS) && is_one_of(b, NUMBERS))
         return exact(a) == exact(b);
     if (a.kind != b.kind || !jinja_enter(j))
         return false;
@@ -77,7 +72,7 @@ int jinja_compare(
         struct jinja *j, struct value a, struct value b, const char *sign)
 {
     int order = 0;
-    if (is_number(a) && is_number(b))
+    if (is_one_of(a, NUMBERS) && is_one_of(b, NUMBERS))
         return (exact(a) > exact(b)) - (exact(a) < exact(b));
     if (a.kind == STRING && b.kind == STRING) {
         jinja_looks(j, a, NULL);
@@ -212,7 +207,7 @@ static struct value operate_numbers(
 struct value jinja_operate(
         struct jinja *j, char sign, struct value a, struct value b)
 {
-    if (is_number(a) && is_number(b))
+    if (is_one_of(a, NUMBERS) && is_one_of(b, NUMBERS))
         return operate_numbers(j, sign, a, b);
     if (sign == '+' && a.kind == STRING && b.kind == STRING)
         return a.is_safe == b.is_safe ? jinja_joined(j, a, b)

@@ -102,20 +102,6 @@ static enum zd_status check_codec(
                              file, column, "the codec %s", codecs[codec].name);
 }
 
-static enum zd_status inflate_page(
-        const struct parquet_file *file, const char *column, int codec,
-        const unsigned char *in, size_t in_bytes, unsigned char *out,
-        size_t out_bytes)
-{
-    ZD_TRY(check_codec(file, column, codec));
-    return codecs[codec].inflate(in, in_bytes, out, out_bytes)
-                   ? ZD_OK
-                   : parquet_damaged(
-                             file, column,
-                             "a page does not decompress to its %zu bytes",
-                             out_bytes);
-}
-
 /* --- the header of a page ------------------------------------------------- */
 
 /* Each kind of page numbers these fields differently. */
@@ -213,11 +199,16 @@ static enum zd_status read_body(
         memcpy(out->bytes, column->file->packed.bytes, plain);
     if ((size_t)header->bytes == plain)
         return ZD_OK; /* some writers compress what is empty, some do not */
-    return inflate_page(
-            file, column->leaf->path,
-            header->is_packed ? column->chunk.codec : 0,
-            column->file->packed.bytes + plain, packed - plain,
-            out->bytes + plain, (size_t)header->bytes - plain);
+    inflate_fn *inflate =
+            codecs[header->is_packed ? column->chunk.codec : 0].inflate;
+    size_t bytes = (size_t)header->bytes - plain;
+    return inflate(file->packed.bytes + plain, packed - plain,
+                   out->bytes + plain, bytes)
+                   ? ZD_OK
+                   : parquet_damaged(
+                             file, column->leaf->path,
+                             "a page does not decompress to its %zu bytes",
+                             bytes);
 }
 
 /* --- pages ---------------------------------------------------------------- */

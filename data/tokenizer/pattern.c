@@ -52,42 +52,10 @@ static enum zd_status refuse(const struct translation *t, const char *why)
 
 /* ---- classes ---- */
 
-/* The code points of a table whose category begins so, or all others. */
-struct property {
-    const struct unicode_table *table;
-    char category[3];
-    bool complement;
-};
-
-static bool has(
-        const struct property *property, const struct unicode_range *range)
-{
-    const char *begin = property->category;
-    return strncmp(range->category, begin, strlen(begin)) == 0;
-}
-
 /* [first, end) belongs to the class at hand. */
 static void add_range(struct translation *t, uint32_t first, uint32_t end)
 {
     memset(t->class + first, 1, end - first);
-}
-
-static void add_property(struct translation *t, const struct property *property)
-{
-    const struct unicode_table *table = property->table;
-    uint32_t end = 0;
-    for (int r = 0; r < table->count; r++) {
-        const struct unicode_range *range = &table->ranges[r];
-        if (!has(property, range))
-            continue;
-        if (property->complement)
-            add_range(t, end, range->begin);
-        else
-            add_range(t, range->begin, range->end + 1);
-        end = range->end + 1;
-    }
-    if (property->complement)
-        add_range(t, end, UNICODE_POINTS);
 }
 
 /* Write the class at hand, which is empty then. Ranges of PCRE2 neither begin
@@ -108,30 +76,38 @@ static enum zd_status put_class(struct translation *t, bool complement)
     return put(t, "]");
 }
 
-/* \s, \p{L}, \p{Lu} and their like at t->at, which moves past it. */
-static bool take_property(struct translation *t, struct property *out)
+/* \s, \p{L}, \P{Lu} and their like at t->at, which moves past it, into the
+ * class at hand; false: none is there. */
+static bool take_property(struct translation *t)
 {
     const char *text = (const char *)t->pattern + t->at;
     size_t bytes =
             strncasecmp(text, "\\p{", 3) == 0 ? strcspn(text + 3, "}") : 0;
-    bool is_space = strncasecmp(text, "\\s", 2) == 0;
-    *out = (struct property){
-            .table = is_space ? &unicode_spaces : &unicode_categories,
-            .complement = text[0] == '\\' && text[1] < 'a'};
-    if (is_space) {
-        t->at += 2;
-        return true;
-    }
-    if (bytes < 1 || bytes > 2 || text[3 + bytes] != '}' ||
-        strncmp(text + 3, "C}", 2) == 0) /* Cn and Cs have no table */
+    bool is_space = strncasecmp(text, "\\s", 2) == 0,
+         complement = text[1] < 'a';
+    const struct unicode_table *table =
+            is_space ? &unicode_spaces : &unicode_categories;
+    char category[3] = ""; /* begins so; of spaces "" */
+    uint32_t end = 0;
+    if (!is_space &&
+        (bytes < 1 || bytes > 2 || text[3 + bytes] != '}' ||
+         strncmp(text + 3, "C}", 2) == 0)) /* Cn and Cs have no table */
         return false;
-    memcpy(out->category, text + 3, bytes);
-    t->at += bytes + 4;
-    for (int r = 0; r < unicode_categories.count; r++)
-        if (has(out, &unicode_categories.ranges[r]))
-            return true;
-    t->at -= bytes + 4;
-    return false;
+    memcpy(category, text + 3, bytes);
+    for (int r = 0; r < table->count; r++) {
+        const struct unicode_range *range = &table->ranges[r];
+        if (strncmp(range->category, category, bytes) != 0)
+            continue;
+        if (complement)
+            add_range(t, end, range->begin);
+        else
+            add_range(t, range->begin, range->end + 1);
+        end = range->end + 1;
+    }
+    if (complement && end > 0)
+        add_range(t, end, UNICODE_POINTS);
+    t->at += end == 0 ? 0 : is_space ? 2 : bytes + 4;
+    return end > 0;
 }
 
 /* One literal character, escaped or not, at t->at. */
@@ -155,12 +131,9 @@ static enum zd_status take_literal(struct translation *t, uint32_t *c_out)
 
 static enum zd_status class_item(struct translation *t)
 {
-    struct property property;
     uint32_t first, last;
-    if (take_property(t, &property)) {
-        add_property(t, &property);
+    if (take_property(t))
         return ZD_OK;
-    }
     if (t->pattern[t->at] == '[' ||
         (t->pattern[t->at] == '&' && t->pattern[t->at + 1] == '&'))
         return refuse(t, "a class within a class");
@@ -248,14 +221,10 @@ static enum zd_status check_folded(
 
 static enum zd_status literal(struct translation *t, unsigned char before)
 {
-    struct property property;
     uint32_t c;
-    if (take_property(t, &property)) {
-        if (t->folds[t->depth])
-            return refuse(t, "a class inside (?i:");
-        add_property(t, &property);
-        return put_class(t, false);
-    }
+    if (take_property(t))
+        return t->folds[t->depth] ? refuse(t, "a class inside (?i:")
+                                  : put_class(t, false);
     ZD_TRY(take_literal(t, &c));
     if (t->folds[t->depth])
         ZD_TRY(check_folded(t, before, c));
