@@ -10,19 +10,14 @@
 static bool renders_as(
         const struct chat *chat, const struct chat *own, bool has_system)
 {
-    struct conversation talk = {0};
     struct chat_renderer a, b;
-    static const char *const turns[][2] = {
-            {"system", "Be brief."},
-            {"user", "What is 2 + 2?"},
-            {"assistant", "Four."}};
-    for (size_t i = !has_system; i < 3; i++)
-        conversation_add(
-                &talk,
-                json_pack(
-                        "{s:s, s:s}", "role", turns[i][0], "content",
-                        turns[i][1]),
-                false);
+    struct conversation talk = {
+            .messages = json_pack(
+                    "[{s:s, s:s}, {s:s, s:s}, {s:s, s:s}]", "role", "system",
+                    "content", "Be brief.", "role", "user", "content",
+                    "What is 2 + 2?", "role", "assistant", "content", "Four.")};
+    if (!has_system)
+        json_array_remove(talk.messages, 0);
     chat_renderer_init(&a, chat);
     chat_renderer_init(&b, own);
     bool is_same = chat_render_text(&a, &talk, NULL, false, &a.text) == ZD_OK &&

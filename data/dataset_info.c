@@ -56,7 +56,8 @@ enum zd_status dataset_info_read(const char *folder, json_t **sets_out)
 /* --- columns and tags ----------------------------------------------------- */
 
 /* A key of theirs, what we call what it names, and its value in a set without
- * such a table; where there is a table, a key that it lacks has none. */
+ * such a table; where there is a table, a key that it lacks has none. A list
+ * ends with a row without a key. */
 struct names {
     const char *theirs, *ours, *fallback;
 };
@@ -69,17 +70,17 @@ static const char *column_of(const json_t *table, const struct names *name)
 /* What is in the table and has no row of `names`. */
 static enum zd_status check_known(
         const struct taker *taker, const json_t *table,
-        const struct names *names, size_t count)
+        const struct names *names)
 {
     const char *key;
     json_t *value;
     json_object_foreach((json_t *)table, key, value)
     {
         char what[120];
-        size_t i = 0;
-        while (i < count && strcmp(names[i].theirs, key) != 0)
-            i++;
-        if (i < count || json_is_null(value) || json_is_false(value))
+        const struct names *name = names;
+        while (name->theirs && strcmp(name->theirs, key) != 0)
+            name++;
+        if (name->theirs || json_is_null(value) || json_is_false(value))
             continue;
         snprintf(
                 what, sizeof what,
@@ -91,18 +92,17 @@ static enum zd_status check_known(
 
 static void keep_pairs(
         struct taker *taker, const json_t *table, const struct names *names,
-        size_t count, bool only_changed, const char ***pairs_out,
-        int *count_out)
+        bool only_changed, const char ***pairs_out, int *count_out)
 {
     char pair[400];
     const char **pairs = zd_array(PAIRS_MAX, sizeof *pairs);
     *count_out = 0;
-    for (size_t i = 0; i < count; i++) {
-        const char *column = column_of(table, &names[i]);
-        if (!names[i].ours || !column ||
-            (only_changed && strcmp(column, names[i].fallback) == 0))
+    for (; names->theirs; names++) {
+        const char *column = column_of(table, names);
+        if (!names->ours || !column ||
+            (only_changed && strcmp(column, names->fallback) == 0))
             continue;
-        snprintf(pair, sizeof pair, "%.300s=%s", column, names[i].ours);
+        snprintf(pair, sizeof pair, "%.300s=%s", column, names->ours);
         pairs[(*count_out)++] = list_keep(taker->list, pair);
     }
     *pairs_out = pairs;
@@ -116,12 +116,13 @@ static enum zd_status take_alpaca(struct taker *taker, const json_t *columns)
             {"response", "output", "output"},
             {"history", "history", NULL},
             {"system", "system", NULL},
-            {"tools", "tools", NULL}};
+            {"tools", "tools", NULL},
+            {NULL}};
     struct data_entry *entry = &taker->list->entry;
-    ZD_TRY(check_known(taker, columns, names, sizeof names / sizeof names[0]));
+    ZD_TRY(check_known(taker, columns, names));
     keep_pairs(
-            taker, columns, names, sizeof names / sizeof names[0], false,
-            &taker->list->columns, &entry->column_count);
+            taker, columns, names, false, &taker->list->columns,
+            &entry->column_count);
     entry->columns = taker->list->columns;
     if (columns && !json_string_at(columns, "response")) { /* plain text */
         const char *text = json_string_at(columns, "prompt");
@@ -145,7 +146,8 @@ static enum zd_status take_conversations(
             {"messages", is_sharegpt ? "conversations" : "messages",
              "conversations"},
             {"system", "system", NULL},
-            {"tools", "tools", NULL}};
+            {"tools", "tools", NULL},
+            {NULL}};
     const struct names roles[] = {
             {"role_tag", NULL, "from"},
             {"content_tag", NULL, "value"},
@@ -154,18 +156,19 @@ static enum zd_status take_conversations(
             {"observation_tag", is_sharegpt ? "observation" : "tool",
              "observation"},
             {"function_tag", "function_call", "function_call"},
-            {"system_tag", "system", "system"}};
+            {"system_tag", "system", "system"},
+            {NULL}};
     struct data_entry *entry = &taker->list->entry;
-    ZD_TRY(check_known(taker, columns, names, sizeof names / sizeof names[0]));
-    ZD_TRY(check_known(taker, tags, roles, sizeof roles / sizeof roles[0]));
+    ZD_TRY(check_known(taker, columns, names));
+    ZD_TRY(check_known(taker, tags, roles));
     if (columns && !json_string_at(columns, "messages"))
         return refuse(taker, "names no \"messages\" column");
     keep_pairs(
-            taker, columns, names, sizeof names / sizeof names[0], false,
-            &taker->list->columns, &entry->column_count);
+            taker, columns, names, false, &taker->list->columns,
+            &entry->column_count);
     keep_pairs(
-            taker, tags, roles, sizeof roles / sizeof roles[0], is_sharegpt,
-            &taker->list->roles, &entry->role_count);
+            taker, tags, roles, is_sharegpt, &taker->list->roles,
+            &entry->role_count);
     entry->columns = taker->list->columns;
     entry->roles = taker->list->roles;
     const char *content = column_of(tags, &roles[1]);
@@ -198,13 +201,12 @@ static enum zd_status check_set(const struct taker *taker)
             {.theirs = "columns"},    {.theirs = "tags"},
             {.theirs = "split"},      {.theirs = "hf_hub_url"},
             {.theirs = "ms_hub_url"}, {.theirs = "om_hub_url"},
-            {.theirs = "ranking"}};
+            {.theirs = "ranking"},    {NULL}};
     if (json_is_true(json_object_get(taker->set, "ranking")))
         return refuse(
                 taker, "ranks answers: zerod trains on text, not on "
                        "preferences");
-    return check_known(
-            taker, taker->set, known, sizeof known / sizeof known[0]);
+    return check_known(taker, taker->set, known);
 }
 
 /* What is elsewhere comes with how to get it. */

@@ -66,30 +66,22 @@ int64_t thrift_integer(struct thrift *thrift, const struct thrift_field *field)
     }
 }
 
-static const char *read_string(struct thrift *thrift, size_t *bytes_out)
+const char *thrift_string(
+        struct thrift *thrift, const struct thrift_field *field,
+        size_t *bytes_out)
 {
-    uint64_t bytes = thrift_varint(thrift);
+    bool is_string = field->type == THRIFT_BINARY;
+    uint64_t bytes = is_string ? thrift_varint(thrift) : 0;
     const char *text = (const char *)thrift->at;
     *bytes_out = 0;
-    if (bytes > (uint64_t)(thrift->end - thrift->at)) {
-        thrift->is_short = true;
+    if (!is_string || bytes > (uint64_t)(thrift->end - thrift->at)) {
+        thrift->is_short |= is_string;
         fail(thrift);
         return "";
     }
     thrift->at += bytes;
     *bytes_out = (size_t)bytes;
     return text;
-}
-
-const char *thrift_string(
-        struct thrift *thrift, const struct thrift_field *field,
-        size_t *bytes_out)
-{
-    if (field->type == THRIFT_BINARY)
-        return read_string(thrift, bytes_out);
-    *bytes_out = 0;
-    fail(thrift);
-    return "";
 }
 
 static size_t read_list(struct thrift *thrift, int *type_out)
@@ -130,7 +122,7 @@ static void skip_elements(struct thrift *thrift)
 
 void thrift_skip(struct thrift *thrift, int type)
 {
-    struct thrift_field field = {0};
+    struct thrift_field field = {.type = type};
     size_t bytes;
     if (++thrift->depth > DEPTH_MAX)
         fail(thrift);
@@ -151,7 +143,7 @@ void thrift_skip(struct thrift *thrift, int type)
             read_byte(thrift);
         break;
     case THRIFT_BINARY:
-        read_string(thrift, &bytes);
+        thrift_string(thrift, &field, &bytes);
         break;
     case THRIFT_LIST:
         skip_elements(thrift);
