@@ -1,21 +1,18 @@
 /* workspace.c - what operations on a GPU borrow, one after the other. */
 #include "kernels/cuda/cuda_workspace.h"
+
+#include "base/number/sizes.h"
 #include "kernels/kernels.h"
 #include "kernels/matmul/matmul_cuda.h"
-
-static size_t greater(size_t a, size_t b)
-{
-    return a > b ? a : b;
-}
 
 size_t kernels_workspace_bytes(const struct kernels_request *request)
 {
     if (request->backend == DEVICE_CPU)
         return 0;
     size_t bytes = MATMUL_WORKSPACE_BYTES;
-    bytes = greater(bytes, norm_cuda_workspace_bytes(request->C));
-    bytes = greater(bytes, reduce_rows_cuda_workspace_bytes(request->columns));
-    return greater(
+    bytes = size_max(bytes, norm_cuda_workspace_bytes(request->C));
+    bytes = size_max(bytes, reduce_rows_cuda_workspace_bytes(request->columns));
+    return size_max(
             bytes, embedding_cuda_workspace_bytes(request->N, request->C));
 }
 

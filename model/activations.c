@@ -138,7 +138,7 @@ static void measure_attention(
                 activations_attention(l->config, shape, i + 1, B, shape->T);
         if (l->by_heads)
             activations_share_heads(&attention, cp_size(shape));
-        l->attention_scratch = max_size(
+        l->attention_scratch = size_max(
                 l->attention_scratch,
                 attention_scratch_bytes(&attention, l->dtype, l->backend));
         if (i) /* there are two kinds at most */
@@ -169,17 +169,17 @@ static size_t chunk_limit(const struct layout *l)
     }
     if (l->backend == DEVICE_CUDA && l->head_trains) {
         tokens = LARGE_CHUNK_TOKENS;
-        bytes = max_size(bytes, min_size(layer_bytes(l), LARGE_CHUNK_BYTES));
+        bytes = size_max(bytes, size_min(layer_bytes(l), LARGE_CHUNK_BYTES));
     }
-    return min_size(tokens, bytes / (size_t)tp_size(l->config) / row);
+    return size_min(tokens, bytes / (size_t)tp_size(l->config) / row);
 }
 
 /* Equal pieces of at most the limit. */
 static int head_chunk(const struct layout *l, int asked)
 {
     size_t tp = (size_t)tp_size(l->config);
-    size_t limit = max_size(asked ? (size_t)asked : chunk_limit(l), 1);
-    limit = max_size(limit / tp, 1); /* of a share */
+    size_t limit = size_max(asked ? (size_t)asked : chunk_limit(l), 1);
+    limit = size_max(limit / tp, 1); /* of a share */
     size_t pieces = (l->S + limit - 1) / limit;
     return (int)((l->S + pieces - 1) / pieces * tp);
 }

@@ -4,6 +4,7 @@
  * counts is how high the stack was. */
 #pragma once
 
+#include "base/number/sizes.h"
 #include "model/activations.h"
 
 /* A pass being laid out: a stack of arrays, and the dimensions of the pass. */
@@ -29,16 +30,6 @@ struct layout {
     struct adapter_sizes adapters;
     bool drops, decodes, by_heads, head_trains;
 };
-
-static inline size_t min_size(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
-
-static inline size_t max_size(size_t a, size_t b)
-{
-    return a > b ? a : b;
-}
 
 static inline void *push_bytes(struct layout *l, size_t bytes)
 {

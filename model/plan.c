@@ -1,5 +1,7 @@
 #include "model/internal.h"
 
+#include "base/number/sizes.h"
+
 #include "model/config_layers.h"
 
 #include <assert.h>
@@ -16,11 +18,6 @@ static enum zd_status check_positions(
             positions, config->max_positions);
 }
 
-static size_t max_size(size_t a, size_t b)
-{
-    return a > b ? a : b;
-}
-
 int model_positions(const struct model_shape *shape)
 {
     int positions = shape->train || shape->eval_B ? shape->T : 0;
@@ -33,7 +30,7 @@ size_t model_most_tokens(const struct model_shape *shape)
     size_t train = shape->train ? place_tokens(shape, shape->B) : 0;
     size_t eval = place_tokens(shape, shape->eval_B);
     size_t decode = (size_t)shape->decode_batch;
-    return max_size(max_size(train, eval), decode);
+    return size_max(size_max(train, eval), decode);
 }
 
 /* Where `rows` rows begin; `bytes` grows by them. */
@@ -87,7 +84,7 @@ static enum zd_status plan_batch(
                 micros * CPU_PLANES * tokens * sizeof(int32_t));
     size_t bytes = batch_planes(config, shape) * batch_plane_tokens(tokens) *
                    sizeof(int32_t);
-    size_t rows = max_size(
+    size_t rows = size_max(
             (size_t)config->vocab_size, (size_t)model_positions(shape));
     ZD_TRY(arena_plan_add(
             plan, "model.batch", ARENA_DEVICE, SPAN_BUFFERS, micros * bytes));
@@ -108,19 +105,19 @@ static enum zd_status plan_workspace(
     size_t C = (size_t)config->hidden_size;
     size_t kv = (size_t)config->kv_heads * (size_t)config->head_dim;
     size_t columns =
-            max_size(2 * (size_t)config->intermediate_size, q + 2 * kv);
+            size_max(2 * (size_t)config->intermediate_size, q + 2 * kv);
     size_t norm = config->family->qk_norm_whole ? q : (size_t)config->head_dim;
     if (shape_backend(shape) != DEVICE_CUDA)
         return ZD_OK;
     int head = table->adapters ? param_table_find(table, "lm_head.weight") : -1;
     if (head >= 0 && param_has_adapter(table, head))
-        columns = max_size(columns, (size_t)config->vocab_size);
+        columns = size_max(columns, (size_t)config->vocab_size);
     struct kernels_request request = {
             .backend = DEVICE_CUDA,
             .dtype = shape->dtype,
             .N = (int)model_most_tokens(shape),
-            .C = (int)max_size(C, norm),
-            .columns = (int)max_size(columns, C),
+            .C = (int)size_max(C, norm),
+            .columns = (int)size_max(columns, C),
             .V = config->vocab_size};
     return arena_plan_add(
             plan, "kernels.workspace", ARENA_DEVICE, SPAN_BUFFERS,

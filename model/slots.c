@@ -340,13 +340,13 @@ void layout_grads(struct layout *l, void *dx, struct layer_grads *g)
     size_t end = l->top;
     if (tp_size(l->config) > 1) /* then matmuls add up to all_tokens[0] */
         l->top = begin;
-    g->hidden = push_rows(l, 1, max_size(l->S * l->C, l->N * l->q));
+    g->hidden = push_rows(l, 1, size_max(l->S * l->C, l->N * l->q));
     size_t mark = l->top;
     g->mlp_out = is_changed(l, ROLE_POST2) ? g->hidden : dx;
     g->proj = is_changed(l, ROLE_POST1) ? push_rows(l, l->S, l->C) : dx;
     l->top = mark;
     g->act = push_rows(l, piece_tokens(l), l->F);
-    l->top = max_size(mark, end);
+    l->top = size_max(mark, end);
     /* without gaps, a norm's gradient overwrites the one it is made from */
     struct heads h = push_heads(l, l->config->qk_norm && l->joined & JOIN_QKV);
     g->q_raw = h.q_raw;
@@ -361,7 +361,7 @@ void layout_grads(struct layout *l, void *dx, struct layer_grads *g)
  * them in the MLP. */
 static size_t in_turn(const struct layout *l, const size_t columns[BRANCHES])
 {
-    return max_size(
+    return size_max(
             l->N * columns[BRANCH_ATTENTION],
             piece_tokens(l) * columns[BRANCH_MLP]);
 }
@@ -378,8 +378,8 @@ void layout_adapters(
     size_t logits = l->logits_dtype != DTYPE_FP32 || head_dora
                             ? (size_t)l->logits_stride
                             : 0;
-    size_t head = narrow || drops ? max_size(l->C, logits) : 0;
-    size_t wide = max_size(
+    size_t head = narrow || drops ? size_max(l->C, logits) : 0;
+    size_t wide = size_max(
             narrow ? layers : dropped, s->head_low ? (size_t)chunk * head : 0);
     if (!s->most_r)
         return;
@@ -392,7 +392,7 @@ void layout_adapters(
     a->gram = push_floats(l, s->most_r * s->most_r);
     size_t scaled = in_turn(l, s->columns);
     if (head_dora)
-        scaled = max_size(scaled, (size_t)chunk * (size_t)l->logits_stride);
+        scaled = size_max(scaled, (size_t)chunk * (size_t)l->logits_stride);
     a->scaled = push_rows(l, 1, train ? scaled : 0);
 }
 

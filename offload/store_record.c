@@ -1,6 +1,7 @@
 #include "offload/store_record.h"
 
 #include "base/file/fs.h"
+#include "base/number/sizes.h"
 #include "offload/aio.h"
 
 #include <errno.h>
@@ -11,11 +12,6 @@
 /* workers without offload.threads: the plan is the same on every machine */
 enum { WORKERS_PLANNED = 4 };
 
-static size_t round_up(size_t bytes, size_t unit)
-{
-    return (bytes + unit - 1) / unit * unit;
-}
-
 struct record record_of(
         const struct offload_request *request, const struct chunk *chunk,
         size_t align)
@@ -25,13 +21,13 @@ struct record record_of(
             .lanes = optim_record_of(
                     &request->extents[chunk->extent].layout, count, align)};
     size_t *part = record.part;
-    part[1] = round_up(
+    part[1] = size_round_up(
             count * dtype_bytes(offload_master_type(request->optim)), align);
     part[2] = part[1] + record.lanes.lane[OPTIM_V];
     part[3] = part[1] + record.lanes.lane[OPTIM_LANES];
     part[4] = part[3];
     if (offload_params_in_file(request))
-        part[4] += round_up(count * dtype_bytes(request->dtype), align);
+        part[4] += size_round_up(count * dtype_bytes(request->dtype), align);
     return record;
 }
 
@@ -57,8 +53,8 @@ void record_memory(
         memory->slot = data + record.part[3];
 }
 
-/* Of chunk i, when the one before has `before`: of the 100,000 chunks of a large
- * job nearly all are as long as their neighbor. */
+/* Of chunk i, when the one before has `before`: of the 100,000 chunks of a
+ * large job nearly all are as long as their neighbor. */
 static size_t bytes_after(
         const struct offload_request *request, const struct chunk *chunks,
         int i, size_t align, size_t before)

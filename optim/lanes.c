@@ -1,11 +1,7 @@
 #include "optim/lanes.h"
 
 #include "base/memory/arena.h"
-
-static size_t round_up(size_t bytes, size_t align)
-{
-    return (bytes + align - 1) / align * align;
-}
+#include "base/number/sizes.h"
 
 static size_t scale_bytes(enum optim_format format, size_t count)
 {
@@ -35,7 +31,7 @@ static enum optim_array array_of(int lane, enum optim_format format)
 static size_t take(size_t *end, size_t bytes, size_t align)
 {
     size_t begin = *end;
-    *end += round_up(bytes, align);
+    *end += size_round_up(bytes, align);
     return begin;
 }
 
@@ -68,7 +64,7 @@ struct optim_record optim_record_of(
                 take(&end, optim_lane_bytes(format, count), ARENA_ALIGN);
         record.place.scales[lane] =
                 take(&end, scale_bytes(format, count), ARENA_ALIGN);
-        record.lane[lane + 1] = round_up(end, align);
+        record.lane[lane + 1] = size_round_up(end, align);
     }
     return record;
 }

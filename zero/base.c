@@ -13,6 +13,7 @@
 #include "zero/private.h"
 
 #include "base/must.h"
+#include "base/number/sizes.h"
 #include "model/quantized/base_digest.h"
 #include "model/quantized/codes.h"
 #include "model/quantized/cut.h"
@@ -88,16 +89,6 @@ static enum zd_status put(
 
 /* --- codes ---------------------------------------------------------------- */
 
-static size_t least(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
-
-static size_t round_up(size_t count, size_t multiple)
-{
-    return quant_parts(count, multiple) * multiple;
-}
-
 /* Codes of a range of the whole weight that this rank makes. */
 struct codes_part {
     const struct loading *l;
@@ -164,7 +155,7 @@ static enum zd_status write_codes(
     for (size_t at = row; at < row + rows; at++) {
         size_t from = at * across + (size_t)r->column, to = from + columns;
         from = from > begin ? from : begin;
-        to = least(to, end);
+        to = size_min(to, end);
         if (from < to)
             ZD_TRY(put_codes(c, from, to, begin, codes));
     }
@@ -200,15 +191,15 @@ static enum zd_status make_range(
     bool tells = c->range.is_owned;
     if (c->range.columns != whole->columns) {
         begin = begin / across * across;
-        end = least(round_up(end, across), all);
+        end = size_min(size_round_up(end, across), all);
     }
-    c->counted = round_up(code_bytes(c->l, c->begin), BASE_DIGEST_BYTES);
-    c->counts = round_up(code_bytes(c->l, c->end), BASE_DIGEST_BYTES);
+    c->counted = size_round_up(code_bytes(c->l, c->begin), BASE_DIGEST_BYTES);
+    c->counts = size_round_up(code_bytes(c->l, c->end), BASE_DIGEST_BYTES);
     if (!tells)
         c->counts = 0;
     c->digest = base_digest_codes(name_of(c->l), c->counted);
     if (c->counted < c->counts && end < c->counts * packed)
-        end = least(c->counts * packed, all);
+        end = size_min(c->counts * packed, all);
     ZD_TRY(codes_make(maker, id, begin, c->begin, write_codes, c, NULL));
     ZD_TRY(codes_make(
             maker, id, c->begin, c->end, write_codes, c,
@@ -235,8 +226,8 @@ static enum zd_status make_codes(
             code_bytes(l, param->count));
     for (int i = 0; i < count; i++) {
         struct codes_part c = {.l = l, .range = ranges[i], .part = part};
-        c.begin = told_of(&c, least(part.begin * packed, param->count));
-        c.end = told_of(&c, least(part.end * packed, param->count));
+        c.begin = told_of(&c, size_min(part.begin * packed, param->count));
+        c.end = told_of(&c, size_min(part.end * packed, param->count));
         if (c.begin < c.end)
             ZD_TRY(make_range(&c, maker, scales));
     }

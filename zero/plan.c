@@ -2,16 +2,12 @@
 
 #include "base/device/lease.h"
 #include "base/must.h"
+#include "base/number/sizes.h"
 #include "model/slice.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
-
-static size_t round_up(size_t count, size_t multiple)
-{
-    return (count + multiple - 1) / multiple * multiple;
-}
 
 /* --- segments ------------------------------------------------------------- */
 
@@ -63,7 +59,7 @@ static void place_tensor(
 {
     const struct param_table *table = plan->request.table;
     struct zero_place *place = &plan->places[id];
-    size_t offset = round_up(*used, align);
+    size_t offset = size_round_up(*used, align);
     if (kind == SCALES) {
         place->scales_segment = plan->segment_count;
         place->scales = offset;
@@ -106,7 +102,7 @@ static void add_segment(struct zero_plan *plan, int unit, enum kind kind)
         return;
     if (zero_is_shared(&segment)) /* places add up a share of a part each */
         align *= (size_t)plan->request.mesh.tp;
-    segment.part_count = round_up(segment.used, parts * align) / parts;
+    segment.part_count = size_round_up(segment.used, parts * align) / parts;
     segment.shard_count = replicas * segment.part_count;
     segment.count = shards * segment.shard_count;
     plan->segments[plan->segment_count++] = segment;
@@ -346,11 +342,6 @@ static void plan_wire(struct zero_plan *plan)
     }
 }
 
-static size_t max_size(size_t a, size_t b)
-{
-    return a > b ? a : b;
-}
-
 /* The largest share of a rank in any collective, and in those that sum, and
  * that add to what is there. */
 static void note_tokens(const struct zero_plan *plan, struct comm_needs *needs)
@@ -359,11 +350,11 @@ static void note_tokens(const struct zero_plan *plan, struct comm_needs *needs)
     size_t tp = (size_t)plan->request.mesh.tp, reduced = 0;
     for (int s = 0; s < plan->segment_count; s++)
         if (zero_is_shared(&plan->segments[s]))
-            reduced = max_size(
+            reduced = size_max(
                     reduced, plan->segments[s].part_count / tp *
                                      dtype_bytes(plan->grad_dtype));
-    needs->reduce_bytes = max_size(reduced, moved->largest_share);
-    needs->shard_bytes = max_size(needs->reduce_bytes, moved->largest_scores);
+    needs->reduce_bytes = size_max(reduced, moved->largest_share);
+    needs->shard_bytes = size_max(needs->reduce_bytes, moved->largest_scores);
 }
 
 static void note_keys(const struct zero_plan *plan, struct comm_needs *needs)
@@ -385,12 +376,12 @@ static void note_collectives(
         const struct zero_segment *segment = &plan->segments[s];
         size_t count = is_shard ? segment->shard_count : segment->part_count;
         size_t reduced = segment->trainable ? count * grad : 0;
-        size_t sent = max_size(zero_segment_bytes(segment, count), reduced);
-        needs->shard_bytes = max_size(needs->shard_bytes, sent);
-        needs->reduce_bytes = max_size(needs->reduce_bytes, reduced);
+        size_t sent = size_max(zero_segment_bytes(segment, count), reduced);
+        needs->shard_bytes = size_max(needs->shard_bytes, sent);
+        needs->reduce_bytes = size_max(needs->reduce_bytes, reduced);
         if (adds)
             needs->accumulate_bytes =
-                    max_size(needs->accumulate_bytes, reduced);
+                    size_max(needs->accumulate_bytes, reduced);
     }
 }
 
@@ -594,7 +585,7 @@ static size_t own_count(const struct zero_plan *plan)
     size_t most = 0;
     for (int s = 0; s < plan->segment_count; s++)
         if (zero_is_shared(&plan->segments[s]))
-            most = max_size(
+            most = size_max(
                     most, zero_own(
                                   &plan->segments[s], 0,
                                   plan->segments[s].part_count));

@@ -16,6 +16,8 @@
  * most. */
 #include "zero/plan_parts.h"
 
+#include "base/number/sizes.h"
+
 #include "model/slice.h"
 #include "offload/cut.h"
 
@@ -161,11 +163,6 @@ uint64_t plan_block_wire(const struct zero_plan *plan)
 
 /* --- spans ---------------------------------------------------------------- */
 
-static size_t max_size(size_t a, size_t b)
-{
-    return a > b ? a : b;
-}
-
 /* The maximum over parts, array by array. */
 static enum zd_status note_part(
         const struct zero_plan *plan, int part, void *context)
@@ -175,9 +172,9 @@ static enum zd_status note_part(
     while (state_walk_next(&walk))
         ;
     for (int i = 0; i < OPTIM_ARRAYS; i++)
-        most->states[i] = max_size(most->states[i], walk.bytes[i]);
-    most->spilled = max_size(most->spilled, walk.spilled);
-    most->largest_chunk = max_size(most->largest_chunk, walk.largest_chunk);
+        most->states[i] = size_max(most->states[i], walk.bytes[i]);
+    most->spilled = size_max(most->spilled, walk.spilled);
+    most->largest_chunk = size_max(most->largest_chunk, walk.largest_chunk);
     return ZD_OK;
 }
 

@@ -1,5 +1,6 @@
 /* slots.c - how many units stage 3 keeps gathered at a time. */
 #include "base/must.h"
+#include "base/number/sizes.h"
 #include "zero/plan_parts.h"
 
 #include <limits.h>
@@ -11,11 +12,6 @@ struct needs {
     size_t outer, head, layer; /* largest gather of each: elements */
     size_t outer_bytes, head_bytes, layer_bytes;
 };
-
-static size_t max_size(size_t a, size_t b)
-{
-    return a > b ? a : b;
-}
 
 /* What is held at a time in a pass. */
 static void needs_measure(
@@ -44,9 +40,9 @@ static void needs_sizes(const struct zero_plan *plan, struct needs *needs)
     needs->outer_bytes = plan_gather_bytes(plan, 0);
     needs->head_bytes = plan_gather_bytes(plan, last);
     for (int u = 1; u < last; u++) {
-        needs->layer = max_size(needs->layer, plan_gather_count(plan, u));
+        needs->layer = size_max(needs->layer, plan_gather_count(plan, u));
         needs->layer_bytes =
-                max_size(needs->layer_bytes, plan_gather_bytes(plan, u));
+                size_max(needs->layer_bytes, plan_gather_bytes(plan, u));
     }
 }
 
@@ -73,14 +69,14 @@ static int layers_ahead(const struct zero_plan *plan, const struct needs *needs)
 static size_t outer_elements(const struct needs *needs, bool separate)
 {
     return separate ? needs->outer + needs->head
-                    : max_size(needs->outer, needs->head);
+                    : size_max(needs->outer, needs->head);
 }
 
 static void lay_out_slots(
         struct zero_plan *plan, const struct needs *needs, bool separate)
 {
     size_t outer = outer_elements(needs, false);
-    size_t bytes = max_size(needs->outer_bytes, needs->head_bytes);
+    size_t bytes = size_max(needs->outer_bytes, needs->head_bytes);
     struct zero_slot outers[2] = {{.bytes = bytes, .count = outer}};
     if (separate) {
         outers[0] = (struct zero_slot){
