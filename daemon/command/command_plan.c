@@ -348,7 +348,7 @@ static enum zd_status plan_one(
 
 enum zd_status command_plan(struct cli_args *args, int *argc, char ***argv)
 {
-    enum { KEPT_BYTES = 64 << 20 };
+    enum { KEPT_BYTES = 32 << 20 }; /* the most that glibc takes */
     struct job *job;
     /* a search takes and gives back the same memory thousands of times */
     mallopt(M_TRIM_THRESHOLD, KEPT_BYTES);
