@@ -93,11 +93,14 @@ static void *open_late(void *ctx)
     return NULL;
 }
 
+struct late {
+    bool on_host, accumulates;
+    enum offload_clipping clipping;
+};
+
 /* Two steps on a slow stream up: what the device gets of the first. With
  * `goes_on` the second step does not wait for it. */
-static void two_steps(
-        bool on_host, bool accumulates, enum offload_clipping clipping,
-        bool goes_on, float got[LATE])
+static void two_steps(const struct late *of, bool goes_on, float got[LATE])
 {
     struct small_engine e;
     small_engine_init(&e, 1, LATE, 0);
@@ -113,19 +116,19 @@ static void two_steps(
     pthread_t opener;
     for (int i = 0; i < 2 * LATE; i++)
         grads[i] = i < LATE ? 1 + (float)(i % 7) : -3;
-    e.request.accumulates = accumulates;
-    e.request.params_on_host = on_host;
-    e.options.params = on_host ? OFFLOAD_CPU : OFFLOAD_NONE;
-    e.options.clipping = clipping;
+    e.request.accumulates = of->accumulates;
+    e.request.params_on_host = of->on_host;
+    e.options.params = of->on_host ? OFFLOAD_CPU : OFFLOAD_NONE;
+    e.options.clipping = of->clipping;
     e.options.chunk_bytes = 4096;
     MUST(small_engine_streams(&e, STREAM_THREAD));
     MUST(small_engine_make(&e));
-    if (!on_host)
+    if (!of->on_host)
         offload_params_to(e.offload, 0, got);
     for (int k = 0; k < 1 + goes_on; k++) {
         offload_step_begin(e.offload, &step);
         MUST(offload_grads_down(e.offload, 0, grads + k * LATE, now, 0, true));
-        if (k > 0 && !on_host)
+        if (k > 0 && !of->on_host)
             break; /* the next update would go up after the first */
         MUST(offload_squares(e.offload, &sum));
         if (k == 0) {
@@ -133,7 +136,7 @@ static void two_steps(
             pthread_create(&opener, NULL, open_late, &gate);
         }
         MUST(offload_update(e.offload, &step, NULL));
-        if (k == 0 && on_host)
+        if (k == 0 && of->on_host)
             MUST(offload_params_up(e.offload, 0, got, NULL));
         step.t++;
     }
@@ -147,10 +150,7 @@ static void two_steps(
  * to, leaves what still goes up. */
 Test(offload_engine, a_step_does_not_wait_for_copies_up, .timeout = 100)
 {
-    static const struct {
-        bool on_host, accumulates;
-        enum offload_clipping clipping;
-    } cases[] = {
+    static const struct late cases[] = {
             {false, false, OFFLOAD_CLIP_WAIT}, {false, true, OFFLOAD_CLIP_WAIT},
             {false, false, OFFLOAD_CLIP_UNDO}, {true, false, OFFLOAD_CLIP_WAIT},
             {true, false, OFFLOAD_CLIP_UNDO},  {true, true, OFFLOAD_CLIP_WAIT},
@@ -158,12 +158,8 @@ Test(offload_engine, a_step_does_not_wait_for_copies_up, .timeout = 100)
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         float want[LATE] = {0}, got[LATE] = {0};
-        two_steps(
-                cases[i].on_host, cases[i].accumulates, cases[i].clipping,
-                false, want);
-        two_steps(
-                cases[i].on_host, cases[i].accumulates, cases[i].clipping, true,
-                got);
+        two_steps(&cases[i], false, want);
+        two_steps(&cases[i], true, got);
         cr_expect(want[5] != 0);
         cr_expect_eq(memcmp(want, got, sizeof got), 0, "case %zu", i);
     }
