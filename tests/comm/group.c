@@ -2,6 +2,7 @@
 
 #include "base/device/device_memory.h"
 #include "tests/comm/suite.h"
+#include "tests/support/require.h"
 #include "tests/support/tap.h"
 
 #include <pthread.h>
@@ -15,14 +16,6 @@ struct member {
     struct comm *control;
     bool holds[CASES_MAX];
 };
-
-static void must(enum zd_status status)
-{
-    if (status == ZD_OK)
-        return;
-    zd_error_print(stderr, zd_error_get());
-    abort();
-}
 
 static enum zd_status create(
         const struct group_case *group, struct comm *control,
@@ -60,10 +53,10 @@ static void *run_member(void *arg)
         return NULL;
     }
     if (group->on_gpu) {
-        must(device_open(DEVICE_CUDA, rank, size, &device));
+        require(device_open(DEVICE_CUDA, rank, size, &device));
         device_use(device);
     }
-    must(create(group, member->control, &comm));
+    require(create(group, member->control, &comm));
     struct comm_needs needs = {
             .transport = comm_transport(comm),
             .world = size,
@@ -74,8 +67,8 @@ static void *run_member(void *arg)
             .is_ordered = group->reduce == COMM_REDUCE_ORDERED,
             .accumulate_bytes = group->shard_bytes};
     arena_plan_init(&plan);
-    must(comm_plan_needs(&plan, &needs));
-    must(arena_take(&arena, &plan));
+    require(comm_plan_needs(&plan, &needs));
+    require(arena_take(&arena, &plan));
     comm_set_memory(comm, &arena);
     run_suite(member, comm);
     comm_destroy(comm);
@@ -97,7 +90,7 @@ void group_run(const struct group_case *group)
             .hierarchical =
                     group->ranks_per_node ? COMM_LEVELS_TWO : COMM_LEVELS_ONE,
             .ranks_per_node = group->ranks_per_node};
-    must(comm_local_create(group->size, &options, comms));
+    require(comm_local_create(group->size, &options, comms));
     for (int r = 0; r < group->size; r++) {
         members[r] = (struct member){.group = group, .control = comms[r]};
         if (pthread_create(&threads[r], NULL, run_member, &members[r]) != 0)

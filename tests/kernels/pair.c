@@ -3,6 +3,7 @@
 #include "arrays.h"
 #include "base/device/device_memory.h"
 #include "base/file/hash.h"
+#include "tests/support/require.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -48,14 +49,6 @@ const struct kernels *pair_enter(int which)
     return runners[which].ops;
 }
 
-static void check(enum zd_status status)
-{
-    if (status == ZD_OK)
-        return;
-    zd_error_print(stderr, zd_error_get());
-    abort();
-}
-
 /* Bytes of the block that an array lies in: one too many, and never none. */
 static size_t block_bytes(const struct pair *p, int i)
 {
@@ -75,10 +68,10 @@ static void place(struct pair *p, int i, const void *values)
     void *block;
     device_use(p->runner[i].device);
     if (p->runner[i].device) {
-        check(device_take(block_bytes(p, i), &block));
+        require(device_take(block_bytes(p, i), &block));
         p->of[i] = (char *)block + shift_bytes(p, i);
         if (bytes)
-            check(device_write(p->of[i], values, bytes));
+            require(device_write(p->of[i], values, bytes));
         return;
     }
     block = malloc(block_bytes(p, i));
@@ -173,7 +166,7 @@ void *pair_fetch(const struct pair *p, int i)
     void *values = malloc(bytes + 1);
     device_use(p->runner[i].device);
     if (bytes && p->runner[i].device)
-        check(device_read(values, p->of[i], bytes));
+        require(device_read(values, p->of[i], bytes));
     else
         memcpy(values, p->of[i], bytes);
     return values;

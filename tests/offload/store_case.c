@@ -1,4 +1,5 @@
 #include "tests/offload/store_case.h"
+#include "tests/support/require.h"
 
 #include <stdatomic.h>
 
@@ -50,14 +51,6 @@ static void make_request(
             .accumulates = setup->accumulates,
             .params_on_host = setup->params,
     };
-}
-
-static void require(enum zd_status status)
-{
-    if (status == ZD_OK)
-        return;
-    zd_error_print(stderr, zd_error_get());
-    abort();
 }
 
 static void take_memory(struct store_case *test)

@@ -4,6 +4,7 @@
 
 #include "base/file/safetensors.h"
 #include "kernels/backend.h"
+#include "tests/support/must.h"
 
 #include <criterion/criterion.h>
 
@@ -11,21 +12,13 @@
 
 static struct st_file *file;
 
-static void must(enum zd_status status)
-{
-    if (status == ZD_OK)
-        return;
-    zd_error_print(stderr, zd_error_get());
-    abort();
-}
-
 static void open_codes(void)
 {
     char path[4096];
     snprintf(
             path, sizeof path, "%s/quant/codes.safetensors",
             getenv("ZEROD_FIXTURES"));
-    must(st_open(path, &file));
+    MUST(st_open(path, &file));
 }
 
 static void close_codes(void)
@@ -41,7 +34,7 @@ static void *get(const char *name, size_t *count)
     const struct st_tensor *t = st_find(file, name);
     cr_assert(t != NULL, "%s", name);
     void *data = malloc(t->bytes + 1);
-    must(st_read_bytes(file, t, 0, t->bytes, data));
+    MUST(st_read_bytes(file, t, 0, t->bytes, data));
     if (count)
         *count = t->count;
     return data;
@@ -227,8 +220,8 @@ static void compare_rows(const char *isa, enum dtype type, int rows)
                 .rows = N,
                 .columns = K,
                 .block = 64};
-        must(backend->ops.dequantize(NULL, wide, codes, scales, &m));
-        must(backend->ops.matmul(
+        MUST(backend->ops.dequantize(NULL, wide, codes, scales, &m));
+        MUST(backend->ops.matmul(
                 NULL, &(struct matmul){
                               .M = rows,
                               .N = N,
@@ -236,7 +229,7 @@ static void compare_rows(const char *isa, enum dtype type, int rows)
                               .a = {a, type},
                               .b = {wide, type, true},
                               .out = {want, type}}));
-        must(backend->ops.codes_rows(
+        MUST(backend->ops.codes_rows(
                 NULL, got, N, a, codes, scales, &m, NULL, rows));
         cr_expect(
                 memcmp(want, got, (size_t)rows * N * dtype_bytes(type)) == 0,
@@ -268,7 +261,7 @@ static void compare_scales(const char *isa, enum dtype type)
     for (int i = 0; i < COUNT; i++)
         codes[i] = (uint8_t)(i * 167 % 127 | i % 2 << 7);
     for (int i = 0; backend && i < 3; i++) {
-        must(backend->ops.dequantize(NULL, got, codes, &scales[i], &m));
+        MUST(backend->ops.dequantize(NULL, got, codes, &scales[i], &m));
         quant_decode_fp8(values, codes, scales[i], COUNT);
         dtype_convert(want, type, values, DTYPE_FP32, COUNT);
         cr_expect(
@@ -291,7 +284,7 @@ static void check_none(const char *isa, enum dtype type)
     for (int at = 0; backend && at < COUNT; at++) {
         memset(codes, 0x38, sizeof codes);
         codes[at] = at % 2 ? 0x7f : 0xff;
-        must(backend->ops.dequantize(NULL, out, codes, scales, &m));
+        MUST(backend->ops.dequantize(NULL, out, codes, scales, &m));
         dtype_convert(values, DTYPE_FP32, out, type, COUNT);
         for (int i = 0; i < COUNT; i++)
             cr_assert(
