@@ -24,75 +24,74 @@ Test(stream, works_in_order)
     stream_destroy(stream);
 }
 
-Test(stream, waits_for_events_of_another)
+static struct stream *down, *up;
+static struct event *middle, *end;
+static struct gate hold = GATE;
+
+static void begin_two(void)
 {
-    struct stream *down = stream_of(STREAM_THREAD);
-    struct stream *up = stream_of(STREAM_THREAD);
-    struct event *event = event_of(), *end = event_of();
-    struct gate gate = GATE;
+    down = stream_of(STREAM_THREAD);
+    up = stream_of(STREAM_THREAD);
+    middle = event_of();
+    end = event_of();
+}
+
+static void end_two(void)
+{
+    stream_destroy(up);
+    stream_destroy(down);
+    event_destroy(middle);
+    event_destroy(end);
+}
+
+#define TWO_STREAMS .init = begin_two, .fini = end_two
+
+Test(stream, waits_for_events_of_another, TWO_STREAMS)
+{
     struct diary diary = {0};
-    stream_call(down, gate_pass, &gate, 0);
+    stream_call(down, gate_pass, &hold, 0);
     stream_call(down, write_line, &diary, 0);
-    stream_record(down, event);
-    stream_wait(up, event);
+    stream_record(down, middle);
+    stream_wait(up, middle);
     stream_call(up, write_line, &diary, 1);
     stream_record(up, end);
-    cr_expect_not(event_is_done(event));
+    cr_expect_not(event_is_done(middle));
     cr_expect_not(event_is_done(end));
     cr_expect_eq(diary.count, 0);
-    gate_open(&gate);
+    gate_open(&hold);
     event_wait(end);
-    cr_expect(event_is_done(event));
+    cr_expect(event_is_done(middle));
     expect_all(&diary, 2);
-    stream_destroy(up);
-    stream_destroy(down);
-    event_destroy(event);
-    event_destroy(end);
 }
 
-Test(stream, wait_means_the_last_record_before_it)
+Test(stream, wait_means_the_last_record_before_it, TWO_STREAMS)
 {
-    struct stream *down = stream_of(STREAM_THREAD);
-    struct stream *up = stream_of(STREAM_THREAD);
-    struct event *event = event_of(), *end = event_of();
-    struct gate gate = GATE;
-    stream_record(down, event);
-    stream_wait(up, event);
+    stream_record(down, middle);
+    stream_wait(up, middle);
     stream_record(up, end);
     /* recorded again before the first wait may have begun */
-    stream_call(down, gate_pass, &gate, 0);
-    stream_record(down, event);
+    stream_call(down, gate_pass, &hold, 0);
+    stream_record(down, middle);
     event_wait(end);
     cr_expect(event_is_done(end));
-    cr_expect_not(event_is_done(event));
-    gate_open(&gate);
-    event_wait(event);
-    cr_expect(event_is_done(event));
-    stream_destroy(up);
-    stream_destroy(down);
-    event_destroy(event);
-    event_destroy(end);
+    cr_expect_not(event_is_done(middle));
+    gate_open(&hold);
+    event_wait(middle);
+    cr_expect(event_is_done(middle));
 }
 
-Test(stream, records_on_two_streams_are_done_in_order)
+Test(stream, records_on_two_streams_are_done_in_order, TWO_STREAMS)
 {
-    struct stream *slow = stream_of(STREAM_THREAD);
-    struct stream *quick = stream_of(STREAM_THREAD);
-    struct event *event = event_of();
-    struct gate gate = GATE;
     struct diary diary = {0};
-    stream_call(slow, gate_pass, &gate, 0);
-    stream_call(slow, write_line, &diary, 0);
-    stream_record(slow, event);
-    stream_record(quick, event);
+    stream_call(down, gate_pass, &hold, 0);
+    stream_call(down, write_line, &diary, 0);
+    stream_record(down, middle);
+    stream_record(up, middle);
     usleep(20000); /* time for a wrong one to be done */
-    cr_expect_not(event_is_done(event));
-    gate_open(&gate);
-    event_wait(event);
+    cr_expect_not(event_is_done(middle));
+    gate_open(&hold);
+    event_wait(middle);
     cr_expect_eq(diary.count, 1);
-    stream_destroy(slow);
-    stream_destroy(quick);
-    event_destroy(event);
 }
 
 struct filler {

@@ -143,16 +143,21 @@ cublasStatus_t cublasLtMatmulAlgoCheck(
     return status;
 }
 
+static bool is_algorithm(
+        const cublasLtMatmulAlgo_t *algo, struct algorithm *out)
+{
+    if (algo)
+        memcpy(out, algo, sizeof *out);
+    return algo && out->magic == ALGORITHM;
+}
+
 cublasStatus_t cublasLtMatmulAlgoCapGetAttribute(
         const cublasLtMatmulAlgo_t *algo,
         cublasLtMatmulAlgoCapAttributes_t attribute, void *value, size_t bytes,
         size_t *written)
 {
     struct algorithm a;
-    if (!algo)
-        return CUBLAS_STATUS_INVALID_VALUE;
-    memcpy(&a, algo, sizeof a);
-    if (a.magic != ALGORITHM)
+    if (!is_algorithm(algo, &a))
         return CUBLAS_STATUS_INVALID_VALUE;
     if (attribute == CUBLASLT_ALGO_CAP_NUMERICAL_IMPL_FLAGS)
         return read_place(place_of(&a.implementation), value, bytes, written);
@@ -166,10 +171,7 @@ cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(
 {
     struct algorithm a;
     uint32_t tile = CUBLASLT_MATMUL_TILE_64x64, stages = 0;
-    if (!algo)
-        return CUBLAS_STATUS_INVALID_VALUE;
-    memcpy(&a, algo, sizeof a);
-    if (a.magic != ALGORITHM)
+    if (!is_algorithm(algo, &a))
         return CUBLAS_STATUS_INVALID_VALUE;
     switch (attribute) {
     case CUBLASLT_ALGO_CONFIG_ID:
