@@ -12,9 +12,18 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+static struct store_case test;
 /* Chunks of 1024 elements: 23 of them, for a ring of 4 or 8. */
-static const struct store_setup plain = {
+static struct store_setup setup = {
         .threads = 1, .chunk_bytes = 4096, .block_bytes = 1 << 20};
+
+static void end(void)
+{
+    if (test.store)
+        case_fini(&test);
+}
+
+TestSuite(store_file, .fini = end);
 
 /* --- against a model in memory -------------------------------------------- */
 
@@ -39,11 +48,9 @@ ParameterizedTestParameters(store_file, random_lists_see_what_was_written_last)
 ParameterizedTest(
         struct trial *trial, store_file, random_lists_see_what_was_written_last)
 {
-    struct store_case test;
     case_init(&test, &trial->setup);
     for (unsigned seed = 1; seed <= 4; seed++)
         cr_expect(case_random_lists(&test, 60, trial->workers, seed) == 0);
-    case_fini(&test);
 }
 
 /* The store's file has no name but those that the process has for it. */
@@ -70,47 +77,44 @@ static int open_file(const char *name)
 
 /* --- what is moved -------------------------------------------------------- */
 
-static struct offload_report moved(struct store_case *test)
+static struct offload_report moved(void)
 {
     struct offload_report report = {0};
-    MUST(store_file_finish(test->store));
-    store_file_report(test->store, &report);
+    MUST(store_file_finish(test.store));
+    store_file_report(test.store, &report);
     return report;
 }
 
-static struct store_list all_chunks(
-        const struct store_case *test, unsigned reads, unsigned writes)
+static struct store_list all_chunks(unsigned reads, unsigned writes)
 {
-    return (struct store_list){0, test->chunk_count, reads, writes};
+    return (struct store_list){0, test.chunk_count, reads, writes};
 }
 
 /* A buffer whose write took long may keep its chunk through a whole list. Of
  * this one every buffer takes a chunk of the last half as it begins; all_chunks
  * begins with the first half, so it finds none of its chunks in the ring. */
-static void take_every_buffer(struct store_case *test)
+static void take_every_buffer(void)
 {
-    int half = test->chunk_count / 2;
-    cr_assert(record_ring_count(&test->request, test->chunk_count) <= half);
-    struct store_list list = {test->chunk_count - half, half, CHUNK_STATES, 0};
-    cr_expect(case_go_through(test, &list, 1, NULL) == 0);
-    moved(test);
+    int half = test.chunk_count / 2;
+    cr_assert(record_ring_count(&test.request, test.chunk_count) <= half);
+    struct store_list list = {test.chunk_count - half, half, CHUNK_STATES, 0};
+    cr_expect(case_go_through(&test, &list, 1, NULL) == 0);
+    moved();
 }
 
-static size_t pages(const struct store_case *test, size_t wide)
+static size_t pages(size_t wide)
 {
     size_t bytes = 0;
-    for (int i = 0; i < test->chunk_count; i++)
-        bytes += (test->chunks[i].count * wide + 4095) / 4096 * 4096;
+    for (int i = 0; i < test.chunk_count; i++)
+        bytes += (test.chunks[i].count * wide + 4095) / 4096 * 4096;
     return bytes;
 }
 
 Test(store_file, only_the_parts_of_a_list_are_moved)
 {
-    struct store_case test;
-    struct store_setup setup = plain;
     setup.params = true;
     case_init(&test, &setup);
-    const size_t slots = pages(&test, 2), masters = pages(&test, 4);
+    const size_t slots = pages(2), masters = pages(4);
     const size_t all = test.file_bytes, states = all - slots;
     const struct {
         unsigned reads, writes;
@@ -123,56 +127,47 @@ Test(store_file, only_the_parts_of_a_list_are_moved)
             {CHUNK_MASTER | CHUNK_SLOT, CHUNK_MASTER, masters + slots, masters},
     };
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
-        struct store_list list =
-                all_chunks(&test, lists[i].reads, lists[i].writes);
+        struct store_list list = all_chunks(lists[i].reads, lists[i].writes);
         if (i > 0)
-            take_every_buffer(&test);
+            take_every_buffer();
         cr_expect(case_go_through(&test, &list, 1, NULL) == 0);
-        struct offload_report report = moved(&test);
+        struct offload_report report = moved();
         cr_expect(report.disk_read_bytes == lists[i].read, "list %zu", i);
         cr_expect(report.disk_written_bytes == lists[i].written, "list %zu", i);
     }
-    case_fini(&test);
 }
 
 Test(store_file, slots_in_memory_cost_no_transfer)
 {
-    struct store_case test;
-    case_init(&test, &plain);
-    struct store_list list = all_chunks(&test, CHUNK_SLOT, CHUNK_SLOT);
+    case_init(&test, &setup);
+    struct store_list list = all_chunks(CHUNK_SLOT, CHUNK_SLOT);
     for (int i = 0; i < 3; i++)
         cr_expect(case_go_through(&test, &list, 2, NULL) == 0);
-    struct offload_report report = moved(&test);
+    struct offload_report report = moved();
     cr_expect(report.disk_read_bytes + report.disk_written_bytes == 0);
-    case_fini(&test);
 }
 
 /* A ring with room for all of them. */
 Test(store_file, chunks_that_stay_in_their_buffers_are_not_read)
 {
-    struct store_case test;
-    struct store_setup setup = plain;
     setup.threads = 16;
     case_init(&test, &setup);
-    struct store_list list = all_chunks(&test, 0, CHUNK_STATES);
+    struct store_list list = all_chunks(0, CHUNK_STATES);
     cr_expect(case_go_through(&test, &list, 2, NULL) == 0);
     list.reads = CHUNK_STATES;
     cr_expect(case_go_through(&test, &list, 2, NULL) == 0);
-    struct offload_report report = moved(&test);
+    struct offload_report report = moved();
     cr_expect(report.disk_read_bytes == 0);
     cr_expect(report.disk_written_bytes == 2 * test.file_bytes);
-    case_fini(&test);
 }
 
 Test(store_file, all_is_in_the_file_after_the_finish)
 {
-    struct store_case test;
-    struct store_setup setup = plain;
     setup.block_bytes = 4096; /* slow */
     setup.queue_depth = 1;
     setup.threads = 16;
     case_init(&test, &setup);
-    struct store_list list = all_chunks(&test, 0, CHUNK_STATES);
+    struct store_list list = all_chunks(0, CHUNK_STATES);
     int fd = open_file(test.place.file_name);
     size_t at = test.file_bytes - AIO_ALIGN;
     unsigned char begin[16], last[16] = {0};
@@ -182,34 +177,29 @@ Test(store_file, all_is_in_the_file_after_the_finish)
     cr_expect(pread(fd, begin, sizeof begin, (off_t)at) == sizeof begin);
     cr_expect(memcmp(begin, last, sizeof begin) != 0);
     close(fd);
-    case_fini(&test);
 }
 
 /* Their reads are still under way when the next list wants other parts. */
 Test(store_file, chunks_that_no_one_acquires_do_no_harm)
 {
-    struct store_case test;
-    struct store_setup setup = plain;
     setup.params = true;
     case_init(&test, &setup);
     for (int i = 0; i < 40; i++) {
         unsigned part = i % 2 ? CHUNK_STATES : CHUNK_SLOT;
-        struct store_list list = all_chunks(&test, part, part);
+        struct store_list list = all_chunks(part, part);
         MUST(store_file_begin(test.store, &list));
         list.reads = list.writes = CHUNK_STATES | CHUNK_SLOT;
         cr_expect(case_go_through(&test, &list, 2, NULL) == 0);
     }
-    case_fini(&test);
 }
 
 /* --- a disk in trouble ---------------------------------------------------- */
 
 Test(store_file, a_read_that_fails_is_reported_and_no_one_waits)
 {
-    struct store_case test;
     struct zd_error error = {0};
-    case_init(&test, &plain);
-    struct store_list list = all_chunks(&test, CHUNK_STATES, CHUNK_STATES);
+    case_init(&test, &setup);
+    struct store_list list = all_chunks(CHUNK_STATES, CHUNK_STATES);
     cr_expect(case_go_through(&test, &list, 2, NULL) == 0);
     MUST(store_file_finish(test.store));
     int fd = open_file(test.place.file_name);
@@ -224,16 +214,14 @@ Test(store_file, a_read_that_fails_is_reported_and_no_one_waits)
     cr_expect(case_go_through(&test, &list, 3, &error) == -1);
     cr_expect(store_file_finish(test.store) == ZD_ERR_IO);
     zd_error_clear();
-    case_fini(&test);
 }
 
 /* A limit that comes down later is a device that is full. */
 Test(store_file, a_write_that_fails_is_reported_and_no_one_waits)
 {
-    struct store_case test;
     struct rlimit limit = {8192, RLIM_INFINITY};
-    case_init(&test, &plain);
-    struct store_list list = all_chunks(&test, 0, CHUNK_STATES);
+    case_init(&test, &setup);
+    struct store_list list = all_chunks(0, CHUNK_STATES);
     list.first = 3;
     list.count = 1;
     signal(SIGXFSZ, SIG_IGN);
@@ -249,7 +237,6 @@ Test(store_file, a_write_that_fails_is_reported_and_no_one_waits)
     zd_error_clear();
     cr_expect(store_file_begin(test.store, &list) == ZD_ERR_IO);
     zd_error_clear();
-    case_fini(&test);
 }
 
 /* --- the check before step 1 ---------------------------------------------- */
