@@ -8,23 +8,24 @@
 
 enum { COUNT = 1 << 20 };
 
+static struct small_engine s;
 static size_t bytes[OFFLOAD_PARTS];
 
 /* One tensor of a million elements. */
-static void sizes_init(struct small_engine *e, enum optim_state_type type)
+static void sizes_init(enum optim_state_type type)
 {
-    small_engine_init(e, 1, COUNT, 0);
-    e->optim.state_type = type;
-    e->extents[0].layout = optim_layout_of(&e->optim, COUNT, false, NULL);
-    e->request.dtype = DTYPE_BF16;
-    e->place.first_cpu = 0;
+    small_engine_init(&s, 1, COUNT, 0);
+    s.optim.state_type = type;
+    s.extents[0].layout = optim_layout_of(&s.optim, COUNT, false, NULL);
+    s.request.dtype = DTYPE_BF16;
+    s.place.first_cpu = 0;
 }
 
 /* Bytes per parameter of all memory but buffers of a fixed size. */
-static double per_param(const struct small_engine *e)
+static double per_param(void)
 {
     size_t sum = 0;
-    struct offload_request request = e->request;
+    struct offload_request request = s.request;
     request.undo_segments = offload_undo_segments(&request);
     MUST(offload_measure(&request, bytes));
     for (int part = 0; part < OFFLOAD_PARTS; part++)
@@ -36,33 +37,31 @@ static double per_param(const struct small_engine *e)
 
 Test(offload_measure, prices_eight_bytes_and_a_scale_for_each_parameter)
 {
-    struct small_engine s;
-    sizes_init(&s, OPTIM_STATE_8BIT);
-    cr_assert_eq(per_param(&s), 8.03125);
+    sizes_init(OPTIM_STATE_8BIT);
+    cr_assert_eq(per_param(), 8.03125);
     cr_assert_eq(bytes[OFFLOAD_STATES], 6 * COUNT + COUNT / 32);
     cr_assert_eq(bytes[OFFLOAD_SLOTS], 2 * COUNT);
     s.request.accumulates = true;
-    cr_assert_eq(per_param(&s), 10.03125);
+    cr_assert_eq(per_param(), 10.03125);
     cr_assert_eq(bytes[OFFLOAD_ACCUMULATORS], 4 * COUNT);
     cr_assert_eq(bytes[OFFLOAD_STAGING], STAGE_BUFFERS * (4 << 20));
     s.request.params_on_host = true;
-    cr_assert_eq(per_param(&s), 12.03125);
+    cr_assert_eq(per_param(), 12.03125);
 }
 
 Test(offload_measure, prices_other_states_masters_and_types)
 {
-    struct small_engine s;
-    sizes_init(&s, OPTIM_STATE_FP32);
-    cr_assert_eq(per_param(&s), 14);
+    sizes_init(OPTIM_STATE_FP32);
+    cr_assert_eq(per_param(), 14);
     s.request.dtype = DTYPE_FP32;
-    cr_assert_eq(per_param(&s), 16);
-    sizes_init(&s, OPTIM_STATE_BF16);
-    cr_assert_eq(per_param(&s), 10);
+    cr_assert_eq(per_param(), 16);
+    sizes_init(OPTIM_STATE_BF16);
+    cr_assert_eq(per_param(), 10);
     s.optim.master = OPTIM_MASTER_NONE;
-    cr_assert_eq(per_param(&s), 8);
-    sizes_init(&s, OPTIM_STATE_8BIT);
+    cr_assert_eq(per_param(), 8);
+    sizes_init(OPTIM_STATE_8BIT);
     s.options.clipping = OFFLOAD_CLIP_UNDO;
-    cr_assert_eq(per_param(&s), 2 * 8.03125);
+    cr_assert_eq(per_param(), 2 * 8.03125);
 }
 
 /* Segments of 256 and 512 elements with fp32 masters, m, v and gradients: 16
@@ -82,7 +81,6 @@ Test(offload_measure, undoes_whole_segments_from_the_last_one)
             {OFFLOAD_UNDO_AUTO, 2, 16 * 768},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        struct small_engine s;
         small_engine_init(&s, 2, 256, 512);
         s.options.clipping = OFFLOAD_CLIP_UNDO;
         s.options.undo_memory = rows[i].memory;
@@ -97,16 +95,14 @@ Test(offload_measure, undoes_whole_segments_from_the_last_one)
 
 Test(offload_measure, counts_a_run_in_whole_qblocks)
 {
-    struct small_engine s;
-    sizes_init(&s, OPTIM_STATE_8BIT);
+    sizes_init(OPTIM_STATE_8BIT);
     s.extents[0].count = COUNT - 100;
-    cr_assert_eq(per_param(&s), 8.03125);
+    cr_assert_eq(per_param(), 8.03125);
 }
 
 Test(offload_measure, refuses_to_update_before_the_norm_where_it_cannot)
 {
-    struct small_engine s;
-    sizes_init(&s, OPTIM_STATE_FP32);
+    sizes_init(OPTIM_STATE_FP32);
     s.options.clipping = OFFLOAD_CLIP_UNDO;
     s.optim.name = OPTIM_ADAM_MINI;
     REFUSED(offload_measure(&s.request, bytes), ZD_ERR_CONFIG, "E0650", "");
@@ -122,13 +118,12 @@ Test(offload_measure, refuses_to_update_before_the_norm_where_it_cannot)
 /* --- memory --------------------------------------------------------------- */
 
 /* Pages of a memory that are resident. */
-static size_t resident(const struct small_engine *m, enum arena_memory memory)
+static size_t resident(enum arena_memory memory)
 {
-    size_t pages = (m->arena.taken_bytes[memory] + 4095) / 4096, sum = 0;
+    size_t pages = (s.arena.taken_bytes[memory] + 4095) / 4096, sum = 0;
     unsigned char *map = malloc(pages);
     cr_assert_eq(
-            mincore(m->arena.base[memory], m->arena.taken_bytes[memory], map),
-            0);
+            mincore(s.arena.base[memory], s.arena.taken_bytes[memory], map), 0);
     for (size_t i = 0; i < pages; i++)
         sum += map[i] & 1;
     free(map);
@@ -137,15 +132,14 @@ static size_t resident(const struct small_engine *m, enum arena_memory memory)
 
 static void is_touched(enum offload_clipping clipping)
 {
-    struct small_engine m;
-    sizes_init(&m, OPTIM_STATE_8BIT);
-    m.options.clipping = clipping;
-    MUST(small_engine_make(&m));
+    sizes_init(OPTIM_STATE_8BIT);
+    s.options.clipping = clipping;
+    MUST(small_engine_make(&s));
     for (int memory = ARENA_HOST; memory <= ARENA_PINNED; memory++)
         cr_assert_eq(
-                resident(&m, (enum arena_memory)memory) * 4096,
-                (m.arena.taken_bytes[memory] + 4095) / 4096 * 4096);
-    small_engine_end(&m);
+                resident((enum arena_memory)memory) * 4096,
+                (s.arena.taken_bytes[memory] + 4095) / 4096 * 4096);
+    small_engine_end(&s);
 }
 
 /* What was planned is used, and its pages are there before the first step. */
