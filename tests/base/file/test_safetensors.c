@@ -6,10 +6,12 @@
 
 TestSuite(safetensors, IN_SCRATCH);
 
+static struct st_file *file; /* the last one that was opened */
+
 /* Write length, header, data; open. `length` 0: the header's own. */
 static enum zd_status open_made(
         const char *header, size_t header_bytes, uint64_t length,
-        size_t data_bytes, struct st_file **file_out)
+        size_t data_bytes)
 {
     char *bytes = calloc(8 + header_bytes + data_bytes, 1);
     if (!length)
@@ -22,7 +24,8 @@ static enum zd_status open_made(
             &scratch, "t.safetensors", bytes, 8 + header_bytes + data_bytes);
     free(bytes);
     zd_error_clear();
-    return st_open(scratch.path, file_out);
+    file = NULL;
+    return st_open(scratch.path, &file);
 }
 
 #define T(name, dtype, shape, from, to)                                        \
@@ -128,9 +131,8 @@ Test(safetensors, hostile_files_are_refused_by_the_right_check)
 {
     for (size_t i = 0; i < sizeof bad_cases / sizeof bad_cases[0]; i++) {
         const struct bad_case *c = &bad_cases[i];
-        struct st_file *file = NULL;
         enum zd_status status = open_made(
-                c->header, strlen(c->header), c->length, c->data_bytes, &file);
+                c->header, strlen(c->header), c->length, c->data_bytes);
         cr_expect_eq(status, ZD_ERR_DATA, "%s: status %d", c->why, status);
         cr_expect_str_eq(
                 zd_error_get()->code, c->code, "%s: %s", c->why,
@@ -143,8 +145,7 @@ Test(safetensors, hostile_files_are_refused_by_the_right_check)
 Test(safetensors, every_truncation_is_refused)
 {
     static const char header[] = "{" T("a", "F32", "2", "0", "8") "}";
-    struct st_file *file = NULL;
-    MUST(open_made(header, sizeof header - 1, 0, 8, &file));
+    MUST(open_made(header, sizeof header - 1, 0, 8));
     uint64_t whole = file->file_bytes;
     st_close(file);
     for (uint64_t bytes = whole; bytes-- > 0;) {
@@ -163,12 +164,11 @@ Test(safetensors, too_many_tensors_are_refused_before_they_cost_memory)
     static const char one[] = "\"a\":{},";
     size_t bytes = COUNT * (sizeof one - 1) + 1;
     char *header = malloc(bytes);
-    struct st_file *file;
     cr_assert_not_null(header);
     header[0] = '{';
     for (size_t i = 0; i < COUNT; i++)
         memcpy(header + 1 + i * (sizeof one - 1), one, sizeof one - 1);
-    cr_expect_eq(open_made(header, bytes, 0, 0, &file), ZD_ERR_DATA);
+    cr_expect_eq(open_made(header, bytes, 0, 0), ZD_ERR_DATA);
     cr_expect_not_null(strstr(zd_error_get()->what, "4000000 JSON values"));
     free(header);
 }
@@ -177,39 +177,36 @@ Test(safetensors, many_tensors_on_the_same_bytes_are_refused)
 {
     enum { COUNT = 20000, ROW = 100 };
     static char header[COUNT * ROW];
-    struct st_file *file;
     size_t used = 0;
     for (int i = 0; i < COUNT; i++)
         used += (size_t)snprintf(
                 header + used, sizeof header - used,
                 "%c" T("%d", "U8", "1000", "0", "1000"), i ? ',' : '{', i);
     header[used++] = '}';
-    cr_expect_eq(open_made(header, used, 0, 1000, &file), ZD_ERR_DATA);
+    cr_expect_eq(open_made(header, used, 0, 1000), ZD_ERR_DATA);
     cr_expect_str_eq(zd_error_get()->code, "E0724");
 }
 
 Test(safetensors, long_names_are_refused)
 {
     char header[2000];
-    struct st_file *file;
     int bytes =
             sprintf(header,
                     "{\"%01025d\":{\"dtype\":\"U8\",\"shape\":[0],"
                     "\"data_offsets\":[0,0]}}",
                     0);
-    cr_expect_eq(open_made(header, (size_t)bytes, 0, 0, &file), ZD_ERR_DATA);
+    cr_expect_eq(open_made(header, (size_t)bytes, 0, 0), ZD_ERR_DATA);
     bytes =
             sprintf(header,
                     "{\"%01024d\":{\"dtype\":\"U8\",\"shape\":[0],"
                     "\"data_offsets\":[0,0]}}",
                     0);
-    MUST(open_made(header, (size_t)bytes, 0, 0, &file));
+    MUST(open_made(header, (size_t)bytes, 0, 0));
     st_close(file);
 }
 
 Test(safetensors, a_path_that_is_not_a_file_is_refused)
 {
-    struct st_file *file;
     cr_expect_eq(
             st_open(scratch_path(&scratch, "missing"), &file), ZD_ERR_NO_INPUT);
     zd_error_clear();
@@ -228,9 +225,8 @@ Test(safetensors, a_path_that_is_not_a_file_is_refused)
 Test(safetensors, the_golden_file_opens)
 {
     static const char header[] = "{" T("test", "I32", "2,2", "0", "16") "}";
-    struct st_file *file = NULL;
     cr_assert_eq(sizeof header - 1, 0x3c);
-    MUST(open_made(header, sizeof header - 1, 0, 16, &file));
+    MUST(open_made(header, sizeof header - 1, 0, 16));
     const struct st_tensor *tensor = st_find(file, "test");
     cr_assert_not_null(tensor);
     cr_expect_eq(tensor->count, 4);
@@ -261,8 +257,7 @@ Test(safetensors, legal_oddities_open)
                                                              "[11,13],"
                                                              "\"extra\":null}} "
                                                              "    ";
-    struct st_file *file = NULL;
-    MUST(open_made(header, sizeof header - 1, 0, 13, &file));
+    MUST(open_made(header, sizeof header - 1, 0, 13));
     cr_expect_eq(file->tensor_count, 5);
     for (int i = 1; i < file->tensor_count; i++)
         cr_expect_lt(
@@ -275,16 +270,15 @@ Test(safetensors, legal_oddities_open)
     cr_expect_eq(raw[0], 4);
     cr_expect_eq(raw[1], 5);
     st_close(file);
-    cr_assert_eq(open_made("{}", 2, 0, 0, &file), ZD_OK, "no tensor at all");
+    cr_assert_eq(open_made("{}", 2, 0, 0), ZD_OK, "no tensor at all");
     st_close(file);
 }
 
 Test(safetensors, a_file_cut_after_it_was_opened_is_an_error)
 {
     static const char header[] = "{" T("a", "F32", "2", "0", "8") "}";
-    struct st_file *file = NULL;
     float out[2];
-    MUST(open_made(header, sizeof header - 1, 0, 8, &file));
+    MUST(open_made(header, sizeof header - 1, 0, 8));
     cr_assert_eq(truncate(scratch.path, (off_t)file->file_bytes - 1), 0);
     cr_expect_eq(
             st_read_float(file, st_find(file, "a"), 0, 2, out), ZD_ERR_DATA);

@@ -68,6 +68,9 @@ static void write_all(
     MUST(st_writer_finish(writer, hex, bytes));
 }
 
+static struct st_writer *writer;
+static struct st_file *file;
+
 Test(safetensors_write, gives_the_bytes_of_the_reference)
 {
     char hex[HASH_HEX], want_hex[HASH_HEX], *text;
@@ -118,8 +121,7 @@ Test(safetensors_write, the_order_of_tensors_does_not_matter)
 {
     char whole[HASH_HEX], mixed[HASH_HEX], read[HASH_HEX];
     write_all(scratch_path(&scratch, "whole"), 100, whole, NULL);
-    struct st_writer *writer =
-            create(scratch_path(&scratch, "mixed"), entries, ENTRIES);
+    writer = create(scratch_path(&scratch, "mixed"), entries, ENTRIES);
     for (size_t at = 0; at < 16; at++)
         for (int entry = ENTRIES - 1; entry >= 0; entry--)
             if (at < bytes_of[entry])
@@ -140,7 +142,6 @@ Test(safetensors_write, a_long_file_comes_back)
             {"a", "F32", 1, {COUNT}}, {"b", "F32", 1, {COUNT}}};
     float *data = malloc(PIECE * sizeof *data);
     char mixed[HASH_HEX], read[HASH_HEX];
-    struct st_writer *writer;
     MUST(st_writer_create(scratch_path(&scratch, "f"), two, 2, NULL, &writer));
     for (int at = 0; at < COUNT; at += PIECE)
         for (int entry = 1; entry >= 0; entry--) {
@@ -164,7 +165,6 @@ Test(safetensors_write, pieces_do_not_matter)
 
 Test(safetensors_write, comes_back_through_the_reader)
 {
-    struct st_file *file;
     float out[4];
     write_all(scratch_path(&scratch, "f"), 100, NULL, NULL);
     MUST(st_open(scratch.path, &file));
@@ -188,8 +188,6 @@ Test(safetensors_write, long_halves_are_read_in_pieces)
     static const struct st_entry entry = {"h", "F16", 1, {COUNT}};
     uint16_t *data = malloc(COUNT * sizeof *data);
     float *out = malloc(COUNT * sizeof *out);
-    struct st_writer *writer;
-    struct st_file *file;
     for (int i = 0; i < COUNT; i++)
         data[i] = float_to_fp16((float)(i % 2048));
     MUST(st_writer_create(
@@ -207,7 +205,6 @@ Test(safetensors_write, long_halves_are_read_in_pieces)
 
 Test(safetensors_write, existing_files_are_not_overwritten)
 {
-    struct st_writer *writer;
     char *text;
     scratch_file(&scratch, "f", "precious", 8);
     cr_expect_eq(
@@ -220,7 +217,6 @@ Test(safetensors_write, existing_files_are_not_overwritten)
 
 Test(safetensors_write, an_unfinished_file_does_not_stay)
 {
-    struct st_writer *writer;
     scratch_path(&scratch, "f");
     MUST(st_writer_create(scratch.path, entries, ENTRIES, NULL, &writer));
     MUST(st_writer_add(writer, 3, long_data, 8));
@@ -235,8 +231,6 @@ Test(safetensors_write, an_unfinished_file_does_not_stay)
 Test(safetensors_write, a_file_may_hold_no_bytes)
 {
     static const struct st_entry entry = {"e", "F32", 1, {0}};
-    struct st_writer *writer;
-    struct st_file *file;
     MUST(st_writer_create(
             scratch_path(&scratch, "f"), &entry, 1, NULL, &writer));
     MUST(st_writer_finish(writer, NULL, NULL));
