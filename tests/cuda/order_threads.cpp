@@ -29,23 +29,23 @@ struct program {
     cudaStream_t compute, copies;
     cudaEvent_t computed, copied;
     float *device, *host; /* page-locked */
-};
+} p;
 
-void create(struct program *p)
+void create(void)
 {
-    cudaStreamCreateWithFlags(&p->compute, cudaStreamNonBlocking);
-    cudaStreamCreateWithFlags(&p->copies, cudaStreamNonBlocking);
-    cudaEventCreateWithFlags(&p->computed, cudaEventDisableTiming);
-    cudaEventCreateWithFlags(&p->copied, cudaEventDisableTiming);
-    cudaMalloc((void **)&p->device, COUNT * 4);
-    p->host = new float[COUNT];
-    cudaHostRegister(p->host, COUNT * 4, cudaHostRegisterDefault);
+    cudaStreamCreateWithFlags(&p.compute, cudaStreamNonBlocking);
+    cudaStreamCreateWithFlags(&p.copies, cudaStreamNonBlocking);
+    cudaEventCreateWithFlags(&p.computed, cudaEventDisableTiming);
+    cudaEventCreateWithFlags(&p.copied, cudaEventDisableTiming);
+    cudaMalloc((void **)&p.device, COUNT * 4);
+    p.host = new float[COUNT];
+    cudaHostRegister(p.host, COUNT * 4, cudaHostRegisterDefault);
 }
 
-void launch(struct program *p)
+void launch(void)
 {
     zd_emulate_launch(
-            "scale", scale, COUNT / 128, 128, 0, p->compute, p->device, 2.0f,
+            "scale", scale, COUNT / 128, 128, 0, p.compute, p.device, 2.0f,
             (int)COUNT);
 }
 
@@ -55,13 +55,11 @@ enum wait { COPY_WAITS = 1, HOST_WAITS = 2, HOST_LATE = 4 };
 
 int rounds(unsigned leave_out)
 {
-    struct program p;
-    create(&p);
     cudaMemsetAsync(p.device, 0, COUNT * 4, p.compute);
     float sum = 0;
     for (int i = 0; i < ROUNDS; i++) {
         cudaStreamWaitEvent(p.compute, p.copied, 0);
-        launch(&p);
+        launch();
         cudaEventRecord(p.computed, p.compute);
         if (!(leave_out & COPY_WAITS))
             cudaStreamWaitEvent(p.copies, p.computed, 0);
@@ -82,8 +80,6 @@ int rounds(unsigned leave_out)
 /* The host gives a buffer to a stream and writes to it again at once. */
 int buffer_is_reused(unsigned)
 {
-    struct program p;
-    create(&p);
     for (int i = 0; i < ROUNDS; i++) {
         p.host[i] = 1;
         cudaMemcpyAsync(
@@ -96,15 +92,13 @@ int buffer_is_reused(unsigned)
 /* The same, and kernels are launched and have run meanwhile. */
 int buffer_is_reused_late(unsigned)
 {
-    struct program p;
-    create(&p);
     for (int i = 0; i < ROUNDS; i++) {
         p.host[i] = 1;
         cudaMemcpyAsync(
                 p.device, p.host, COUNT * 4, cudaMemcpyHostToDevice, p.compute);
-        launch(&p);
+        launch();
         usleep(20000);
-        launch(&p);
+        launch();
         zd_standin_is_reachable(p.device, COUNT * 4);
     }
     cudaDeviceSynchronize();
@@ -114,8 +108,6 @@ int buffer_is_reused_late(unsigned)
 /* Two streams write the same memory; a third one waits for both. */
 int streams_are_independent(unsigned)
 {
-    struct program p;
-    create(&p);
     cudaMemsetAsync(p.device, 0, COUNT * 4, p.compute);
     cudaMemsetAsync(p.device, 0, COUNT * 4, p.copies);
     cudaDeviceSynchronize();
@@ -124,8 +116,6 @@ int streams_are_independent(unsigned)
 
 int query_is_a_wait(unsigned)
 {
-    struct program p;
-    create(&p);
     cudaMemsetAsync(p.device, 1, COUNT * 4, p.compute);
     cudaMemcpyAsync(
             p.host, p.device, COUNT * 4, cudaMemcpyDeviceToHost, p.compute);
@@ -172,8 +162,10 @@ int main(int argc, char **argv)
 {
     const int count = (int)(sizeof cases / sizeof *cases);
     for (int i = 0; argc > 1 && i < count; i++)
-        if (!strcmp(cases[i].name, argv[1]))
+        if (!strcmp(cases[i].name, argv[1])) {
+            create();
             return cases[i].run(cases[i].leave_out);
+        }
     printf("1..%d\n", count);
     for (int i = 0; i < count; i++) {
         int code = run_child(argv[0], cases[i].name);
