@@ -1,6 +1,7 @@
 /* advice.c - a plan's predicted time, what binds, and what would help. */
 #include "train/plan/advice.h"
 
+#include "base/log.h"
 #include "base/units.h"
 #include "train/plan/search.h"
 
@@ -163,4 +164,16 @@ void plan_advice_print(
                         advice->change.predicted.step_seconds, digits, text));
     else
         fputs("         no single change that fits helps by 2 %\n", stream);
+}
+
+void plan_warn_of_places(
+        const struct job_plan *plan, const struct plan_prediction *predicted)
+{
+    if (plan->mesh.tp == 1 || plan->is_within[ZERO_TP])
+        return;
+    zd_log_warning(
+            "parallel.tp_size = %d crosses hosts of %d ranks: its collectives "
+            "take %.3g s of a step of %.3g s, by prediction",
+            plan->mesh.tp, plan->local_size, predicted->busy[PLAN_PLACES],
+            predicted->step_seconds);
 }

@@ -332,6 +332,21 @@ struct unit_cost cost_unit(const struct costs *costs, int unit)
     return cost;
 }
 
+void cost_multiply(struct unit_cost *cost, double micros)
+{
+    double *const each[] = {
+            &cost->pass[PASS_FORWARD],
+            &cost->pass[PASS_BACKWARD],
+            &cost->recompute,
+            &cost->pieces,
+            &cost->output,
+            &cost->residual,
+            &cost->exchange[PASS_FORWARD],
+            &cost->exchange[PASS_BACKWARD]};
+    for (size_t i = 0; i < sizeof each / sizeof *each; i++)
+        *each[i] *= micros;
+}
+
 /* --- between ranks, and the update ---------------------------------------- */
 
 /* Ranks of a group that share a node. */

@@ -41,6 +41,8 @@ struct unit_cost {
     double residual; /* bytes of its input that go to the host */
 };
 struct unit_cost cost_unit(const struct costs *costs, int unit);
+/* What it computes for so many micro-batches, and moves of its input. */
+void cost_multiply(struct unit_cost *cost, double micros);
 
 /* A collective of a group (not the world) over so many bytes, all its ranks'
  * together: within nodes, and in two levels between them. */

@@ -1,5 +1,23 @@
-/* names.c - the names of what a plan chose. */
+/* names.c - the names of what a plan chose, and of what it predicts. */
 #include "train/plan/fit.h"
+#include "train/plan/predict.h"
+
+const char *const plan_resource_names[PLAN_RESOURCES] = {
+        "compute", "wire",      "replicas", "places",
+        "to host", "to device", "host",     "disk"};
+const char *const plan_resource_words[PLAN_RESOURCES] = {
+        "compute",
+        "the wire between shards",
+        "the wire between replicas",
+        "the wire of tensor parallelism",
+        "copying to the host",
+        "copying to the device",
+        "updating on the host",
+        "the disk"};
+const char *const plan_part_names[PLAN_PARTS] = {
+        "forward", "backward", "reduce", "update", "gather"};
+const char *const plan_exposed_names[PLAN_EXPOSED] = {
+        "update", "gathers", "copies", "launches"};
 
 void plan_optimizer_name(
         const struct optim_options *optim, char out[PLAN_NAME_MAX])

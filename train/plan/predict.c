@@ -14,7 +14,6 @@
  * it, and moves of its input, what all of them do. */
 #include "train/plan/predict.h"
 
-#include "base/log.h"
 #include "base/must.h"
 #include "train/plan/cost.h"
 #include "train/plan/fit.h"
@@ -24,23 +23,6 @@
 #include <string.h>
 
 enum { MICROS_MAX = 3, GAPS = 32 };
-
-const char *const plan_resource_names[PLAN_RESOURCES] = {
-        "compute", "wire",      "replicas", "places",
-        "to host", "to device", "host",     "disk"};
-const char *const plan_resource_words[PLAN_RESOURCES] = {
-        "compute",
-        "the wire between shards",
-        "the wire between replicas",
-        "the wire of tensor parallelism",
-        "copying to the host",
-        "copying to the device",
-        "updating on the host",
-        "the disk"};
-const char *const plan_part_names[PLAN_PARTS] = {
-        "forward", "backward", "reduce", "update", "gather"};
-const char *const plan_exposed_names[PLAN_EXPOSED] = {
-        "update", "gathers", "copies", "launches"};
 
 struct unit_state {
     struct unit_cost cost;
@@ -62,6 +44,8 @@ struct schedule {
     struct unit_state *units; /* (unit_count) */
     struct unit_event *events;
     int event_count, micros; /* micro-batches that are laid out */
+    int next_update;         /* unit whose update on the host is laid next .. */
+    double update_begin;     /* .. from here on */
     int next_spread;         /* unit whose gather begins next */
     int next_gather;         /* move, at stage 3, likewise */
     double *copied;          /* by move: what it gathers has come up, .. */
@@ -184,6 +168,8 @@ static int head_of(const struct schedule *s)
     return s->plan->table.unit_count - 1;
 }
 
+static void lay_updates(struct schedule *s, int unit);
+
 /* --- parameters come ------------------------------------------------------ */
 
 /* Brings the parameters of a unit to the device. */
@@ -192,6 +178,7 @@ static void fetch(struct schedule *s, int move, int unit, double begin)
     const struct zero_plan *zero = &s->plan->zero;
     const struct unit_cost *cost = &s->units[unit].cost;
     double part = cost->gather / mesh_parts(s->plan->mesh);
+    lay_updates(s, unit);
     double ready = fmax(begin, s->units[unit].made);
     if (zero->request.offload.params == OFFLOAD_NVME)
         ready = use(s, PLAN_DISK, ready, part / s->machine->disk);
@@ -225,6 +212,7 @@ static int moves_of(const struct schedule *s)
 
 static void await_update(struct schedule *s, int unit)
 {
+    lay_updates(s, unit);
     await(s, EXPOSED_UPDATE, s->units[unit].updated);
     await(s, EXPOSED_COPIES, s->units[unit].sent);
     await(s, EXPOSED_GATHERS, s->units[unit].made);
@@ -309,7 +297,7 @@ static double device_part(const struct job_plan *plan)
 /* Elements that the device updates: their states visit it, and on a CPU its own
  * cores update them. What it makes is where it lives, or comes down too. Copies
  * of a GPU take from the host's memory what its workers want. */
-static double update_visitors(
+static double visit(
         struct schedule *s, double count, bool is_early, double begin)
 {
     const struct zero_plan *zero = &s->plan->zero;
@@ -319,14 +307,27 @@ static double update_visitors(
             comes_down ? count * (double)dtype_bytes(zero->request.dtype) : 0;
     double grads = count * cost_slot_width(s->plan);
     double done = copy_up(s, begin, states + grads);
-    if (s->plan->backend == DEVICE_CPU)
-        done =
-                use(s, PLAN_HOST, done,
-                    cost_update_host(&s->costs, count, is_early));
-    else
+    if (s->plan->backend == DEVICE_CPU) {
+        double seconds = cost_update_host(&s->costs, count, is_early);
+        s->busy[PLAN_HOST] += seconds;
+        s->free_at[PLAN_COMPUTE] += cores_of(s, PLAN_HOST) * seconds;
+        done += seconds;
+    } else {
         use(s, PLAN_HOST, begin,
             cost_host_moves(&s->costs, 2 * states + grads + params));
+    }
     return use(s, PLAN_DOWN, done, (states + params) / s->machine->link);
+}
+
+/* Visitors take turns with copies of parameters that live on the host. */
+static double update_visitors(
+        struct schedule *s, double count, bool is_early, double begin)
+{
+    int turns = s->plan->zero.params_on_host ? 4 : 1;
+    double done = begin;
+    for (int i = 0; i < turns; i++)
+        done = visit(s, count / turns, is_early, begin);
+    return done;
 }
 
 /* Elements of a unit: from the last gradient on, or before the norm is known
@@ -370,18 +371,22 @@ static void send_updated(struct schedule *s, int unit, double begin)
     at->made = collect(s, ZERO_REPLICATE, at->sent, cost->rejoin);
 }
 
-/* Once the norm is known, in the order of the next forward pass: what is left
- * to be updated, and the copies of all. What visits the device has come up
- * before the parameters of the unit before it are made. */
-static void lay_update_on_host(struct schedule *s, double begin)
+/* Once the norm is known, in the order of the next forward pass, up to a
+ * unit's: what is left to be updated, and the copies of all. Parameters that
+ * live on the device go up as they are made, behind visits for the next
+ * unit's. */
+static void lay_updates(struct schedule *s, int unit)
 {
-    int ahead = device_part(s->plan) > 0, units = head_of(s) + 1;
-    for (int u = 0; u < units + ahead; u++) {
-        const struct unit_cost *cost = &s->units[u].cost;
+    int units = head_of(s) + 1;
+    int ahead = device_part(s->plan) > 0 && !s->plan->zero.params_on_host;
+    for (; s->next_update <= unit + ahead; s->next_update++) {
+        int u = s->next_update;
         if (u < units)
-            update_on_host(s, u, cost->update - cost->early, false, begin);
+            update_on_host(
+                    s, u, s->units[u].cost.update - s->units[u].cost.early,
+                    false, s->update_begin);
         if (u >= ahead)
-            send_updated(s, u - ahead, begin);
+            send_updated(s, u - ahead, s->update_begin);
     }
 }
 
@@ -519,6 +524,15 @@ static void update_here(struct schedule *s)
                 collect(s, ZERO_REPLICATE, made, s->units[u].cost.rejoin);
 }
 
+/* Visits take turns with parameters that go up for forward: laid with them. */
+static void begin_update_on_host(struct schedule *s)
+{
+    s->update_begin = s->now;
+    s->next_update = 0;
+    if (!(device_part(s->plan) > 0) || !s->plan->zero.params_on_host)
+        lay_updates(s, head_of(s));
+}
+
 static void lay_update(struct schedule *s)
 {
     const struct zero_plan *zero = &s->plan->zero;
@@ -532,7 +546,7 @@ static void lay_update(struct schedule *s)
     if (!zero->states_on_host)
         update_here(s);
     else
-        lay_update_on_host(s, s->now);
+        begin_update_on_host(s);
     s->parts[PLAN_UPDATE] += s->now - began;
     began = s->now;
     for (int u = 0; u <= head_of(s); u++)
@@ -581,22 +595,6 @@ static void *take(int count, size_t bytes)
     return zd_must(calloc((size_t)count + 1, bytes));
 }
 
-/* What a unit computes for all micro-batches. */
-static void multiply(struct unit_cost *cost, double micros)
-{
-    double *const each[] = {
-            &cost->pass[PASS_FORWARD],
-            &cost->pass[PASS_BACKWARD],
-            &cost->recompute,
-            &cost->pieces,
-            &cost->output,
-            &cost->residual,
-            &cost->exchange[PASS_FORWARD],
-            &cost->exchange[PASS_BACKWARD]};
-    for (size_t i = 0; i < sizeof each / sizeof *each; i++)
-        *each[i] *= micros;
-}
-
 struct plan_prediction plan_predict(
         const struct job_plan *plan, const struct plan_machine *machine)
 {
@@ -623,13 +621,15 @@ struct plan_prediction plan_predict(
             .launch = plan->backend == DEVICE_CUDA ? at_once * machine->launch
                                                    : 0,
             .slowest = 1 + machine->jitter * log2(plan->world),
-            .next_spread = units /* nothing was updated before the first */};
+            /* nothing was updated before the first */
+            .next_update = units + 1,
+            .next_spread = units};
     model_unit_events(
             plan_slice_config(plan), plan_slice_table(plan), mode, MODEL_TRAIN,
             s.events, events);
     for (int unit = 0; unit < units; unit++) {
         s.units[unit].cost = cost_unit(&s.costs, unit);
-        multiply(&s.units[unit].cost, at_once);
+        cost_multiply(&s.units[unit].cost, at_once);
     }
     lay_step(&s);
     lay_step(&s);
@@ -639,16 +639,4 @@ struct plan_prediction plan_predict(
     free(s.copied);
     free(s.arrives);
     return conclude(&s);
-}
-
-void plan_warn_of_places(
-        const struct job_plan *plan, const struct plan_prediction *predicted)
-{
-    if (plan->mesh.tp == 1 || plan->is_within[ZERO_TP])
-        return;
-    zd_log_warning(
-            "parallel.tp_size = %d crosses hosts of %d ranks: its collectives "
-            "take %.3g s of a step of %.3g s, by prediction",
-            plan->mesh.tp, plan->local_size, predicted->busy[PLAN_PLACES],
-            predicted->step_seconds);
 }
