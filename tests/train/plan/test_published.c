@@ -248,39 +248,76 @@ static void with_comma(int64_t value, char out[32])
     snprintf(out, 32, "%d,%03d", (int)(value / 1000), (int)(value % 1000));
 }
 
+/* Samples of any length, on a rank with these limits. The caller gives its
+ * config back. */
+static struct train_job long_job(uint64_t device, uint64_t host)
+{
+    const struct table llama = {.model = "Llama 3.1 8B"};
+    struct train_job job = train_job_default();
+    job.model.config = config_of(&llama);
+    json_object_set_new(
+            job.model.config, "max_position_embeddings", json_integer(1 << 23));
+    job.device.backend = DEVICE_CUDA;
+    job.device.memory_limit = device;
+    job.device.host_memory_limit = host;
+    job.train.per_device_train_batch_size = 1;
+    job.train.gradient_checkpointing.mode = CHECKPOINTING_FULL;
+    job.control.socket = CONTROL_NONE;
+    return job;
+}
+
+static int64_t longest(const struct train_job *job, int world)
+{
+    const struct plan_search search = {
+            .job = job, .world = world, .local_size = world};
+    struct plan_most_found found;
+    cr_assert_eq(
+            plan_search_most(&search, PLAN_MOST_SEQ, false, &found), ZD_OK,
+            "%s", zd_error_get()->what);
+    return found.value;
+}
+
 Test(published, longest_samples_with_an_mlp_in_pieces)
 {
     static const char *const places[] = {"none", "cpu"};
-    const struct table llama = {.model = "Llama 3.1 8B"};
-    struct train_job job = train_job_default();
-    const struct plan_search search = {.job = &job, .world = 1};
-    job.model.config = config_of(&llama);
-    json_object_set_new(
-            job.model.config, "max_position_embeddings", json_integer(1 << 22));
-    job.device.backend = DEVICE_CUDA;
-    job.device.memory_limit = 78ull << 30;
-    job.device.host_memory_limit = 1ull << 42;
-    job.train.per_device_train_batch_size = 1;
-    job.train.gradient_checkpointing.mode = CHECKPOINTING_FULL;
+    struct train_job job = long_job(78ull << 30, 1ull << 42);
     job.optim.state_type = OPTIM_STATE_8BIT;
     job.offload.optimizer = job.offload.params = OFFLOAD_CPU;
-    job.control.socket = CONTROL_NONE;
     for (int place = 0; place < 2; place++) {
         char line[120], most[2][32];
         job.offload.activations = place ? OFFLOAD_CPU : OFFLOAD_NONE;
         for (int is_auto = 0; is_auto < 2; is_auto++) {
-            struct plan_most_found found;
             job.train.tiled_mlp = !is_auto;
-            cr_assert_eq(
-                    plan_search_most(&search, PLAN_MOST_SEQ, false, &found),
-                    ZD_OK, "%s", zd_error_get()->what);
-            with_comma(found.value, most[is_auto]);
+            with_comma(longest(&job, 1), most[is_auto]);
         }
         snprintf(
                 line, sizeof line, "| `%s` | %s | %s |", places[place], most[0],
                 most[1]);
         expect_in("docs/plan.md", line);
     }
+    json_decref(job.model.config);
+}
+
+/* ALST (arXiv:2506.13996) has 3.7 million tokens on 8 H100 of 80 GB. */
+Test(published, longest_samples_on_eight_gpus)
+{
+    struct train_job job = long_job(80000000000, 240000000000);
+    double most[2];
+    char line[160];
+    job.zero.stage = 3;
+    job.comm.backend = COMM_NCCL;
+    job.parallel.cp = 8;
+    job.offload.activations = OFFLOAD_CPU;
+    for (int on_host = 0; on_host < 2; on_host++) {
+        job.offload.optimizer = on_host ? OFFLOAD_CPU : OFFLOAD_NONE;
+        most[on_host] = 1e-6 * (double)longest(&job, 8);
+    }
+    snprintf(
+            line, sizeof line,
+            "a sample of %.1f million tokens fits, and with "
+            "`offload.optimizer = \"cpu\"` one of %.1f million",
+            most[0], most[1]);
+    expect_in("docs/clusters.md", line);
     json_decref(job.model.config);
 }
 
