@@ -403,6 +403,9 @@ ok 'slots in memory, the rest on disk' eval 'call 0 plan --job job.toml --world 
     has "^disk bytes per trained parameter [0-9.]+$" out && has "^host bytes per trained parameter [0-9.]+$" out'
 
 # --- axes of the mesh ---
+ok 'tensor parallelism across hosts: a warning with its price' eval 'call 0 plan --job job.toml --world 4 --per-node 2 --set parallel.tp_size=4 &&
+    has "^warning: parallel.tp_size = 4 crosses hosts of 2 ranks: its collectives take [0-9.e-]+ s of a step of [0-9.e-]+ s, by prediction$" err &&
+    call 0 plan --job job.toml --world 4 --per-node 2 --set parallel.tp_size=2 && [ ! -s err ]'
 ok 'the axes, the groups that share samples, and what each axis sends' eval 'call 0 plan --job job.toml --world 8 --set zero.stage=3 --set parallel.cp_size=2 --set parallel.tp_size=2 &&
     has "^mesh     replicate 1 x shard 2 x cp 2 x tp 2; attention by a2a$" out && has "^  cp, within hosts: all-to-all [0-9]+$" out && has " batch 8 x 1 x 2 groups of 4 ranks = 16 sequences$" out && has "^  tp, within hosts: reduce-scatter [0-9]+$" out'
 ok '  none where there are shards alone' eval 'call 0 plan --job job.toml --world 2 && ! has "^mesh" out && has " batch 8 x 1 x 2 = 16 sequences$" out'
