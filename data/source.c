@@ -29,19 +29,25 @@ bool source_is_tokens(const struct data_entry *entry, const char *path)
 
 /* --- formats -------------------------------------------------------------- */
 
-/* An array is told by its first byte. */
+/* An array is told by its first byte, after a mark and no more blanks than a
+ * record may have. */
 static enum zd_status find_array(struct data_file *file)
 {
     struct data_stream *stream;
-    size_t count;
-    char first;
-    ZD_TRY(data_stream_open(file, RECORD_MAX_BYTES, &stream));
+    char part[64 << 10];
+    size_t count = sizeof part, at = count;
     enum zd_status status = ZD_OK;
-    do
-        status = data_stream_read(stream, &first, 1, &count);
-    while (status == ZD_OK && count > 0 &&
-           (is_json_space(first) || memchr("\xef\xbb\xbf", first, 3)));
-    file->is_array = count > 0 && first == '[';
+    ZD_TRY(data_stream_open(file, RECORD_MAX_BYTES, &stream));
+    for (size_t read = 0;
+         status == ZD_OK && count > 0 && at == count && read < RECORD_MAX_BYTES;
+         read += count) {
+        status = data_stream_read(stream, part, sizeof part, &count);
+        for (at = 0;
+             status == ZD_OK && at < count &&
+             (is_json_space(part[at]) || memchr("\xef\xbb\xbf", part[at], 3));)
+            at++;
+    }
+    file->is_array = status == ZD_OK && at < count && part[at] == '[';
     data_stream_close(stream);
     return status;
 }
