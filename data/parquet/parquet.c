@@ -158,6 +158,11 @@ static enum zd_status begin_chunk(
     int64_t begin = of[DATA], most = (int64_t)file->bytes - TAIL_BYTES;
     if (of[DICTIONARY] > 0 && of[DICTIONARY] < begin)
         begin = of[DICTIONARY];
+    /* pyarrow writes a table without rows as one row group, and of a chunk
+     * without values no page of data. */
+    if (of[ENTRIES] == 0)
+        return column_begin(
+                column, &(struct parquet_chunk){.begin = 4, .end = 4});
     if (of[TYPE] != (int64_t)column->leaf->type)
         return parquet_damaged(
                 file, column->leaf->path,

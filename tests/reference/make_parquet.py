@@ -298,6 +298,8 @@ def main():
     for name, choice in CHOICES.items():
         write(table, HERE / f"{name}.parquet", choice)
         assert lines(pq.read_table(HERE / f"{name}.parquet")) == lines(table), name
+    for name, choice in {"empty": "snappy", "empty-plain": "plain"}.items():
+        write(table.slice(0, 0), HERE / f"{name}.parquet", CHOICES[choice])
     for name, (type_, value, choice) in REFUSED.items():
         pq.write_table(pa.table({"text": pa.array([value], type_)}), HERE / f"refused-{name}.parquet", store_schema=False, **choice)
     (HERE / "old.parquet").write_bytes(old_file())
