@@ -25,6 +25,11 @@ static const struct config_key keys[] = {
         {"scale_attn_by_inverse_layer_idx", CONFIG_FALSE},
         {"reorder_and_upcast_attn", CONFIG_FALSE},
         {"n_ctx"},
+        {"summary_type"},
+        {"summary_use_proj"},
+        {"summary_activation"},
+        {"summary_proj_to_labels"},
+        {"summary_first_dropout"},
         {0},
 };
 
