@@ -63,16 +63,19 @@ static enum zd_status read_first_line(
     bool more = true;
     size_t begin = 0;
     unit_reader_init(&reader, &one, NULL);
-    while (status == ZD_OK && more && begin == unit->bytes) {
+    while (status == ZD_OK && more && begin == unit->bytes &&
+           reader.offset < RECORD_MAX_BYTES) {
         status = unit_read(&reader, unit, &more);
         for (begin = 0;
              begin < unit->bytes && is_json_space(unit->text[begin]);)
             begin++;
     }
+    bool is_long = reader.offset >= RECORD_MAX_BYTES;
     unit_reader_fini(&reader);
     if (status == ZD_OK && begin == unit->bytes)
         return ZD_FAIL(
-                ZD_ERR_DATA, "E0439", "%s holds no document", file->path);
+                ZD_ERR_DATA, "E0439", "%s holds no document%s", file->path,
+                is_long ? " in its first 256 MiB" : "");
     *begin_out = begin;
     return status;
 }

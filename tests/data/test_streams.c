@@ -134,8 +134,8 @@ Test(data_streams, files_that_end_early_or_go_on_are_refused)
     }
 }
 
-/* 320 MiB of a text, and of blanks; and a window of 2^31 bytes: magic, frame, a
- * raw block that is the last. */
+/* 320 MiB of a text, of blanks and of blank lines; and a window of 2^31 bytes:
+ * magic, frame, a raw block that is the last. */
 Test(data_streams, a_bomb_takes_no_memory_and_names_the_record)
 {
     static const unsigned char frame[] = {0x28, 0xb5, 0x2f, 0xfd, 0x00, 0xa8,
@@ -145,18 +145,18 @@ Test(data_streams, a_bomb_takes_no_memory_and_names_the_record)
     char *zeros = calloc(1, 64 << 20);
     size_t used;
     data_case_init(&test, NULL);
-    for (const char *fill = "a "; *fill; fill++) {
+    for (const char *fill = "a \n"; *fill; fill++) {
+        const char *begin = *fill == 'a' ? "{\"text\":\"" : " ";
         memset(zeros, *fill, 64 << 20);
-        used = *fill == ' ' ? 0
-                            : pack(CONTAINER_ZSTD, "{\"text\":\"", 9, packed,
-                                   1 << 20);
+        used = pack(CONTAINER_ZSTD, begin, strlen(begin), packed, 1 << 20);
         for (int i = 0; i < 5; i++)
             used +=
                     pack(CONTAINER_ZSTD, zeros, 64 << 20, packed + used,
                          (1 << 20) - used);
         expect_damaged(
                 &test, "a.jsonl.zst", packed, used,
-                "has more than 268435456 bytes");
+                *fill == '\n' ? "holds no document in its first 256 MiB"
+                              : "has more than 268435456 bytes");
     }
     expect_damaged(
             &test, "a.jsonl.zst", frame, sizeof frame, "window above 128 MiB");
