@@ -329,6 +329,11 @@ static enum zd_status take_split(
     const char *split = choose_split(entry, splits);
     const json_t *files = json_object_get(splits, split), *file;
     size_t i;
+    if (json_object_size(splits) == 0 && name)
+        return ZD_FAIL(
+                ZD_ERR_DATA, "E0454",
+                "the set \"%s\" of %s names no data file that is there", name,
+                entry->path);
     if (json_object_size(splits) == 0)
         return fail_folder(
                 entry->path, "holds no data file (.parquet, .jsonl, .json, "

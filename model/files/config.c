@@ -60,7 +60,7 @@ static enum zd_status read_family(
     for (int i = 0; model_families[i]; i++) {
         const struct model_family *family = model_families[i];
         bool is_given = given && strcmp(given, family->architecture) == 0;
-        if (name ? strcmp(name, family->name) == 0 : is_given) {
+        if (type ? name && strcmp(name, family->name) == 0 : is_given) {
             config->family = family;
             return !list || is_given
                            ? ZD_OK
