@@ -141,6 +141,15 @@ enum zd_status corpus_open(
 {
     if (corpus->list.which[0] && request->depth == DATA_CHECK)
         zd_log_info("%s: %s", corpus->entry->path, corpus->list.which);
+    if (corpus->list.left_out && request->depth != DATA_TRUST)
+        zd_log_warning(
+                "%s: %d file%s of another kind %s not read (first: %s); of "
+                "several kinds in a folder the most common is read: give the "
+                "others a source of their own",
+                corpus->entry->path, corpus->list.left_out,
+                corpus->list.left_out == 1 ? "" : "s",
+                corpus->list.left_out == 1 ? "is" : "are",
+                corpus->list.first_left_out);
     return corpus->list.is_tokens ? open_tokens(corpus, request)
                                   : corpus_open_text(corpus, request);
 }

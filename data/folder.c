@@ -93,7 +93,7 @@ static enum zd_status match_below(
 }
 
 /* Only files of the kind that most are, as `datasets` does. */
-static void keep_one_kind(struct match_list *found)
+static void keep_one_kind(struct file_list *list, struct match_list *found)
 {
     int counts[NAME_TABLE + 1] = {0}, kept = 0;
     enum name_kind best = NAME_TEXT;
@@ -103,10 +103,13 @@ static void keep_one_kind(struct match_list *found)
         if (counts[kind] >= counts[best])
             best = kind;
     for (int i = 0; i < found->count; i++) {
-        if (name_kind(found->paths[i]) == best)
+        if (name_kind(found->paths[i]) == best) {
             found->paths[kept++] = found->paths[i];
-        else
-            free(found->paths[i]);
+            continue;
+        }
+        if (list->left_out++ == 0)
+            list->first_left_out = list_keep(list, found->paths[i]);
+        free(found->paths[i]);
     }
     found->count = kept;
 }
@@ -348,7 +351,7 @@ static enum zd_status take_split(
     found->capacity = json_array_size(files);
     json_array_foreach(files, i, file) found->paths[found->count++] =
             zd_must(strdup(json_string_value(file)));
-    keep_one_kind(found);
+    keep_one_kind(list, found);
     snprintf(
             list->which, sizeof list->which, "%s%.80s%ssplit %.40s, %d file%s",
             name ? "set " : "", name ? name : "", name ? ", " : "", split,

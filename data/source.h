@@ -30,6 +30,9 @@ struct file_list {
      * columns, roles, format. */
     struct data_entry entry;
     char which[160]; /* of a folder: configuration and split; else "" */
+    int left_out;    /* files of a folder, of another kind than those that are
+                        read, and the first of them */
+    const char *first_left_out;
     /* private: what the entry borrows */
     json_t *strings;
     const char **columns, **roles;

@@ -404,6 +404,11 @@ ok 'a model that names no end of text has none' eval \
 
 # --- data ---
 ok 'data inspect' eval 'call 0 data inspect --job job.toml && has "daughter" out && plain'
+mkdir mixed && cp data.txt mixed && echo '{"text": "one"}' | tee mixed/a.jsonl >mixed/b.jsonl
+for what in 'validate job.toml' 'data inspect --job job.toml'; do
+    ok "files of a folder that are of another kind are told: $what" eval 'call 65 $what --set data.train=[{path=\"mixed\"}] &&
+        has "^warning: mixed: 1 file of another kind is not read \(first: mixed/data.txt\)" err'
+done
 # --- the command line itself ---
 ok 'half a command: the whole ones are listed' eval 'call 64 ckpt --help && has "help: .zerod ckpt ls., .zerod ckpt show., .zerod ckpt verify.$" err'
 while read -r words; do
