@@ -72,12 +72,8 @@ ALWAYS_INLINE void store_row(float *out, const vf v[NV])
 /* NR words, each of a bf16 of `a` and the one of b beside it. */
 ALWAYS_INLINE void store_pairs(float *out, __m512i a, __m512i b)
 {
-    const __m512i first = _mm512_set_epi16(
-            47, 15, 46, 14, 45, 13, 44, 12, 43, 11, 42, 10, 41, 9, 40, 8, 39, 7,
-            38, 6, 37, 5, 36, 4, 35, 3, 34, 2, 33, 1, 32, 0);
-    const __m512i second = _mm512_add_epi16(first, _mm512_set1_epi16(16));
-    vf_store(out, (vf)_mm512_permutex2var_epi16(a, first, b));
-    vf_store(out + VL, (vf)_mm512_permutex2var_epi16(a, second, b));
+    vf_store(out, pairs_low(a, b));
+    vf_store(out + VL, pairs_high(a, b));
 }
 #endif
 

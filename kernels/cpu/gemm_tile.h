@@ -64,11 +64,102 @@ ALWAYS_INLINE void tile_multiply(
     }
 }
 
+#if VL == 16
+
+/* The first `count` lanes, by a mask: a panel of MR rows is no whole vector. */
+ALWAYS_INLINE void store_lanes(float *p, vf v, int count)
+{
+    if (count >= VL)
+        vf_store(p, v);
+    else
+        _mm512_mask_storeu_ps(p, (__mmask16)((1u << count) - 1), v);
+}
+
+ALWAYS_INLINE vf load_lanes(const elem *p, int count)
+{
+    if (count >= VL)
+        return load(p);
+    __mmask16 some = (__mmask16)((1u << count) - 1);
+#if KERNEL_TYPE == KERNEL_FP32
+    return _mm512_maskz_loadu_ps(some, p);
+#else
+    elem lanes[VL];
+    _mm256_storeu_si256((__m256i *)lanes, _mm256_maskz_loadu_epi16(some, p));
+    return load(lanes);
+#endif
+}
+
+/* The first `count` elements of a row as 16 words. */
+ALWAYS_INLINE vf row_words(const elem *in, int count)
+{
+#if IN_PAIRS
+    __mmask32 some = count < 32 ? (1u << count) - 1 : ~0u;
+    return (vf)_mm512_maskz_loadu_epi16(some, in);
+#else
+    return load_lanes(in, count);
+#endif
+}
+
+/* out[k * width + r] = word k of row r, for 16 rows of up to 16 words; rows
+ * from `rows` on are 0, and those from `lanes` on are not stored. */
+ALWAYS_INLINE void pack_16(
+        float *out, int width, int lanes, const elem *in, int64_t in_row,
+        int rows, int count)
+{
+    vf r[16], q[4][4]; /* q[g][j]: of rows 4g.., words j, j + 4, .. */
+#pragma GCC unroll 16
+    for (int i = 0; i < 16; i++)
+        r[i] = i < rows ? row_words(in + i * in_row, count) : (vf){0};
+#pragma GCC unroll 4
+    for (int g = 0; g < 4; g++) {
+        __m512d a = (__m512d)_mm512_unpacklo_ps(r[4 * g], r[4 * g + 1]);
+        __m512d b = (__m512d)_mm512_unpackhi_ps(r[4 * g], r[4 * g + 1]);
+        __m512d c = (__m512d)_mm512_unpacklo_ps(r[4 * g + 2], r[4 * g + 3]);
+        __m512d d = (__m512d)_mm512_unpackhi_ps(r[4 * g + 2], r[4 * g + 3]);
+        q[g][0] = (vf)_mm512_unpacklo_pd(a, c);
+        q[g][1] = (vf)_mm512_unpackhi_pd(a, c);
+        q[g][2] = (vf)_mm512_unpacklo_pd(b, d);
+        q[g][3] = (vf)_mm512_unpackhi_pd(b, d);
+    }
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; j++) {
+        vf a = _mm512_shuffle_f32x4(q[0][j], q[1][j], 0x44);
+        vf b = _mm512_shuffle_f32x4(q[0][j], q[1][j], 0xee);
+        vf c = _mm512_shuffle_f32x4(q[2][j], q[3][j], 0x44);
+        vf d = _mm512_shuffle_f32x4(q[2][j], q[3][j], 0xee);
+        r[j] = _mm512_shuffle_f32x4(a, c, 0x88);
+        r[4 + j] = _mm512_shuffle_f32x4(a, c, 0xdd);
+        r[8 + j] = _mm512_shuffle_f32x4(b, d, 0x88);
+        r[12 + j] = _mm512_shuffle_f32x4(b, d, 0xdd);
+    }
+#pragma GCC unroll 16
+    for (int k = 0; k < 16; k++)
+        if (k * PAIR < count)
+            store_lanes(out + k * width, r[k], lanes);
+}
+
+/* out[k * width + r] = word k of row r, r < rows, of K elements a row; the
+ * other columns up to `width` become 0. */
+ALWAYS_INLINE void pack_transposed(
+        float *out, int width, const elem *in, int64_t in_row, int rows, int K)
+{
+    enum { STEP = 16 * PAIR };
+    for (int r = 0; r < width; r += 16)
+        for (int k = 0; k < K; k += STEP) {
+            float *to = out + (int64_t)(k / PAIR) * width + r;
+            const elem *from = in + r * in_row + k;
+            if (rows - r >= width - r && K - k >= STEP)
+                pack_16(to, width, width - r, from, in_row,
+                        width - r < 16 ? width - r : 16, STEP);
+            else
+                pack_16(to, width, width - r, from, in_row, rows - r, K - k);
+        }
+}
+
+#else
+
 typedef float v4 __attribute__((vector_size(16)));
 typedef float v4_any __attribute__((vector_size(16), aligned(4), may_alias));
-/* Where a pair of elements begins. */
-typedef float v4_pairs
-        __attribute__((vector_size(16), aligned(sizeof(elem)), may_alias));
 typedef uint16_t v4h __attribute__((vector_size(8)));
 typedef uint16_t v4h_any __attribute__((vector_size(8), aligned(2), may_alias));
 typedef uint32_t v4u __attribute__((vector_size(16)));
@@ -76,9 +167,7 @@ typedef uint32_t v4u __attribute__((vector_size(16)));
 /* 4 words of a row. */
 ALWAYS_INLINE v4 load4(const elem *p)
 {
-#if IN_PAIRS
-    return *(const v4_pairs *)p;
-#elif KERNEL_TYPE == KERNEL_BF16
+#if KERNEL_TYPE == KERNEL_BF16
     v4h narrow = *(const v4h_any *)p;
     return (v4)(__builtin_convertvector(narrow, v4u) << 16);
 #elif KERNEL_TYPE == KERNEL_FP16 && defined(__F16C__)
@@ -87,20 +176,6 @@ ALWAYS_INLINE v4 load4(const elem *p)
     return fp16_widen(*(const vh_any *)p);
 #else
     return *(const v4_any *)p;
-#endif
-}
-
-/* The word of `count` elements at p, the last of its row when they are fewer
- * than a word has. */
-ALWAYS_INLINE float word_at(const elem *p, int count)
-{
-#if IN_PAIRS
-    uint32_t bits = p[0] | (count > 1 ? (uint32_t)p[1] << 16 : 0);
-    float word;
-    memcpy(&word, &bits, sizeof word);
-    return word;
-#else
-    return elem_to_float(*p);
 #endif
 }
 
@@ -125,38 +200,80 @@ ALWAYS_INLINE void transpose_4x4(
 ALWAYS_INLINE void pack_transposed(
         float *out, int width, const elem *in, int64_t in_row, int rows, int K)
 {
-    int r = 0, words = (K + PAIR - 1) / PAIR;
+    int r = 0;
     for (; r + 4 <= rows; r += 4) {
         const elem *from = in + r * in_row;
         int k = 0;
-        for (; (k + 4) * PAIR <= K; k += 4)
+        for (; k + 4 <= K; k += 4)
             transpose_4x4(
-                    out + (int64_t)k * width + r, width, from + k * PAIR,
-                    in_row);
-        for (; k < words; k++)
+                    out + (int64_t)k * width + r, width, from + k, in_row);
+        for (; k < K; k++)
             for (int i = 0; i < 4; i++)
                 out[(int64_t)k * width + r + i] =
-                        word_at(from + i * in_row + k * PAIR, K - k * PAIR);
+                        elem_to_float(from[i * in_row + k]);
     }
     for (; r < width; r++)
-        for (int k = 0; k < words; k++)
+        for (int k = 0; k < K; k++)
             out[(int64_t)k * width + r] =
-                    r < rows ? word_at(in + r * in_row + k * PAIR, K - k * PAIR)
-                             : 0.0f;
+                    r < rows ? elem_to_float(in[r * in_row + k]) : 0.0f;
 }
 
-/* Words of VL columns: of a row, or of it and the row after it. */
-ALWAYS_INLINE vf words_at(const elem *in, int64_t in_row, int count)
-{
-#if IN_PAIRS
-    vu low = __builtin_convertvector(*(const vh_any *)in, vu), high = {0};
-    if (count > 1)
-        high = __builtin_convertvector(*(const vh_any *)(in + in_row), vu);
-    return (vf)(low | high << 16);
-#else
-    return load(in);
 #endif
+
+#if IN_PAIRS
+/* 16 words, each of a bf16 of `a` and the one of b beside it; and the words of
+ * the 16 after them. */
+ALWAYS_INLINE vf pairs_low(__m512i a, __m512i b)
+{
+    const __m512i at = _mm512_set_epi16(
+            47, 15, 46, 14, 45, 13, 44, 12, 43, 11, 42, 10, 41, 9, 40, 8, 39, 7,
+            38, 6, 37, 5, 36, 4, 35, 3, 34, 2, 33, 1, 32, 0);
+    return (vf)_mm512_permutex2var_epi16(a, at, b);
 }
+
+ALWAYS_INLINE vf pairs_high(__m512i a, __m512i b)
+{
+    const __m512i at = _mm512_set_epi16(
+            63, 31, 62, 30, 61, 29, 60, 28, 59, 27, 58, 26, 57, 25, 56, 24, 55,
+            23, 54, 22, 53, 21, 52, 20, 51, 19, 50, 18, 49, 17, 48, 16);
+    return (vf)_mm512_permutex2var_epi16(a, at, b);
+}
+
+/* Words of `columns` columns, at most NR, of a row and the row after it. */
+ALWAYS_INLINE void pack_row(
+        float *out, int width, const elem *in, int64_t in_row, int columns,
+        int count)
+{
+    __mmask32 some = columns < 32 ? (1u << columns) - 1 : ~0u;
+    __m512i a = _mm512_maskz_loadu_epi16(some, in);
+    __m512i b = _mm512_maskz_loadu_epi16(count > 1 ? some : 0, in + in_row);
+    store_lanes(out, pairs_low(a, b), width);
+    if (width > VL)
+        store_lanes(out + VL, pairs_high(a, b), width - VL);
+}
+#elif VL == 16
+ALWAYS_INLINE void pack_row(
+        float *out, int width, const elem *in, int64_t in_row, int columns,
+        int count)
+{
+    for (int c = 0; c < width; c += VL)
+        store_lanes(
+                out + c,
+                columns > c ? load_lanes(in + c, columns - c) : (vf){0},
+                width - c);
+}
+#else
+ALWAYS_INLINE void pack_row(
+        float *out, int width, const elem *in, int64_t in_row, int columns,
+        int count)
+{
+    int c = 0;
+    for (; c + VL <= columns; c += VL)
+        vf_store(out + c, load(in + c));
+    for (; c < width; c++)
+        out[c] = c < columns ? elem_to_float(in[c]) : 0;
+}
+#endif
 
 /* out[k * width + c] = word k of column c, c < columns, of K elements a column,
  * which lie in_row apart; the other columns up to `width` become 0. */
@@ -164,16 +281,11 @@ ALWAYS_INLINE void pack_rows(
         float *out, int width, const elem *in, int64_t in_row, int columns,
         int K)
 {
+    enum { AHEAD = 32 * PAIR }; /* rows: no prefetcher sees so wide a stride */
     for (int k = 0; k < K; k += PAIR) {
-        int c = 0, count = K - k < PAIR ? K - k : PAIR;
-        for (; c + VL <= columns; c += VL)
-            vf_store(out + c, words_at(in + c, in_row, count));
-        for (; c < width; c++) {
-            elem column[2] = {0};
-            for (int i = 0; i < count && c < columns; i++)
-                column[i] = in[i * in_row + c];
-            out[c] = word_at(column, PAIR);
-        }
+        for (int i = 0; i < PAIR && k + AHEAD + i < K; i++)
+            __builtin_prefetch(in + (AHEAD + i) * in_row);
+        pack_row(out, width, in, in_row, columns, K - k);
         in += PAIR * in_row;
         out += width;
     }

@@ -17,9 +17,9 @@
  * that are handed out. The cuts of K depend on K alone: every element is summed
  * in one order.
  *
- * A few threads each make columns of their own, in which none waits for another
- * before the end: 1.03 times as fast again on two of them for GPT-2's step,
- * where each packs a whole. */
+ * A few threads each make columns of their own, or rows where out is tall, in
+ * which none waits for another before the end: 1.03 times as fast again on two
+ * of them for GPT-2's step, where each packs the other operand whole. */
 #define TILE_OF_PAIRS
 #include "kernels/cpu/fast.h"
 #include "kernels/cpu/gemm_tile.h"
@@ -35,19 +35,23 @@ gelu_backward_fn FAST(gelu_backward);
 reduce_rows_fn FAST(reduce_rows);
 
 /* Best of 256, 384 and 512 for KC, and 1024 for NC, on Zen 3 (32 KiB L1, 512
- * KiB L2): GPT-2's matmuls at M = 1024 then reach 0.9 of two cores' peak. */
-enum { WORDS = 384, MC = 96, NC = 1024, TILE_M = 768 };
+ * KiB L2): GPT-2's matmuls at M = 1024 then reach 0.9 of two cores' peak.
+ * Pairs: best of 256 to 1536 on Zen 5 (48 KiB, 1 MiB), where panels stream from
+ * the second-level cache, and most sums never leave the registers. */
+enum { WORDS = IN_PAIRS ? 1536 : 384, MC = 96, NC = 1024, TILE_M = 768 };
 enum { KC = WORDS * PAIR, BLOCKS = KC / FP8_BLOCK };
 
-/* Threads that may work apart, and the columns that each has then at least. */
-enum { APART_THREADS = 4, APART_COLUMNS = 256 };
+/* Threads that may work apart, and the columns or rows that each has then at
+ * least. */
+enum { APART_THREADS = 4, APART_LEAST = 256 };
 
 struct gemm {
     struct matmul of;
     int thread, threads; /* of those that share panels and tile */
     float *panels;       /* KC x NC of b, in panels of NR columns */
     float *block;        /* MC x KC of a, in panels of MR rows: the thread's */
-    float *tile;         /* TILE_M x NC sums when out is not fp32 */
+    float *tile;         /* TILE_M x NC sums; or not used: */
+    bool uses_tile;      /* sums are of several pieces, and out is not fp32 */
 };
 
 /* One innermost step: which part of the matmul it adds. */
@@ -57,6 +61,7 @@ struct part {
     int k, words, blocks; /* blocks: of K with scales; 0: it has none */
     const float *bias;    /* of these columns: added at k = 0; or NULL */
     float *sums;          /* of out or tile, at (row, column) */
+    elem *rounded;        /* of out instead, where this is all of K */
     int64_t stride;
     bool add;
 };
@@ -181,18 +186,49 @@ static void pack_b(
                 column + i * NR, columns - i * NR, k, depth);
 }
 
-/* One MR x NR tile at `out`, from `words` of two panels and, unless NULL, the
- * scales of their rows and columns; rows and columns past the edge are dropped.
- */
+/* Where a tile goes: `rows` by `columns` of it. */
+struct place {
+    float *sums;   /* or NULL: */
+    elem *rounded; /* instead */
+    int64_t stride;
+    int rows, columns;
+    bool add;
+};
+
+/* Elements of row i of a tile. */
+ALWAYS_INLINE void tile_put_row(
+        const struct place *to, int i, const vf sums[NV], int columns)
+{
+    for (int j = 0; j < NV && j * VL < columns; j++) {
+        int64_t at = i * to->stride + j * VL;
+        int count = columns - j * VL;
+        if (to->rounded)
+            store_some(to->rounded + at, sums[j], count);
+        else if (to->add)
+            vf_store_some(
+                    to->sums + at, vf_load_some(to->sums + at, count) + sums[j],
+                    count);
+        else
+            vf_store_some(to->sums + at, sums[j], count);
+    }
+}
+
+/* One MR x NR tile, from `words` of two panels and, unless NULL, the scales of
+ * their rows and columns. */
 ALWAYS_INLINE void tile_run(
-        float *out, int64_t stride, const float *a, const float *b, int words,
-        const float *a_scales, const float *b_scales, const float *bias,
-        bool add, int rows, int columns)
+        const struct place *to, const float *a, const float *b, int words,
+        const float *a_scales, const float *b_scales, const float *bias)
 {
     vf acc[MR][NV];
     tile_clear(acc);
-    for (int i = 0; i < rows; i++)
-        __builtin_prefetch(out + i * stride + NR - 1, 1);
+    int step = VL == 16 ? words / MR : 0; /* many lines at once would stall */
+    for (int i = 0; to->sums && i < MR; i++) {
+        const float *row = to->sums + (i < to->rows ? i : 0) * to->stride;
+        __builtin_prefetch(row, 1);
+        __builtin_prefetch(row + NR - 1, 1);
+        tile_multiply(acc, a, 1, MR, b, NR, step);
+        a += step * MR, b += step * NR, words -= step;
+    }
     tile_multiply(acc, a, 1, MR, b, NR, words);
     if (a_scales)
         for (int i = 0; i < MR; i++)
@@ -202,20 +238,16 @@ ALWAYS_INLINE void tile_run(
         for (int i = 0; i < MR; i++)
             for (int j = 0; j < NV; j++)
                 acc[i][j] += vf_load(bias + j * VL);
-    if (rows == MR && columns == NR) {
+    if (to->rows == MR && to->columns == NR) {
+#pragma GCC unroll 16
         for (int i = 0; i < MR; i++)
-            for (int j = 0; j < NV; j++) {
-                float *o = out + i * stride + j * VL;
-                vf_store(o, add ? vf_load(o) + acc[i][j] : acc[i][j]);
-            }
-        return;
+            tile_put_row(to, i, acc[i], NR);
+    } else {
+#pragma GCC unroll 16
+        for (int i = 0; i < MR; i++)
+            if (i < to->rows)
+                tile_put_row(to, i, acc[i], to->columns);
     }
-    float edge[MR][NR];
-    memcpy(edge, acc, sizeof edge);
-    for (int i = 0; i < rows; i++)
-        for (int j = 0; j < columns; j++)
-            out[i * stride + j] =
-                    add ? out[i * stride + j] + edge[i][j] : edge[i][j];
 }
 
 /* Words of a panel that are summed before they are scaled. */
@@ -223,24 +255,22 @@ enum { BLOCK_WORDS = FP8_BLOCK / PAIR };
 
 /* A tile over the piece of K at hand, block by block where there are scales. */
 static void tile_of_part(
-        const struct part *p, float *out, const float *a, const float *b,
-        const float *bias, int rows, int columns)
+        const struct part *p, struct place to, const float *a, const float *b,
+        const float *bias)
 {
     const float *a_scales = a + (size_t)p->words * MR;
     const float *b_scales = b + (size_t)p->words * NR;
     if (!p->blocks) {
-        tile_run(
-                out, p->stride, a, b, p->words, NULL, NULL, bias, p->add, rows,
-                columns);
+        tile_run(&to, a, b, p->words, NULL, NULL, bias);
         return;
     }
     for (int i = 0; i < p->blocks; i++) {
         int word = i * BLOCK_WORDS, words = p->words - word;
         tile_run(
-                out, p->stride, a + word * MR, b + word * NR,
+                &to, a + word * MR, b + word * NR,
                 words < BLOCK_WORDS ? words : BLOCK_WORDS, a_scales + i * MR,
-                b_scales + i * NR, i == 0 ? bias : NULL, p->add || i > 0, rows,
-                columns);
+                b_scales + i * NR, i == 0 ? bias : NULL);
+        to.add = true;
     }
 }
 
@@ -250,12 +280,19 @@ static void part_run(
 {
     size_t deep = (size_t)(p->words + p->blocks);
     for (int c = first; c < last; c += NR)
-        for (int i = 0; i < p->rows; i += MR)
+        for (int i = 0; i < p->rows; i += MR) {
+            int64_t at = i * p->stride + c;
+            struct place to = {
+                    .sums = p->sums ? p->sums + at : NULL,
+                    .rounded = p->rounded ? p->rounded + at : NULL,
+                    .stride = p->stride,
+                    .rows = p->rows - i < MR ? p->rows - i : MR,
+                    .columns = p->columns - c < NR ? p->columns - c : NR,
+                    .add = p->add};
             tile_of_part(
-                    p, p->sums + i * p->stride + c, block + (size_t)i * deep,
-                    panels + (size_t)c * deep, p->bias ? p->bias + c : NULL,
-                    p->rows - i < MR ? p->rows - i : MR,
-                    p->columns - c < NR ? p->columns - c : NR);
+                    p, to, block + (size_t)i * deep, panels + (size_t)c * deep,
+                    p->bias ? p->bias + c : NULL);
+        }
 }
 
 /* The finished sums of a part, rounded into out. */
@@ -338,14 +375,17 @@ static void depth_run(
                 .blocks = blocks_of(g, depth),
                 .bias = k == 0 ? bias : NULL,
                 .add = k > 0 || g->of.accumulate};
-        p.stride = g->of.out.type == DTYPE_FP32 ? g->of.N : NC;
-        p.sums = g->of.out.type == DTYPE_FP32
-                         ? (float *)g->of.out.data + (size_t)p.row * g->of.N +
-                                   column
-                         : g->tile + (size_t)at * NC;
+        size_t to = (size_t)p.row * (size_t)g->of.N + (size_t)column;
+        p.stride = g->uses_tile ? NC : g->of.N;
+        if (g->uses_tile)
+            p.sums = g->tile + (size_t)at * NC;
+        else if (g->of.out.type == DTYPE_FP32)
+            p.sums = (float *)g->of.out.data + to;
+        else
+            p.rounded = (elem *)g->of.out.data + to;
         pack_a(g, g->block, p.row, p.rows, k, depth);
         part_run(&p, g->block, g->panels, first, last);
-        if (g->of.out.type != DTYPE_FP32 && k + depth == g->of.K)
+        if (g->uses_tile && k + depth == g->of.K)
             part_round(g, &p, first, last);
     }
     wait_for_others(g);
@@ -359,47 +399,64 @@ static int piece_of(int count, int most, int of)
     return ((count + pieces - 1) / pieces + of - 1) / of * of;
 }
 
-/* Columns [first, last) of out. */
-static void columns_run(const struct gemm *g, int first, int last)
+/* A part of out. */
+struct area {
+    int row, end_row, column, end_column;
+};
+
+static void area_run(const struct gemm *g, struct area of)
 {
     int depth = piece_of(g->of.K, KC, matmul_is_fp8(&g->of) ? FP8_BLOCK : 8);
-    int wide = piece_of(last - first, NC, NR);
-    int tall = g->of.out.type == DTYPE_FP32 ? g->of.M
-                                            : piece_of(g->of.M, TILE_M, MR);
+    int wide = piece_of(of.end_column - of.column, NC, NR);
+    int tall = of.end_row - of.row;
     float bias[NC + NR] = {0};
-    for (int row = 0; row < g->of.M; row += tall)
-        for (int column = first; column < last; column += wide) {
-            int columns = last - column < wide ? last - column : wide;
+    if (g->uses_tile)
+        tall = piece_of(tall, TILE_M, MR);
+    for (int row = of.row; row < of.end_row; row += tall)
+        for (int column = of.column; column < of.end_column; column += wide) {
+            int rest = of.end_column - column;
+            int columns = rest < wide ? rest : wide;
             for (int i = 0; g->of.bias && i < columns; i++)
                 bias[i] = elem_to_float(((const elem *)g->of.bias)[column + i]);
             for (int k = 0; k < g->of.K; k += depth)
                 depth_run(
-                        g, row, g->of.M - row < tall ? g->of.M - row : tall,
+                        g, row,
+                        of.end_row - row < tall ? of.end_row - row : tall,
                         column, columns, g->of.bias ? bias : NULL, k,
                         g->of.K - k < depth ? g->of.K - k : depth);
         }
 }
 
-/* Whether each of `threads` makes its own columns, with its own panels. */
+/* Whether each of `threads` makes a part of out of its own, with its own
+ * panels. */
 static bool works_apart(const struct gemm *g, int threads)
 {
-    return threads <= APART_THREADS && g->of.N >= threads * APART_COLUMNS;
+    int side = g->of.N > g->of.M ? g->of.N : g->of.M;
+    return threads <= APART_THREADS && side >= threads * APART_LEAST;
 }
 
-/* Share `share` of `threads`, each with its own columns. */
+/* Share `share` of `threads`, each with its own columns or rows. */
 static void share_run(
         const struct gemm *g, float *memory, int threads, int share)
 {
     struct gemm own = *g;
-    int panels = (g->of.N + NR - 1) / NR;
-    int first = share_begin(panels, threads, share) * NR;
-    int last = share_begin(panels, threads, share + 1) * NR;
+    struct area of = {0, g->of.M, 0, g->of.N};
+    bool by_rows = g->of.M > g->of.N;
+    int side = by_rows ? g->of.M : g->of.N, unit = by_rows ? MR : NR;
+    int tiles = (side + unit - 1) / unit;
+    int first = share_begin(tiles, threads, share) * unit;
+    int last = share_begin(tiles, threads, share + 1) * unit;
+    last = last < side ? last : side;
+    if (by_rows)
+        of.row = first, of.end_row = last;
+    else
+        of.column = first, of.end_column = last;
     own.threads = 1, own.thread = 0;
     own.block = memory + (size_t)share * block_floats();
     own.panels = memory + (size_t)threads * block_floats() +
                  (size_t)share * (panel_floats() + tile_floats());
     own.tile = own.panels + panel_floats();
-    columns_run(&own, first, last < g->of.N ? last : g->of.N);
+    area_run(&own, of);
 }
 
 /* By each thread of the enclosing region, all columns together. */
@@ -411,18 +468,20 @@ static void team_run(const struct gemm *g, float *memory, int threads)
     own.block = memory + (size_t)own.thread * block_floats();
     own.panels = memory + (size_t)threads * block_floats();
     own.tile = own.panels + panel_floats();
-    columns_run(&own, 0, g->of.N);
+    area_run(&own, (struct area){0, g->of.M, 0, g->of.N});
 }
 
 /* Scratch is for `threads`; OpenMP may start fewer (OMP_THREAD_LIMIT,
  * OMP_DYNAMIC). The layout of scratch follows `threads`, never the team. */
-static enum zd_status gemm_run(const struct gemm *g)
+static enum zd_status gemm_run(struct gemm *g)
 {
     int threads = threads_for(
             (size_t)g->of.M * (size_t)g->of.N * (size_t)g->of.K / 16);
     struct scratch *scratch = NULL;
     ZD_TRY(scratch_acquire(FAST(gemm_scratch_bytes)(threads), &scratch));
     float *memory = scratch_floats(scratch);
+    g->uses_tile = g->of.out.type != DTYPE_FP32 &&
+                   (g->of.K > KC || matmul_is_fp8(&g->of));
     if (works_apart(g, threads)) {
 #pragma omp parallel for schedule(static) num_threads(threads)
         for (int i = 0; i < threads; i++)

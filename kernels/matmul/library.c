@@ -32,6 +32,15 @@ const char *matmul_library(void)
     return library_name;
 }
 
+bool library_has_amx(void)
+{
+#if ZD_HAVE_ONEDNN
+    return dnnl_get_effective_cpu_isa() >= dnnl_cpu_isa_avx512_core_amx;
+#else
+    return false;
+#endif
+}
+
 /* out [+]= a b */
 static enum zd_status multiply(const struct matmul *m, bool adds, int threads)
 {

@@ -9,6 +9,9 @@
 /* "oneDNN 2.6", "OpenBLAS 0.3.21". */
 const char *matmul_library(void);
 
+/* Whether it multiplies bf16 on AMX tiles here. */
+bool library_has_amx(void);
+
 /* All of fp32, on `threads`; no gaps, no epilogue. ZD_ERR_DEVICE if the library
  * refuses. */
 enum zd_status library_sgemm(const struct matmul *m, int threads);

@@ -1,5 +1,5 @@
 /* library_primitive.c - oneDNN's matmul primitives, for types sgemm does not
- * know: bf16 on a CPU with instructions for it (AVX512_BF16, AMX).
+ * know: bf16 on a CPU with tiles for it (AMX).
  *
  * oneDNN 2 and 3 differ in how descriptors are made; the five functions in
  * front are all that knows.
@@ -254,20 +254,6 @@ static enum zd_status primitive_run(
     return ZD_OK;
 }
 
-/* Weight gradients of many rows, as a head's are, in strips: for columns of a
- * oneDNN then takes a matmul that copies less (1.2 to 1.35 times as fast on
- * Zen 4 for GPT-2's 50,257 rows of an odd stride, 1.02 to 1.07 for others).
- * Without AMX, where no one has measured it. */
-static int strip_rows(const struct key *key)
-{
-    enum { STRIP = 1024, EDGE = 16 };
-    if (!key->trans_a || key->M < 4 * STRIP ||
-        dnnl_get_effective_cpu_isa() >= dnnl_cpu_isa_avx512_core_amx)
-        return key->M;
-    int strips = (key->M + STRIP - 1) / STRIP;
-    return ((key->M + strips - 1) / strips + EDGE - 1) / EDGE * EDGE;
-}
-
 enum zd_status library_primitive(const struct matmul *m, int threads)
 {
     struct key key;
@@ -277,24 +263,9 @@ enum zd_status library_primitive(const struct matmul *m, int threads)
     key.threads = kernels_library_threads(threads);
     key.trans_a = m->a.transposed, key.trans_b = m->b.transposed;
     key.accumulate = m->accumulate, key.has_bias = m->bias != NULL;
-    size_t row = (size_t)m->N * dtype_bytes(m->out.type);
-    int strip = strip_rows(&key);
-    for (int first = 0; first < m->M; first += strip) {
-        size_t skipped = (size_t)first * dtype_bytes(m->a.type);
-        key.M = m->M - first < strip ? m->M - first : strip;
-        enum zd_status status = primitive_run(
-                &key,
-                (const void *[4]){
-                        (const char *)m->a.data + skipped, m->b.data,
-                        (char *)m->out.data + (size_t)first * row, m->bias});
-        if (status == ZD_ERR_UNFIT && first > 0) /* strips are added already */
-            return ZD_FAIL(
-                    ZD_ERR_DEVICE, "E0612",
-                    "oneDNN refused %d of the %d rows of a matmul", key.M,
-                    m->M);
-        ZD_TRY(status);
-    }
-    return ZD_OK;
+    return primitive_run(
+            &key,
+            (const void *[4]){m->a.data, m->b.data, m->out.data, m->bias});
 }
 
 #else

@@ -15,12 +15,12 @@
  * Strides:  tables of a GPU, and the plain ones, take rows with gaps, which are
  *           neither read nor written; the other CPU tables take none. No bias,
  *           and no epilogue, for an out with gaps.
- * Backends: oneDNN (bf16 with AMX or AVX-512 where the CPU has it), OpenBLAS;
- *           on a CPU without bf16 instructions, and for fp16 on every CPU,
- *           operands are widened in panels and multiplied in fp32. Our own code
- *           takes few rows (on every CPU) and a short side (with AVX2): see
- *           matmul_shape.h. On a GPU cuBLASLt, and our own kernel for what it
- *           refuses.
+ * Backends: oneDNN (fp32 with AVX-512, bf16 with AMX), OpenBLAS; our own code
+ *           with AVX2, for bf16 with AVX512_BF16 and for fp16 on every CPU, and
+ *           of few rows (on every CPU) and a short side (with AVX2): see
+ *           matmul_shape.h. Without bf16 instructions, operands are widened in
+ *           panels and multiplied in fp32. On a GPU cuBLASLt, and our own
+ *           kernel for what it refuses.
  * Memory:   may use bounded panel scratch kept per process (stated by
  *           matmul_scratch_bytes, taken at the first kernels_cpu call). */
 #pragma once
