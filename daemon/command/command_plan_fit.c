@@ -67,6 +67,23 @@ static enum zd_status read_search(
     return read_disk(args->disk, &out->disk);
 }
 
+/* What more could be allowed. */
+static enum zd_status tell_of_allow(
+        const struct plan_search *search, enum zd_status status)
+{
+    struct zd_error error = *zd_error_get();
+    size_t used = strlen(error.help);
+    if (status != ZD_ERR_UNFIT || search->allow & PLAN_ALLOW_QUANTIZE)
+        return status;
+    snprintf(
+            error.help + used, sizeof error.help - used,
+            "%s--fit --allow optim,lora,quantize also tries 8-bit states, "
+            "adapters, and a base in 4 bits",
+            used ? "\n" : "");
+    zd_error_set(&error);
+    return status;
+}
+
 /* --- --fit, as it is told ------------------------------------------------- */
 
 enum { WORDS_MAX = 1200 };
@@ -311,8 +328,9 @@ enum zd_status command_plan_fit(
     if (args->write)
         ZD_TRY(cli_check_new(args->write, "--write"));
     ZD_TRY(read_search(args, job, &here, &search));
-    ZD_TRY(plan_search_fits(&search, &found, &count));
-    enum zd_status status = ZD_OK;
+    enum zd_status status = plan_search_fits(&search, &found, &count);
+    if (status != ZD_OK)
+        return tell_of_allow(&search, status);
     if (args->write)
         status = write_job(args, job, &search, &found[0]);
     if (status == ZD_OK && cli_wants_json(args))
@@ -353,7 +371,9 @@ enum zd_status command_plan_most(
     struct plan_most_found most;
     struct output output;
     ZD_TRY(read_search(args, job, &here, &search));
-    ZD_TRY(plan_search_most(&search, what, args->fit, &most));
+    enum zd_status status = plan_search_most(&search, what, args->fit, &most);
+    if (status != ZD_OK)
+        return tell_of_allow(&search, status);
     if (amounts[what].argument)
         snprintf(
                 argument, sizeof argument, "%s%" PRId64, amounts[what].argument,

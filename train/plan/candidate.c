@@ -157,6 +157,15 @@ struct plan_space plan_space_refusal(const struct train_job *job)
     return space;
 }
 
+struct plan_space plan_space_adapters(const struct train_job *job)
+{
+    struct plan_space space = plan_space_refusal(job);
+    space.options[CHOOSE_ADAPTERS] = bit(ADAPTERS_LORA) | bit(ADAPTERS_QLORA);
+    space.options[CHOOSE_PLACE] &= ~bit(PLACE_NVME);
+    space.options[CHOOSE_PARAMS] &= ~bit(PARAMS_NVME);
+    return space;
+}
+
 struct plan_space plan_space_fit(const struct train_job *job, unsigned allow)
 {
     struct plan_space space = {{0}};

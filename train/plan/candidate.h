@@ -50,6 +50,8 @@ struct plan_space {
 struct plan_space plan_space_job(const struct train_job *job);
 /* What a refusal offers: the cheapest way down from what the job has. */
 struct plan_space plan_space_refusal(const struct train_job *job);
+/* The same with adapters, and without the disk. */
+struct plan_space plan_space_adapters(const struct train_job *job);
 /* Everything that leaves the result as it is, and with `allow` more. NVMe only
  * if the job names a folder for it. */
 enum {

@@ -69,6 +69,27 @@ static bool add_found(
     return true;
 }
 
+/* Returns whether one of them needs no disk. */
+static bool list_found(
+        const struct train_job *job, const struct plan_query *query,
+        const char *heading, struct text_buffer *text)
+{
+    struct plan_found *found;
+    bool in_memory = false;
+    int count;
+    if (plan_search_run(query, &found, &count) != ZD_OK)
+        zd_error_clear();
+    if (count)
+        text_buffer_add(text, "\n%s", heading);
+    for (int i = 0; i < count; i++) {
+        in_memory |= !found[i].disk;
+        if (!add_found(job->offload.nvme_path, &found[i], text))
+            break;
+    }
+    free(found);
+    return in_memory;
+}
+
 static void suggest(
         const struct train_job *job, struct job_plan *plan,
         struct text_buffer *text)
@@ -76,26 +97,27 @@ static void suggest(
     enum { LINES = 4 };
     const struct train_job settled = plan_settled(job, plan);
     const struct plan_search search = {.job = &settled, .world = plan->world};
-    const struct plan_query query = {
+    struct plan_query query = {
             .search = &search,
             .space = plan_space_refusal(job),
             .keeps_batch = true,
             .score = PLAN_BY_COST,
             .most = LINES,
             .plan = plan};
-    struct plan_found *found;
-    int count;
-    if (plan_search_run(&query, &found, &count) != ZD_OK)
-        zd_error_clear();
-    text_buffer_add(
-            text, "\n%s",
-            count ? "any one of these, on the command line or in the file:"
-                  : "no such change fits: more ranks, a shorter "
-                    "data.cutoff_len or a smaller model are left");
-    for (int i = 0; i < count; i++)
-        if (!add_found(job->offload.nvme_path, &found[i], text))
-            break;
-    free(found);
+    size_t before = text->used;
+    if (list_found(
+                job, &query,
+                "any one of these, on the command line or in the file:", text))
+        return;
+    query.space = plan_space_adapters(job);
+    list_found(
+            job, &query,
+            "adapters or a base in 4 bits change what is trained, and fit:",
+            text);
+    if (text->used == before)
+        text_buffer_add(
+                text, "\nno such change fits: more ranks, a shorter "
+                      "data.cutoff_len or a smaller model are left");
 }
 
 enum zd_status plan_refuse(
