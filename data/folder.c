@@ -421,6 +421,13 @@ enum zd_status folder_find(
         return status;
     }
     ZD_TRY(read_configs(entry->path, &configs));
+    if (!configs && entry->name[0] && !entry->is_eval) {
+        ZD_FAIL(ZD_ERR_DATA, "E0454",
+                "%s has no set \"%s\", as neither a dataset_info.json nor "
+                "`configs:` of a README.md there describes sets",
+                entry->path, entry->name);
+        return zd_fail_help("without `name` all its data files are read");
+    }
     enum zd_status status =
             configs ? find_config(entry, configs, &name, &splits)
                     : find_by_names(entry->path, &splits);

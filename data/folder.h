@@ -5,9 +5,9 @@
  * from; `configs:` in the front matter of README.md, of which `name` picks one,
  * else the only one, else the default; else splits by the names of folders and
  * files, as `datasets` finds them (data/NAME-00000-of-00001.*, then folders,
- * then files that are called train, test, dev, ...), else all is train. Of
- * files of several kinds the most common kind is taken. Files whose names begin
- * with a dot are not looked at.
+ * then files that are called train, test, dev, ...), else all is train; of
+ * training data a `name` is then an error. Of files of several kinds the most
+ * common kind is taken. Files whose names begin with a dot are not looked at.
  *
  * Source:  datasets 5.2: data_files.py, utils/metadata.py; huggingface.co/docs
  *          "Manual configuration"; LLaMA-Factory 0.9.5: data/README.md,

@@ -84,6 +84,8 @@ done <<'ROWS'
 ROWS
 ok 'llamafactory: sets become sources' eval 'printf "dataset: one, two\ndataset_dir: d\nmax_samples: 5\neval_dataset: three\n" >given && call 0 init --from-llamafactory given --model M &&
     [ "$(grep -cE "^(path = .d.|name = .(one|two|three).|max_samples = 5)" out)" = 8 ] && has "^\[\[data.eval\]\]" out'
+ok '  of a folder that describes none: not ready' eval 'mkdir none && cp data.jsonl none && printf "dataset: one\ndataset_dir: none\ncutoff_len: 32\n" >given && call 65 init --from-llamafactory given --model $model &&
+    has "^# NOT READY.*none has no set .one., as neither a dataset_info.json" out && has "refuses the job: .*no set .one." err'
 # What cannot be the same is told apart from what is not needed.
 while IFS='|' read -r from text pattern; do
     ok "$from: $text: not the same" eval 'printf "$text" >given && call 0 init "--from-$from" given --model M && not_same out | grep -qE -e "$pattern"'
