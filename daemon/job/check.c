@@ -52,9 +52,12 @@ static void check_config(struct job *job, const struct model_config *config)
 {
     const struct train_options *train = &job->options.train;
     int cutoff_len = job->options.data.cutoff_len;
+    struct job_key *key = job_key(job, "data.cutoff_len");
     struct param_table table;
-    if (!job_key(job, "data.cutoff_len")->refused &&
-        cutoff_len > config->max_positions)
+    if (!key->refused && !key->given && cutoff_len > config->max_positions) {
+        job->options.data.cutoff_len = config->max_positions;
+        key->derived = "the model's positions";
+    } else if (!key->refused && cutoff_len > config->max_positions)
         job_refuse(
                 job, "E0215", "data.cutoff_len",
                 job_string(

@@ -144,7 +144,7 @@ const struct schema_key schema_table[] = {
 {"lora", "rank_pattern", SCHEMA_TABLE, JOB(lora.rank_pattern), .help = "Ranks of some modules: pattern = rank; the first pattern that matches applies"},
 {"lora", "alpha_pattern", SCHEMA_TABLE, JOB(lora.alpha_pattern), .help = "lora_alpha of some modules: pattern = alpha; the first pattern that matches applies"},
 
-{"data", "cutoff_len", SCHEMA_INT, JOB(data.cutoff_len), .min = 1, .max = 16777216, .aliases = "seq_len sequence_len max_seq_length block_size", .help = "Sequence length T in tokens"},
+{"data", "cutoff_len", SCHEMA_INT, JOB(data.cutoff_len), .min = 1, .max = 16777216, .aliases = "seq_len sequence_len max_seq_length block_size", .help = "Sequence length T in tokens; left out: the model's positions if they are fewer"},
 {"data", "packing", SCHEMA_ENUM, JOB(data.packing), .choices = packings, .help = "How documents become samples; documents: whole ones, as many as fit; true: one stream, cut every cutoff_len tokens; false: one each; auto: documents for prompts and conversations, true for plain text. Attention stays within a document"},
 {"data", "long_documents", SCHEMA_ENUM, JOB(data.long_documents), .choices = long_documents, .help = "A document longer than cutoff_len is cut there (truncate), goes on in further samples (split) or is left out (drop); not with packing = true"},
 {"data", "on_bad_row", SCHEMA_ENUM, JOB(data.on_bad_row), .choices = bad_rows, .help = "A row that cannot be read ends the job (stop), or is left out, counted and told (skip)"},
