@@ -46,6 +46,18 @@ static void print_libraries(const json_t *report, FILE *to)
     }
 }
 
+/* Help may have several lines. */
+static void print_fix(const char *fix, FILE *to)
+{
+    for (const char *lead = "  fix: "; *fix; lead = "       ") {
+        size_t bytes = strcspn(fix, "\n");
+        char *line = text_escape(&plain, fix, bytes, false);
+        fprintf(to, "%s%s\n", lead, line);
+        free(line);
+        fix += bytes + (fix[bytes] == '\n');
+    }
+}
+
 static void print_finding(const json_t *finding, FILE *to)
 {
     const char *code = json_text_of(finding, "code", "");
@@ -55,10 +67,10 @@ static void print_finding(const json_t *finding, FILE *to)
         fprintf(to, "[%s] ", code);
     fill_print(
             &plain, finding,
-            stops ? "[rank {rank|w}: ]{what|s}\n[  fix: {fix|s}\n]"
-                  : "[rank {rank|w}: ]{what|s}\n  costs: {cost|s}\n[  fix: "
-                    "{fix|s}\n]",
+            stops ? "[rank {rank|w}: ]{what|s}\n"
+                  : "[rank {rank|w}: ]{what|s}\n  costs: {cost|s}\n",
             to);
+    print_fix(json_text_of(finding, "fix", ""), to);
 }
 
 void doctor_print(const struct doctor *doctor, FILE *to)
@@ -92,4 +104,7 @@ void doctor_print(const struct doctor *doctor, FILE *to)
     json_array_foreach(findings, i, finding) print_finding(finding, to);
     if (json_array_size(findings) == 0)
         fprintf(to, "\nzerod can use everything it found\n");
+    if (doctor->has_job)
+        fprintf(to, "\nthe job would %sstart\n",
+                doctor_stops(doctor) ? "not " : "");
 }
