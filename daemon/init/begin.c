@@ -128,11 +128,10 @@ static void choose_shape(const struct begin_request *request, struct facts *out)
         cutoff = out->config.max_positions;
     out->cutoff = cutoff;
     out->samples = tokens / cutoff;
-    int64_t batch = out->samples / STEPS;
-    batch = batch > BATCH ? BATCH : batch;
-    batch = batch / request->world * request->world;
-    out->samples_a_step =
-            (int)(batch > request->world ? batch : request->world);
+    int batch = request->world;
+    while (2 * batch <= BATCH && 2 * batch * STEPS <= out->samples)
+        batch *= 2;
+    out->samples_a_step = batch;
 }
 
 static enum zd_status look(
