@@ -297,7 +297,7 @@ ok "  the whole path of a template's file" eval 'call 0 $talk --set data.chat_te
 echo "{{ strftime_now('%Y') }}{% for m in messages %}{{ m.content }}{% endfor %}" >dated.jinja
 dated="--job chat.toml --set data.packing=false --set job.output_dir=dated --set data.chat_template=dated.jinja --set data.train_on=all --set checkpoint.export=none"
 ok '  a resumed run keeps the day of the first start' eval 'call 0 $dated --max-steps 1 --set data.template_date=\"2020-02-02\" && call 0 $dated --max-steps 2 --resume must &&
-    call 78 $dated --max-steps 3 --resume must --set data.template_date=\"2021-02-02\" && has "E0811.*its date" err && rm -r dated dated.jinja'
+    call 78 $dated --max-steps 3 --resume must --set data.template_date=\"2021-02-02\" && has "E0811.*data.template_date was .2020-02-02., is .2021-02-02" err && rm -r dated dated.jinja'
 ok 'data inspect --count 0: the totals alone' eval 'call 0 $inspect --count 0 && has "^chat template llama3" out && ! has "^===" out'
 ok 'data inspect --count' eval 'call 0 $inspect --count 1 && has "^chat template llama3" out && [ $(grep -c "^=== sample" out) = 1 ]'
 ok 'data inspect --ids' eval 'call 0 $inspect --ids && grep -qE "^ +[0-9]+ \+ " out && grep -qE "^ +[0-9]+ - " out'

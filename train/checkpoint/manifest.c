@@ -74,15 +74,17 @@ json_t *manifest_data(
     static const char *const longs[] = {"truncate", "split", "drop"};
     const json_t *scaling = job->model.rope_scaling;
     return json_pack(
-            "{s:s, s:s, s:i, s:o, s:s, s:o, s:I, s:s*, s:o}", "digest",
-            identity->data_digest, "tokenizer", identity->tokenizer_digest,
-            "cutoff_len", job->data.cutoff_len, "packing",
-            word_json(identity->packing), "long_documents",
+            "{s:s, s:s, s:i, s:o, s:s, s:o, s:I, s:s*, s:o, s:O*, s:O*}",
+            "digest", identity->data_digest, "tokenizer",
+            identity->tokenizer_digest, "cutoff_len", job->data.cutoff_len,
+            "packing", word_json(identity->packing), "long_documents",
             longs[job->data.long_documents], "shuffle",
             word_json(identity->order), "data_seed",
             (json_int_t)job->job.data_seed, "template_date",
             identity->template_date, "rope_scaling",
-            scaling ? json_deep_copy(scaling) : json_string("none"));
+            scaling ? json_deep_copy(scaling) : json_string("none"),
+            "chat_template", json_object_get(job->values, "data.chat_template"),
+            "train_on", json_object_get(job->values, "data.train_on"));
 }
 
 /* NULL unless the job computes in fp16. */

@@ -66,13 +66,20 @@ enum zd_status checkpoint_match_model(
 }
 
 static enum zd_status fail_data(
-        const char *what, const json_t *before, const json_t *now)
+        const char *what, bool is_digest, const json_t *before,
+        const json_t *now)
 {
     char a[VALUE_TEXT], b[VALUE_TEXT];
-    ZD_FAIL(ZD_ERR_CONFIG, "E0811",
-            "the checkpoint was made otherwise: %s was %s, is %s", what,
-            text_of(before, a), text_of(now, b));
-    return zd_fail_help("restore the setting, or use a new job.output_dir");
+    if (is_digest)
+        ZD_FAIL(ZD_ERR_CONFIG, "E0811",
+                "the checkpoint was made otherwise: %s changed", what);
+    else
+        ZD_FAIL(ZD_ERR_CONFIG, "E0811",
+                "the checkpoint was made otherwise: %s was %s, is %s", what,
+                text_of(before, a), text_of(now, b));
+    return zd_fail_help(
+            "restore it, or use a new job.output_dir, or start at step 1 with "
+            "run.resume = \"never\"");
 }
 
 static enum zd_status match_data(
@@ -81,20 +88,28 @@ static enum zd_status match_data(
 {
     static const struct {
         const char *key, *what;
-        const char *before; /* there was such a key */
+        const char *before;      /* there was such a key */
+        bool is_digest, is_part; /* is_part: of what "digest" covers, and of
+                                    no weight where that is the same */
     } parts[] = {
-            {"tokenizer", "the tokenizer"},
+            {"tokenizer", "the tokenizer", .is_digest = true},
             {"cutoff_len", "data.cutoff_len"},
             {"packing", "data.packing"},
             {"long_documents", "data.long_documents", "truncate"},
             {"shuffle", "data.shuffle"},
             {"data_seed", "job.data_seed"},
             {"rope_scaling", "model.rope_scaling", "none"},
+            {"chat_template", "data.chat_template", .is_part = true},
+            {"train_on", "data.train_on", .is_part = true},
+            {"template_date", "data.template_date", .is_part = true},
             {"digest",
-             "what [[data.train]] gives (by its files, the chat template and "
-             "its date, and data.train_on)"}};
+             "what [[data.train]] gives (its files, or the text of the chat "
+             "template)",
+             .is_digest = true}};
     enum zd_status status = ZD_OK;
     json_t *is = manifest_data(job, identity);
+    bool same_data = json_equal(
+            json_object_get(was, "digest"), json_object_get(is, "digest"));
     for (size_t i = 0; i < sizeof parts / sizeof parts[0] && status == ZD_OK;
          i++) {
         const json_t *found = json_object_get(was, parts[i].key);
@@ -102,8 +117,9 @@ static enum zd_status match_data(
         json_t *before = found || !parts[i].before
                                  ? json_incref((json_t *)(uintptr_t)found)
                                  : json_string(parts[i].before);
-        if (!json_equal(before, now))
-            status = fail_data(parts[i].what, before, now);
+        bool counts = !parts[i].is_part || (found && !same_data);
+        if (counts && !json_equal(before, now))
+            status = fail_data(parts[i].what, parts[i].is_digest, before, now);
         json_decref(before);
     }
     json_decref(is);
