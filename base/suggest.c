@@ -43,7 +43,7 @@ int edit_distance(const char *a, const char *b)
 int suggest_is_near(const char *typed, int distance)
 {
     int length = (int)strlen(typed);
-    return distance <= (length < 4 ? 1 : length < 9 ? 2 : length / 3);
+    return distance <= (length < 5 ? 1 : length < 9 ? 2 : length / 3);
 }
 
 void suggest_offer(
