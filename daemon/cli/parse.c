@@ -281,6 +281,9 @@ static enum zd_status add_operand(struct parse *parse, const char *text)
     if (line->operand_count == parse->command->operands_max) {
         ZD_FAIL(ZD_ERR_USAGE, USAGE, "`%s %s` has no use for the argument `%s`",
                 parse->program->name, parse->command->name, text);
+        const char *value;
+        if (cli_find_option(parse->program, parse->command, "-j", &value))
+            return zd_fail_help("-j %s, if that is the name of a job", text);
         return zd_fail_help(
                 "%s %s --help shows what it takes", parse->program->name,
                 parse->command->name);
