@@ -268,6 +268,18 @@ static enum zd_status sync_rows(struct trainer *trainer)
     return status;
 }
 
+static void tell_stopped(
+        const struct trainer *trainer, const char *how, const char *deadline)
+{
+    zd_log_info(
+            "stopped %s%s after step %lld; %s", how, deadline,
+            (long long)trainer->state.step,
+            trainer->last_checkpoint[0]
+                    ? "start the same command again to go on"
+                    : "there is no checkpoint: the same command begins again "
+                      "at step 1");
+}
+
 /* The end: the last step is saved (also with stop_after; a stop on request has
  * said whether to), the model exported. */
 static enum zd_status finish(struct trainer *trainer)
@@ -288,10 +300,7 @@ static enum zd_status finish(struct trainer *trainer)
     show_end(trainer, complete && job->checkpoint.export != EXPORT_NONE, false);
     trainer_tell_state(trainer, complete ? RUN_DONE : RUN_STOPPED);
     if (trainer->is_stopped && trainer_is_first(trainer))
-        zd_log_info(
-                "stopped on request after step %lld; start the same command "
-                "again to go on",
-                (long long)trainer->state.step);
+        tell_stopped(trainer, "on request", "");
     return ZD_OK;
 }
 
@@ -299,12 +308,10 @@ static void tell_stop(const struct trainer *trainer)
 {
     char deadline[64];
     deadline_print(&trainer->deadline, deadline, sizeof deadline);
-    zd_log_info(
-            "stopped %s%s after step %lld; start the same command again to go "
-            "on",
+    tell_stopped(
+            trainer,
             trainer->met_deadline ? "in time for the deadline " : "by a signal",
-            trainer->met_deadline ? deadline : "",
-            (long long)trainer->state.step);
+            trainer->met_deadline ? deadline : "");
 }
 
 static enum zd_status run(struct trainer *trainer)
@@ -343,7 +350,7 @@ static enum zd_status conclude(struct trainer *trainer)
                 export_folder(trainer->job));
         is_missing = !fs_exists(path);
         zd_log_info(
-                "this run is finished: %s is at step %lld of %lld",
+                "this run is finished: %s is at step %lld, the last is %lld",
                 trainer->resumed_from, (long long)trainer->state.step,
                 (long long)trainer->state.max_steps);
     }

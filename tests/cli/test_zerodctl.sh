@@ -61,6 +61,8 @@ ok 'the job makes steps' wait_for_step 2 2>/dev/null
 ok 'ls' shows 0 '^tested +[a-z]+ +[0-9]+/1000000' ls
 ok 'status' shows 0 '1 rank, ZeRO stage' status
 ok 'status -o json' shows 0 '"gradient_accumulation_steps"' status -o json
+ok 'the name of a job as an argument: 64' ctl 64 status live
+ok '  and how it is given' grep -q 'help: -j live' err
 ok 'top in a pipe: one frame' shows 0 '^RANK .* STEP' top
 ok 'ranks' shows 0 " $job$" ranks
 ok 'memory' shows 0 '^ +0 +device' memory
@@ -123,6 +125,15 @@ ok '--dir tells how it ended' shows 0 '^tested +stopped' status --dir made
 for command in ranks memory "metrics loss" plot logs events samples top; do
     ok "--dir: $command" ctl 0 $command --dir made
 done
+
+# --- stopped without a checkpoint ---
+"$zerod" --job job.toml --set job.output_dir=soon --set checkpoint.save_strategy=no >zerod.out 2>zerod.err &
+job=$!
+ok 'a job without a checkpoint makes steps' wait_for_step 2 2>/dev/null
+ok 'stop --now' shows 0 'stopped after step [0-9]+$' stop --now
+wait "$job"
+job=
+ok '  the run says that the next one begins at step 1' has '^stopped on request after step [0-9]+; there is no checkpoint: .* step 1$' zerod.err
 
 # --- resumed, and killed ---
 last=$(sed -n 's/^ *"step": \([0-9]*\).*/\1/p' made/status.json | head -1)
