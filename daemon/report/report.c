@@ -274,10 +274,11 @@ static void on_end(void *ctx, const struct train_end *end)
     if (isfinite(end->best_eval_loss))
         zd_log_info("  best eval   %.4f", end->best_eval_loss);
     size_t digits = strcspn(flops.text, "kMGTPE"); /* 210 GFLOP/s */
-    zd_log_info(
-            "  speed       %s tokens/s, %.*s %sFLOP/s",
-            report_short(end->tokens_per_second).text, (int)digits, flops.text,
-            flops.text + digits);
+    if (end->tokens_per_second > 0)
+        zd_log_info(
+                "  speed       %s tokens/s, %.*s %sFLOP/s",
+                report_short(end->tokens_per_second).text, (int)digits,
+                flops.text, flops.text + digits);
     if (end->skipped_steps)
         zd_log_info(
                 "  skipped     %lld step%s", (long long)end->skipped_steps,
@@ -286,7 +287,8 @@ static void on_end(void *ctx, const struct train_end *end)
         tell_offload(end, &report->job->offload);
     char words[160];
     exposed_words(&end->exposed, end->offload_steps, words);
-    zd_log_info("  exposed     %s ms of a step", words);
+    if (end->offload.active || strpbrk(words, "123456789"))
+        zd_log_info("  exposed     %s ms of a step", words);
     zd_log_info("  metrics     %s/metrics.jsonl", report->job->job.output_dir);
     if (end->checkpoint)
         zd_log_info("  checkpoint  %s", end->checkpoint);
