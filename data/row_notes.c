@@ -41,8 +41,14 @@ void row_notes_add(
 void row_notes_take_error(struct row_notes *notes)
 {
     const struct zd_error *error = zd_error_get();
+    const char *what = error->what;
     char row[ROW_BYTES];
-    snprintf(row, sizeof row, "%.160s: %.230s", error->where, error->what);
+    size_t same = 0; /* bytes of a path that both begin with */
+    while (what[same] && what[same] == error->where[same])
+        same++;
+    if (what[same] == ' ' && error->where[same] == ':')
+        what += same + 1;
+    snprintf(row, sizeof row, "%.160s: %.230s", error->where, what);
     row_notes_add(notes, ROW_BAD, 1, row);
     zd_error_clear();
 }

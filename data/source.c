@@ -113,7 +113,9 @@ static enum zd_status detect_record(
                         "the keys of the records in %s match no known format: "
                         "%s",
                         file->path, keys);
-        zd_fail_help("name the key of the text: field = \"...\"");
+        zd_fail_help("name the key of the text: field = \"...\"; or those of a "
+                     "known format: columns = [\"question=prompt\", "
+                     "\"answer=completion\"]");
     }
     if (status != ZD_OK)
         source_place(

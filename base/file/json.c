@@ -123,7 +123,9 @@ static enum zd_status parse(
         is_widened = true;
     }
     if (!json) {
-        char key[208] = "";
+        char key[208] = "", *last = strstr(error.text, "end of file");
+        if (last && strcmp(last, "end of file") == 0)
+            strcpy(last, "the end"); /* it may be a line of a file */
         enum json_error_code code = json_error_code(&error);
         if (code == json_error_duplicate_key && !is_widened &&
             error.position > 0 && (size_t)error.position <= bytes)
