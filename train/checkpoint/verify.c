@@ -104,7 +104,7 @@ static enum zd_status check_length(const char *path, const json_t *entry)
             path, bytes, (uint64_t)json_integer_at(entry, "bytes"));
 }
 
-/* One whose header cannot be read keeps its "none". */
+/* One whose header cannot be read keeps an empty digest. */
 static enum zd_status digest_parts(const char *path, char hex[HASH_HEX])
 {
     enum zd_status status = st_digest(path, hex);
@@ -116,7 +116,7 @@ static enum zd_status digest_parts(const char *path, char hex[HASH_HEX])
 
 static enum zd_status check_digest(const char *path, const json_t *entry)
 {
-    char hex[HASH_HEX] = "none";
+    char hex[HASH_HEX] = "";
     uint64_t bytes;
     struct damage damage = {.arrays = 0};
     const char *parts = json_string_at(entry, MANIFEST_PARTS_DIGEST);
@@ -125,11 +125,12 @@ static enum zd_status check_digest(const char *path, const json_t *entry)
     if (digest && strcmp(digest, hex) == 0)
         return ZD_OK;
     find_damage(path, entry, &damage);
-    return ZD_FAIL(
-            ZD_ERR_DATA, "E0805",
-            "%s is damaged%s%s: its digest is %s, the manifest says %s", path,
-            damage.text[0] ? " in " : "", damage.text, hex,
+    ZD_FAIL(ZD_ERR_DATA, "E0805",
+            "%s is damaged%s%s: %s%s, the manifest says %s", path,
+            damage.text[0] ? " in " : "", damage.text,
+            hex[0] ? "its digest is " : "no digest can be taken of it", hex,
             digest ? digest : "none");
+    return zd_fail_help("go on from another checkpoint: run.resume = \"PATH\"");
 }
 
 static enum zd_status verify_file(
