@@ -11,6 +11,7 @@
 #include "model/files/hf_names.h"
 #include "model/files/weights_hf.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -181,6 +182,7 @@ enum zd_status model_config_parse(
 /* DIR/config.json as JSON, which the caller lets go of. */
 static enum zd_status read_json(const char *dir, char path[4096], json_t **json)
 {
+    char exported[PATH_MAX];
     if (!fs_is_dir(dir)) {
         enum zd_status status = fs_exists(dir) ? ZD_ERR_DATA : ZD_ERR_NO_INPUT;
         ZD_FAIL(status, "E0303",
@@ -202,7 +204,14 @@ static enum zd_status read_json(const char *dir, char path[4096], json_t **json)
                 "job as lora.path",
                 dir);
     }
-    return json_parse_file(path, CONFIG_BYTES_MAX, json);
+    enum zd_status status = json_parse_file(path, CONFIG_BYTES_MAX, json);
+    if (status != ZD_ERR_NO_INPUT)
+        return status;
+    /* the output folder of a run holds the model beside its checkpoints */
+    fs_join(exported, sizeof exported, dir, "hf/config.json");
+    if (fs_exists(exported))
+        zd_fail_help("the model of this run is %s/hf", dir);
+    return status;
 }
 
 /* transformers ties the head of a multimodal model by default, unless the files

@@ -87,9 +87,12 @@ static enum zd_status open_all(const char *dir, struct hf_files *out)
             "there is neither model.safetensors nor "
             "model.safetensors.index.json");
     zd_fail_where("%s", dir);
+    fs_join(path, sizeof path, dir, "manifest.json");
     return zd_fail_help(
-            "weights in pickle files (pytorch_model.bin) are never read; save "
-            "them as safetensors");
+            fs_exists(path)
+                    ? "a checkpoint is made a model by `zerod export`"
+                    : "weights in pickle files (pytorch_model.bin) are never "
+                      "read; save them as safetensors");
 }
 
 enum zd_status hf_files_open(const char *dir, struct hf_files *out)
