@@ -180,8 +180,9 @@ enum zd_status text_open_dir(
         ZD_TRY(tokenizer_open(dir, &text->tokenizer));
         text->dir = dir;
     } else {
-        zd_log(says_bytes(dir) ? ZD_LOG_INFO : ZD_LOG_WARNING,
-               "%s has no tokenizer.json: bytes are its tokens", dir);
+        if (!says_bytes(dir))
+            zd_log_warning(
+                    "%s has no tokenizer.json: bytes are its tokens", dir);
         ZD_TRY(open_bytes(text));
     }
     return finish(text, config, text->dir);
