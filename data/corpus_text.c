@@ -243,10 +243,11 @@ static enum zd_status open_words(
                 text->recipe.entry->path);
     if (is_new && !text->is_look)
         zd_log_info(
-                "tokenized %s: %llu tokens in %llu documents",
+                "tokenized %s: %llu tokens in %llu document%s",
                 source_label(text->recipe.entry).text,
                 (unsigned long long)cache->word_count,
-                (unsigned long long)cache->doc_count);
+                (unsigned long long)cache->doc_count,
+                cache->doc_count == 1 ? "" : "s");
     corpus->is_part = text->is_part;
     corpus->notes = text->notes;
     if (!is_new)

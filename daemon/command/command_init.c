@@ -57,7 +57,11 @@ static enum zd_status write_out(const struct cli_args *args, const char *text)
         return ZD_OK;
     }
     ZD_TRY(cli_check_new(args->out, "-o"));
-    return fs_write_file(args->out, text, strlen(text));
+    ZD_TRY(fs_write_file(args->out, text, strlen(text)));
+    struct zd_log_options log = cli_log_options(args);
+    zd_log_configure(&log);
+    zd_log_info("%s is written; next: zerod validate %s", args->out, args->out);
+    return ZD_OK;
 }
 
 static enum zd_status write_recipe(const struct cli_args *args)

@@ -202,7 +202,7 @@ static void print_checkpoint(const json_t *row, FILE *out)
 {
     static const char lines[] =
             "[step     {step|w} of {progress.max_steps|w}\n]"
-            "world    {world|w} ranks, ZeRO stage {stage|w}\n"
+            "ranks    {world|w}, ZeRO stage {stage|w}\n"
             "[mesh     replicate {mesh.replicate|w}, shard {mesh.shard|w}, cp "
             "{mesh.cp|w}, tp {mesh.tp|w}\n]"
             "[samples  {progress.samples_taken|w} taken, "

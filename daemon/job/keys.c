@@ -74,11 +74,14 @@ static bool foreign_section_hint(const char *name, char *hint, size_t bytes)
 
 /* --- what is unknown --- */
 
-/* "[optim]" for people; keys above all sections have none. */
+/* "[optim]" or "[[data.train]]" for people; keys above all sections have
+ * none. */
 static const char *in_section(struct job *job, const char *section)
 {
-    return section[0] ? job_string(job, "[%s]", section)
-                      : "the part above all sections";
+    if (!section[0])
+        return "the part above all sections";
+    bool is_array = strncmp(section, "data.", 5) == 0;
+    return job_string(job, is_array ? "[[%s]]" : "[%s]", section);
 }
 
 static void tell_unknown(
@@ -102,8 +105,8 @@ static void tell_unknown(
             snprintf(label, sizeof label, "did you mean `%s`?", found);
         else
             snprintf(
-                    label, sizeof label, "did you mean `%s` in [%s]?", found,
-                    key->section);
+                    label, sizeof label, "did you mean `%s` in %s?", found,
+                    in_section(job, key->section));
     }
     problem_add(
             &job->problems, ZD_ERR_CONFIG, "E0203", item->key_place, label,
