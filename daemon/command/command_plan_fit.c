@@ -365,7 +365,7 @@ enum zd_status command_plan_most(
 {
     const char *word = args->max ? args->max : args->min;
     const enum plan_most what = most_of(word);
-    char argument[80] = "";
+    char argument[160] = "";
     struct plan_calibration here;
     struct plan_search search;
     struct plan_most_found most;
@@ -378,6 +378,10 @@ enum zd_status command_plan_most(
         snprintf(
                 argument, sizeof argument, "%s%" PRId64, amounts[what].argument,
                 most.value);
+    if (most.global)
+        snprintf(
+                argument + strlen(argument), sizeof argument - strlen(argument),
+                " --set train.global_batch_size=%" PRId64, most.global);
     if (cli_wants_json(args)) {
         json_t *json = json_pack(
                 "{s:{s:s, s:I, s:s*, s:s*, s:o*}}", args->max ? "max" : "min",

@@ -67,6 +67,7 @@ struct asked {
     enum plan_most what;
     bool fits;
     int accumulation, positions; /* of the job, and of its model */
+    int64_t groups;              /* that each take micro-batches of their own */
     int64_t unit;                /* SEQ: tokens that a value counts */
     /* WORLD: the most ranks that can be planned for, and of more those that
      * cannot, and why: they cannot share the batch, or cut a unit */
@@ -257,6 +258,8 @@ static enum zd_status read_job(struct asked *asked)
             search->job, search->world, search->local_size, NULL, &plan));
     asked->accumulation = plan.accumulation;
     asked->positions = plan.config.max_positions;
+    asked->groups =
+            plan.global_batch / ((int64_t)plan.per_device * plan.accumulation);
     job_plan_fini(&plan);
     return ZD_OK;
 }
@@ -306,8 +309,13 @@ enum zd_status plan_search_most(
     int value = 0, count;
     ZD_TRY(find(&asked, &value));
     *out = (struct plan_most_found){.value = value};
-    if (what == PLAN_MOST_SEQ)
+    if (what == PLAN_MOST_BATCH && search->job->train.global_batch_size)
+        out->global = value * asked.accumulation * asked.groups;
+    if (what == PLAN_MOST_SEQ) {
         out->value *= asked.unit;
+        if (value == asked.positions / asked.unit)
+            out->name = "the model has no more positions";
+    }
     if (what == PLAN_MOST_MODEL) {
         out->value = plan_model_at(value)->parameters;
         out->name = plan_model_at(value)->name;

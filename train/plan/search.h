@@ -111,7 +111,8 @@ enum plan_most {
 };
 struct plan_most_found {
     int64_t value;    /* samples of a micro-batch, tokens, parameters, ranks */
-    const char *name; /* of the model; static */
+    const char *name; /* of the model, or what ends a sample; static */
+    int64_t global;   /* BATCH: train.global_batch_size then, if it is given */
     struct plan_found best; /* with `fits`: the fastest with so much */
 };
 /* ZD_ERR_UNFIT if not even the least fits, as plan_search_fits. */
