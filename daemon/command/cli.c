@@ -64,9 +64,16 @@ static void split_set(const char *set, char **key_out, char **value_out)
 
 static enum zd_status check_limit(const char *option, const char *value)
 {
+    enum { FEW = 4096 }; /* no job fits in as many bytes */
     double bytes;
-    if (!value || !words_size(value, &bytes) || bytes < 0 || bytes >= 1)
+    if (!value || !words_size(value, &bytes) || bytes < 0)
         return ZD_OK; /* the job's reader refuses what is not a size */
+    if (bytes >= 1 && bytes < FEW && !value[strspn(value, "0123456789.")])
+        zd_log_warning(
+                "%s %.60s is so many bytes; did you mean %.60sGiB?", option,
+                value, value);
+    if (bytes >= 1)
+        return ZD_OK;
     return ZD_FAIL(
             ZD_ERR_CONFIG, "E0206",
             "%s %.60s: not a size of at least one byte, like 24GiB; the "
