@@ -26,7 +26,7 @@ static const struct cli_option options[] = {
 {"write", 0, "FILE", CLI_TEXT, ARG(write), NULL, "Write the first result as a job file that extends this one"},
 {"max", 0, "batch|seq|model", CLI_CHOICE, ARG(max), "batch|seq|model", "Find the largest value that fits; the rest stays as it is (with --fit it may change)"},
 {"min", 0, "world", CLI_CHOICE, ARG(min), "world", "The fewest ranks that the job fits on"},
-{"machine", 0, "NAME", CLI_CHOICE, ARG(machine), "here|h100|h200|a100|4090|amx|cpu", "Machine to predict times for; default: this machine's calibration, else a table for the backend"},
+{"machine", 0, "NAME", CLI_CHOICE, ARG(machine), "here|h100|h200|a100|4090|amx|cpu", "Machine to predict times for: here, h100, h200, a100, 4090, amx or cpu; default: this machine's calibration, else a table for the backend"},
 {"seconds", 0, "N", CLI_SOME, ARG(seconds), NULL, "Measure for about N seconds (120)"},
 {"threads", 0, "N", CLI_COUNT, ARG(threads), NULL, "Threads of a rank; default: OMP_NUM_THREADS, else from the affinity mask, as a run takes them"},
 {"json", 0, NULL, CLI_FLAG, ARG(json), NULL, "The same as --format json"},

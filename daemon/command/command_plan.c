@@ -45,12 +45,12 @@ static void tell_limits(
 static void warn_of_machine(const struct job_plan *plan)
 {
     uint64_t here = job_machine_memory(plan->local_size),
-             takes = job_plan_memory(plan);
-    if (takes > here)
+             needs = job_plan_memory(plan) - plan->snapshot_bytes;
+    if (needs > here)
         zd_log_warning(
-                "a rank takes %.3f MiB of memory and this machine has %.3f MiB "
+                "a rank needs %.3f MiB of memory and this machine has %.3f MiB "
                 "for it: a run here would be refused",
-                units_mib(takes), units_mib(here));
+                units_mib(needs), units_mib(here));
 }
 
 /* A table has no say in it: a run there chooses by what was measured there. */
@@ -149,8 +149,8 @@ static const char layout[] =
         "[{collectives.nodes|.}\n]"
         "each rank holds (MiB):\n";
 
-static const char wire[] =
-        "  {group|s}, {where|s} hosts: {operation|s} {bytes_per_step|w}\n";
+static const char wire[] = "  {group|s}[{over_cp|?} x cp], {where|s} hosts: "
+                           "{operation|s} {bytes_per_step|w}\n";
 
 static const char figures[] =
         "[host bytes per trained parameter {bytes_per_parameter.host|2}]"
@@ -231,6 +231,7 @@ static void print_wire(const struct look *look, const json_t *plan, FILE *out)
     const json_t *ranks = json_object_get(plan, "ranks");
     size_t i;
     json_t *row;
+    bool over_cp = fill_number(plan, "mesh.cp") > 1; /* they share shards */
     json_array_foreach(
             json_object_get(json_array_get(ranks, 0), "wire"), i, row)
     {
@@ -242,8 +243,9 @@ static void print_wire(const struct look *look, const json_t *plan, FILE *out)
         for (char *c = operation; (c = strchr(c, '_'));)
             *c = '-';
         json_t *shown = json_pack(
-                "{s:s, s:s}", "where", is_within ? "within" : "between",
-                "operation", operation);
+                "{s:s, s:s, s:b}", "where", is_within ? "within" : "between",
+                "operation", operation, "over_cp",
+                over_cp && !strcmp(json_text_of(row, "group", ""), "shard"));
         json_object_update_missing(shown, row);
         fill_print(look, shown, wire, out);
         json_decref(shown);
@@ -314,6 +316,10 @@ static void tell(
         FILE *stream = output_begin(&output);
         print_plan(json, stream);
         plan_advice_print(advice, plan, machine, stream);
+        if (plan->backend == DEVICE_CUDA && !args->machine &&
+            !machine->is_measured)
+            fputs("         for another GPU: --machine h200, a100 or 4090\n",
+                  stream);
         output_end(&output);
     }
     json_decref(json);
