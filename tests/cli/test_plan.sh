@@ -241,6 +241,10 @@ ok 'the largest batch' eval 'call 0 "${one[@]}" --max batch --format json && n=$
 ok '  larger with --fit, which prints the changes' eval 'few=$n && call 0 "${one[@]}" --max batch --fit --format json && n=$(value) && [ $n -gt $few ] &&
     words=$(sed -n "s/.*\"arguments\": \"\(.*\)\",/\1/p" out) && [ -n "$words" ] && call 69 "${one[@]}" --set train.per_device_train_batch_size=$n &&
     call 0 "${one[@]}" --set train.per_device_train_batch_size=$n $words && call 0 "${one[@]}" --max batch --fit && has "^batch $n$" out && has "a step, .* binds" out && has "--set" out'
+ok '  a global batch that is given goes with it' eval 'call 0 "${one[@]}" --max batch --set train.per_device_train_batch_size=1 --set train.global_batch_size=1 &&
+    words=$(sed -n 2p out) && [[ $words = *global_batch_size=* ]] && call 0 "${one[@]}" $words'
+ok 'a size without a unit: a warning' eval 'call 69 plan --job job.toml --world 1 --device-memory 24 && has "did you mean 24GiB" err'
+ok 'nothing fits: --allow is named' eval 'call 69 plan --job job.toml --world 1 --fit --device-memory 100KB && has "allow optim,lora,quantize" err'
 ok 'the longest sequence' eval 'two=(plan --job job.toml --world 1 --device-memory 20MiB --host-memory 64MiB) && call 0 "${two[@]}" --max seq --format json &&
     n=$(value) && [ $n -lt 64 ] && call 0 "${two[@]}" --set data.cutoff_len=$n && call 69 "${two[@]}" --set data.cutoff_len=$((n + 1))'
 ok 'the largest model' eval 'call 0 plan --job job.toml --world 8 --max model --device-memory 80GiB --host-memory 100GiB && has "^model [0-9]+ \(.+\)$" out'
