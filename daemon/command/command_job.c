@@ -6,6 +6,8 @@
 #include "daemon/command/cli.h"
 #include "data/inspect.h"
 #include "model/files/config.h"
+#include "model/files/hf_files.h"
+#include "model/files/weights_hf.h"
 #include "train/plan/plan.h"
 #include "train/text/text.h"
 
@@ -62,6 +64,24 @@ enum zd_status cli_check_data(
     return status;
 }
 
+/* The headers of what a run reads whole. A run that goes on from a checkpoint
+ * may do without weights, so that none are there is no error. */
+static enum zd_status check_weights(const struct train_job *job)
+{
+    const char *dir = train_stored_base(job);
+    struct hf_files files;
+    if (!dir)
+        return ZD_OK;
+    if (!weights_hf_are_there(dir)) {
+        zd_log_warning(
+                "%s has no model.safetensors: a new run does not start", dir);
+        return ZD_OK;
+    }
+    ZD_TRY(hf_files_open(dir, &files));
+    hf_files_close(&files);
+    return ZD_OK;
+}
+
 static void print_valid(
         const struct cli_args *args, const struct job *job, bool is_part)
 {
@@ -102,6 +122,8 @@ enum zd_status command_validate(struct cli_args *args, int *argc, char ***argv)
     zd_log_configure(&log);
     enum zd_status status =
             cli_check_data(job_options(job), args->all, &is_part);
+    if (status == ZD_OK)
+        status = check_weights(job_options(job));
     if (status == ZD_OK)
         print_valid(args, job, is_part);
     else if (cli_wants_json(args))

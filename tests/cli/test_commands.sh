@@ -11,6 +11,8 @@ small_job "$fixtures"
 # --- validate ---
 ok 'validate' call 0 validate job.toml
 ok 'validate says so on stdout alone' eval '[ "$(cat out)" = "job.toml: valid" ] && [ ! -s err ]'
+ok 'weights that are cut, and none' eval 'cp -r model cut && truncate -s -100 cut/model.safetensors && call 65 validate job.toml --set model.path=cut && has "cut/model.safetensors" err &&
+    rm cut/model.safetensors && call 0 validate job.toml --set model.path=cut && has "^warning: cut has no model.safetensors" err && rm -r cut'
 ok 'validate --print: what was set and what was not' call 0 validate job.toml --print --world 4 --set train.max_steps=9
 ok '  a switch with batch_size in its name is no batch size' has '^auto_find_batch_size = false +# default$' out
 ok '  the value of --set and its origin' has 'max_steps *= 9 .*--set' out
