@@ -244,6 +244,8 @@ ok '  larger with --fit, which prints the changes' eval 'few=$n && call 0 "${one
 ok '  a global batch that is given goes with it' eval 'call 0 "${one[@]}" --max batch --set train.per_device_train_batch_size=1 --set train.global_batch_size=1 &&
     words=$(sed -n 2p out) && [[ $words = *global_batch_size=* ]] && call 0 "${one[@]}" $words'
 ok 'a size without a unit: a warning' eval 'call 69 plan --job job.toml --world 1 --device-memory 24 && has "did you mean 24GiB" err'
+ok 'only adapters fit: they are offered, and do' eval 'small=(plan --job job.toml --world 1 --device-memory 6MB --host-memory 1MB) && call 69 "${small[@]}" &&
+    words=$(sed -n "s/.*help: \(--set lora.enabled=true .*[^ ]\)   (.*/\1/p" err | head -1) && [ -n "$words" ] && call 0 "${small[@]}" $words'
 ok 'nothing fits: --allow is named' eval 'call 69 plan --job job.toml --world 1 --fit --device-memory 100KB && has "allow optim,lora,quantize" err'
 ok 'the longest sequence' eval 'two=(plan --job job.toml --world 1 --device-memory 20MiB --host-memory 64MiB) && call 0 "${two[@]}" --max seq --format json &&
     n=$(value) && [ $n -lt 64 ] && call 0 "${two[@]}" --set data.cutoff_len=$n && call 69 "${two[@]}" --set data.cutoff_len=$((n + 1))'
