@@ -45,7 +45,8 @@ void stream_destroy(struct stream *stream);
  * one of the others; NULL: as before. On the CPU NULL is the caller anyway. */
 void stream_use(struct stream *stream);
 enum zd_status event_create(struct event **event_out);
-void event_destroy(struct event *event); /* waits until it is done */
+/* Waits until it is done, and for the streams that are to wait for it. */
+void event_destroy(struct event *event);
 
 /* to and from do not overlap; both stay valid until the copy is done. */
 enum zd_status stream_copy(

@@ -39,6 +39,7 @@ struct cpu_event {
     pthread_mutex_t lock; /* of all below; records come from several threads */
     pthread_cond_t changed;
     uint64_t recorded, done;
+    int queued; /* records and waits that streams have not finished */
 };
 
 struct lane {
@@ -77,6 +78,15 @@ static void finish_record(struct cpu_event *event, uint64_t record)
     while (event->done + 1 < record)
         pthread_cond_wait(&event->changed, &event->lock);
     event->done = record;
+    pthread_cond_broadcast(&event->changed);
+    pthread_mutex_unlock(&event->lock);
+}
+
+/* An event outlives the operations that streams have queued with it. */
+static void add_queued(struct cpu_event *event, int count)
+{
+    pthread_mutex_lock(&event->lock);
+    event->queued += count;
     pthread_cond_broadcast(&event->changed);
     pthread_mutex_unlock(&event->lock);
 }
@@ -126,9 +136,11 @@ static void run(struct cpu_stream *stream, const struct operation *op)
         break;
     case RECORD:
         finish_record(op->event.event, op->event.record);
+        add_queued(op->event.event, -1);
         break;
     case WAIT:
         await_record(op->event.event, op->event.record);
+        add_queued(op->event.event, -1);
         break;
     }
 }
@@ -243,6 +255,7 @@ static enum zd_status record(struct stream *stream, struct event *base)
     struct operation op = {.kind = RECORD, .event.event = event};
     pthread_mutex_lock(&event->lock);
     op.event.record = ++event->recorded;
+    event->queued++;
     pthread_mutex_unlock(&event->lock);
     return queue_or_run(stream, &op);
 }
@@ -263,6 +276,7 @@ static enum zd_status wait_record(
             .kind = WAIT,
             .event = {(struct cpu_event *)base, record},
     };
+    add_queued(op.event.event, 1);
     return queue_or_run(stream, &op);
 }
 
@@ -311,7 +325,10 @@ static enum zd_status wait_event(struct event *base)
 static void destroy_event(struct event *base)
 {
     struct cpu_event *event = (struct cpu_event *)base;
-    wait_event(base);
+    pthread_mutex_lock(&event->lock);
+    while (event->queued > 0)
+        pthread_cond_wait(&event->changed, &event->lock);
+    pthread_mutex_unlock(&event->lock);
     pthread_cond_destroy(&event->changed);
     pthread_mutex_destroy(&event->lock);
     free(event);

@@ -64,6 +64,28 @@ Test(stream, waits_for_events_of_another, TWO_STREAMS)
     expect_all(&diary, 2);
 }
 
+static void *open_after_20_ms(void *gate)
+{
+    usleep(20000);
+    return gate_open_later(gate);
+}
+
+Test(stream, an_event_outlives_the_waits_that_are_queued, TWO_STREAMS)
+{
+    struct diary diary = {0};
+    struct event *event = event_of();
+    pthread_t opener;
+    stream_record(up, event);
+    stream_finish(up);
+    stream_call(down, gate_pass, &hold, 0);
+    stream_call(down, write_line, &diary, 0);
+    stream_wait(down, event);
+    pthread_create(&opener, NULL, open_after_20_ms, &hold);
+    event_destroy(event);
+    cr_expect_eq(diary.count, 1);
+    pthread_join(opener, NULL);
+}
+
 Test(stream, wait_means_the_last_record_before_it, TWO_STREAMS)
 {
     stream_record(down, middle);
