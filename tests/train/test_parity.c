@@ -7,6 +7,7 @@
  *                                final weights; losses in bf16, and in fp16
  *                                against those of fp32
  *   test_parity FIXTURE diagonal the same at fewer of both
+ *   test_parity FIXTURE axes     two ranks of tensor and of context parallelism
  *   test_parity FIXTURE KIND [few]  its folder KIND, lora, or dora and few at
  *                                fewer worlds and stages: losses, norms, the
  * adapter that is written, the merged model; the same bits at every stage;
@@ -154,9 +155,10 @@ static void check_fp32(
     tap_ok(ran && loss <= tolerance(expected, "loss") &&
                    norm <= tolerance(expected, "grad_norm") &&
                    (expected->kind || (rate < 1e-12 && tokens == 0)),
-           "%s fp32 world %d stage %d: loss %.2g, norm %.2g, rate %.2g, "
+           "%s fp32 %sworld %d stage %d: loss %.2g, norm %.2g, rate %.2g, "
            "tokens %g",
-           expected->fixture, world, stage, loss, norm, rate, tokens);
+           expected->fixture, expected->kind ? "" : expected->sets, world,
+           stage, loss, norm, rate, tokens);
     snprintf(want, sizeof want, "%s/final.safetensors", expected->dir);
     snprintf(
             got, sizeof got, "%s/out/%s", dir,
@@ -256,6 +258,19 @@ static void check_fp16(const struct expected *expected)
            loss, norm);
 }
 
+/* The ranks share each sample's layers, or its tokens. */
+static void check_axes(struct expected *expected)
+{
+    static const char *const axes[] = {"tp", "cp"};
+    for (int i = 0; i < 2; i++) {
+        snprintf(
+                expected->sets, sizeof expected->sets, "parallel.%s_size=2 ",
+                axes[i]);
+        check_fp32(expected, 2, 3, NULL);
+    }
+    expected->sets[0] = '\0';
+}
+
 /* Each world and each stage once: of a family whose arithmetic alone is new. */
 static void check_diagonal(const struct expected *expected)
 {
@@ -290,9 +305,10 @@ int main(int argc, char **argv)
     if (argc < 2 || argc > 4)
         return 64;
     bool is_diagonal = argc > 2 && strcmp(argv[2], "diagonal") == 0;
+    bool is_axes = argc > 2 && strcmp(argv[2], "axes") == 0;
     struct expected expected = {
             .fixture = argv[1],
-            .kind = is_diagonal ? NULL : argv[2],
+            .kind = is_diagonal || is_axes ? NULL : argv[2],
             .is_few = argc > 3};
     snprintf(
             expected.job, sizeof expected.job, "tests/fixtures/%s/job.toml",
@@ -308,6 +324,8 @@ int main(int argc, char **argv)
     expected.steps = json_object_get(expected.json, "steps");
     if (expected.kind)
         check_adapter(&expected);
+    else if (is_axes)
+        check_axes(&expected);
     else if (is_diagonal)
         check_diagonal(&expected);
     else
