@@ -227,7 +227,7 @@ enum zd_status kernels_cpu(enum dtype dtype, const struct kernels **table_out)
     ZD_TRY(take_scratch(dtype));
 
     struct kernels table = backend_at(isa, dtype)->ops;
-    const char *products = "own matrix products";
+    const char *products = "own matmuls";
     if (uses_library(dtype)) {
         table.matmul = library_matmul;
         products = matmul_library();

@@ -87,7 +87,7 @@ static const struct cli_command commands[] = {
 {"doctor", "", 0, 0, "job set format", "",
     "Check hardware and libraries; list what zerod cannot use", command_doctor, "commands",
     "Shows the driver, libraries with their paths, GPUs, limits and MPI. Under mpirun it compares the ranks. "
-    "With --job it tells whether the job would start. A warning names each thing that zerod cannot use, what that costs, and a fix. The exit code is 69 only if the job would not run."},
+    "With --job it tells whether the job would start here; `zerod validate` checks its data. A warning names each thing that zerod cannot use, what that costs, and a fix. The exit code is 69 only if the job would not run."},
 {"export", "CHECKPOINT", 1, 1, "out dtype quantize double-quant merge base", "out",
     "Write a checkpoint as a Hugging Face directory", command_export, "commands",
     "A checkpoint of adapters becomes a PEFT adapter, or with --merge the merged model. Frozen tensors are not in the checkpoint; they are read from --base, or from where the run read them."},

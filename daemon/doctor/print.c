@@ -105,6 +105,9 @@ void doctor_print(const struct doctor *doctor, FILE *to)
     if (json_array_size(findings) == 0)
         fprintf(to, "\nzerod can use everything it found\n");
     if (doctor->has_job)
-        fprintf(to, "\nthe job would %sstart\n",
-                doctor_stops(doctor) ? "not " : "");
+        fputs(doctor_stops(doctor)
+                      ? "\nthe job would not start\n"
+                      : "\nnothing here stops the job; `zerod validate` checks "
+                        "its data\n",
+              to);
 }

@@ -21,7 +21,7 @@ if [ "$kind" = cpu ]; then
     ok "as JSON" call 0 doctor --format json
     ok "its findings" says 'd["findings"][0]["level"], d["stops"], d["ranks"]' "('warning', False, 1)"
     ok "a job that would start" call 0 doctor --job job.toml
-    ok "says so" has '^the job would start$' out
+    ok "says so" has '^nothing here stops the job' out
     ok "one that does not fit" call 69 doctor --job job.toml --set device.memory_limit=1MiB
     ok "says so" eval 'has "^stops the job: \[E0601\] does not fit" out && has "^the job would not start$" out'
     ok "its help has lines" eval '! grep -F "\n" out && has "^  fix: " out'
