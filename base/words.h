@@ -13,6 +13,6 @@ bool words_percent(const char *text, double *share_out);
 bool words_duration(const char *text, double *seconds_out);
 
 /* The next word of a list with any of `marks` between words, cut to `bytes`;
- * *list moves behind it. false: there is none; also of NULL. */
+ * *list moves past it. false: no word is left, or *list is NULL. */
 bool words_next(const char **list, const char *marks, char *out, size_t bytes);
 bool words_have(const char *list, const char *marks, const char *word);

@@ -1,7 +1,7 @@
 /* layout.h - what activations.c and slots.c share: the stack on which a pass
  * lays its arrays. activations.c has the passes, slots.c the arrays of a layer
- * and what lies beside them. Without a base every array is NULL, and what
- * counts is how high the stack was. */
+ * and their neighbors. Without a base every array is NULL, and only the
+ * stack's greatest height is computed. */
 #pragma once
 
 #include "base/number/sizes.h"

@@ -1,5 +1,5 @@
 /* slots.c - the arrays of a layer: what it keeps for its backward, what layers
- * share, gradients, and what lies beside them. */
+ * share, gradients, and their neighbors. */
 #include "base/must.h"
 #include "model/layout.h"
 

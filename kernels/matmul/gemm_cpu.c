@@ -427,7 +427,7 @@ static void area_run(const struct gemm *g, struct area of)
         }
 }
 
-/* Whether each of `threads` makes a part of out of its own, with its own
+/* Whether each of `threads` computes a separate part of out, from separate
  * panels. */
 static bool works_apart(const struct gemm *g, int threads)
 {
