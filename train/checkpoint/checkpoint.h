@@ -105,14 +105,15 @@ void checkpoint_place(char *out, const char *output_dir, int64_t step);
 /* Remove what interrupted saves left in `output_dir`; put back what had made
  * way to a checkpoint that did not come. */
 enum zd_status checkpoint_sweep(const char *output_dir);
-/* Delete the oldest beyond `limit` (0 = keep all) of those up to `step`, never
- * the last two that verify, never the best, never a folder that is not ours;
- * those of later steps are another branch's and count for nothing. Nothing is
- * deleted while one of them cannot be read. `own`: (own_count) steps that this
- * process has committed itself, which are sound without being read back. */
+/* Delete the oldest beyond checkpoint.save_total_limit (0: keep all) of those
+ * up to `step`, never the last two that verify, never the best, never a folder
+ * that is not ours; those of later steps are another branch's and count for
+ * nothing. Nothing is deleted while one of them cannot be read. `own`:
+ * (own_count) steps that this process has committed itself, which are sound
+ * without being read back. */
 enum zd_status checkpoint_retain(
-        const char *output_dir, int limit, int64_t step,
-        const struct train_job *job, const int64_t *own, int own_count);
+        const struct train_job *job, int64_t step, const int64_t *own,
+        int own_count);
 
 /* Steps of the committed checkpoints in `output_dir`, highest first; owned. */
 enum zd_status checkpoint_list(
@@ -166,6 +167,11 @@ enum zd_status checkpoint_match_base(
 enum zd_status checkpoint_match_run(
         const struct checkpoint *checkpoint, const struct train_job *job,
         int64_t global_batch, const struct run_identity *identity);
+/* Is the digest of what it does not hold `now`, that of `where`? ZD_ERR_DATA
+ * (E0327), with `help`. */
+enum zd_status checkpoint_match_digest(
+        const struct checkpoint *checkpoint, uint64_t now, const char *where,
+        const char *help);
 struct train_state checkpoint_state(const struct checkpoint *checkpoint);
 /* What became of the optimizer's states. */
 enum checkpoint_moments {

@@ -1,10 +1,284 @@
+/* export.c - what becomes of a checkpoint: a Hugging Face directory of the
+ * whole model, or of what it has of an adapter a PEFT directory. */
 #include "train/checkpoint/export.h"
 
+#include "base/log.h"
+#include "base/must.h"
+#include "model/adapters/lora.h"
+#include "model/adapters/merge.h"
 #include "model/files/config.h"
 #include "model/files/export_hf.h"
+#include "model/files/weights_hf.h"
+#include "model/quantized/base_digest.h"
+#include "model/quantized/codes.h"
+#include "model/quantized/row_norms.h"
+#include "train/checkpoint/pieces.h"
 
 #include <assert.h>
+#include <stdlib.h>
 #include <string.h>
+
+/* What a rank has open. */
+struct export
+{
+    const struct export_request *request;
+    struct checkpoint *checkpoint;
+    const json_t *manifest;
+    struct model_config config;
+    struct param_table table, adapted; /* the model's own, with adapters */
+    int *ids;                          /* (table.count) in `adapted`; owned */
+    struct weight_source base; /* of what the checkpoint does not hold */
+    struct weight_source source;
+    struct hf_export_job job;
+};
+
+static bool is_adapter(const struct export *e)
+{
+    return json_is_object(json_object_get(e->manifest, "adapter"));
+}
+
+/* --- the base ------------------------------------------------------------- */
+
+/* Where the run had it; NULL: in no folder. */
+static const char *base_path(const struct export *e)
+{
+    return json_string_at(checkpoint_base(e->checkpoint), "path");
+}
+
+/* The format of the codes that the run held the base in; NULL: in none. */
+static const char *codes_of(const struct export *e, bool *nested_out)
+{
+    const json_t *codes =
+            json_object_get(checkpoint_base(e->checkpoint), "codes");
+    *nested_out = json_is_true(json_object_get(codes, "nested"));
+    return json_string_at(codes, "format");
+}
+
+/* Its digest, of the model's table as the run had it: what trained, and what
+ * lay in codes. */
+static enum zd_status digest_base(
+        const struct export *e, struct param_table *table, uint64_t *digest)
+{
+    bool nested;
+    const char *format = codes_of(e, &nested);
+    for (int id = 0; id < table->count; id++)
+        table->params[id].trainable =
+                pieces_trained(e->checkpoint, table->params[id].name);
+    if (format)
+        ZD_TRY(lora_quantize_as(&e->base, format, nested, table));
+    return base_digest_read(table, &e->base, digest);
+}
+
+static enum zd_status check_base(const struct export *e)
+{
+    struct param_table table;
+    uint64_t digest = 0;
+    const char *path = base_path(e), *given = e->request->base;
+    if (e->request->check == CHECKPOINT_TRUSTED)
+        return ZD_OK;
+    ZD_TRY(param_table_build(&e->config, NULL, 0, &table));
+    enum zd_status status = digest_base(e, &table, &digest);
+    param_table_fini(&table);
+    ZD_TRY(status);
+    return checkpoint_match_digest(
+            e->checkpoint, digest,
+            given  ? given
+            : path ? path
+                   : "its random weights",
+            "name the base with --base");
+}
+
+/* From where the request says, else where the run had it. E0327: it is another,
+ * which is not looked for in a checkpoint that is trusted. */
+static enum zd_status open_base(struct export *e)
+{
+    const struct export_request *request = e->request;
+    const json_t *seed =
+            json_object_get(checkpoint_base(e->checkpoint), "seed");
+    const char *path = request->base ? request->base : base_path(e);
+    if (!request->base && request->open_base)
+        ZD_TRY(request->open_base(
+                request->ctx, &e->config, &e->table, &e->base));
+    else if (!request->base && json_is_integer(seed))
+        ZD_TRY(weights_open_random(
+                (uint64_t)json_integer_value(seed), &e->table, &e->base));
+    else if (path)
+        ZD_TRY(weights_open_hf(path, &e->config, &e->table, NULL, &e->base));
+    else
+        return ZD_FAIL(
+                ZD_ERR_DATA, "E0328",
+                "%s was trained on a model without a folder", request->path);
+    return check_base(e);
+}
+
+/* All of a model: what the checkpoint holds, and the rest of its base. */
+static enum zd_status read_whole(
+        void *ctx, int id, size_t begin, size_t count, float *out)
+{
+    const struct export *e = ctx;
+    const char *name = e->table.params[id].name;
+    const struct pieces_range range = {name, NULL, begin, count};
+    if (e->base.read && !pieces_trained(e->checkpoint, name))
+        return e->base.read(e->base.ctx, id, begin, count, out);
+    return pieces_read_weights(e->checkpoint, &range, out);
+}
+
+/* --- an adapter as PEFT has it -------------------------------------------- */
+
+static enum zd_status config_of(
+        const struct export *e, struct peft_config *config)
+{
+    const json_t *adapter = json_object_get(e->manifest, "adapter");
+    return peft_config_parse(
+            json_object_get(adapter, "config"), CHECKPOINT_MANIFEST,
+            ZD_ERR_DATA, config);
+}
+
+/* How the run held weight `id`, if in codes that it made; of a model that is
+ * stored in codes they are what its weights read as. */
+static bool held_in_codes(
+        const struct export *e, int id, struct quant_matrix *matrix_out)
+{
+    bool nested;
+    const struct param *param = &e->table.params[id];
+    const char *name = codes_of(e, &nested);
+    enum quant_format format;
+    if (!name || param->unit < 1 || param->unit > e->config.layers ||
+        !quant_format_of_name(name, &format))
+        return false;
+    *matrix_out = codes_matrix(param, format, nested);
+    return true;
+}
+
+/* The norms of the base as it was held, and what was learned above them. */
+static enum zd_status read_magnitude(
+        const struct export *e, int id, const struct pieces_range *range,
+        float *out)
+{
+    struct quant_matrix matrix;
+    size_t count = range->count;
+    bool is_held = held_in_codes(e, id, &matrix);
+    float *change = zd_must(malloc(count * sizeof *change));
+    enum zd_status status = pieces_read_weights(e->checkpoint, range, change);
+    if (status == ZD_OK)
+        status = weights_row_norms(
+                &e->base, &e->table, id, is_held ? &matrix : NULL, range->begin,
+                count, out);
+    for (size_t i = 0; status == ZD_OK && i < count; i++)
+        out[i] += change[i];
+    free(change);
+    return status;
+}
+
+static enum zd_status read_kind(
+        const void *ctx, int id, enum peft_kind kind, size_t begin,
+        size_t count, float *out)
+{
+    static const enum param_part parts[] = {
+            [PEFT_A] = PARAM_LORA_A,
+            [PEFT_B] = PARAM_LORA_B,
+            [PEFT_MAGNITUDE] = PARAM_LORA_MAGNITUDE};
+    const struct export *e = ctx;
+    const struct param *weight = &e->table.params[id];
+    char name[PARAM_NAME_MAX];
+    struct pieces_range range = {weight->name, NULL, begin, count};
+    if (kind != PEFT_SAVED) {
+        lora_part_name(weight, parts[kind], name);
+        range.name = name;
+    }
+    return kind == PEFT_MAGNITUDE
+                   ? read_magnitude(e, id, &range, out)
+                   : pieces_read_weights(e->checkpoint, &range, out);
+}
+
+/* A line says who cannot read it. */
+static enum zd_status write_adapter(
+        struct export *e, const struct peft_config *adapter)
+{
+    const struct export_request *request = e->request;
+    struct peft_source source = {read_kind, e};
+    char note[PEFT_NOTE_BYTES] = "";
+    if (adapter->use_dora)
+        ZD_TRY(open_base(e));
+    ZD_TRY(peft_write(
+            request->out_dir, &e->config, &e->table, adapter, base_path(e),
+            request->path, request->dtype ? *request->dtype : DTYPE_FP32,
+            &source, note));
+    if (note[0])
+        zd_log_info("%s: %s", request->out_dir, note);
+    return ZD_OK;
+}
+
+/* An adapter is small: rank 0 writes it. */
+static enum zd_status export_adapter(struct export *e, int rank)
+{
+    struct peft_config adapter;
+    if (e->request->quantize) {
+        ZD_FAIL(ZD_ERR_USAGE, "E0101",
+                "`%s` holds an adapter: there is nothing to quantize",
+                e->request->path);
+        return zd_fail_help(
+                "--merge: the model with the adapter in it, quantized");
+    }
+    if (rank > 0)
+        return ZD_OK;
+    ZD_TRY(config_of(e, &adapter));
+    enum zd_status status = write_adapter(e, &adapter);
+    peft_config_fini(&adapter);
+    return status;
+}
+
+/* --- an adapter merged into its base -------------------------------------- */
+
+static struct merge_what what_of(const void *ctx, int id)
+{
+    const struct export *e = ctx;
+    int at = e->ids[id];
+    const struct adapter *adapter = &e->adapted.adapters[at];
+    struct merge_what what = {.is_saved = e->adapted.params[at].trainable};
+    if (!adapter->r)
+        return what;
+    what.r = adapter->r;
+    what.scale = adapter->scale;
+    what.has_magnitude = adapter->magnitude >= 0;
+    return what;
+}
+
+static enum zd_status adapt(struct export *e)
+{
+    struct peft_config adapter;
+    ZD_TRY(param_table_build(&e->config, NULL, 0, &e->adapted));
+    ZD_TRY(config_of(e, &adapter));
+    enum zd_status status =
+            lora_extend(&e->config, &adapter, NULL, &e->adapted);
+    peft_config_fini(&adapter);
+    ZD_TRY(status);
+    e->ids = zd_array((size_t)e->table.count, sizeof *e->ids);
+    for (int id = 0; id < e->table.count; id++)
+        e->ids[id] = param_table_find(&e->adapted, e->table.params[id].name);
+    return checkpoint_match_model(e->checkpoint, &e->adapted);
+}
+
+static bool base_is_in_codes(const struct export *e)
+{
+    for (int id = 0; e->base.stored && id < e->table.count; id++)
+        if (e->base.stored(e->base.ctx, id))
+            return true;
+    return false;
+}
+
+static enum zd_status open_merged(struct export *e)
+{
+    const struct export_request *request = e->request;
+    struct merge_part part = {what_of, {read_kind, e}, 1, request->path};
+    ZD_TRY(adapt(e));
+    ZD_TRY(open_base(e));
+    if (!request->open_base && base_is_in_codes(e))
+        merge_tell_codes(request->base ? request->base : base_path(e));
+    return weights_open_merged(&e->base, &e->table, &part, 1, &e->source);
+}
+
+/* --- a model -------------------------------------------------------------- */
 
 static enum dtype dtype_of_name(const char *name)
 {
@@ -15,52 +289,37 @@ static enum dtype dtype_of_name(const char *name)
     return DTYPE_FP32; /* loses nothing */
 }
 
-/* What a rank has open. */
-struct export
+static enum zd_status open_source(struct export *e)
 {
-    struct checkpoint *checkpoint;
-    struct model_config config;
-    struct param_table table;
-    struct weight_source source;
-    struct hf_export_job job;
-};
-
-static enum zd_status open_source(
-        struct export *e, const struct export_request *request)
-{
-    if (checkpoint_is_adapter(e->checkpoint))
-        return export_open_merged(
-                e->checkpoint, &e->config, &e->table, request, &e->source);
-    if (request->merges) {
+    if (is_adapter(e))
+        return open_merged(e);
+    if (e->request->merges) {
         ZD_FAIL(ZD_ERR_DATA, "E0328",
                 "%s holds a whole model, not an adapter to merge",
-                request->path);
+                e->request->path);
         return zd_fail_help("without --merge it is exported as it is");
     }
     ZD_TRY(checkpoint_match_model(e->checkpoint, &e->table));
-    return base_open_whole(
-            e->checkpoint, &e->config, &e->table, request, &e->source);
+    e->source = (struct weight_source){.read = read_whole, .ctx = e};
+    return checkpoint_base(e->checkpoint) ? open_base(e) : ZD_OK;
 }
 
-static enum zd_status export_open(
-        struct export *e, const struct export_request *request)
+static enum zd_status export_open(struct export *e)
 {
+    const struct export_request *request = e->request;
     ZD_TRY(checkpoint_open(request->path, request->check, &e->checkpoint));
     ZD_TRY(model_config_read_stored(request->path, &e->config));
-    const json_t *data =
-            json_object_get(checkpoint_manifest(e->checkpoint), "data");
-    const json_t *scaling = json_object_get(data, "rope_scaling");
+    e->manifest = checkpoint_manifest(e->checkpoint);
+    const json_t *scaling = json_object_get(
+            json_object_get(e->manifest, "data"), "rope_scaling");
     if (json_is_object(scaling))
         ZD_TRY(model_config_scale_rope(
                 scaling, "model.rope_scaling", ZD_ERR_CONFIG, &e->config));
     ZD_TRY(param_table_build(&e->config, NULL, 0, &e->table));
-    if (checkpoint_is_adapter(e->checkpoint) && !request->merges)
+    if (is_adapter(e) && !request->merges)
         return ZD_OK;
-    ZD_TRY(open_source(e, request));
-    const json_t *manifest = checkpoint_manifest(e->checkpoint);
-    const char *type = json_string_at(manifest, "export_dtype");
-    bool prefix = json_is_true(json_object_get(manifest, "gpt2_prefix"));
-    const char *others = json_string_at(manifest, "others");
+    ZD_TRY(open_source(e));
+    const char *type = json_string_at(e->manifest, "export_dtype");
     e->job = (struct hf_export_job){
             .dir = request->out_dir,
             .config = &e->config,
@@ -70,8 +329,12 @@ static enum zd_status export_open(
                                             : dtype_of_name(type),
                     .max_shard_bytes = request->max_shard_bytes,
                     .copy_from = request->path,
-                    .file_prefix = prefix,
-                    .others_from = request->base ? request->base : others,
+                    .file_prefix = json_is_true(
+                            json_object_get(e->manifest, "gpt2_prefix")),
+                    .others_from =
+                            request->base
+                                    ? request->base
+                                    : json_string_at(e->manifest, "others"),
             }};
     return ZD_OK;
 }
@@ -79,6 +342,9 @@ static enum zd_status export_open(
 static void export_close(struct export *e)
 {
     weights_close(&e->source);
+    weights_close(&e->base);
+    free(e->ids);
+    param_table_fini(&e->adapted);
     param_table_fini(&e->table);
     model_config_fini(&e->config);
     checkpoint_close(e->checkpoint);
@@ -89,28 +355,11 @@ static enum zd_status settle(struct comm *comm, enum zd_status mine)
     return comm ? comm_agree(comm, mine) : mine;
 }
 
-/* An adapter is small: rank 0 writes it. */
-static enum zd_status write_adapter(
-        const struct export *e, const struct export_request *request, int rank)
-{
-    if (request->quantize) {
-        ZD_FAIL(ZD_ERR_USAGE, "E0101",
-                "`%s` holds an adapter: there is nothing to quantize",
-                request->path);
-        return zd_fail_help(
-                "--merge: the model with the adapter in it, quantized");
-    }
-    if (rank > 0)
-        return ZD_OK;
-    return export_adapter(
-            e->checkpoint, &e->config, &e->table, request,
-            request->dtype ? *request->dtype : DTYPE_FP32);
-}
-
 /* By all ranks, each a part. */
-static enum zd_status write_model(struct comm *comm, const struct export *e)
+static enum zd_status write_model(
+        struct comm *comm, const struct export *e, int rank)
 {
-    int rank = comm ? comm_rank(comm) : 0, size = comm ? comm_size(comm) : 1;
+    int size = comm ? comm_size(comm) : 1;
     ZD_TRY(settle(comm, rank == 0 ? weights_export_begin(&e->job) : ZD_OK));
     ZD_TRY(settle(comm, weights_export_part(&e->job, &e->source, rank, size)));
     return settle(comm, rank == 0 ? weights_export_end(&e->job) : ZD_OK);
@@ -119,18 +368,18 @@ static enum zd_status write_model(struct comm *comm, const struct export *e)
 enum zd_status export_checkpoint(
         struct comm *comm, const struct export_request *request)
 {
-    struct export e = {.checkpoint = NULL};
-    enum zd_status status = settle(comm, export_open(&e, request));
+    struct export e = {.request = request};
+    int rank = comm ? comm_rank(comm) : 0;
+    enum zd_status status = settle(comm, export_open(&e));
     if (status == ZD_OK && !e.source.read) {
-        int rank = comm ? comm_rank(comm) : 0;
-        status = settle(comm, write_adapter(&e, request, rank));
+        status = settle(comm, export_adapter(&e, rank));
     } else if (status == ZD_OK && request->quantize) {
         assert(!comm);
         status = weights_export_quantized(
                 request->out_dir, &e.config, &e.table, &e.source,
                 &e.job.options, request->quantize);
     } else if (status == ZD_OK) {
-        status = write_model(comm, &e);
+        status = write_model(comm, &e, rank);
     }
     export_close(&e);
     return status;

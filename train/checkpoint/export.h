@@ -27,37 +27,6 @@ struct export_request {
     const void *ctx;
 };
 
-/* base.c: the tensors that a checkpoint does not hold. */
-/* Where the run had them; NULL: in no folder. */
-const char *base_path(const struct checkpoint *checkpoint);
-/* From where the request says, else where the run had them. E0327: they are
- * others, which is not looked for in a checkpoint that is trusted. `table`: the
- * model's own, borrowed as `config` is. */
-enum zd_status base_open(
-        const struct checkpoint *checkpoint, const struct model_config *config,
-        const struct param_table *table, const struct export_request *request,
-        struct weight_source *source_out);
-/* All of a model: what the checkpoint holds, and the rest of its base. */
-enum zd_status base_open_whole(
-        const struct checkpoint *checkpoint, const struct model_config *config,
-        const struct param_table *table, const struct export_request *request,
-        struct weight_source *source_out);
-
-/* Does it hold an adapter, whose base is elsewhere? */
-bool checkpoint_is_adapter(const struct checkpoint *checkpoint);
-/* What it holds as PEFT has it; a line says who cannot read that. `table` is
- * the model's own. */
-enum zd_status export_adapter(
-        const struct checkpoint *checkpoint, const struct model_config *config,
-        const struct param_table *table, const struct export_request *request,
-        enum dtype dtype);
-/* The weights of the model with the adapter merged into it. `table` is the
- * model's own; what is borrowed must outlive the source. */
-enum zd_status export_open_merged(
-        const struct checkpoint *checkpoint, const struct model_config *config,
-        const struct param_table *table, const struct export_request *request,
-        struct weight_source *source_out);
-
 /* Collective: every rank reads and writes a part of the weights. `comm` NULL:
  * the caller does all of it. */
 enum zd_status export_checkpoint(

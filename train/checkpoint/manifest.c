@@ -250,6 +250,114 @@ static json_t *progress_json(const struct train_state *state)
     return progress;
 }
 
+/* --- what `set` changed --------------------------------------------------- *
+ *
+ * Nothing is written of a run in which nothing was set. */
+
+/* The members of "live" that were set: 0 where not, but for max_grad_norm,
+ * which is null. */
+static const struct live_field {
+    const char *key;
+    enum train_setting_id id;
+    bool is_count;
+} live_fields[] = {
+        {"rate_set", SET_LEARNING_RATE, false},
+        {"max_grad_norm", SET_MAX_GRAD_NORM, false},
+        {"accumulation", SET_ACCUMULATION, true},
+        {"logging_steps", SET_LOGGING_STEPS, true},
+        {"save_steps", SET_SAVE_STEPS, true},
+        {"eval_steps", SET_EVAL_STEPS, true},
+};
+enum { LIVE_FIELDS = sizeof live_fields / sizeof live_fields[0] };
+
+/* As the job file has it, 0 where it says nothing. */
+static json_t *batch_json(const struct train_options *train)
+{
+    return json_pack(
+            "{s:I, s:i, s:i}", "global_batch_size",
+            (json_int_t)train->global_batch_size, "per_device_train_batch_size",
+            train->per_device_train_batch_size, "gradient_accumulation_steps",
+            train->gradient_accumulation_steps);
+}
+
+static json_t *live_json(
+        const struct train_live *live, const struct train_options *train)
+{
+    bool is_empty = true;
+    json_t *json = json_pack(
+            "{s:f, s:I, s:o}", "rate_base", live->rate_base, "global_batch",
+            (json_int_t)live->global_batch, "batch_of_job", batch_json(train));
+    for (int i = 0; i < LIVE_FIELDS; i++) {
+        bool is_given = live->given[live_fields[i].id];
+        double value = is_given ? live->value[live_fields[i].id] : 0;
+        bool is_null = !is_given && live_fields[i].id == SET_MAX_GRAD_NORM;
+        is_empty = is_empty && !is_given;
+        json_object_set_new(
+                json, live_fields[i].key,
+                live_fields[i].is_count ? json_integer((json_int_t)value)
+                : is_null               ? json_null()
+                                        : json_real(value));
+    }
+    if (!is_empty)
+        return json;
+    json_decref(json);
+    return NULL;
+}
+
+static struct train_live live_of(const json_t *manifest)
+{
+    const json_t *live = json_object_get(manifest, "live");
+    struct train_live read = {
+            .rate_base = json_number_value(json_object_get(live, "rate_base")),
+            .global_batch = json_integer_at(live, "global_batch")};
+    for (int i = 0; i < LIVE_FIELDS; i++) {
+        const json_t *value = json_object_get(live, live_fields[i].key);
+        enum train_setting_id id = live_fields[i].id;
+        read.value[id] = live_fields[i].is_count
+                                 ? (double)json_integer_value(value)
+                                 : json_number_value(value);
+        read.given[id] = id == SET_MAX_GRAD_NORM ? json_is_number(value)
+                                                 : read.value[id] > 0;
+    }
+    return read;
+}
+
+/* Absent, or a whole number of 0 to `most`. */
+static bool count_is_sound(
+        const json_t *object, const char *key, json_int_t most)
+{
+    const json_t *count = json_object_get(object, key);
+    return !count ||
+           (json_is_integer(count) && json_integer_value(count) >= 0 &&
+            json_integer_value(count) <= most);
+}
+
+static bool live_is_sound(const json_t *manifest)
+{
+    const json_t *live = json_object_get(manifest, "live");
+    struct train_live read = live_of(manifest);
+    for (int i = 0; i < LIVE_FIELDS; i++)
+        if (read.value[live_fields[i].id] < 0 ||
+            (live_fields[i].is_count &&
+             !count_is_sound(live, live_fields[i].key, INT32_MAX)))
+            return false;
+    return read.rate_base >= 0 &&
+           count_is_sound(live, "global_batch", INT32_MAX) &&
+           (double)read.global_batch >= read.value[SET_ACCUMULATION];
+}
+
+bool manifest_batch_changed(
+        const json_t *manifest, const struct train_options *train)
+{
+    const json_t *live = json_object_get(manifest, "live");
+    json_t *now = batch_json(train);
+    bool changed = !json_equal(json_object_get(live, "batch_of_job"), now);
+    json_decref(now);
+    return changed;
+}
+
+/* --- all of it ------------------------------------------------------------ */
+
 /* Does a shard hold columns? The same on every rank. */
 static bool saves_columns(const struct param_table *table)
 {
@@ -275,7 +383,7 @@ json_t *manifest_build(
             (json_int_t)state->step, "world", comm_size(writer->comm), "mesh",
             mesh.shard < mesh.world ? job_mesh_json(mesh) : NULL, "stage",
             writer->job->zero.stage, "progress", progress, "live",
-            manifest_live(&state->live, &writer->job->train), "last_event",
+            live_json(&state->live, &writer->job->train), "last_event",
             (json_int_t)writer->last_event, "data",
             manifest_data(writer->job, &writer->identity), "settings",
             manifest_settings(writer->job, writer->global_batch), "optimizer",
@@ -338,7 +446,7 @@ static enum zd_status check_count(
         const char *path, const json_t *object, const char *key,
         json_int_t most)
 {
-    if (manifest_count_is_sound(object, key, most))
+    if (count_is_sound(object, key, most))
         return ZD_OK;
     return ZD_FAIL(
             ZD_ERR_DATA, "E0802", "%s: %s is not a count of 0 to %lld", path,
@@ -365,7 +473,7 @@ static enum zd_status check_counts(const char *path, const json_t *manifest)
         if (progress_counters[i].type == COUNT)
             ZD_TRY(check_count(
                     path, progress, progress_counters[i].key, INT64_MAX / 4));
-    if (!manifest_live_is_sound(manifest))
+    if (!live_is_sound(manifest))
         return ZD_FAIL(
                 ZD_ERR_DATA, "E0802",
                 "%s: a setting below \"live\" is negative or too large", path);
@@ -461,7 +569,7 @@ struct train_state manifest_state(const json_t *manifest)
     struct train_state state = {
             .step = json_integer_at(manifest, "step"),
             .loss_scale = loss_scale_of(progress),
-            .live = manifest_read_live(manifest)};
+            .live = live_of(manifest)};
     for (int i = 0; i < COUNTERS; i++) {
         const struct counter *counter = &progress_counters[i];
         void *at = (char *)&state + counter->offset;

@@ -43,15 +43,6 @@ enum zd_status manifest_check_bytes(
 
 struct train_state manifest_state(const json_t *manifest);
 
-/* manifest_live.c: what `set` changed, with the batch that the job file gives;
- * NULL when nothing was set. New reference. */
-json_t *manifest_live(
-        const struct train_live *live, const struct train_options *train);
-/* Absent, or a whole number of 0 to `most`. */
-bool manifest_count_is_sound(
-        const json_t *object, const char *key, json_int_t most);
-bool manifest_live_is_sound(const json_t *manifest);
-struct train_live manifest_read_live(const json_t *manifest);
 /* Does the job file give another batch than when the checkpoint was made? */
 bool manifest_batch_changed(
         const json_t *manifest, const struct train_options *train);

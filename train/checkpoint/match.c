@@ -3,8 +3,10 @@
  * one, its rank, what B A is multiplied by, and the format of the base that
  * they were trained on. Settings may change, and each change is said. */
 #include "base/log.h"
+#include "model/quantized/base_digest.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/manifest.h"
+#include "train/checkpoint/pieces.h"
 
 #include <string.h>
 
@@ -228,4 +230,50 @@ enum zd_status checkpoint_match_adapter(
     json_decref(a);
     json_decref(b);
     return status;
+}
+
+/* --- the base ------------------------------------------------------------- */
+
+enum zd_status checkpoint_match_digest(
+        const struct checkpoint *checkpoint, uint64_t now, const char *where,
+        const char *help)
+{
+    char digest[BASE_DIGEST_TEXT];
+    const char *was = json_string_at(checkpoint_base(checkpoint), "digest");
+    base_digest_text(now, digest);
+    if (was && strcmp(was, digest) == 0)
+        return ZD_OK;
+    ZD_FAIL(ZD_ERR_DATA, "E0327",
+            "%s was trained on another base: its digest was %s, that of %s is "
+            "%s",
+            checkpoint_path(checkpoint), was ? was : "nothing", where, digest);
+    return zd_fail_help("%s", help);
+}
+
+enum zd_status checkpoint_match_base(
+        const struct checkpoint *checkpoint, const struct param_table *table,
+        const uint64_t *digests)
+{
+    uint64_t digest = 0;
+    bool lacks = false;
+    for (int id = 0; id < table->count; id++) {
+        const struct param *param = &table->params[id];
+        bool has_trained = pieces_trained(checkpoint, param->name);
+        lacks |= !has_trained;
+        digest += has_trained ? 0 : digests[id];
+        if (param->trainable || !has_trained)
+            continue;
+        ZD_FAIL(ZD_ERR_CONFIG, "E0812",
+                "%s has trained %s, which is frozen now: later checkpoints "
+                "would lose it",
+                checkpoint_path(checkpoint), param->name);
+        return zd_fail_help(
+                "let it train, or export the checkpoint and begin with "
+                "that model in another job.output_dir");
+    }
+    if (!lacks)
+        return ZD_OK;
+    return checkpoint_match_digest(
+            checkpoint, digest, "model.path",
+            "restore the base, or use a new job.output_dir");
 }

@@ -10,7 +10,7 @@
  * the end of before the next begins. Internal to the checkpoint. */
 #pragma once
 
-#include "train/checkpoint/manifest.h"
+#include "train/checkpoint/checkpoint.h"
 #include "zero/snapshot.h"
 
 #include <limits.h>
@@ -36,9 +36,3 @@ enum zd_status saving_gather(struct saving *saving);
 enum zd_status saving_commit(struct saving *saving);
 /* `status`: of the whole, the same on all ranks. */
 void saving_end(struct saving *saving, enum zd_status status);
-
-/* shard.c: write this rank's arrays, as the view shows them, into `dir`; fills
- * `file` with name, size, digest and what it holds (the caller's reference). */
-enum zd_status checkpoint_write_shard(
-        const struct checkpoint_writer *writer, const struct zero_view *view,
-        const char *dir, struct manifest_file *file);

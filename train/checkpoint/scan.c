@@ -147,12 +147,12 @@ enum zd_status checkpoint_sweep(const char *output_dir)
  * that cannot be read is neither: nothing follows from it. *eval_loss: of an
  * evaluation at that very step, else NaN. */
 static enum zd_status verify(
-        const char *output_dir, int64_t step, bool full, bool *is_sound_out,
-        double *eval_loss)
+        const struct train_job *job, int64_t step, bool full,
+        bool *is_sound_out, double *eval_loss)
 {
     char path[PATH_MAX];
     json_t *manifest;
-    checkpoint_place(path, output_dir, step);
+    checkpoint_place(path, job->job.output_dir, step);
     *eval_loss = NAN;
     enum zd_status status = manifest_open(
             path, full ? CHECKPOINT_DIGESTS : CHECKPOINT_SIZES, &manifest);
@@ -196,14 +196,14 @@ static bool better(double a, double b, bool greater)
 
 /* The step of the best evaluation among `steps`; -1 when none was evaluated. */
 static enum zd_status best_of(
-        const char *output_dir, const int64_t *steps, int count, bool greater,
+        const struct train_job *job, const int64_t *steps, int count,
         int64_t *best_out)
 {
     double best_loss = NAN, loss;
-    bool is_sound;
+    bool is_sound, greater = job->checkpoint.greater_is_better;
     *best_out = -1;
     for (int i = 0; i < count; i++) {
-        ZD_TRY(verify(output_dir, steps[i], false, &is_sound, &loss));
+        ZD_TRY(verify(job, steps[i], false, &is_sound, &loss));
         if (is_sound && better(loss, best_loss, greater)) {
             best_loss = loss;
             *best_out = steps[i];
@@ -212,62 +212,47 @@ static enum zd_status best_of(
     return ZD_OK;
 }
 
-/* What must be kept, and which need not be read for it. */
-struct retention {
-    int limit;
-    bool greater;
-    const int64_t *own; /* (own_count) */
-    int own_count;
-};
-
-static bool is_own(const struct retention *retention, int64_t step)
+static bool is_among(int64_t step, const int64_t *steps, int count)
 {
-    for (int i = 0; i < retention->own_count; i++)
-        if (retention->own[i] == step)
-            return true;
-    return false;
+    int i = 0;
+    while (i < count && steps[i] != step)
+        i++;
+    return i < count;
 }
 
 static enum zd_status retain(
-        const char *output_dir, const int64_t *steps, int count,
-        const struct retention *retention)
+        const struct train_job *job, const int64_t *steps, int count,
+        const int64_t *own, int own_count)
 {
     enum { KEEP_SOUND = 2 };
-    int sound = 0;
+    int sound = 0, limit = job->checkpoint.save_total_limit;
     int64_t best;
     double loss;
-    ZD_TRY(best_of(output_dir, steps, count, retention->greater, &best));
+    if (limit <= 0 || count <= limit)
+        return ZD_OK;
+    ZD_TRY(best_of(job, steps, count, &best));
     for (int i = 0; i < count; i++) {
         bool is_needed = sound < KEEP_SOUND;
-        if (is_needed && !is_own(retention, steps[i])) {
-            ZD_TRY(verify(output_dir, steps[i], true, &is_needed, &loss));
-        }
+        if (is_needed && !is_among(steps[i], own, own_count))
+            ZD_TRY(verify(job, steps[i], true, &is_needed, &loss));
         sound += is_needed;
-        if (i >= retention->limit && !is_needed && steps[i] != best)
-            ZD_TRY(remove_checkpoint(output_dir, steps[i]));
+        if (i >= limit && !is_needed && steps[i] != best)
+            ZD_TRY(remove_checkpoint(job->job.output_dir, steps[i]));
     }
     return ZD_OK;
 }
 
 enum zd_status checkpoint_retain(
-        const char *output_dir, int limit, int64_t step,
-        const struct train_job *job, const int64_t *own, int own_count)
+        const struct train_job *job, int64_t step, const int64_t *own,
+        int own_count)
 {
-    enum zd_status status = ZD_OK;
     int64_t *steps;
     int count, later = 0;
-
-    ZD_TRY(checkpoint_list(output_dir, &steps, &count));
+    ZD_TRY(checkpoint_list(job->job.output_dir, &steps, &count));
     while (later < count && steps[later] > step)
         later++;
-    if (limit > 0 && count - later > limit)
-        status =
-                retain(output_dir, steps + later, count - later,
-                       &(struct retention){
-                               .limit = limit,
-                               .greater = job->checkpoint.greater_is_better,
-                               .own = own,
-                               .own_count = own_count});
+    enum zd_status status =
+            retain(job, steps + later, count - later, own, own_count);
     free(steps);
     return status;
 }

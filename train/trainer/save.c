@@ -68,10 +68,8 @@ static enum zd_status write_shard(struct save *save)
 /* The new one is safe; old ones may stay a while. */
 static void retain(const struct save *save)
 {
-    const struct train_job *job = save->job;
-    enum zd_status status = checkpoint_retain(
-            job->job.output_dir, job->checkpoint.save_total_limit, save->step,
-            job, save->own, OWN);
+    enum zd_status status =
+            checkpoint_retain(save->job, save->step, save->own, OWN);
     if (status != ZD_OK)
         zd_log_warning("old checkpoints stay: %s", zd_error_get()->what);
     zd_error_clear();
