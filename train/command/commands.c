@@ -1,51 +1,186 @@
+/* commands.c - each command, and what is heard of it. */
 #include "train/command/commands.h"
 
 #include "base/log.h"
+#include "base/units.h"
 #include "train/trainer/rank_report.h"
 
+#include <math.h>
 #include <string.h>
 
-bool commands_wait(struct trainer *trainer)
+/* What a command comes to; filled alike on all ranks but for `result`. */
+struct outcome {
+    const struct train_command *command;
+    enum zd_status status; /* survivable: `error` has the record */
+    struct zd_error error;
+    json_t *result;  /* rank 0; owned, may be NULL */
+    bool is_later;   /* accepted; whoever did it tells */
+    bool was_before; /* told later: of `step`, not of the one at hand */
+    int64_t step;
+};
+
+/* A failure that all ranks know alike (they judged the same facts): call it
+ * after ZD_FAIL on every rank. ZD_OK: the run goes on. */
+static enum zd_status fail(struct outcome *outcome)
+{
+    outcome->error = *zd_error_get();
+    outcome->status = outcome->error.status;
+    zd_error_clear();
+    return ZD_OK;
+}
+
+/* Collective: a failure that can be survived, which one rank or more know, is
+ * made known to all: its record is in `error` everywhere and cleared where it
+ * was. ZD_ERR_PEER is passed on. */
+static enum zd_status settle(
+        struct trainer *trainer, enum zd_status status, struct outcome *outcome)
+{
+    outcome->status = status;
+    if (status == ZD_OK || status == ZD_ERR_PEER)
+        return status;
+    ZD_TRY(trainer_share_error(trainer, &outcome->error));
+    if (outcome->error.status == ZD_OK)
+        outcome->error = (struct zd_error){
+                .status = status, .code = "E1001", .what = "it failed"};
+    return ZD_OK;
+}
+
+/* --- what is told --------------------------------------------------------- */
+
+static json_t *id_or_null(int64_t id)
+{
+    return id >= 0 ? json_integer((json_int_t)id) : json_null();
+}
+
+/* `given` NULL: all of them. */
+static void add_settings(
+        json_t *json, const bool *given, const double values[SETTINGS])
+{
+    for (int id = 0; id < SETTINGS; id++) {
+        bool is_whole = train_settings[id].is_integer && !isnan(values[id]);
+        if (!given || given[id])
+            json_object_set_new(
+                    json, train_settings[id].name,
+                    is_whole ? json_integer((json_int_t)values[id])
+                             : json_number_or_null(values[id]));
+    }
+}
+
+/* The members of its event: "command", its parameters, "uid", "pid". New
+ * reference. */
+static json_t *command_json(const struct train_command *command)
+{
+    json_t *json =
+            json_pack("{s:s}", "command", train_command_name(command->kind));
+    switch (command->kind) {
+    case COMMAND_SAMPLE:
+        json_object_set_new(json, "prompt", json_string(command->prompt));
+        json_object_set_new(
+                json, "max_new_tokens", json_integer(command->max_new_tokens));
+        break;
+    case COMMAND_STOP:
+        json_object_set_new(json, "checkpoint", json_boolean(command->save));
+        break;
+    case COMMAND_PROFILE:
+        json_object_set_new(json, "steps", json_integer(command->steps));
+        break;
+    case COMMAND_SET:
+        add_settings(json, command->given, command->value);
+        break;
+    default:
+        break;
+    }
+    json_object_set_new(json, "uid", id_or_null(command->uid));
+    json_object_set_new(json, "pid", id_or_null(command->pid));
+    return json;
+}
+
+/* What the log has of it; checkpoints, evaluations and samples have lines of
+ * their own. */
+static void say_done(
+        const struct train_command *command, int64_t step, const json_t *result)
+{
+    const char *note = json_string_at(result, "note");
+    const char *warning = json_string_at(result, "warning");
+    switch (command->kind) {
+    case COMMAND_PAUSE:
+        zd_log_info("paused after step %lld", (long long)step);
+        break;
+    case COMMAND_RESUME:
+        zd_log_info("resumed after step %lld", (long long)step);
+        break;
+    case COMMAND_SET:
+        for (int id = 0; id < SETTINGS; id++)
+            if (command->given[id])
+                zd_log_info(
+                        "set %s = %.10g after step %lld",
+                        train_settings[id].name, command->value[id],
+                        (long long)step);
+        if (note)
+            zd_log_info("%s", note);
+        if (warning)
+            zd_log_warning("%s", warning);
+        break;
+    default:
+        break;
+    }
+}
+
+/* Rank 0's control and events hear what became of it. Other ranks call it too.
+ */
+static void tell(struct trainer *trainer, const struct outcome *outcome)
 {
     const struct train_control *control = trainer->observer->control;
-    if (!trainer_is_first(trainer) || !control || trainer->has_command)
-        return trainer->has_command;
-    memset(&trainer->command, 0, sizeof trainer->command);
-    trainer->has_command =
-            control->next(control->ctx, trainer->state.step, &trainer->command);
-    return trainer->has_command;
+    const struct train_command *command = outcome->command;
+    bool failed = outcome->status != ZD_OK;
+    int64_t step = outcome->was_before ? outcome->step : trainer->state.step;
+    if (!trainer_is_first(trainer))
+        return;
+    if (failed)
+        zd_log_warning(
+                "%s was not done, the run %s: %s",
+                train_command_name(command->kind),
+                trainer->is_paused ? "stays paused" : "goes on",
+                outcome->error.what);
+    else
+        say_done(command, step, outcome->result);
+    json_t *event = command_json(command);
+    if (failed)
+        json_object_set_new(event, "error", json_string(outcome->error.what));
+    events_tell(trainer->events, "command", step, event);
+    control->done(
+            control->ctx, command, step, failed ? &outcome->error : NULL,
+            outcome->result);
 }
 
 /* --- the commands --------------------------------------------------------- */
 
 /* The last of a run: nothing goes on meanwhile. */
 static enum zd_status save_last(
-        struct trainer *trainer, struct command_outcome *outcome)
+        struct trainer *trainer, struct outcome *outcome)
 {
     ZD_TRY(between_begin(trainer));
-    ZD_TRY(command_settle(
-            trainer, trainer_save(trainer, SAVE_STOPPING), outcome));
+    ZD_TRY(settle(trainer, trainer_save(trainer, SAVE_STOPPING), outcome));
     ZD_TRY(between_end(trainer));
     if (outcome->status == ZD_OK)
         outcome->result = json_pack("{s:s}", "path", trainer->last_checkpoint);
     return ZD_OK;
 }
 
-static enum zd_status do_eval(
-        struct trainer *trainer, struct command_outcome *outcome)
+static enum zd_status do_eval(struct trainer *trainer, struct outcome *outcome)
 {
     enum zd_status read = ZD_OK;
     if (!trainer->plan.shape.eval_B) {
         ZD_FAIL(ZD_ERR_USAGE, "E1010", "this run has no evaluation data");
         zd_fail_help("[[data.eval]] or data.val_split in the job file");
-        return command_fail(outcome);
+        return fail(outcome);
     }
-    ZD_TRY(command_settle(trainer, trainer_open_eval(trainer), outcome));
+    ZD_TRY(settle(trainer, trainer_open_eval(trainer), outcome));
     if (outcome->status != ZD_OK)
         return ZD_OK;
     ZD_TRY(between_begin(trainer));
     ZD_TRY(trainer_evaluate(trainer, &read));
-    ZD_TRY(command_settle(trainer, read, outcome));
+    ZD_TRY(settle(trainer, read, outcome));
     if (outcome->status == ZD_OK)
         outcome->result = json_pack(
                 "{s:o}", "eval_loss",
@@ -54,9 +189,9 @@ static enum zd_status do_eval(
 }
 
 static enum zd_status do_sample(
-        struct trainer *trainer, const struct train_command *command,
-        struct command_outcome *outcome)
+        struct trainer *trainer, struct outcome *outcome)
 {
+    const struct train_command *command = outcome->command;
     const struct sample_options *options = &trainer->job->sample;
     const char *prompt = command->prompt;
     struct sample_request request = {
@@ -77,8 +212,8 @@ static enum zd_status do_sample(
                      "them");
     }
     if (zd_error_get()->status != ZD_OK)
-        return command_fail(outcome);
-    ZD_TRY(command_settle(
+        return fail(outcome);
+    ZD_TRY(settle(
             trainer,
             comm_agree(trainer->comm, trainer_sample_check(trainer, &request)),
             outcome));
@@ -91,12 +226,10 @@ static enum zd_status do_sample(
     return between_end(trainer);
 }
 
-static enum zd_status do_stop(
-        struct trainer *trainer, const struct train_command *command,
-        struct command_outcome *outcome)
+static enum zd_status do_stop(struct trainer *trainer, struct outcome *outcome)
 {
     trainer_tell_state(trainer, RUN_STOPPING);
-    if (command->save)
+    if (outcome->command->save)
         ZD_TRY(save_last(trainer, outcome));
     else
         outcome->result = json_object();
@@ -104,13 +237,12 @@ static enum zd_status do_stop(
     return ZD_OK;
 }
 
-static enum zd_status do_pause(
-        struct trainer *trainer, struct command_outcome *outcome)
+static enum zd_status do_pause(struct trainer *trainer, struct outcome *outcome)
 {
     if (trainer->is_paused) {
         ZD_FAIL(ZD_ERR_USAGE, "E1002", "the run is already paused");
         zd_fail_help("resume continues the run");
-        return command_fail(outcome);
+        return fail(outcome);
     }
     /* nothing of the last step is under way while the run holds */
     ZD_TRY(between_begin(trainer));
@@ -120,56 +252,261 @@ static enum zd_status do_pause(
 }
 
 static enum zd_status do_resume(
-        struct trainer *trainer, struct command_outcome *outcome)
+        struct trainer *trainer, struct outcome *outcome)
 {
     if (!trainer->is_paused) {
         ZD_FAIL(ZD_ERR_USAGE, "E1003", "the run is not paused");
-        return command_fail(outcome);
+        return fail(outcome);
     }
     trainer->is_paused = false;
     return between_end(trainer);
 }
 
-static enum zd_status act(
-        struct trainer *trainer, const struct train_command *command,
-        struct command_outcome *outcome)
+/* The one before is told first. */
+static enum zd_status make_way(struct trainer *trainer)
 {
-    switch (command->kind) {
+    if (trainer->saves.asked.state == ASKED_NOT)
+        return ZD_OK;
+    ZD_TRY(save_settle(trainer));
+    return checkpoint_end(trainer);
+}
+
+/* Accepted at one boundary, and told when the checkpoint is there. */
+static enum zd_status do_checkpoint(
+        struct trainer *trainer, struct outcome *outcome)
+{
+    struct asked_save *asked = &trainer->saves.asked;
+    ZD_TRY(settle(trainer, save_check(trainer), outcome));
+    if (outcome->status != ZD_OK)
+        return ZD_OK;
+    ZD_TRY(make_way(trainer));
+    ZD_TRY(between_begin(trainer));
+    ZD_TRY(settle(trainer, trainer_save(trainer, SAVE_ASKED), outcome));
+    ZD_TRY(between_end(trainer));
+    if (outcome->status != ZD_OK)
+        return ZD_OK;
+    outcome->is_later = asked->state == ASKED_WRITING;
+    if (!outcome->is_later) {
+        outcome->result = json_pack("{s:s}", "path", trainer->last_checkpoint);
+        return ZD_OK;
+    }
+    asked->command = *outcome->command;
+    return ZD_OK;
+}
+
+enum zd_status checkpoint_end(struct trainer *trainer)
+{
+    struct asked_save *asked = &trainer->saves.asked;
+    struct outcome outcome = {
+            .command = &asked->command,
+            .was_before = true,
+            .step = asked->step};
+    if (asked->state != ASKED_ENDED)
+        return ZD_OK;
+    asked->state = ASKED_NOT;
+    zd_error_set(&asked->error);
+    ZD_TRY(settle(trainer, asked->status, &outcome));
+    if (outcome.status == ZD_OK)
+        outcome.result = json_pack("{s:s}", "path", asked->path);
+    tell(trainer, &outcome);
+    json_decref(outcome.result);
+    return ZD_OK;
+}
+
+/* The steps from here on are traced, which is told after the last of them, or
+ * at the end of the run. */
+static enum zd_status do_profile(
+        struct trainer *trainer, struct outcome *outcome)
+{
+    enum zd_status status = trace_begin(trainer, outcome->command->steps);
+    ZD_TRY(settle(trainer, status, outcome));
+    if (outcome->status != ZD_OK)
+        return ZD_OK;
+    trainer->profiled = *outcome->command;
+    outcome->is_later = true;
+    return ZD_OK;
+}
+
+enum zd_status profile_end(struct trainer *trainer)
+{
+    char path[PATH_MAX];
+    struct outcome outcome = {.command = &trainer->profiled};
+    if (!trainer->trace)
+        return ZD_OK;
+    ZD_TRY(settle(trainer, trace_end(trainer, path), &outcome));
+    if (outcome.status == ZD_OK)
+        outcome.result = json_pack("{s:s}", "path", path);
+    tell(trainer, &outcome);
+    json_decref(outcome.result);
+    return ZD_OK;
+}
+
+/* --- set ------------------------------------------------------------------ */
+
+/* Tenfold, with room for the rounding of the schedule. */
+#define TENFOLD (10 * (1 - 1e-9))
+
+static enum zd_status check_range(const struct train_command *command)
+{
+    int given = 0;
+    for (int id = 0; id < SETTINGS; id++) {
+        const struct train_setting *setting = &train_settings[id];
+        double value = command->value[id];
+        if (!command->given[id])
+            continue;
+        given++;
+        if (!(value >= setting->min && value <= setting->max) ||
+            (setting->is_above_min && value == setting->min) ||
+            (setting->is_integer && value != floor(value)))
+            return ZD_FAIL(
+                    ZD_ERR_USAGE, "E1005", "%s cannot be %.17g", setting->name,
+                    value);
+    }
+    if (!given)
+        return ZD_FAIL(ZD_ERR_USAGE, "E1005", "no setting is given");
+    return ZD_OK;
+}
+
+/* What does not depend on this rank alone: all come to the same answer. */
+static enum zd_status check_set(
+        const struct trainer *trainer, const struct train_command *command)
+{
+    ZD_TRY(check_range(command));
+    if (command->given[SET_SAVE_STEPS] && !live_saves_by_steps(trainer)) {
+        ZD_FAIL(ZD_ERR_USAGE, "E1006",
+                "this run does not save by a number of steps");
+        return zd_fail_help("checkpoint.save_strategy = \"steps\"");
+    }
+    if (command->given[SET_EVAL_STEPS] && !live_evaluates_by_steps(trainer)) {
+        ZD_FAIL(ZD_ERR_USAGE, "E1006",
+                "this run does not evaluate by a number of steps");
+        return zd_fail_help(
+                "eval.eval_strategy = \"steps\", and [[data.eval]]");
+    }
+    if (command->given[SET_LEARNING_RATE] &&
+        !(live_scheduled_rate(trainer) > 0))
+        return ZD_FAIL(
+                ZD_ERR_USAGE, "E1007",
+                "the schedule's learning rate is 0 at step %lld and cannot be "
+                "scaled",
+                (long long)trainer->state.step + 1);
+    return ZD_OK;
+}
+
+/* The loader's thread reads the plan, so it stops meanwhile. */
+static enum zd_status change_accumulation(
+        struct trainer *trainer, int accumulation, struct outcome *outcome)
+{
+    batches_stop(trainer);
+    enum zd_status status = batches_accumulate(trainer, accumulation);
+    if (status == ZD_ERR_UNFIT || status == ZD_ERR_CONFIG)
+        fail(outcome); /* all ranks have the same plan */
+    else
+        ZD_TRY(status);
+    return comm_agree(trainer->comm, batches_start(trainer));
+}
+
+/* A rate: what it does to the schedule, and whether it may be a slip. `before`:
+ * what `set` would have had to give to change nothing. */
+static void tell_rate(
+        const struct trainer *trainer, double before, double now,
+        json_t *result)
+{
+    char note[256], warning[160], times[UNITS_TEXT];
+    json_object_set_new(
+            result, "peak_learning_rate",
+            json_number_or_null(live_peak_rate(trainer)));
+    if (live_rate_note(trainer, note, sizeof note))
+        json_object_set_new(result, "note", json_string(note));
+    if (now / before < TENFOLD)
+        return;
+    snprintf(
+            warning, sizeof warning,
+            "learning_rate rises %s-fold, from %.4g to %.4g",
+            units_number(now / before, 3, times), before, now);
+    json_object_set_new(result, "warning", json_string(warning));
+}
+
+static double rate_to_set(const struct trainer *trainer)
+{
+    double peak = live_peak_rate(trainer);
+    return isnan(peak) ? live_learning_rate(trainer) : peak;
+}
+
+static enum zd_status do_set(struct trainer *trainer, struct outcome *outcome)
+{
+    const struct train_command *command = outcome->command;
+    if (check_set(trainer, command) != ZD_OK)
+        return fail(outcome);
+    if (command->given[SET_ACCUMULATION])
+        ZD_TRY(change_accumulation(
+                trainer, (int)command->value[SET_ACCUMULATION], outcome));
+    if (outcome->status != ZD_OK)
+        return ZD_OK;
+    double values[SETTINGS], rate = rate_to_set(trainer);
+    live_set(trainer, command);
+    save_outdated(trainer);
+    live_settings(trainer, values);
+    outcome->result = json_object();
+    add_settings(outcome->result, NULL, values);
+    if (command->given[SET_LEARNING_RATE])
+        tell_rate(
+                trainer, rate, command->value[SET_LEARNING_RATE],
+                outcome->result);
+    return ZD_OK;
+}
+
+/* --- the turn of a command ------------------------------------------------ */
+
+bool commands_wait(struct trainer *trainer)
+{
+    const struct train_control *control = trainer->observer->control;
+    if (!trainer_is_first(trainer) || !control || trainer->has_command)
+        return trainer->has_command;
+    memset(&trainer->command, 0, sizeof trainer->command);
+    trainer->has_command =
+            control->next(control->ctx, trainer->state.step, &trainer->command);
+    return trainer->has_command;
+}
+
+static enum zd_status act(struct trainer *trainer, struct outcome *outcome)
+{
+    switch (outcome->command->kind) {
     case COMMAND_CHECKPOINT:
-        return checkpoint_begin(trainer, command, outcome);
+        return do_checkpoint(trainer, outcome);
     case COMMAND_PAUSE:
         return do_pause(trainer, outcome);
     case COMMAND_RESUME:
         return do_resume(trainer, outcome);
     case COMMAND_STOP:
-        return do_stop(trainer, command, outcome);
+        return do_stop(trainer, outcome);
     case COMMAND_SET:
-        return settings_set(trainer, command, outcome);
+        return do_set(trainer, outcome);
     case COMMAND_PROFILE:
-        return profile_begin(trainer, command, outcome);
+        return do_profile(trainer, outcome);
     case COMMAND_EVAL:
         return do_eval(trainer, outcome);
     case COMMAND_SAMPLE:
-        return do_sample(trainer, command, outcome);
+        return do_sample(trainer, outcome);
     case COMMAND_KINDS:
         break;
     }
     ZD_FAIL(ZD_ERR_USAGE, "E1004", "this run does not know the command");
-    return command_fail(outcome);
+    return fail(outcome);
 }
 
 enum zd_status trainer_command(struct trainer *trainer)
 {
-    struct command_outcome outcome = {0};
     struct train_command command = trainer->command; /* rank 0's */
+    struct outcome outcome = {.command = &command};
     ZD_TRY(comm_broadcast(trainer->comm, &command, sizeof command, 0));
     comm_work(trainer->comm, WORK_COMMAND);
-    enum zd_status status = act(trainer, &command, &outcome);
+    enum zd_status status = act(trainer, &outcome);
     comm_work(trainer->comm, WORK_NONE);
     if (status == ZD_OK) {
         trainer->has_command = false;
         if (!outcome.is_later)
-            command_tell(trainer, &command, &outcome);
+            tell(trainer, &outcome);
         if (!trainer->is_stopped)
             trainer_tell_state(
                     trainer, trainer->is_paused ? RUN_PAUSED : RUN_RUNNING);

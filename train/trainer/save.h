@@ -49,7 +49,7 @@ enum save_reason {
     SAVE_LAST      /* of the run */
 };
 
-/* A save in the background that a command waits for (command/checkpoint.c). */
+/* A save in the background that a command waits for (command/commands.c). */
 struct asked_save {
     enum asked_state { ASKED_NOT, ASKED_WRITING, ASKED_ENDED } state;
     struct train_command command; /* rank 0's */
