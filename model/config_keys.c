@@ -1,5 +1,6 @@
 #include "model/config_keys.h"
 #include "base/suggest.h"
+#include "base/words.h"
 
 #include <limits.h>
 #include <math.h>
@@ -201,9 +202,14 @@ static enum zd_status read_value(
 
 /* --- keys that we do not support, or do not know -------------------------- */
 
-static bool is_name(const json_t *value, const char *name)
+/* All names that transformers has for one function. */
+static const char *activation_names(enum config_kind kind)
 {
-    return json_is_string(value) && strcmp(json_string_value(value), name) == 0;
+    return kind == CONFIG_SILU ? "silu, swish"
+           : kind == CONFIG_GELU_TANH
+                   ? "gelu_pytorch_tanh, gelu_new, gelu_fast, gelu_accurate, "
+                     "gelu_python_tanh"
+                   : NULL;
 }
 
 bool config_is_neutral(const json_t *value, enum config_kind kind)
@@ -222,18 +228,20 @@ bool config_is_neutral(const json_t *value, enum config_kind kind)
         return json_is_true(value) ||
                (json_is_number(value) && json_number_value(value) == 1);
     case CONFIG_SILU:
-        return is_name(value, "silu");
-    case CONFIG_GELU_TANH: /* two names of one function */
-        return is_name(value, "gelu_new") ||
-               is_name(value, "gelu_pytorch_tanh");
+    case CONFIG_GELU_TANH:
+        return json_is_string(value) &&
+               words_have(
+                       activation_names(kind), ", ", json_string_value(value));
     default:
         return true;
     }
 }
 
 enum zd_status config_refuse(
-        const struct config_reader *reader, const char *key)
+        const struct config_reader *reader, const char *key,
+        enum config_kind kind)
 {
+    const char *names = activation_names(kind);
     if (strcmp(key, "quantization_config") == 0) {
         config_fail(
                 reader, "E0304",
@@ -242,9 +250,14 @@ enum zd_status config_refuse(
         return zd_fail_help("[lora] with enabled = true trains adapters on it");
     }
     char text[CONFIG_TEXT];
-    return config_fail(
+    enum zd_status status = config_fail(
             reader, "E0304", "`%s` = %s is not supported", key,
             config_text(json_object_get(reader->json, key), text));
+    return names ? zd_fail_help(
+                           "a model of this type can have %s, which are one "
+                           "function",
+                           names)
+                 : status;
 }
 
 /* The key nearest to an unknown one; NULL: none is near. */
@@ -302,7 +315,7 @@ enum zd_status config_keys_read(
     for (key = NULL; (key = next_key(family, key));)
         if (!config_is_neutral(
                     json_object_get(reader->json, key->name), key->kind))
-            return config_refuse(reader, key->name);
+            return config_refuse(reader, key->name, key->kind);
     json_object_foreach((json_t *)reader->json, name, value)
             ZD_TRY(check_known(reader, config, name));
     for (key = NULL; (key = next_key(family, key));)

@@ -46,7 +46,8 @@ enum zd_status config_read_real(
 bool config_is_neutral(const json_t *value, enum config_kind kind);
 /* E0304: `key` has a value that is not supported. */
 enum zd_status config_refuse(
-        const struct config_reader *reader, const char *key);
+        const struct config_reader *reader, const char *key,
+        enum config_kind kind);
 
 /* A key that nothing reads: E0305, if a person typed it (ZD_ERR_CONFIG), else
  * it may belong to another program, and is one of config->unknown. `nearest`: a

@@ -308,7 +308,7 @@ enum zd_status config_read_ropes(
         if (json_is_object(value)) { /* one set for each type of layer */
             struct config_reader inner = *r;
             inner.json = table;
-            return config_refuse(&inner, name);
+            return config_refuse(&inner, name, CONFIG_NULL);
         }
     }
     c->rope_count = 1;

@@ -17,7 +17,7 @@ static enum zd_status settle(
     const char *name = act ? json_string_value(act) : "gelu";
     if (!(name && strcmp(name, "gelu") == 0) &&
         !config_is_neutral(act, CONFIG_GELU_TANH))
-        return config_refuse(r, "hidden_act");
+        return config_refuse(r, "hidden_act", CONFIG_GELU_TANH);
     c->embedding_scale = sqrt(c->hidden_size);
     return rotary_settle(r, c);
 }
