@@ -194,6 +194,8 @@ static void add_sign(struct lexer *l)
             l->at += 2;
             return;
         }
+    if (is_at(l, l->at, "**"))
+        jinja_unknown(l->j, "`**` is not supported");
     if (!*l->at || !strchr("+-/*%~[](){}<>=.:|,;", *l->at)) {
         jinja_fail(l->j, "unexpected `%.1s`", l->at);
         return;
