@@ -1,6 +1,7 @@
 /* foreign.c - each key of a file finds its row. */
 #include "daemon/init/foreign.h"
 
+#include "base/suggest.h"
 #include "base/words.h"
 
 #include <stdlib.h>
@@ -298,6 +299,30 @@ static const json_t *find_row(
     return found;
 }
 
+static void refuse_unknown(
+        struct foreign *foreign, const char *name, const json_t *value)
+{
+    static const char ignoring[] = "ignoring it could change training";
+    const char *typed = name + strlen(foreign->prefix), *key;
+    const char *dot = strrchr(typed, '.');
+    size_t head = dot ? (size_t)(dot + 1 - typed) : 0;
+    json_t *row;
+    char why[200];
+    struct suggestion nearest = {0};
+    json_object_foreach(json_object_get(foreign->table, "rows"), key, row)
+    {
+        if (strncmp(key, typed, head) == 0)
+            suggest_offer(
+                    &nearest, typed + head,
+                    edit_distance(typed + head, key + head), key);
+    }
+    snprintf(
+            why, sizeof why, "unsupported key; %s%.100s%s",
+            nearest.word ? "did you mean `" : ignoring,
+            nearest.word ? nearest.word : "", nearest.word ? "`?" : "");
+    foreign_refuse(foreign, name, value, why);
+}
+
 static void take_object(
         struct foreign *foreign, const char *prefix, const json_t *object,
         int depth)
@@ -325,9 +350,7 @@ static void take_object(
                 (inside && (foreign_is_open(value) || is_empty))) {
             json_array_append_new(foreign->draft->defaults, json_string(name));
         } else {
-            foreign_refuse(
-                    foreign, name, value,
-                    "unsupported key; ignoring it could change training");
+            refuse_unknown(foreign, name, value);
         }
     }
 }
