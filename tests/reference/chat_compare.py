@@ -21,6 +21,7 @@ import jinja2
 from transformers import AutoTokenizer
 
 DATE = "2026-07-04"
+SLICE = 500  # conversations of a data file: five that zerod refuses cost another reading of it
 
 
 def talk_of(context):
@@ -94,6 +95,7 @@ max_position_embeddings = 65536
 cutoff_len = 32768
 packing = false
 shuffle = false
+on_bad_row = "skip"
 cache_dir = "{folder}/cache"
 chat_template = "{template}"
 template_date = "{DATE}"
@@ -106,14 +108,81 @@ max_steps = 1
 
 
 def inspect(zerod, path, count):
+    """What is shown, and the rows that were skipped with why (five at most); or the exit code and what was said."""
     done = subprocess.run([zerod, "data", "inspect", "--job", path, "--format", "json", "--ids", "--count", str(count)],
                           capture_output=True, text=True)
     if done.returncode:
         return done.returncode, done.stderr
-    rows = []
-    for sample in json.loads(done.stdout)["shown"]:
-        rows.append(([i for p in sample["pieces"] for i in p["ids"]], [int(p["trained"]) for p in sample["pieces"] for _ in p["ids"]]))
-    return 0, rows
+    told = json.loads(done.stdout)
+    rows = [([i for p in sample["pieces"] for i in p["ids"]], [int(p["trained"]) for p in sample["pieces"] for _ in p["ids"]])
+            for sample in told["shown"]]
+    return 0, (rows, told["first_bad_rows"])
+
+
+def read_rows(zerod, path, data, good):
+    """What zerod makes of each of these conversations; an error's first line for one that it refuses."""
+    out, rest, bad = [None] * len(good), list(range(len(good))), True
+    while rest and bad:
+        with open(data, "w") as f:
+            f.writelines(json.dumps(good[i][0], ensure_ascii=False) + "\n" for i in rest)
+        code, answer = inspect(zerod, path, len(rest))
+        if code:  # the first row of a file must be good
+            if code != 65 or data + ":1" not in answer.replace(",", " ").split():
+                sys.exit("%d %s" % (code, answer[:300]))
+            out[rest.pop(0)] = answer.split("\n")[0]
+            continue
+        rows, bad = answer
+        told = [(int(row[len(data) + 1:].replace(",", ":").split(":")[0]), row) for row in bad]
+        for row, why in sorted(told, reverse=True):
+            out[rest.pop(row - 1)] = why
+        for i, row in zip(rest, rows if not bad else []):
+            out[i] = row
+    return out
+
+
+def compare(options, tokenizer, name, talks):
+    with open(name) as f:
+        template = f.read()
+    row = {"of": 0, "ids": 0, "mask": 0, "mask differs": 0, "ahead": 0, "65": 0, "refused": 0, "refused by both": 0}
+    told, refused = [], []
+    with tempfile.TemporaryDirectory() as folder:
+        data = os.path.join(folder, "data.jsonl")
+        path = job(folder, options.tokenizer, name, data, len(tokenizer))
+        for begin in range(0, len(talks), SLICE):
+            good = []
+            for talk in talks[begin:begin + SLICE]:
+                try:
+                    good.append((talk, *expect(tokenizer, template, talk)))
+                except Exception as error:
+                    refused.append((talk, str(error), type(error) is jinja2.TemplateError))
+            row["of"] += len(good)
+            for (talk, ids, mask), ours in zip(good, read_rows(options.zerod, path, data, good)):
+                if isinstance(ours, str):
+                    row["65"] += 1
+                    told.append("%s %s" % (ours[:200], json.dumps(talk) if options.show else ""))
+                    continue
+                row["ids"] += ours[0] == list(ids)
+                if ours[0] != list(ids):
+                    told.insert(0, "ids differ: %s\n  %r\n  %r" % (json.dumps(talk)[:2000], tokenizer.decode(ids), tokenizer.decode(ours[0])))
+                elif mask is None:
+                    row["ahead"] += 1
+                elif ours[1][1:] == list(mask)[1:]:
+                    row["mask"] += 1
+                else:
+                    row["mask differs"] += 1
+                    told.insert(0, "mask differs: %s\n  wants %r\n  has   %r" % (
+                        json.dumps(talk)[:2000], [tokenizer.decode([i]) for i, m in zip(ids, mask) if m], [tokenizer.decode([i]) for i, m in zip(*ours) if m]))
+        for talk, why, was_raised in refused[:3]:
+            with open(data, "w") as f:
+                f.write(json.dumps(talk) + "\n")
+            code, answer = inspect(options.zerod, path, 1)
+            is_same = code == 65 and (not was_raised or why in answer)
+            row["refused by both"] += is_same
+            if not is_same:
+                told.insert(0, "not refused so (%d): %s %s" % (code, why[:100], json.dumps(talk)[:200]))
+        row["refused"] = len(refused)
+    print("%-34s %s of %d" % (os.path.basename(name), row, len(refused[:3])), *told[:40 if options.show else 2], sep="\n      ", flush=True)
+    return row
 
 
 def main():
@@ -128,66 +197,11 @@ def main():
     chat_render.Day.day = DATE
     tokenizer = AutoTokenizer.from_pretrained(options.tokenizer)
     talks = [t for t in map(talk_of, chat_corpus.corpus(options.count, options.seed)) if t]
-    total = {"ids": 0, "mask": 0, "looked ahead": 0, "refused": 0, "refused by both": 0, "differ": 0}
+    total = {}
     for name in options.templates:
-        with open(name) as f:
-            template = f.read()
-        good, refused = [], []
-        for talk in talks:
-            try:
-                good.append((talk, *expect(tokenizer, template, talk)))
-            except Exception as error:
-                refused.append((talk, str(error), type(error) is jinja2.TemplateError))
-        with tempfile.TemporaryDirectory() as folder:
-            data = os.path.join(folder, "data.jsonl")
-            row = {"ids": 0, "mask": 0, "ahead": 0, "of": len(good), "refused": len(refused)}
-            rest, code, answer = good, 0, []
-            path = job(folder, options.tokenizer, name, data, len(tokenizer))
-            failed = []
-            while rest:
-                with open(data, "w") as f:
-                    f.writelines(json.dumps(t, ensure_ascii=False) + "\n" for t, _, _ in rest)
-                code, answer = inspect(options.zerod, path, len(rest))
-                if code != 65 or len(failed) >= 400:
-                    break
-                at = [w for w in answer.replace(",", " ").split() if w.startswith(data + ":")]
-                if not at:
-                    break
-                n = int(at[0].split(":")[1]) - 1
-                failed.append(answer.strip().split("\n")[0][:200] + " " + json.dumps(rest[n][0])[:300 if options.show else 0])
-                rest = rest[:n] + rest[n + 1:]
-            if code:
-                failed.append("%d %s" % (code, answer[:300]))
-            else:
-                for (talk, ids, mask), (ours, trained) in zip(rest, answer):
-                    row["ids"] += ours == list(ids)
-                    if ours != list(ids) and options.show:
-                        print(name, "ids", json.dumps(talk)[:600], "\n ", repr(tokenizer.decode(ids)), "\n ", repr(tokenizer.decode(ours)))
-                    if mask is None:
-                        row["ahead"] += 1
-                    elif trained[1:] == list(mask)[1:]:
-                        row["mask"] += 1
-                    elif options.show:
-                        print(name, "mask", json.dumps(talk)[:600])
-                        print("  wants", [tokenizer.decode([i]) for i, m in zip(ids, mask) if m])
-                        print("  has  ", [tokenizer.decode([i]) for i, m in zip(ours, trained) if m])
-            row["65"], both = len(failed), 0
-            for talk, why, was_raised in refused[:3]:
-                with open(data, "w") as f:
-                    f.write(json.dumps(talk) + "\n")
-                code, answer = inspect(options.zerod, path, 1)
-                is_same = code == 65 and (not was_raised or why in answer)
-                both += is_same
-                if not is_same:
-                    failed.append("not refused so (%d): %s %s" % (code, why[:100], json.dumps(talk)[:200]))
-        print("%-34s %s refused by both %d of %d" % (os.path.basename(name), row, both, len(refused[:3])), *failed[:4 if options.show else 2], sep="\n      " if failed else "",
-              flush=True)
-        total["ids"] += row["ids"]
-        total["mask"] += row["mask"]
-        total["looked ahead"] += row["ahead"]
-        total["refused"] += len(refused)
-        total["differ"] += len(good) - row["ids"]
-    print(total)
+        for key, count in compare(options, tokenizer, name, talks).items():
+            total[key] = total.get(key, 0) + count
+    print(len(talks), "conversations:", total)
 
 
 if __name__ == "__main__":
