@@ -1,11 +1,9 @@
 #include "daemon/ctl/client.h"
 
 #include "base/clock.h"
-#include "base/must.h"
 #include "base/text_stream.h"
 #include "daemon/cli/fill.h"
-#include "daemon/http/connect.h"
-#include "daemon/http/reader.h"
+#include "daemon/http/ask.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -92,23 +90,14 @@ static enum zd_status fail_connect(const struct exchange *exchange, int cause)
     return fail_silent(exchange, strerror(cause));
 }
 
-/* Wait for `events`. *ready_out: false when the caller gave up. */
-static enum zd_status wait_for(
-        struct exchange *exchange, short events, bool *ready_out)
+/* Until bytes come or, with is_cut, the caller gives up. */
+static enum zd_status wait_for_bytes(struct exchange *exchange)
 {
     const struct client_request *request = exchange->request;
+    struct pollfd poll_fd = {exchange->fd, POLLIN, 0};
     char why[64];
-    *ready_out = false;
-    for (;;) {
-        struct pollfd poll_fd = {exchange->fd, events, 0};
-        int ready = caught ? 0 : poll(&poll_fd, 1, TICK_MS);
+    while (caught || poll(&poll_fd, 1, TICK_MS) <= 0) {
         double waited = clock_seconds() - exchange->began;
-        if (ready > 0) {
-            *ready_out = true;
-            return ZD_OK;
-        }
-        if (ready < 0 && errno != EINTR)
-            return fail_silent(exchange, strerror(errno));
         if (caught || (request->idle && !request->idle(request->ctx, waited))) {
             exchange->answer->is_cut = true;
             return ZD_OK;
@@ -118,6 +107,7 @@ static enum zd_status wait_for(
             return fail_silent(exchange, why);
         }
     }
+    return ZD_OK;
 }
 
 static enum zd_status fail_stranger(
@@ -130,11 +120,17 @@ static enum zd_status fail_stranger(
                         "OWNER zerodctl asks another user's");
 }
 
-static enum zd_status open_socket(struct exchange *exchange)
+static enum zd_status ask(struct exchange *exchange)
 {
     const struct client_request *request = exchange->request;
+    const struct http_question question = {
+            .method = request->method,
+            .target = request->target,
+            .body = request->body,
+            .body_bytes = request->body ? strlen(request->body) : 0};
     uid_t stranger;
-    while ((exchange->fd = http_connect(request->socket, &stranger)) < 0) {
+    while ((exchange->fd = http_ask(request->socket, &question, &stranger)) <
+           0) {
         double waited = clock_seconds() - exchange->began;
         if (errno == EKEYREJECTED)
             return fail_stranger(exchange, stranger);
@@ -151,37 +147,15 @@ static enum zd_status open_socket(struct exchange *exchange)
     return ZD_OK;
 }
 
-/* A request is smaller than what a socket takes at once. */
-static enum zd_status send_request(struct exchange *exchange)
-{
-    const struct client_request *request = exchange->request;
-    size_t bytes;
-    char *text = http_question_text(
-            &(struct http_question){
-                    .method = request->method,
-                    .target = request->target,
-                    .body = request->body,
-                    .body_bytes = request->body ? strlen(request->body) : 0},
-            &bytes);
-    ssize_t sent = send(exchange->fd, text, bytes, MSG_NOSIGNAL);
-    free(text);
-    if (sent < 0 && errno != EPIPE) /* it may have answered and closed */
-        return fail_silent(exchange, strerror(errno));
-    if (sent >= 0 && (size_t)sent < bytes)
-        return fail_silent(exchange, "the request is too long");
-    return ZD_OK;
-}
-
 /* Body bytes: to the caller when it is the answer that it hopes for. */
 static bool take_body(void *ctx, const char *data, size_t bytes)
 {
     struct exchange *exchange = ctx;
     struct client_answer *answer = exchange->answer;
     if (exchange->request->data && exchange->reader.status == 200) {
-        bool goes_on =
-                exchange->request->data(exchange->request->ctx, data, bytes);
-        answer->is_cut = answer->is_cut || !goes_on;
-        return goes_on;
+        answer->is_cut =
+                !exchange->request->data(exchange->request->ctx, data, bytes);
+        return !answer->is_cut;
     }
     exchange->is_too_long = (size_t)ftell(exchange->body) + bytes > BODY_MAX;
     if (!exchange->is_too_long)
@@ -195,10 +169,9 @@ static enum zd_status read_answer(struct exchange *exchange)
     char data[16384];
     exchange->began = clock_seconds();
     while (reader->state < HTTP_DONE && !exchange->answer->is_cut) {
-        bool ready;
-        ZD_TRY(wait_for(exchange, POLLIN, &ready));
-        if (!ready)
-            return ZD_OK;
+        ZD_TRY(wait_for_bytes(exchange));
+        if (exchange->answer->is_cut)
+            break;
         ssize_t n = recv(exchange->fd, data, sizeof data, 0);
         if (n < 0 && (errno == EAGAIN || errno == EINTR))
             continue;
@@ -223,23 +196,19 @@ static enum zd_status read_answer(struct exchange *exchange)
 enum zd_status client_ask(
         const struct client_request *request, struct client_answer *answer)
 {
-    struct exchange *exchange = zd_must(calloc(1, sizeof *exchange));
     *answer = (struct client_answer){0};
-    exchange->request = request;
-    exchange->answer = answer;
-    exchange->body = text_stream_open(&answer->body, &answer->bytes);
-    exchange->began = clock_seconds();
-    exchange->reader.sink = take_body;
-    exchange->reader.ctx = exchange;
-    enum zd_status status = open_socket(exchange);
+    struct exchange exchange = {
+            .request = request,
+            .answer = answer,
+            .reader = {.sink = take_body, .ctx = &exchange},
+            .body = text_stream_open(&answer->body, &answer->bytes),
+            .began = clock_seconds()};
+    enum zd_status status = ask(&exchange);
     if (status == ZD_OK && !answer->is_cut)
-        status = send_request(exchange);
-    if (status == ZD_OK && !answer->is_cut)
-        status = read_answer(exchange);
-    if (exchange->fd >= 0)
-        close(exchange->fd);
-    fclose(exchange->body);
-    free(exchange);
+        status = read_answer(&exchange);
+    if (exchange.fd >= 0)
+        close(exchange.fd);
+    fclose(exchange.body);
     return status;
 }
 
@@ -263,15 +232,12 @@ enum zd_status client_check(const struct client_answer *answer)
         return ZD_OK;
     while (codes[i].http && codes[i].http != answer->status)
         i++;
-    json_t *root =
-            answer->body ? json_of_line(answer->body, answer->bytes) : NULL;
+    json_t *root = json_of_line(answer->body, answer->bytes);
     json_t *error = json_object_get(root, "error");
     const char *message = json_string_at(error, "message");
-    if (message)
-        ZD_FAIL(codes[i].status, codes[i].code, "%s", message);
-    else
-        ZD_FAIL(codes[i].status, codes[i].code, "the job answered %d",
-                answer->status);
+    char other[40];
+    snprintf(other, sizeof other, "the job answered %d", answer->status);
+    ZD_FAIL(codes[i].status, codes[i].code, "%s", message ? message : other);
     const char *hint = json_text_of(error, "hint", "");
     char *safe = text_escape(&look, hint, strlen(hint), true);
     bool is_path = strncmp(safe, "GET /v1/", 8) == 0; /* as it is typed here */

@@ -59,20 +59,15 @@ static enum zd_status serve(
                 target->dir);
     }
     ZD_TRY(target_get(target, "/v1/status", &shown));
-    enum zd_status status = web_create(
-            &(struct web_options){
-                    .socket = target->socket, .port = (int)args->port},
-            &web);
-    if (status != ZD_OK) {
-        json_decref(shown);
-        return status;
+    enum zd_status status = web_create(target->socket, (int)args->port, &web);
+    if (status == ZD_OK) {
+        tell_address(look, web, shown);
+        if (!web_serve(web))
+            tell_end(look, shown);
+        web_destroy(web);
     }
-    tell_address(look, web, shown);
-    if (!web_serve(web))
-        tell_end(look, shown);
-    web_destroy(web);
     json_decref(shown);
-    return ZD_OK;
+    return status;
 }
 
 enum zd_status command_web(struct cli_args *args, int *argc, char ***argv)

@@ -41,12 +41,12 @@ void http_conn_drop(struct http_conn *conn)
 
 /* Connections of the same process; strangers on TCP are one. */
 static int count_peer(
-        const struct http_server *server, const struct http_peer *peer)
+        const struct http_server *server, const struct http_conn *of)
 {
     int count = 0;
     for (struct http_conn *conn = server->newest; conn; conn = conn->next)
-        count += !conn->is_dropped && peer->is_tcp == conn->peer.is_tcp &&
-                 peer->uid == conn->peer.uid && peer->pid == conn->peer.pid;
+        count += !conn->is_dropped && of->is_tcp == conn->is_tcp &&
+                 of->uid == conn->uid && of->pid == conn->pid;
     return count;
 }
 
@@ -72,7 +72,7 @@ static struct http_conn *first_in_line(
     for (struct http_conn *conn = server->newest; conn; conn = conn->next) {
         if (conn->is_dropped || conn == spared)
             continue;
-        int siblings = count_peer(server, &conn->peer);
+        int siblings = count_peer(server, conn);
         bool is_before = !first || siblings > most;
         if (first && siblings == most)
             is_before = rank_of(conn) != rank_of(first)
@@ -113,7 +113,7 @@ static bool is_overdue(const struct http_conn *conn)
 static bool has_left(const struct http_conn *conn)
 {
     struct pollfd poll_fd = {
-            .fd = conn->fd, .events = conn->peer.is_tcp ? POLLRDHUP : 0};
+            .fd = conn->fd, .events = conn->is_tcp ? POLLRDHUP : 0};
     return conn->is_suspended && poll(&poll_fd, 1, 0) == 1;
 }
 
@@ -128,15 +128,14 @@ void http_sweep(struct http_server *server)
 /* --- begin and end -------------------------------------------------------- */
 
 /* False: neither the owner nor root. */
-static bool read_peer(
-        const struct http_server *server, int fd, struct http_peer *peer_out)
+static bool read_peer(struct http_conn *conn)
 {
-    struct ucred cred;
+    struct ucred cred = {.uid = (uid_t)-1};
     socklen_t bytes = sizeof cred;
-    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &bytes))
-        return false;
-    *peer_out = (struct http_peer){.uid = cred.uid, .pid = cred.pid};
-    return cred.uid == server->owner || cred.uid == 0;
+    getsockopt(conn->fd, SOL_SOCKET, SO_PEERCRED, &cred, &bytes);
+    conn->uid = cred.uid;
+    conn->pid = cred.pid;
+    return cred.uid == conn->server->owner || cred.uid == 0;
 }
 
 struct http_conn *http_conn_create(
@@ -151,11 +150,12 @@ struct http_conn *http_conn_create(
             .fd = MHD_get_connection_info(
                           mhd, MHD_CONNECTION_INFO_CONNECTION_FD)
                           ->connect_fd,
-            .peer = {.uid = (uid_t)-1, .is_tcp = true}};
+            .is_tcp = door->is_tcp,
+            .uid = (uid_t)-1};
     server->newest = conn;
     server->count++;
     http_conn_enter(conn, CONN_FRESH);
-    if (!door->is_tcp && !read_peer(server, conn->fd, &conn->peer))
+    if (!door->is_tcp && !read_peer(conn))
         http_conn_drop(conn);
     trim(server);
     return conn;

@@ -155,8 +155,8 @@ static enum MHD_Result answer(
             .last_event_id = header(conn, "Last-Event-ID"),
             .origin = header(conn, "Origin"),
             .host = header(conn, "Host"),
-            .uid = conn->peer.uid,
-            .pid = conn->peer.pid};
+            .uid = conn->uid,
+            .pid = conn->pid};
     struct http_reply reply = {0};
     int params = MHD_get_connection_values(
             conn->mhd, MHD_GET_ARGUMENT_KIND, take_param, &request);
@@ -164,10 +164,10 @@ static enum MHD_Result answer(
         return refuse(
                 conn, 400, "E_BAD_REQUEST", "larger values belong in the body",
                 "the query has more than 16 parameters");
-    if (!conn->peer.is_tcp || admits(server, &request, &reply))
+    if (!conn->is_tcp || admits(server, &request, &reply))
         server->options.handler(server->options.ctx, &request, &reply);
     if (reply.is_owner) /* from now on it counts as one of his */
-        conn->peer.uid = server->owner;
+        conn->uid = server->owner;
     if (!reply.stream)
         return http_reply_send(conn, &reply);
     conn->stream = reply.stream;
@@ -212,9 +212,9 @@ static void on_completed(
     conn->stream = NULL;
 }
 
-enum zd_status http_mhd_start(struct http_door *door)
+struct MHD_Daemon *http_mhd_start(struct http_door *door)
 {
-    door->mhd = MHD_start_daemon(
+    return MHD_start_daemon(
             MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_TURBO, 0, NULL,
             NULL, on_request, door, MHD_OPTION_LISTEN_SOCKET, door->fd,
             MHD_OPTION_CONNECTION_LIMIT, HTTP_CONNECTIONS_HARD + 16u,
@@ -223,8 +223,4 @@ enum zd_status http_mhd_start(struct http_door *door)
             MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_NOTIFY_CONNECTION,
             on_connection, door, MHD_OPTION_URI_LOG_CALLBACK, on_target, door,
             MHD_OPTION_NOTIFY_COMPLETED, on_completed, door, MHD_OPTION_END);
-    if (!door->mhd)
-        return ZD_FAIL(
-                ZD_ERR_CREATE, "E1044", "libmicrohttpd cannot be started");
-    return ZD_OK;
 }

@@ -44,14 +44,12 @@ enum MHD_Result http_reply_send(
         struct http_conn *conn, struct http_reply *reply)
 {
     bool is_owned = reply->body != NULL;
-    size_t bytes = reply->body_bytes;
-    if (!bytes && reply->static_body)
-        bytes = strlen(reply->static_body);
     http_conn_enter(conn, CONN_BUSY);
     return send_response(
             conn,
             MHD_create_response_from_buffer(
-                    bytes, is_owned ? reply->body : (char *)reply->static_body,
+                    reply->body_bytes,
+                    is_owned ? reply->body : (char *)reply->static_body,
                     is_owned ? MHD_RESPMEM_MUST_FREE : MHD_RESPMEM_PERSISTENT),
             reply);
 }

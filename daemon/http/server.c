@@ -21,11 +21,6 @@ static void on_soon(uv_timer_t *timer)
     http_run(timer->data);
 }
 
-static void on_ready(uv_poll_t *poll, int status, int events)
-{
-    http_run(poll->data);
-}
-
 void http_run_soon(struct http_server *server)
 {
     uv_timer_start(&server->soon, on_soon, 0, 0);
@@ -84,33 +79,30 @@ static void own_handle(struct http_server *server, void *handle)
     server->open_handles++;
 }
 
-static int epoll_fd(const struct http_door *door)
+static void on_ready(uv_poll_t *poll, int status, int events)
 {
-    return MHD_get_daemon_info(door->mhd, MHD_DAEMON_INFO_EPOLL_FD)->epoll_fd;
+    http_run(poll->data);
 }
 
-static enum zd_status fail_socket(const char *what)
+static enum zd_status fail_door(const char *why)
 {
-    return ZD_FAIL(
-            ZD_ERR_CREATE, "E1044", "control socket: %s: %s", what,
-            strerror(errno));
+    return ZD_FAIL(ZD_ERR_CREATE, "E1044", "control socket: %s", why);
 }
 
 enum zd_status http_door_open(struct http_server *server, int fd, bool is_tcp)
 {
     struct http_door *door = &server->doors[is_tcp];
     *door = (struct http_door){.server = server, .fd = fd, .is_tcp = is_tcp};
-    enum zd_status status = listen(fd, HTTP_BACKLOG) ? fail_socket("listen")
-                                                     : http_mhd_start(door);
-    if (status != ZD_OK) {
+    door->mhd = http_mhd_start(door);
+    if (!door->mhd) {
         close(fd);
-        return status;
+        return fail_door("libmicrohttpd cannot be started");
     }
-    int error = uv_poll_init(server->loop, &door->poll, epoll_fd(door));
-    if (error) {
-        errno = -error;
-        return fail_socket("watch");
-    }
+    int error = uv_poll_init(
+            server->loop, &door->poll,
+            MHD_get_daemon_info(door->mhd, MHD_DAEMON_INFO_EPOLL_FD)->epoll_fd);
+    if (error)
+        return fail_door(uv_strerror(error));
     own_handle(server, &door->poll);
     uv_poll_start(&door->poll, UV_READABLE, on_ready);
     http_run(server);
@@ -123,23 +115,20 @@ enum zd_status http_create(
 {
     struct http_server *server = zd_array(1, sizeof *server);
     enum zd_status status = ZD_OK;
+    int fd = -1;
     server->loop = loop;
     server->options = *options;
     server->owner = geteuid();
     server->first_request_ms = HTTP_FIRST_REQUEST_MS;
-    server->socket.fd = -1;
     uv_timer_init(loop, &server->soon);
     uv_timer_init(loop, &server->sweep);
     own_handle(server, &server->soon);
     own_handle(server, &server->sweep);
     uv_timer_start(&server->sweep, on_sweep, HTTP_SWEEP_MS, HTTP_SWEEP_MS);
     if (options->socket_path)
-        status = http_socket_open(options->socket_path, &server->socket);
-    if (options->socket_path && status == ZD_OK) {
-        int fd = server->socket.fd;
-        server->socket.fd = -1;
+        status = http_socket_open(options->socket_path, &server->socket, &fd);
+    if (fd >= 0)
         status = http_door_open(server, fd, false);
-    }
     if (status == ZD_OK)
         *server_out = server;
     else
@@ -174,7 +163,7 @@ void http_destroy(struct http_server *server, double seconds)
         close_handle(&server->doors[i].poll);
     close_handle(&server->soon);
     close_handle(&server->sweep);
-    http_socket_close(&server->socket);
+    http_socket_remove(&server->socket);
     drain(server, seconds);
     for (struct http_conn *conn = server->newest; conn; conn = conn->next)
         http_conn_drop(conn);

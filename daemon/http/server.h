@@ -54,12 +54,6 @@ enum http_state {
     CONN_BUSY
 };
 
-struct http_peer {
-    uid_t uid; /* (uid_t)-1 on TCP, until the connection is the owner's */
-    pid_t pid;
-    bool is_tcp;
-};
-
 struct http_door {  /* a listening socket */
     uv_poll_t poll; /* of libmicrohttpd's descriptor */
     struct MHD_Daemon *mhd;
@@ -73,7 +67,9 @@ struct http_conn {
     struct http_conn *next; /* came before this one */
     struct MHD_Connection *mhd;
     int fd; /* libmicrohttpd closes it */
-    struct http_peer peer;
+    bool is_tcp;
+    uid_t uid; /* (uid_t)-1 on TCP, until the connection is the owner's */
+    pid_t pid;
     enum http_state state;
     uint64_t since_ms; /* in this state; half a request does not change it */
     bool is_dropped;   /* shut down, on its way out */
@@ -100,7 +96,6 @@ struct http_stream {
 
 struct http_socket { /* what is ours in the file system */
     char path[sizeof((struct sockaddr_un *)0)->sun_path];
-    int fd; /* -1 once it is handed to the door */
     dev_t device;
     ino_t inode;
 };
@@ -126,7 +121,8 @@ uint64_t http_now_ms(void);
 /* Let libmicrohttpd do what is due. Never from inside a handler. */
 void http_run(struct http_server *server);
 void http_run_soon(struct http_server *server); /* in the loop's next turn */
-/* Listen on a bound socket, which is taken over, also on failure. */
+/* Serve a socket that listens; it is taken over, also on failure. ZD_ERR_CREATE
+ * (E1044). */
 enum zd_status http_door_open(struct http_server *server, int fd, bool is_tcp);
 
 /* --- conn.c --- */
@@ -145,8 +141,8 @@ void http_conn_resume(struct http_conn *conn);
 void http_sweep(struct http_server *server);
 
 /* --- mhd.c --- */
-/* ZD_ERR_CREATE (E1044). */
-enum zd_status http_mhd_start(struct http_door *door);
+/* NULL: it does not start. */
+struct MHD_Daemon *http_mhd_start(struct http_door *door);
 
 /* --- reply.c --- */
 /* Send a whole reply (its body is taken over). */
@@ -161,8 +157,8 @@ void http_stream_release(struct http_stream *stream);
 size_t http_stream_take(struct http_stream *stream, char *out, size_t max);
 
 /* --- socket.c --- */
-/* A socket that listens in socket_out->fd. */
+/* A socket that listens. */
 enum zd_status http_socket_open(
-        const char *path, struct http_socket *socket_out);
-/* Closes what is open, removes what is still ours. */
-void http_socket_close(struct http_socket *socket);
+        const char *path, struct http_socket *socket_out, int *fd_out);
+/* Removes what is still ours. */
+void http_socket_remove(const struct http_socket *socket);

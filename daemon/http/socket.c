@@ -192,7 +192,7 @@ static enum zd_status remove_stale(const char *path)
 /* On Linux a socket's file gets the mode of the socket it is bound from: no
  * moment in which others could connect, and no umask, which is the whole
  * process's. */
-static enum zd_status bind_socket(struct http_socket *socket_out)
+static enum zd_status bind_socket(struct http_socket *socket_out, int *fd_out)
 {
     const char *path = socket_out->path;
     struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -200,21 +200,21 @@ static enum zd_status bind_socket(struct http_socket *socket_out)
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return fail_system("make", path);
-    socket_out->fd = fd;
     memcpy(address.sun_path, path, strlen(path) + 1);
     fchmod(fd, 0600);
     if (bind(fd, (struct sockaddr *)&address, sizeof address) ||
-        listen(fd, HTTP_BACKLOG))
+        listen(fd, HTTP_BACKLOG) || lstat(path, &info)) {
+        close(fd);
         return fail_system("make", path);
-    if (lstat(path, &info))
-        return fail_system("read the mode of", path);
+    }
     socket_out->device = info.st_dev;
     socket_out->inode = info.st_ino;
+    *fd_out = fd;
     return ZD_OK;
 }
 
 enum zd_status http_socket_open(
-        const char *path, struct http_socket *socket_out)
+        const char *path, struct http_socket *socket_out, int *fd_out)
 {
     ZD_TRY(check_length(path, strlen(path)));
     memcpy(socket_out->path, path, strlen(path) + 1);
@@ -223,18 +223,15 @@ enum zd_status http_socket_open(
         return fail_system("lock the folder of", path);
     enum zd_status status = remove_stale(path);
     if (status == ZD_OK)
-        status = bind_socket(socket_out);
+        status = bind_socket(socket_out, fd_out);
     close(folder);
     return status;
 }
 
-void http_socket_close(struct http_socket *socket)
+void http_socket_remove(const struct http_socket *socket)
 {
     struct stat info;
     if (socket->inode && !lstat(socket->path, &info) &&
         info.st_dev == socket->device && info.st_ino == socket->inode)
         unlink(socket->path);
-    if (socket->fd >= 0)
-        close(socket->fd);
-    socket->fd = -1;
 }

@@ -33,8 +33,8 @@ static bool parse_address(const char *text, struct sockaddr_storage *out)
             (struct sockaddr_in *)out);
 }
 
-/* A bound socket; -1 and errno. */
-static int bound_socket(const struct sockaddr *address, socklen_t bytes)
+/* A socket that listens; -1 and errno. */
+static int listening_socket(const struct sockaddr *address, socklen_t bytes)
 {
     int one = 1;
     int fd = socket(
@@ -42,7 +42,7 @@ static int bound_socket(const struct sockaddr *address, socklen_t bytes)
     if (fd < 0)
         return -1;
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-    if (bind(fd, address, bytes) == 0)
+    if (bind(fd, address, bytes) == 0 && listen(fd, HTTP_BACKLOG) == 0)
         return fd;
     int error = errno;
     close(fd);
@@ -58,7 +58,7 @@ enum zd_status http_listen_loopback(
             .sin_port = htons((uint16_t)port),
             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t bytes = sizeof address;
-    int fd = bound_socket((struct sockaddr *)&address, bytes);
+    int fd = listening_socket((struct sockaddr *)&address, bytes);
     if (fd < 0) {
         ZD_FAIL(ZD_ERR_CREATE, "E1102", "cannot listen on 127.0.0.1:%d: %s",
                 port, strerror(errno));
@@ -90,7 +90,7 @@ enum zd_status http_listen_tcp(
     int fd = -1;
     errno = EINVAL;
     if (parse_address(address, &parsed))
-        fd = bound_socket((struct sockaddr *)&parsed, sizeof parsed);
+        fd = listening_socket((struct sockaddr *)&parsed, sizeof parsed);
     if (fd < 0) {
         ZD_FAIL(ZD_ERR_CREATE, "E1046",
                 "cannot listen at control.metrics_listen = \"%.80s\": %s",

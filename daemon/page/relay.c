@@ -2,12 +2,10 @@
 #include "daemon/page/relay.h"
 
 #include "base/must.h"
-#include "daemon/http/connect.h"
-#include "daemon/http/reader.h"
+#include "daemon/http/ask.h"
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -106,38 +104,21 @@ static void on_drained(void *owner)
         uv_poll_start(&exchange->poll, UV_READABLE, on_answer);
 }
 
-/* The job's descriptor, asked; -1: it does not answer. A question is smaller
- * than what a socket takes at once. */
-static int ask(
+void relay_ask(
         const struct relay *relay, const struct http_request *request,
-        const char *target)
+        const char *target, struct http_reply *reply)
 {
+    struct exchange *exchange = zd_array(1, sizeof *exchange);
     uid_t stranger;
-    size_t bytes;
-    char *text = http_question_text(
+    int fd = http_ask(
+            relay->socket,
             &(struct http_question){
                     .method = request->method,
                     .target = target,
                     .body = request->body,
                     .body_bytes = request->body_bytes,
                     .last_event_id = request->last_event_id},
-            &bytes);
-    int fd = http_connect(relay->socket, &stranger);
-    bool is_sent =
-            fd >= 0 && send(fd, text, bytes, MSG_NOSIGNAL) == (ssize_t)bytes;
-    free(text);
-    if (is_sent || fd < 0)
-        return fd;
-    close(fd);
-    return -1;
-}
-
-void relay_ask(
-        const struct relay *relay, const struct http_request *request,
-        const char *target, struct http_reply *reply)
-{
-    struct exchange *exchange = zd_array(1, sizeof *exchange);
-    int fd = ask(relay, request, target);
+            &stranger);
     if (fd < 0 || uv_poll_init(relay->loop, &exchange->poll, fd)) {
         if (fd >= 0)
             close(fd);

@@ -14,7 +14,7 @@
 #include "daemon/page/web.h"
 
 #include "base/must.h"
-#include "daemon/http/connect.h"
+#include "daemon/http/ask.h"
 #include "daemon/page/relay.h"
 
 #include <errno.h>
@@ -173,8 +173,7 @@ static void start_handles(struct web *web)
     web->look.data = web;
 }
 
-enum zd_status web_create(
-        const struct web_options *options, struct web **web_out)
+enum zd_status web_create(const char *socket, int port, struct web **web_out)
 {
     struct web *web = zd_array(1, sizeof *web);
     int error = uv_loop_init(&web->loop);
@@ -184,7 +183,7 @@ enum zd_status web_create(
                 ZD_ERR_UNFIT, "E1103", "the relay cannot start: %s",
                 uv_strerror(error));
     }
-    web->relay = (struct relay){&web->loop, options->socket};
+    web->relay = (struct relay){&web->loop, socket};
     start_handles(web);
     enum zd_status status = http_create(
             &web->loop,
@@ -192,7 +191,7 @@ enum zd_status web_create(
                     .headers = headers, .handler = answer, .ctx = web},
             &web->http);
     if (status == ZD_OK)
-        status = http_listen_loopback(web->http, options->port, &web->port);
+        status = http_listen_loopback(web->http, port, &web->port);
     if (status == ZD_OK)
         status = make_secret(web->secret);
     if (status != ZD_OK) {
@@ -220,8 +219,6 @@ bool web_serve(struct web *web)
 
 void web_destroy(struct web *web)
 {
-    if (!web)
-        return;
     http_destroy(web->http, 0);
     for (int i = 0; i < SIGNALS; i++)
         uv_close((uv_handle_t *)&web->signals[i], NULL);

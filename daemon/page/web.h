@@ -14,15 +14,10 @@
 
 struct web;
 
-struct web_options {
-    const char *socket; /* of the job; outlives the relay */
-    int port;           /* 0: any that is free */
-};
-
-/* Listens from here on. ZD_ERR_CREATE (E1102): the port is taken.
- * ZD_ERR_UNFIT (E1103): too few descriptors. */
-enum zd_status web_create(
-        const struct web_options *options, struct web **web_out);
+/* To the job's `socket`, which outlives it; `port` 0: any that is free. Listens
+ * from here on. ZD_ERR_CREATE (E1102): the port is taken. ZD_ERR_UNFIT (E1103):
+ * too few descriptors. */
+enum zd_status web_create(const char *socket, int port, struct web **web_out);
 /* "http://127.0.0.1:PORT/SECRET/". Borrowed. */
 const char *web_address(const struct web *web);
 /* Serve until INT, TERM or HUP (true) or until the job is gone (false). */
