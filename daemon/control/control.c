@@ -34,7 +34,7 @@ struct control {
     struct train_control callbacks;
     pthread_t thread;
     uv_async_t wake;
-    _Atomic int ending;    /* 0, or 1 + the enum train_run_state of the end */
+    _Atomic int ending;    /* the enum train_run_state of the end; 0: not yet */
     char socket_path[512]; /* "": none */
     /* the thread's alone, once it runs */
     uv_loop_t loop;
@@ -49,14 +49,6 @@ struct control {
 
 /* --- messages of the run --- */
 
-static void take_done(struct control *control, const struct message_done *done)
-{
-    routes_done(
-            control->routes, &done->command, done->step,
-            done->failed ? &done->error : NULL, done->result);
-    json_decref(done->result);
-}
-
 /* False: nothing was there. */
 static bool take_one(struct control *control)
 {
@@ -66,8 +58,11 @@ static bool take_one(struct control *control)
         return false;
     const struct kept_event *event =
             run_state_take(control->state, kind, payload);
-    if (kind == MESSAGE_DONE)
-        take_done(control, payload);
+    if (kind == MESSAGE_DONE) {
+        const struct message_done *done = payload;
+        routes_done(control->routes, done);
+        json_decref(done->result);
+    }
     sinks_take(control->sinks, sink_news_of(kind, event), control->state);
     queue_drop(control->events);
     return true;
@@ -128,7 +123,7 @@ static void on_wake(uv_async_t *wake)
     if (control->has_ended)
         return;
     if (ending)
-        end_now(control, (enum train_run_state)(ending - 1));
+        end_now(control, (enum train_run_state)ending);
     else
         take_some(control);
 }
@@ -189,7 +184,7 @@ static void command_done(
     if (error)
         message.error = *error;
     if (!queue_push(control->events, MESSAGE_DONE, &message, sizeof message))
-        message_free(MESSAGE_DONE, &message);
+        json_decref(message.result);
 }
 
 /* --- from the loop to the trainer --- */
@@ -225,17 +220,6 @@ static enum zd_status find_socket_path(struct control *control)
     zd_error_clear();
     control->socket_path[0] = '\0';
     return ZD_OK;
-}
-
-static struct routes *create_routes(struct control *control)
-{
-    return routes_create(&(struct routes_options){
-            .state = control->state,
-            .config = control->config,
-            .readonly = control->job->control.readonly,
-            .refresh = take_some,
-            .post = post_command,
-            .ctx = control});
 }
 
 static enum zd_status listen_to(struct control *control)
@@ -304,12 +288,6 @@ static enum zd_status start_handles(struct control *control)
 
 static void release(struct control *control)
 {
-    enum message_kind kind;
-    const void *payload;
-    while (control->events && (payload = queue_peek(control->events, &kind))) {
-        message_free(kind, payload); /* the thread did not start */
-        queue_drop(control->events);
-    }
     routes_destroy(control->routes);
     run_state_destroy(control->state);
     json_decref(control->config);
@@ -323,12 +301,18 @@ static enum zd_status build(struct control *control)
     control->events = queue_create(EVENTS_BYTES, wake_loop, control);
     control->commands = queue_create(COMMANDS_BYTES, NULL, NULL);
     control->state = run_state_create(control->job, NULL);
-    control->routes = create_routes(control);
+    control->state->config = control->config;
+    control->routes = routes_create(&(struct routes_options){
+            .state = control->state,
+            .readonly = control->job->control.readonly,
+            .refresh = take_some,
+            .post = post_command,
+            .ctx = control});
     ZD_TRY(find_socket_path(control));
     if (control->socket_path[0])
         control->state->socket_path = control->socket_path;
     ZD_TRY(listen_to(control));
-    control->sinks = sinks_open(control->job, control->config);
+    control->sinks = sinks_open(control->job);
     int error =
             thread_start(&control->thread, "zerod-control", run_loop, control);
     return error ? ZD_FAIL(ZD_ERR_MEMORY, "E1060",
@@ -344,17 +328,15 @@ enum zd_status control_create(
     control->job = job_options(job);
     control->config = job_json(job);
     enum zd_status status = start_handles(control);
-    if (status == ZD_OK) {
-        status = build(control);
-        if (status == ZD_OK) {
-            *control_out = control;
-            return ZD_OK;
-        }
+    if (status == ZD_OK && (status = build(control)) != ZD_OK) {
         end_now(control, RUN_FAILED);
         uv_run(&control->loop, UV_RUN_DEFAULT);
         uv_loop_close(&control->loop);
     }
-    release(control);
+    if (status == ZD_OK)
+        *control_out = control;
+    else
+        release(control);
     return status;
 }
 
@@ -375,18 +357,14 @@ struct train_observer control_observer(
     return observer;
 }
 
-static enum train_run_state how_it_ended(enum zd_status status)
-{
-    if (status == ZD_OK)
-        return RUN_DONE;
-    return status == ZD_ERR_STOPPED ? RUN_STOPPED : RUN_FAILED;
-}
-
 void control_destroy(struct control *control, enum zd_status status)
 {
     if (!control)
         return;
-    atomic_store(&control->ending, 1 + (int)how_it_ended(status));
+    enum train_run_state how = status == ZD_OK            ? RUN_DONE
+                               : status == ZD_ERR_STOPPED ? RUN_STOPPED
+                                                          : RUN_FAILED;
+    atomic_store(&control->ending, (int)how);
     uv_async_send(&control->wake);
     pthread_join(control->thread, NULL);
     uv_loop_close(&control->loop);

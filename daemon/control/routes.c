@@ -17,7 +17,7 @@ static const struct route {
     const char *params; /* of the query, separated by spaces; "" for none */
     route_answer *answer;
     json_t *(*json)(const struct run_state *state); /* instead: all it says */
-    const struct command_form *command;             /* instead, of a POST */
+    enum train_command_kind command;                /* of a POST */
     /* clang-format off */
 } routes_table[] = {
 {"GET", "/v1", "", route_hello},
@@ -30,14 +30,14 @@ static const struct route {
 {"GET", "/v1/config", "", route_config},
 {"GET", "/v1/samples", "max", route_samples},
 {"GET", "/v1/plan", "", route_plan},
-{"POST", "/v1/checkpoint", "", .command = &command_forms[COMMAND_CHECKPOINT]},
-{"POST", "/v1/eval", "", .command = &command_forms[COMMAND_EVAL]},
-{"POST", "/v1/sample", "", .command = &command_forms[COMMAND_SAMPLE]},
-{"POST", "/v1/pause", "", .command = &command_forms[COMMAND_PAUSE]},
-{"POST", "/v1/resume", "", .command = &command_forms[COMMAND_RESUME]},
-{"POST", "/v1/stop", "", .command = &command_forms[COMMAND_STOP]},
-{"POST", "/v1/set", "", .command = &command_forms[COMMAND_SET]},
-{"POST", "/v1/profile", "", .command = &command_forms[COMMAND_PROFILE]},
+{"POST", "/v1/checkpoint", "", .command = COMMAND_CHECKPOINT},
+{"POST", "/v1/eval", "", .command = COMMAND_EVAL},
+{"POST", "/v1/sample", "", .command = COMMAND_SAMPLE},
+{"POST", "/v1/pause", "", .command = COMMAND_PAUSE},
+{"POST", "/v1/resume", "", .command = COMMAND_RESUME},
+{"POST", "/v1/stop", "", .command = COMMAND_STOP},
+{"POST", "/v1/set", "", .command = COMMAND_SET},
+{"POST", "/v1/profile", "", .command = COMMAND_PROFILE},
 {"GET", "/healthz", "", route_health},
 {"GET", "/readyz", "", route_ready},
 {"GET", "/metrics", "", route_metrics},
@@ -92,6 +92,11 @@ static bool check_params(const struct ask *ask, const struct route *route)
     return true;
 }
 
+static bool is_command(const struct route *route)
+{
+    return strcmp(route->method, "POST") == 0;
+}
+
 static const struct route *find_route(const char *path, const char *method)
 {
     for (int i = 0; i < routes_count; i++)
@@ -142,9 +147,9 @@ static bool check_route(const struct ask *ask, const struct route *route)
         return unknown_path(ask);
     if (!route)
         return other_method(ask, known);
-    if ((route->command && !may_act(ask)) || !check_params(ask, route))
+    if ((is_command(route) && !may_act(ask)) || !check_params(ask, route))
         return false;
-    return route->command || !ask->request->body_bytes ||
+    return is_command(route) || !ask->request->body_bytes ||
            refuse(ask, 400, "E_BAD_REQUEST",
                   "leave out the body; parameters go in the query",
                   "%s takes no body", route->path);
@@ -158,9 +163,10 @@ void routes_handle(
     const struct route *route = find_route(request->path, request->method);
     if (!check_route(&ask, route))
         return;
+    reply->status = 200;
     if (routes->options.refresh)
         routes->options.refresh(routes->options.ctx);
-    if (route->command)
+    if (is_command(route))
         command_answer(&ask, route->command);
     else if (route->json)
         http_reply_json(reply, 200, route->json(ask.state));

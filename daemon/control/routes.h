@@ -8,7 +8,6 @@ struct routes; /* run_state, waiting commands, streams */
 
 struct routes_options {
     struct run_state *state;
-    json_t *config; /* borrowed: of GET /v1/config */
     bool readonly;
     /* Take in pending messages of the run before an answer; may be NULL. */
     void (*refresh)(void *ctx);
@@ -23,10 +22,8 @@ void routes_destroy(struct routes *routes);
 void routes_handle(
         void *ctx, const struct http_request *request,
         struct http_reply *reply);
-/* From the control thread, for waiting clients. `error` NULL: it was done. */
-void routes_done(
-        struct routes *routes, const struct train_command *command,
-        int64_t step, const struct zd_error *error, const json_t *result);
+/* From the control thread, for waiting clients. */
+void routes_done(struct routes *routes, const struct message_done *done);
 /* Several times a second: new events and lines of followed logs, comments on
  * streams, commands whose timeout has passed. */
 void routes_tick(struct routes *routes);

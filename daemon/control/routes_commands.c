@@ -141,11 +141,11 @@ static bool check_now(
 
 /* --- to the trainer --- */
 
-void command_answer(const struct ask *ask, const struct command_form *form)
+void command_answer(const struct ask *ask, enum train_command_kind kind)
 {
     struct wish wish;
     struct train_command *command = &wish.command;
-    if (!body_read(ask, form, &wish) || !check_now(ask, command))
+    if (!body_read(ask, kind, &wish) || !check_now(ask, command))
         return;
     struct waiter *waiter = zd_array(1, sizeof *waiter);
     command->id = ++ask->routes->last_id;
@@ -199,32 +199,29 @@ static json_t *result_json(
     json_t *object = kind == COMMAND_SET
                              ? run_state_settings(routes->options.state)
                              : json_object();
-    json_t *sample = NULL;
-    if (kind == COMMAND_SAMPLE && json_object_get(result, "prompt")) {
-        sample = json_pack("[O]", (json_t *)result);
-        json_object_set_new(object, "samples", sample);
-    } else if (json_is_object(result))
+    if (kind == COMMAND_SAMPLE && json_object_get(result, "prompt"))
+        json_object_set_new(
+                object, "samples", json_pack("[O]", (json_t *)result));
+    else
         json_object_update(object, (json_t *)result);
     return object;
 }
 
-void routes_done(
-        struct routes *routes, const struct train_command *command,
-        int64_t step, const struct zd_error *error, const json_t *result)
+void routes_done(struct routes *routes, const struct message_done *done)
 {
-    struct waiter *waiter = find_waiter(routes, command->id);
+    struct waiter *waiter = find_waiter(routes, done->command.id);
     if (!waiter)
         return; /* of a deadline */
-    if (error)
-        answer_failed(waiter, error);
+    if (done->failed)
+        answer_failed(waiter, &done->error);
     else
         answer(waiter, 200,
                json_pack(
                        "{s:b, s:I, s:s, s:I, s:o}", "done", 1, "id",
                        (json_int_t)waiter->id, "command",
-                       train_command_name(command->kind), "step",
-                       (json_int_t)step, "result",
-                       result_json(routes, command->kind, result)));
+                       train_command_name(waiter->kind), "step",
+                       (json_int_t)done->step, "result",
+                       result_json(routes, waiter->kind, done->result)));
     forget(waiter);
 }
 

@@ -95,17 +95,13 @@ static bool send_event(
         struct follower *follower, const struct kept_event *event)
 {
     char *text = NULL;
-    if (!event->text)
-        return true;
     int bytes = asprintf(
             &text, "id: %lld\nevent: %s\ndata: %s\n\n", (long long)event->id,
             event->kind, event->text);
     follower->at = event->id;
     follower->sent_at = clock_seconds();
-    bool is_there =
-            bytes < 0 || http_send(follower->stream, text, (size_t)bytes);
-    if (bytes >= 0)
-        free(text);
+    bool is_there = http_send(follower->stream, zd_must(text), (size_t)bytes);
+    free(text);
     return is_there;
 }
 
@@ -113,12 +109,9 @@ static bool feed(struct follower *follower)
 {
     const struct past *past = &follower->routes->options.state->events;
     int i = past_after(past, follower->at);
-    for (; i < past->count; i++) {
-        if (http_queued(follower->stream) >= STREAM_PART)
-            break;
+    for (; i < past->count && http_queued(follower->stream) < STREAM_PART; i++)
         if (!send_event(follower, &past->events[i]))
             return false;
-    }
     follower->has_all = i == past->count;
     return true;
 }
@@ -151,7 +144,6 @@ void route_events(const struct ask *ask)
     bool follows = true;
     if (!param_flag(ask, "follow", &follows) || !read_since(ask, &after))
         return;
-    ask->reply->status = 200;
     ask->reply->content_type = "text/event-stream";
     struct follower *follower = follower_create(ask, feed, -1);
     follower->at = after >= 0 ? after

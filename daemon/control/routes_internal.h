@@ -66,7 +66,7 @@ bool param_integer(
         int64_t *value);
 bool param_flag(const struct ask *ask, const char *name, bool *value);
 
-/* --- commands: what they take, as a table --- */
+/* --- commands --- */
 
 struct wish { /* a body, read */
     struct train_command command;
@@ -74,31 +74,11 @@ struct wish { /* a body, read */
     double timeout; /* seconds; 0: as long as it takes */
 };
 
-enum field_type { FIELD_BOOL, FIELD_INTEGER, FIELD_REAL, FIELD_TEXT };
-
-struct field {
-    const char *name;
-    enum field_type type;
-    size_t offset;   /* in struct wish: bool, int, double, char[max + 1] */
-    double min, max; /* of a text: its bytes */
-    bool is_above_min;
-    size_t given; /* of a setting, which is a double: the bool that says so */
-};
-
-enum { FIELDS_MAX = 2 };
-
-/* Every command takes "wait" too, and `set` the trainer's settings. */
-struct command_form {
-    enum train_command_kind kind;
-    struct field fields[FIELDS_MAX]; /* without a name: no more */
-};
-extern const struct command_form command_forms[COMMAND_KINDS];
-
 bool body_read(
-        const struct ask *ask, const struct command_form *form,
+        const struct ask *ask, enum train_command_kind kind,
         struct wish *wish_out);
 /* The answer of a command: 202, or later what became of it. */
-void command_answer(const struct ask *ask, const struct command_form *form);
+void command_answer(const struct ask *ask, enum train_command_kind kind);
 
 /* --- the other files --- */
 

@@ -15,34 +15,20 @@
 
 enum { LOOK_BACK = 4 << 20, PART = 64 << 10, TAIL_MAX = 100000 };
 
-struct log_request {
-    int64_t rank, tail;
-    bool follow;
-};
-
-/* --- parameters --- */
-
-static bool read_request(const struct ask *ask, struct log_request *out)
-{
-    const struct run_state *state = ask->state;
-    *out = (struct log_request){.tail = 1000};
-    if (!param_integer(ask, "rank", 0, 99999, &out->rank) ||
-        !param_integer(ask, "tail", 0, TAIL_MAX, &out->tail) ||
-        !param_flag(ask, "follow", &out->follow))
-        return false;
-    if (!state->has_banner || out->rank < state->facts.world)
-        return true;
-    return refuse(
-            ask, 404, "E_NOT_FOUND", "GET /v1/ranks lists them",
-            "there is no rank %lld: the ranks are 0 to %d",
-            (long long)out->rank, state->facts.world - 1);
-}
-
+/* -1: the reply says why there is none. */
 static int open_log(const struct ask *ask, int rank)
 {
     char path[PATH_MAX];
     struct stat info;
-    const struct train_job *job = ask->state->job;
+    const struct run_state *state = ask->state;
+    const struct train_job *job = state->job;
+    if (state->has_banner && rank >= state->facts.world) {
+        http_error(
+                ask->reply, 404, "E_NOT_FOUND", "GET /v1/ranks lists them",
+                "there is no rank %d: the ranks are 0 to %d", rank,
+                state->facts.world - 1);
+        return -1;
+    }
     snprintf(
             path, sizeof path, "%.3900s/logs/rank-%05d.log",
             job->job.output_dir, rank);
@@ -78,25 +64,21 @@ static bool feed(struct follower *follower)
 
 void route_logs(const struct ask *ask)
 {
-    struct log_request want;
-    int64_t end = 0;
-    size_t bytes = 0;
-    if (!read_request(ask, &want))
+    int64_t rank = 0, tail = 1000, end;
+    bool follows = false;
+    size_t bytes;
+    if (!param_integer(ask, "rank", 0, 99999, &rank) ||
+        !param_integer(ask, "tail", 0, TAIL_MAX, &tail) ||
+        !param_flag(ask, "follow", &follows))
         return;
-    int fd = open_log(ask, (int)want.rank);
+    int fd = open_log(ask, (int)rank);
     if (fd < 0)
         return;
-    char *text = log_lines_last(fd, LOOK_BACK, want.tail, &end, &bytes);
-    if (!text) {
-        close(fd);
-        http_error(ask->reply, 500, "E_FAILED", NULL, "the log cannot be read");
-        return;
-    }
-    if (want.follow && !ask->routes->is_over) {
+    char *text = log_lines_last(fd, LOOK_BACK, tail, &end, &bytes);
+    ask->reply->content_type = HTTP_TEXT;
+    if (follows && !ask->routes->is_over) {
         /* what is queued for one client is bounded: the end of it */
         size_t cut = bytes > 2 * STREAM_PART ? bytes - 2 * STREAM_PART : 0;
-        ask->reply->status = 200;
-        ask->reply->content_type = HTTP_TEXT;
         struct follower *follower = follower_create(ask, feed, fd);
         follower->follows = true;
         follower->at = end;
@@ -105,8 +87,6 @@ void route_logs(const struct ask *ask)
         return;
     }
     close(fd);
-    ask->reply->status = 200;
-    ask->reply->content_type = HTTP_TEXT;
     ask->reply->body = text;
     ask->reply->body_bytes = bytes;
 }

@@ -48,37 +48,34 @@ void route_history(const struct ask *ask)
 /* A value that `set` has changed has another origin than the job file. It is
  * what was asked for: the rate of each step follows the schedule from there. */
 static void show_setting(
-        json_t *values, const char *key, bool is_integer, double value,
-        int64_t step)
+        json_t *values, const char *key, json_t *value, int64_t step)
 {
-    char origin[64];
     json_t *row = json_object_get(values, key);
-    if (step < 0)
-        snprintf(origin, sizeof origin, "set before the run was resumed");
-    else
-        snprintf(origin, sizeof origin, "set after step %lld", (long long)step);
-    if (!row)
-        return;
+    json_object_set_new(row, "value", value);
     json_object_set_new(
-            row, "value",
-            is_integer ? json_integer((json_int_t)value) : json_real(value));
-    json_object_set_new(row, "origin", json_string(origin));
+            row, "origin",
+            step < 0 ? json_string("set before the run was resumed")
+                     : json_sprintf("set after step %lld", (long long)step));
 }
 
 void route_config(const struct ask *ask)
 {
     const struct run_state *state = ask->state;
-    json_t *config = json_deep_copy(ask->routes->options.config);
+    json_t *config = json_deep_copy(ask->state->config);
     json_t *values = json_object_get(config, "values");
     for (int i = 0; i < SETTINGS; i++)
         if (state->is_set[i])
             show_setting(
-                    values, train_settings[i].key, train_settings[i].is_integer,
-                    state->asked[i], state->set_step[i]);
+                    values, train_settings[i].key,
+                    train_settings[i].is_integer
+                            ? json_integer((json_int_t)state->asked[i])
+                            : json_real(state->asked[i]),
+                    state->set_step[i]);
     if (state->is_set[SET_ACCUMULATION]) /* it makes another batch */
         show_setting(
-                values, "train.global_batch_size", true,
-                (double)state->facts.global_batch, state->set_step[SET_ACCUMULATION]);
+                values, "train.global_batch_size",
+                json_integer(state->facts.global_batch),
+                state->set_step[SET_ACCUMULATION]);
     http_reply_json(ask->reply, 200, config);
 }
 
@@ -120,15 +117,12 @@ void route_ready(const struct ask *ask)
 
 void route_metrics(const struct ask *ask)
 {
-    ask->reply->status = 200;
-    ask->reply->body =
-            prometheus_write(ask->state, &ask->reply->body_bytes);
+    ask->reply->body = prometheus_write(ask->state, &ask->reply->body_bytes);
     ask->reply->content_type = "text/plain; version=0.0.4; charset=utf-8";
 }
 
 void route_page(const struct ask *ask)
 {
-    ask->reply->status = 200;
     ask->reply->content_type = "text/html; charset=utf-8";
     ask->reply->static_body = page_html;
     ask->reply->body_bytes = page_html_bytes;

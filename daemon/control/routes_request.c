@@ -1,9 +1,18 @@
-/* routes_request.c - parameters of a request. */
+/* routes_request.c - what a request says: parameters of its query, and a JSON
+ * body into what a command takes. */
+#include "base/suggest.h"
 #include "daemon/control/routes_internal.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+enum { TIMEOUT_MAX = 7 * 86400, STOP_SECONDS = 300, PROFILE_STEPS = 3 };
+
+#define AT(member)   offsetof(struct wish, member)
+#define BODY_HINT    "one JSON object, each key once: {\"wait\": true}"
+#define TEXT_EXAMPLE "\"In the beginning\""
 
 /* --- parameters --- */
 
@@ -58,3 +67,207 @@ bool param_flag(const struct ask *ask, const char *name, bool *value)
             "parameter %s=%.40s: 0 or 1 is expected", name, text);
 }
 
+/* --- what commands take --- */
+
+enum field_type { FIELD_BOOL, FIELD_INTEGER, FIELD_REAL, FIELD_TEXT };
+
+struct field {
+    enum train_command_kind of;
+    const char *name;
+    enum field_type type;
+    size_t offset;   /* in struct wish: bool, int, double, char[max + 1] */
+    double min, max; /* of a text: its bytes */
+    bool is_above_min;
+    size_t given; /* of a setting, which is a double: the bool that says so */
+};
+
+/* `set` takes the trainer's settings, and every command "wait". */
+static const struct field fields[] = {
+        {COMMAND_SAMPLE, "prompt", FIELD_TEXT, AT(command.prompt), 1,
+         TRAIN_PROMPT_MAX - 1},
+        {COMMAND_SAMPLE, "max_new_tokens", FIELD_INTEGER,
+         AT(command.max_new_tokens), 1, 1 << 24},
+        {COMMAND_STOP, "checkpoint", FIELD_BOOL, AT(command.save)},
+        {COMMAND_STOP, "timeout", FIELD_REAL, AT(timeout), 0.001, TIMEOUT_MAX},
+        {COMMAND_PROFILE, "steps", FIELD_INTEGER, AT(command.steps), 1,
+         TRAIN_PROFILE_MAX}};
+
+enum { FIELDS = sizeof fields / sizeof fields[0], KEYS_MAX = SETTINGS + 3 };
+
+/* --- values --- */
+
+/* Say what is expected of `name`, and false. `example` is a value that would
+ * do, as JSON. */
+static bool wrong(
+        const struct ask *ask, const char *name, const char *expected,
+        const char *example)
+{
+    char hint[100];
+    snprintf(hint, sizeof hint, "{\"%.60s\": %s}", name, example);
+    return refuse(
+            ask, 400, "E_BAD_REQUEST", hint, "`%.60s`: %s is expected", name,
+            expected);
+}
+
+static bool take_text(
+        const struct field *field, const json_t *value, char *out,
+        const struct ask *ask)
+{
+    char expected[80];
+    size_t length = json_string_length(value);
+    if (json_is_string(value) && (double)length >= field->min &&
+        (double)length <= field->max &&
+        strlen(json_string_value(value)) == length) {
+        memcpy(out, json_string_value(value), length + 1);
+        return true;
+    }
+    snprintf(
+            expected, sizeof expected, "a string of %.0f to %.0f bytes",
+            field->min, field->max);
+    return wrong(ask, field->name, expected, TEXT_EXAMPLE);
+}
+
+static bool take_number(
+        const struct field *field, const json_t *value, double *out,
+        const struct ask *ask)
+{
+    char expected[120], example[32];
+    bool is_integer = field->type == FIELD_INTEGER;
+    double number = json_number_value(value), low = field->min;
+    bool is_above = field->is_above_min ? number > low : number >= low;
+    *out = number;
+    if (json_is_number(value) && (!is_integer || json_is_integer(value)) &&
+        is_above && number <= field->max)
+        return true;
+    snprintf(
+            example, sizeof example, "%.15g",
+            fmin(fmax(is_integer ? 10 : 1e-4, low), field->max));
+    snprintf(
+            expected, sizeof expected, "%s %s %.15g, at most %.15g",
+            is_integer ? "an integer" : "a number",
+            field->is_above_min ? "above" : "of at least", low, field->max);
+    return wrong(ask, field->name, expected, example);
+}
+
+static bool take(
+        const struct field *field, const json_t *value, struct wish *wish,
+        const struct ask *ask)
+{
+    char *out = (char *)wish + field->offset;
+    double number;
+    if (field->type == FIELD_TEXT)
+        return take_text(field, value, out, ask);
+    if (field->type == FIELD_BOOL) {
+        *(bool *)out = json_is_true(value);
+        return json_is_boolean(value) ||
+               wrong(ask, field->name, "true or false", "true");
+    }
+    if (!take_number(field, value, &number, ask))
+        return false;
+    if (field->given)
+        *((char *)wish + field->given) = true;
+    if (field->type == FIELD_INTEGER && !field->given)
+        *(int *)out = (int)number;
+    else
+        *(double *)out = number;
+    return true;
+}
+
+/* --- keys --- */
+
+static int list_keys(enum train_command_kind kind, struct field out[KEYS_MAX])
+{
+    int count = 0;
+    for (int i = 0; i < FIELDS; i++)
+        if (fields[i].of == kind)
+            out[count++] = fields[i];
+    for (int i = 0; kind == COMMAND_SET && i < SETTINGS; i++) {
+        const struct train_setting *setting = &train_settings[i];
+        out[count++] = (struct field){
+                .name = setting->name,
+                .type = setting->is_integer ? FIELD_INTEGER : FIELD_REAL,
+                .offset = AT(command.value[i]),
+                .given = AT(command.given[i]),
+                .min = setting->min,
+                .max = setting->max,
+                .is_above_min = setting->is_above_min};
+    }
+    out[count++] = (struct field){kind, "wait", FIELD_BOOL, AT(wait)};
+    return count;
+}
+
+static bool unknown_key(
+        const struct field *keys, int count, const char *key,
+        const struct ask *ask)
+{
+    char hint[400] = "";
+    struct suggestion nearest = {0};
+    for (int i = 0; i < count; i++) {
+        const char *name = keys[i].name;
+        suggest_offer(&nearest, key, edit_distance(key, name), name);
+        snprintf(
+                hint + strlen(hint), sizeof hint - strlen(hint), "%s%s",
+                i ? ", " : "it takes ", name);
+    }
+    if (nearest.word)
+        snprintf(hint, sizeof hint, "did you mean `%s`?", nearest.word);
+    return refuse(ask, 400, "E_BAD_REQUEST", hint, "unknown key `%.60s`", key);
+}
+
+static bool take_keys(
+        enum train_command_kind kind, json_t *body, struct wish *wish,
+        const struct ask *ask)
+{
+    struct field keys[KEYS_MAX];
+    const char *name;
+    json_t *value;
+    int count = list_keys(kind, keys);
+    bool has_setting = kind != COMMAND_SET;
+    json_object_foreach(body, name, value)
+    {
+        int i = 0;
+        while (i < count && strcmp(keys[i].name, name) != 0)
+            i++;
+        if (i == count)
+            return unknown_key(keys, count, name, ask);
+        if (!take(&keys[i], value, wish, ask))
+            return false;
+        has_setting |= keys[i].given > 0;
+    }
+    if (!has_setting)
+        http_error(
+                ask->reply, 400, "E_BAD_REQUEST", "{\"learning_rate\": 1e-4}",
+                "there is no setting in the body");
+    return has_setting;
+}
+
+/* --- the body --- */
+
+bool body_read(
+        const struct ask *ask, enum train_command_kind kind,
+        struct wish *wish_out)
+{
+    json_error_t error;
+    const char *text = ask->request->body;
+    size_t bytes = ask->request->body_bytes;
+    json_t *body =
+            strspn(text, " \t\r\n") == bytes
+                    ? json_object()
+                    : json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error);
+    bool is_object = json_is_object(body);
+    *wish_out = (struct wish){
+            .command = {.kind = kind, .save = true, .steps = PROFILE_STEPS},
+            .timeout = kind == COMMAND_STOP ? STOP_SECONDS : 0};
+    if (body && !is_object)
+        http_error(
+                ask->reply, 400, "E_BAD_REQUEST", BODY_HINT,
+                "the body is not a JSON object");
+    else if (!body)
+        http_error(
+                ask->reply, 400, "E_BAD_REQUEST", BODY_HINT,
+                "the body cannot be read: %.200s (line %d, column %d)",
+                error.text, error.line, error.column);
+    bool is_good = is_object && take_keys(kind, body, wish_out, ask);
+    json_decref(body);
+    return is_good;
+}

@@ -29,8 +29,7 @@ struct sink {
 
 /* All that a job wants. A sink that cannot be opened is a warning. */
 struct sinks;
-/* `config`: borrowed, the object of GET /v1/config. */
-struct sinks *sinks_open(const struct train_job *job, json_t *config);
+struct sinks *sinks_open(const struct train_job *job);
 /* Of a message, and the event that it became (or NULL). */
 enum sink_news sink_news_of(
         enum message_kind kind, const struct kept_event *event);
@@ -50,7 +49,7 @@ enum zd_status status_file_open(
         const struct train_job *job, struct sink *sink_out);
 enum zd_status systemd_open(const struct train_job *job, struct sink *sink_out);
 enum zd_status report_html_open(
-        const struct train_job *job, json_t *config, struct sink *sink_out);
+        const struct train_job *job, struct sink *sink_out);
 
 /* Text 0.0.4; malloc'd. */
 char *prometheus_write(const struct run_state *state, size_t *bytes_out);

@@ -12,26 +12,21 @@ struct sinks {
     int count;
 };
 
-static void add(struct sinks *sinks, enum zd_status status, struct sink *sink)
+struct sinks *sinks_open(const struct train_job *job)
 {
-    if (status != ZD_OK) {
-        zd_log_warning("%s; training goes on", zd_error_get()->what);
-        zd_error_clear();
-    } else if (sink->close) {
-        sinks->all[sinks->count++] = *sink;
-    }
-    *sink = (struct sink){0};
-}
-
-struct sinks *sinks_open(const struct train_job *job, json_t *config)
-{
+    static enum zd_status (*const opens[])(
+            const struct train_job *job, struct sink *sink_out) = {
+            status_file_open, tensorboard_open, textfile_open, systemd_open,
+            report_html_open};
     struct sinks *sinks = zd_array(1, sizeof *sinks);
-    struct sink sink = {0};
-    add(sinks, status_file_open(job, &sink), &sink);
-    add(sinks, tensorboard_open(job, &sink), &sink);
-    add(sinks, textfile_open(job, &sink), &sink);
-    add(sinks, systemd_open(job, &sink), &sink);
-    add(sinks, report_html_open(job, config, &sink), &sink);
+    for (int i = 0; i < SINKS_MAX; i++) {
+        struct sink *sink = &sinks->all[sinks->count];
+        if (opens[i](job, sink) != ZD_OK) {
+            zd_log_warning("%s; training goes on", zd_error_get()->what);
+            zd_error_clear();
+        }
+        sinks->count += sink->close != NULL;
+    }
     return sinks;
 }
 

@@ -83,8 +83,8 @@ static void status_line(const struct run_state *state, char *out, size_t room)
                 out, room, "%s%sstep %lld/%lld%s%s",
                 state->state == RUN_RUNNING ? "" : name,
                 state->state == RUN_RUNNING ? "" : ", ",
-                (long long)state->step.step, (long long)state->facts.max_steps, loss,
-                eta);
+                (long long)state->step.step, (long long)state->facts.max_steps,
+                loss, eta);
 }
 
 static void tell_status(struct systemd *systemd, const struct run_state *state)

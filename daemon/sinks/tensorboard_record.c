@@ -18,10 +18,7 @@ void record_bytes_fini(struct record_bytes *bytes)
 
 static void put(struct record_bytes *out, const void *data, size_t count)
 {
-    if (out->used + count > out->capacity) {
-        out->capacity = 2 * out->capacity + count + 256;
-        out->data = zd_must(realloc(out->data, out->capacity));
-    }
+    out->data = zd_grow(out->data, &out->capacity, out->used + count, 1);
     if (count)
         memcpy(out->data + out->used, data, count);
     out->used += count;

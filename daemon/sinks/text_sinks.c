@@ -21,16 +21,11 @@
 
 struct text_sink {
     struct file_writer *file;
-    json_t *config; /* borrowed */
-    /* malloc'd */
-    char *(*text)(
-            const struct text_sink *sink, const struct run_state *state,
-            size_t *bytes_out);
+    char *(*text)(const struct run_state *state, size_t *bytes_out);
 };
 
-static char *status_text(
-        const struct text_sink *sink, const struct run_state *state,
-        size_t *bytes_out)
+/* malloc'd, as what follows. */
+static char *status_text(const struct run_state *state, size_t *bytes_out)
 {
     json_t *json = run_state_file(state);
     char *text =
@@ -41,18 +36,9 @@ static char *status_text(
     return text;
 }
 
-static char *prometheus_file(
-        const struct text_sink *sink, const struct run_state *state,
-        size_t *bytes_out)
+static char *report_text(const struct run_state *state, size_t *bytes_out)
 {
-    return prometheus_write(state, bytes_out);
-}
-
-static char *report_text(
-        const struct text_sink *sink, const struct run_state *state,
-        size_t *bytes_out)
-{
-    json_t *data = run_state_report(state, sink->config);
+    json_t *data = run_state_report(state);
     char *html = page_inline(data, bytes_out);
     json_decref(data);
     return html;
@@ -65,7 +51,7 @@ static void write_text(void *ctx, const struct run_state *state)
     size_t bytes;
     if (!state->has_banner)
         return;
-    char *text = sink->text(sink, state, &bytes);
+    char *text = sink->text(state, &bytes);
     if (file_writer_add(sink->file, text, bytes) != ZD_OK)
         zd_error_clear();
     free(text);
@@ -86,48 +72,46 @@ static void close_sink(void *ctx, const struct run_state *state)
 }
 
 static enum zd_status open_sink(
-        const struct text_sink *from, const char *dir, const char *name,
-        bool at_end, struct sink *sink_out)
+        char *(*text)(const struct run_state *state, size_t *bytes_out),
+        const char *dir, const char *name, struct sink *sink_out)
 {
     char path[PATH_MAX];
     struct text_sink *sink = zd_array(1, sizeof *sink);
-    *sink = *from;
+    sink->text = text;
     fs_join(path, sizeof path, dir, name);
     enum zd_status status =
             file_writer_open(path, FILE_WHOLE, 0, NULL, &sink->file);
-    if (status != ZD_OK) {
+    if (status == ZD_OK)
+        *sink_out =
+                (struct sink){.ctx = sink, .take = take, .close = close_sink};
+    else
         free(sink);
-        return status;
-    }
-    *sink_out = (struct sink){
-            .ctx = sink, .take = at_end ? NULL : take, .close = close_sink};
-    return ZD_OK;
+    return status;
 }
 
 enum zd_status status_file_open(
         const struct train_job *job, struct sink *sink_out)
 {
-    struct text_sink sink = {.text = status_text};
-    return open_sink(
-            &sink, job->job.output_dir, "status.json", false, sink_out);
+    return open_sink(status_text, job->job.output_dir, "status.json", sink_out);
 }
 
 enum zd_status textfile_open(const struct train_job *job, struct sink *sink_out)
 {
-    struct text_sink sink = {.text = prometheus_file};
     const char *dir = job->report.prometheus_textfile;
     char name[128];
     if (!dir || !*dir)
         return ZD_OK;
     snprintf(name, sizeof name, "zerod_%s.prom", job->job.name);
-    return open_sink(&sink, dir, name, false, sink_out);
+    return open_sink(prometheus_write, dir, name, sink_out);
 }
 
 enum zd_status report_html_open(
-        const struct train_job *job, json_t *config, struct sink *sink_out)
+        const struct train_job *job, struct sink *sink_out)
 {
-    struct text_sink sink = {.text = report_text, .config = config};
     if (!job->report.html)
         return ZD_OK;
-    return open_sink(&sink, job->job.output_dir, "report.html", true, sink_out);
+    enum zd_status status = open_sink(
+            report_text, job->job.output_dir, "report.html", sink_out);
+    sink_out->take = NULL; /* at the end alone */
+    return status;
 }

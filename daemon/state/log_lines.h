@@ -7,7 +7,7 @@
 
 /* The lines in the last `most` bytes: the last `tail` of them (below 0: all).
  * *end_out: where the last one ends in the file. malloc'd, with a NUL after
- * them; NULL: it cannot be read. */
+ * them. */
 char *log_lines_last(
         int fd, int64_t most, int64_t tail, int64_t *end_out,
         size_t *bytes_out);

@@ -66,6 +66,3 @@ struct message_end { /* MESSAGE_END */
     int64_t step;
     char stopped_by[16]; /* as in train_end; "": nothing did */
 };
-
-/* Frees what a message owns that was not taken in. */
-void message_free(enum message_kind kind, const void *payload);

@@ -48,7 +48,8 @@ static double flops_rate_of(const void *from, int i)
 
 static double flops_of(const void *from, int i)
 {
-    return times_flops(from, (double)((const struct run_state *)from)->facts.tokens);
+    return times_flops(
+            from, (double)((const struct run_state *)from)->facts.tokens);
 }
 
 /* The peak of a CPU is not known. */
@@ -76,9 +77,16 @@ static double now_of(const void *from, int i)
 
 static double skipped_of(const void *from, int i)
 {
-    const struct run_state *state = from;
-    return (double)(state->skipped_overflow + state->skipped_nonfinite + state->skipped_no_targets);
+    const int64_t *skipped = ((const struct run_state *)from)->skipped;
+    return (double)(skipped[0] + skipped[1] + skipped[2]);
 }
+
+static const char *skip_reason(int i)
+{
+    static const char *const names[] = {"overflow", "nonfinite", "no_targets"};
+    return names[i];
+}
+const struct metric_index skip_reasons = {"reason", SKIP_REASONS, skip_reason};
 
 static double checkpoint_step_of(const void *from, int i)
 {
@@ -100,10 +108,6 @@ static const struct metric_index run_states = {"state", RUN_STATES, state_name};
 #define AT(type_, field)                                                       \
     .type = METRIC_##type_, .offset = offsetof(struct run_state, field)
 #define AFTER_BANNER .when = offsetof(struct run_state, has_banner)
-#define SKIPPED(why)                                                           \
-    .family = "zerod_train_skipped_steps", .kind = FAMILY_COUNTER,             \
-    .label = "reason", .label_value = (why)
-
 /* clang-format off */
 static const struct metric rows[] = {
 {NULL, .value = is_in_state, .index = &run_states, .family = "zerod_job_state", .help = "1 for the state that the run is in."},
@@ -123,9 +127,7 @@ static const struct metric rows[] = {
 {"best_eval_loss", AT(REAL, facts.best_eval_loss), .family = "zerod_eval_best_loss", .help = "The smallest loss of an evaluation."},
 {"loss_scale", AT(REAL, step.loss_scale.scale), .flags = METRIC_POSITIVE},
 {"skipped_steps", .value = skipped_of, .type = METRIC_INT64},
-{NULL, AT(INT64, skipped_overflow), SKIPPED("overflow"), .help = "Steps that changed nothing, by reason, of this process."},
-{NULL, AT(INT64, skipped_nonfinite), SKIPPED("nonfinite")},
-{NULL, AT(INT64, skipped_no_targets), SKIPPED("no_targets")},
+{NULL, AT(INT64, skipped), .index = &skip_reasons, .family = "zerod_train_skipped_steps", .kind = FAMILY_COUNTER, .help = "Steps that changed nothing, by reason, of this process."},
 {"step_seconds", AT(REAL, mean_step_seconds), .flags = METRIC_POSITIVE},
 {NULL, AT(HISTOGRAM, step_histogram), .family = "zerod_step_duration_seconds", .kind = FAMILY_HISTOGRAM, .help = "Time of a step."},
 {"phase_seconds.*", AT(REAL, phase_seconds), .index = &metric_phases, .family = "zerod_step_phase_seconds", .kind = FAMILY_COUNTER, .help = "Time that rank 0 spent in each phase, since the process began."},
@@ -153,5 +155,4 @@ static const struct metric rows[] = {
 /* clang-format on */
 #undef AT
 #undef AFTER_BANNER
-#undef SKIPPED
 const struct metric_table run_metrics = {rows, sizeof rows / sizeof rows[0]};

@@ -182,18 +182,6 @@ static void take_banner(
         state->state = RUN_RUNNING;
 }
 
-static void count_skipped(struct run_state *state, const char *why)
-{
-    if (!why)
-        return;
-    if (strcmp(why, "overflow") == 0)
-        state->skipped_overflow++;
-    else if (strcmp(why, "no_targets") == 0)
-        state->skipped_no_targets++;
-    else
-        state->skipped_nonfinite++;
-}
-
 static void take_step(
         struct run_state *state, const struct train_step_report *step)
 {
@@ -211,7 +199,8 @@ static void take_step(
     state->facts.global_batch = step->global_batch;
     state->facts.samples_taken += step->global_batch;
     state->facts.bad_rows = step->bad_rows;
-    count_skipped(state, step->skipped);
+    for (int i = 0; step->skipped && i < SKIP_REASONS; i++)
+        state->skipped[i] += strcmp(step->skipped, skip_reasons.name(i)) == 0;
     observe(&state->step_histogram, step->step_seconds);
     train_phases_add(state->phase_seconds, step);
     series_add(state->series, step->step, &step_metrics, step, sizeof *step, 1);
@@ -404,17 +393,4 @@ void run_state_end(struct run_state *state, enum train_run_state how)
     state->state = how;
     state->is_paused = false;
     state->ended = state->state_since = clock_wall_seconds();
-}
-
-void message_free(enum message_kind kind, const void *payload)
-{
-    if (kind == MESSAGE_BANNER) {
-        const struct message_banner *banner = payload;
-        json_decref(banner->plan);
-        series_free(banner->series);
-        past_free(banner->past);
-    } else if (kind == MESSAGE_DONE) {
-        const struct message_done *done = payload;
-        json_decref(done->result);
-    }
 }

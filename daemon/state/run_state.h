@@ -10,6 +10,7 @@
 #include "daemon/state/queue.h"
 
 enum { SAMPLES_KEPT = 100, WARNINGS_KEPT = 20, STEP_BUCKETS = 16 };
+enum { SKIP_OVERFLOW, SKIP_NONFINITE, SKIP_NO_TARGETS, SKIP_REASONS };
 
 struct run_histogram { /* of seconds; Prometheus buckets */
     double bound[STEP_BUCKETS];
@@ -20,6 +21,7 @@ struct run_histogram { /* of seconds; Prometheus buckets */
 struct run_state {
     const struct train_job *job; /* outlives it */
     const char *socket_path;     /* or NULL */
+    json_t *config;              /* borrowed: of GET /v1/config */
     char output_dir[4096];       /* absolute */
     double started;              /* seconds since 1970 */
     double updated;              /* the last step */
@@ -35,7 +37,7 @@ struct run_state {
     /* of the steps */
     struct train_step_report step; /* the last; step 0: none yet */
     double mean_step_seconds;
-    int64_t skipped_overflow, skipped_nonfinite, skipped_no_targets;
+    int64_t skipped[SKIP_REASONS];
     double phase_seconds[PHASES];
     struct run_histogram step_histogram, checkpoint_histogram;
     int64_t eval_step;
@@ -59,6 +61,7 @@ struct run_state {
 };
 
 extern const struct metric_table run_metrics;
+extern const struct metric_index skip_reasons;
 
 /* `job` and `socket_path` must outlive the state. */
 struct run_state *run_state_create(
@@ -88,4 +91,4 @@ json_t *run_state_settings(const struct run_state *state);
 /* Everything that the page draws, for report.html: {"status", "ranks",
  * "memory", "history", "samples", "config", "log": [lines], "events": [those of
  * output_dir/events.jsonl that hold: past.h]}. */
-json_t *run_state_report(const struct run_state *state, json_t *config);
+json_t *run_state_report(const struct run_state *state);

@@ -265,7 +265,7 @@ static json_t *events_json(const struct run_state *state)
     return array;
 }
 
-json_t *run_state_report(const struct run_state *state, json_t *config)
+json_t *run_state_report(const struct run_state *state)
 {
     json_t *object = json_object(), *samples = run_state_samples(state, 100);
     set(object, "status", run_state_status(state));
@@ -273,7 +273,7 @@ json_t *run_state_report(const struct run_state *state, json_t *config)
     set(object, "memory", run_state_memory(state));
     set(object, "history", series_json(state->series, "", -1, 2000));
     set(object, "samples", json_incref(json_object_get(samples, "samples")));
-    set(object, "config", json_incref(config));
+    set(object, "config", json_incref(state->config));
     set(object, "log", log_json(state));
     set(object, "events", events_json(state));
     json_decref(samples);

@@ -72,8 +72,11 @@ static void on_banner(void *ctx, const struct train_banner *banner)
     memcpy(message.kept, banner->kept, sizeof message.kept);
     gethostname(message.facts.host, sizeof message.facts.host - 1);
     describe_resumed(banner, &message);
-    if (!queue_push(tee->queue, MESSAGE_BANNER, &message, sizeof message))
-        message_free(MESSAGE_BANNER, &message);
+    if (!queue_push(tee->queue, MESSAGE_BANNER, &message, sizeof message)) {
+        json_decref(message.plan);
+        series_free(message.series);
+        past_free(message.past);
+    }
     struct train_banner whole = *banner;
     whole.socket_path = tee->socket_path;
     TELL_NEXT(tee, banner, &whole);

@@ -6,7 +6,6 @@
 #include "base/progress.h"
 #include "base/threads.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -30,9 +29,8 @@ struct file_writer {
     pthread_cond_t work, done;
     char *pending; /* texts that wait */
     size_t pending_bytes, hand_bytes;
-    uint64_t added, written; /* bytes, ever */
-    uint64_t asked, tried;   /* tries to write: wanted and made, ever */
-    bool has_warned;         /* since the last write that went well */
+    uint64_t asked, tried; /* tries to write: wanted and made, ever */
+    bool has_warned;       /* since the last write that went well */
     bool is_closing;
     struct zd_error error; /* of the last try; ZD_OK: all was written */
 };
@@ -154,12 +152,10 @@ static bool try_rows(struct file_writer *file)
     if (rows || !is_whole)
         file->has_warned = status != ZD_OK;
     zd_error_clear();
-    if (status != ZD_OK && !is_whole) {
+    if (status != ZD_OK && !is_whole)
         give_back(file, rows, bytes);
-    } else {
-        file->written += bytes;
+    else
         free(rows);
-    }
     pthread_cond_broadcast(&file->done);
     return is_told;
 }
@@ -240,8 +236,6 @@ static void end_writer(struct file_writer *file)
     pthread_cond_signal(&file->work);
     pthread_mutex_unlock(&file->mutex);
     pthread_join(file->writer, NULL);
-    assert(file->hand_bytes == 0);
-    assert(file->written + file->pending_bytes == file->added);
     if (file->pending_bytes && file->what)
         zd_log_warning(
                 "%zu bytes of %s are lost: %s", file->pending_bytes, file->what,
@@ -271,11 +265,9 @@ static enum zd_status append(
         struct file_writer *file, const char *text, size_t bytes)
 {
     bool is_row = file->mode == FILE_ROWS;
-    if (file->mode == FILE_WHOLE) { /* those that waited are dropped */
-        file->written += file->pending_bytes;
-        file->pending_bytes = 0;
-    } else if (
-            file->pending_bytes + file->hand_bytes + bytes >= FILE_WRITER_ROOM)
+    if (file->mode == FILE_WHOLE)
+        file->pending_bytes = 0; /* those that waited are dropped */
+    else if (file->pending_bytes + file->hand_bytes + bytes >= FILE_WRITER_ROOM)
         return ZD_FAIL(
                 ZD_ERR_IO, "E0732",
                 "cannot write %s: the disk has not taken the last %d MiB",
@@ -285,7 +277,6 @@ static enum zd_status append(
     memcpy(file->pending + file->pending_bytes, text, bytes);
     file->pending[file->pending_bytes + bytes] = '\n';
     file->pending_bytes += bytes + is_row;
-    file->added += bytes + is_row;
     return ZD_OK;
 }
 
@@ -300,19 +291,17 @@ enum zd_status file_writer_add(
     return status;
 }
 
-/* Wait until what was added is written, or a later try has failed. */
+/* Wait for a try of what was added. */
 static enum zd_status await_rows(struct file_writer *file)
 {
-    enum zd_status status = ZD_OK;
     pthread_mutex_lock(&file->mutex);
-    uint64_t until = file->added, try = ++file->asked;
+    uint64_t try = ++file->asked;
     pthread_cond_signal(&file->work);
-    while (file->written < until && file->tried < try)
+    while (file->tried < try)
         pthread_cond_wait(&file->done, &file->mutex);
-    if (file->written < until) {
+    enum zd_status status = file->error.status;
+    if (status != ZD_OK)
         zd_error_set(&file->error);
-        status = file->error.status;
-    }
     pthread_mutex_unlock(&file->mutex);
     return status;
 }

@@ -172,12 +172,6 @@ static double if_planned(
     return rank->planned[memory] ? (double)bytes : NAN;
 }
 
-static double planned_of(const void *from, int i)
-{
-    const struct train_rank_report *rank = from;
-    return if_planned(rank, i, rank->planned[i]);
-}
-
 static double taken_of(const void *from, int i)
 {
     const struct train_rank_report *rank = from;
@@ -195,11 +189,6 @@ static double kind_of(const void *from, int i)
     const struct train_rank_report *rank = from;
     int memory = i / SPAN_KINDS;
     return if_planned(rank, memory, rank->kinds[memory][i % SPAN_KINDS]);
-}
-
-static double data_wait_of(const void *from, int i)
-{
-    return ((const struct train_rank_report *)from)->phase_seconds[PHASE_DATA];
 }
 
 static double resident_gib_of(const void *from, int i)
@@ -240,9 +229,9 @@ static const struct metric rank_rows[] = {
 {"step_seconds", AT(REAL, step_seconds)},
 {"slowness", AT(REAL, slowness), .flags = METRIC_POSITIVE | METRIC_NAN, .family = "zerod_rank_slowness_ratio", .help = "The rank's busy time in 50 steps, over the median of all ranks; NaN before."},
 {"phase_seconds.*", AT(REAL, phase_seconds), .index = &metric_phases},
-{NULL, .value = data_wait_of, .family = "zerod_data_wait_seconds", .kind = FAMILY_COUNTER, .help = "Time that the rank waited for data."},
+{NULL, AT(REAL, phase_seconds[PHASE_DATA]), .family = "zerod_data_wait_seconds", .kind = FAMILY_COUNTER, .help = "Time that the rank waited for data."},
 {NULL, .value = kind_of, .index = &metric_memories, .inner = &metric_span_kinds, .family = "zerod_memory_bytes", .help = "Memory that a rank holds, by what it is for; padding is not counted."},
-{NULL, .value = planned_of, .index = &metric_memories, .family = "zerod_memory_planned_bytes", .help = "Memory that the plan gave a rank."},
+{NULL, AT(UINT64, planned), .flags = METRIC_POSITIVE, .index = &metric_memories, .family = "zerod_memory_planned_bytes", .help = "Memory that the plan gave a rank."},
 {NULL, .value = taken_of, .index = &metric_memories, .family = "zerod_memory_taken_bytes", .help = "Memory that a rank has taken: what was planned."},
 {NULL, .value = limit_of, .index = &metric_memories, .flags = METRIC_POSITIVE, .family = "zerod_memory_limit_bytes", .help = "Memory that a rank may take, where there is a limit."},
 {"resident", BYTES(resident), .family = "zerod_rank_resident_bytes", .help = "Memory of the rank's process (VmRSS)."},

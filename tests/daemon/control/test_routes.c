@@ -34,10 +34,7 @@ static void open_routes(bool readonly)
 {
     routes_destroy(t.routes);
     t.routes = routes_create(&(struct routes_options){
-            .state = t.state,
-            .config = t.config,
-            .readonly = readonly,
-            .post = on_post});
+            .state = t.state, .readonly = readonly, .post = on_post});
 }
 
 static void setup(void)
@@ -55,6 +52,7 @@ static void setup(void)
     t.job.job.output_dir = t.scratch.dir;
     t.config = json_loads(config, 0, NULL);
     t.state = run_state_create(&t.job, "/run/x.sock");
+    t.state->config = t.config;
     open_routes(false);
     cr_assert_eq(fs_make_dirs(scratch_path(&t.scratch, "logs")), ZD_OK);
 }
@@ -253,14 +251,18 @@ static void take_events(const char *rest)
 
 static void finish_command(enum zd_status status, const char *result)
 {
-    struct zd_error error = {
-            .status = status, .what = "no space left", .help = "make room"};
     struct message_done done = {
-            .command = t.posted, .step = 12, .failed = status != ZD_OK};
-    json_t *json = json_loads(result, 0, NULL);
+            .command = t.posted,
+            .step = 12,
+            .failed = status != ZD_OK,
+            .error =
+                    {.status = status,
+                     .what = "no space left",
+                     .help = "make room"},
+            .result = json_loads(result, 0, NULL)};
     run_state_take(t.state, MESSAGE_DONE, &done);
-    routes_done(t.routes, &t.posted, 12, status != ZD_OK ? &error : NULL, json);
-    json_decref(json);
+    routes_done(t.routes, &done);
+    json_decref(done.result);
 }
 
 static void write_log(const char *rest, const char *mode)

@@ -181,8 +181,8 @@ static void setup(void)
     f.job.job.output_dir = f.scratch.dir;
     f.config = json_pack("{s:{}}", "values");
     f.state = run_state_create(&f.job, "/run/fuzz.sock");
-    struct routes_options options = {
-            .state = f.state, .config = f.config, .post = on_post};
+    f.state->config = f.config;
+    struct routes_options options = {.state = f.state, .post = on_post};
     f.routes = routes_create(&options);
     open_server();
 }
@@ -210,13 +210,20 @@ static void turn(void)
 /* Every command that was accepted ends, well or not. */
 static void end_commands(bool is_good)
 {
-    struct zd_error error = {
-            .status = ZD_ERR_IO, .code = "E0999", .what = "a disk \"x\"\n"};
-    json_t *result = json_pack("{s:s}", "path", "out/checkpoint-1");
-    for (int i = 0; i < f.posted_count; i++)
-        routes_done(f.routes, &f.posted[i], i, is_good ? NULL : &error, result);
+    struct message_done done = {
+            .failed = !is_good,
+            .error =
+                    {.status = ZD_ERR_IO,
+                     .code = "E0999",
+                     .what = "a disk \"x\"\n"},
+            .result = json_pack("{s:s}", "path", "out/checkpoint-1")};
+    for (int i = 0; i < f.posted_count; i++) {
+        done.command = f.posted[i];
+        done.step = i;
+        routes_done(f.routes, &done);
+    }
     f.posted_count = 0;
-    json_decref(result);
+    json_decref(done.result);
     routes_tick(f.routes);
 }
 

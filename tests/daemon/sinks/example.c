@@ -99,7 +99,7 @@ static void make_step(struct sinks *sinks, int64_t number, bool seen)
  * are made again. */
 static void run(int64_t first, int64_t last, int64_t undone)
 {
-    struct sinks *sinks = sinks_open(&c.job, NULL);
+    struct sinks *sinks = sinks_open(&c.job);
     c.state.facts.first_step = first;
     for (int64_t step = first + 1; step <= last; step++)
         make_step(sinks, step, step < undone);

@@ -75,8 +75,8 @@ static void fill_steps(struct run_state *state)
             1);
     state->facts.tokens = 491520;
     state->facts.samples_taken = 3840;
-    state->skipped_nonfinite = 3;
-    state->skipped_no_targets = 1;
+    state->skipped[SKIP_NONFINITE] = 3;
+    state->skipped[SKIP_NO_TARGETS] = 1;
     for (int phase = 0; phase < PHASES; phase++)
         state->phase_seconds[phase] = 0.25 + phase;
     memcpy(state->step_histogram.bound, bounds, sizeof bounds);

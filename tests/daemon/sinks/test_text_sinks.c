@@ -8,17 +8,16 @@
 
 static struct state_case c;
 static struct sink status, text, html;
-static json_t *config;
 
 static void setup(void)
 {
     state_case_init(&c);
-    config = json_pack("{s:s}", "file", "tiny.toml");
+    c.state.config = json_pack("{s:s}", "file", "tiny.toml");
     c.job.report.html = true;
     c.job.report.prometheus_textfile = c.scratch.dir;
     cr_assert_eq(status_file_open(&c.job, &status), ZD_OK);
     cr_assert_eq(textfile_open(&c.job, &text), ZD_OK);
-    cr_assert_eq(report_html_open(&c.job, config, &html), ZD_OK);
+    cr_assert_eq(report_html_open(&c.job, &html), ZD_OK);
 }
 
 static void close_all(void)
@@ -30,7 +29,7 @@ static void close_all(void)
 
 static void teardown(void)
 {
-    json_decref(config);
+    json_decref(c.state.config);
     state_case_fini(&c);
 }
 
@@ -49,7 +48,7 @@ Test(text_sinks, nothing_is_written_before_the_banner_or_without_the_key)
                 fs_exists(scratch_path(&c.scratch, names[i])), "%s", names[i]);
     c.job.report.html = false;
     c.job.report.prometheus_textfile = NULL;
-    cr_expect_eq(report_html_open(&c.job, config, &none), ZD_OK);
+    cr_expect_eq(report_html_open(&c.job, &none), ZD_OK);
     cr_expect_eq(textfile_open(&c.job, &none), ZD_OK);
     cr_expect_null(none.close);
 }
