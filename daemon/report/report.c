@@ -32,80 +32,51 @@ struct report {
 
 /* --- the bar: drawn over itself with a carriage return, no escape codes --- */
 
-/* Add ` text` when it still fits. */
-static void add_part(char *out, size_t out_bytes, int columns, const char *text)
-{
-    size_t used = strlen(out), length = strlen(text);
-    if (used + 2 + length <= (size_t)columns && used + length + 3 < out_bytes)
-        snprintf(out + used, out_bytes - used, "  %s", text);
-}
-
 void report_bar(
         const struct train_step_report *step, double eta_seconds, int columns,
         char *out, size_t out_bytes)
 {
-    char part[64];
+    static const char full[] = "====================";
+    char parts[4][64];
+    struct text_buffer text = {.out = out, .bytes = out_bytes};
     double share = step->max_steps > 0
                            ? (double)step->step / (double)step->max_steps
                            : 0;
     int cells = columns >= 70 ? 20 : columns >= 50 ? 10 : 0;
-    out[0] = '\0';
-    if (cells) {
-        int full = (int)(share * cells);
-        size_t used = 0;
-        out[used++] = '[';
-        for (int i = 0; i < cells; i++)
-            out[used++] = i < full ? '=' : i == full ? '>' : ' ';
-        out[used++] = ']';
-        out[used++] = ' ';
-        out[used] = '\0';
-    }
-    size_t used = strlen(out);
+    int done = (int)(share * cells), left = cells - done;
+    if (cells)
+        text_buffer_add(
+                &text, "[%.*s%-*s] ", done, full, left, left > 0 ? ">" : "");
+    text_buffer_add(
+            &text, "%lld/%lld %.0f%%", (long long)step->step,
+            (long long)step->max_steps, 100 * share);
+    snprintf(parts[0], sizeof parts[0], "loss %.4f", step->loss);
     snprintf(
-            out + used, out_bytes - used, "%lld/%lld %.0f%%",
-            (long long)step->step, (long long)step->max_steps, 100 * share);
-    snprintf(part, sizeof part, "loss %.4f", step->loss);
-    add_part(out, out_bytes, columns, part);
-    snprintf(part, sizeof part, "eta %s", report_duration(eta_seconds).text);
-    add_part(out, out_bytes, columns, part);
+            parts[1], sizeof parts[1], "eta %s",
+            report_duration(eta_seconds).text);
     snprintf(
-            part, sizeof part, "%s tok/s",
+            parts[2], sizeof parts[2], "%s tok/s",
             report_short(step->tokens_per_second).text);
-    add_part(out, out_bytes, columns, part);
-    snprintf(part, sizeof part, "lr %.2e", step->learning_rate);
-    add_part(out, out_bytes, columns, part);
-}
-
-static void put(const char *text, size_t bytes)
-{
-    while (bytes > 0) {
-        ssize_t n = write(STDERR_FILENO, text, bytes);
-        if (n <= 0)
-            return; /* only a bar */
-        text += n;
-        bytes -= (size_t)n;
-    }
+    snprintf(parts[3], sizeof parts[3], "lr %.2e", step->learning_rate);
+    for (int i = 0; i < 4; i++)
+        if (text.used + 2 + strlen(parts[i]) <= (size_t)columns)
+            text_buffer_add(&text, "  %s", parts[i]);
 }
 
 static void bar_hide(void *ctx)
 {
     struct report *report = ctx;
-    char blank[BAR_BYTES];
-    if (!report->is_drawn)
-        return;
-    int n = snprintf(blank, sizeof blank, "\r%*s\r", report->drawn_columns, "");
-    put(blank, (size_t)n);
+    if (report->is_drawn)
+        dprintf(STDERR_FILENO, "\r%*s\r", report->drawn_columns, "");
     report->is_drawn = false;
 }
 
 static void bar_show(void *ctx)
 {
     struct report *report = ctx;
-    char line[BAR_BYTES + 2];
     if (!report->bar[0])
         return;
-    int n = snprintf(line, sizeof line, "\r%s", report->bar);
-    put(line, (size_t)n);
+    dprintf(STDERR_FILENO, "\r%s", report->bar);
     report->drawn_columns = (int)strlen(report->bar);
     report->is_drawn = true;
 }
@@ -165,14 +136,12 @@ static void tell_breakdown(const struct train_step_report *step)
             1e3 * step->forward_seconds, 1e3 * step->backward_seconds,
             1e3 * step->reduce_seconds, 1e3 * step->update_seconds,
             1e3 * step->gather_seconds);
-    char words[160];
+    char words[320];
     exposed_words(&step->exposed, 1, words);
     zd_log_info("     exposed: %s", words);
-    if (step->offload.active) {
-        char line[320];
-        if (report_offload_line(&step->offload, 1, line, sizeof line))
-            zd_log_info("     offload: %s", line);
-    }
+    if (step->offload.active &&
+        report_offload_line(&step->offload, 1, words, sizeof words))
+        zd_log_info("     offload: %s", words);
 }
 
 static void on_step(void *ctx, const struct train_step_report *step)
@@ -202,26 +171,20 @@ static void on_step(void *ctx, const struct train_step_report *step)
 
 /* --- the end --- */
 
-/* Updates made as gradients arrived, then undone: each costs one more. */
-static void tell_undone(const struct train_end *end)
-{
-    int64_t undone = end->offload.undone_steps, steps = end->offload_steps;
-    zd_log_info(
-            "  undone      %lld of %lld updates%s", (long long)undone,
-            (long long)steps,
-            undone * 4 > steps ? ": offload.clipping = \"wait\" makes each "
-                                 "once"
-                               : "");
-}
-
 static void tell_offload(
         const struct train_end *end, const struct offload_options *options)
 {
     char line[320];
-    int64_t steps = end->offload_steps > 0 ? end->offload_steps : 1;
+    int64_t undone = end->offload.undone_steps, steps = end->offload_steps;
     if (options->clipping == OFFLOAD_CLIP_UNDO &&
-        options->optimizer != OFFLOAD_NONE)
-        tell_undone(end);
+        options->optimizer != OFFLOAD_NONE) /* each costs one more update */
+        zd_log_info(
+                "  undone      %lld of %lld updates%s", (long long)undone,
+                (long long)steps,
+                undone * 4 > steps
+                        ? ": offload.clipping = \"wait\" makes each once"
+                        : "");
+    steps = steps > 0 ? steps : 1;
     if (!report_offload_line(&end->offload, steps, line, sizeof line))
         return;
     zd_log_info("  offload     a step: %s", line);
@@ -231,24 +194,19 @@ static void tell_offload(
         zd_log_info("              %s", advice);
 }
 
-/* The next command, with the path quoted. */
-static void tell_next(const char *before, const char *path, const char *after)
+/* The next command, with paths quoted; `adapter` may be NULL. */
+static void tell_next(
+        const char *before, const char *path, const char *adapter,
+        const char *after)
 {
-    char line[2 * PATH_MAX] = "";
+    char line[4 * PATH_MAX] = "";
     struct text_buffer text = {.out = line, .bytes = sizeof line};
     text_buffer_add_word(&text, path);
+    if (adapter) {
+        text_buffer_add(&text, " --adapter ");
+        text_buffer_add_word(&text, adapter);
+    }
     zd_log_info("  next        %s %s %s", before, line, after);
-}
-
-static void tell_adapter(
-        const char *base, const char *adapter, const char *prompt)
-{
-    char line[2 * PATH_MAX] = "";
-    struct text_buffer text = {.out = line, .bytes = sizeof line};
-    text_buffer_add_word(&text, adapter);
-    char after[2 * PATH_MAX + 64];
-    snprintf(after, sizeof after, "--adapter %s %s", line, prompt);
-    tell_next("zerod generate --model", base, after);
 }
 
 static bool is_stop_after(const char *stopped_by)
@@ -258,6 +216,7 @@ static bool is_stop_after(const char *stopped_by)
 
 static void on_end(void *ctx, const struct train_end *end)
 {
+    static const char generate[] = "zerod generate --model";
     struct report *report = ctx;
     struct words flops = report_short(end->model_flops_per_second);
     const char *prompt =
@@ -295,16 +254,17 @@ static void on_end(void *ctx, const struct train_end *end)
     if (end->export_dir && report->job->checkpoint.export == EXPORT_PEFT) {
         zd_log_info("  adapter     %s", end->export_dir);
         if (report->job->model.path)
-            tell_adapter(report->job->model.path, end->export_dir, prompt);
+            tell_next(
+                    generate, report->job->model.path, end->export_dir, prompt);
     } else if (end->export_dir) {
         zd_log_info("  model       %s", end->export_dir);
-        tell_next("zerod generate --model", end->export_dir, prompt);
+        tell_next(generate, end->export_dir, NULL, prompt);
     } else if (end->stopped_by && end->checkpoint) {
         zd_log_info(
                 "  next        the same command%s goes on from there",
                 is_stop_after(end->stopped_by) ? " without --stop-after" : "");
     } else if (end->checkpoint) {
-        tell_next("zerod export", end->checkpoint, "-o DIR");
+        tell_next("zerod export", end->checkpoint, NULL, "-o DIR");
     }
 }
 
