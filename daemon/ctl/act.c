@@ -16,44 +16,53 @@
 #define TELL_SECONDS 1   /* a wait that is longer is explained */
 #define STOP_SECONDS 300 /* as docs/control.md has it */
 
-/* A command, what its wait is called, and seconds after which the wait is given
- * up (69); 0: never. */
 struct act {
-    const char *command, *waits_for;
-    json_t *body;
-    bool waits;
-    double limit;
+    const struct act_row *row;
+    const struct cli_args *args;
+    struct look look;
+    struct target target;
+    double limit; /* of the wait, in seconds, after which it is given up (69);
+                     0: none */
+    bool is_told, is_over;
+};
+
+typedef enum zd_status make_body(const struct cli_args *args, json_t *body);
+typedef void show_result(const struct look *look, const json_t *answer);
+
+struct act_row {
+    const char *command;
+    const char *waits_for; /* "waiting for .." */
+    make_body *body;       /* NULL: {} */
+    const char *result;    /* a template of the answer; NULL: show */
+    show_result *show;
 };
 
 /* --- waiting --- */
 
-struct wait {
-    const struct act *act;
-    bool is_told, is_over;
-};
-
+/* Ctrl-C ends this program, says that the command stays queued, and changes
+ * nothing else. */
 static bool tell_wait(void *ctx, double waited_seconds)
 {
-    struct wait *wait = ctx;
-    if (waited_seconds > TELL_SECONDS && !wait->is_told) {
+    struct act *act = ctx;
+    if (waited_seconds > TELL_SECONDS && !act->is_told)
         fprintf(stderr,
                 "waiting for %s; Ctrl-C leaves the command with the job\n",
-                wait->act->waits_for);
-        wait->is_told = true;
-    }
-    wait->is_over = wait->act->limit > 0 && waited_seconds > wait->act->limit;
-    return !wait->is_over;
+                act->args->now ? "the step to end" : act->row->waits_for);
+    act->is_told = act->is_told || waited_seconds > TELL_SECONDS;
+    act->is_over = act->limit > 0 && waited_seconds > act->limit;
+    return !act->is_over;
 }
 
-static enum zd_status fail_cut(const struct wait *wait)
+static enum zd_status fail_cut(const struct act *act)
 {
-    if (wait->is_over)
+    const char *command = act->row->command;
+    if (act->is_over)
         return ZD_FAIL(
                 ZD_ERR_UNFIT, "E1092",
                 "no result of %s within %g s; the command stays queued",
-                wait->act->command, wait->act->limit);
+                command, act->limit);
     fprintf(stderr, "left: %s stays queued, and is done when its turn comes\n",
-            wait->act->command);
+            command);
     client_end_by_signal();
 }
 
@@ -83,45 +92,29 @@ static enum zd_status fail_files(const struct target *target)
             json_text_of(target->file, "host", "which is not known"));
 }
 
+/* *answer_out: {"accepted"} or {"done", "step", "result"}. */
 static enum zd_status post(
-        const struct target *target, const struct act *act, const char *body,
-        json_t **answer_out)
+        struct act *act, const json_t *body, json_t **answer_out)
 {
     char path[64];
-    struct wait wait = {.act = act};
+    char *text =
+            zd_must(json_dumps(body, JSON_COMPACT | JSON_REAL_PRECISION(17)));
     struct client_answer answer;
     struct client_request request = {
-            .socket = target->socket,
+            .socket = act->target.socket,
             .method = "POST",
             .target = path,
-            .body = body,
+            .body = text,
             .idle = tell_wait,
-            .ctx = &wait,
-            .timeout = act->waits ? 0 : 10};
-    snprintf(path, sizeof path, "/v1/%s", act->command);
+            .ctx = act,
+            .timeout = act->args->no_wait ? 10 : 0};
+    snprintf(path, sizeof path, "/v1/%s", act->row->command);
     enum zd_status status = client_ask(&request, &answer);
     if (status == ZD_OK && answer.is_cut)
-        status = fail_cut(&wait);
+        status = fail_cut(act);
     if (status == ZD_OK)
         status = client_object(&request, &answer, answer_out);
     free(answer.body);
-    return status;
-}
-
-/* POST the body, which is taken over, with "wait". A wait of more than a second
- * says on stderr what it waits for; Ctrl-C ends this program, says that the
- * command stays queued, and changes nothing else. *answer_out: {"accepted"} or
- * {"done", "step", "result"}. */
-static enum zd_status act_post(
-        const struct target *target, const struct act *act, json_t **answer_out)
-{
-    *answer_out = NULL;
-    json_object_set_new(act->body, "wait", json_boolean(act->waits));
-    char *text = json_dumps(act->body, JSON_COMPACT | JSON_REAL_PRECISION(17));
-    json_decref(act->body);
-    enum zd_status status =
-            target->socket ? post(target, act, zd_must(text), answer_out)
-                           : fail_files(target);
     free(text);
     return status;
 }
@@ -174,8 +167,6 @@ static enum zd_status set_body(const struct cli_args *args, json_t *body)
 
 /* --- bodies --- */
 
-typedef enum zd_status make_body(const struct cli_args *args, json_t *body);
-
 static enum zd_status sample_body(const struct cli_args *args, json_t *body)
 {
     const char *text = args->line.operand_count ? args->line.operands[0] : NULL;
@@ -218,8 +209,6 @@ static enum zd_status stop_body(const struct cli_args *args, json_t *body)
 
 /* --- results --- */
 
-typedef void show_result(const struct look *look, const json_t *answer);
-
 static void show_samples_of(const struct look *look, const json_t *answer)
 {
     json_t *list =
@@ -256,13 +245,7 @@ static void show_settings(const struct look *look, const json_t *answer)
 
 /* --- the table --- */
 
-static const struct act_row {
-    const char *command;
-    const char *waits_for; /* "waiting for .." */
-    make_body *body;       /* NULL: {} */
-    const char *result;    /* a template of the answer; NULL: show */
-    show_result *show;
-} acts[] = {
+static const struct act_row acts[] = {
         {"checkpoint", "the step to end and the checkpoint to be written", NULL,
          "checkpoint of step {step|w}: {result.path|s}\n"},
         {"eval", "the step to end and the evaluation", NULL,
@@ -280,32 +263,28 @@ static const struct act_row {
         {"stop", "the step to end and the checkpoint to be written", stop_body,
          "stopped after step {step|w}[, checkpoint {result.path|s}]\n"}};
 
-static void show_answer(
-        const struct cli_args *args, const struct look *look,
-        const struct act_row *row, const json_t *answer)
+static void show_answer(const struct act *act, const json_t *answer)
 {
-    if (ctl_wants_json(args)) {
+    const struct act_row *row = act->row;
+    if (ctl_wants_json(act->args))
         ctl_print_json(answer);
-    } else if (json_is_true(json_object_get(answer, "accepted"))) {
+    else if (json_is_true(json_object_get(answer, "accepted")))
         printf("%s queued: the job does it at the next step boundary\n",
                row->command);
-    } else if (row->show) {
-        row->show(look, answer);
-    } else {
-        fill_print(look, answer, row->result, stdout);
-    }
+    else if (row->show)
+        row->show(&act->look, answer);
+    else
+        fill_print(&act->look, answer, row->result, stdout);
     fflush(stdout);
 }
 
-/* --- stop: until the process is gone --- */
-
-static enum zd_status wait_until_gone(
-        const struct target *target, double seconds)
+/* Until the process of a job that stops is gone. */
+static enum zd_status wait_until_gone(const struct act *act, double seconds)
 {
-    if (target_has_ended(target, TELL_SECONDS))
+    if (target_has_ended(&act->target, TELL_SECONDS))
         return ZD_OK;
     fputs("waiting for the ranks to end\n", stderr);
-    if (target_has_ended(target, seconds))
+    if (target_has_ended(&act->target, seconds))
         return ZD_OK;
     if (!client_interrupted())
         return ZD_FAIL(
@@ -315,50 +294,40 @@ static enum zd_status wait_until_gone(
     client_end_by_signal();
 }
 
-/* --- any of them --- */
-
-static enum zd_status post_and_show(
-        const struct target *target, const struct cli_args *args,
-        const struct look *look, const struct act_row *row,
-        const struct act *act)
+static enum zd_status post_and_show(struct act *act, const json_t *body)
 {
     double began = clock_seconds();
-    bool stops = strcmp(row->command, "stop") == 0;
-    json_t *answer;
-    enum zd_status status = act_post(target, act, &answer);
-    if (status == ZD_OK && stops && act->waits)
+    bool stops = strcmp(act->row->command, "stop") == 0;
+    json_t *answer = NULL;
+    if (!act->target.socket)
+        return fail_files(&act->target);
+    act->limit =
+            stops ? stop_seconds(act->args) + 5 : fmax(act->args->timeout, 0);
+    enum zd_status status = post(act, body, &answer);
+    if (status == ZD_OK && stops && !act->args->no_wait)
         status = wait_until_gone(
-                target,
-                fmax(stop_seconds(args) - (clock_seconds() - began), 5));
+                act, fmax(act->limit - 5 - (clock_seconds() - began), 5));
     if (status == ZD_OK)
-        show_answer(args, look, row, answer);
+        show_answer(act, answer);
     json_decref(answer);
     return status;
 }
 
 enum zd_status command_act(struct cli_args *args, int *argc, char ***argv)
 {
-    struct look look = look_of_stdout();
-    const struct act_row *row = acts;
-    struct target target = {0};
-    while (strcmp(row->command, args->line.command) != 0)
-        row++;
-    bool stops = strcmp(row->command, "stop") == 0;
-    struct act act = {
-            .command = row->command,
-            .waits_for = args->now ? "the step to end" : row->waits_for,
-            .body = json_object(),
-            .waits = !args->no_wait,
-            .limit = stops ? stop_seconds(args) + 5 : fmax(args->timeout, 0)};
+    struct act act = {.row = acts, .args = args, .look = look_of_stdout()};
+    json_t *body = json_object();
     enum zd_status status = ZD_OK;
-    if (row->body)
-        status = row->body(args, act.body);
+    while (strcmp(act.row->command, args->line.command) != 0)
+        act.row++;
+    if (act.row->body)
+        status = act.row->body(args, body);
+    json_object_set_new(body, "wait", json_boolean(!args->no_wait));
     if (status == ZD_OK)
-        status = ctl_target(args, &look, &target);
+        status = ctl_target(args, &act.look, &act.target);
     if (status == ZD_OK)
-        status = post_and_show(&target, args, &look, row, &act);
-    else
-        json_decref(act.body);
-    target_fini(&target);
+        status = post_and_show(&act, body);
+    json_decref(body);
+    target_fini(&act.target);
     return status;
 }

@@ -56,7 +56,7 @@ static enum zd_status running_job(const char *name, struct target *target_out)
 {
     char names[512] = "";
     struct text_buffer text = {names, sizeof names, 0};
-    json_t *job, *found = NULL;
+    json_t *job;
     size_t i;
     enum zd_status status = ZD_OK;
     if (name && (!name[0] || strchr(name, '/') || strlen(name) > 200)) {
@@ -66,28 +66,23 @@ static enum zd_status running_job(const char *name, struct target *target_out)
     }
     if (name && take_socket_of(name, target_out))
         return ZD_OK;
-    json_t *jobs = jobs_find();
-    json_array_foreach(jobs, i, job)
-    {
-        const char *own = json_string_at(job, "name");
-        text_buffer_add(&text, "%s%s", i ? ", " : "", own);
-        if (!found && (!name || strcmp(own, name) == 0))
-            found = job;
-    }
-    if (found && (name || json_array_size(jobs) == 1)) {
-        target_of_socket(json_string_at(found, "socket"), target_out);
-    } else if (found) {
+    json_t *jobs = jobs_find(), *first = json_array_get(jobs, 0);
+    json_array_foreach(jobs, i, job) text_buffer_add(
+            &text, "%s%s", i ? ", " : "", json_string_at(job, "name"));
+    if (name) {
+        status = ZD_FAIL(
+                ZD_ERR_NO_INPUT, "E1090", "no job `%s` is running", name);
+        if (names[0])
+            zd_fail_help("running: %s", names);
+    } else if (json_array_size(jobs) == 1) {
+        target_of_socket(json_string_at(first, "socket"), target_out);
+    } else if (first) {
         status =
                 ZD_FAIL(ZD_ERR_USAGE, "E1091", "%zu jobs are running: %s",
                         json_array_size(jobs), names);
         zd_fail_help(
                 "choose one with -j, like: -j %s",
-                json_string_at(found, "name"));
-    } else if (name) {
-        status = ZD_FAIL(
-                ZD_ERR_NO_INPUT, "E1090", "no job `%s` is running", name);
-        if (names[0])
-            zd_fail_help("running: %s", names);
+                json_string_at(first, "name"));
     } else {
         status = fail_none();
     }
@@ -159,20 +154,8 @@ void ctl_print_json_line(const json_t *json)
     fputc('\n', stdout);
 }
 
-/* RFC 4180: quoted where that is needed. What is not printable is escaped on a
+/* No name of a series needs quotes. What is not printable is escaped on a
  * terminal when all of it is shown. */
-static void csv_field(const char *text, FILE *out)
-{
-    bool is_plain = !text[strcspn(text, ",\"\r\n")];
-    fputs(is_plain ? "" : "\"", out);
-    for (; *text; text++) {
-        if (*text == '"')
-            fputc('"', out);
-        fputc(*text, out);
-    }
-    fputs(is_plain ? "" : "\"", out);
-}
-
 void ctl_print_csv(const json_t *rows)
 {
     const char *key, *comma = "";
@@ -183,8 +166,7 @@ void ctl_print_csv(const json_t *rows)
     FILE *out = output_begin(&output);
     json_object_foreach(json_array_get(rows, 0), key, value)
     {
-        fputs(comma, out);
-        csv_field(key, out);
+        fprintf(out, "%s%s", comma, key);
         comma = ",";
     }
     fputc('\n', out);
@@ -193,9 +175,10 @@ void ctl_print_csv(const json_t *rows)
         comma = "";
         json_object_foreach(row, key, value)
         {
-            fputs(comma, out);
-            if (json_is_number(value))
-                fputs(units_exact(json_number_value(value), number), out);
+            fprintf(out, "%s%s", comma,
+                    json_is_number(value)
+                            ? units_exact(json_number_value(value), number)
+                            : "");
             comma = ",";
         }
         fputc('\n', out);

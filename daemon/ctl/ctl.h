@@ -57,3 +57,10 @@ json_t *metrics_select(const struct cli_args *args, json_t *answer);
 void metrics_show(const struct look *look, const json_t *shown, FILE *out);
 json_t *plot_select(const struct cli_args *args, json_t *answer);
 void plot_show(const struct look *look, const json_t *shown, FILE *out);
+
+/* {"status", "ranks", "history", "log"}: as the paths of that name, history of
+ * train/loss and eval/loss, the last lines of the log. Only the status must be
+ * there. */
+enum zd_status top_get(const struct target *target, json_t **json_out);
+/* At most look->rows lines of at most look->columns, whatever the job says. */
+void top_show(const struct look *look, const json_t *shown, FILE *out);

@@ -7,7 +7,6 @@
 #include "daemon/cli/output.h"
 #include "daemon/ctl/client.h"
 #include "daemon/ctl/show.h"
-#include "daemon/ctl/top.h"
 
 #include <poll.h>
 #include <stdlib.h>

@@ -1,7 +1,6 @@
 /* view_metrics.c - metrics and plot: values over the steps. */
 #include "base/must.h"
 #include "base/text_buffer.h"
-#include "base/units.h"
 #include "daemon/ctl/ctl.h"
 #include "daemon/ctl/grid.h"
 #include "daemon/ctl/plot.h"
@@ -123,55 +122,47 @@ static void show_overview(
     json_decref(rows);
 }
 
-static int by_step(const void *a, const void *b)
+/* The smallest of the series' next steps; NULL: no more. */
+static json_t *next_step(
+        const json_t *series, const json_t *names, const size_t *at)
 {
-    double left = fill_number(*(json_t *const *)a, "step"),
-           right = fill_number(*(json_t *const *)b, "step");
-    return (left > right) - (left < right);
-}
-
-/* The row of a step; made where there is none, with null for each series. */
-static json_t *row_of(json_t *index, json_t *step, const json_t *names)
-{
-    char key[32];
-    json_t *name;
+    json_t *name, *least = NULL;
     size_t i;
-    units_exact(json_number_value(step), key);
-    if (!json_object_get(index, key)) {
-        json_t *row = json_pack("{s:O}", "step", step);
-        json_array_foreach(names, i, name)
-                json_object_set_new(row, json_string_value(name), json_null());
-        json_object_set_new(index, key, row);
-    }
-    return json_object_get(index, key);
-}
-
-/* Rows {"step", NAME..} of every step that one of the series has, rising; the
- * last `keep`. */
-static json_t *rows_of(const json_t *series, const json_t *names, size_t keep)
-{
-    json_t *index = json_object(), *rows = json_array();
-    json_t *name, *step, *row;
-    const char *key;
-    size_t i, k, count = 0;
     json_array_foreach(names, i, name)
     {
-        const char *text = json_string_value(name);
-        const json_t *of = json_object_get(series, text);
-        json_array_foreach(json_object_get(of, "step"), k, step)
-        {
-            json_t *value = json_array_get(json_object_get(of, "value"), k);
-            if (json_is_number(step) && value)
-                json_object_set(row_of(index, step, names), text, value);
-        }
+        json_t *of = json_object_get(series, json_string_value(name));
+        json_t *step = json_array_get(json_object_get(of, "step"), at[i]);
+        if (!least || json_number_value(step) < json_number_value(least))
+            least = step ? step : least;
     }
-    json_t **sorted = zd_array(json_object_size(index), sizeof *sorted);
-    json_object_foreach(index, key, row) sorted[count++] = row;
-    qsort(sorted, count, sizeof *sorted, by_step);
-    for (i = count > keep ? count - keep : 0; i < count; i++)
-        json_array_append(rows, sorted[i]);
-    free(sorted);
-    json_decref(index);
+    return least;
+}
+
+/* Rows {"step", NAME..} of every step that one of the series has, rising, with
+ * null for one that has it not; the last `keep`. */
+static json_t *rows_of(const json_t *series, const json_t *names, size_t keep)
+{
+    size_t i, *at = zd_array(json_array_size(names), sizeof *at);
+    json_t *rows = json_array(), *name, *step;
+    while ((step = next_step(series, names, at))) {
+        json_t *row = json_pack("{s:O}", "step", step);
+        json_array_foreach(names, i, name)
+        {
+            const char *key = json_string_value(name);
+            json_t *of = json_object_get(series, key);
+            bool is_here = json_equal(
+                    step, json_array_get(json_object_get(of, "step"), at[i]));
+            json_object_set_new(row, key, json_null());
+            if (is_here)
+                json_object_set(
+                        row, key,
+                        json_array_get(json_object_get(of, "value"), at[i]++));
+        }
+        json_array_append_new(rows, row);
+        if (json_array_size(rows) > keep)
+            json_array_remove(rows, 0);
+    }
+    free(at);
     return rows;
 }
 

@@ -3,9 +3,9 @@
  * committed. Run from the repository's root. */
 #include "base/file/fs.h"
 #include "daemon/cli/fill.h"
+#include "daemon/ctl/ctl.h"
 #include "daemon/ctl/plot.h"
 #include "daemon/ctl/show.h"
-#include "daemon/ctl/top.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>
