@@ -3,6 +3,7 @@
 #include "data/chat.h"
 
 #include "base/log.h"
+#include "base/text_buffer.h"
 
 #include <string.h>
 
@@ -46,6 +47,40 @@ static void name(const struct chat *chat, bool has_own)
                 has_own ? "" : "; the model has none");
 }
 
+/* Markers like <|im_start|> that are no tokens of the tokenizer. */
+static void tell_markers(
+        const struct chat *chat, const struct tokenizer *tokenizer)
+{
+    char lacks[300] = "", marker[64];
+    struct text_buffer text = {.out = lacks, .bytes = sizeof lacks};
+    struct document document = {0};
+    struct chat_renderer renderer;
+    chat_renderer_init(&renderer, chat);
+    chat_render_prompt(&renderer, "x", "x", &document);
+    const char *at = document.text, *end = at + document.bytes;
+    for (; at && (at = memmem(at, (size_t)(end - at), "<|", 2)); at += 2) {
+        size_t left = (size_t)(end - at);
+        size_t most = left < sizeof marker - 1 ? left : sizeof marker - 1;
+        const char *close = memmem(at, most, "|>", 2);
+        snprintf(
+                marker, sizeof marker, "%.*s",
+                close ? (int)(close + 2 - at) : 0, at);
+        if (close && !strstr(lacks, marker) &&
+            tokenizer_token_id(tokenizer, marker) < 0)
+            text_buffer_add(&text, "%s%s", lacks[0] ? ", " : "", marker);
+    }
+    if (lacks[0])
+        zd_log_warning(
+                "data.chat_template = \"%s\" writes %s, which the tokenizer "
+                "(%s) does not have as tokens: each becomes several, at which "
+                "a server does not stop; add them to the tokenizer, or use a "
+                "template whose markers it has",
+                chat->name, lacks, tokenizer_describe(tokenizer));
+    zd_error_clear();
+    document_fini(&document);
+    chat_renderer_fini(&renderer);
+}
+
 void chat_tell(
         const struct chat *chat, const struct tokenizer *tokenizer, bool names)
 {
@@ -54,6 +89,8 @@ void chat_tell(
     struct chat *own = NULL;
     if (names)
         name(chat, has_own);
+    if (!chat->is_own)
+        tell_markers(chat, tokenizer);
     if (chat->is_own || !has_own)
         return;
     bool is_read = chat_create(&choice, tokenizer, false, &own) == ZD_OK;

@@ -12,7 +12,8 @@ small_job "$fixtures"
 ok 'validate' call 0 validate job.toml
 ok 'validate says so on stdout alone' eval '[ "$(cat out)" = "job.toml: valid" ] && [ ! -s err ]'
 ok 'weights that are cut, and none' eval 'cp -r model cut && truncate -s -100 cut/model.safetensors && call 65 validate job.toml --set model.path=cut && has "cut/model.safetensors" err &&
-    rm cut/model.safetensors && call 0 validate job.toml --set model.path=cut && has "^warning: cut has no model.safetensors" err && rm -r cut'
+    rm cut/model.safetensors && call 65 validate job.toml --set model.path=cut && has "E0307.*neither model.safetensors" err &&
+    call 0 validate job.toml --set model.path=cut --set run.resume=cut && has "^warning: cut has no model.safetensors: only a start that goes on" err && rm -r cut'
 ok 'validate --print: what was set and what was not' call 0 validate job.toml --print --world 4 --set train.max_steps=9
 ok '  a switch with batch_size in its name is no batch size' has '^auto_find_batch_size = false +# default$' out
 ok '  the value of --set and its origin' has 'max_steps *= 9 .*--set' out
@@ -347,6 +348,7 @@ ok "  special tokens in messages are counted" eval 'call 0 $inspect $more && has
 own "{{ messages|groupby('role') }}"
 ok '  and one with a filter that is not supported' eval 'call 65 $inspect && has "E0416.*groupby" err && call 0 $named && has "renders conversations differently" err'
 cp tokenizer_config.was model/tokenizer_config.json
+ok 'markers of a template that are no tokens are told' eval 'call 0 $inspect --set data.chat_template=qwen --set data.cutoff_len=64 --count 0 && has "chat_template = .qwen. writes <.im_start.>, <.im_end.>, which the tokenizer .byte-level BPE, 495 tokens" err'
 
 # --- what a run says of itself ---
 brief='--job job.toml --set job.output_dir=told --set checkpoint.export=none --set checkpoint.save_strategy=no'
