@@ -8,6 +8,7 @@
 #include "model/files/config.h"
 #include "model/files/hf_files.h"
 #include "model/files/weights_hf.h"
+#include "train/checkpoint/checkpoint.h"
 #include "train/plan/plan.h"
 #include "train/text/text.h"
 
@@ -64,17 +65,33 @@ enum zd_status cli_check_data(
     return status;
 }
 
-/* The headers of what a run reads whole. A run that goes on from a checkpoint
- * may do without weights, so that none are there is no error. */
+/* May a start go on from a checkpoint, which has all weights but a base's? */
+static bool may_resume(const struct train_job *job)
+{
+    const char *dir = job->job.output_dir;
+    int64_t *steps = NULL;
+    int count = job->run.resume == RESUME_PATH;
+    if (job->lora.enabled || job->run.resume == RESUME_NEVER)
+        return false;
+    if (!count && fs_is_dir(dir) &&
+        checkpoint_list(dir, &steps, &count) != ZD_OK)
+        zd_error_clear();
+    free(steps);
+    return count > 0;
+}
+
+/* The headers of what a run reads whole. */
 static enum zd_status check_weights(const struct train_job *job)
 {
     const char *dir = train_stored_base(job);
     struct hf_files files;
     if (!dir)
         return ZD_OK;
-    if (!weights_hf_are_there(dir)) {
+    if (!weights_hf_are_there(dir) && may_resume(job)) {
         zd_log_warning(
-                "%s has no model.safetensors: a new run does not start", dir);
+                "%s has no model.safetensors: only a start that goes on from a "
+                "checkpoint can do without",
+                dir);
         return ZD_OK;
     }
     ZD_TRY(hf_files_open(dir, &files));
