@@ -22,3 +22,6 @@ void *zd_array(size_t count, size_t bytes);
 /* `array` of so many bytes an element with room for `needed` of them: itself,
  * or moved to where there is twice the room or more. */
 void *zd_grow(void *array, size_t *capacity, size_t needed, size_t bytes);
+/* The same of a typed array, which is set. */
+#define ZD_GROW(array, capacity, needed)                                       \
+    ((array) = zd_grow((array), &(capacity), (size_t)(needed), sizeof *(array)))
