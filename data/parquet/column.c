@@ -21,12 +21,6 @@ struct page_header {
     uint32_t crc; /* of the body as it is stored */
 };
 
-static enum zd_status damaged(
-        const struct parquet_column *column, const char *what)
-{
-    return parquet_damaged(column->file, column->leaf->path, "%s", what);
-}
-
 /* --- pages, decompressed by the compressors' libraries ---------------------
  */
 
@@ -91,17 +85,6 @@ static const struct {
         {"ZSTD", inflate_zstd}, {"LZ4_RAW", NULL},
 };
 
-static enum zd_status check_codec(
-        const struct parquet_file *file, const char *column, int codec)
-{
-    if (codec < 0 || codec >= (int)(sizeof codecs / sizeof codecs[0]))
-        return parquet_unsupported(file, column, "codec number %d", codec);
-    return codecs[codec].inflate
-                   ? ZD_OK
-                   : parquet_unsupported(
-                             file, column, "the codec %s", codecs[codec].name);
-}
-
 /* --- the header of a page ------------------------------------------------- */
 
 /* Each kind of page numbers these fields differently. */
@@ -139,37 +122,42 @@ static void parse_header(struct thrift *thrift, struct page_header *header)
     header->crc = (uint32_t)of[4];
 }
 
+/* So many bytes from column->at on, into the file's buffer. */
+static enum zd_status read_packed(struct parquet_column *column, uint64_t bytes)
+{
+    struct parquet_file *file = column->file;
+    ZD_TRY(parquet_reserve(file, &file->packed, bytes));
+    return fs_pread(
+            file->fd, file->path, file->packed.bytes, (size_t)bytes,
+            column->at);
+}
+
 /* Its length is not known before it is read; column->at is after it then. */
 static enum zd_status read_header(
         struct parquet_column *column, struct page_header *header)
 {
     enum { FIRST_BYTES = 1 << 12, MOST_BYTES = 1 << 24 };
-    struct parquet_file *file = column->file;
+    struct thrift thrift = {.is_short = true};
     uint64_t left = column->chunk.end - column->at;
-    for (uint64_t bytes = FIRST_BYTES;; bytes *= 8) {
+    for (uint64_t bytes = FIRST_BYTES; thrift.is_short; bytes *= 8) {
         bytes = bytes < left ? bytes : left;
-        ZD_TRY(parquet_reserve(file, &column->file->packed, bytes));
-        ZD_TRY(fs_pread(
-                file->fd, file->path, column->file->packed.bytes, (size_t)bytes,
-                column->at));
-        struct thrift thrift = {
-                .at = column->file->packed.bytes,
-                .end = column->file->packed.bytes + bytes};
+        ZD_TRY(read_packed(column, bytes));
+        const unsigned char *at = column->file->packed.bytes;
+        thrift = (struct thrift){.at = at, .end = at + bytes};
         parse_header(&thrift, header);
-        if (thrift.is_short && bytes < left && bytes < MOST_BYTES)
-            continue;
-        if (thrift.is_bad)
-            return damaged(column, "a page's header cannot be read");
-        column->at += (uint64_t)(thrift.at - column->file->packed.bytes);
-        break;
+        thrift.is_short &= bytes < left && bytes < MOST_BYTES;
     }
+    if (thrift.is_bad)
+        return column_damaged(column, "a page's header cannot be read");
+    column->at += (uint64_t)(thrift.at - column->file->packed.bytes);
     left = column->chunk.end - column->at;
     if (header->bytes < 0 || (uint64_t)header->bytes > page_max ||
         header->packed_bytes < 0 || (uint64_t)header->packed_bytes > left ||
         (uint64_t)header->packed_bytes > page_max)
-        return damaged(column, "a page's size is beyond its chunk, or 256 MiB");
+        return column_damaged(
+                column, "a page's size is beyond its chunk, or 256 MiB");
     if (header->entries < 0)
-        return damaged(column, "a page's count is negative");
+        return column_damaged(column, "a page's count is negative");
     return ZD_OK;
 }
 
@@ -178,37 +166,31 @@ static enum zd_status read_body(
         struct parquet_column *column, const struct page_header *header,
         struct parquet_buffer *out)
 {
-    struct parquet_file *file = column->file;
     size_t packed = (size_t)header->packed_bytes;
     size_t plain = (size_t)(header->def_bytes + header->rep_bytes);
     if (header->def_bytes < 0 || header->rep_bytes < 0 ||
         header->def_bytes > header->packed_bytes ||
         header->rep_bytes > header->packed_bytes - header->def_bytes ||
         plain > (size_t)header->bytes)
-        return damaged(column, "a page's levels are longer than the page");
-    ZD_TRY(parquet_reserve(file, &column->file->packed, packed));
-    ZD_TRY(parquet_reserve(file, out, (uint64_t)header->bytes));
-    ZD_TRY(fs_pread(
-            file->fd, file->path, column->file->packed.bytes, packed,
-            column->at));
+        return column_damaged(
+                column, "a page's levels are longer than the page");
+    ZD_TRY(parquet_reserve(column->file, out, (uint64_t)header->bytes));
+    ZD_TRY(read_packed(column, packed));
+    const unsigned char *in = column->file->packed.bytes;
     column->at += packed;
-    if (header->has_crc &&
-        crc32(0, column->file->packed.bytes, (unsigned)packed) != header->crc)
-        return damaged(column, "a page's CRC does not match");
+    if (header->has_crc && crc32(0, in, (unsigned)packed) != header->crc)
+        return column_damaged(column, "a page's CRC does not match");
     if (plain > 0)
-        memcpy(out->bytes, column->file->packed.bytes, plain);
-    if ((size_t)header->bytes == plain)
-        return ZD_OK; /* some writers compress what is empty, some do not */
-    inflate_fn *inflate =
-            codecs[header->is_packed ? column->chunk.codec : 0].inflate;
+        memcpy(out->bytes, in, plain);
     size_t bytes = (size_t)header->bytes - plain;
-    return inflate(file->packed.bytes + plain, packed - plain,
-                   out->bytes + plain, bytes)
-                   ? ZD_OK
-                   : parquet_damaged(
-                             file, column->leaf->path,
-                             "a page does not decompress to its %zu bytes",
-                             bytes);
+    int codec = header->is_packed ? column->chunk.codec : 0;
+    /* some writers compress what is empty, some do not */
+    if (bytes > 0 &&
+        !codecs[codec].inflate(
+                in + plain, packed - plain, out->bytes + plain, bytes))
+        return column_damaged(
+                column, "a page does not decompress to its %zu bytes", bytes);
+    return ZD_OK;
 }
 
 /* --- pages ---------------------------------------------------------------- */
@@ -226,19 +208,19 @@ static enum zd_status begin_levels(
         struct parquet_column *column, struct hybrid *levels, int most,
         int encoding, const unsigned char **at, const unsigned char *end)
 {
-    uint32_t length;
+    uint32_t length = 0;
     if (most == 0)
         return ZD_OK;
     if (encoding != LEVELS_RLE)
-        return parquet_unsupported(
-                column->file, column->leaf->path,
-                "levels of encoding number %d", encoding);
-    if ((size_t)(end - *at) < sizeof length)
-        return damaged(column, "a page ends inside its levels");
-    memcpy(&length, *at, sizeof length);
-    *at += sizeof length;
-    if (length > (size_t)(end - *at))
-        return damaged(column, "a page ends inside its levels");
+        return column_unsupported(
+                column, "levels of encoding number %d", encoding);
+    bool has_length = (size_t)(end - *at) >= sizeof length;
+    if (has_length) {
+        memcpy(&length, *at, sizeof length);
+        *at += sizeof length;
+    }
+    if (!has_length || length > (size_t)(end - *at))
+        return column_damaged(column, "a page ends inside its levels");
     hybrid_begin(levels, *at, *at + length, level_bits(most));
     *at += length;
     return ZD_OK;
@@ -264,12 +246,11 @@ static enum zd_status begin_data(
                 end));
     }
     if (header->entries > column->entries_left)
-        return damaged(column, "its pages have more values than its chunk");
+        return column_damaged(
+                column, "its pages have more values than its chunk");
     column->entries_left -= header->entries;
     column->page_left = header->entries;
-    return values_begin(
-            &column->values, column->file, leaf, &column->dictionary,
-            header->encoding, at, end);
+    return values_begin(column, header->encoding, at, end);
 }
 
 static enum zd_status read_dictionary(
@@ -277,21 +258,17 @@ static enum zd_status read_dictionary(
 {
     if (header->encoding != PARQUET_PLAIN &&
         header->encoding != PARQUET_PLAIN_DICTIONARY)
-        return parquet_unsupported(
-                column->file, column->leaf->path,
-                "a dictionary of encoding number %d", header->encoding);
+        return column_unsupported(
+                column, "a dictionary of encoding number %d", header->encoding);
     ZD_TRY(read_body(column, header, &column->dictionary_page));
-    return dictionary_read(
-            &column->dictionary, column->file, column->leaf, header->entries,
-            column->dictionary_page.bytes,
-            column->dictionary_page.bytes + header->bytes);
+    return dictionary_read(column, header->entries, (size_t)header->bytes);
 }
 
 static enum zd_status next_page(struct parquet_column *column)
 {
     struct page_header header;
     if (column->at >= column->chunk.end)
-        return damaged(column, "its pages end early");
+        return column_damaged(column, "its pages end early");
     ZD_TRY(read_header(column, &header));
     if (header.type == PAGE_DICTIONARY)
         return read_dictionary(column, &header);
@@ -309,13 +286,14 @@ static enum zd_status next_level(
 {
     uint32_t level = 0;
     if (most > 0 && (!hybrid_next(levels, &level) || level > (uint32_t)most))
-        return damaged(column, "a level is missing, or too high");
+        return column_damaged(column, "a level is missing, or too high");
     *out = (int)level;
     return ZD_OK;
 }
 
 enum zd_status column_advance(struct parquet_column *column)
 {
+    const struct parquet_leaf *leaf = column->leaf;
     while (column->page_left == 0) {
         if (column->entries_left == 0) {
             column->is_at_end = true;
@@ -325,35 +303,31 @@ enum zd_status column_advance(struct parquet_column *column)
         ZD_TRY(next_page(column));
     }
     column->page_left--;
-    ZD_TRY(next_level(
-            column, &column->reps, column->leaf->max_rep, &column->rep));
-    return next_level(
-            column, &column->defs, column->leaf->max_def, &column->def);
+    ZD_TRY(next_level(column, &column->reps, leaf->max_rep, &column->rep));
+    return next_level(column, &column->defs, leaf->max_def, &column->def);
 }
 
 enum zd_status column_begin(
         struct parquet_column *column, const struct parquet_chunk *chunk)
 {
+    int codec = chunk->codec;
     column->chunk = *chunk;
     column->at = chunk->begin;
     column->entries_left = chunk->entries;
     column->page_left = 0;
     column->is_at_end = false;
-    column->dictionary.count = 0;
-    ZD_TRY(check_codec(column->file, column->leaf->path, chunk->codec));
+    column->dictionary_count = 0;
+    if (codec < 0 || codec >= (int)(sizeof codecs / sizeof codecs[0]))
+        return column_unsupported(column, "codec number %d", codec);
+    if (!codecs[codec].inflate)
+        return column_unsupported(column, "the codec %s", codecs[codec].name);
     return column_advance(column);
-}
-
-enum zd_status column_value(
-        struct parquet_column *column, struct parquet_value *value_out)
-{
-    return values_next(&column->values, column->file, value_out);
 }
 
 void column_fini(struct parquet_column *column)
 {
     struct parquet_buffer *const buffers[] = {
-            &column->page, &column->dictionary_page, &column->dictionary.memory,
+            &column->page, &column->dictionary_page, &column->dictionary,
             &column->values.last};
     for (size_t i = 0; i < sizeof buffers / sizeof buffers[0]; i++)
         parquet_release(column->file, buffers[i]);

@@ -1,6 +1,5 @@
-/* internal.h - what the files of this room share, from the file up: reading it
- * and memory that is counted (file.c), the schema, the values of a page, the
- * chunk of a column. */
+/* internal.h - what the files of this room share, memory that is counted
+ * (file.c), the schema, the values of a page, the chunk of a column. */
 #pragma once
 
 #include "base/status.h"
@@ -44,7 +43,7 @@ enum zd_status parquet_fail(
  *
  * An entry of a leaf has two levels. Its definition level says how much of the
  * path to it is there: a node is null where the level is below the node's
- * `def`, a list is empty where it is below its `element_def`. Its repetition
+ * `def`, a list is empty where it is that. Its repetition
  * level says which list it continues: 0 begins a row, a list's `rep` its next
  * element. (Dremel, section 4.1) */
 
@@ -71,8 +70,7 @@ struct parquet_node {
     size_t name_bytes;
     enum { PARQUET_LEAF, PARQUET_GROUP, PARQUET_LIST } kind;
     bool is_optional;
-    int def;
-    int element_def, rep; /* of a list */
+    int def, rep;
     int first_leaf, leaf_count;
     struct parquet_node *children; /* owned; of a list its element */
     int child_count;
@@ -142,38 +140,16 @@ struct parquet_value {
     size_t count;
 };
 
-struct dictionary {
-    struct parquet_value *values; /* owned; their bytes are the page's */
-    size_t count;
-    struct parquet_buffer memory; /* counted; values lie in it */
-};
-
 struct values {
-    const struct parquet_leaf *leaf;
-    const struct dictionary *dictionary;
     enum parquet_encoding encoding;
     const unsigned char *at, *end; /* plain; bytes of DELTA_*_BYTE_ARRAY */
     unsigned bit;                  /* plain booleans */
     struct hybrid hybrid;          /* indexes, booleans */
     struct delta delta, suffixes;  /* integers, lengths; see values.c */
-    struct parquet_buffer last;    /* DELTA_BYTE_ARRAY: the value before */
+    struct parquet_buffer last;    /* DELTA_BYTE_ARRAY: the value before, kept
+                                      from page to page */
     size_t last_bytes;
 };
-
-/* Values of `encoding` in [at, end). The dictionary may be empty. `last` is
- * kept from page to page and released by its owner. */
-enum zd_status values_begin(
-        struct values *values, struct parquet_file *file,
-        const struct parquet_leaf *leaf, const struct dictionary *dictionary,
-        int encoding, const unsigned char *at, const unsigned char *end);
-enum zd_status values_next(
-        struct values *values, struct parquet_file *file,
-        struct parquet_value *value_out);
-/* `count` plain values, to which indexes point from then on. */
-enum zd_status dictionary_read(
-        struct dictionary *dictionary, struct parquet_file *file,
-        const struct parquet_leaf *leaf, int64_t count, const unsigned char *at,
-        const unsigned char *end);
 
 /* --- column.c: a leaf's chunk in one row group, read page by page: at each
  * entry its levels, and its value where there is one. */
@@ -199,16 +175,28 @@ struct parquet_column {
     int64_t page_left;    /* entries of the page after the next one */
     struct parquet_buffer page, dictionary_page;
     struct hybrid reps, defs;
-    struct dictionary dictionary;
+    struct parquet_buffer dictionary; /* values, whose bytes are the page's */
+    size_t dictionary_count;
     struct values values;
 };
+#define column_damaged(column, ...)                                            \
+    parquet_damaged((column)->file, (column)->leaf->path, __VA_ARGS__)
+#define column_unsupported(column, ...)                                        \
+    parquet_unsupported((column)->file, (column)->leaf->path, __VA_ARGS__)
 
 /* Begin a chunk: its first entry is next. */
 enum zd_status column_begin(
         struct parquet_column *column, const struct parquet_chunk *chunk);
+enum zd_status column_advance(struct parquet_column *column);
+void column_fini(struct parquet_column *column);
+/* In values.c. A page's values of `encoding` in [at, end). */
+enum zd_status values_begin(
+        struct parquet_column *column, int encoding, const unsigned char *at,
+        const unsigned char *end);
 /* The value of the entry, whose def is max_def; borrowed until
  * column_advance. */
 enum zd_status column_value(
         struct parquet_column *column, struct parquet_value *value_out);
-enum zd_status column_advance(struct parquet_column *column);
-void column_fini(struct parquet_column *column);
+/* `count` plain values of the dictionary's page, to which indexes point. */
+enum zd_status dictionary_read(
+        struct parquet_column *column, int64_t count, size_t bytes);

@@ -35,10 +35,10 @@ static enum zd_status read_metadata(struct parquet *parquet)
     struct thrift_field field = {0};
     while (thrift_next(&thrift, &field)) {
         if (field.id == 2 && !parquet->schema.leaves) {
-            size_t count = thrift_list(&thrift, &field, THRIFT_STRUCT);
+            size_t count = thrift_structs(&thrift, &field);
             ZD_TRY(parquet_schema_read(file, &thrift, count, &parquet->schema));
         } else if (field.id == 4) {
-            size_t count = thrift_list(&thrift, &field, THRIFT_STRUCT);
+            size_t count = thrift_structs(&thrift, &field);
             parquet->groups = thrift;
             parquet->groups_left = count;
             for (size_t i = 0; i < count && !thrift.is_bad; i++)
@@ -64,14 +64,12 @@ static enum zd_status read_footer(struct parquet *parquet)
     if (memcmp(tail + 4, "PARE", 4) == 0)
         return ZD_FAIL(
                 ZD_ERR_DATA, "E0453",
-                "%s is encrypted, which zerod does not "
-                "read",
-                file->path);
+                "%s is encrypted, which zerod does not read", file->path);
     if (memcmp(tail + 4, "PAR1", 4) != 0)
         return parquet_damaged(
                 file, NULL,
-                "it does not end with a footer: it is cut short, "
-                "or no Parquet file");
+                "it does not end with a footer: it is cut short, or no Parquet "
+                "file");
     memcpy(&bytes, tail, sizeof bytes);
     if (bytes == 0 || bytes > file->bytes - 4 - TAIL_BYTES ||
         bytes > FOOTER_MAX)
@@ -151,11 +149,9 @@ static bool read_chunk(struct thrift *thrift, int64_t of[FACTS])
 }
 
 static enum zd_status begin_chunk(
-        struct parquet *parquet, struct parquet_column *column,
-        const int64_t of[FACTS])
+        struct parquet_column *column, const int64_t of[FACTS])
 {
-    const struct parquet_file *file = &parquet->file;
-    int64_t begin = of[DATA], most = (int64_t)file->bytes - TAIL_BYTES;
+    int64_t begin = of[DATA], most = (int64_t)column->file->bytes - TAIL_BYTES;
     if (of[DICTIONARY] > 0 && of[DICTIONARY] < begin)
         begin = of[DICTIONARY];
     /* pyarrow writes a table without rows as one row group, and of a chunk
@@ -164,13 +160,11 @@ static enum zd_status begin_chunk(
         return column_begin(
                 column, &(struct parquet_chunk){.begin = 4, .end = 4});
     if (of[TYPE] != (int64_t)column->leaf->type)
-        return parquet_damaged(
-                file, column->leaf->path,
-                "its chunk has another type than the schema says");
+        return column_damaged(
+                column, "its chunk has another type than the schema says");
     if (begin < 4 || of[BYTES] < 0 || begin > most || of[ENTRIES] < 0 ||
         of[BYTES] > most - begin)
-        return parquet_damaged(
-                file, column->leaf->path, "its chunk is not inside the file");
+        return column_damaged(column, "its chunk is not inside the file");
     const struct parquet_chunk chunk = {
             .begin = (uint64_t)begin,
             .end = (uint64_t)(begin + of[BYTES]),
@@ -194,10 +188,9 @@ static enum zd_status begin_chunks(struct parquet *parquet, size_t count)
         if (thrift->is_bad)
             break;
         if (!is_here)
-            return parquet_unsupported(
-                    &parquet->file, column->leaf->path,
-                    "pages that are encrypted, or in another file");
-        ZD_TRY(begin_chunk(parquet, column, of));
+            return column_unsupported(
+                    column, "pages that are encrypted, or in another file");
+        ZD_TRY(begin_chunk(column, of));
     }
     return ZD_OK;
 }
@@ -211,7 +204,7 @@ static enum zd_status begin_group(struct parquet *parquet)
     parquet->rows_left = 0;
     while (thrift_next(thrift, &field)) {
         if (field.id == 1 && !has_columns) {
-            size_t count = thrift_list(thrift, &field, THRIFT_STRUCT);
+            size_t count = thrift_structs(thrift, &field);
             ZD_TRY(begin_chunks(parquet, count));
             has_columns = true;
         } else if (field.id == 3) {
@@ -243,8 +236,7 @@ static enum zd_status put(
         return status;
     }
     if (text->used + count > text->capacity)
-        text->bytes =
-                zd_grow(text->bytes, &text->capacity, text->used + count, 1);
+        ZD_GROW(text->bytes, text->capacity, text->used + count);
     memcpy(text->bytes + text->used, bytes, count);
     text->used += count;
     return ZD_OK;
@@ -311,11 +303,9 @@ static enum zd_status put_value(
  * lies. */
 
 static enum zd_status fail_levels(
-        const struct parquet *parquet, int leaf, const char *what)
+        const struct parquet_column *column, const char *what)
 {
-    return parquet_damaged(
-            &parquet->file, parquet->schema.leaves[leaf].path, "its levels %s",
-            what);
+    return column_damaged(column, "its levels %s", what);
 }
 
 /* All leaves of the node have one entry, below definition level `def`. */
@@ -327,7 +317,7 @@ static enum zd_status take_absent(
         struct parquet_column *column = &parquet->columns[node->first_leaf + i];
         if (column->def >= def)
             return fail_levels(
-                    parquet, node->first_leaf + i,
+                    column,
                     "have a value where those of its neighbor have none");
         ZD_TRY(column_advance(column));
     }
@@ -342,15 +332,14 @@ static enum zd_status list_goes_on(
         const struct parquet *parquet, const struct parquet_node *node,
         bool *more_out)
 {
-    int first = parquet->columns[node->first_leaf].rep;
-    *more_out = first == node->rep;
-    for (int i = 0; i < node->leaf_count; i++) {
-        int rep = parquet->columns[node->first_leaf + i].rep;
-        if (rep > node->rep || (rep == node->rep) != *more_out)
+    const struct parquet_column *first = &parquet->columns[node->first_leaf];
+    *more_out = first->rep == node->rep;
+    for (int i = 0; i < node->leaf_count; i++)
+        if (first[i].rep > node->rep ||
+            (first[i].rep == node->rep) != *more_out)
             return fail_levels(
-                    parquet, node->first_leaf + i,
+                    &first[i],
                     "make a list of another length than its neighbor's");
-    }
     return ZD_OK;
 }
 
@@ -358,8 +347,8 @@ static enum zd_status put_list(
         struct parquet *parquet, const struct parquet_node *node)
 {
     bool more = true;
-    if (parquet->columns[node->first_leaf].def < node->element_def)
-        return take_absent(parquet, node, node->element_def, "[]");
+    if (parquet->columns[node->first_leaf].def <= node->def)
+        return take_absent(parquet, node, node->def + 1, "[]");
     ZD_TRY(put_word(parquet, "["));
     for (const char *before = ""; more; before = ",") {
         ZD_TRY(put_word(parquet, before));
@@ -391,12 +380,10 @@ static enum zd_status put_node(
     struct parquet_column *column = &parquet->columns[node->first_leaf];
     struct parquet_value value = {0};
     if (column->def < node->def)
-        return node->is_optional
-                       ? take_absent(parquet, node, node->def, "null")
-                       : fail_levels(
-                                 parquet, node->first_leaf,
-                                 "have no value where those of its neighbor "
-                                 "have one");
+        return node->is_optional ? take_absent(parquet, node, node->def, "null")
+                                 : fail_levels(
+                                           column, "have no value where those "
+                                                   "of its neighbor have one");
     if (node->kind == PARQUET_LIST)
         return put_list(parquet, node);
     if (node->kind == PARQUET_GROUP)
@@ -413,7 +400,8 @@ static enum zd_status check_row_begins(const struct parquet *parquet, bool ends)
         if (parquet->columns[i].rep != 0 ||
             parquet->columns[i].is_at_end != ends)
             return fail_levels(
-                    parquet, i, "make another number of rows than there are");
+                    &parquet->columns[i],
+                    "make another number of rows than there are");
     return ZD_OK;
 }
 

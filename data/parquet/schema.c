@@ -90,42 +90,40 @@ static bool has_name(const struct element *element, const char *name)
            memcmp(element->name, name, element->name_bytes) == 0;
 }
 
+/* The next element, at these levels of what it is in. */
 static enum zd_status build(
         struct builder *builder, int def, int rep, struct parquet_node *node);
 
 static enum zd_status build_leaf(
-        struct builder *builder, const struct element *element, int def,
-        int rep, struct parquet_node *node)
+        struct builder *builder, const struct element *element,
+        struct parquet_node *node)
 {
     static const char *const types[] = {
             [PARQUET_INT96] = "the type INT96",
             [PARQUET_FIXED] = "the type FIXED_LEN_BYTE_ARRAY"};
     struct parquet_schema *schema = builder->schema;
-    struct parquet_leaf *leaf = &schema->leaves[schema->leaf_count];
-    if (element->type < 0 || element->type > PARQUET_FIXED)
+    int type = element->type;
+    if (type > PARQUET_FIXED)
         return parquet_damaged(
-                builder->file, builder->path, "its type is number %d",
-                element->type);
-    if (element->type == PARQUET_INT96 || element->type == PARQUET_FIXED)
+                builder->file, builder->path, "its type is number %d", type);
+    if (type == PARQUET_INT96 || type == PARQUET_FIXED)
         return parquet_unsupported(
-                builder->file, builder->path, "%s", types[element->type]);
+                builder->file, builder->path, "%s", types[type]);
     if (element->meaning == AS_DECIMAL)
         return parquet_unsupported(
                 builder->file, builder->path, "the type DECIMAL");
-    *leaf = (struct parquet_leaf){
+    schema->leaves[schema->leaf_count++] = (struct parquet_leaf){
             .path = zd_must(strdup(builder->path)),
-            .type = (enum parquet_type)element->type,
+            .type = (enum parquet_type)type,
             .is_unsigned = element->meaning == AS_UNSIGNED,
-            .max_def = def,
-            .max_rep = rep};
-    schema->leaf_count++;
+            .max_def = node->def,
+            .max_rep = node->rep};
     node->kind = PARQUET_LEAF;
     return ZD_OK;
 }
 
 static enum zd_status build_children(
-        struct builder *builder, int count, int def, int rep,
-        struct parquet_node *node)
+        struct builder *builder, int count, struct parquet_node *node)
 {
     size_t left = builder->count - builder->next;
     if (count <= 0 || (size_t)count > left)
@@ -136,36 +134,36 @@ static enum zd_status build_children(
     node->children = zd_array((size_t)count, sizeof *node->children);
     node->child_count = count;
     for (int i = 0; i < count; i++)
-        ZD_TRY(build(builder, def, rep, &node->children[i]));
+        ZD_TRY(build(builder, node->def, node->rep, &node->children[i]));
     return ZD_OK;
 }
 
-/* What an element is besides its repetition; builder->next is after it. */
+/* What an element is besides its repetition, at the node's levels;
+ * builder->next is after it. */
 static enum zd_status build_body(
-        struct builder *builder, const struct element *element, int def,
-        int rep, struct parquet_node *node);
+        struct builder *builder, const struct element *element,
+        struct parquet_node *node);
 
-static void make_list(struct parquet_node *node, int def, int rep)
+static void make_list(struct parquet_node *node)
 {
     node->kind = PARQUET_LIST;
-    node->element_def = def + 1;
-    node->rep = rep + 1;
+    node->rep++;
     node->children = zd_array(1, sizeof *node->children);
     node->child_count = 1;
 }
 
 /* A list whose elements are what `element` is, without its repetition. */
 static enum zd_status build_elements(
-        struct builder *builder, const struct element *element, int def,
-        int rep, struct parquet_node *node)
+        struct builder *builder, const struct element *element,
+        struct parquet_node *node)
 {
-    make_list(node, def, rep);
-    node->children->def = def + 1;
-    node->children->first_leaf = builder->schema->leaf_count;
-    enum zd_status status =
-            build_body(builder, element, def + 1, rep + 1, node->children);
-    node->children->leaf_count =
-            builder->schema->leaf_count - node->children->first_leaf;
+    make_list(node);
+    struct parquet_node *child = node->children;
+    child->def = node->def + 1;
+    child->rep = node->rep;
+    child->first_leaf = builder->schema->leaf_count;
+    enum zd_status status = build_body(builder, element, child);
+    child->leaf_count = builder->schema->leaf_count - child->first_leaf;
     return status;
 }
 
@@ -173,8 +171,8 @@ static enum zd_status build_elements(
  * files of old writers and has the element in it elsewhere. (LogicalTypes.md,
  * "Backward-compatibility rules") */
 static enum zd_status build_list(
-        struct builder *builder, const struct element *element, int def,
-        int rep, struct parquet_node *node)
+        struct builder *builder, const struct element *element,
+        struct parquet_node *node)
 {
     const struct element *repeated = &builder->elements[builder->next];
     char tuple[PATH_BYTES];
@@ -193,33 +191,31 @@ static enum zd_status build_list(
                        repeated[1].repetition == REPEATED);
     builder->next++;
     if (is_element)
-        return build_elements(builder, repeated, def, rep, node);
-    make_list(node, def, rep);
-    return build(builder, def + 1, rep + 1, node->children);
+        return build_elements(builder, repeated, node);
+    make_list(node);
+    return build(builder, node->def + 1, node->rep, node->children);
 }
 
 static enum zd_status build_body(
-        struct builder *builder, const struct element *element, int def,
-        int rep, struct parquet_node *node)
+        struct builder *builder, const struct element *element,
+        struct parquet_node *node)
 {
     if (element->meaning == AS_MAP)
         return parquet_unsupported(builder->file, builder->path, "a MAP");
     if (element->type >= 0)
-        return build_leaf(builder, element, def, rep, node);
+        return build_leaf(builder, element, node);
     if (builder->depth >= DEPTH_MAX)
         return parquet_damaged(
                 builder->file, NULL, "its schema is deeper than %d", DEPTH_MAX);
     builder->depth++;
     enum zd_status status =
             element->meaning == AS_LIST
-                    ? build_list(builder, element, def, rep, node)
-                    : build_children(
-                              builder, element->children, def, rep, node);
+                    ? build_list(builder, element, node)
+                    : build_children(builder, element->children, node);
     builder->depth--;
     return status;
 }
 
-/* The next element, at these levels of what it is in. */
 static enum zd_status build(
         struct builder *builder, int def, int rep, struct parquet_node *node)
 {
@@ -227,22 +223,20 @@ static enum zd_status build(
     if (builder->next >= builder->count)
         return parquet_damaged(builder->file, NULL, "its schema ends early");
     const struct element *element = &builder->elements[builder->next++];
-    enum zd_status status;
     snprintf(
             builder->path + length, PATH_BYTES - length, "%s%.*s",
             length ? "." : "", (int)element->name_bytes, element->name);
-    node->name = element->name;
-    node->name_bytes = element->name_bytes;
-    node->first_leaf = builder->schema->leaf_count;
-    if (element->repetition == REPEATED) {
-        /* outside of a list's group: a list that cannot be null */
-        node->def = def;
-        status = build_elements(builder, element, def, rep, node);
-    } else {
-        node->is_optional = element->repetition == OPTIONAL;
-        node->def = def + node->is_optional;
-        status = build_body(builder, element, node->def, rep, node);
-    }
+    *node = (struct parquet_node){
+            .name = element->name,
+            .name_bytes = element->name_bytes,
+            .is_optional = element->repetition == OPTIONAL,
+            .def = def + (element->repetition == OPTIONAL),
+            .rep = rep,
+            .first_leaf = builder->schema->leaf_count};
+    /* REPEATED outside of a list's group: a list that cannot be null */
+    enum zd_status status = element->repetition == REPEATED
+                                    ? build_elements(builder, element, node)
+                                    : build_body(builder, element, node);
     builder->path[length] = '\0';
     node->leaf_count = builder->schema->leaf_count - node->first_leaf;
     return status;
@@ -265,8 +259,7 @@ enum zd_status parquet_schema_read(
             thrift->is_bad
                     ? parquet_damaged(file, NULL, "its schema cannot be read")
                     : build_children(
-                              &builder, elements[0].children, 0, 0,
-                              &schema->root);
+                              &builder, elements[0].children, &schema->root);
     schema->root.leaf_count = schema->leaf_count;
     if (status == ZD_OK && builder.next != count)
         status = parquet_damaged(

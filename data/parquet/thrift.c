@@ -98,14 +98,13 @@ static size_t read_list(struct thrift *thrift, int *type_out)
     return (size_t)count;
 }
 
-size_t thrift_list(
-        struct thrift *thrift, const struct thrift_field *field, int type)
+size_t thrift_structs(struct thrift *thrift, const struct thrift_field *field)
 {
-    int found;
+    int type;
     if (field->type != THRIFT_LIST)
         return (size_t)fail(thrift);
-    size_t count = read_list(thrift, &found);
-    return count > 0 && found != type ? (size_t)fail(thrift) : count;
+    size_t count = read_list(thrift, &type);
+    return count > 0 && type != THRIFT_STRUCT ? (size_t)fail(thrift) : count;
 }
 
 static void skip_elements(struct thrift *thrift)

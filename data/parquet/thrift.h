@@ -38,14 +38,14 @@ struct thrift_field {
 uint64_t thrift_varint(struct thrift *thrift);
 /* false after the last one. Its value must be read, or skipped. */
 bool thrift_next(struct thrift *thrift, struct thrift_field *field);
-/* A field that must be an integer, a string (borrowed), a list of `type`. */
+/* A field that must be an integer, or a string (borrowed). */
 int64_t thrift_integer(struct thrift *thrift, const struct thrift_field *field);
 const char *thrift_string(
         struct thrift *thrift, const struct thrift_field *field,
         size_t *bytes_out);
-/* How many elements follow: never more than bytes are left. */
-size_t thrift_list(
-        struct thrift *thrift, const struct thrift_field *field, int type);
+/* One that must be a list of structs: how many follow, never more than bytes
+ * are left. */
+size_t thrift_structs(struct thrift *thrift, const struct thrift_field *field);
 /* Of a struct the fields that are integers, each to values[its id], if that is
  * below `count`; all others are skipped. */
 void thrift_integers(struct thrift *thrift, int64_t *values, int count);

@@ -132,16 +132,16 @@ static bool delta_next(struct delta *delta, int64_t *value_out)
     return true;
 }
 
-static enum zd_status fail_short(
-        const struct parquet_file *file, const struct parquet_leaf *leaf)
+static enum zd_status fail_short(const struct parquet_column *column)
 {
-    return parquet_damaged(
-            file, leaf->path, "a page has fewer values than it says");
+    return column_damaged(column, "a page has fewer values than it says");
 }
 
 /* --- plain ---------------------------------------------------------------- */
 
-static bool plain_next(struct values *values, struct parquet_value *value)
+static bool plain_next(
+        struct values *values, enum parquet_type type,
+        struct parquet_value *value)
 {
     static const size_t widths[] = {
             [PARQUET_INT32] = 4,
@@ -149,8 +149,7 @@ static bool plain_next(struct values *values, struct parquet_value *value)
             [PARQUET_FLOAT] = 4,
             [PARQUET_DOUBLE] = 8,
             [PARQUET_BYTE_ARRAY] = 4 /* the length */};
-    size_t left = (size_t)(values->end - values->at);
-    size_t width = widths[values->leaf->type];
+    size_t left = (size_t)(values->end - values->at), width = widths[type];
     union {
         int32_t int32;
         uint32_t length;
@@ -163,7 +162,7 @@ static bool plain_next(struct values *values, struct parquet_value *value)
     memcpy(&raw, values->at, width);
     left -= width;
     values->at += width;
-    switch (values->leaf->type) {
+    switch (type) {
     case PARQUET_BOOLEAN:
         value->integer = *values->at >> values->bit & 1;
         values->bit = (values->bit + 1) % 8;
@@ -190,22 +189,22 @@ static bool plain_next(struct values *values, struct parquet_value *value)
 }
 
 enum zd_status dictionary_read(
-        struct dictionary *dictionary, struct parquet_file *file,
-        const struct parquet_leaf *leaf, int64_t count, const unsigned char *at,
-        const unsigned char *end)
+        struct parquet_column *column, int64_t count, size_t bytes)
 {
-    struct values plain = {.leaf = leaf, .at = at, .end = end};
+    const unsigned char *at = column->dictionary_page.bytes;
+    struct values plain = {.at = at, .end = at + bytes};
+    struct parquet_value *value;
     /* a value takes at least one bit */
-    if (count < 0 || (uint64_t)count > 8 * (uint64_t)(end - at))
-        return fail_short(file, leaf);
+    if (count < 0 || (uint64_t)count > 8 * (uint64_t)bytes)
+        return fail_short(column);
     ZD_TRY(parquet_reserve(
-            file, &dictionary->memory,
-            (uint64_t)count * sizeof *dictionary->values));
-    dictionary->values = (struct parquet_value *)dictionary->memory.bytes;
-    dictionary->count = (size_t)count;
+            column->file, &column->dictionary,
+            (uint64_t)count * sizeof *value));
+    value = (struct parquet_value *)column->dictionary.bytes;
+    column->dictionary_count = (size_t)count;
     for (int64_t i = 0; i < count; i++)
-        if (!plain_next(&plain, &dictionary->values[i]))
-            return fail_short(file, leaf);
+        if (!plain_next(&plain, column->leaf->type, value++))
+            return fail_short(column);
     return ZD_OK;
 }
 
@@ -234,18 +233,15 @@ static const struct {
 };
 
 static enum zd_status check_encoding(
-        const struct parquet_file *file, const struct parquet_leaf *leaf,
-        int encoding)
+        const struct parquet_column *column, int encoding)
 {
     if (encoding < 0 ||
         encoding >= (int)(sizeof encodings / sizeof encodings[0]))
-        return parquet_unsupported(
-                file, leaf->path, "encoding number %d", encoding);
-    if (encodings[encoding].types >> leaf->type & 1)
+        return column_unsupported(column, "encoding number %d", encoding);
+    if (encodings[encoding].types >> column->leaf->type & 1)
         return ZD_OK;
-    return parquet_unsupported(
-            file, leaf->path, "the encoding %s for its type",
-            encodings[encoding].name);
+    return column_unsupported(
+            column, "the encoding %s for its type", encodings[encoding].name);
 }
 
 /* Run through the lengths at `at`; *end_out: after them. */
@@ -285,28 +281,25 @@ static bool begin_strings(
 }
 
 enum zd_status values_begin(
-        struct values *values, struct parquet_file *file,
-        const struct parquet_leaf *leaf, const struct dictionary *dictionary,
-        int encoding, const unsigned char *at, const unsigned char *end)
+        struct parquet_column *column, int encoding, const unsigned char *at,
+        const unsigned char *end)
 {
-    struct parquet_buffer last = values->last;
+    struct values *values = &column->values;
     bool is_good = true;
     uint32_t length;
     *values = (struct values){
-            .leaf = leaf,
-            .dictionary = dictionary,
             .encoding = (enum parquet_encoding)encoding,
             .at = at,
             .end = end,
-            .last = last};
-    ZD_TRY(check_encoding(file, leaf, encoding));
+            .last = values->last};
+    ZD_TRY(check_encoding(column, encoding));
     if (at == end)
         return ZD_OK; /* every entry is null */
     switch (encoding) {
     case PARQUET_PLAIN_DICTIONARY:
     case PARQUET_RLE_DICTIONARY:
         if (*at > 32)
-            return parquet_damaged(file, leaf->path, "indexes of %d bits", *at);
+            return column_damaged(column, "indexes of %d bits", *at);
         hybrid_begin(&values->hybrid, at + 1, end, *at);
         break;
     case PARQUET_RLE:
@@ -330,8 +323,8 @@ enum zd_status values_begin(
         break;
     }
     return is_good ? ZD_OK
-                   : parquet_damaged(
-                             file, leaf->path,
+                   : column_damaged(
+                             column,
                              "the lengths or counts of a page cannot be");
 }
 
@@ -351,22 +344,22 @@ static bool string_next(struct values *values, struct parquet_value *value)
 
 /* The value before keeps its beginning in `last`, where the rest is put. */
 static enum zd_status front_coded_next(
-        struct values *values, struct parquet_file *file,
-        struct parquet_value *value)
+        struct parquet_column *column, struct parquet_value *value)
 {
+    struct values *values = &column->values;
     int64_t same, rest;
     if (!delta_next(&values->delta, &same) || same < 0 ||
         (uint64_t)same > values->last_bytes ||
         !delta_next(&values->suffixes, &rest) || rest < 0 ||
         rest > values->end - values->at)
-        return fail_short(file, values->leaf);
+        return fail_short(column);
     size_t bytes = (size_t)same + (size_t)rest;
     if (bytes > values->last.capacity) {
         struct parquet_buffer larger = {0};
-        ZD_TRY(parquet_reserve(file, &larger, 2 * bytes));
+        ZD_TRY(parquet_reserve(column->file, &larger, 2 * bytes));
         if (same > 0)
             memcpy(larger.bytes, values->last.bytes, (size_t)same);
-        parquet_release(file, &values->last);
+        parquet_release(column->file, &values->last);
         values->last = larger;
     }
     if (rest > 0)
@@ -378,23 +371,25 @@ static enum zd_status front_coded_next(
     return ZD_OK;
 }
 
-enum zd_status values_next(
-        struct values *values, struct parquet_file *file,
-        struct parquet_value *value_out)
+enum zd_status column_value(
+        struct parquet_column *column, struct parquet_value *value_out)
 {
-    const struct dictionary *dictionary = values->dictionary;
+    const struct parquet_value *dictionary =
+            (struct parquet_value *)column->dictionary.bytes;
+    struct values *values = &column->values;
+    enum parquet_type type = column->leaf->type;
     uint32_t index = 0;
     bool is_good = false;
     switch (values->encoding) {
     case PARQUET_PLAIN:
-        is_good = plain_next(values, value_out);
+        is_good = plain_next(values, type, value_out);
         break;
     case PARQUET_PLAIN_DICTIONARY:
     case PARQUET_RLE_DICTIONARY:
         is_good = hybrid_next(&values->hybrid, &index) &&
-                  index < dictionary->count;
+                  index < column->dictionary_count;
         if (is_good)
-            *value_out = dictionary->values[index];
+            *value_out = dictionary[index];
         break;
     case PARQUET_RLE:
         is_good = hybrid_next(&values->hybrid, &index);
@@ -402,14 +397,14 @@ enum zd_status values_next(
         break;
     case PARQUET_DELTA_BINARY_PACKED:
         is_good = delta_next(&values->delta, &value_out->integer);
-        if (values->leaf->type == PARQUET_INT32)
+        if (type == PARQUET_INT32)
             value_out->integer = (int32_t)value_out->integer;
         break;
     case PARQUET_DELTA_LENGTH_BYTE_ARRAY:
         is_good = string_next(values, value_out);
         break;
     case PARQUET_DELTA_BYTE_ARRAY:
-        return front_coded_next(values, file, value_out);
+        return front_coded_next(column, value_out);
     }
-    return is_good ? ZD_OK : fail_short(file, values->leaf);
+    return is_good ? ZD_OK : fail_short(column);
 }
