@@ -67,8 +67,7 @@ static enum zd_status print(
             line_end = memchr(text + begin, '\n', bytes - begin);
         size_t end = line_end ? (size_t)(line_end - text) : bytes;
         ids->count = 0;
-        ZD_TRY(encoder_encode(
-                encoder, text + begin, end - begin, false, ids, NULL));
+        ZD_TRY(encoder_encode(encoder, text + begin, end - begin, false, ids));
         for (size_t i = 0; i < ids->count; i++)
             printf("%d\n", ids->ids[i]);
         if (arguments->by_line)
@@ -86,7 +85,7 @@ static enum zd_status measure(
         double begin = seconds(CLOCK_MONOTONIC);
         double cpu_begin = seconds(CLOCK_PROCESS_CPUTIME_ID);
         ids->count = 0;
-        ZD_TRY(encoder_encode(encoder, text, bytes, false, ids, NULL));
+        ZD_TRY(encoder_encode(encoder, text, bytes, false, ids));
         double wall = seconds(CLOCK_MONOTONIC) - begin;
         double cpu = seconds(CLOCK_PROCESS_CPUTIME_ID) - cpu_begin;
         printf("pass %d: %zu bytes, %zu ids, %.1f MB/s, %.1f by CPU time\n",

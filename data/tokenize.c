@@ -56,8 +56,7 @@ static enum zd_status append_text(
         bool continues, bool train, struct token_vector *words)
 {
     size_t begin = words->count;
-    ZD_TRY(encoder_encode(
-            worker->encoder, text, bytes, continues, words, NULL));
+    ZD_TRY(encoder_encode(worker->encoder, text, bytes, continues, words));
     if (!train)
         return ZD_OK;
     uint32_t *added = words_from(words, begin);
@@ -78,9 +77,9 @@ static void mark_first(struct token_vector *words, size_t begin)
 static void append_prefix(
         const struct tokenize_worker *worker, struct token_vector *words)
 {
-    int count;
-    const int32_t *prefix = tokenizer_prefix(worker->recipe->tokenizer, &count);
-    token_vector_append(words, prefix, (size_t)count);
+    const struct token_vector *prefix =
+            tokenizer_prefix(worker->recipe->tokenizer);
+    token_vector_append(words, prefix->ids, prefix->count);
 }
 
 static void append_trained(int32_t id, struct token_vector *words)
@@ -93,11 +92,13 @@ static void append_trained(int32_t id, struct token_vector *words)
 static void append_end_of_text(
         const struct tokenize_worker *worker, struct token_vector *words)
 {
-    int count, eos = worker->recipe->eos;
-    const int32_t *suffix = tokenizer_suffix(worker->recipe->tokenizer, &count);
-    for (int i = 0; i < count; i++)
-        append_trained(suffix[i], words);
-    if (eos >= 0 && (count == 0 || suffix[count - 1] != eos))
+    const struct token_vector *suffix =
+            tokenizer_suffix(worker->recipe->tokenizer);
+    int eos = worker->recipe->eos;
+    for (size_t i = 0; i < suffix->count; i++)
+        append_trained(suffix->ids[i], words);
+    bool has_end = suffix->count > 0 && suffix->ids[suffix->count - 1] == eos;
+    if (eos >= 0 && !has_end)
         append_trained(eos, words);
 }
 
@@ -107,9 +108,7 @@ static enum zd_status tokenize_chat(
 {
     const struct document *document = &worker->document;
     size_t count = 2 * document->trained_count, begin = words->count;
-    worker->borders =
-            zd_grow(worker->borders, &worker->border_capacity, count + 1,
-                    sizeof *worker->borders);
+    ZD_GROW(worker->borders, worker->border_capacity, count + 1);
     for (size_t i = 0; i < count; i++)
         worker->borders[i] = (struct encode_border){
                 .at = i % 2 ? document->trained[i / 2].end

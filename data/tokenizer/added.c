@@ -7,19 +7,10 @@
  * the reference does. */
 #include "data/tokenizer/tokenizer_internal.h"
 
-#include "base/must.h"
 #include "data/tokenizer/utf8.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-void added_set_add(struct added_set *set, struct added_token token)
-{
-    set->tokens =
-            zd_grow(set->tokens, &set->capacity, (size_t)set->count + 1,
-                    sizeof *set->tokens);
-    set->tokens[set->count++] = token;
-}
 
 static int by_content(const void *left, const void *right)
 {
@@ -55,14 +46,6 @@ void added_set_fini(struct added_set *set)
         free(set->tokens[i].content);
     free(set->tokens);
     memset(set, 0, sizeof *set);
-}
-
-void added_scan_init(
-        struct added_scan *scan, const struct added_set *set,
-        const uint8_t *classes, const unsigned char *text, size_t bytes)
-{
-    *scan = (struct added_scan){
-            .set = set, .classes = classes, .text = text, .bytes = bytes};
 }
 
 /* First of tokens[from..to-1], which agree up to `depth`, whose byte there is
@@ -104,19 +87,19 @@ static const struct added_token *longest_at(
     return found;
 }
 
+static uint8_t class_at(
+        const struct added_scan *scan, size_t at, unsigned *step)
+{
+    return scan->classes[utf8_read(scan->text + at, step)];
+}
+
 static bool touches_word(
         const struct added_scan *scan, size_t begin, size_t end)
 {
     unsigned step;
-    if (begin > 0) {
-        size_t before = utf8_before(scan->text, begin);
-        uint32_t c = utf8_read(scan->text + before, &step);
-        if (scan->classes[c] & UNICODE_WORD)
-            return true;
-    }
-    if (end == scan->bytes)
-        return false;
-    return scan->classes[utf8_read(scan->text + end, &step)] & UNICODE_WORD;
+    size_t before = begin > 0 ? utf8_before(scan->text, begin) : 0;
+    return (begin > 0 && class_at(scan, before, &step) & UNICODE_WORD) ||
+           (end < scan->bytes && class_at(scan, end, &step) & UNICODE_WORD);
 }
 
 static size_t strip_left(const struct added_scan *scan, size_t begin)
@@ -124,8 +107,7 @@ static size_t strip_left(const struct added_scan *scan, size_t begin)
     unsigned step;
     while (begin > scan->begin) {
         size_t before = utf8_before(scan->text, begin);
-        uint32_t c = utf8_read(scan->text + before, &step);
-        if (!(scan->classes[c] & UNICODE_SPACE))
+        if (!(class_at(scan, before, &step) & UNICODE_SPACE))
             break;
         begin = before;
     }
@@ -136,12 +118,8 @@ static size_t strip_left(const struct added_scan *scan, size_t begin)
 static size_t strip_right(const struct added_scan *scan, size_t end)
 {
     unsigned step;
-    while (end < scan->bytes) {
-        uint32_t c = utf8_read(scan->text + end, &step);
-        if (!(scan->classes[c] & UNICODE_SPACE))
-            break;
+    while (end < scan->bytes && class_at(scan, end, &step) & UNICODE_SPACE)
         end += step;
-    }
     return end;
 }
 
@@ -152,10 +130,7 @@ static const struct added_token *next_match(
     const struct added_set *set = scan->set;
     while (set->count > 0 && scan->at < scan->bytes) {
         size_t begin = scan->at;
-        int first = scan->text[begin];
-        const struct added_token *token = NULL;
-        if (set->first[first] < set->first[first + 1])
-            token = longest_at(scan, begin);
+        const struct added_token *token = longest_at(scan, begin);
         if (!token) {
             scan->at++;
             continue;
@@ -201,7 +176,8 @@ int64_t tokenizer_count_specials(
         const struct tokenizer *tokenizer, const char *text, size_t bytes)
 {
     const struct added_set *set = &tokenizer->added_raw;
-    struct added_scan scan;
+    struct added_scan scan = {
+            set, tokenizer->classes, (const unsigned char *)text, bytes};
     struct added_piece piece;
     int64_t count = 0;
     char first = set->count > 0 ? set->tokens[0].content[0] : 0;
@@ -209,8 +185,6 @@ int64_t tokenizer_count_specials(
     if (set->count == 0 || (set->tokens[set->count - 1].content[0] == first &&
                             !memchr(text, first, bytes)))
         return 0;
-    added_scan_init(
-            &scan, set, tokenizer->classes, (const unsigned char *)text, bytes);
     while (added_scan_next(&scan, &piece))
         count += piece.token && piece.token->special;
     return count;

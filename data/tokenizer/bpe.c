@@ -18,10 +18,7 @@ enum { HEAP_WAYS = 4, LEAST_SYMBOLS = 128 };
 
 void bpe_fini(struct bpe *bpe)
 {
-    free(bpe->ids);
-    free(bpe->ranks);
-    free(bpe->prev);
-    free(bpe->next);
+    free(bpe->symbols);
     free(bpe->heap);
     memset(bpe, 0, sizeof *bpe);
 }
@@ -38,10 +35,7 @@ static enum zd_status reserve(struct bpe *bpe, size_t symbols)
     bpe_fini(bpe);
     if (symbols < LEAST_SYMBOLS)
         symbols = LEAST_SYMBOLS;
-    bpe->ids = zd_array(symbols, sizeof *bpe->ids);
-    bpe->ranks = zd_array(symbols, sizeof *bpe->ranks);
-    bpe->prev = zd_array(symbols, sizeof *bpe->prev);
-    bpe->next = zd_array(symbols, sizeof *bpe->next);
+    bpe->symbols = zd_array(symbols, sizeof *bpe->symbols);
     /* one entry for each first pair, at most two for each merge */
     bpe->heap = zd_array(3 * symbols, sizeof *bpe->heap);
     bpe->capacity = symbols;
@@ -89,32 +83,32 @@ static uint64_t heap_pop(struct bpe *bpe)
 static void pair_renew(
         struct bpe *bpe, const struct merges *merges, uint32_t at)
 {
-    uint32_t right = bpe->next[at];
-    bpe->ranks[at] =
-            right == UINT32_MAX
-                    ? MERGE_NONE
-                    : merges_rank(merges, bpe->ids[at], bpe->ids[right]);
-    if (bpe->ranks[at] != MERGE_NONE)
-        heap_push(bpe, (uint64_t)bpe->ranks[at] << 32 | at);
+    struct symbol *left = &bpe->symbols[at];
+    left->rank = MERGE_NONE;
+    if (left->next != UINT32_MAX)
+        left->rank = merges_rank(merges, left->id, bpe->symbols[left->next].id);
+    if (left->rank != MERGE_NONE)
+        heap_push(bpe, (uint64_t)left->rank << 32 | at);
 }
 
 static void merge_all(struct bpe *bpe, const struct merges *merges)
 {
+    struct symbol *symbols = bpe->symbols;
     while (bpe->heap_count > 0) {
         uint64_t entry = heap_pop(bpe);
         uint32_t at = (uint32_t)entry;
-        int32_t rank = (int32_t)(entry >> 32);
-        if (bpe->ranks[at] != rank)
+        struct symbol *left = &symbols[at];
+        if (left->rank != (int32_t)(entry >> 32))
             continue; /* stale */
-        uint32_t gone = bpe->next[at];
-        bpe->ids[at] = merges->result[rank];
-        bpe->ranks[gone] = MERGE_NONE;
-        bpe->next[at] = bpe->next[gone];
-        if (bpe->next[at] != UINT32_MAX)
-            bpe->prev[bpe->next[at]] = at;
+        struct symbol *gone = &symbols[left->next];
+        left->id = merges->result[left->rank];
+        left->next = gone->next;
+        gone->rank = MERGE_NONE;
+        if (left->next != UINT32_MAX)
+            symbols[left->next].prev = at;
         pair_renew(bpe, merges, at);
-        if (bpe->prev[at] != UINT32_MAX)
-            pair_renew(bpe, merges, bpe->prev[at]);
+        if (left->prev != UINT32_MAX)
+            pair_renew(bpe, merges, left->prev);
     }
 }
 
@@ -148,19 +142,19 @@ enum zd_status bpe_encode(
         int32_t id = symbol_at(merges, word, i, &bytes_end, &step);
         if (id < 0)
             continue;
-        bpe->ids[count] = id;
-        bpe->prev[count] = count - 1; /* of the first: UINT32_MAX */
-        bpe->next[count] = count + 1;
+        /* before the first: UINT32_MAX */
+        bpe->symbols[count] =
+                (struct symbol){.id = id, .prev = count - 1, .next = count + 1};
         count++;
     }
     if (count == 0)
         return ZD_OK;
-    bpe->next[count - 1] = UINT32_MAX;
+    bpe->symbols[count - 1].next = UINT32_MAX;
     bpe->heap_count = 0;
     for (uint32_t i = 0; i < count; i++)
         pair_renew(bpe, merges, i);
     merge_all(bpe, merges);
-    for (uint32_t i = 0; i != UINT32_MAX; i = bpe->next[i])
-        token_vector_push(out, bpe->ids[i]);
+    for (uint32_t i = 0; i != UINT32_MAX; i = bpe->symbols[i].next)
+        token_vector_push(out, bpe->symbols[i].id);
     return ZD_OK;
 }

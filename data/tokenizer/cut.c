@@ -11,8 +11,6 @@
 #include "data/tokenizer/tokenizer_internal.h"
 #include "data/tokenizer/utf8.h"
 
-#include <string.h>
-
 static bool keeps_spaces(const struct added_set *set, const uint8_t *classes)
 {
     enum { META = 0x2581 };

@@ -331,9 +331,8 @@ static enum zd_status encode_between(
                 struct encoder *encoder, const unsigned char *text,
                 size_t bytes, struct token_vector *ids))
 {
-    struct added_scan scan;
+    struct added_scan scan = {set, encoder->tokenizer->classes, text, bytes};
     struct added_piece piece;
-    added_scan_init(&scan, set, encoder->tokenizer->classes, text, bytes);
     while (added_scan_next(&scan, &piece)) {
         if (!piece.token) {
             ZD_TRY(encode(
@@ -372,24 +371,18 @@ static enum zd_status encode_raw_stretch(
     return status;
 }
 
-static enum zd_status refuse_utf8(size_t at, size_t *bad_offset_out)
-{
-    if (bad_offset_out)
-        *bad_offset_out = at;
-    return ZD_FAIL(
-            ZD_ERR_DATA, "E0413", "invalid UTF-8 at byte offset %zu", at);
-}
-
 /* The encoder has its borders. */
 static enum zd_status encode(
         struct encoder *encoder, const unsigned char *text, size_t bytes,
-        bool continues, struct token_vector *ids, size_t *bad_offset_out)
+        bool continues, struct token_vector *ids)
 {
     const struct tokenizer *tokenizer = encoder->tokenizer;
     size_t valid = utf8_valid_prefix((const char *)text, bytes);
     size_t first = ids->count;
     if (valid < bytes)
-        return refuse_utf8(valid, bad_offset_out);
+        return ZD_FAIL(
+                ZD_ERR_DATA, "E0413", "invalid UTF-8 at byte offset %zu",
+                valid);
     for (size_t i = 0; tokenizer->is_bytes && i < bytes; i++)
         token_vector_push(ids, text[i]);
     encoder->continues = continues;
@@ -406,12 +399,10 @@ static enum zd_status encode(
 
 enum zd_status encoder_encode(
         struct encoder *encoder, const char *text, size_t bytes, bool continues,
-        struct token_vector *ids, size_t *bad_offset_out)
+        struct token_vector *ids)
 {
     encoder->border = encoder->border_end = NULL;
-    return encode(
-            encoder, (const unsigned char *)text, bytes, continues, ids,
-            bad_offset_out);
+    return encode(encoder, (const unsigned char *)text, bytes, continues, ids);
 }
 
 enum zd_status encoder_encode_borders(
@@ -420,6 +411,5 @@ enum zd_status encoder_encode_borders(
 {
     encoder->border = borders;
     encoder->border_end = count > 0 ? borders + count : borders;
-    return encode(
-            encoder, (const unsigned char *)text, bytes, false, ids, NULL);
+    return encode(encoder, (const unsigned char *)text, bytes, false, ids);
 }

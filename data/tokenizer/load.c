@@ -2,6 +2,7 @@
 #include "data/tokenizer/tokenizer_internal.h"
 
 #include "base/log.h"
+#include "base/must.h"
 
 #include <string.h>
 
@@ -18,9 +19,7 @@ static enum zd_status token_id(
     if (!json_is_integer(value) || json_integer_value(value) < 0)
         return ZD_FAIL(
                 ZD_ERR_DATA, "E0404",
-                "the id of token `%.200s` is not a whole "
-                "number from 0",
-                token);
+                "the id of token `%.200s` is not a whole number from 0", token);
     if (json_integer_value(value) >= TOKENIZER_IDS_MAX)
         return ZD_FAIL(
                 ZD_ERR_DATA, "E0404",
@@ -78,69 +77,94 @@ static enum zd_status load_vocab(
 
 /* ---- merges ---- */
 
-struct merge_text {
-    const char *left, *right;
-    size_t left_bytes, right_bytes;
+static void merges_init(struct merges *merges, int count)
+{
+    int bits = 4;
+    while ((UINT64_C(1) << bits) < (uint64_t)count * 3 / 2 + 1)
+        bits++;
+    size_t slots = (size_t)1 << bits;
+    merges->slots = zd_array(slots, sizeof *merges->slots);
+    merges->result = zd_array((size_t)count + 1, sizeof *merges->result);
+    merges->shift = 64 - bits;
+    merges->mask = slots - 1;
+    merges->count = count;
+    memset(merges->slots, 0xff, slots * sizeof *merges->slots);
+}
+
+/* The same pair again: the later rank counts. */
+static void merges_add(
+        struct merges *merges, int left, int right, int rank, int id)
+{
+    uint64_t key = (uint64_t)left << 21 | (uint64_t)right;
+    *merges_slot(merges, left, right) = key << 22 | (uint64_t)rank;
+    merges->result[rank] = id;
+}
+
+/* After the last merges_add: fill byte_id, and `characters`. */
+static void merges_finish(
+        struct merges *merges, const struct vocab *vocab,
+        const struct byte_table *table)
+{
+    merges->characters = table->is_fallback ? vocab : NULL;
+    for (int b = 0; b < 256; b++) {
+        unsigned char byte = (unsigned char)b, spelling[8];
+        size_t bytes = table->is_fallback
+                               ? (size_t)snprintf(
+                                         (char *)spelling, sizeof spelling,
+                                         "<0x%02X>", (unsigned)b)
+                               : byte_table_spell(table, &byte, 1, spelling);
+        merges->byte_id[b] = vocab_find(vocab, spelling, bytes);
+    }
+}
+
+struct part { /* of a merge: left, right, result */
+    const char *text;
+    size_t bytes;
 };
 
-/* "left right", with exactly one space; false: it is not. */
-static bool split_legacy(const json_t *merge, struct merge_text *out)
+/* "left right", with exactly one space, or ["left", "right"]; false: it is
+ * not. */
+static bool split_merge(
+        const json_t *merge, bool is_legacy, struct part parts[2])
 {
     const char *text = json_string_value(merge);
     size_t bytes = json_string_length(merge);
-    const char *space = memchr(text, ' ', bytes);
-    if (!space)
-        return false;
-    out->left = text;
-    out->left_bytes = (size_t)(space - text);
-    out->right = space + 1;
-    out->right_bytes = bytes - out->left_bytes - 1;
-    return !memchr(out->right, ' ', out->right_bytes);
-}
-
-static bool split_pair(const json_t *merge, struct merge_text *out)
-{
-    const json_t *left = json_array_get(merge, 0);
-    const json_t *right = json_array_get(merge, 1);
-    if (json_array_size(merge) != 2 || !json_is_string(left) ||
-        !json_is_string(right))
-        return false;
-    out->left = json_string_value(left);
-    out->left_bytes = json_string_length(left);
-    out->right = json_string_value(right);
-    out->right_bytes = json_string_length(right);
-    return true;
-}
-
-static enum zd_status missing_part(
-        size_t number, const char *part, const char *text, size_t bytes)
-{
-    return ZD_FAIL(
-            ZD_ERR_DATA, "E0405",
-            "merge %zu: its %s `%.*s` is not in the vocabulary", number, part,
-            (int)(bytes < 200 ? bytes : 200), text);
+    if (is_legacy) {
+        const char *space = text ? memchr(text, ' ', bytes) : NULL;
+        if (!space)
+            return false;
+        parts[0] = (struct part){text, (size_t)(space - text)};
+        parts[1] = (struct part){space + 1, bytes - parts[0].bytes - 1};
+        return !memchr(parts[1].text, ' ', parts[1].bytes);
+    }
+    for (size_t i = 0; i < 2; i++) {
+        const json_t *item = json_array_get(merge, i);
+        parts[i].text = json_string_value(item);
+        parts[i].bytes = json_string_length(item);
+    }
+    return json_array_size(merge) == 2 && parts[0].text && parts[1].text;
 }
 
 static enum zd_status add_merge(
-        struct tokenizer *tokenizer, const struct merge_text *text,
+        struct tokenizer *tokenizer, struct part parts[3],
         struct byte_buffer *joined, size_t number, int rank)
 {
-    const struct vocab *vocab = &tokenizer->vocab;
-    int left = vocab_find(vocab, text->left, text->left_bytes);
-    int right = vocab_find(vocab, text->right, text->right_bytes);
-    if (left < 0)
-        return missing_part(number, "left part", text->left, text->left_bytes);
-    if (right < 0)
-        return missing_part(
-                number, "right part", text->right, text->right_bytes);
+    static const char *const names[] = {"left part", "right part", "result"};
+    int ids[3];
     joined->count = 0;
-    byte_buffer_append(joined, text->left, text->left_bytes);
-    byte_buffer_append(joined, text->right, text->right_bytes);
-    int made = vocab_find(vocab, joined->data, joined->count);
-    if (made < 0)
-        return missing_part(
-                number, "result", (const char *)joined->data, joined->count);
-    merges_add(&tokenizer->merges, left, right, rank, made);
+    byte_buffer_append(joined, parts[0].text, parts[0].bytes);
+    byte_buffer_append(joined, parts[1].text, parts[1].bytes);
+    parts[2] = (struct part){(const char *)joined->data, joined->count};
+    for (int i = 0; i < 3; i++) {
+        size_t bytes = parts[i].bytes;
+        ids[i] = vocab_find(&tokenizer->vocab, parts[i].text, bytes);
+        if (ids[i] < 0)
+            return ZD_FAIL(
+                    ZD_ERR_DATA, "E0405",
+                    "merge %zu: its %s `%.*s` is not in the vocabulary", number,
+                    names[i], (int)(bytes < 200 ? bytes : 200), parts[i].text);
+    }
+    merges_add(&tokenizer->merges, ids[0], ids[1], rank, ids[2]);
     return ZD_OK;
 }
 
@@ -155,21 +179,16 @@ static enum zd_status load_each_merge(
     int rank = 0;
     json_array_foreach(merges, number, merge)
     {
-        struct merge_text text;
-        bool is_good;
+        struct part parts[3];
         if (is_legacy && json_is_string(merge) &&
             strncmp(json_string_value(merge), version, strlen(version)) == 0)
             continue;
-        if (is_legacy)
-            is_good = json_is_string(merge) && split_legacy(merge, &text);
-        else
-            is_good = split_pair(merge, &text);
-        if (!is_good)
+        if (!split_merge(merge, is_legacy, parts))
             return ZD_FAIL(
                     ZD_ERR_DATA, "E0405", "merge %zu is not %s", number,
                     is_legacy ? "two parts with one space between"
                               : "an array of two strings");
-        ZD_TRY(add_merge(tokenizer, &text, joined, number, rank++));
+        ZD_TRY(add_merge(tokenizer, parts, joined, number, rank++));
     }
     return ZD_OK;
 }
@@ -325,8 +344,8 @@ static enum zd_status added_id(
         *most = id;
     if (id != listed)
         zd_log_warning(
-                "tokenizer.json lists added token `%.200s` as %d, but "
-                "Hugging Face tokenizers numbers it %d; so does zerod",
+                "tokenizer.json lists added token `%.200s` as %d, but Hugging "
+                "Face tokenizers numbers it %d; so does zerod",
                 content, listed, id);
     *id_out = id;
     return ZD_OK;
@@ -371,10 +390,10 @@ static enum zd_status load_added(
         return ZD_OK; /* as the reference: it matches nothing */
     ZD_TRY(added_id(tokenizer, text, bytes, listed, most, &token.id));
     matched_content(tokenizer, text, bytes, &token);
-    added_set_add(
-            token.normalized ? &tokenizer->added_normalized
-                             : &tokenizer->added_raw,
-            token);
+    struct added_set *set = token.normalized ? &tokenizer->added_normalized
+                                             : &tokenizer->added_raw;
+    ZD_GROW(set->tokens, set->capacity, set->count + 1);
+    set->tokens[set->count++] = token;
     return ZD_OK;
 }
 

@@ -301,15 +301,13 @@ static enum zd_status load_template(
     return ZD_OK;
 }
 
-/* One that puts tokens around the text; *loaded_out false: ByteLevel, which
- * moves offsets alone. */
+/* One that puts tokens around the text, or ByteLevel, which moves offsets
+ * alone. */
 static enum zd_status load_processor(
-        struct tokenizer *tokenizer, const json_t *part, bool *loaded_out)
+        struct tokenizer *tokenizer, const json_t *part)
 {
-    *loaded_out = true;
     if (is_type(part, "TemplateProcessing"))
         return load_template(tokenizer, part);
-    *loaded_out = false;
     if (!is_type(part, "ByteLevel"))
         return refuse("post_processor", type_of(part));
     tokenizer->trim_offsets |=
@@ -323,17 +321,18 @@ static enum zd_status load_post_processor(
     const json_t *processors = json_object_get(part, "processors");
     size_t i;
     json_t *inner;
-    bool is_loaded, has_one = false;
+    bool has_one = false;
     if (json_is_absent(part))
         return ZD_OK;
     if (!is_type(part, "Sequence"))
-        return load_processor(tokenizer, part, &is_loaded);
+        return load_processor(tokenizer, part);
     json_array_foreach(processors, i, inner)
     {
-        if (has_one && !is_type(inner, "ByteLevel"))
+        bool is_one = !is_type(inner, "ByteLevel");
+        if (has_one && is_one)
             return refuse("post_processor", "Sequence of two templates");
-        ZD_TRY(load_processor(tokenizer, inner, &is_loaded));
-        has_one |= is_loaded;
+        ZD_TRY(load_processor(tokenizer, inner));
+        has_one |= is_one;
     }
     return ZD_OK;
 }

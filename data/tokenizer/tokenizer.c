@@ -22,10 +22,10 @@ void tokenizer_close(struct tokenizer *tokenizer)
         return;
     token_vector_fini(&tokenizer->prefix);
     token_vector_fini(&tokenizer->suffix);
-    free(tokenizer->chat_template);
-    free(tokenizer->chat_with_tools);
-    free(tokenizer->chat_path);
-    json_decref(tokenizer->tokens);
+    free(tokenizer->chat.source);
+    free(tokenizer->chat.with_tools);
+    free(tokenizer->chat.path);
+    json_decref(tokenizer->chat.tokens);
     free(tokenizer->classes);
     vocab_fini(&tokenizer->vocab);
     merges_fini(&tokenizer->merges);
@@ -69,17 +69,18 @@ static const json_t *template_of(const json_t *config, const char *wanted)
     return NULL;
 }
 
-static void load_tokens(struct tokenizer *tokenizer, const json_t *config)
+static json_t *load_tokens(const json_t *config)
 {
     static const char *const names[] = {"bos_token", "eos_token", "unk_token",
                                         "sep_token", "pad_token", "cls_token",
                                         "mask_token"};
-    tokenizer->tokens = json_object();
+    json_t *tokens = json_object();
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         const json_t *token = token_of(config, names[i]);
         if (json_is_string(token))
-            json_object_set(tokenizer->tokens, names[i], (json_t *)token);
+            json_object_set(tokens, names[i], (json_t *)token);
     }
+    return tokens;
 }
 
 /* The file of this name in the folder that `path` is in. */
@@ -120,16 +121,16 @@ static char *copy_text(const json_t *text)
 static enum zd_status load_chat(
         struct tokenizer *tokenizer, const json_t *config, const char *path)
 {
-    load_tokens(tokenizer, config);
-    tokenizer->chat_template = copy_text(template_of(config, "default"));
-    tokenizer->chat_with_tools = copy_text(template_of(config, "tool_use"));
-    tokenizer->chat_path = zd_must(strdup(path));
+    struct tokenizer_chat *chat = &tokenizer->chat;
+    chat->tokens = load_tokens(config);
+    chat->source = copy_text(template_of(config, "default"));
+    chat->with_tools = copy_text(template_of(config, "tool_use"));
+    chat->path = zd_must(strdup(path));
     ZD_TRY(load_template(
-            path, "chat_template.jinja", &tokenizer->chat_template,
-            &tokenizer->chat_path));
+            path, "chat_template.jinja", &chat->source, &chat->path));
     return load_template(
-            path, "additional_chat_templates/tool_use.jinja",
-            &tokenizer->chat_with_tools, NULL);
+            path, "additional_chat_templates/tool_use.jinja", &chat->with_tools,
+            NULL);
 }
 
 /* eos_token of tokenizer_config.json, if there is such a file. */
@@ -261,25 +262,19 @@ int tokenizer_eos(const struct tokenizer *tokenizer)
     return tokenizer->eos;
 }
 
-const int32_t *tokenizer_prefix(
-        const struct tokenizer *tokenizer, int *count_out)
+const struct token_vector *tokenizer_prefix(const struct tokenizer *tokenizer)
 {
-    *count_out = (int)tokenizer->prefix.count;
-    return tokenizer->prefix.ids;
+    return &tokenizer->prefix;
 }
 
-const int32_t *tokenizer_suffix(
-        const struct tokenizer *tokenizer, int *count_out)
+const struct token_vector *tokenizer_suffix(const struct tokenizer *tokenizer)
 {
-    *count_out = (int)tokenizer->suffix.count;
-    return tokenizer->suffix.ids;
+    return &tokenizer->suffix;
 }
 
 struct tokenizer_chat tokenizer_chat(const struct tokenizer *tokenizer)
 {
-    return (struct tokenizer_chat){
-            tokenizer->chat_template, tokenizer->chat_with_tools,
-            tokenizer->chat_path, tokenizer->tokens};
+    return tokenizer->chat;
 }
 
 int tokenizer_token_id(const struct tokenizer *tokenizer, const char *token)
@@ -306,8 +301,7 @@ enum zd_status tokenizer_token_bytes(
         return ZD_FAIL(
                 ZD_ERR_DATA, "E0409",
                 "%d is not a token id; the vocabulary has %d tokens, the last "
-                "is "
-                "%d",
+                "is %d",
                 id, vocab->count, vocab->ids - 1);
     *bytes_out = (const char *)vocab->text.data + vocab->tokens[id].decoded;
     *count_out = vocab->tokens[id].decoded_bytes;

@@ -28,19 +28,13 @@ void tokenizer_close(struct tokenizer *tokenizer);
 int tokenizer_vocab_size(const struct tokenizer *tokenizer);
 /* End of text: tokenizer_config.json's eos_token; -1 when it names none. */
 int tokenizer_eos(const struct tokenizer *tokenizer);
-/* The ids that the post-processor puts before a text (BOS), and after it;
- * count 0..n. */
-const int32_t *tokenizer_prefix(
-        const struct tokenizer *tokenizer, int *count_out);
-const int32_t *tokenizer_suffix(
-        const struct tokenizer *tokenizer, int *count_out);
 /* What the files beside tokenizer.json say of conversations: the template of
  * chat_template.jinja, else of tokenizer_config.json; of several the one named
  * "default", and "tool_use" for conversations with tools. NULL where they say
  * nothing. Borrowed. */
 struct tokenizer_chat {
-    const char *source, *with_tools, *path; /* path: of the file */
-    const json_t *tokens; /* special tokens by name: {"bos_token": "<s>"} */
+    char *source, *with_tools, *path; /* path: of the file */
+    json_t *tokens; /* special tokens by name: {"bos_token": "<s>"} */
 };
 struct tokenizer_chat tokenizer_chat(const struct tokenizer *tokenizer);
 /* How many special tokens are written in a text, and become those. */
@@ -61,17 +55,19 @@ void token_vector_push(struct token_vector *vector, int32_t id);
 void token_vector_append(
         struct token_vector *vector, const int32_t *ids, size_t count);
 void token_vector_fini(struct token_vector *vector);
+/* The ids that the post-processor puts before a text (BOS), and after it. */
+const struct token_vector *tokenizer_prefix(const struct tokenizer *tokenizer);
+const struct token_vector *tokenizer_suffix(const struct tokenizer *tokenizer);
 
 struct encoder;
 struct encoder *encoder_create(const struct tokenizer *tokenizer);
 void encoder_destroy(struct encoder *encoder);
 /* Append the ids of `text` (UTF-8), in which added tokens are recognized.
  * `continues`: it goes on from another, no "▁" is put in front of it. Invalid
- * UTF-8 is ZD_ERR_DATA; then *bad_offset_out (may be NULL) is the byte offset
- * in `text`. */
+ * UTF-8 is ZD_ERR_DATA with its byte offset. */
 enum zd_status encoder_encode(
         struct encoder *encoder, const char *text, size_t bytes, bool continues,
-        struct token_vector *ids, size_t *bad_offset_out);
+        struct token_vector *ids);
 /* A place in a text, and of the tokens that are appended the index in `ids` of
  * the first that ends after it, or, for the end of a range, of the first that
  * does not begin before it: the tokens between two borders are those that

@@ -73,11 +73,6 @@ void byte_table_init(struct byte_table *table);
 size_t byte_table_spell(
         const struct byte_table *table, const unsigned char *bytes,
         size_t count, unsigned char *out);
-/* The bytes a token stands for: those of its characters when all of them are in
- * the table, else its own UTF-8. `out` has room for `count` bytes. */
-size_t byte_table_decode(
-        const struct byte_table *table, const unsigned char *token,
-        size_t count, unsigned char *out);
 
 /* ---- tokens: id <-> spelling, id -> bytes ---- */
 
@@ -124,26 +119,23 @@ struct merges {
                                        those it lacks; NULL: all are bytes */
     int count;
 };
-void merges_init(struct merges *merges, int count);
 void merges_fini(struct merges *merges);
-/* The same pair again: the later rank counts. */
-void merges_add(struct merges *merges, int left, int right, int rank, int id);
-/* After the last merges_add: fill byte_id, and `characters`. */
-void merges_finish(
-        struct merges *merges, const struct vocab *vocab,
-        const struct byte_table *table);
 
-static inline int merges_rank(const struct merges *merges, int left, int right)
+/* The slot of a pair, free where the pair has none. */
+static inline uint64_t *merges_slot(
+        const struct merges *merges, int left, int right)
 {
     uint64_t key = (uint64_t)left << 21 | (uint64_t)right;
     uint64_t at = key * 0x9e3779b97f4a7c15u >> merges->shift;
-    for (;; at = (at + 1) & merges->mask) {
-        uint64_t slot = merges->slots[at];
-        if (slot == UINT64_MAX)
-            return MERGE_NONE;
-        if (slot >> 22 == key)
-            return (int)(slot & (TOKENIZER_MERGES_MAX - 1));
-    }
+    while (merges->slots[at] != UINT64_MAX && merges->slots[at] >> 22 != key)
+        at = (at + 1) & merges->mask;
+    return &merges->slots[at];
+}
+static inline int merges_rank(const struct merges *merges, int left, int right)
+{
+    uint64_t slot = *merges_slot(merges, left, right);
+    return slot == UINT64_MAX ? MERGE_NONE
+                              : (int)(slot & (TOKENIZER_MERGES_MAX - 1));
 }
 
 /* ---- added tokens ---- */
@@ -162,12 +154,10 @@ struct added_set {
     size_t capacity;
     int first[257]; /* tokens whose content begins with byte b: first[b].. */
 };
-/* Takes ownership of token.content. */
-void added_set_add(struct added_set *set, struct added_token token);
 void added_set_finish(struct added_set *set); /* sort; before the first scan */
 void added_set_fini(struct added_set *set);
 
-struct added_scan {
+struct added_scan { /* begins with its first four fields */
     const struct added_set *set;
     const uint8_t *classes;
     const unsigned char *text;
@@ -181,9 +171,6 @@ struct added_piece {
     const struct added_token *token; /* NULL: a stretch of text */
     size_t begin, end;
 };
-void added_scan_init(
-        struct added_scan *scan, const struct added_set *set,
-        const uint8_t *classes, const unsigned char *text, size_t bytes);
 bool added_scan_next(struct added_scan *scan, struct added_piece *piece_out);
 
 /* ---- NFC ---- */
@@ -247,8 +234,10 @@ enum zd_status split_scan_next(struct split_scan *scan, size_t *end_out);
 /* ---- byte pairs ---- */
 
 struct bpe { /* scratch for a word */
-    int32_t *ids, *ranks;
-    uint32_t *prev, *next;
+    struct symbol {
+        int32_t id, rank; /* rank: of the pair that begins here */
+        uint32_t prev, next;
+    } * symbols;
     uint64_t *heap;
     size_t capacity, heap_count;
 };
@@ -272,9 +261,8 @@ struct tokenizer {
     char digest[HASH_HEX];
     char describe[160];
     int eos;
-    struct token_vector prefix, suffix;                /* around a text */
-    char *chat_template, *chat_with_tools, *chat_path; /* owned; NULL: none */
-    json_t *tokens; /* special ones by name; owned; NULL: none */
+    struct token_vector prefix, suffix; /* around a text */
+    struct tokenizer_chat chat;         /* owned */
 
     uint8_t *classes;
     struct byte_table table;

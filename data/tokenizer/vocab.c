@@ -1,10 +1,129 @@
 #include "data/tokenizer/tokenizer_internal.h"
 
 #include "base/must.h"
+#include "data/tokenizer/utf8.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+static bool is_printable(int byte)
+{
+    return (byte >= 0x21 && byte <= 0x7e) || (byte >= 0xa1 && byte <= 0xac) ||
+           byte >= 0xae;
+}
+
+void byte_table_init(struct byte_table *table)
+{
+    int others = 0;
+    for (int c = 0; c < BYTE_CHARS; c++)
+        table->byte_of[c] = -1;
+    for (int b = 0; b < 256; b++) {
+        int c = is_printable(b) ? b : 256 + others++;
+        table->char_of[b] = (uint16_t)c;
+        table->byte_of[c] = (int16_t)b;
+    }
+}
+
+size_t byte_table_spell(
+        const struct byte_table *table, const unsigned char *bytes,
+        size_t count, unsigned char *out)
+{
+    size_t used = 0;
+    for (size_t i = 0; i < count; i++)
+        used += utf8_write(out + used, table->char_of[bytes[i]]);
+    return used;
+}
+
+/* The byte that "<0xNN>" is, or -1. */
+static int fallback_byte(const unsigned char *token, size_t count)
+{
+    static const char digits[] = "0123456789ABCDEF";
+    if (count != 6 || memcmp(token, "<0x", 3) != 0 || token[5] != '>' ||
+        !token[3] || !token[4])
+        return -1;
+    const char *high = strchr(digits, token[3]);
+    const char *low = strchr(digits, token[4]);
+    return high && low ? (int)((high - digits) << 4 | (low - digits)) : -1;
+}
+
+static size_t decode_fallback(
+        const unsigned char *token, size_t count, unsigned char *out)
+{
+    size_t used = 0;
+    int byte = fallback_byte(token, count);
+    if (byte >= 0) {
+        out[0] = (unsigned char)byte;
+        return 1;
+    }
+    for (size_t i = 0; i < count;) {
+        bool is_space = count - i >= META_BYTES &&
+                        memcmp(token + i, META_SPACE, META_BYTES) == 0;
+        out[used++] = is_space ? ' ' : token[i];
+        i += is_space ? META_BYTES : 1;
+    }
+    return used;
+}
+
+/* The bytes a token stands for: those of its characters when all of them are in
+ * the table, else its own UTF-8. `out` has room for `count` bytes. */
+static size_t byte_table_decode(
+        const struct byte_table *table, const unsigned char *token,
+        size_t count, unsigned char *out)
+{
+    size_t used = 0;
+    unsigned step;
+    if (table->is_fallback)
+        return decode_fallback(token, count, out);
+    for (size_t i = 0; i < count; i += step) {
+        uint32_t c = utf8_read(token + i, &step);
+        if (c >= BYTE_CHARS || table->byte_of[c] < 0) {
+            memcpy(out, token, count);
+            return count;
+        }
+        out[used++] = (unsigned char)table->byte_of[c];
+    }
+    return used;
+}
+
+void byte_buffer_append(
+        struct byte_buffer *buffer, const void *data, size_t bytes)
+{
+    ZD_GROW(buffer->data, buffer->capacity, buffer->count + bytes);
+    if (bytes > 0)
+        memcpy(buffer->data + buffer->count, data, bytes);
+    buffer->count += bytes;
+}
+
+void byte_buffer_fini(struct byte_buffer *buffer)
+{
+    free(buffer->data);
+    memset(buffer, 0, sizeof *buffer);
+}
+
+void token_vector_push(struct token_vector *vector, int32_t id)
+{
+    if (vector->count == vector->capacity)
+        ZD_GROW(vector->ids, vector->capacity, vector->count + 1);
+    vector->ids[vector->count++] = id;
+}
+
+void token_vector_append(
+        struct token_vector *vector, const int32_t *ids, size_t count)
+{
+    ZD_GROW(vector->ids, vector->capacity, vector->count + count);
+    if (count > 0)
+        memcpy(vector->ids + vector->count, ids, count * sizeof *ids);
+    vector->count += count;
+}
+
+void token_vector_fini(struct token_vector *vector)
+{
+    free(vector->ids);
+    *vector = (struct token_vector){0};
+}
+
+/* --- vocabulary ---------------------------------------------------------- */
 
 void vocab_init(struct vocab *vocab, int capacity)
 {
@@ -86,50 +205,8 @@ enum zd_status vocab_add(
     return ZD_OK;
 }
 
-/* --- merges -------------------------------------------------------------- */
-
-void merges_init(struct merges *merges, int count)
-{
-    int bits = 4;
-    while ((UINT64_C(1) << bits) < (uint64_t)count * 3 / 2 + 1)
-        bits++;
-    size_t slots = (size_t)1 << bits;
-    merges->slots = zd_array(slots, sizeof *merges->slots);
-    merges->result = zd_array((size_t)count + 1, sizeof *merges->result);
-    merges->shift = 64 - bits;
-    merges->mask = slots - 1;
-    merges->count = count;
-    memset(merges->slots, 0xff, slots * sizeof *merges->slots);
-}
-
 void merges_fini(struct merges *merges)
 {
     free(merges->slots);
     free(merges->result);
-}
-
-void merges_add(struct merges *merges, int left, int right, int rank, int id)
-{
-    uint64_t key = (uint64_t)left << 21 | (uint64_t)right;
-    uint64_t at = key * 0x9e3779b97f4a7c15u >> merges->shift;
-    while (merges->slots[at] != UINT64_MAX && merges->slots[at] >> 22 != key)
-        at = (at + 1) & merges->mask;
-    merges->slots[at] = key << 22 | (uint64_t)rank;
-    merges->result[rank] = id;
-}
-
-void merges_finish(
-        struct merges *merges, const struct vocab *vocab,
-        const struct byte_table *table)
-{
-    merges->characters = table->is_fallback ? vocab : NULL;
-    for (int b = 0; b < 256; b++) {
-        unsigned char byte = (unsigned char)b, spelling[8];
-        size_t bytes = table->is_fallback
-                               ? (size_t)snprintf(
-                                         (char *)spelling, sizeof spelling,
-                                         "<0x%02X>", (unsigned)b)
-                               : byte_table_spell(table, &byte, 1, spelling);
-        merges->byte_id[b] = vocab_find(vocab, spelling, bytes);
-    }
 }

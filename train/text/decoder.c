@@ -33,21 +33,19 @@ enum zd_status decoder_flush(FILE *out)
 enum zd_status decoder_encode(
         const struct text *text, const char *prompt, struct token_vector *ids)
 {
-    int count;
-    size_t bad;
     struct encoder *encoder;
-    const int32_t *prefix;
+    const struct token_vector *prefix;
 
     if (!text->tokenizer)
         return ZD_FAIL(
                 ZD_ERR_CONFIG, "E0460",
                 "a prompt needs a tokenizer and this job has none "
                 "(model.tokenizer)");
-    prefix = tokenizer_prefix(text->tokenizer, &count);
-    token_vector_append(ids, prefix, (size_t)count);
+    prefix = tokenizer_prefix(text->tokenizer);
+    token_vector_append(ids, prefix->ids, prefix->count);
     encoder = encoder_create(text->tokenizer);
     enum zd_status status =
-            encoder_encode(encoder, prompt, strlen(prompt), false, ids, &bad);
+            encoder_encode(encoder, prompt, strlen(prompt), false, ids);
     encoder_destroy(encoder);
     if (status == ZD_OK && ids->count == 0)
         status = ZD_FAIL(

@@ -9,8 +9,8 @@ static struct token_vector encode(
         struct token_vector ids)
 {
     cr_assert_eq(
-            encoder_encode(encoder, text, bytes, continues, &ids, NULL), ZD_OK,
-            "%s", zd_error_get()->what);
+            encoder_encode(encoder, text, bytes, continues, &ids), ZD_OK, "%s",
+            zd_error_get()->what);
     return ids;
 }
 
