@@ -48,17 +48,17 @@ static struct value resolve(struct jinja *j, struct value name)
                    : jinja_undefined(name, 0);
 }
 
-static struct value lookup(struct jinja *j, int symbol, struct value name)
+static struct value lookup(struct jinja *j, const struct node *node)
 {
     for (struct scope *s = j->scope; s; s = s->outer)
         for (struct binding *b = s->first; b; b = b->next) {
             jinja_charge(j, 1, 0);
-            if (b->symbol == symbol)
+            if (b->symbol == node->symbol)
                 return b->value;
         }
-    struct value *value = &j->variables[symbol];
+    struct value *value = &j->variables[node->symbol];
     if (value->kind == ABSENT)
-        *value = resolve(j, name);
+        *value = resolve(j, node->constant);
     return *value;
 }
 
@@ -177,9 +177,9 @@ static struct value evaluate_call(struct jinja *j, const struct node *node)
 }
 
 /* A filter or a test. */
-static struct value evaluate_row(
-        struct jinja *j, const struct node *node, struct value self)
+static struct value evaluate_row(struct jinja *j, const struct node *node)
 {
+    struct value self = jinja_evaluate(j, node->parts[0]);
     struct arguments given = evaluate_arguments(j, node);
     j->line = node->line;
     return is_ok(j) ? jinja_call_row(j, node->row, self, &given) : self;
@@ -329,43 +329,31 @@ static struct value evaluate_block(struct jinja *j, const struct node *node)
     return value;
 }
 
-static struct value evaluate(struct jinja *j, const struct node *node)
+static struct value evaluate_not(struct jinja *j, const struct node *node)
 {
-    switch (node->kind) {
-    case NAME:
-        return lookup(j, node->symbol, node->constant);
-    case SEQUENCE:
-        return evaluate_list(j, node);
-    case MAPPING:
-        return evaluate_mapping(j, node);
-    case ATTRIBUTE:
-    case ITEM:
-        return evaluate_part(j, node);
-    case SLICED:
-        return evaluate_slice(j, node);
-    case CALL:
-        return evaluate_call(j, node);
-    case FILTER:
-    case TEST:
-        return evaluate_row(j, node, jinja_evaluate(j, node->parts[0]));
-    case NOT:
-        return jinja_truth(!jinja_is_true(jinja_evaluate(j, node->parts[0])));
-    case SIGN:
-        return evaluate_sign(j, node);
-    case OPERATE:
-    case CONCATENATE:
-        return evaluate_operators(j, node);
-    case COMPARE:
-        return evaluate_comparison(j, node);
-    case AND:
-    case OR:
-        return evaluate_either(j, node);
-    case BLOCK:
-        return evaluate_block(j, node);
-    default:
-        return evaluate_choice(j, node);
-    }
+    return jinja_truth(!jinja_is_true(jinja_evaluate(j, node->parts[0])));
 }
+
+static struct value (*const evaluators[])(
+        struct jinja *j, const struct node *node) = {
+        [NAME] = lookup,
+        [SEQUENCE] = evaluate_list,
+        [MAPPING] = evaluate_mapping,
+        [ATTRIBUTE] = evaluate_part,
+        [ITEM] = evaluate_part,
+        [SLICED] = evaluate_slice,
+        [CALL] = evaluate_call,
+        [FILTER] = evaluate_row,
+        [TEST] = evaluate_row,
+        [NOT] = evaluate_not,
+        [SIGN] = evaluate_sign,
+        [OPERATE] = evaluate_operators,
+        [CONCATENATE] = evaluate_operators,
+        [COMPARE] = evaluate_comparison,
+        [AND] = evaluate_either,
+        [OR] = evaluate_either,
+        [CHOICE] = evaluate_choice,
+        [BLOCK] = evaluate_block};
 
 struct value jinja_evaluate(struct jinja *j, const struct node *node)
 {
@@ -373,7 +361,7 @@ struct value jinja_evaluate(struct jinja *j, const struct node *node)
         return node->constant;
     if (!jinja_enter(j))
         return jinja_none();
-    struct value value = evaluate(j, node);
+    struct value value = evaluators[node->kind](j, node);
     jinja_leave(j);
     return value;
 }

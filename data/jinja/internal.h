@@ -1,5 +1,5 @@
 /* internal.h - what the files of this room share. The source becomes tokens
- * (lex.c), these a tree (parse.c, parse_expression.c); statements are run
+ * (parse.c), these a tree (parse_expression.c too); statements are run
  * (run.c), expressions evaluated (evaluate.c) over values (value.c, operate.c,
  * print.c) with filters, tests, methods and functions, each a row of a table
  * (filters.c, methods.c). All of it is paid for from one budget (budget.c),
@@ -127,13 +127,11 @@ void jinja_stop(
         struct jinja *j, enum jinja_result result, int line, const char *format,
         ...) __attribute__((format(printf, 4, 5)));
 
-/* --- marks (watch.c) -------------------------------------------------------
+/* --- marks (print.c) -------------------------------------------------------
  */
 
 void jinja_note_look(
         struct jinja_watch *watch, struct value text, const struct value *part);
-void jinja_note_quotes(
-        struct jinja_watch *watch, struct value text, bool is_json);
 /* A text decides what is done: whether `part` is found in it, and where among
  * its other parts, or (NULL) anything else of it. */
 static inline void jinja_looks(

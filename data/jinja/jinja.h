@@ -56,8 +56,9 @@ bool jinja_has_generation(const struct jinja_template *template);
  * begins and ends with no white space. A mark is two characters of planes 15
  * and 16, which are for private use. */
 enum { JINJA_MARK_BYTES = 8, JINJA_PARTS_MAX = 12, JINJA_PART_BYTES = 32 };
-bool jinja_is_space(uint32_t c);     /* as Python's str.strip knows it */
-bool jinja_is_printable(uint32_t c); /* as its repr does */
+bool jinja_is_space(uint32_t c); /* as Python's str.strip knows it */
+size_t jinja_blanks(const char *text, size_t bytes); /* that it begins with */
+bool jinja_is_printable(uint32_t c);                 /* as its repr does */
 void jinja_write_mark(size_t word, char out[JINJA_MARK_BYTES]);
 bool jinja_is_mark(const char *text, size_t bytes);
 size_t jinja_mark_word(const char *text); /* of the mark there */

@@ -2,8 +2,322 @@
 #include "data/jinja/tree.h"
 
 #include "base/must.h"
+#include "data/tokenizer/utf8.h"
 
+#include <ctype.h>
+#include <errno.h>
 #include <stdlib.h>
+
+struct lexer {
+    struct jinja *j;
+    const char *end, *at;
+    struct token *tokens;
+    size_t count, capacity;
+    bool starts_line; /* what is next begins a line */
+};
+
+static void add(
+        struct lexer *l, enum token_kind kind, char op, struct value value)
+{
+    if (!jinja_charge(l->j, 1, 2 * sizeof *l->tokens))
+        return;
+    ZD_GROW(l->tokens, l->capacity, l->count + 1);
+    l->tokens[l->count++] = (struct token){kind, op, l->j->line, value};
+}
+
+/* Past these bytes, whose lines count. */
+static void pass(struct lexer *l, const char *to)
+{
+    jinja_read(l->j, (size_t)(to - l->at));
+    for (; l->at < to; l->at++)
+        l->j->line += *l->at == '\n';
+}
+
+static bool is_at(const struct lexer *l, const char *at, const char *mark)
+{
+    size_t length = strlen(mark);
+    return (size_t)(l->end - at) >= length && memcmp(at, mark, length) == 0;
+}
+
+static const char *past_blanks(const struct lexer *l, const char *at)
+{
+    while (at < l->end && isspace((unsigned char)*at))
+        at++;
+    return at;
+}
+
+/* Text up to a tag; `sign` is the mark in the tag, `kind` its second character.
+ */
+static void add_text(struct lexer *l, const char *to, char kind, char sign)
+{
+    const char *begin = l->at, *end = to;
+    if (sign == '-') {
+        while (end > begin && isspace((unsigned char)end[-1]))
+            end--;
+    } else if (sign != '+' && kind && kind != '{') {
+        while (end > begin && end[-1] != '\n' &&
+               isspace((unsigned char)end[-1]))
+            end--;
+        if (end > begin ? end[-1] != '\n' : !l->starts_line)
+            end = to;
+    }
+    if (end > begin)
+        add(l, T_TEXT, 0, jinja_slice(begin, (size_t)(end - begin)));
+    l->starts_line = to > begin && to[-1] == '\n';
+    pass(l, to);
+}
+
+/* Past the end of a tag that began with this character, and past the white
+ * space that it takes; false: no such end is here. */
+static bool take_end(struct lexer *l, char kind)
+{
+    const char *at = l->at, mark[] = {kind == '{' ? '}' : kind, '}', '\0'};
+    bool strips = at < l->end && *at == '-';
+    bool keeps = at < l->end && *at == '+' && kind != '{';
+    at += strips || keeps;
+    if (!is_at(l, at, mark))
+        return false;
+    at += 2;
+    if (strips)
+        at = past_blanks(l, at);
+    else if (!keeps && kind != '{' && at < l->end && *at == '\n')
+        at++;
+    l->starts_line = at[-1] == '\n';
+    pass(l, at);
+    return true;
+}
+
+/* --- in a tag ------------------------------------------------------------- */
+
+/* An escape after its backslash, as in Python; what is none keeps both. */
+static const char *unescape(
+        struct lexer *l, const char *at, const char *end, unsigned char **out)
+{
+    static const char from[] = "ntrabfv\\'\"", to[] = "\n\t\r\a\b\f\v\\'\"";
+    const char *known = *at ? strchr(from, *at) : NULL;
+    size_t digits = *at == 'x' ? 2 : *at == 'u' ? 4 : *at == 'U' ? 8 : 0;
+    char number[9] = "";
+    if (known) {
+        *(*out)++ = (unsigned char)to[known - from];
+        return at + 1;
+    }
+    if (*at == '\n')
+        return at + 1;
+    if (*at >= '0' && *at <= '7')
+        jinja_unknown(l->j, "the escape \\%c in a string", *at);
+    if (!digits) {
+        *(*out)++ = '\\';
+        *(*out)++ = (unsigned char)*at;
+        return at + 1;
+    }
+    if ((size_t)(end - at) > digits)
+        memcpy(number, at + 1, digits);
+    uint32_t c = (uint32_t)strtoul(number, NULL, 16);
+    if (strspn(number, "0123456789abcdefABCDEF") < digits || c > 0x10ffff ||
+        (c >> 11) == 0x1b)
+        jinja_fail(l->j, "a broken escape \\%c in a string", *at);
+    else
+        *out += utf8_write(*out, c);
+    return at + 1 + (number[0] ? digits : 0);
+}
+
+static void add_string(struct lexer *l)
+{
+    char quote = *l->at;
+    const char *begin = l->at + 1, *at = begin;
+    bool is_plain = true;
+    while (at < l->end && *at != quote) {
+        is_plain &= *at != '\\';
+        at += 1 + (*at == '\\' && at + 1 < l->end);
+    }
+    if (at >= l->end) {
+        jinja_fail(l->j, "a string without its end");
+        return;
+    }
+    struct value text = jinja_slice(begin, (size_t)(at - begin));
+    if (!is_plain && jinja_charge(l->j, 0, text.bytes)) {
+        unsigned char *out = jinja_alloc(l->j, text.bytes);
+        text.text = (const char *)out;
+        for (const char *from = begin; from < at;)
+            if (*from == '\\')
+                from = unescape(l, from + 1, at, &out);
+            else
+                *out++ = (unsigned char)*from++;
+        text.bytes = (size_t)((const char *)out - text.text);
+    }
+    add(l, T_CONSTANT, 0, text);
+    pass(l, at + 1);
+}
+
+static bool is_word(char c)
+{
+    return isalnum((unsigned char)c) || c == '_' || (c & 0x80);
+}
+
+/* 12, 1.5, 1e3. */
+static void add_number(struct lexer *l)
+{
+    static const char decimals[] = "0123456789";
+    char *end;
+    const char *at = l->at + strspn(l->at, decimals);
+    bool is_real = at[0] == '.' && isdigit((unsigned char)at[1]);
+    if (is_real)
+        at += 1 + strspn(at + 1, decimals);
+    size_t sign = *at ? strspn(at + 1, "+-") : 0;
+    if ((*at | 32) == 'e' && sign < 2 && isdigit((unsigned char)at[1 + sign])) {
+        is_real = true;
+        at += 1 + sign + strspn(at + 1 + sign, decimals);
+    }
+    errno = 0;
+    struct value value = is_real ? jinja_real(strtod(l->at, &end))
+                                 : jinja_integer(strtoll(l->at, &end, 10));
+    if (is_word(*at))
+        jinja_unknown(l->j, "a number with letters or _ is not supported");
+    else if (!is_real && errno)
+        jinja_unknown(l->j, "a whole number of over 64 bits");
+    add(l, T_CONSTANT, 0, value);
+    pass(l, at);
+}
+
+static void add_sign(struct lexer *l)
+{
+    static const struct {
+        const char *text;
+        char op;
+    } twos[] = {
+            {"==", 'E'}, {"!=", 'N'}, {"<=", 'L'}, {">=", 'G'}, {"//", 'D'}};
+    for (size_t i = 0; i < sizeof twos / sizeof twos[0]; i++)
+        if (is_at(l, l->at, twos[i].text)) {
+            add(l, T_SIGN, twos[i].op, jinja_slice(l->at, 2));
+            l->at += 2;
+            return;
+        }
+    if (is_at(l, l->at, "**"))
+        jinja_unknown(l->j, "`**` is not supported");
+    if (!*l->at || !strchr("+-/*%~[](){}<>=.:|,;", *l->at)) {
+        jinja_fail(l->j, "unexpected `%.1s`", l->at);
+        return;
+    }
+    add(l, T_SIGN, *l->at, jinja_slice(l->at, 1));
+    l->at++;
+}
+
+/* The tokens of a tag up to its end, which is none within brackets. */
+static void lex_tag(struct lexer *l, char kind)
+{
+    int open = 0;
+    add(l, kind == '{' ? T_OUTPUT : T_BLOCK, 0, jinja_none());
+    int line = l->j->line;
+    while (is_ok(l->j)) {
+        pass(l, past_blanks(l, l->at));
+        if (l->at == l->end) {
+            l->j->line = line;
+            jinja_fail(l->j, "a tag without its end");
+            return;
+        }
+        if (open == 0) {
+            size_t before = l->count;
+            add(l, kind == '{' ? T_OUTPUT_END : T_BLOCK_END, 0,
+                jinja_slice(l->at, 2));
+            if (take_end(l, kind))
+                return;
+            l->count = before;
+        }
+        if (*l->at == '"' || *l->at == '\'') {
+            add_string(l);
+        } else if (isdigit((unsigned char)*l->at)) {
+            add_number(l);
+        } else if (is_word(*l->at)) {
+            const char *at = l->at;
+            while (at < l->end && is_word(*at))
+                at++;
+            struct value name = jinja_slice(l->at, (size_t)(at - l->at));
+            add(l, T_NAME, 0, name);
+            pass(l, at);
+        } else {
+            open += strchr("([{", *l->at) != NULL;
+            open -= strchr(")]}", *l->at) != NULL;
+            add_sign(l);
+            if (open < 0)
+                jinja_fail(l->j, "a bracket that closes none");
+        }
+    }
+}
+
+/* Text that holds no tags, up to {% endraw %}; false: this is another tag. */
+static bool lex_raw(struct lexer *l)
+{
+    static const char end[] = "endraw";
+    struct lexer before = *l;
+    int line = l->j->line;
+    const char *name = past_blanks(l, l->at), *at = name + 3;
+    if (!is_at(l, name, "raw"))
+        return false;
+    pass(l, past_blanks(l, at));
+    if (!take_end(l, '%')) {
+        *l = before;
+        l->j->line = line;
+        return false;
+    }
+    for (at = l->at; (at = memmem(at, (size_t)(l->end - at), "{%", 2)); at++) {
+        char sign = at + 2 < l->end ? at[2] : 0;
+        name = past_blanks(l, at + 2 + (sign == '-' || sign == '+'));
+        if (!is_at(l, name, end))
+            continue;
+        add_text(l, at, '%', sign);
+        pass(l, past_blanks(l, name + sizeof end - 1));
+        if (take_end(l, '%'))
+            return true;
+    }
+    jinja_fail(l->j, "a block without its end (%s)", end);
+    return true;
+}
+
+static void lex_comment(struct lexer *l)
+{
+    const char *at = memmem(l->at, (size_t)(l->end - l->at), "#}", 2);
+    if (!at) {
+        jinja_fail(l->j, "a comment without its end");
+        return;
+    }
+    pass(l, at - (at > l->at && (at[-1] == '-' || at[-1] == '+')));
+    take_end(l, '#');
+}
+
+/* A template's source as tokens, white space as with trim_blocks and
+ * lstrip_blocks. The last token is T_END. NULL: stopped. */
+static struct token *lex(struct jinja *j, const char *source, size_t bytes)
+{
+    struct lexer l = {
+            .j = j, .at = source, .end = source + bytes, .starts_line = true};
+    j->line = 1;
+    while (is_ok(j) && l.at < l.end) {
+        const char *at = l.at;
+        while (at < l.end &&
+               !(at[0] == '{' && at + 1 < l.end && strchr("{%#", at[1])))
+            at++;
+        if (at == l.end) {
+            add_text(&l, at, 0, 0);
+            break;
+        }
+        char kind = at[1], sign = at + 2 < l.end ? at[2] : 0;
+        bool is_signed = sign == '-' || sign == '+';
+        add_text(&l, at, kind, sign);
+        l.at += 2 + is_signed;
+        if (kind == '#')
+            lex_comment(&l);
+        else if (kind != '%' || !lex_raw(&l))
+            lex_tag(&l, kind);
+    }
+    add(&l, T_END, 0, jinja_none());
+    if (is_ok(j))
+        return l.tokens;
+    free(l.tokens);
+    return NULL;
+}
+
+/* --- statements ------------------------------------------------------------
+ */
 
 /* The statements up to the first tag of `ends`, words between blanks, whose
  * name is not passed; NULL: to the end of the template. */
@@ -285,7 +599,7 @@ enum jinja_result jinja_parse(
     j->why_bytes = why_bytes;
     why[0] = '\0';
     const char *text = normalized(j, source, &bytes);
-    struct token *tokens = text ? jinja_lex(j, text, bytes) : NULL;
+    struct token *tokens = text ? lex(j, text, bytes) : NULL;
     jinja_symbol(&p, jinja_word("loop")); /* SYMBOL_LOOP */
     jinja_symbol(&p, jinja_word("caller"));
     if (tokens) {

@@ -121,9 +121,7 @@ static enum flow run_generation(struct jinja *j, const struct statement *s)
     struct jinja_output *out = j->out;
     if (!jinja_charge(j, 1, sizeof *out->spans))
         return flow;
-    out->spans =
-            zd_grow(out->spans, &j->span_capacity, out->span_count + 1,
-                    sizeof *out->spans);
+    ZD_GROW(out->spans, j->span_capacity, out->span_count + 1);
     size_t count =
             jinja_characters(jinja_slice(out->text + mark, out->bytes - mark));
     out->spans[out->span_count++] = (struct jinja_span){begin, count};

@@ -80,7 +80,7 @@ struct jinja_template {
     struct statement *body;
 };
 
-/* --- lex.c ---------------------------------------------------------------- */
+/* --- tokens --------------------------------------------------------------- */
 
 enum token_kind {
     T_END,
@@ -100,9 +100,6 @@ struct token {
     int line;
     struct value value; /* text, name, constant */
 };
-
-/* The last token is T_END. NULL: stopped. */
-struct token *jinja_lex(struct jinja *j, const char *source, size_t bytes);
 
 /* --- parse_expression.c --------------------------------------------------- */
 
