@@ -177,12 +177,10 @@ enum zd_status chat_fail_none(
 {
     ZD_FAIL(status, "E0434",
             "data.chat_template = \"auto\", but the model has no chat "
-            "template, "
-            "and its tokenizer (%s) has the markers of none",
+            "template, and its tokenizer (%s) has the markers of none",
             tokenizer_describe(tokenizer));
-    zd_fail_help(
-            "set data.chat_template to chatml, llama3, qwen, mistral, none "
-            "or the path of a template");
+    zd_fail_help("set data.chat_template to chatml, llama3, qwen, mistral, "
+                 "none or the path of a template");
     return status;
 }
 
@@ -242,9 +240,7 @@ void conversation_add(
         conversation->messages = json_array();
     size_t count = json_array_size(conversation->messages);
     const char *role = json_string_at(message, "role");
-    conversation->turns =
-            zd_grow(conversation->turns, &conversation->capacity, count + 1,
-                    sizeof *conversation->turns);
+    ZD_GROW(conversation->turns, conversation->capacity, count + 1);
     conversation->turns[count] =
             (struct turn){role && strcmp(role, "assistant") == 0, is_masked};
     json_array_append_new(conversation->messages, message);

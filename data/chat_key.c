@@ -7,16 +7,6 @@
 
 #include <string.h>
 
-static size_t spaces_before(const char *text, size_t bytes)
-{
-    const unsigned char *at = (const unsigned char *)text;
-    size_t n = 0;
-    unsigned step;
-    while (n < bytes && jinja_is_space(utf8_read(at + n, &step)))
-        n += step;
-    return n;
-}
-
 size_t chat_strip_end(const char *text, size_t bytes)
 {
     const unsigned char *at = (const unsigned char *)text;
@@ -34,7 +24,7 @@ size_t chat_strip_end(const char *text, size_t bytes)
 static char *reserve(struct chat_memory *to, size_t bytes)
 {
     if (to->key_bytes + bytes > to->key_capacity)
-        to->key = zd_grow(to->key, &to->key_capacity, to->key_bytes + bytes, 1);
+        ZD_GROW(to->key, to->key_capacity, to->key_bytes + bytes);
     return to->key + to->key_bytes;
 }
 
@@ -87,9 +77,7 @@ static size_t kept_bytes(const char *text, size_t bytes)
 static void put_mark(struct chat_memory *to, struct word word)
 {
     if (to->word_count == to->word_capacity)
-        to->words =
-                zd_grow(to->words, &to->word_capacity, to->word_count + 1,
-                        sizeof *to->words);
+        ZD_GROW(to->words, to->word_capacity, to->word_count + 1);
     to->words[to->word_count] = word;
     jinja_write_mark(to->word_count++, reserve(to, MARK_BYTES));
     to->key_bytes += MARK_BYTES;
@@ -98,7 +86,7 @@ static void put_mark(struct chat_memory *to, struct word word)
 static void put_whole_word(
         struct chat_memory *to, const char *text, size_t bytes, size_t message)
 {
-    size_t before = spaces_before(text, bytes);
+    size_t before = jinja_blanks(text, bytes);
     size_t end = before < bytes ? chat_strip_end(text, bytes) : 0;
     if (before >= end) {
         put_escaped(to, text, bytes);
@@ -176,7 +164,7 @@ static bool is_blank(const json_t *message, bool beside_calls)
     }
     size_t bytes = json_string_length(content);
     return json_is_string(content) &&
-           spaces_before(json_string_value(content), bytes) == bytes &&
+           jinja_blanks(json_string_value(content), bytes) == bytes &&
            (beside_calls || (!json_object_get(message, "tool_calls") &&
                              !json_object_get(message, "thinking")));
 }

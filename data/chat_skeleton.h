@@ -28,7 +28,8 @@ enum marked {
     MARKS_NONE
 };
 
-enum { MARK_BYTES = JINJA_MARK_BYTES, NO_PLACE = -1 };
+#define NO_PLACE SIZE_MAX
+enum { MARK_BYTES = JINJA_MARK_BYTES };
 enum {
     CHAT_SHAPES = 1024,
     CHAT_PROBES = 8,

@@ -62,7 +62,7 @@ static size_t without_begun_marker(const char *text, size_t length)
 }
 
 /* What was found between the same texts; NO_PLACE: nothing yet. */
-static int64_t known_edge(
+static size_t known_edge(
         const struct skeleton *s, const struct edges *edges, size_t from,
         size_t to)
 {
@@ -71,29 +71,29 @@ static int64_t known_edge(
         const struct edge *edge = &edges->of[i];
         if (edge->bytes == to - from &&
             memcmp(text + edge->from, text + from, edge->bytes) == 0)
-            return (int64_t)(from + edge->found);
+            return from + edge->found;
     }
     return NO_PLACE;
 }
 
-static void learn(struct edges *edges, size_t from, size_t to, int64_t found)
+static void learn(struct edges *edges, size_t from, size_t to, size_t found)
 {
     if (found != NO_PLACE)
         edges->of[edges->count++ % CHAT_EDGES] =
-                (struct edge){from, to - from, (size_t)found - from};
+                (struct edge){from, to - from, found - from};
 }
 
 /* Where the generation prompt ends in [from, to). What it begins with its last
  * markers may be missing there, as <think> is in earlier turns. NO_PLACE: not
  * found. */
-static int64_t find_prompt(
+static size_t find_prompt(
         const char *prompt, size_t prompt_bytes, const char *text, size_t from,
         size_t to)
 {
     for (size_t length = prompt_bytes; length > 0;) {
         for (size_t at = to; at-- > from;)
             if (at + length <= to && memcmp(text + at, prompt, length) == 0)
-                return (int64_t)(at + length);
+                return at + length;
         do
             length--;
         while (length > 0 && prompt[length] != '<');
@@ -132,10 +132,9 @@ static enum zd_status generation_prompt(
 /* In the skeleton; NO_PLACE: not found. */
 static enum zd_status find_begin(
         struct skeleton *s, size_t message, const struct around *around,
-        int64_t *at_out)
+        size_t *at_out)
 {
     struct jinja_output prompt = {0};
-    const char *text = s->shape.text.text;
     size_t from = 0;
     *at_out = known_edge(s, &s->begins, around->before, around->first);
     if (*at_out != NO_PLACE)
@@ -143,12 +142,12 @@ static enum zd_status find_begin(
     enum zd_status status = skeleton_render(s, message, true, &prompt);
     if (status == ZD_OK && is_prefix(&prompt, &s->shape.text) &&
         prompt.bytes >= around->before && prompt.bytes <= around->first) {
-        *at_out = (int64_t)prompt.bytes;
+        *at_out = prompt.bytes;
     } else if (status == ZD_OK || chat_is_refusal(status)) {
         status = generation_prompt(s, message, &prompt, &from);
         if (status == ZD_OK)
             *at_out = find_prompt(
-                    prompt.text + from, prompt.bytes - from, text,
+                    prompt.text + from, prompt.bytes - from, s->shape.text.text,
                     around->before, around->first);
     }
     learn(&s->begins, around->before, around->first, *at_out);
@@ -157,17 +156,17 @@ static enum zd_status find_begin(
 }
 
 /* Bytes of the marker at `text`; NO_PLACE: none is there. */
-static int64_t marker_bytes(const char *text, size_t bytes)
+static size_t marker_bytes(const char *text, size_t bytes)
 {
     const char *close =
             bytes > 0 && *text == '<' ? memchr(text, '>', bytes) : NULL;
-    return close ? close + 1 - text : NO_PLACE;
+    return close ? (size_t)(close + 1 - text) : NO_PLACE;
 }
 
 /* Bytes of the end mark at `text`, of which `alone` follows the message where
  * it is the last one; NO_PLACE: it cannot be told. A message that the next one
  * may go on from needs none. */
-static int64_t end_mark(
+static size_t end_mark(
         const char *text, size_t bytes, const char *alone, size_t alone_bytes,
         bool may_go_on)
 {
@@ -176,16 +175,16 @@ static int64_t end_mark(
     while (same < bytes && same < alone_bytes && text[same] == alone[same])
         same++;
     if (same == alone_bytes)
-        return (int64_t)same;
+        return same;
     size_t spaces = without_begun_marker(alone, same);
     same = chat_strip_end(alone, spaces);
     if (same > 0)
-        return (int64_t)same;
+        return same;
     /* another mark, as gpt-oss has <|return|> and <|end|> */
-    int64_t mark = marker_bytes(text + spaces, bytes - spaces);
+    size_t mark = marker_bytes(text + spaces, bytes - spaces);
     if (mark == NO_PLACE)
-        return may_go_on ? (int64_t)spaces : NO_PLACE;
-    return (int64_t)spaces + mark;
+        return may_go_on ? spaces : NO_PLACE;
+    return spaces + mark;
 }
 
 /* The last mark of a message in a text: its word, how often it is there, and
@@ -229,15 +228,14 @@ static void leave_repeated(
 
 static enum zd_status find_end(
         struct skeleton *s, size_t message, struct around *around,
-        int64_t *at_out)
+        size_t *at_out)
 {
     const char *text = s->shape.text.text;
-    size_t word = 0, times = 0, last = 0;
+    size_t word = 0, times = 0, last = around->last, mark = NO_PLACE;
     struct jinja_output upto = {0};
     *at_out = NO_PLACE;
     if (message + 1 == json_array_size(s->messages)) {
-        *at_out =
-                (int64_t)(around->last + chat_strip_end(text + around->last, around->after - around->last));
+        *at_out = last + chat_strip_end(text + last, around->after - last);
         return ZD_OK;
     }
     if (!s->of[message].repeats)
@@ -245,7 +243,6 @@ static enum zd_status find_end(
     if (*at_out != NO_PLACE)
         return ZD_OK;
     ZD_TRY(skeleton_render(s, message + 1, false, &upto));
-    int64_t mark = NO_PLACE;
     if (find_last_mark(s, &upto, message, &word, &times, &last)) {
         if (s->of[message].repeats)
             leave_repeated(s, message, word, times, around);
@@ -256,7 +253,7 @@ static enum zd_status find_end(
     }
     jinja_output_fini(&upto);
     if (mark != NO_PLACE)
-        *at_out = (int64_t)around->last + mark;
+        *at_out = around->last + mark;
     if (!s->of[message].repeats)
         learn(&s->ends, around->last, around->after, *at_out);
     return ZD_OK;
@@ -266,7 +263,7 @@ static enum zd_status find_end(
  * generation prompt: after the end of that. */
 static enum zd_status find_seam(
         struct skeleton *s, size_t message, const struct around *around,
-        int64_t *at_out)
+        size_t *at_out)
 {
     const char *text = s->shape.text.text;
     struct around before;
@@ -274,8 +271,7 @@ static enum zd_status find_seam(
         !s->of[message - 1].has || !find_around(s, message - 1, &before))
         return ZD_OK;
     ZD_TRY(find_end(s, message - 1, &before, at_out));
-    while (*at_out != NO_PLACE && (size_t)*at_out < around->first &&
-           isspace((unsigned char)text[*at_out]))
+    while (*at_out < around->first && isspace((unsigned char)text[*at_out]))
         ++*at_out;
     return ZD_OK;
 }
@@ -285,9 +281,10 @@ static enum zd_status find_seam(
 /* By the texts before and up to a message, where both begin the skeleton, or
  * are the same since the template prints nothing of the message. */
 static enum zd_status find_by_prefixes(
-        struct skeleton *s, size_t message, bool is_whole, bool *found_out,
-        size_t *begin_out, size_t *end_out)
+        struct skeleton *s, size_t message, bool *found_out, size_t *begin_out,
+        size_t *end_out)
 {
+    bool is_whole = s->renderer->memory->is_whole;
     struct jinja_output plain = {0}, prompt = {0}, upto = {0};
     const struct jinja_output *before = is_whole ? &plain : &prompt;
     enum zd_status status = ZD_OK;
@@ -320,8 +317,7 @@ static enum zd_status find_by_prefixes(
  * of the assistant between two marks: after the last generation prompt there.
  */
 static enum zd_status find_bare(
-        struct skeleton *s, size_t message, int64_t *begin_out,
-        int64_t *end_out)
+        struct skeleton *s, size_t message, size_t *begin_out, size_t *end_out)
 {
     const struct word *words = s->renderer->memory->words;
     const struct place *places = s->shape.places;
@@ -344,12 +340,12 @@ static enum zd_status find_bare(
     if (status == ZD_OK) {
         const char *added = prompt.text + cut;
         size_t bytes = prompt.bytes - cut;
-        int64_t alone = find_prompt(added, bytes, upto.text, 0, upto.bytes);
+        size_t alone = find_prompt(added, bytes, upto.text, 0, upto.bytes);
         *begin_out = find_prompt(added, bytes, text, from, to);
         if (*begin_out != NO_PLACE && alone != NO_PLACE)
             *end_out = end_mark(
-                    text + *begin_out, to - (size_t)*begin_out,
-                    upto.text + alone, upto.bytes - (size_t)alone, false);
+                    text + *begin_out, to - *begin_out, upto.text + alone,
+                    upto.bytes - alone, false);
         *end_out += *end_out != NO_PLACE ? *begin_out : 0;
     }
     jinja_output_fini(&prompt);
@@ -358,33 +354,32 @@ static enum zd_status find_bare(
 }
 
 static enum zd_status find_range(
-        struct skeleton *s, size_t message, bool is_whole, bool *found_out,
-        size_t *begin_out, size_t *end_out)
+        struct skeleton *s, size_t message, bool *found_out, size_t *begin_out,
+        size_t *end_out)
 {
     struct around around = {0};
-    int64_t begin = NO_PLACE, end = NO_PLACE;
-    if (is_whole || !s->of[message].has) {
-        enum zd_status status = find_by_prefixes(
-                s, message, is_whole, found_out, begin_out, end_out);
+    const struct message_place *of = &s->of[message];
+    if (s->renderer->memory->is_whole || !of->has) {
+        enum zd_status status =
+                find_by_prefixes(s, message, found_out, begin_out, end_out);
         if (status != ZD_OK && !chat_is_refusal(status))
             return status;
         if (*found_out || s->marked == MARKS_NONE ||
             !s->conversation->turns[message].is_assistant)
             return ZD_OK;
     }
-    if (!s->of[message].has)
-        ZD_TRY(find_bare(s, message, &begin, &end));
+    *begin_out = *end_out = NO_PLACE;
+    if (!of->has)
+        ZD_TRY(find_bare(s, message, begin_out, end_out));
     else if (!find_around(s, message, &around))
         return ZD_OK;
     else
-        ZD_TRY(find_begin(s, message, &around, &begin));
-    if (s->of[message].has && begin == NO_PLACE)
-        ZD_TRY(find_seam(s, message, &around, &begin));
-    if (s->of[message].has && begin != NO_PLACE)
-        ZD_TRY(find_end(s, message, &around, &end));
-    *found_out = begin != NO_PLACE && end != NO_PLACE;
-    *begin_out = (size_t)begin;
-    *end_out = (size_t)end;
+        ZD_TRY(find_begin(s, message, &around, begin_out));
+    if (of->has && *begin_out == NO_PLACE)
+        ZD_TRY(find_seam(s, message, &around, begin_out));
+    if (of->has && *begin_out != NO_PLACE)
+        ZD_TRY(find_end(s, message, &around, end_out));
+    *found_out = *begin_out != NO_PLACE && *end_out != NO_PLACE;
     return ZD_OK;
 }
 
@@ -398,8 +393,7 @@ static enum zd_status find_ranges(struct skeleton *s, size_t *missing_out)
         bool found = false;
         if (!memory->wanted[i])
             continue;
-        enum zd_status status =
-                find_range(s, i, memory->is_whole, &found, &begin, &end);
+        enum zd_status status = find_range(s, i, &found, &begin, &end);
         if (status != ZD_OK && !chat_is_refusal(status))
             return status;
         if (!found) {

@@ -244,13 +244,6 @@ enum zd_status corpus_words(
     return check_words(corpus, count, words);
 }
 
-bool corpus_has_masks(const struct corpus *corpus)
-{
-    const struct token_cache *cache = &corpus->cache;
-    return !corpus->list.is_tokens &&
-           cache->trained_count + cache->doc_count < cache->word_count;
-}
-
 int64_t corpus_documents(const struct corpus *corpus)
 {
     return corpus->cache.map ? (int64_t)corpus->cache.doc_count : -1;

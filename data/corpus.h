@@ -57,8 +57,6 @@ enum zd_status corpus_open(
 /* corpus_text.c: of text */
 enum zd_status corpus_open_text(
         struct corpus *corpus, const struct dataset_request *request);
-/* Is some of it text that the loss does not count, as prompts are? */
-bool corpus_has_masks(const struct corpus *corpus);
 /* What its cache may hold. */
 static inline struct cache_limits corpus_limits(const struct corpus *corpus)
 {

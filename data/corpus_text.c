@@ -1,14 +1,130 @@
 /* corpus_text.c - text becomes words, in the cache or on their way into it. */
 #include "data/corpus.h"
 
+#include "base/file/fs.h"
 #include "base/log.h"
 #include "base/must.h"
+#include "base/progress.h"
+#include "base/threads.h"
 #include "data/format.h"
 #include "data/growth.h"
+#include "data/token_cache.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <malloc.h>
+#include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+/* --- growth: the writer's thread, and readers ------------------------------
+ */
+
+struct growth {
+    char path[PATH_MAX]; /* temporary, until it is whole */
+    int fd;              /* to read */
+    atomic_bool stop;    /* set by the owner, read by the thread and waits */
+
+    /* of the rank that writes; the thread's until it is joined */
+    pthread_t thread;
+    bool has_thread;
+    struct cache_writer *writer;
+    struct text_words *text; /* the thread frees it */
+};
+
+/* --- readers of text that grows ----------------------------------------------
+ */
+
+static enum zd_status read_error(
+        const struct growth *growth, uint64_t word_count)
+{
+    struct zd_error error;
+    ZD_TRY(fs_pread(
+            growth->fd, growth->path, &error, sizeof error,
+            sizeof(struct cache_header) + word_count * sizeof(uint32_t)));
+    zd_error_set(&error);
+    return error.status;
+}
+
+static enum zd_status look(
+        const struct growth *growth, uint64_t *count_out,
+        struct cache_header *header)
+{
+    struct stat info;
+    /* the size first: what follows the words comes after the state */
+    if (fstat(growth->fd, &info) != 0)
+        return ZD_FAIL(
+                ZD_ERR_IO, "E0707", "cannot read %s: %s", growth->path,
+                strerror(errno));
+    *count_out = 0;
+    memset(header, 0, sizeof *header);
+    if ((size_t)info.st_size < sizeof *header)
+        return ZD_OK;
+    ZD_TRY(fs_pread(growth->fd, growth->path, header, sizeof *header, 0));
+    *count_out = header->magic[0] || header->reserved
+                         ? header->word_count
+                         : ((uint64_t)info.st_size - sizeof *header) /
+                                   sizeof(uint32_t);
+    return ZD_OK;
+}
+
+enum zd_status growth_wait(
+        struct growth *growth, uint64_t words, const atomic_bool *stop,
+        struct progress *progress, uint64_t *count_out, bool *is_whole_out)
+{
+    enum { TELL_MS = 10000, NAP_MS = 5 };
+    const struct timespec nap = {.tv_nsec = NAP_MS * 1000000};
+    struct cache_header header;
+    uint64_t before = 0;
+    for (int waited = 0;; waited += NAP_MS) {
+        ZD_TRY(look(growth, count_out, &header));
+        if (*count_out > before)
+            atomic_fetch_add(&progress->completed, 1);
+        before = *count_out;
+        bool is_stopped =
+                header.unit_count > 0 || header.reserved == CACHE_STOPPED;
+        *is_whole_out = !is_stopped &&
+                        (header.magic[0] || header.reserved == CACHE_WHOLE);
+        if (*is_whole_out || *count_out >= words)
+            return ZD_OK;
+        if (header.reserved == CACHE_FAILED)
+            return read_error(growth, header.word_count);
+        if (atomic_load(stop) || atomic_load(&growth->stop) || is_stopped)
+            return ZD_FAIL(ZD_ERR_STOPPED, "E0446", "tokenizing was stopped");
+        if (waited > 0 && waited % TELL_MS == 0)
+            zd_log_info(
+                    "waiting for data: %.1f of %.1f million tokens",
+                    (double)*count_out / 1e6, (double)words / 1e6);
+        nanosleep(&nap, NULL);
+    }
+}
+
+enum zd_status growth_read(
+        struct growth *growth, uint64_t at, size_t count, uint32_t *words)
+{
+    return fs_pread(
+            growth->fd, growth->path, words, count * sizeof *words,
+            sizeof(struct cache_header) + at * sizeof *words);
+}
+
+void growth_end(struct growth *growth)
+{
+    if (!growth)
+        return;
+    atomic_store(&growth->stop, true);
+    if (growth->has_thread)
+        pthread_join(growth->thread, NULL);
+    if (growth->fd >= 0)
+        close(growth->fd);
+    free(growth);
+}
+
+/* --- text ------------------------------------------------------------------
+ */
 
 /* Words of text, on their way into the cache. */
 struct text_words {
@@ -172,9 +288,19 @@ static void tell_notes(
             text->corpus->chat_template);
 }
 
-static enum zd_status write_growing(void *ctx, struct cache_writer *writer)
+/* --- text that grows: the writer's thread --------------------------------- */
+
+static enum zd_status open_to_read(struct growth *growth)
 {
-    struct text_words *text = ctx;
+    growth->fd = open(growth->path, O_RDONLY | O_CLOEXEC);
+    return growth->fd >= 0 ? ZD_OK
+                           : ZD_FAIL(ZD_ERR_IO, "E0446", "cannot read %s: %s",
+                                     growth->path, strerror(errno));
+}
+
+static enum zd_status write_growing(
+        struct text_words *text, struct cache_writer *writer)
+{
     const struct cache_limits limits = corpus_limits(text->corpus);
     ZD_TRY(cache_writer_resume(writer, &limits, &text->units, &text->notes));
     enum zd_status status = write_text(text, writer);
@@ -185,37 +311,94 @@ static enum zd_status write_growing(void *ctx, struct cache_writer *writer)
     return status;
 }
 
-static void end_growing(void *ctx)
+static void *grow(void *argument)
 {
-    struct text_words *text = ctx;
-    chat_destroy(text->recipe.chat);
-    free(text);
+    struct growth *growth = argument;
+    enum zd_status status = write_growing(growth->text, growth->writer);
+    if (status == ZD_OK)
+        status = cache_writer_finish(growth->writer, 0);
+    else
+        cache_writer_fail(growth->writer, zd_error_get());
+    if (status != ZD_OK && status != ZD_ERR_STOPPED) {
+        zd_log_warning(
+                "tokenizing has failed; training ends where it needs more: %s%s"
+                "%s",
+                zd_error_get()->where, zd_error_get()->where[0] ? ": " : "",
+                zd_error_get()->what);
+        if (status == ZD_ERR_IO)
+            atomic_store(&growth->stop, true); /* no one will write a state */
+    }
+    chat_destroy(growth->text->recipe.chat);
+    free(growth->text);
+    zd_error_clear();
+    return NULL;
 }
 
-/* The thread has the text and its recipe then. */
-static enum zd_status begin_growth(
-        struct corpus *corpus, const struct dataset_request *request,
-        struct text_words *text)
+/* The thread has the text's recipe then. */
+static enum zd_status start_growth(
+        struct growth *growth, struct text_words *text, const char *folder,
+        const char *name)
 {
-    char name[NAME_MAX];
-    snprintf(name, sizeof name, "%s-%d", request->growth, corpus->number);
-    if (!request->begins_growth)
-        return growth_attach(
-                request->options, corpus->key, name, &corpus->growth);
-    struct text_words *growing = zd_array(1, sizeof *growing);
-    *growing = *text;
-    text->recipe.chat = NULL;
-    growing->grows = true;
-    if (growing->threads > corpus->growth_threads)
-        growing->threads = corpus->growth_threads;
-    const struct cache_content content = {
-            .key = corpus->key, .write = write_growing, .ctx = growing};
-    zd_log_info(
-            "%s is tokenized while it is trained on",
-            source_label(text->recipe.entry).text);
-    return growth_begin(
-            request->options, &content, name, end_growing, &corpus->growth);
+    enum { LARGE = 2 << 20 };
+    const struct corpus *corpus = text->corpus;
+    /* What a thread frees of a long record goes back at once: glibc would keep
+     * it for that thread, while the plan counts one such record of all. */
+    mallopt(M_MMAP_THRESHOLD, LARGE);
+    ZD_TRY(cache_writer_create(
+            folder, corpus->key, name, &growth->stop, &growth->writer));
+    enum zd_status status = open_to_read(growth);
+    text->grows = true;
+    if (text->threads > corpus->growth_threads)
+        text->threads = corpus->growth_threads;
+    growth->text = zd_array(1, sizeof *text);
+    *growth->text = *text;
+    if (status == ZD_OK &&
+        thread_start(&growth->thread, "zerod-grow", grow, growth) != 0)
+        status = ZD_FAIL(
+                ZD_ERR_MEMORY, "E0602", "cannot start a thread to tokenize");
+    growth->has_thread = status == ZD_OK;
+    if (growth->has_thread) {
+        text->recipe.chat = NULL;
+        return ZD_OK;
+    }
+    cache_writer_abandon(growth->writer);
+    free(growth->text);
+    return status;
 }
+
+/* Begin it, or read what another rank of this host has begun: then
+ * corpus->growth stays NULL where it is not there, as it may be whole. */
+static enum zd_status begin_growth(
+        struct text_words *text, const struct dataset_request *request)
+{
+    struct corpus *corpus = text->corpus;
+    char folder[PATH_MAX], path[PATH_MAX], name[NAME_MAX];
+    struct growth *growth = zd_array(1, sizeof *growth);
+    growth->fd = -1;
+    snprintf(name, sizeof name, "%s-%d", request->growth, corpus->number);
+    if (request->begins_growth)
+        zd_log_info(
+                "%s is tokenized while it is trained on",
+                source_label(text->recipe.entry).text);
+    enum zd_status status =
+            token_cache_folder(request->options->cache_dir, folder);
+    if (status == ZD_OK) {
+        cache_path(path, folder, corpus->key);
+        status = cache_temporary_path(growth->path, path, name);
+    }
+    if (status == ZD_OK && request->begins_growth)
+        status = start_growth(growth, text, folder, name);
+    else if (status == ZD_OK && fs_exists(growth->path))
+        status = open_to_read(growth);
+    if (status == ZD_OK && growth->fd >= 0)
+        corpus->growth = growth;
+    else
+        growth_end(growth);
+    return status;
+}
+
+/* --- opened -----------------------------------------------------------------
+ */
 
 static enum zd_status open_words(
         struct text_words *text, const struct dataset_request *request)
@@ -231,7 +414,7 @@ static enum zd_status open_words(
     if (corpus->in_windows)
         ZD_TRY(text_key(text, true, corpus->digest));
     if (!cache->map) {
-        ZD_TRY(begin_growth(corpus, request, text));
+        ZD_TRY(begin_growth(text, request));
         if (corpus->growth)
             return ZD_OK;
         /* another rank has just made it whole */

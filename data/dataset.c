@@ -9,7 +9,6 @@
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -64,13 +63,12 @@ static enum zd_status fail_short(
 
 /* Which samples of the entry take part. */
 static enum zd_status set_part(
-        struct dataset_part *part, const struct data_entry *entry,
-        const struct dataset_request *request)
+        struct dataset_part *part, const struct dataset_request *request)
 {
-    const struct data_options *options = request->options;
-    int64_t all = count_samples(part, options->cutoff_len);
-    if (entry->max_samples > 0 && all > entry->max_samples)
-        all = entry->max_samples;
+    int64_t all = count_samples(part, request->options->cutoff_len);
+    int64_t most = part->corpus.entry->max_samples;
+    if (most > 0 && all > most)
+        all = most;
     part->all = all;
     part->first = llround(request->from * (double)all);
     part->count = llround(request->to * (double)all) - part->first;
@@ -79,22 +77,22 @@ static enum zd_status set_part(
 }
 
 /* With weights an epoch has as many samples as without, shared by weight. */
-static enum zd_status set_shares(
-        struct dataset *dataset, const struct dataset_request *request)
+static enum zd_status set_shares(struct dataset *dataset)
 {
+    struct dataset_part *parts = dataset->parts;
     double sum = 0, before = 0;
     int64_t all = 0, taken = 0;
     for (int i = 0; i < dataset->part_count; i++) {
-        sum += request->entries[i].weight;
-        all += dataset->parts[i].count;
+        sum += parts[i].corpus.entry->weight;
+        all += parts[i].count;
     }
     for (int i = 0; i < dataset->part_count && sum > 0; i++) {
-        const struct data_entry *entry = &request->entries[i];
+        const struct data_entry *entry = parts[i].corpus.entry;
         before += entry->weight;
         int64_t until = llround(before / sum * (double)all);
-        dataset->parts[i].taken = until - taken;
+        parts[i].taken = until - taken;
         taken = until;
-        if (dataset->parts[i].taken == 0)
+        if (parts[i].taken == 0)
             return ZD_FAIL(
                     ZD_ERR_DATA, "E0439",
                     "weight = %g of %g gives %s none of the %lld samples of an "
@@ -102,8 +100,8 @@ static enum zd_status set_shares(
                     entry->weight, sum, entry->path, (long long)all);
     }
     for (int i = 0; i < dataset->part_count; i++) {
-        dataset->parts[i].base = dataset->samples;
-        dataset->samples += dataset->parts[i].taken;
+        parts[i].base = dataset->samples;
+        dataset->samples += parts[i].taken;
     }
     return ZD_OK;
 }
@@ -113,7 +111,7 @@ static void set_digest(
 {
     struct hasher *hasher = zd_must(hasher_create());
     for (int i = 0; i < dataset->part_count; i++) {
-        const struct data_entry *entry = &request->entries[i];
+        const struct data_entry *entry = dataset->parts[i].corpus.entry;
         double weight = entry->weight > 0 ? entry->weight : 1; /* as it was */
         hasher_update(hasher, dataset->parts[i].corpus.digest, HASH_HEX);
         hasher_update(hasher, &weight, sizeof weight);
@@ -163,8 +161,8 @@ void dataset_tell_template(
 }
 
 static enum zd_status open_part(
-        struct dataset *dataset, struct dataset_part *part,
-        const struct data_entry *entry, const struct dataset_request *request)
+        const struct dataset *dataset, struct dataset_part *part,
+        const struct dataset_request *request)
 {
     ZD_TRY(corpus_open(&part->corpus, request));
     part->pack = (struct pack){
@@ -177,7 +175,7 @@ static enum zd_status open_part(
     if (part->corpus.packing != PACKING_STREAM && part->corpus.cache.map)
         ZD_TRY(pack_obtain(&part->pack, request, &part->index));
     if (!part->corpus.is_part) {
-        ZD_TRY(set_part(part, entry, request));
+        ZD_TRY(set_part(part, request));
     } else { /* what is known of it; more may follow */
         int64_t count = count_samples(part, dataset->T);
         part->taken = part->count = count > 0 ? count : 0;
@@ -187,17 +185,15 @@ static enum zd_status open_part(
 
 /* What a start refuses and tells. */
 static enum zd_status check_part(
-        struct dataset *dataset, int index,
+        struct dataset *dataset, struct dataset_part *part,
         const struct dataset_request *request)
 {
-    struct dataset_part *part = &dataset->parts[index];
-    const struct data_entry *entry = &request->entries[index];
     if (part->count == 0)
         return ZD_OK;
     if (!request->may_be_masked)
-        ZD_TRY(facts_check_trained(dataset, part, entry));
+        ZD_TRY(facts_check_trained(dataset, part));
     /* of the samples that val_split keeps it is told once */
-    return request->from > 0 ? ZD_OK : facts_tell(dataset, part, entry);
+    return request->from > 0 ? ZD_OK : facts_tell(dataset, part);
 }
 
 enum zd_status dataset_open(
@@ -215,25 +211,23 @@ enum zd_status dataset_open(
     dataset->starts = zd_array((size_t)dataset->T + 1, sizeof *dataset->starts);
     dataset->parts =
             zd_array((size_t)request->entry_count, sizeof *dataset->parts);
-    for (int i = 0; i < request->entry_count && status == ZD_OK; i++) {
+    for (int i = 0; i < request->entry_count && status == ZD_OK; i++)
         status = corpus_find(
-                request, &request->entries[i], &dataset->parts[i].corpus);
-        dataset->part_count++;
-    }
+                request, &request->entries[i],
+                &dataset->parts[dataset->part_count++].corpus);
     if (status == ZD_OK)
         status = windows_choose(dataset, request);
-    for (int i = 0; i < dataset->part_count && status == ZD_OK; i++) {
-        status = open_part(
-                dataset, &dataset->parts[i], &request->entries[i], request);
-    }
+    for (int i = 0; i < dataset->part_count; i++)
+        if (status == ZD_OK)
+            status = open_part(dataset, &dataset->parts[i], request);
     if (status == ZD_OK && dataset->in_windows)
-        windows_share(dataset, request);
+        windows_share(dataset);
     else if (status == ZD_OK)
-        status = set_shares(dataset, request);
+        status = set_shares(dataset);
     for (int i = 0; i < dataset->part_count && request->depth != DATA_TRUST;
          i++)
         if (status == ZD_OK)
-            status = check_part(dataset, i, request);
+            status = check_part(dataset, &dataset->parts[i], request);
     if (status != ZD_OK) {
         dataset_close(dataset);
         return status;

@@ -90,9 +90,9 @@ static enum zd_status check_known(
     return ZD_OK;
 }
 
-static void keep_pairs(
+static const char **keep_pairs(
         struct taker *taker, const json_t *table, const struct names *names,
-        bool only_changed, const char ***pairs_out, int *count_out)
+        bool only_changed, int *count_out)
 {
     char pair[400];
     const char **pairs = zd_array(PAIRS_MAX, sizeof *pairs);
@@ -105,7 +105,7 @@ static void keep_pairs(
         snprintf(pair, sizeof pair, "%.300s=%s", column, names->ours);
         pairs[(*count_out)++] = list_keep(taker->list, pair);
     }
-    *pairs_out = pairs;
+    return pairs;
 }
 
 static enum zd_status take_alpaca(struct taker *taker, const json_t *columns)
@@ -120,10 +120,8 @@ static enum zd_status take_alpaca(struct taker *taker, const json_t *columns)
             {NULL}};
     struct data_entry *entry = &taker->list->entry;
     ZD_TRY(check_known(taker, columns, names));
-    keep_pairs(
-            taker, columns, names, false, &taker->list->columns,
-            &entry->column_count);
-    entry->columns = taker->list->columns;
+    entry->columns = taker->list->columns =
+            keep_pairs(taker, columns, names, false, &entry->column_count);
     if (columns && !json_string_at(columns, "response")) { /* plain text */
         const char *text = json_string_at(columns, "prompt");
         if (!text)
@@ -163,14 +161,10 @@ static enum zd_status take_conversations(
     ZD_TRY(check_known(taker, tags, roles));
     if (columns && !json_string_at(columns, "messages"))
         return refuse(taker, "names no \"messages\" column");
-    keep_pairs(
-            taker, columns, names, false, &taker->list->columns,
-            &entry->column_count);
-    keep_pairs(
-            taker, tags, roles, is_sharegpt, &taker->list->roles,
-            &entry->role_count);
-    entry->columns = taker->list->columns;
-    entry->roles = taker->list->roles;
+    entry->columns = taker->list->columns =
+            keep_pairs(taker, columns, names, false, &entry->column_count);
+    entry->roles = taker->list->roles =
+            keep_pairs(taker, tags, roles, is_sharegpt, &entry->role_count);
     const char *content = column_of(tags, &roles[1]);
     entry->role_field = list_keep(taker->list, role ? role : "from");
     entry->content_field = list_keep(taker->list, content ? content : "value");
@@ -190,22 +184,19 @@ static enum zd_status take_format(struct taker *taker)
     if (is_sharegpt || strcmp(formatting, "openai") == 0)
         return take_conversations(taker, is_sharegpt, columns, tags);
     return refuse(
-            taker, "has a formatting that is not alpaca, sharegpt or "
-                   "openai");
+            taker, "has a formatting that is not alpaca, sharegpt or openai");
 }
 
 static enum zd_status check_set(const struct taker *taker)
 {
     static const struct names known[] = {
-            {.theirs = "file_name"},  {.theirs = "formatting"},
-            {.theirs = "columns"},    {.theirs = "tags"},
-            {.theirs = "split"},      {.theirs = "hf_hub_url"},
-            {.theirs = "ms_hub_url"}, {.theirs = "om_hub_url"},
-            {.theirs = "ranking"},    {NULL}};
+            {"file_name"}, {"formatting"}, {"columns"},    {"tags"},
+            {"split"},     {"hf_hub_url"}, {"ms_hub_url"}, {"om_hub_url"},
+            {"ranking"},   {NULL}};
     if (json_is_true(json_object_get(taker->set, "ranking")))
         return refuse(
-                taker, "ranks answers: zerod trains on text, not on "
-                       "preferences");
+                taker,
+                "ranks answers: zerod trains on text, not on preferences");
     return check_known(taker, taker->set, known);
 }
 

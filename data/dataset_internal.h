@@ -2,9 +2,23 @@
 #pragma once
 
 #include "base/progress.h"
-#include "data/pack.h"
+#include "data/corpus.h"
 
 #include <pthread.h>
+
+/* How whole documents become samples: pack.c. */
+struct pack {
+    const struct corpus *corpus; /* with documents */
+    int T;
+    enum long_documents long_documents;
+    bool joins; /* false: a piece is a sample */
+};
+/* Find or make the index of samples. */
+enum zd_status pack_obtain(
+        const struct pack *pack, const struct dataset_request *request,
+        struct token_cache *index_out);
+/* What ids and documents of such an index may be. */
+struct cache_limits pack_limits(const struct pack *pack);
 
 /* One entry: of its `all` samples, [first, first + count) take part, of which
  * an epoch takes `taken`, at places [base, base + taken) of the epoch.
@@ -57,8 +71,7 @@ enum zd_status dataset_read(
 enum zd_status windows_choose(
         struct dataset *dataset, const struct dataset_request *request);
 /* The entries' shares. */
-void windows_share(
-        struct dataset *dataset, const struct dataset_request *request);
+void windows_share(struct dataset *dataset);
 /* The n-th sample ever: its entry, and its number there. Waits for its text. */
 enum zd_status windows_find(
         struct dataset *dataset, int64_t n, struct dataset_part **part_out,
@@ -71,11 +84,8 @@ struct row_notes dataset_notes(const struct dataset *dataset);
 
 /* Without a target a run would train nothing and end with 0. */
 enum zd_status facts_check_trained(
-        struct dataset *dataset, struct dataset_part *part,
-        const struct data_entry *entry);
+        struct dataset *dataset, struct dataset_part *part);
 /* Lines of what becomes of documents that no sample holds whole. */
 void facts_write_long(const struct dataset_facts *facts, int T, FILE *out);
 /* They, and what packing cuts. */
-enum zd_status facts_tell(
-        struct dataset *dataset, struct dataset_part *part,
-        const struct data_entry *entry);
+enum zd_status facts_tell(struct dataset *dataset, struct dataset_part *part);

@@ -35,9 +35,9 @@ static struct words_count count_words(const struct dataset *dataset, int count)
 }
 
 enum zd_status facts_check_trained(
-        struct dataset *dataset, struct dataset_part *part,
-        const struct data_entry *entry)
+        struct dataset *dataset, struct dataset_part *part)
 {
+    const struct data_entry *entry = part->corpus.entry;
     int count, targets = 0;
     for (int64_t i = 0; i < part->count && targets == 0; i++) {
         ZD_TRY(dataset_read(dataset, part, part->first + i, &count));
@@ -143,8 +143,7 @@ void facts_write_long(const struct dataset_facts *facts, int T, FILE *out)
 
 /* What is read of the lengths of documents alone. */
 static void tell_long(
-        const struct dataset *dataset, const struct dataset_part *part,
-        const struct data_entry *entry)
+        const struct dataset *dataset, const struct dataset_part *part)
 {
     struct dataset_facts facts = {0};
     char *text, *next, *line;
@@ -160,20 +159,25 @@ static void tell_long(
                 (long long)samples, samples == 1 ? "" : "s", dataset->T);
     fclose(out);
     for (next = text; (line = strsep(&next, "\n")) && *line;)
-        zd_log_info("%s: %s", source_label(entry).text, line);
+        zd_log_info("%s: %s", source_label(part->corpus.entry).text, line);
     free(text);
+}
+
+/* Is some of it text that the loss does not count, as prompts are? */
+static bool has_masks(const struct corpus *corpus)
+{
+    const struct token_cache *cache = &corpus->cache;
+    return !corpus->list.is_tokens &&
+           cache->trained_count + cache->doc_count < cache->word_count;
 }
 
 /* Prompts and answers in a stream are read for the warning, since an answer
  * without its question is the worse loss. */
-enum zd_status facts_tell(
-        struct dataset *dataset, struct dataset_part *part,
-        const struct data_entry *entry)
+enum zd_status facts_tell(struct dataset *dataset, struct dataset_part *part)
 {
     struct dataset_facts facts = {0};
-    tell_long(dataset, part, entry);
-    if (part->corpus.packing != PACKING_STREAM ||
-        !corpus_has_masks(&part->corpus))
+    tell_long(dataset, part);
+    if (part->corpus.packing != PACKING_STREAM || !has_masks(&part->corpus))
         return ZD_OK;
     ZD_TRY(count_part(dataset, part, &facts));
     if (facts.split_documents > 0)
@@ -182,7 +186,7 @@ enum zd_status facts_tell(
                 "documents; %.0f of %.0f trained tokens are in a sample "
                 "without the beginning of their document; data.packing = "
                 "\"documents\" keeps documents whole up to data.cutoff_len",
-                source_label(entry).text, dataset->T,
+                source_label(part->corpus.entry).text, dataset->T,
                 (long long)facts.split_documents,
                 (long long)facts.packed_documents, facts.split_targets,
                 facts.targets);

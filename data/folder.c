@@ -179,41 +179,38 @@ static int sharded_name(const char *path)
     return 0;
 }
 
-static json_t *split_by_names(const char *folder, const struct match_list *all)
+static bool path_has_one(const char *path, const char *const words[4], int by)
 {
-    json_t *splits = json_object();
-    char split[200];
-    size_t skip = strlen(folder) + 1;
-    for (int i = 0; i < all->count; i++) {
-        const char *below = all->paths[i] + skip;
-        int bytes = sharded_name(below);
-        snprintf(split, sizeof split, "%.*s", bytes, below + 5);
-        if (bytes > 0)
-            add_found(splits, split, all->paths[i]);
-    }
-    for (int in_file = 0; in_file < 2 && !json_object_size(splits); in_file++)
-        for (size_t k = 0; k < sizeof keywords / sizeof keywords[0]; k++)
-            for (int i = 0; i < all->count; i++) {
-                bool has = false;
-                for (int w = 0; w < 4 && keywords[k].words[w]; w++)
-                    has |= path_has_word(
-                            all->paths[i] + skip, keywords[k].words[w],
-                            in_file);
-                if (has)
-                    add_found(splits, keywords[k].split, all->paths[i]);
-            }
-    bool has_names = json_object_size(splits) > 0;
-    for (int i = 0; i < all->count && !has_names; i++)
-        add_found(splits, "train", all->paths[i]);
-    return splits;
+    bool has = false;
+    for (int w = 0; w < 4 && words[w]; w++)
+        has |= path_has_word(path, words[w], by);
+    return has;
 }
 
 /* {split: [files]} of a folder without a description. */
 static enum zd_status find_by_names(const char *folder, json_t **splits_out)
 {
     struct match_list all;
+    char split[200];
+    size_t skip = strlen(folder) + 1;
     ZD_TRY(match_below(folder, "**", &all));
-    *splits_out = split_by_names(folder, &all);
+    json_t *splits = *splits_out = json_object();
+    for (int i = 0; i < all.count; i++) {
+        const char *below = all.paths[i] + skip;
+        int bytes = sharded_name(below);
+        snprintf(split, sizeof split, "%.*s", bytes, below + 5);
+        if (bytes > 0)
+            add_found(splits, split, all.paths[i]);
+    }
+    for (int in_file = 0; in_file < 2 && !json_object_size(splits); in_file++)
+        for (size_t k = 0; k < sizeof keywords / sizeof keywords[0]; k++)
+            for (int i = 0; i < all.count; i++)
+                if (path_has_one(
+                            all.paths[i] + skip, keywords[k].words, in_file))
+                    add_found(splits, keywords[k].split, all.paths[i]);
+    bool has_names = json_object_size(splits) > 0;
+    for (int i = 0; i < all.count && !has_names; i++)
+        add_found(splits, "train", all.paths[i]);
     match_free(&all);
     return ZD_OK;
 }

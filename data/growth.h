@@ -22,16 +22,6 @@
 
 struct growth;
 
-/* Take over `content`, and call its `write` and then `end` with its ctx on the
- * thread. The file is found by its key and `name`. */
-enum zd_status growth_begin(
-        const struct data_options *options, const struct cache_content *content,
-        const char *name, void (*end)(void *ctx), struct growth **out);
-/* Read one that another rank of this host has begun; *out NULL: it is not
- * there, as it may be whole. */
-enum zd_status growth_attach(
-        const struct data_options *options, const char *key, const char *name,
-        struct growth **out);
 /* Wait until there are `words` words, or no more will come: *count_out, and
  * then *is_whole_out. `progress` counts that words come meanwhile. The writer's
  * error, where it failed before; ZD_ERR_STOPPED once *stop is set. */

@@ -29,18 +29,14 @@
 #include <string.h>
 #include <time.h>
 
-struct slot {
-    struct loader_batch batch;
-    int32_t *tokens, *targets, *doc_start; /* what it borrows */
-};
-
 struct loader {
     struct dataset *dataset; /* the thread's, while it runs */
     struct loader_order order;
     int64_t first_batch, batch_count;
     int B, T, ahead, slot_count;
-    struct slot *slots;
-    uint64_t came; /* of dataset->coming, when it was last told; consumer's */
+    struct loader_batch *slots;
+    int32_t *memory; /* of them in turn: tokens, targets, doc_start */
+    uint64_t came;   /* of dataset->coming, when it was last told; consumer's */
     pthread_t thread;
     pthread_mutex_t mutex; /* guards what follows */
     pthread_cond_t may_produce, may_consume;
@@ -99,31 +95,29 @@ static int64_t count_targets(const int32_t *targets, int T)
     return count;
 }
 
-static enum zd_status fill(
-        struct loader *loader, struct slot *slot, int64_t batch)
+static enum zd_status fill(struct loader *loader, int slot, int64_t batch)
 {
-    struct loader_batch made = {
-            slot->tokens, slot->targets, slot->doc_start, slot->doc_start};
-    int longest = 0;
-    for (int b = 0; b < loader->B; b++) {
-        int64_t n = loader->order.sample_of(loader->order.ctx, batch, b);
-        size_t row = (size_t)b * (size_t)loader->T;
-        int tokens;
+    const struct loader_order *order = &loader->order;
+    int B = loader->B, T = loader->T, longest = 0, count;
+    size_t array = (size_t)B * (size_t)T;
+    int32_t *tokens = loader->memory + (size_t)slot * 3 * array;
+    int32_t *targets = tokens + array, *starts = targets + array;
+    struct loader_batch made = {tokens, targets, starts, starts};
+    for (int b = 0; b < B; b++) {
+        size_t row = (size_t)b * (size_t)T;
         ZD_TRY(dataset_sample(
-                loader->dataset, n, slot->tokens + row, slot->targets + row,
-                slot->doc_start + row, &tokens));
-        made.token_count += tokens;
-        longest = tokens > longest ? tokens : longest;
-        made.target_count += count_targets(slot->targets + row, loader->T);
+                loader->dataset, order->sample_of(order->ctx, batch, b),
+                tokens + row, targets + row, starts + row, &count));
+        made.token_count += count;
+        longest = count > longest ? count : longest;
+        made.target_count += count_targets(targets + row, T);
     }
     made.T = batch_close_up(
-            slot->tokens, slot->targets, slot->doc_start, loader->B, loader->T,
-            loader->order.keeps_length ? loader->T : longest);
-    if (loader->order.places > 1)
+            tokens, targets, starts, B, T, order->keeps_length ? T : longest);
+    if (order->places > 1)
         made.doc_start = batch_take_pieces(
-                slot->tokens, slot->targets, slot->doc_start, loader->B,
-                loader->T, loader->order.places, loader->order.place);
-    slot->batch = made;
+                tokens, targets, starts, B, T, order->places, order->place);
+    loader->slots[slot] = made;
     return ZD_OK;
 }
 
@@ -145,7 +139,7 @@ static void *produce(void *argument)
     for (int64_t i = 0; i < loader->batch_count; i++) {
         if (!wait_for_room(loader))
             break;
-        struct slot *slot = &loader->slots[i % loader->slot_count];
+        int slot = (int)(i % loader->slot_count);
         assert(loader->produced == i); /* no one else writes it */
         enum zd_status status = fill(loader, slot, loader->first_batch + i);
         pthread_mutex_lock(&loader->mutex);
@@ -161,16 +155,6 @@ static void *produce(void *argument)
             break;
     }
     return NULL;
-}
-
-static void set_buffers(struct loader *loader, int32_t *memory)
-{
-    size_t array = (size_t)loader->B * (size_t)loader->T;
-    for (int i = 0; i < loader->slot_count; i++, memory += 3 * array) {
-        loader->slots[i].tokens = memory;
-        loader->slots[i].targets = memory + array;
-        loader->slots[i].doc_start = memory + 2 * array;
-    }
 }
 
 static void loader_free(struct loader *loader)
@@ -199,10 +183,10 @@ enum zd_status loader_create(
             .T = T,
             .ahead = ahead,
             .slot_count = keep + ahead,
-            .slots = zd_array((size_t)(keep + ahead), sizeof(struct slot)),
+            .slots = zd_array((size_t)(keep + ahead), sizeof *loader->slots),
+            .memory = memory,
             .came = atomic_load(&dataset->coming.completed),
     };
-    set_buffers(loader, memory);
     pthread_mutex_init(&loader->mutex, NULL);
     pthread_cond_init(&loader->may_produce, NULL);
     pthread_cond_init(&loader->may_consume, NULL);
@@ -252,7 +236,7 @@ enum zd_status loader_next(
         zd_error_set(&loader->error);
         return loader->error.status;
     }
-    *batch_out = loader->slots[batch % loader->slot_count].batch;
+    *batch_out = loader->slots[batch % loader->slot_count];
     return ZD_OK;
 }
 

@@ -12,18 +12,14 @@
 
 static void add_path(struct match_list *list, const char *path)
 {
-    list->paths =
-            zd_grow(list->paths, &list->capacity, (size_t)list->count + 1,
-                    sizeof *list->paths);
+    ZD_GROW(list->paths, list->capacity, list->count + 1);
     list->paths[list->count++] = zd_must(strdup(path));
 }
 
-/* *deep_out: where the first `**` is, or NULL. Each is a whole name, and stands
- * outside braces. */
-static enum zd_status find_deep(const char *pattern, const char **deep_out)
+/* Each `**` is a whole name, and stands outside braces. */
+static enum zd_status check_deep(const char *pattern)
 {
     int depth = 0;
-    *deep_out = NULL;
     for (const char *at = pattern; *at; at++) {
         depth += *at == '{' ? 1 : *at == '}' ? -1 : 0;
         if (strncmp(at, "**", 2) != 0)
@@ -37,8 +33,6 @@ static enum zd_status find_deep(const char *pattern, const char **deep_out)
                     pattern);
             return zd_fail_help("data/**/*.jsonl: below data, at any depth");
         }
-        if (!*deep_out)
-            *deep_out = at;
         at++;
     }
     return ZD_OK;
@@ -100,35 +94,25 @@ static void descend(
         closedir(dir);
 }
 
-static void match_deep(
-        const char *pattern, const char *deep, struct match_list *list)
-{
-    char before[PATH_MAX], folder[PATH_MAX];
-    const char *rest = deep[2] ? deep + 3 : "*";
-    struct match_list folders = {0};
-    if (deep == pattern)
-        descend("", rest, list);
-    if (deep == pattern || deep - pattern >= PATH_MAX)
-        return;
-    snprintf(before, sizeof before, "%.*s", (int)(deep - pattern), pattern);
-    match_any(before, false, &folders);
-    for (int i = 0; i < folders.count; i++) {
-        snprintf(folder, sizeof folder, "%s", folders.paths[i]);
-        if (fs_is_dir(folder)) /* the pattern has a slash at its end */
-            descend(folder, rest, list);
-    }
-    match_free(&folders);
-}
-
+/* A pattern that check_deep has passed. */
 static void match_any(
         const char *pattern, bool files_only, struct match_list *list)
 {
-    const char *deep;
-    find_deep(pattern, &deep); /* match_files has checked it */
-    if (deep)
-        match_deep(pattern, deep, list);
-    else
+    char before[PATH_MAX];
+    const char *deep = strstr(pattern, "**");
+    struct match_list folders = {0};
+    if (!deep) {
         match_plain(pattern, files_only, list);
+        return;
+    }
+    snprintf(before, sizeof before, "%.*s", (int)(deep - pattern), pattern);
+    if (deep == pattern)
+        add_path(&folders, "");
+    else if (deep - pattern < PATH_MAX)
+        match_plain(before, false, &folders);
+    for (int i = 0; i < folders.count; i++)
+        descend(folders.paths[i], deep[2] ? deep + 3 : "*", list);
+    match_free(&folders);
 }
 
 static int compare_paths(const void *a, const void *b)
@@ -154,11 +138,10 @@ static void keep_each_once(struct match_list *list)
 enum zd_status match_files(const char *pattern, struct match_list *list_out)
 {
     struct match_list list = {0};
-    const char *deep;
     if (fs_exists(pattern)) { /* brackets in it may simply be a name's */
         add_path(&list, pattern);
     } else {
-        ZD_TRY(find_deep(pattern, &deep));
+        ZD_TRY(check_deep(pattern));
         match_any(pattern, false, &list);
     }
     keep_each_once(&list);

@@ -24,8 +24,9 @@ enum { HEADER_BYTES = 34 };
 struct megatron {
     char path[PATH_MAX]; /* of the index */
     uint64_t sequences, documents;
-    FILE *lengths, *pointers, *ends;
+    FILE *columns[3];
 };
+enum { LENGTHS, POINTERS, ENDS };
 
 static enum zd_status fail_index(const struct megatron *index, const char *why)
 {
@@ -34,21 +35,10 @@ static enum zd_status fail_index(const struct megatron *index, const char *why)
             index->path, why);
 }
 
-static enum zd_status column_open(
-        const struct megatron *index, uint64_t offset, FILE **out)
-{
-    int fd;
-    ZD_TRY(fs_open_read(index->path, &fd, NULL));
-    *out = zd_must(fdopen(fd, "rb"));
-    return fseeko(*out, (off_t)offset, SEEK_SET) == 0
-                   ? ZD_OK
-                   : fail_index(index, "it is too short");
-}
-
 static enum zd_status column_next(
-        const struct megatron *index, FILE *column, int64_t *value_out)
+        const struct megatron *index, int column, void *value, size_t bytes)
 {
-    return fread(value_out, sizeof *value_out, 1, column) == 1
+    return fread(value, bytes, 1, index->columns[column]) == 1
                    ? ZD_OK
                    : fail_index(index, "it cannot be read to its end");
 }
@@ -97,10 +87,16 @@ static enum zd_status read_header(
 
 static enum zd_status open_columns(struct megatron *index)
 {
-    uint64_t pointers = HEADER_BYTES + index->sequences * 4;
-    ZD_TRY(column_open(index, HEADER_BYTES, &index->lengths));
-    ZD_TRY(column_open(index, pointers, &index->pointers));
-    return column_open(index, pointers + index->sequences * 8, &index->ends);
+    uint64_t offset = HEADER_BYTES;
+    for (int i = 0; i < 3; i++) {
+        int fd;
+        ZD_TRY(fs_open_read(index->path, &fd, NULL));
+        index->columns[i] = zd_must(fdopen(fd, "rb"));
+        if (fseeko(index->columns[i], (off_t)offset, SEEK_SET) != 0)
+            return fail_index(index, "it is too short");
+        offset += index->sequences * (i == LENGTHS ? 4 : 8);
+    }
+    return ZD_OK;
 }
 
 /* The next sequence, which is added to the file's. */
@@ -110,9 +106,8 @@ static enum zd_status next_sequence(
     int32_t length;
     int64_t pointer;
     uint64_t end = file->data_offset + file->count * (uint64_t)file->width;
-    if (fread(&length, sizeof length, 1, index->lengths) != 1)
-        return fail_index(index, "it cannot be read to its end");
-    ZD_TRY(column_next(index, index->pointers, &pointer));
+    ZD_TRY(column_next(index, LENGTHS, &length, sizeof length));
+    ZD_TRY(column_next(index, POINTERS, &pointer, sizeof pointer));
     if (length < 0)
         return fail_index(index, "a sequence has a negative length");
     if (file->count == 0 && pointer >= 0)
@@ -133,12 +128,12 @@ static enum zd_status read_columns(
         struct cache_writer *documents)
 {
     int64_t border, sequence = 0;
-    ZD_TRY(column_next(index, index->ends, &border));
+    ZD_TRY(column_next(index, ENDS, &border, sizeof border));
     if (border != 0)
         return fail_index(index, "its first document does not begin at 0");
     for (uint64_t d = 1; d < index->documents; d++) {
         uint64_t begin = file->count;
-        ZD_TRY(column_next(index, index->ends, &border));
+        ZD_TRY(column_next(index, ENDS, &border, sizeof border));
         if (border < sequence)
             return fail_index(index, "its documents are not in order");
         if ((uint64_t)border > index->sequences)
@@ -165,7 +160,7 @@ void megatron_index_path(const char *bin, char path[PATH_MAX])
 enum zd_status megatron_open(
         struct raw_file *file, struct cache_writer *documents)
 {
-    struct megatron index = {.lengths = NULL};
+    struct megatron index = {.sequences = 0};
     uint64_t bytes;
     int fd;
     megatron_index_path(file->path, index.path);
@@ -176,9 +171,8 @@ enum zd_status megatron_open(
         status = open_columns(&index);
     if (status == ZD_OK)
         status = read_columns(&index, file, documents);
-    FILE *const columns[] = {index.lengths, index.pointers, index.ends};
     for (int i = 0; i < 3; i++)
-        if (columns[i])
-            fclose(columns[i]);
+        if (index.columns[i])
+            fclose(index.columns[i]);
     return status;
 }

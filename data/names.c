@@ -104,8 +104,7 @@ static const struct {
          true},
         {"\xff\xff\xff\xff", 4, "an Arrow stream",
          "python3 -c \"import datasets as d, sys; "
-         "d.Dataset.from_file(sys.argv[1]).to_json(sys.argv[1] + "
-         "'.jsonl')\" ",
+         "d.Dataset.from_file(sys.argv[1]).to_json(sys.argv[1] + '.jsonl')\" ",
          true},
         {"\x28\xb5\x2f\xfd", 4, "compressed by zstd",
          "give it a name that ends in .zst, and it is decompressed", false,

@@ -81,7 +81,7 @@ static enum zd_status read_part(
         size_t count, int vocab_size, uint32_t *ids)
 {
     size_t width = (size_t)file->width;
-    raw->scratch = zd_grow(raw->scratch, &raw->scratch_bytes, count * width, 1);
+    ZD_GROW(raw->scratch, raw->scratch_bytes, count * width);
     ZD_TRY(fs_pread(file->fd, file->path, raw->scratch, count * width, offset));
     for (size_t i = 0; i < count; i++) {
         int64_t id = load(raw->scratch + i * width, file);

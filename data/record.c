@@ -68,9 +68,8 @@ enum zd_status record_refuse_preference(const char *keys)
             "a preference row, with %s: zerod trains on text, not on "
             "preferences",
             keys);
-    return zd_fail_help(
-            "to train on the preferred answers alone, keep those, as "
-            "\"messages\" or as \"prompt\" and \"completion\"");
+    return zd_fail_help("to train on the preferred answers alone, keep those, "
+                        "as \"messages\" or as \"prompt\" and \"completion\"");
 }
 
 enum zd_status record_check_preference(const json_t *record)
@@ -285,9 +284,7 @@ void document_fini(struct document *document)
 void document_append(struct document *document, const char *text, size_t bytes)
 {
     if (document->bytes + bytes > document->capacity)
-        document->text =
-                zd_grow(document->text, &document->capacity,
-                        document->bytes + bytes, 1);
+        ZD_GROW(document->text, document->capacity, document->bytes + bytes);
     if (bytes > 0)
         memcpy(document->text + document->bytes, text, bytes);
     document->bytes += bytes;
@@ -308,17 +305,15 @@ void document_add(
         return;
     }
     document->is_cut = false;
-    document->pieces =
-            zd_grow(document->pieces, &document->piece_capacity,
-                    (size_t)document->piece_count + 1, sizeof piece);
+    ZD_GROW(document->pieces, document->piece_capacity,
+            document->piece_count + 1);
     document->pieces[document->piece_count++] = piece;
 }
 
 void document_train(struct document *document, size_t begin, size_t end)
 {
-    document->trained =
-            zd_grow(document->trained, &document->trained_capacity,
-                    document->trained_count + 1, sizeof *document->trained);
+    ZD_GROW(document->trained, document->trained_capacity,
+            document->trained_count + 1);
     document->trained[document->trained_count++] =
             (struct text_range){begin, end};
 }

@@ -2,9 +2,7 @@
 #pragma once
 
 #include "base/file/json.h"
-#include "data/chat.h"
 #include "data/dataset.h"
-#include "data/document.h"
 
 /* What this entry calls the key "text" or "messages"; any other is itself. */
 const char *record_key(const struct data_entry *entry, const char *key);
@@ -34,16 +32,6 @@ enum zd_status record_refuse_filled(
 /* Rows for DPO, ORPO and reward models (chosen, rejected), or KTO (label). */
 enum zd_status record_check_preference(const json_t *record);
 enum zd_status record_refuse_preference(const char *keys);
-
-/* What the keys of a conversation and of its messages are. */
-struct message_names {
-    const char *list, *role, *content;
-    bool is_sharegpt;
-};
-/* The message of this index, into the conversation. ZD_ERR_DATA names it. */
-enum zd_status message_read(
-        const struct message_names *names, size_t index, const json_t *value,
-        bool is_masked, struct conversation *conversation);
 
 /* Records whose keys and roles have other names than ours. */
 

@@ -108,11 +108,10 @@ static enum zd_status detect_record(
     if (status == ZD_OK && !is_known) {
         char keys[400];
         format_keys(entry, keys, sizeof keys);
-        status =
-                ZD_FAIL(ZD_ERR_DATA, "E0431",
-                        "the keys of the records in %s match no known format: "
-                        "%s",
-                        file->path, keys);
+        status = ZD_FAIL(
+                ZD_ERR_DATA, "E0431",
+                "the keys of the records in %s match no known format: %s",
+                file->path, keys);
         zd_fail_help("name the key of the text: field = \"...\"; or those of a "
                      "known format: columns = [\"question=prompt\", "
                      "\"answer=completion\"]");
@@ -203,11 +202,6 @@ static char *copy_path(const char *path)
     return copy;
 }
 
-static bool is_pattern(const char *path)
-{
-    return strpbrk(path, "*?[{") != NULL;
-}
-
 /* The paths that the entry names. */
 static enum zd_status find_paths(
         const struct data_entry *entry, struct file_list *list,
@@ -242,8 +236,8 @@ static enum zd_status expand(
     if (status == ZD_OK && list->count == 0)
         return ZD_FAIL(
                 ZD_ERR_NO_INPUT, "E0430",
-                is_pattern(entry->path) ? "no file matches %s"
-                                        : "%s does not exist",
+                strpbrk(entry->path, "*?[{") ? "no file matches %s"
+                                             : "%s does not exist",
                 entry->path);
     return status;
 }

@@ -83,7 +83,7 @@ static enum zd_status fill(
     size_t bytes = 0;
     if (reader->has_ended || unit->bytes > want)
         return ZD_OK;
-    unit->text = zd_grow(unit->text, &unit->capacity, want + 1, 1);
+    ZD_GROW(unit->text, unit->capacity, want + 1);
     ZD_TRY(data_stream_read(
             reader->stream, unit->text + unit->bytes, want + 1 - unit->bytes,
             &bytes));
@@ -125,7 +125,7 @@ static void keep_rest(
         reader->rest_capacity = 0;
     }
     if (rest > reader->rest_capacity)
-        reader->rest = zd_grow(reader->rest, &reader->rest_capacity, rest, 1);
+        ZD_GROW(reader->rest, reader->rest_capacity, rest);
     if (rest > 0)
         memcpy(reader->rest, unit->text + part, rest);
     reader->rest_bytes = rest;
@@ -151,8 +151,7 @@ static enum zd_status read_unit(
     const struct data_file *file = &reader->list->files[reader->file];
     size_t part;
     /* what was kept is the beginning */
-    unit->text =
-            zd_grow(unit->text, &unit->capacity, reader->rest_bytes + 1, 1);
+    ZD_GROW(unit->text, unit->capacity, reader->rest_bytes + 1);
     unit->bytes = reader->rest_bytes;
     memcpy(unit->text, reader->rest ? reader->rest : "", unit->bytes);
     ZD_TRY(read_text(reader, file, unit, &part));

@@ -87,16 +87,14 @@ static const char *why_whole(
     return counts_samples
                    ? "an epoch's length is needed, since train.max_steps is "
                      "not set, or an evaluation or a save is due each epoch"
-           : !is_stream
-                   ? "whole documents are packed the longest first, which all "
-                     "have to be known for (data.packing)"
+           : !is_stream ? "whole documents are packed the longest first, which "
+                          "all have to be known for (data.packing)"
            : options->val_split > 0
                    ? "the last samples are kept for evaluation, and are known "
                      "at the end of the text (data.val_split)"
            : options->shuffle == SHUFFLE_AUTO
                    ? "prompts, conversations and token files are taken in the "
-                     "order of their files only with data.shuffle = "
-                     "\"windows\""
+                     "order of their files only with data.shuffle = \"windows\""
                    : "data.shuffle = \"windows\" is not set";
 }
 
@@ -171,16 +169,15 @@ enum zd_status windows_choose(
     return ZD_OK;
 }
 
-void windows_share(
-        struct dataset *dataset, const struct dataset_request *request)
+void windows_share(struct dataset *dataset)
 {
     double sum = 0;
     bool is_known = true;
     for (int i = 0; i < dataset->part_count; i++) {
         struct dataset_part *part = &dataset->parts[i];
-        double weight = request->entries[i].weight;
+        double weight = part->corpus.entry->weight;
         part->share = weight > 0 ? weight : (double)file_bytes(&part->corpus);
-        part->most = request->entries[i].max_samples;
+        part->most = part->corpus.entry->max_samples;
         part->phase = rng_uniform(
                 dataset->seed, rng_stream("data.phase"), (uint64_t)i);
         sum += part->share;
