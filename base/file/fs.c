@@ -170,16 +170,15 @@ enum zd_status fs_read_file(
     return ZD_OK;
 }
 
-/* at: -1: where the file stands. */
-static enum zd_status write_all(
-        int fd, const char *path, const void *data, size_t bytes, int64_t at)
+enum zd_status fs_pwrite(
+        int fd, const char *path, const void *data, size_t bytes,
+        uint64_t offset)
 {
     size_t done = 0;
     while (done < bytes) {
-        const char *rest = (const char *)data + done;
-        ssize_t put = at < 0 ? write(fd, rest, bytes - done)
-                             : pwrite(fd, rest, bytes - done,
-                                      (off_t)at + (off_t)done);
+        ssize_t put =
+                pwrite(fd, (const char *)data + done, bytes - done,
+                       (off_t)(offset + done));
         if (put < 0 && errno == EINTR)
             continue;
         if (put < 0)
@@ -188,19 +187,6 @@ static enum zd_status write_all(
         progress_completed();
     }
     return ZD_OK;
-}
-
-enum zd_status fs_write(
-        int fd, const char *path, const void *data, size_t bytes)
-{
-    return write_all(fd, path, data, bytes, -1);
-}
-
-enum zd_status fs_pwrite(
-        int fd, const char *path, const void *data, size_t bytes,
-        uint64_t offset)
-{
-    return write_all(fd, path, data, bytes, (int64_t)offset);
 }
 
 static int open_folder(const char *path)
@@ -298,7 +284,7 @@ static enum zd_status write_and_sync(
         return ZD_FAIL(
                 fs_create_status(errno), "E0708", "cannot create %s: %s", path,
                 strerror(errno));
-    enum zd_status status = fs_write(fd, path, data, bytes);
+    enum zd_status status = fs_pwrite(fd, path, data, bytes, 0);
     enum zd_status synced = fs_sync_close(fd, path);
     return status != ZD_OK ? status : synced;
 }
@@ -334,8 +320,7 @@ enum zd_status fs_make_dirs(const char *path)
         if (!is_made && !fs_is_dir(part))
             return ZD_FAIL(
                     fs_create_status(errno), "E0708",
-                    "cannot make the folder %s: %s",
-                    part,
+                    "cannot make the folder %s: %s", part,
                     errno == EEXIST ? "something else has that name"
                                     : strerror(errno));
         if (is_made)
@@ -370,26 +355,35 @@ enum zd_status fs_look(const char *path, bool *is_there_out)
     return ZD_OK;
 }
 
+/* NULL: at the end, or after a failure, whose errno is *error_out. */
+static const char *next_name(DIR *dir, int *error_out)
+{
+    struct dirent *entry;
+    do {
+        errno = 0; /* of readdir: the end and a failure look alike */
+        entry = readdir(dir);
+    } while (entry && (strcmp(entry->d_name, ".") == 0 ||
+                       strcmp(entry->d_name, "..") == 0));
+    *error_out = entry ? 0 : errno;
+    return entry ? entry->d_name : NULL;
+}
+
 enum zd_status fs_each_name(
         const char *path, enum zd_status (*take)(void *ctx, const char *name),
         void *ctx)
 {
     enum zd_status status = ZD_OK;
-    struct dirent *entry = NULL;
+    const char *name;
+    int error = 0;
     DIR *dir = opendir(path);
     if (!dir)
         return fail_open(path, errno);
-    do {
-        errno = 0; /* of readdir: the end and a failure look alike */
-        entry = readdir(dir);
-        if (!entry && errno != 0)
-            status =
-                    ZD_FAIL(ZD_ERR_IO, "E0706", "cannot read %s: %s", path,
-                            strerror(errno));
-        if (entry && strcmp(entry->d_name, ".") != 0 &&
-            strcmp(entry->d_name, "..") != 0)
-            status = take(ctx, entry->d_name);
-    } while (entry && status == ZD_OK);
+    while (status == ZD_OK && (name = next_name(dir, &error)))
+        status = take(ctx, name);
+    if (error)
+        status =
+                ZD_FAIL(ZD_ERR_IO, "E0706", "cannot read %s: %s", path,
+                        strerror(error));
     closedir(dir);
     return status;
 }
@@ -403,22 +397,13 @@ static int empty_folder(int fd, int depth)
 {
     DIR *dir = fdopendir(fd);
     int error = dir ? 0 : errno;
-    struct dirent *entry;
-    if (!dir) {
+    const char *name;
+    if (!dir)
         close(fd);
-        return error;
-    }
-    do {
-        errno = 0;
-        entry = readdir(dir);
-        if (!entry)
-            error = errno;
-        else if (
-                strcmp(entry->d_name, ".") != 0 &&
-                strcmp(entry->d_name, "..") != 0)
-            error = remove_at(dirfd(dir), entry->d_name, depth);
-    } while (entry && !error);
-    closedir(dir);
+    while (dir && !error && (name = next_name(dir, &error)))
+        error = remove_at(dirfd(dir), name, depth);
+    if (dir)
+        closedir(dir);
     return error;
 }
 

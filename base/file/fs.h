@@ -22,8 +22,6 @@ enum zd_status fs_read_file(
 /* Exactly `bytes` at `offset`, or an error (a short file is ZD_ERR_DATA). */
 enum zd_status fs_pread(
         int fd, const char *path, void *data, size_t bytes, uint64_t offset);
-enum zd_status fs_write(
-        int fd, const char *path, const void *data, size_t bytes);
 enum zd_status fs_pwrite(
         int fd, const char *path, const void *data, size_t bytes,
         uint64_t offset);
@@ -44,8 +42,8 @@ enum zd_status fs_write_file(const char *path, const void *data, size_t bytes);
 enum zd_status fs_sync_dir(const char *path);
 /* Flush the folder of `path`, so that the file's name is on the disk. */
 enum zd_status fs_sync_name(const char *path);
-/* mkdir -p, names on the disk; ZD_ERR_CREATE or ZD_ERR_DENIED when a part cannot be made or is
- * no folder. */
+/* mkdir -p, names on the disk; ZD_ERR_CREATE or ZD_ERR_DENIED when a part
+ * cannot be made or is no folder. */
 enum zd_status fs_make_dirs(const char *path);
 bool fs_is_dir(const char *path);
 bool fs_exists(const char *path);

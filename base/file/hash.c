@@ -54,27 +54,35 @@ void hash_bytes(const void *data, size_t bytes, char hex[HASH_HEX])
     to_hex(XXH3_128bits(data, bytes), hex);
 }
 
-enum zd_status hash_file(
-        const char *path, char hex[HASH_HEX], uint64_t *bytes_out)
+enum zd_status hash_part(
+        int fd, const char *path, uint64_t begin, uint64_t bytes,
+        char hex[HASH_HEX])
 {
     enum { CHUNK = 1 << 20 };
-    uint64_t bytes = 0;
-    int fd;
-    ZD_TRY(fs_open_read(path, &fd, &bytes));
     struct hasher *hasher = hasher_create();
     char *chunk = zd_must(malloc(CHUNK));
     enum zd_status status = ZD_OK;
     for (uint64_t done = 0; status == ZD_OK && done < bytes; done += CHUNK) {
         size_t part = bytes - done < CHUNK ? (size_t)(bytes - done) : CHUNK;
-        status = fs_pread(fd, path, chunk, part, done);
+        status = fs_pread(fd, path, chunk, part, begin + done);
         if (status == ZD_OK)
             hasher_update(hasher, chunk, part);
     }
     hasher_finish(hasher, hex);
-    if (bytes_out)
-        *bytes_out = bytes;
     free(chunk);
     hasher_destroy(hasher);
+    return status;
+}
+
+enum zd_status hash_file(
+        const char *path, char hex[HASH_HEX], uint64_t *bytes_out)
+{
+    uint64_t bytes = 0;
+    int fd;
+    ZD_TRY(fs_open_read(path, &fd, &bytes));
+    enum zd_status status = hash_part(fd, path, 0, bytes, hex);
+    if (bytes_out)
+        *bytes_out = bytes;
     close(fd);
     return status;
 }

@@ -18,6 +18,10 @@ void hasher_destroy(struct hasher *hasher);
 /* 64-bit xxh3. */
 uint64_t hash_64(const void *data, size_t bytes, uint64_t seed);
 
+/* Of a part of an open file; errors name `path`. */
+enum zd_status hash_part(
+        int fd, const char *path, uint64_t begin, uint64_t bytes,
+        char hex[HASH_HEX]);
 void hash_bytes(const void *data, size_t bytes, char hex[HASH_HEX]);
 enum zd_status hash_file(
         const char *path, char hex[HASH_HEX], uint64_t *bytes_out);

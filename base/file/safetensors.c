@@ -1,8 +1,7 @@
 #include "base/file/safetensors.h"
-#include "base/must.h"
 
 #include "base/file/fs.h"
-#include "base/file/safetensors_dtype.h"
+#include "base/must.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -33,6 +32,53 @@ static enum zd_status fail_tensor(
     return ZD_FAIL(
             ZD_ERR_DATA, code, "%s: tensor \"%.*s\" %s", file->path,
             NAME_MAX_BYTES / 4, name, what);
+}
+
+/* --- element types -------------------------------------------------------- */
+
+static const struct {
+    const char *name;
+    unsigned bits;
+} types[] = {
+        {"BOOL", 8},    {"F4", 4},          {"F6_E2M3", 6},     {"F6_E3M2", 6},
+        {"U8", 8},      {"I8", 8},          {"F8_E5M2", 8},     {"F8_E4M3", 8},
+        {"F8_E8M0", 8}, {"F8_E4M3FNUZ", 8}, {"F8_E5M2FNUZ", 8}, {"I16", 16},
+        {"U16", 16},    {"F16", 16},        {"BF16", 16},       {"I32", 32},
+        {"U32", 32},    {"F32", 32},        {"C64", 64},        {"F64", 64},
+        {"I64", 64},    {"U64", 64},
+};
+
+int st_dtype_rank(const char *dtype)
+{
+    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
+        if (strcmp(types[i].name, dtype) == 0)
+            return (int)i;
+    return -1;
+}
+
+enum zd_status st_dtype_extent(
+        const char *path, const char *name, const char *dtype, int dims,
+        const int64_t *shape, uint64_t *count_out, uint64_t *bytes_out)
+{
+    uint64_t count = 1, bits;
+    for (int i = 0; i < dims; i++)
+        if (__builtin_mul_overflow(count, (uint64_t)shape[i], &count))
+            goto overflow;
+    if (__builtin_mul_overflow(
+                count, (uint64_t)types[st_dtype_rank(dtype)].bits, &bits))
+        goto overflow;
+    if (bits % 8)
+        return ZD_FAIL(
+                ZD_ERR_DATA, "E0725",
+                "%s: tensor \"%s\" does not fill whole bytes", path, name);
+    *count_out = count;
+    *bytes_out = bits / 8;
+    return ZD_OK;
+
+overflow:
+    return ZD_FAIL(
+            ZD_ERR_DATA, "E0725",
+            "%s: the shape of tensor \"%s\" is beyond 64 bits", path, name);
 }
 
 /* --- reading the header --------------------------------------------------- */
@@ -187,13 +233,19 @@ static int by_name(const void *a, const void *b)
     return strcmp(x->name, y->name);
 }
 
+static void sort_tensors(
+        struct st_file *file, int (*order)(const void *, const void *))
+{
+    qsort(file->tensors, (size_t)file->tensor_count, sizeof *file->tensors,
+          order);
+}
+
 /* Checks 6 to 8: tensors lie one after the other without overlap or hole, each
  * is as long as its shape says, and the last ends with the file. */
 static enum zd_status check_layout(struct st_file *file, uint64_t data_begin)
 {
     uint64_t at = 0;
-    qsort(file->tensors, (size_t)file->tensor_count, sizeof *file->tensors,
-          by_offset);
+    sort_tensors(file, by_offset);
     for (int i = 0; i < file->tensor_count; i++) {
         struct st_tensor *tensor = &file->tensors[i];
         if (tensor->begin != at)
@@ -221,8 +273,7 @@ static enum zd_status check_layout(struct st_file *file, uint64_t data_begin)
                 "%s has %llu bytes of data, but its header describes %llu",
                 file->path, (unsigned long long)(file->file_bytes - data_begin),
                 (unsigned long long)at);
-    qsort(file->tensors, (size_t)file->tensor_count, sizeof *file->tensors,
-          by_name);
+    sort_tensors(file, by_name);
     return ZD_OK;
 }
 
@@ -326,4 +377,35 @@ enum zd_status st_read_float(
         dtype_convert(out + done, DTYPE_FP32, chunk, type, part);
     }
     return ZD_OK;
+}
+
+/* --- digests -------------------------------------------------------------- */
+
+enum zd_status st_tensor_digest(
+        const struct st_file *file, const struct st_tensor *tensor,
+        char hex[HASH_HEX])
+{
+    return hash_part(file->fd, file->path, tensor->begin, tensor->bytes, hex);
+}
+
+enum zd_status st_digest(const char *path, char hex[HASH_HEX])
+{
+    struct st_file *file;
+    ZD_TRY(st_open(path, &file));
+    struct hasher *all = hasher_create();
+    uint64_t header = file->file_bytes;
+    sort_tensors(file, by_offset);
+    for (int i = 0; i < file->tensor_count; i++)
+        header -= file->tensors[i].bytes;
+    enum zd_status status = hash_part(file->fd, path, 0, header, hex);
+    for (int i = 0; i < file->tensor_count && status == ZD_OK; i++) {
+        hasher_update(all, hex, HASH_HEX - 1);
+        status = st_tensor_digest(file, &file->tensors[i], hex);
+    }
+    hasher_update(all, hex, HASH_HEX - 1);
+    if (status == ZD_OK)
+        hasher_finish(all, hex);
+    hasher_destroy(all);
+    st_close(file);
+    return status;
 }

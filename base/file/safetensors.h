@@ -95,3 +95,13 @@ enum zd_status st_writer_finish(
 enum zd_status st_writer_leave(struct st_writer *writer);
 /* Close and unlink an unfinished file. */
 void st_writer_abandon(struct st_writer *writer);
+
+/* --- for the writer ------------------------------------------------------- */
+
+/* Place of a type in the reference's order (files hold higher ones first); -1:
+ * no such type. */
+int st_dtype_rank(const char *dtype);
+/* Elements and bytes of a tensor, checked against overflow. */
+enum zd_status st_dtype_extent(
+        const char *path, const char *name, const char *dtype, int dims,
+        const int64_t *shape, uint64_t *count_out, uint64_t *bytes_out);

@@ -1,7 +1,6 @@
 #include "base/file/fs.h"
 #include "base/file/hash.h"
 #include "base/file/safetensors.h"
-#include "base/file/safetensors_dtype.h"
 #include "base/file/write_behind.h"
 #include "base/file/write_direct.h"
 #include "base/must.h"

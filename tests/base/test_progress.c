@@ -31,7 +31,7 @@ Test(progress, reads_writes_and_fsyncs_are_counted)
     char *data;
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
     cr_assert_null(progress_use(&work));
-    MUST(fs_write(fd, path, "abc", 3));
+    MUST(fs_pwrite(fd, path, "abc", 3, 0));
     cr_expect_eq(completed(), 1, "a write");
     MUST(fs_pread(fd, path, (char[3]){0}, 3, 0));
     cr_expect_eq(completed(), 1, "a read");

@@ -100,7 +100,7 @@ Test(fs, a_full_disk_is_reported)
     int fd = open("/dev/full", O_WRONLY);
     if (fd < 0)
         cr_skip("no /dev/full");
-    cr_expect_eq(fs_write(fd, "/dev/full", "x", 1), ZD_ERR_IO);
+    cr_expect_eq(fs_pwrite(fd, "/dev/full", "x", 1, 0), ZD_ERR_IO);
     close(fd);
 }
 
