@@ -52,7 +52,7 @@ INLINED float sign_of(float x)
 
 /* Draws for a qblock: 32 calls of Philox give 256 times 16 bits. Element i of
  * qblock q (from the tensor's start) has half (i / 32) % 2 (the low one is 0)
- * of word i / 64 of rng_philox(seed, stream, t << 32 | q * 32 + i % 32). The
+ * of word i / 64 of philox(seed, stream, t << 32 | q * 32 + i % 32). The
  * stream is the tensor's for masters, and its complement for v. */
 enum { OPTIM_DRAW_CALLS = OPTIM_QBLOCK / 8 };
 

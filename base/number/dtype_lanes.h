@@ -1,5 +1,6 @@
 /* dtype_lanes.h - conversions between float and 16 bits, by the vectors of one
- * instruction set. Private to base and its tests; others use dtype_convert. */
+ * instruction set. Private to dtype.c and its test; others use dtype_convert.
+ */
 #pragma once
 
 #include <stddef.h>
@@ -14,7 +15,5 @@ struct dtype_lanes {
     dtype_narrow_fn *narrow_bf16, *narrow_fp16;
 };
 
-/* The widest that this machine has. */
-const struct dtype_lanes *dtype_lanes(void);
 /* By name; NULL where this machine cannot run it. */
 const struct dtype_lanes *dtype_lanes_at(const char *name);

@@ -1,11 +1,12 @@
-/* philox.h - Philox4x32-10, for the host and in kernels: rng_philox of
- * base/number/rng.h is this function. Source: Salmon et al. 2011. */
+/* philox.h - Philox4x32-10, for the host and in kernels. Source: Salmon et al.
+ * 2011. */
 #pragma once
 
 #include "base/number/host_device.h"
 
 #include <stdint.h>
 
+/* Four independent 32-bit words for (seed, stream, index). */
 ZD_HOST_DEVICE static inline void philox(
         uint64_t seed, uint64_t stream, uint64_t index, uint32_t *out)
 {

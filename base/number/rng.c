@@ -4,11 +4,6 @@
 
 #include <assert.h>
 
-void rng_philox(uint64_t seed, uint64_t stream, uint64_t index, uint32_t out[4])
-{
-    philox(seed, stream, index, out);
-}
-
 uint64_t rng_stream(const char *name)
 {
     uint64_t hash = 0xcbf29ce484222325u;
@@ -25,7 +20,7 @@ static uint64_t join(uint32_t low, uint32_t high)
 uint64_t rng_u64(uint64_t seed, uint64_t stream, uint64_t index)
 {
     uint32_t words[4];
-    rng_philox(seed, stream, index, words);
+    philox(seed, stream, index, words);
     return join(words[0], words[1]);
 }
 

@@ -9,10 +9,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Four independent 32-bit words for (seed, stream, index). */
-void rng_philox(
-        uint64_t seed, uint64_t stream, uint64_t index, uint32_t out[4]);
-
 /* A stream number for a name (FNV-1a 64), e.g. a tensor's. */
 uint64_t rng_stream(const char *name);
 

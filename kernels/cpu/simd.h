@@ -182,7 +182,7 @@ ALWAYS_INLINE vh bf16_narrow(vf v)
 }
 
 /* fp16 to float and back: one instruction, or where there is none the
- * selections of base/number/dtype_lanes.c. */
+ * selections of base/number/dtype.c. */
 ALWAYS_INLINE vf fp16_widen(vh narrow)
 {
 #if defined(__AVX512F__)

@@ -1,5 +1,6 @@
 /* Every optimizer with every format: the fast paths have the bits of the
  * definition, however a tensor is cut. */
+#include "base/number/philox.h"
 #include "optim/simd.h"
 #include "tests/optim/family.h"
 
@@ -262,7 +263,7 @@ Test(update, draws_are_words_of_philox)
     optim_draws(1, 2, 3, 4, draws);
     for (uint64_t i = 0; i < OPTIM_QBLOCK; i++) {
         uint32_t words[4];
-        rng_philox(1, 2, 3ull << 32 | (4 * 32 + i % 32), words);
+        philox(1, 2, 3ull << 32 | (4 * 32 + i % 32), words);
         cr_expect_eq(draws[i], (uint16_t)(words[i / 64] >> 16 * (i / 32 % 2)));
     }
 }

@@ -1,3 +1,4 @@
+#include "base/number/philox.h"
 #include "base/number/rng.h"
 
 #include <criterion/criterion.h>
@@ -26,9 +27,8 @@ Test(rng, philox_known_answers)
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         const uint32_t *c = rows[i].counter, *k = rows[i].key;
         uint32_t out[4];
-        rng_philox(
-                (uint64_t)k[1] << 32 | k[0], (uint64_t)c[3] << 32 | c[2],
-                (uint64_t)c[1] << 32 | c[0], out);
+        philox((uint64_t)k[1] << 32 | k[0], (uint64_t)c[3] << 32 | c[2],
+               (uint64_t)c[1] << 32 | c[0], out);
         cr_expect_arr_eq(out, rows[i].want, sizeof out, "row %zu", i);
     }
 }
@@ -86,7 +86,7 @@ Test(rng, normal_is_box_muller_by_the_library)
     rng_normal(3, 4, 0, COUNT, x);
     for (int i = 0; i < COUNT; i++) {
         uint32_t words[4];
-        rng_philox(3, 4, (uint64_t)i / 2, words);
+        philox(3, 4, (uint64_t)i / 2, words);
         double u = (upper_53(words) + 1) * 0x1p-53;
         double angle = two_pi * (upper_53(words + 2) * 0x1p-53);
         double expected = sqrt(-2 * log(u)) * (i % 2 ? sin(angle) : cos(angle));
