@@ -17,6 +17,10 @@ enum zd_status device_cuda_check(cudaError_t error, const char *call);
 void device_cuda_help(void);
 #define ZD_CUDA(call) ZD_TRY(device_cuda_check((call), #call))
 
+/* cudaSuccess when kernels of this program have code for the thread's GPU, or
+ * PTX that its driver can compile. */
+cudaError_t device_probe(void);
+
 /* CUDA's stream of ours; NULL: the compute stream of the thread's device. */
 cudaStream_t device_cuda_stream(struct stream *stream);
 

@@ -1,5 +1,5 @@
 /* device_probe_cuda.cu - whether this program has code for a GPU. */
-#include "base/device/device_probe_cuda.h"
+#include "base/device/device_cuda.h"
 
 /* Compiled for the architectures of all others; does nothing and is never
  * launched. */

@@ -39,17 +39,3 @@ enum zd_status gpu_refused(
 
 extern const struct stream_table stream_table_cuda;
 extern const struct device_table device_table_cuda;
-
-/* device_memory_cuda.c, for the table. */
-enum zd_status gpu_take(size_t bytes, void **device_out);
-void gpu_give(void *device, size_t bytes);
-enum zd_status gpu_take_pinned(size_t bytes, void **host_out);
-void gpu_give_pinned(void *host, size_t bytes);
-enum zd_status gpu_clear(void *device, size_t bytes);
-enum zd_status gpu_move(
-        void *to, const void *from, const struct device_rows *rows);
-enum zd_status gpu_read(void *host, const void *device, size_t bytes);
-enum zd_status gpu_write(void *device, const void *host, size_t bytes);
-enum zd_status gpu_lend_staging(void *pinned);
-enum zd_status gpu_staging_init(struct gpu_staging *staging);
-void gpu_staging_fini(struct gpu_staging *staging);

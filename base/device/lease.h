@@ -132,7 +132,6 @@ struct lease_tokens {
     struct token token[2 * LEASE_TOKENS];
 };
 
-enum { LEASE_TRACE = 16 };
 struct lease {
     /* private */
     enum lease_state state;
