@@ -1,5 +1,7 @@
 #include "daemon/cli/complete.h"
 
+#include "base/embedded.h"
+
 #include <ctype.h>
 #include <string.h>
 
@@ -166,4 +168,24 @@ bool complete_main(
     }
     offer_word(program, typed, wants, argv[argc - 1], values);
     return true;
+}
+
+/* --- the shells' part: each asks the program that is typed, and adds files and
+ * folders itself --- */
+
+extern const char complete_scripts[]; /* complete_scripts.S */
+
+enum zd_status complete_print_script(
+        const char *program, const char *shell, FILE *stream)
+{
+    struct embedded script = embedded_find(complete_scripts, shell);
+    const char *at = script.text, *name;
+    if (!script.name) {
+        ZD_FAIL(ZD_ERR_USAGE, "E0101", "no completions for `%s`", shell);
+        return zd_fail_help("bash, zsh or fish");
+    }
+    for (; (name = strstr(at, "NAME")); at = name + strlen("NAME"))
+        fprintf(stream, "%.*s%s", (int)(name - at), at, program);
+    fputs(at, stream);
+    return ZD_OK;
 }

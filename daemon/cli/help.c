@@ -1,4 +1,4 @@
-#include "daemon/cli/help.h"
+#include "daemon/cli/program.h"
 
 #include "base/text_buffer.h"
 
@@ -40,25 +40,17 @@ static void print_option(const struct cli_option *option, FILE *stream)
         fprintf(stream, "  %-30s  %s\n", left, option->help);
 }
 
-static bool is_common(
-        const struct cli_program *program, const struct cli_option *option)
+/* Those that are of every command, or those that are not. */
+static void print_options(
+        const struct cli_program *program, const struct cli_command *command,
+        bool common, FILE *stream)
 {
-    return cli_takes(program, NULL, option);
-}
-
-static int count_common(const struct cli_program *program)
-{
-    int count = 0;
-    for (int i = 0; i < program->option_count; i++)
-        count += is_common(program, &program->options[i]);
-    return count;
-}
-
-static void print_common(const struct cli_program *program, FILE *stream)
-{
-    for (int i = 0; i < program->option_count; i++)
-        if (is_common(program, &program->options[i]))
-            print_option(&program->options[i], stream);
+    for (int i = 0; i < program->option_count; i++) {
+        const struct cli_option *option = &program->options[i];
+        if (cli_takes(program, command, option) &&
+            cli_takes(program, NULL, option) == common)
+            print_option(option, stream);
+    }
 }
 
 static void print_exits(const struct cli_program *program, FILE *stream)
@@ -85,9 +77,9 @@ static void print_program(const struct cli_program *program, FILE *stream)
         group = command->group;
         fprintf(stream, "  %-14s  %s\n", command->name, command->help);
     }
-    if (count_common(program) > 1) { /* more than --help */
+    if (program->common[0]) { /* more than --help */
         fputs("\noptions of every command:\n", stream);
-        print_common(program, stream);
+        print_options(program, NULL, true, stream);
     }
     fprintf(stream,
             "\n`%s COMMAND --help` shows its options; `%s --version` the "
@@ -112,11 +104,6 @@ void cli_print_help(
         print_wrapped(command->details, 0, stream);
     }
     fputs("\noptions:\n", stream);
-    for (int i = 0; i < program->option_count; i++)
-        if (cli_takes(program, command, &program->options[i]) &&
-            (!is_common(program, &program->options[i]) ||
-             count_common(program) == 1))
-            print_option(&program->options[i], stream);
-    if (count_common(program) > 1)
-        print_common(program, stream);
+    print_options(program, command, false, stream);
+    print_options(program, command, true, stream);
 }

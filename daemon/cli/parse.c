@@ -1,4 +1,4 @@
-#include "daemon/cli/parse.h"
+#include "daemon/cli/program.h"
 
 #include "base/suggest.h"
 #include "base/text_buffer.h"
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define USAGE "E0101"
+#define FAIL(...) ZD_FAIL(ZD_ERR_USAGE, "E0101", __VA_ARGS__)
 
 /* --- finding --- */
 
@@ -69,8 +69,7 @@ static enum zd_status tell_unknown_command(
         suggest_offer(&nearest, typed, edit_distance(typed, name), name);
     }
     const char *ending = strrchr(first, '.');
-    ZD_FAIL(ZD_ERR_USAGE, USAGE,
-            needs_word ? "`%s` needs another word" : "no command `%s`", typed);
+    FAIL(needs_word ? "`%s` needs another word" : "no command `%s`", typed);
     if (program->file_hint && ending && !strcmp(ending, ".toml"))
         return zd_fail_help(program->file_hint, first);
     if (needs_word)
@@ -130,8 +129,7 @@ static enum zd_status tell_unknown_option(
         if (cli_takes(program, command, option))
             suggest_offer(&nearest, name, distance, option->name);
     }
-    ZD_FAIL(ZD_ERR_USAGE, USAGE, "`%s%s%s` has no option `%s`", program->name,
-            space, words, name);
+    FAIL("`%s%s%s` has no option `%s`", program->name, space, words, name);
     if (nearest.word)
         return zd_fail_help("did you mean `--%s`?", nearest.word);
     return zd_fail_help(
@@ -143,21 +141,13 @@ static enum zd_status tell_unknown_option(
 static enum zd_status fail_value(
         const struct cli_option *option, const char *text, const char *accepts)
 {
-    return ZD_FAIL(
-            ZD_ERR_USAGE, USAGE, "--%s takes %s, not `%s`", option->name,
-            accepts, text);
-}
-
-static void *field(struct cli_args *args, const struct cli_option *option)
-{
-    return (char *)args + option->offset;
+    return FAIL("--%s takes %s, not `%s`", option->name, accepts, text);
 }
 
 static enum zd_status set_number(
-        const struct cli_option *option, const char *text,
-        struct cli_args *args)
+        const struct cli_option *option, const char *text, void *out)
 {
-    static const struct {
+    static const struct range {
         bool is_whole, is_above; /* is `least` itself too little? */
         double least, most;
         const char *accepts;
@@ -167,19 +157,18 @@ static enum zd_status set_number(
             [CLI_REAL] = {false, false, 0, DBL_MAX, "a number of at least 0"},
             [CLI_SOME] = {false, true, 0, DBL_MAX, "a number above 0"},
             [CLI_SHARE] = {false, true, 0, 1, "a number above 0 and up to 1"}};
-    bool is_whole = ranges[option->kind].is_whole;
-    double least = ranges[option->kind].least;
+    const struct range *range = &ranges[option->kind];
     char *end;
     double value = strtod(text, &end);
     if (end == text || *end ||
-        (is_whole && strspn(text, "0123456789") < strlen(text)) ||
-        !(value >= least && value <= ranges[option->kind].most) ||
-        (ranges[option->kind].is_above && value == least))
-        return fail_value(option, text, ranges[option->kind].accepts);
-    if (is_whole)
-        *(int64_t *)field(args, option) = (int64_t)value;
+        (range->is_whole && strspn(text, "0123456789") < strlen(text)) ||
+        !(value >= range->least && value <= range->most) ||
+        (range->is_above && value == range->least))
+        return fail_value(option, text, range->accepts);
+    if (range->is_whole)
+        *(int64_t *)out = (int64_t)value;
     else
-        *(double *)field(args, option) = value;
+        *(double *)out = value;
     return ZD_OK;
 }
 
@@ -197,42 +186,18 @@ static bool parse_duration(const char *text, double *seconds_out)
     return true;
 }
 
-static enum zd_status set_duration(
-        const struct cli_option *option, const char *text,
-        struct cli_args *args)
-{
-    if (!parse_duration(text, field(args, option)))
-        return fail_value(option, text, "a time like 90s, 5m or 1h30m");
-    return ZD_OK;
-}
-
-static enum zd_status set_choice(
-        const struct cli_option *option, const char *text,
-        struct cli_args *args)
-{
-    if (words_have(option->choices, "|", text)) {
-        *(const char **)field(args, option) = text;
-        return ZD_OK;
-    }
-    return fail_value(option, text, option->choices);
-}
-
 static enum zd_status add_to_list(
         const struct cli_option *option, const char *text,
-        struct cli_args *args)
+        struct cli_list *list)
 {
-    struct cli_list *list = field(args, option);
     bool is_setting = option->kind == CLI_SETTING;
     if (is_setting &&
         (text[strspn(text, " \t")] == '=' || !strchr(text, '='))) {
-        ZD_FAIL(ZD_ERR_USAGE, USAGE, "--%s takes section.key=value, not `%s`",
-                option->name, text);
+        FAIL("--%s takes section.key=value, not `%s`", option->name, text);
         return zd_fail_help("like --%s optim.learning_rate=1e-4", option->name);
     }
     if (list->count == CLI_LIST_MAX)
-        return ZD_FAIL(
-                ZD_ERR_USAGE, USAGE, "more than %d --%s options", CLI_LIST_MAX,
-                option->name);
+        return FAIL("more than %d --%s options", CLI_LIST_MAX, option->name);
     list->items[list->count++] = text;
     return ZD_OK;
 }
@@ -241,28 +206,28 @@ static enum zd_status set_value(
         const struct cli_option *option, const char *text,
         struct cli_args *args)
 {
+    void *out = (char *)args + option->offset;
     switch (option->kind) {
     case CLI_FLAG:
-        *(bool *)field(args, option) = true;
-        return ZD_OK;
-    case CLI_TEXT:
-        *(const char **)field(args, option) = text;
+        *(bool *)out = true;
         return ZD_OK;
     case CLI_CHOICE:
-        return set_choice(option, text, args);
-    case CLI_COUNT:
-    case CLI_NUMBER:
-    case CLI_REAL:
-    case CLI_SOME:
-    case CLI_SHARE:
-        return set_number(option, text, args);
+        if (!words_have(option->choices, "|", text))
+            return fail_value(option, text, option->choices);
+        /* fall through */
+    case CLI_TEXT:
+        *(const char **)out = text;
+        return ZD_OK;
     case CLI_DURATION:
-        return set_duration(option, text, args);
+        if (!parse_duration(text, out))
+            return fail_value(option, text, "a time like 90s, 5m or 1h30m");
+        return ZD_OK;
     case CLI_LIST:
     case CLI_SETTING:
-        return add_to_list(option, text, args);
+        return add_to_list(option, text, out);
+    default:
+        return set_number(option, text, out);
     }
-    return ZD_OK;
 }
 
 /* --- the line --- */
@@ -279,8 +244,8 @@ static enum zd_status add_operand(struct parse *parse, const char *text)
 {
     struct cli_line *line = (struct cli_line *)parse->args;
     if (line->operand_count == parse->command->operands_max) {
-        ZD_FAIL(ZD_ERR_USAGE, USAGE, "`%s %s` has no use for the argument `%s`",
-                parse->program->name, parse->command->name, text);
+        FAIL("`%s %s` has no use for the argument `%s`", parse->program->name,
+             parse->command->name, text);
         const char *value;
         if (cli_find_option(parse->program, parse->command, "-j", &value))
             return zd_fail_help("-j %s, if that is the name of a job", text);
@@ -302,12 +267,9 @@ static enum zd_status parse_option(
     if (!option)
         return tell_unknown_option(parse->program, parse->command, text);
     if (!option->value && value)
-        return ZD_FAIL(
-                ZD_ERR_USAGE, USAGE, "--%s takes no value", option->name);
+        return FAIL("--%s takes no value", option->name);
     if (option->value && !value && *at + 1 == argc)
-        return ZD_FAIL(
-                ZD_ERR_USAGE, USAGE, "--%s needs a value: %s", option->name,
-                option->value);
+        return FAIL("--%s needs a value: %s", option->name, option->value);
     if (option->value && !value)
         value = argv[++*at];
     parse->given |= UINT64_C(1) << (option - parse->program->options);
@@ -340,8 +302,8 @@ static enum zd_status parse_words(
 static enum zd_status fail_incomplete(
         const struct parse *parse, const char *what, const char *value)
 {
-    ZD_FAIL(ZD_ERR_USAGE, USAGE, "`%s %s` needs %s%s%s", parse->program->name,
-            parse->command->name, what, value ? " " : "", value ? value : "");
+    FAIL("`%s %s` needs %s%s%s", parse->program->name, parse->command->name,
+         what, value ? " " : "", value ? value : "");
     return zd_fail_help(
             "%s %s --help", parse->program->name, parse->command->name);
 }
@@ -367,7 +329,7 @@ static enum zd_status check_complete(const struct parse *parse)
 
 static enum zd_status tell_nothing(const struct cli_program *program)
 {
-    ZD_FAIL(ZD_ERR_USAGE, USAGE, "nothing to do");
+    FAIL("nothing to do");
     return zd_fail_help("%s", program->hint);
 }
 

@@ -3,6 +3,7 @@
 #include "base/file/fs.h"
 #include "base/must.h"
 #include "base/words.h"
+#include "daemon/cli/complete.h"
 #include "daemon/cli/output.h"
 #include "train/plan/calibration.h"
 
@@ -15,15 +16,15 @@ bool cli_wants_json(const struct cli_args *args)
     return args->json || (args->format && strcmp(args->format, "json") == 0);
 }
 
-struct zd_log_options cli_log_options(const struct cli_args *args)
+void cli_configure_log(const struct cli_args *args, int rank)
 {
-    return (struct zd_log_options){
+    const struct zd_log_options log = {
             .level = args->quiet     ? ZD_LOG_WARNING
                      : args->verbose ? ZD_LOG_DEBUG
                                      : ZD_LOG_INFO,
             .json = args->log_format && strcmp(args->log_format, "json") == 0,
-            .rank = -1,
-    };
+            .rank = rank};
+    zd_log_configure(&log);
 }
 
 enum zd_status cli_join(
@@ -208,4 +209,13 @@ enum zd_status cli_machine(
     ZD_FAIL(ZD_ERR_NO_INPUT, "E0609",
             "--machine here: this machine has not been measured");
     return zd_fail_help("%s", make_it);
+}
+
+/* --- completions --- */
+
+enum zd_status command_completions(
+        struct cli_args *args, int *argc, char ***argv)
+{
+    return complete_print_script(
+            args->program->name, args->line.operands[0], stdout);
 }

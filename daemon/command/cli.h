@@ -58,11 +58,6 @@ cli_command_fn command_generate;
 cli_command_fn command_data_inspect;
 cli_command_fn command_completions;
 
-/* The values after TAB that are not files or words: keys of job.toml. */
-struct completion;
-void cli_complete_value(
-        const struct completion *completion, const char *placeholder);
-
 /* --device-memory and --host-memory must not be 0, which in a job means all
  * there is. */
 enum zd_status cli_check_limits(const struct cli_args *args);
@@ -109,5 +104,6 @@ enum zd_status cli_check_new(const char *path, const char *option);
  * for stderr. */
 void cli_print_record(const struct cli_args *args);
 bool cli_wants_json(const struct cli_args *args);
-/* How lines are logged before a job says so. */
-struct zd_log_options cli_log_options(const struct cli_args *args);
+/* How lines are logged before a job says so. `rank`: -1 before ranks are known.
+ */
+void cli_configure_log(const struct cli_args *args, int rank);

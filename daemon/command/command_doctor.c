@@ -36,9 +36,7 @@ enum zd_status command_doctor(struct cli_args *args, int *argc, char ***argv)
     struct job *job = NULL;
     struct comm *comm;
     ZD_TRY(cli_join(&defaults.comm, argc, argv, &comm));
-    struct zd_log_options log = cli_log_options(args);
-    log.rank = comm_rank(comm);
-    zd_log_configure(&log);
+    cli_configure_log(args, comm_rank(comm));
     enum zd_status status = ZD_OK;
     if (args->job)
         status = cli_need_job(args, comm_size(comm), JOB_PATHS_IGNORED, &job);

@@ -58,8 +58,7 @@ static enum zd_status write_out(const struct cli_args *args, const char *text)
     }
     ZD_TRY(cli_check_new(args->out, "-o"));
     ZD_TRY(fs_write_file(args->out, text, strlen(text)));
-    struct zd_log_options log = cli_log_options(args);
-    zd_log_configure(&log);
+    cli_configure_log(args, -1);
     zd_log_info("%s is written; next: zerod validate %s", args->out, args->out);
     return ZD_OK;
 }
@@ -110,10 +109,10 @@ static enum zd_status check_ready(const char *text, int world)
 static enum zd_status write_draft(
         const struct cli_args *args, struct draft *draft)
 {
-    struct zd_log_options log = cli_log_options(args);
+    struct cli_args quiet = *args; /* reading data tells how far it is */
     char *text = draft_write(draft);
-    log.level = ZD_LOG_WARNING; /* reading data tells how far it is */
-    zd_log_configure(&log);
+    quiet.quiet = true;
+    cli_configure_log(&quiet, -1);
     enum zd_status ready = check_ready(text, (int)args->world);
     if (ready != ZD_OK) {
         const struct zd_error *error = zd_error_get();

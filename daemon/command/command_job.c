@@ -135,8 +135,7 @@ enum zd_status command_validate(struct cli_args *args, int *argc, char ***argv)
     bool is_part;
     ZD_TRY(cli_need_job(args, (int)args->world, JOB_PATHS_EXIST, &job));
     args->quiet = !args->all; /* what takes long tells how far it is */
-    struct zd_log_options log = cli_log_options(args);
-    zd_log_configure(&log);
+    cli_configure_log(args, -1);
     enum zd_status status =
             cli_check_data(job_options(job), args->all, &is_part);
     if (status == ZD_OK)

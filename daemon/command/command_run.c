@@ -245,9 +245,7 @@ enum zd_status command_run(struct cli_args *args, int *argc, char ***argv)
         job_free(job);
         return status;
     }
-    struct zd_log_options log = cli_log_options(args);
-    log.rank = comm_rank(comm);
-    zd_log_configure(&log);
+    cli_configure_log(args, comm_rank(comm));
 
     /* ranks may have different command lines, and one may be refused */
     status = comm_agree(comm, ZD_OK);

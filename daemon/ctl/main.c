@@ -1,7 +1,5 @@
 #include "daemon/cli/complete.h"
-#include "daemon/cli/help.h"
 #include "daemon/cli/output.h"
-#include "daemon/cli/parse.h"
 #include "daemon/ctl/client.h"
 #include "daemon/ctl/ctl.h"
 #include "zd_config.h"
