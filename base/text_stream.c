@@ -45,3 +45,9 @@ FILE *text_stream_open(char **text_out, size_t *bytes_out)
     return zd_must(fopencookie(
             text, "w", (cookie_io_functions_t){.write = put, .close = end}));
 }
+
+char *text_format(const char *format, va_list args)
+{
+    char *text = NULL;
+    return zd_must(vasprintf(&text, format, args) < 0 ? NULL : text);
+}

@@ -4,6 +4,7 @@
  * here the text is whole, or the process ends (base/must.h). */
 #pragma once
 
+#include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 
@@ -11,3 +12,6 @@
  * zero after it, and *bytes_out its length without that; the caller frees it
  * after closing. Not NULL. */
 FILE *text_stream_open(char **text_out, size_t *bytes_out);
+
+/* Formatted text; the caller frees it. */
+char *text_format(const char *format, va_list args);

@@ -1,12 +1,10 @@
 /* draft.c - a job file is put together, and read as one. */
 #include "daemon/init/draft.h"
 
-#include "base/must.h"
 #include "base/text_stream.h"
 #include "daemon/job/schema.h"
-#include "daemon/job/toml_write.h"
+#include "daemon/job/toml/toml_json.h"
 
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -182,22 +180,14 @@ void draft_tell(struct draft *draft, const char *theirs)
     json_object_set_new(draft->told, theirs, json_true());
 }
 
-static json_t *formatted(const char *format, va_list arguments)
-{
-    char *text = NULL;
-    if (vasprintf(&text, format, arguments) < 0)
-        zd_out_of_memory();
-    json_t *string = json_string_or_null(text);
-    free(text);
-    return string;
-}
-
 void draft_say(struct draft *draft, const char *format, ...)
 {
-    va_list arguments;
-    va_start(arguments, format);
-    json_array_append_new(draft->head, formatted(format, arguments));
-    va_end(arguments);
+    va_list args;
+    va_start(args, format);
+    char *text = text_format(format, args);
+    va_end(args);
+    json_array_append_new(draft->head, json_string_or_null(text));
+    free(text);
 }
 
 void draft_note(struct draft *draft, const char *theirs, const char *why)
@@ -216,18 +206,17 @@ void draft_refuse(
         struct draft *draft, const char *theirs, const char *format, ...)
 {
     struct toml_place place = {0};
-    va_list arguments;
-    va_start(arguments, format);
-    json_t *text = formatted(format, arguments);
-    va_end(arguments);
+    va_list args;
+    va_start(args, format);
+    char *text = text_format(format, args);
+    va_end(args);
     if (theirs) {
         draft_tell(draft, theirs);
         place = place_of(draft, theirs);
     }
     problem_add(
-            &draft->problems, ZD_ERR_CONFIG, "E0220", place, NULL, "%s",
-            json_string_value(text));
-    json_decref(text);
+            &draft->problems, ZD_ERR_CONFIG, "E0220", place, NULL, "%s", text);
+    free(text);
 }
 
 /* --- as text -------------------------------------------------------------- */
@@ -239,13 +228,14 @@ static void put_comment(FILE *stream, const char *text)
         fputc((unsigned char)*text < ' ' ? ' ' : *text, stream);
 }
 
-static void put_list(const char *title, const json_t *lines, FILE *stream)
+/* {"their.key": "why"} */
+static void put_list(const char *title, json_t *lines, FILE *stream)
 {
     const char *key;
     json_t *line;
     if (json_object_size(lines))
         fprintf(stream, "# %s\n", title);
-    json_object_foreach((json_t *)lines, key, line)
+    json_object_foreach(lines, key, line)
     {
         fputs("#   ", stream);
         put_comment(stream, key);
@@ -279,13 +269,14 @@ static void put_head(const struct draft *draft, FILE *stream)
     }
 }
 
-static void put_line(
-        FILE *stream, const char *name, const json_t *value, const char *why)
+/* `line`: {"value", "why"}. */
+static void put_line(FILE *stream, const char *name, const json_t *line)
 {
+    const char *why = json_string_at(line, "why");
     toml_write_key(stream, name);
     fputs(" = ", stream);
-    toml_write(stream, value);
-    if (why && *why) {
+    toml_write(stream, json_object_get(line, "value"));
+    if (*why) {
         fputs("  # ", stream);
         put_comment(stream, why);
     }
@@ -296,14 +287,12 @@ static void put_entries(
         FILE *stream, const char *section, const json_t *entries)
 {
     size_t i;
-    json_t *entry, *value;
+    json_t *entry, *line;
     const char *key;
     json_array_foreach(entries, i, entry)
     {
         fprintf(stream, "\n[[%s]]\n", section);
-        json_object_foreach(entry, key, value) put_line(
-                stream, key, json_object_get(value, "value"),
-                json_string_at(value, "why"));
+        json_object_foreach(entry, key, line) put_line(stream, key, line);
     }
 }
 
@@ -327,9 +316,7 @@ static void put_values(const struct draft *draft, FILE *stream)
         if (strcmp(section, key->section) != 0)
             fprintf(stream, "\n[%s]\n", key->section);
         section = key->section;
-        put_line(
-                stream, key->name, json_object_get(line, "value"),
-                json_string_at(line, "why"));
+        put_line(stream, key->name, line);
     }
 }
 

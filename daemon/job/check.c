@@ -1,13 +1,19 @@
 /* check.c - what a table of contradictions cannot say: whether the model has
- * what the job asks of it. */
+ * what the job asks of it, and whether what it names is there. */
 #include "daemon/job/job_internal.h"
 
 #include "base/file/fs.h"
+#include "data/match.h"
 #include "model/files/config.h"
 #include "model/params.h"
+#include "offload/offload.h"
 #include "train/plan/plan.h"
+#include "train/text/text.h"
 
+#include <ctype.h>
+#include <limits.h>
 #include <string.h>
+#include <unistd.h>
 
 /* --- [device] --- */
 
@@ -23,29 +29,26 @@ static void check_gpus(struct job *job)
 
 /* --- the model --- */
 
-typedef enum zd_status cut_check(
-        const struct train_job *job, const struct model_config *config,
-        int world);
-
-static void check_cut(
-        struct job *job, const struct model_config *config, const char *name,
-        cut_check *check)
+/* `status`: whether the model can be cut as the key says. */
+static bool is_cut(struct job *job, const char *name, enum zd_status status)
 {
     struct job_key *key = job_key(job, name);
-    if (key->refused || check(&job->options, config, job->world) == ZD_OK)
-        return;
-    key->refused = strcmp(zd_error_get()->code, "E0224") == 0;
-    if (key->refused)
+    if (status != ZD_OK && !key->refused &&
+        strcmp(zd_error_get()->code, "E0224") == 0) {
+        key->refused = true;
         job_take_record(job, name);
-    else
-        zd_error_clear(); /* told where it stands */
+    }
+    zd_error_clear(); /* the others are told where they stand */
+    return !key->refused;
 }
 
 static void check_slices(struct job *job, const struct model_config *config)
 {
-    check_cut(job, config, "parallel.tp_size", job_check_slices);
-    if (!job_key(job, "parallel.tp_size")->refused)
-        check_cut(job, config, "parallel.cp_comm_type", job_check_heads);
+    const struct train_job *options = &job->options;
+    if (is_cut(job, "parallel.tp_size",
+               job_check_slices(options, config, job->world)))
+        is_cut(job, "parallel.cp_comm_type",
+               job_check_heads(options, config, job->world));
 }
 
 static void check_config(struct job *job, const struct model_config *config)
@@ -100,4 +103,138 @@ void job_check(struct job *job)
     job_check_optim(job);
     if (!job_key(job, "device.gpus")->refused)
         check_gpus(job);
+}
+
+/* --- paths --- */
+
+/* Where [[data.NAME]] number i has its path. */
+static struct toml_place entry_place(struct job *job, const char *name, int i)
+{
+    const struct toml_node *data = toml_find(job->root, "data"), *path = NULL;
+    const struct toml_node *list = data ? toml_find(data, name) : NULL;
+    if (list && list->kind == TOML_ARRAY && i < list->count)
+        path = toml_find(list->items[i], "path");
+    return path ? path->place
+                : job_place(job, job_string(job, "data.%s", name));
+}
+
+/* "Qwen/Qwen2.5-0.5B", and the names from before there were slashes. */
+static bool is_hub_name(const char *path)
+{
+    static const char *const old[] = {
+            "gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl", "distilgpt2"};
+    int slashes = 0;
+    char folder[PATH_MAX];
+    for (size_t i = 0; i < sizeof old / sizeof old[0]; i++)
+        if (strcmp(path, old[i]) == 0)
+            return true;
+    for (const char *c = path; *c; c++) {
+        slashes += *c == '/';
+        if (!isalnum((unsigned char)*c) && !strchr("._-/", *c))
+            return false;
+    }
+    const char *slash = strchr(path, '/');
+    if (slashes != 1 || slash == path || !slash[1] || path[0] == '.')
+        return false;
+    snprintf(folder, sizeof folder, "%.*s", (int)(slash - path), path);
+    return !fs_exists(folder);
+}
+
+/* `kind` of a hub's thing: "model", "dataset". */
+static void help_missing(struct job *job, const char *kind, const char *path)
+{
+    char folder[PATH_MAX];
+    bool is_data = strcmp(kind, "dataset") == 0;
+    bool is_relative = path[0] != '/';
+    const char *dot = strrchr(path, '.');
+    bool is_file = is_data && dot && isalpha((unsigned char)dot[1]);
+    if (is_hub_name(path) && !is_file)
+        problem_help(
+                &job->problems,
+                "the name of a %s on a hub? local files only: hf download "
+                "%s%s --local-dir %s%s%s%s",
+                kind, is_data ? "--repo-type dataset " : "", path, path,
+                is_data ? ", and path = \"" : "", is_data ? path : "",
+                is_data ? "/**/*.jsonl\"" : "");
+    else if (is_relative && getcwd(folder, sizeof folder))
+        problem_help(
+                &job->problems,
+                "paths are relative to where zerod is started: %s", folder);
+}
+
+static void tell_missing(
+        struct job *job, struct toml_place place, const char *what,
+        const char *kind, const char *path)
+{
+    problem_add(
+            &job->problems, ZD_ERR_NO_INPUT, "E0219", place, NULL,
+            "%s %s does not exist", what, path);
+    help_missing(job, kind, path);
+}
+
+static void check_entries(
+        struct job *job, const char *name, const struct data_entry *entries,
+        int count)
+{
+    for (int i = 0; i < count; i++) {
+        struct toml_place place = entry_place(job, name, i);
+        struct match_list found;
+        if (!entries[i].path || !*entries[i].path)
+            continue; /* refused */
+        if (match_files(entries[i].path, &found) != ZD_OK) {
+            problem_take_record(&job->problems, place);
+            continue;
+        }
+        if (found.count == 0)
+            tell_missing(job, place, "data", "dataset", entries[i].path);
+        match_free(&found);
+    }
+}
+
+/* Can what is there be read? */
+static void check_read(struct job *job)
+{
+    const struct train_job *options = &job->options;
+    struct model_config config;
+    if (options->model.path && fs_exists(options->model.path)) {
+        if (job_plan_config(options, &config) != ZD_OK)
+            job_take_record(
+                    job, strstr(zd_error_get()->where, "model.rope_scaling")
+                                 ? "model.rope_scaling"
+                                 : "model.path");
+        else
+            model_config_fini(&config);
+    }
+    if (options->offload.optimizer == OFFLOAD_NVME &&
+        offload_check_folder(options->offload.nvme_path) != ZD_OK)
+        job_take_record(job, "offload.nvme_path");
+}
+
+void job_check_paths(struct job *job)
+{
+    const struct train_job *o = &job->options;
+    bool has_problems = job->problems.count > 0;
+    bool names_tokenizer =
+            o->model.tokenizer && !text_is_bytes(o->model.tokenizer);
+    const struct {
+        const char *key, *what, *kind, *path;
+    } named[] = {
+            {"model.path", "model", "model", o->model.path},
+            {"lora.path", "adapter", "lora", o->lora.path},
+            {"model.tokenizer", "tokenizer", "model",
+             names_tokenizer ? o->model.tokenizer : NULL},
+            {"run.resume", "checkpoint", "model",
+             o->run.resume == RESUME_PATH ? o->run.resume_path : NULL},
+            {"data.chat_template", "chat template", "model",
+             o->data.chat_file}};
+    for (size_t i = 0; i < sizeof named / sizeof named[0]; i++)
+        if (named[i].path && !job_key(job, named[i].key)->refused &&
+            !fs_exists(named[i].path))
+            tell_missing(
+                    job, job_place(job, named[i].key), named[i].what,
+                    named[i].kind, named[i].path);
+    check_entries(job, "train", o->data.train, o->data.train_count);
+    check_entries(job, "eval", o->data.eval, o->data.eval_count);
+    if (!has_problems)
+        check_read(job);
 }

@@ -2,19 +2,17 @@
 
 #include "base/must.h"
 #include "base/text_buffer.h"
+#include "base/text_stream.h"
 
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
 static void *pool_keep(struct job *job, void *memory)
 {
-    if ((job->pool_count & (job->pool_count - 1)) == 0) { /* a power of two */
-        size_t capacity = job->pool_count ? 2 * (size_t)job->pool_count : 1;
-        job->pool = zd_must(realloc(job->pool, capacity * sizeof *job->pool));
-    }
-    job->pool[job->pool_count++] = memory;
-    return memory;
+    job->pool =
+            zd_grow(job->pool, &job->pool_capacity, job->pool_count + 1,
+                    sizeof *job->pool);
+    return job->pool[job->pool_count++] = memory;
 }
 
 void *job_alloc(struct job *job, size_t bytes)
@@ -24,12 +22,11 @@ void *job_alloc(struct job *job, size_t bytes)
 
 const char *job_string(struct job *job, const char *format, ...)
 {
-    char *text = NULL;
     va_list args;
     va_start(args, format);
-    int n = vasprintf(&text, format, args);
+    char *text = text_format(format, args);
     va_end(args);
-    return pool_keep(job, zd_must(n < 0 ? NULL : text));
+    return pool_keep(job, text);
 }
 
 void job_note(struct job *job, const char *format, ...)
@@ -112,8 +109,8 @@ void job_idle(
 
 struct job *job_create(const char *path)
 {
-    struct job *job = zd_must(calloc(1, sizeof *job));
-    job->keys = zd_must(calloc((size_t)schema_count, sizeof *job->keys));
+    struct job *job = zd_array(1, sizeof *job);
+    job->keys = zd_array((size_t)schema_count, sizeof *job->keys);
     job->options = train_job_default();
     job->notes = json_array();
     job->path = job_string(job, "%s", path);
@@ -131,7 +128,7 @@ void job_free(struct job *job)
         free(job->sources[i]->text);
         free(job->sources[i]);
     }
-    for (int i = 0; i < job->pool_count; i++)
+    for (size_t i = 0; i < job->pool_count; i++)
         free(job->pool[i]);
     json_decref(job->notes);
     json_decref(job->adapter);

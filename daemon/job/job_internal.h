@@ -24,7 +24,7 @@ struct job {
     struct toml_source **sources; /* owned */
     int source_count;
     void **pool; /* owned: strings and arrays of options */
-    int pool_count;
+    size_t pool_count, pool_capacity;
     struct job_key *keys; /* (schema_count) */
     json_t *adapter;      /* adapter_config.json of lora.path; NULL: none */
     json_t *notes;        /* [line] */
@@ -77,26 +77,30 @@ void job_settle(struct job *job);
 void job_settle_optim(struct job *job);
 /* section_lora.c */
 void job_settle_lora(struct job *job);
-/* Does an adapter's own configuration have this key of [lora] too? */
-bool job_lora_is_shared(const char *key);
 /* The value that the adapter of lora.path has for a key that is not in the job;
  * NULL: none. */
-const json_t *job_adapter_value(const struct job *job, const char *key);
+const json_t *job_adapter_value(
+        const struct job *job, const struct schema_key *key);
 /* `table`, of the model, becomes that of the adapted one. */
 void job_check_adapters(
         struct job *job, const struct model_config *config,
         struct param_table *table);
-/* 4. check.c, contradictions.c: contradictions; paths.c: paths that do not
- * exist. */
+/* 4. check.c, contradictions.c: contradictions, paths that do not exist. */
 void job_check(struct job *job);
 void job_check_contradictions(struct job *job);
 void job_check_optim(struct job *job);
 void job_check_paths(struct job *job);
 
 /* value.c: one value between TOML, the options, and JSON. `base` is the struct
- * that the key's offsets are of. Adds problems and returns false when it
- * cannot. */
-bool value_read(
+ * that the key's offsets are of. */
+enum value_fault {
+    VALUE_FINE,
+    VALUE_TYPE, /* TOML of another kind */
+    VALUE_RANGE,
+    VALUE_WORD, /* a string that is none of the accepted ones */
+    VALUE_TOLD  /* a problem is there already */
+};
+enum value_fault value_read(
         struct job *job, const struct schema_key *key,
         const struct toml_node *node, void *base);
 /* New reference. NULL for keys that have no field. */

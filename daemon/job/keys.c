@@ -32,44 +32,36 @@ static const char *find_foreign(const struct toml_node *table, const char *name)
     return NULL;
 }
 
-/* A hint for a key of `section` that zerod does not know: "did you mean `dtype`
- * in [train]?". false: there is none. */
-static bool foreign_key_hint(
+/* A hint for a key of `section`, or a section (NULL), that zerod does not know:
+ * "did you mean `dtype` in [train]?". false: there is none. */
+static bool foreign_hint(
         const char *section, const char *name, char *hint, size_t bytes)
 {
     struct toml_node *root = read_foreign();
     hint[0] = '\0';
     for (int i = 0; i < root->count && !hint[0]; i++) {
         const struct toml_node *table = root->items[i];
-        const char *here = find_foreign(table, name);
-        if (!here)
+        const char *where = table->key, *here = find_foreign(table, name);
+        bool is_array = strncmp(where, "data.", 5) == 0;
+        if (!here && section)
             here = find_foreign(toml_find(table, section), name);
-        bool is_array = strncmp(table->key, "data.", 5) == 0;
-        if (!here || !strcmp(table->key, "sections"))
+        if (!here || !strcmp(where, "sections") != !section)
             continue;
-        if (!strcmp(table->key, "nowhere"))
+        if (!section)
+            snprintf(hint, bytes, "did you mean %s?", here);
+        else if (!strcmp(where, "nowhere"))
             snprintf(hint, bytes, "%s", here);
-        else if (!strcmp(table->key, section))
+        else if (!strcmp(where, section))
             snprintf(hint, bytes, "did you mean `%s`?", here);
         else
             snprintf(
                     hint, bytes,
                     is_array ? "did you mean `%s` in [[%s]]?"
                              : "did you mean `%s` in [%s]?",
-                    here, table->key);
+                    here, where);
     }
     toml_free(root);
     return hint[0] != '\0';
-}
-
-static bool foreign_section_hint(const char *name, char *hint, size_t bytes)
-{
-    struct toml_node *root = read_foreign();
-    const char *here = find_foreign(toml_find(root, "sections"), name);
-    if (here)
-        snprintf(hint, bytes, "did you mean %s?", here);
-    toml_free(root);
-    return here != NULL;
 }
 
 /* --- what is unknown --- */
@@ -99,7 +91,7 @@ static void tell_unknown(
         return;
     }
     if (job->problems.count < 100 && /* a file full of nonsense */
-        !foreign_key_hint(section, item->key, label, sizeof label) &&
+        !foreign_hint(section, item->key, label, sizeof label) &&
         (key = schema_suggest(section, item->key, found))) {
         if (strcmp(key->section, section) == 0)
             snprintf(label, sizeof label, "did you mean `%s`?", found);
@@ -111,6 +103,74 @@ static void tell_unknown(
     problem_add(
             &job->problems, ZD_ERR_CONFIG, "E0203", item->key_place, label,
             "unknown key `%.80s` in %s", item->key, here);
+}
+
+/* --- a value that is refused --- */
+
+/* What is wrong in an array of the right kind: its first item of another. */
+static const struct toml_node *wrong_part(
+        const struct schema_key *key, const struct toml_node *node)
+{
+    enum toml_kind kind =
+            key->type == SCHEMA_LAYERS ? TOML_INTEGER : TOML_STRING;
+    bool is_list = key->type == SCHEMA_STRINGS || key->type == SCHEMA_MODULES ||
+                   key->type == SCHEMA_LAYERS;
+    for (int i = 0; is_list && node->kind == TOML_ARRAY && i < node->count; i++)
+        if (node->items[i]->kind != kind)
+            return node->items[i];
+    return node;
+}
+
+static void tell(
+        struct job *job, const struct schema_key *key,
+        const struct toml_node *node, enum value_fault fault)
+{
+    char accepts[256], what[400];
+    static const char *const codes[] = {
+            [VALUE_TYPE] = "E0205",
+            [VALUE_RANGE] = "E0206",
+            [VALUE_WORD] = "E0207"};
+    double value = node->kind == TOML_INTEGER ? (double)node->integer
+                   : node->kind == TOML_REAL  ? node->real
+                                              : 0;
+    schema_accepts(key, accepts, sizeof accepts);
+    if (fault == VALUE_RANGE && key->max > 1e6 && value > key->max)
+        snprintf(/* few people meet it */
+                 accepts, sizeof accepts, "%s %.17g",
+                 key->flags & SCHEMA_BELOW_MAX ? "below" : "at most", key->max);
+    if (fault == VALUE_TYPE)
+        snprintf(
+                what, sizeof what, "`%s` in [%s] cannot be %s", key->name,
+                key->section, toml_kind_name(node->kind));
+    else if (fault == VALUE_RANGE)
+        snprintf(
+                what, sizeof what, "`%s` in [%s] is out of range", key->name,
+                key->section);
+    else
+        snprintf(
+                what, sizeof what, "\"%.80s\" is not a value of `%s` in [%s]",
+                node->string, key->name, key->section);
+    problem_add(
+            &job->problems, ZD_ERR_CONFIG, codes[fault], node->place, accepts,
+            "%s", what);
+    const struct schema_choice *near =
+            fault == VALUE_WORD ? schema_suggest_choice(key, node->string)
+                                : NULL;
+    if (near && schema_is_elsewhere(near))
+        problem_help(&job->problems, "%s", near->note);
+    else if (near)
+        problem_help(&job->problems, "did you mean \"%s\"?", near->name);
+}
+
+static bool read_value(
+        struct job *job, const struct schema_key *key,
+        const struct toml_node *node, void *base)
+{
+    enum value_fault fault = value_read(job, key, node, base);
+    if (fault != VALUE_FINE && fault != VALUE_TOLD)
+        tell(job, key, fault == VALUE_TYPE ? wrong_part(key, node) : node,
+             fault);
+    return fault == VALUE_FINE;
 }
 
 /* --- keys and sections --- */
@@ -187,7 +247,7 @@ static void read_key(
         job->keys[schema_index(key)].given = item;
     bool is_read = key->type == SCHEMA_ENTRIES
                            ? read_entries(job, key, item, base)
-                           : value_read(job, key, item, base);
+                           : read_value(job, key, item, base);
     if (base == &job->options)
         job->keys[schema_index(key)].refused = !is_read;
 }
@@ -204,7 +264,7 @@ static void tell_section(struct job *job, const struct toml_node *item)
     char hint[160] = "";
     const char *near = NULL;
     if (job->problems.count < 100 && /* a file full of nonsense */
-        !foreign_section_hint(item->key, hint, sizeof hint))
+        !foreign_hint(NULL, item->key, hint, sizeof hint))
         near = schema_suggest_section(item->key);
     if (near)
         snprintf(hint, sizeof hint, "did you mean [%s]?", near);

@@ -22,20 +22,15 @@ struct comm_options job_comm_options(struct job *job)
     return job->options.comm;
 }
 
-static void tell_notes(const struct job *job)
+enum zd_status job_finish(struct job *job, int world, enum job_paths paths)
 {
     size_t i;
     json_t *line;
-    json_array_foreach(job->notes, i, line)
-            zd_log_info("%s", json_string_value(line));
-}
-
-enum zd_status job_finish(struct job *job, int world, enum job_paths paths)
-{
     job->world = world;
     if (job->root)
         job_read_values(job);
-    tell_notes(job);
+    json_array_foreach(job->notes, i, line)
+            zd_log_info("%s", json_string_value(line));
     if (!job->is_partial) {
         job_settle(job);
         job_check(job);

@@ -2,25 +2,18 @@
 #include "daemon/job/job_internal.h"
 
 #include "base/text_stream.h"
-#include "daemon/job/toml_write.h"
+#include "daemon/job/toml/toml_json.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 /* --- a row: value and origin --- */
 
-static const json_t *adapter_value(
-        const struct job *job, const struct schema_key *key)
-{
-    return strcmp(key->section, "lora") == 0 ? job_adapter_value(job, key->name)
-                                             : NULL;
-}
-
 /* The three batch sizes are shown as they are settled, when they are. */
 static json_t *row_value(const struct job *job, const struct schema_key *key)
 {
     int64_t settled = 0;
-    const json_t *adapter = adapter_value(job, key);
+    const json_t *adapter = job_adapter_value(job, key);
     if (adapter)
         return json_incref((json_t *)adapter);
     if (strcmp(key->name, "per_device_train_batch_size") == 0)
@@ -66,7 +59,7 @@ static void row_origin(
                 node->key_place.line);
     else if (node)
         snprintf(out, out_bytes, "%s", node->place.source->name);
-    else if (adapter_value(job, key))
+    else if (job_adapter_value(job, key))
         snprintf(out, out_bytes, "lora.path");
     else if (is->derived)
         snprintf(out, out_bytes, "%s", is->derived);

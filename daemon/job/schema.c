@@ -56,33 +56,24 @@ const struct schema_key *schema_find_elsewhere(
     return NULL;
 }
 
-/* Does `word` come nearer to `name` than what was found before? The same
- * section first: a tie elsewhere does not win. */
-static bool is_nearer(
-        const char *name, const char *word, bool is_here, int *best)
-{
-    int distance = edit_distance(name, word);
-    int score = 2 * distance + !is_here;
-    if (!suggest_is_near(name, distance) || score >= *best)
-        return false;
-    *best = score;
-    return true;
-}
-
+/* The same section first: a tie elsewhere does not win. */
 const struct schema_key *schema_suggest(
         const char *section, const char *name, char found[SCHEMA_NAME_MAX])
 {
     const struct schema_key *key = NULL;
     int best = INT_MAX;
-
-    for (int i = 0; i < schema_count; i++) {
-        const struct schema_key *candidate = &schema_table[i];
+    for (int i = 0; i < 2 * schema_count; i++) {
+        const struct schema_key *candidate = &schema_table[i % schema_count];
         bool is_here = strcmp(candidate->section, section) == 0;
         char word[SCHEMA_NAME_MAX];
         const char *list = candidate->aliases;
+        if (is_here != (i < schema_count))
+            continue;
         snprintf(word, sizeof word, "%s", candidate->name);
         do {
-            if (is_nearer(name, word, is_here, &best)) {
+            int distance = edit_distance(name, word);
+            if (suggest_is_near(name, distance) && distance < best) {
+                best = distance;
                 key = candidate;
                 memcpy(found, word, SCHEMA_NAME_MAX);
             }

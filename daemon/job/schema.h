@@ -55,9 +55,10 @@ enum schema_flags {
     SCHEMA_NULLABLE = 32, /* a string whose "" means not given (NULL) */
     SCHEMA_SLASH = 64,    /* a path has a slash */
     SCHEMA_NOT_ZERO = 128,
-    SCHEMA_GPU = 512,  /* on the CPU, whose sums have one order and whose
-                          collectives are MPI's, it does nothing */
-    SCHEMA_ZERO = 256, /* a number where 0 is a value; "auto" is -1 */
+    SCHEMA_GPU = 512,      /* on the CPU, whose sums have one order and whose
+                              collectives are MPI's, it does nothing */
+    SCHEMA_ADAPTER = 1024, /* an adapter's own configuration has it too */
+    SCHEMA_ZERO = 256,     /* a number where 0 is a value; "auto" is -1 */
 };
 
 /* Values of the choices of SCHEMA_OPTIMIZER: an enum optim_name and these. */

@@ -8,49 +8,16 @@
 
 #include <string.h>
 
-/* Keys that an adapter's own configuration has too. */
-static const char *const shared[] = {
-        "r",
-        "lora_alpha",
-        "lora_dropout",
-        "target_modules",
-        "exclude_modules",
-        "layers_to_transform",
-        "modules_to_save",
-        "use_rslora",
-        "use_dora",
-        "init_lora_weights",
-        "rank_pattern",
-        "alpha_pattern",
-};
-enum { SHARED = sizeof shared / sizeof shared[0] };
-/* .. and those that it has not. */
-static const char *const own[] = {
-        "loraplus_lr_ratio", "quantize_base", "double_quant"};
-enum { OWN = sizeof own / sizeof own[0] };
-
-bool job_lora_is_shared(const char *key)
-{
-    for (int i = 0; i < SHARED; i++)
-        if (strcmp(shared[i], key) == 0)
-            return true;
-    return false;
-}
-
-static const struct job_key *own_key(const struct job *job, const char *key)
-{
-    return &job->keys[schema_index(schema_find("lora", key))];
-}
-
 static void list_given(struct job *job)
 {
     struct lora_options *lora = &job->options.lora;
     lora->given = json_object();
-    for (int i = 0; i < SHARED; i++)
-        if (own_key(job, shared[i])->given && !own_key(job, shared[i])->refused)
+    for (int i = 0; i < schema_count; i++)
+        if (schema_table[i].flags & SCHEMA_ADAPTER && job->keys[i].given &&
+            !job->keys[i].refused)
             json_object_set_new(
-                    lora->given, shared[i],
-                    value_json(schema_find("lora", shared[i]), &job->options));
+                    lora->given, schema_table[i].name,
+                    value_json(&schema_table[i], &job->options));
 }
 
 /* Without adapters. Keys of a section that says neither yes nor no: the whole
@@ -60,10 +27,13 @@ static void leave_out(struct job *job)
 {
     bool may_tell = !job_key(job, "lora.enabled")->given &&
                     job->options.lora.quantize_base == LORA_BASE_NONE;
-    for (int i = 0; i < SHARED + OWN; i++) {
-        const char *key = i < SHARED ? shared[i] : own[i - SHARED];
+    for (int i = 0; i < schema_count; i++) {
+        const char *key = schema_table[i].name;
+        if (strcmp(schema_table[i].section, "lora") != 0 ||
+            !strcmp(key, "enabled") || !strcmp(key, "path"))
+            continue;
         bool is_told = may_tell && strcmp(key, "quantize_base") != 0;
-        may_tell = may_tell && !(is_told && own_key(job, key)->given);
+        may_tell = may_tell && !(is_told && job->keys[i].given);
         job_idle(
                 job, job_string(job, "lora.%s", key),
                 "only with enabled = true", is_told, "enabled = true in [lora]",
@@ -88,11 +58,13 @@ static void read_adapter(struct job *job)
     peft_config_fini(&adapter);
 }
 
-const json_t *job_adapter_value(const struct job *job, const char *key)
+const json_t *job_adapter_value(
+        const struct job *job, const struct schema_key *key)
 {
-    const json_t *value = json_object_get(job->adapter, key);
-    bool holds = job_lora_is_shared(key) && !own_key(job, key)->given &&
-                 strcmp(key, "init_lora_weights") != 0;
+    const json_t *value = json_object_get(job->adapter, key->name);
+    bool holds = key->flags & SCHEMA_ADAPTER &&
+                 !job->keys[schema_index(key)].given &&
+                 strcmp(key->name, "init_lora_weights") != 0;
     return holds && !json_is_null(value) ? value : NULL;
 }
 
@@ -187,8 +159,8 @@ void job_check_adapters(
     struct peft_config adapter;
     if (!lora->enabled || (lora->path && !fs_exists(lora->path)))
         return; /* the latter is told with the paths */
-    for (int i = 0; i < SHARED; i++)
-        if (own_key(job, shared[i])->refused)
+    for (int i = 0; i < schema_count; i++)
+        if (schema_table[i].flags & SCHEMA_ADAPTER && job->keys[i].refused)
             return;
     enum zd_status status = lora_config(lora, &adapter);
     if (status == ZD_OK) {

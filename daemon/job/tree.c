@@ -110,9 +110,10 @@ static void drop_overridden_lora(
         return;
     bool has_path = toml_find(new, "path") != NULL;
     for (int i = old->count - 1; i >= 0; i--) {
-        const char *key = old->items[i]->key;
-        bool is_pattern = strstr(key, "_pattern") && toml_find(new, key);
-        if (is_pattern || (has_path && job_lora_is_shared(key)))
+        const char *name = old->items[i]->key;
+        const struct schema_key *key = schema_find("lora", name);
+        bool is_pattern = strstr(name, "_pattern") && toml_find(new, name);
+        if (is_pattern || (has_path && key && key->flags & SCHEMA_ADAPTER))
             toml_free(toml_take(old, i));
     }
 }
@@ -256,17 +257,14 @@ static void add_override(
             is_set(set) ? job_string(job, "--set %s=%s", set->key, set->value)
                         : job_string(job, "%s %s", set->origin, set->value);
     struct toml_place place = {.source = job_source(job, name)};
-    if (!is_legal_key(set->key)) {
+    bool is_extends = strcmp(set->key, "extends") == 0;
+    if (is_extends || !is_legal_key(set->key)) {
         problem_add(
                 &job->problems, ZD_ERR_CONFIG, "E0203", place, NULL,
-                "unknown key `%.80s`", set->key);
-        return;
-    }
-    if (strcmp(set->key, "extends") == 0) {
-        problem_add(
-                &job->problems, ZD_ERR_CONFIG, "E0203", place, NULL,
-                "`extends` is for job files: what it would bring came too late "
-                "here");
+                is_extends ? "`extends` is for job files: what it would bring "
+                             "came too late here"
+                           : "unknown key `%.80s`",
+                set->key);
         return;
     }
     struct toml_node *item = set->is_text ? NULL : parse_value(job, set->value);

@@ -1,16 +1,21 @@
 /* value.c - one TOML value into one field of the options, and back as JSON: one
  * row a type. */
-#include "daemon/job/value.h"
+#include "daemon/job/job_internal.h"
 
 #include "base/text_buffer.h"
 #include "base/words.h"
+#include "daemon/job/toml/toml_json.h"
 
+#include <ctype.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
 enum { STRING_MAX = 1000 }; /* paths are joined in buffers of PATH_MAX */
 
+/* `field` and `field2` are those of the key. A writer's result is a new
+ * reference. */
 #define READ(name)                                                             \
     static enum value_fault name(                                              \
             struct job *job, const struct schema_key *key,                     \
@@ -251,57 +256,162 @@ WRITE(write_duration)
                    : json_sprintf("%.15gs", seconds);
 }
 
+/* --- words: one of a list, or one of a list or something else --- */
+
+/* true and false may be words among others, as in `auto | true | false`. */
+static enum value_fault find_choice(
+        const struct schema_key *key, const struct toml_node *node,
+        const struct schema_choice **out)
+{
+    const char *word = node->kind == TOML_STRING ? node->string
+                       : node->kind != TOML_BOOL ? NULL
+                       : node->boolean           ? "true"
+                                                 : "false";
+    const struct schema_choice *c = key->choices;
+    while (word && c->name && strcasecmp(c->name, word) != 0)
+        c++;
+    if (!word || !c->name || schema_is_elsewhere(c))
+        return node->kind == TOML_STRING ? VALUE_WORD : VALUE_TYPE;
+    *out = c;
+    return VALUE_FINE;
+}
+
+static json_t *choice_json(const struct schema_key *key, int value)
+{
+    for (const struct schema_choice *c = key->choices; c->name; c++)
+        if (c->value == value && !c->note)
+            return strcmp(c->name, "true") == 0    ? json_true()
+                   : strcmp(c->name, "false") == 0 ? json_false()
+                                                   : json_string(c->name);
+    return json_string("?");
+}
+
+READ(read_enum)
+{
+    const struct schema_choice *choice;
+    enum value_fault fault = find_choice(key, node, &choice);
+    if (fault == VALUE_FINE)
+        *(int *)field = choice->value;
+    return fault;
+}
+
+WRITE(write_enum)
+{
+    return choice_json(key, *(const int *)field);
+}
+
+/* -1 is "auto", which leaves the type as it is. */
+READ(read_dtype)
+{
+    const struct schema_choice *choice;
+    enum value_fault fault = find_choice(key, node, &choice);
+    if (fault != VALUE_FINE)
+        return fault;
+    *(bool *)field = choice->value < 0;
+    if (choice->value >= 0)
+        *(enum dtype *)field2 = (enum dtype)choice->value;
+    return VALUE_FINE;
+}
+
+WRITE(write_dtype)
+{
+    bool is_auto = *(const bool *)field;
+    return choice_json(key, is_auto ? -1 : (int)*(const enum dtype *)field2);
+}
+
+/* Name, type of states and paging together; other names say what they became.
+ */
+READ(read_optimizer)
+{
+    const struct schema_choice *choice;
+    struct optim_options *optim = field;
+    enum value_fault fault = find_choice(key, node, &choice);
+    if (fault != VALUE_FINE)
+        return fault;
+    optim->name = (enum optim_name)(choice->value & 0xff);
+    optim->state_type = choice->value & SCHEMA_STATES_8BIT ? OPTIM_STATE_8BIT
+                                                           : OPTIM_STATE_FP32;
+    optim->paged = choice->value & SCHEMA_STATES_PAGED;
+    if (choice->note)
+        for (const struct schema_choice *c = key->choices; c->name; c++)
+            if (c->value == choice->value && !c->note)
+                job_note(
+                        job, "note: `%s = \"%s\"` in [%s] is read as \"%s\"",
+                        key->name, choice->name, key->section, c->name);
+    return VALUE_FINE;
+}
+
+WRITE(write_optimizer)
+{
+    const struct optim_options *optim = field;
+    int value = (int)optim->name;
+    if (optim->state_type == OPTIM_STATE_8BIT)
+        value |= SCHEMA_STATES_8BIT;
+    if (optim->paged)
+        value |= SCHEMA_STATES_PAGED;
+    return choice_json(key, value);
+}
+
+/* The value of the last choice, which has no name: a path. With SCHEMA_SLASH a
+ * word without a slash is taken for an unknown word. */
+static int path_value(const struct schema_key *key)
+{
+    const struct schema_choice *c = key->choices;
+    while (c->name)
+        c++;
+    return c->value;
+}
+
+READ(read_word_or_path)
+{
+    const struct schema_choice *choice = NULL;
+    enum value_fault fault = find_choice(key, node, &choice);
+    bool is_path = fault == VALUE_WORD && node->string[0] &&
+                   (!(key->flags & SCHEMA_SLASH) || strchr(node->string, '/'));
+    if (fault != VALUE_FINE && !is_path)
+        return fault;
+    *(int *)field = choice ? choice->value : path_value(key);
+    *(const char **)field2 =
+            choice ? NULL : job_string(job, "%s", node->string);
+    return VALUE_FINE;
+}
+
+WRITE(write_word_or_path)
+{
+    int value = *(const int *)field;
+    if (value != path_value(key))
+        return choice_json(key, value);
+    return json_string_or_null(*(const char *const *)field2);
+}
+
+READ(read_checkpointing)
+{
+    struct checkpointing *out = field;
+    const struct schema_choice *choice;
+    enum value_fault fault = find_choice(key, node, &choice);
+    if (fault == VALUE_FINE)
+        *out = (struct checkpointing){
+                (enum checkpointing_mode)choice->value, 0};
+    if (fault != VALUE_WORD || strncasecmp(node->string, "every:", 6) != 0 ||
+        !isdigit((unsigned char)node->string[6]))
+        return fault;
+    char *end;
+    long every = strtol(node->string + 6, &end, 10);
+    if (*end || every < 1 || every > 100000)
+        return VALUE_RANGE;
+    *out = (struct checkpointing){CHECKPOINTING_EVERY, (int)every};
+    return VALUE_FINE;
+}
+
+WRITE(write_checkpointing)
+{
+    const struct checkpointing *is = field;
+    if (is->mode != CHECKPOINTING_EVERY)
+        return choice_json(key, (int)is->mode);
+    return json_sprintf("every:%d", is->every);
+}
+
 /* --- arrays and tables --- */
-
-static json_t *table_json(struct job *job, const struct toml_node *node);
-
-static json_t *node_json(struct job *job, const struct toml_node *node)
-{
-    json_t *json = NULL;
-    switch (node->kind) {
-    case TOML_STRING:
-        return json_string(node->string);
-    case TOML_INTEGER:
-        return json_integer(node->integer);
-    case TOML_REAL:
-        json = json_real(node->real); /* NULL for nan and inf */
-        break;
-    case TOML_BOOL:
-        return json_boolean(node->boolean);
-    case TOML_ARRAY:
-        json = json_array();
-        for (int i = 0; i < node->count; i++)
-            if (json_array_append_new(json, node_json(job, node->items[i]))) {
-                json_decref(json);
-                return NULL;
-            }
-        return json;
-    case TOML_TABLE:
-        return table_json(job, node);
-    case TOML_DATETIME:
-        break;
-    }
-    if (!json)
-        problem_add(
-                &job->problems, ZD_ERR_CONFIG, "E0205", node->place, NULL,
-                "this table cannot hold %s",
-                node->kind == TOML_REAL ? "inf or nan"
-                                        : toml_kind_name(node->kind));
-    return json;
-}
-
-static json_t *table_json(struct job *job, const struct toml_node *node)
-{
-    json_t *object = json_object();
-    for (int i = 0; i < node->count; i++) {
-        const struct toml_node *item = node->items[i];
-        if (json_object_set_new(object, item->key, node_json(job, item))) {
-            json_decref(object);
-            return NULL;
-        }
-    }
-    return object;
-}
 
 READ(read_strings)
 {
@@ -344,7 +454,7 @@ READ(read_json)
                             : kind == TOML_STRING && !node->string[0];
     if (is_none && !(key->flags & SCHEMA_NULLABLE))
         return VALUE_RANGE;
-    *(json_t **)field = is_none ? NULL : node_json(job, node);
+    *(json_t **)field = is_none ? NULL : toml_json(node, &job->problems);
     return is_none || *(json_t **)field ? VALUE_FINE : VALUE_TOLD;
 }
 
@@ -379,10 +489,15 @@ WRITE(write_entries)
 /* --- the types --- */
 
 /* clang-format off */
-static const struct value_type types[] = {
+static const struct {
+    const char *accepts; /* for people; of a number what it is; NULL: choices */
+    bool has_range;
+    enum value_fault (*read)(struct job *, const struct schema_key *, const struct toml_node *, void *field, void *field2);
+    json_t *(*write)(const struct schema_key *, const void *field, const void *field2); /* NULL: it has no value */
+} types[] = {
 [SCHEMA_STRING] = {"a string", false, read_string, write_string},
 [SCHEMA_NAME] = {"1 to 48 letters, digits, '.', '_' or '-'", false, read_string, write_string},
-[SCHEMA_ENUM] = {NULL, false, value_read_enum, value_write_enum},
+[SCHEMA_ENUM] = {NULL, false, read_enum, write_enum},
 [SCHEMA_BOOL] = {"true | false", false, read_bool, write_bool},
 [SCHEMA_INT] = {"an integer", true, read_integer, write_integer},
 [SCHEMA_INT64] = {"an integer", true, read_integer, write_integer},
@@ -395,10 +510,10 @@ static const struct value_type types[] = {
 [SCHEMA_STRINGS] = {"an array of strings", false, read_strings, write_strings},
 [SCHEMA_MODULES] = {"a pattern, or an array of names", false, read_json, write_json},
 [SCHEMA_LAYERS] = {"an integer, or an array of integers", false, read_json, write_json},
-[SCHEMA_WORD_OR_PATH] = {NULL, false, value_read_word_or_path, value_write_word_or_path},
-[SCHEMA_CHECKPOINTING] = {"none | selective | full | every:N | sqrt | auto", false, value_read_checkpointing, value_write_checkpointing},
-[SCHEMA_DTYPE] = {NULL, false, value_read_dtype, value_write_dtype},
-[SCHEMA_OPTIMIZER] = {NULL, false, value_read_optimizer, value_write_optimizer},
+[SCHEMA_WORD_OR_PATH] = {NULL, false, read_word_or_path, write_word_or_path},
+[SCHEMA_CHECKPOINTING] = {"none | selective | full | every:N | sqrt | auto", false, read_checkpointing, write_checkpointing},
+[SCHEMA_DTYPE] = {NULL, false, read_dtype, write_dtype},
+[SCHEMA_OPTIMIZER] = {NULL, false, read_optimizer, write_optimizer},
 [SCHEMA_ENTRIES] = {"an array of tables", false, NULL, write_entries}, /* keys.c walks them */
 [SCHEMA_TABLE] = {"a table", false, read_json, write_json},
 [SCHEMA_VERSION] = {"1", false, read_version, write_version},
@@ -408,11 +523,6 @@ static const struct value_type types[] = {
 #undef READ
 #undef WRITE
 
-const struct value_type *value_type_of(const struct schema_key *key)
-{
-    return &types[key->type];
-}
-
 bool schema_is_number(const struct schema_key *key)
 {
     return types[key->type].has_range;
@@ -420,10 +530,11 @@ bool schema_is_number(const struct schema_key *key)
 
 json_t *value_json(const struct schema_key *key, const void *base)
 {
-    value_writer *write = types[key->type].write;
-    return write ? write(key, (const char *)base + key->offset,
-                         (const char *)base + key->offset2)
-                 : NULL;
+    const char *fields = base;
+    return types[key->type].write
+                   ? types[key->type].write(
+                             key, fields + key->offset, fields + key->offset2)
+                   : NULL;
 }
 
 json_t *value_default(const struct schema_key *key)
@@ -432,6 +543,23 @@ json_t *value_default(const struct schema_key *key)
     struct data_entry entry = data_entry_default();
     bool is_entry = strncmp(key->section, "data.", 5) == 0;
     return value_json(key, is_entry ? (void *)&entry : (void *)&job);
+}
+
+enum value_fault value_read(
+        struct job *job, const struct schema_key *key,
+        const struct toml_node *node, void *base)
+{
+    char *fields = base;
+    enum value_fault fault =
+            types[key->type].read
+                    ? types[key->type].read(
+                              job, key, node, fields + key->offset,
+                              fields + key->offset2)
+                    : VALUE_FINE;
+    if (fault == VALUE_TYPE && node->kind == TOML_STRING &&
+        key->flags & SCHEMA_AUTO)
+        return VALUE_WORD; /* "auto" is a string too */
+    return fault;
 }
 
 /* --- for people --- */
@@ -467,16 +595,16 @@ static void accepts_range(
 
 void schema_accepts(const struct schema_key *key, char *out, size_t out_bytes)
 {
-    const struct value_type *type = value_type_of(key);
+    const char *accepts = types[key->type].accepts;
     struct text_buffer text = {.out = out, .bytes = out_bytes};
     bool is_table = key->type == SCHEMA_ENTRIES || key->type == SCHEMA_TABLE;
     out[0] = '\0';
-    if (!type->accepts)
+    if (!accepts)
         accepts_choices(key, &text);
-    else if (type->has_range && key->type != SCHEMA_STEPS)
-        accepts_range(key, type->accepts, &text);
+    else if (schema_is_number(key) && key->type != SCHEMA_STEPS)
+        accepts_range(key, accepts, &text);
     else
-        text_buffer_add(&text, "%s", type->accepts);
+        text_buffer_add(&text, "%s", accepts);
     if (is_table)
         text_buffer_add(
                 &text,
@@ -484,77 +612,4 @@ void schema_accepts(const struct schema_key *key, char *out, size_t out_bytes)
                 key->section, key->name);
     if (key->flags & SCHEMA_AUTO)
         text_buffer_add(&text, ", or \"auto\"");
-}
-
-/* What is wrong in an array of the right kind: its first item of another. */
-static const struct toml_node *wrong_part(
-        const struct schema_key *key, const struct toml_node *node)
-{
-    enum toml_kind kind =
-            key->type == SCHEMA_LAYERS ? TOML_INTEGER : TOML_STRING;
-    bool is_list = key->type == SCHEMA_STRINGS || key->type == SCHEMA_MODULES ||
-                   key->type == SCHEMA_LAYERS;
-    for (int i = 0; is_list && node->kind == TOML_ARRAY && i < node->count; i++)
-        if (node->items[i]->kind != kind)
-            return node->items[i];
-    return node;
-}
-
-static void tell(
-        struct job *job, const struct schema_key *key,
-        const struct toml_node *node, enum value_fault fault)
-{
-    char accepts[256], what[400];
-    static const char *const codes[] = {
-            [VALUE_TYPE] = "E0205",
-            [VALUE_RANGE] = "E0206",
-            [VALUE_WORD] = "E0207"};
-    double value = node->kind == TOML_INTEGER ? (double)node->integer
-                   : node->kind == TOML_REAL  ? node->real
-                                              : 0;
-    schema_accepts(key, accepts, sizeof accepts);
-    if (fault == VALUE_RANGE && key->max > 1e6 && value > key->max)
-        snprintf(/* few people meet it */
-                 accepts, sizeof accepts, "%s %.17g",
-                 key->flags & SCHEMA_BELOW_MAX ? "below" : "at most", key->max);
-    if (fault == VALUE_TYPE)
-        snprintf(
-                what, sizeof what, "`%s` in [%s] cannot be %s", key->name,
-                key->section, toml_kind_name(node->kind));
-    else if (fault == VALUE_RANGE)
-        snprintf(
-                what, sizeof what, "`%s` in [%s] is out of range", key->name,
-                key->section);
-    else
-        snprintf(
-                what, sizeof what, "\"%.80s\" is not a value of `%s` in [%s]",
-                node->string, key->name, key->section);
-    problem_add(
-            &job->problems, ZD_ERR_CONFIG, codes[fault], node->place, accepts,
-            "%s", what);
-    const struct schema_choice *near =
-            fault == VALUE_WORD ? schema_suggest_choice(key, node->string)
-                                : NULL;
-    if (near && schema_is_elsewhere(near))
-        problem_help(&job->problems, "%s", near->note);
-    else if (near)
-        problem_help(&job->problems, "did you mean \"%s\"?", near->name);
-}
-
-bool value_read(
-        struct job *job, const struct schema_key *key,
-        const struct toml_node *node, void *base)
-{
-    value_reader *read = types[key->type].read;
-    enum value_fault fault =
-            read ? read(job, key, node, (char *)base + key->offset,
-                        (char *)base + key->offset2)
-                 : VALUE_FINE;
-    if (fault == VALUE_TYPE && node->kind == TOML_STRING &&
-        key->flags & SCHEMA_AUTO)
-        fault = VALUE_WORD; /* "auto" is a string too */
-    if (fault != VALUE_FINE && fault != VALUE_TOLD)
-        tell(job, key, fault == VALUE_TYPE ? wrong_part(key, node) : node,
-             fault);
-    return fault == VALUE_FINE;
 }

@@ -2,8 +2,8 @@
 
 #include "base/must.h"
 #include "base/printable.h"
+#include "base/text_stream.h"
 
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,30 +12,19 @@ enum {
     EXCERPT_MAX = 100, /* code points of a source line */
 };
 
-static char *format_text(const char *format, va_list args)
-{
-    char *text = NULL;
-    if (vasprintf(&text, format, args) < 0)
-        zd_out_of_memory(); /* a few bytes for an error message */
-    return text;
-}
-
 void problem_add(
         struct problems *problems, enum zd_status status, const char *code,
         struct toml_place place, const char *label, const char *format, ...)
 {
-    if (problems->count == problems->capacity) {
-        int capacity = problems->capacity ? 2 * problems->capacity : 16;
-        problems->items = zd_must(realloc(
-                problems->items, (size_t)capacity * sizeof *problems->items));
-        problems->capacity = capacity;
-    }
+    problems->items =
+            zd_grow(problems->items, &problems->capacity,
+                    (size_t)problems->count + 1, sizeof *problems->items);
     struct problem *problem = &problems->items[problems->count++];
     *problem = (struct problem){.status = status, .place = place};
     snprintf(problem->code, sizeof problem->code, "%s", code);
     va_list args;
     va_start(args, format);
-    problem->what = format_text(format, args);
+    problem->what = text_format(format, args);
     va_end(args);
     if (label && label[0])
         problem->label = zd_must(strdup(label));
@@ -47,7 +36,7 @@ void problem_help(struct problems *problems, const char *format, ...)
     va_list args;
     va_start(args, format);
     free(problem->help);
-    problem->help = format_text(format, args);
+    problem->help = text_format(format, args);
     va_end(args);
 }
 
@@ -135,6 +124,14 @@ static const char *find_line(
     return at;
 }
 
+static void print_line(
+        FILE *stream, const char *before, const char *text, size_t bytes)
+{
+    fputs(before, stream);
+    put_escaped(stream, text, bytes);
+    fputc('\n', stream);
+}
+
 /* The source line with a caret below, and the label; a long line is cut around
  * the place. false: there is no such line. */
 static bool print_excerpt(FILE *stream, const struct problem *problem)
@@ -142,75 +139,61 @@ static bool print_excerpt(FILE *stream, const struct problem *problem)
     const struct toml_place *place = &problem->place;
     size_t bytes;
     const char *line = find_line(place->source, place->line, &bytes);
-    char number[16];
     int first = 0; /* code points left out in front */
 
     if (!line)
         return false;
-    int margin = snprintf(number, sizeof number, "%d", place->line);
+    int margin = snprintf(NULL, 0, "%d", place->line);
     if (place->column > EXCERPT_MAX * 3 / 4)
         first = place->column - EXCERPT_MAX / 2;
     size_t skipped = code_points(line, bytes, first);
     size_t shown = code_points(line + skipped, bytes - skipped, EXCERPT_MAX);
-    fprintf(stream, "%*s |\n%s | ", margin, "", number);
+    fprintf(stream, "%*s |\n%d | ", margin, "", place->line);
     put_escaped(stream, line + skipped, shown);
-    fprintf(stream, "\n%*s | %*s", margin, "", place->column - 1 - first, "");
-    int width = place->width;
-    if (width > EXCERPT_MAX - (place->column - 1 - first))
-        width = EXCERPT_MAX - (place->column - 1 - first);
+    int indent = place->column - 1 - first, width = place->width;
+    fprintf(stream, "\n%*s | %*s", margin, "", indent, "");
+    if (width > EXCERPT_MAX - indent)
+        width = EXCERPT_MAX - indent;
     for (int i = 0; i < (width > 1 ? width : 1); i++)
         fputc('^', stream);
-    if (problem->label) {
-        fputc(' ', stream);
-        put_escaped(stream, problem->label, strlen(problem->label));
-    }
-    fputc('\n', stream);
+    const char *label = problem->label ? problem->label : "";
+    print_line(stream, *label ? " " : "", label, strlen(label));
     return true;
 }
 
-static void print_help(FILE *stream, const char *help)
+static bool has_lines(const struct toml_place *place)
 {
-    while (*help) {
-        size_t bytes = strcspn(help, "\n");
-        fputs("  = help: ", stream);
-        put_escaped(stream, help, bytes);
-        fputc('\n', stream);
-        help += bytes + (help[bytes] == '\n');
-    }
+    return place->source && place->source->text && place->line > 0;
 }
 
 static void print_problem(FILE *stream, const struct problem *problem)
 {
     const struct toml_place *place = &problem->place;
+    const char *label = problem->label, *help = problem->help;
     fprintf(stream, "error[%s]: ", problem->code);
-    put_escaped(stream, problem->what, strlen(problem->what));
-    fputc('\n', stream);
-    bool has_lines = place->source && place->source->text && place->line > 0;
-    if (problem->where) {
-        fputs("  --> ", stream);
-        put_escaped(stream, problem->where, strlen(problem->where));
-        fputc('\n', stream);
-    }
+    print_line(stream, "", problem->what, strlen(problem->what));
+    if (problem->where)
+        print_line(stream, "  --> ", problem->where, strlen(problem->where));
     if (place->source) {
         fputs(problem->where ? "  = note: named in " : "  --> ", stream);
         put_escaped(stream, place->source->name, strlen(place->source->name));
-        if (has_lines)
+        if (has_lines(place))
             fprintf(stream, ":%d:%d", place->line, place->column);
         fputc('\n', stream);
     }
-    if ((!has_lines || !print_excerpt(stream, problem)) && problem->label) {
-        fputs("  = ", stream);
-        put_escaped(stream, problem->label, strlen(problem->label));
-        fputc('\n', stream);
+    if ((!has_lines(place) || !print_excerpt(stream, problem)) && label)
+        print_line(stream, "  = ", label, strlen(label));
+    while (help && *help) {
+        size_t bytes = strcspn(help, "\n");
+        print_line(stream, "  = help: ", help, bytes);
+        help += bytes + (help[bytes] == '\n');
     }
-    if (problem->help)
-        print_help(stream, problem->help);
 }
 
 static json_t *problem_json(const struct problem *problem)
 {
     const struct toml_place *place = &problem->place;
-    bool has_lines = place->source && place->source->text && place->line > 0;
+    bool is_known = has_lines(place);
     const char *file = place->source ? place->source->name : NULL;
     const char *help = problem->help ? problem->help : problem->label;
     return json_pack(
@@ -218,8 +201,8 @@ static json_t *problem_json(const struct problem *problem)
             "message", json_string_or_null(problem->what), "where",
             json_string_or_null(problem->where), "file",
             json_string_or_null(file), "line",
-            has_lines ? json_integer(place->line) : json_null(), "column",
-            has_lines ? json_integer(place->column) : json_null(), "help",
+            is_known ? json_integer(place->line) : json_null(), "column",
+            is_known ? json_integer(place->column) : json_null(), "help",
             json_string_or_null(help));
 }
 

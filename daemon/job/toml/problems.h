@@ -24,7 +24,8 @@ struct problem {
 
 struct problems {
     struct problem *items;
-    int count, capacity;
+    int count;
+    size_t capacity;
 };
 
 /* Add one; `label` (a hint after the caret) may be NULL. */

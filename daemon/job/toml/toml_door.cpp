@@ -107,22 +107,6 @@ namespace
 
 constexpr char too_deep[] = "nested more than 64 levels deep";
 
-/* The library asks for memory in places that may not throw as well. */
-class memory_must_be_had
-{
-  public:
-    memory_must_be_had() : before(std::set_new_handler(zd_out_of_memory))
-    {
-    }
-    ~memory_must_be_had()
-    {
-        std::set_new_handler(before);
-    }
-
-  private:
-    std::new_handler before;
-};
-
 /* --- the library's tree into ours --- */
 
 struct refused { /* thrown where toml++ accepts what we do not */
@@ -252,14 +236,15 @@ extern "C" enum zd_status toml_parse(
         struct toml_node **root_out)
 {
     std::string_view text(source->text, source->bytes);
+    enum zd_status status = ZD_ERR_CONFIG;
     toml_node *root = nullptr;
-    memory_must_be_had must;
+    /* the library asks for memory in places that may not throw as well */
+    std::new_handler before = std::set_new_handler(zd_out_of_memory);
     try {
         toml::table table = toml::parse(text, std::string_view(source->name));
         root = static_cast<toml_node *>(zd_must(std::calloc(1, sizeof *root)));
         convert(source, table, 0, root);
-        *root_out = root;
-        return ZD_OK;
+        status = ZD_OK;
     } catch (const toml::parse_error &e) {
         bool is_deep =
                 e.description().find("MAX_NESTED") != std::string_view::npos;
@@ -276,39 +261,10 @@ extern "C" enum zd_status toml_parse(
     } catch (const std::exception &e) {
         set_error(error, e.what(), 0, 0);
     }
-    toml_free(root);
-    return ZD_ERR_CONFIG;
-}
-
-extern "C" void toml_free(struct toml_node *node)
-{
-    if (!node)
-        return;
-    for (int i = 0; i < node->count; i++)
-        toml_free(node->items[i]);
-    std::free(node->items);
-    std::free(node->key);
-    std::free(node->string);
-    std::free(node);
-}
-
-extern "C" const char *toml_kind_name(enum toml_kind kind)
-{
-    switch (kind) {
-    case TOML_STRING:
-        return "a string";
-    case TOML_INTEGER:
-        return "an integer";
-    case TOML_REAL:
-        return "a number with a fraction";
-    case TOML_BOOL:
-        return "a boolean";
-    case TOML_DATETIME:
-        return "a date or time";
-    case TOML_ARRAY:
-        return "an array";
-    case TOML_TABLE:
-        return "a table";
-    }
-    return "a value";
+    std::set_new_handler(before);
+    if (status == ZD_OK)
+        *root_out = root;
+    else
+        toml_free(root);
+    return status;
 }

@@ -60,12 +60,12 @@ struct toml_error {
 enum zd_status toml_parse(
         const struct toml_source *source, struct toml_error *error,
         struct toml_node **root_out);
-void toml_free(struct toml_node *node);
-/* "string", "integer", ... with its article: "a string". */
-const char *toml_kind_name(enum toml_kind kind);
 
 /* --- toml_tree.c: look up, add, replace, merge --- */
 
+void toml_free(struct toml_node *node);
+/* "string", "integer", ... with its article: "a string". */
+const char *toml_kind_name(enum toml_kind kind);
 /* A new node; `key` is copied. Running out of memory here ends the process:
  * what is built is smaller than the text it came from. */
 struct toml_node *toml_new(

@@ -23,6 +23,27 @@ void toml_rename(struct toml_node *item, const char *key)
     item->key = copy;
 }
 
+void toml_free(struct toml_node *node)
+{
+    if (!node)
+        return;
+    for (int i = 0; i < node->count; i++)
+        toml_free(node->items[i]);
+    free(node->items);
+    free(node->key);
+    free(node->string);
+    free(node);
+}
+
+const char *toml_kind_name(enum toml_kind kind)
+{
+    static const char *const names[] = {
+            "a string",  "an integer",     "a number with a fraction",
+            "a boolean", "a date or time", "an array",
+            "a table"};
+    return names[kind];
+}
+
 static int find_index(const struct toml_node *table, const char *key)
 {
     for (int i = 0; i < table->count; i++)

@@ -1,10 +1,48 @@
-/* toml_write.c - values as a job file has them. */
-#include "daemon/job/toml_write.h"
+#include "daemon/job/toml/toml_json.h"
 
 #include "base/units.h"
 
-#include <stdbool.h>
 #include <string.h>
+
+json_t *toml_json(const struct toml_node *node, struct problems *problems)
+{
+    json_t *json = NULL;
+    switch (node->kind) {
+    case TOML_STRING:
+        return json_string(node->string);
+    case TOML_INTEGER:
+        return json_integer(node->integer);
+    case TOML_BOOL:
+        return json_boolean(node->boolean);
+    case TOML_REAL:
+        json = json_real(node->real); /* NULL for nan and inf */
+        break;
+    case TOML_ARRAY:
+        json = json_array();
+        break;
+    case TOML_TABLE:
+        json = json_object();
+        break;
+    case TOML_DATETIME:
+        break;
+    }
+    if (!json)
+        problem_add(
+                problems, ZD_ERR_CONFIG, "E0205", node->place, NULL,
+                "this table cannot hold %s",
+                node->kind == TOML_REAL ? "inf or nan"
+                                        : toml_kind_name(node->kind));
+    for (int i = 0; json && i < node->count; i++) {
+        json_t *item = toml_json(node->items[i], problems);
+        if (node->kind == TOML_ARRAY
+                    ? json_array_append_new(json, item)
+                    : json_object_set_new(json, node->items[i]->key, item)) {
+            json_decref(json);
+            return NULL;
+        }
+    }
+    return json;
+}
 
 /* The fewest digits that come back exactly, marked as a number with a fraction.
  */
