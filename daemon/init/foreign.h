@@ -32,8 +32,7 @@
 #include "daemon/init/draft.h"
 
 struct foreign;
-typedef void foreign_fn(
-        struct foreign *foreign, const char *name, const json_t *value);
+typedef void foreign_fn(struct foreign *from);
 
 struct foreign {
     const char *option; /* of the format: "hf" of --from-hf */
@@ -45,12 +44,14 @@ struct foreign {
     json_t *source;    /* the entry of data that "data.train." means; NULL: the
                           first */
     json_t *taken;     /* {name: value}: keys that were looked at */
-    const json_t *row; /* of the key that is being taken */
+    const json_t *row; /* of the key that is being taken, .. */
+    const char *name;  /* .. which is this one, .. */
+    json_t *value;     /* .. with this value */
     bool is_part;      /* inside another format's file, which says the rest */
     bool is_default;   /* their defaults are being taken */
     bool is_late;
     foreign_fn *(*converter)(const char *name); /* of `take` */
-    void (*finish)(struct foreign *foreign);    /* before the defaults */
+    foreign_fn *finish;                         /* before the defaults */
 };
 
 /* foreign_file.c: the tables. `option` names one; the caller frees it. */
@@ -69,32 +70,14 @@ enum zd_status foreign_read(
 
 /* --- foreign.c: the walker, and what converters take of it --- */
 
-void foreign_walk(struct foreign *foreign);
+void foreign_walk(struct foreign *from);
 /* The words of a text, with commas or blanks between. */
 json_t *foreign_split(const char *text);
-/* Takes the reference to `value`. */
-void foreign_set(
-        struct foreign *foreign, const char *name, const char *key,
-        json_t *value);
-void foreign_refuse(
-        struct foreign *foreign, const char *name, const json_t *value,
-        const char *why);
-
-/* --- foreign_value.c: values, as tables have them, and conditions --- */
-
+/* The key becomes ours. Takes the reference to `value`. */
+void foreign_set(struct foreign *from, const char *key, json_t *value);
+void foreign_refuse(struct foreign *from, const char *why);
+void foreign_note(struct foreign *from, const char *why);
 /* By its name with dots; NULL: it is not there. */
-const json_t *foreign_get(const struct foreign *foreign, const char *name);
+const json_t *foreign_get(const struct foreign *from, const char *name);
 /* A condition of a table. */
-bool foreign_holds(const struct foreign *foreign, const char *condition);
-/* true, null, 0.9, a string as it is. The rest as JSON. */
-void foreign_word(const json_t *value, char *out, size_t bytes);
-/* What `words` has for a value; NULL: nothing. */
-const json_t *foreign_find_word(const json_t *words, const json_t *value);
-bool foreign_is_same(const json_t *same, const json_t *value);
-/* Also an object whose "enabled" is false. */
-bool foreign_is_off(const json_t *value);
-/* Not given, null or "auto". */
-bool foreign_is_open(const json_t *value);
-/* What a key of ours accepts: DeepSpeed writes 5e8 and 1e9 for integers, YAML
- * has numbers in quotes, and a list may have one name. */
-json_t *foreign_for_key(const char *key, const json_t *value);
+bool foreign_holds(const struct foreign *from, const char *condition);

@@ -10,32 +10,12 @@
 #include <limits.h>
 #include <string.h>
 
-static foreign_fn *find_converter(const char *name);
-static void finish(struct foreign *foreign);
-
-void foreign_take(
-        const char *option, const char *path, const json_t *root,
-        struct draft *draft, bool is_part)
-{
-    struct foreign foreign = {
-            .option = option,
-            .path = path,
-            .prefix = "",
-            .root = root,
-            .draft = draft,
-            .is_part = is_part,
-            .converter = find_converter,
-            .finish = finish};
-    foreign_walk(&foreign);
-}
-
 /* --- models --------------------------------------------------------------- */
 
 /* zerod uses the tokenizer's own special tokens. */
-static void take_special_token(
-        struct foreign *foreign, const char *name, const json_t *value)
+static void take_special_token(struct foreign *from)
 {
-    const char *model = draft_text(foreign->draft, "model.path");
+    const char *model = draft_text(from->draft, "model.path");
     char path[PATH_MAX];
     json_t *config = NULL;
     if (model)
@@ -43,27 +23,24 @@ static void take_special_token(
     if (!model || !fs_exists(path) ||
         json_parse_file(path, 1 << 26, &config) != ZD_OK) {
         zd_error_clear();
-        draft_note(
-                foreign->draft, name,
-                "correct if it is the tokenizer's own, which zerod uses");
+        foreign_note(
+                from, "correct if it is the tokenizer's own, which zerod uses");
         return;
     }
-    const json_t *own = json_object_get(config, strchr(name, '.') + 1);
+    const json_t *own = json_object_get(config, strchr(from->name, '.') + 1);
     if (json_is_object(own))
         own = json_object_get(own, "content");
-    if (json_equal((json_t *)own, (json_t *)value))
-        draft_note(foreign->draft, name, "the tokenizer's own, as here");
+    if (json_equal((json_t *)own, from->value))
+        foreign_note(from, "the tokenizer's own, as here");
     else
-        foreign_refuse(
-                foreign, name, value,
-                "the model's tokenizer has a different one");
+        foreign_refuse(from, "the model's tokenizer has a different one");
     json_decref(config);
 }
 
 /* PEFT's default targets depend on the model's family. */
-static json_t *peft_default(const struct foreign *foreign)
+static json_t *peft_default(const struct foreign *from)
 {
-    const char *path = draft_text(foreign->draft, "model.path");
+    const char *path = draft_text(from->draft, "model.path");
     struct model_config config = {0};
     json_t *targets = NULL;
     if (path && model_config_read_stored(path, &config) == ZD_OK)
@@ -78,27 +55,26 @@ static json_t *peft_default(const struct foreign *foreign)
     return targets ? targets : json_pack("[ss]", "q_proj", "v_proj");
 }
 
-static void take_peft_modules(
-        struct foreign *foreign, const char *name, const json_t *value)
+static void take_peft_modules(struct foreign *from)
 {
+    json_t *value = from->value;
     const char *only = json_string_value(json_array_get(value, 0));
     bool is_all =
             json_array_size(value) == 1 && only && !strcmp(only, "all-linear");
     if (json_is_null(value) || (json_is_array(value) && !only))
         draft_set(
-                foreign->draft, "lora.target_modules", peft_default(foreign),
+                from->draft, "lora.target_modules", peft_default(from),
                 "PEFT's default for the model");
     else
         foreign_set(
-                foreign, name, "lora.target_modules",
+                from, "lora.target_modules",
                 is_all ? json_string(only) : json_deep_copy(value));
 }
 
 /* Names of torchtune's attention modules; those of the MLP follow. */
-static void take_attention_modules(
-        struct foreign *foreign, const char *name, const json_t *value)
+static void take_attention_modules(struct foreign *from)
 {
-    json_t *list = json_deep_copy(value), *item;
+    json_t *list = json_deep_copy(from->value), *item;
     json_t *mlp = json_pack("[sss]", "gate_proj", "up_proj", "down_proj");
     size_t i;
     json_array_foreach(list, i, item)
@@ -107,42 +83,39 @@ static void take_attention_modules(
         if (module && !strcmp(module, "output_proj"))
             json_string_set(item, "o_proj");
     }
-    if (foreign_holds(foreign, "model.apply_lora_to_mlp"))
+    if (foreign_holds(from, "model.apply_lora_to_mlp"))
         json_array_extend(list, mlp);
     json_decref(mlp);
-    foreign_set(foreign, name, "lora.target_modules", list);
+    foreign_set(from, "lora.target_modules", list);
 }
 
 /* --- data ----------------------------------------------------------------- */
 
-static void take_split(
-        struct foreign *foreign, const char *name, const json_t *value)
+static void take_split(struct foreign *from)
 {
-    double share = json_number_value(value);
-    bool is_percent = strstr(name, "percentage") && share >= 1;
+    double share = json_number_value(from->value);
+    bool is_percent = strstr(from->name, "percentage") && share >= 1;
     if (share >= 1 && !is_percent)
-        foreign_refuse(
-                foreign, name, value,
-                "a number of samples; data.val_split is a share");
+        foreign_refuse(from, "a number of samples; data.val_split is a share");
     else if (share > 0)
         foreign_set(
-                foreign, name, "data.val_split",
+                from, "data.val_split",
                 json_real(is_percent ? share / 100 : share));
 }
 
 /* `path` names files, or is a folder, or the kind of what data_files names. */
-static void take_axolotl_files(
-        struct foreign *foreign, const char *name, const json_t *value)
+static void take_axolotl_files(struct foreign *from)
 {
+    json_t *value = from->value;
     static const char *const kinds[] = {"json", "text", "parquet"};
-    const json_t *path = foreign_get(foreign, "path"), *item;
-    const json_t *files = foreign_get(foreign, "data_files");
+    const json_t *path = foreign_get(from, "path"), *item;
+    const json_t *files = foreign_get(from, "data_files");
     const char *folder = json_string_value(path);
     char text[PATH_MAX];
     struct text_buffer buffer = {.out = text, .bytes = sizeof text};
     size_t i;
     if (value == path && files) {
-        draft_note(foreign->draft, name, "data_files names the files");
+        foreign_note(from, "data_files names the files");
         return;
     }
     for (i = 0; folder && i < sizeof kinds / sizeof kinds[0]; i++)
@@ -153,7 +126,7 @@ static void take_axolotl_files(
     bool is_list = value == files && json_array_size(files) > 1;
     if (!json_is_array(value))
         text_buffer_add(&buffer, "%s", json_string_value(value));
-    json_array_foreach((json_t *)value, i, item) text_buffer_add(
+    json_array_foreach(value, i, item) text_buffer_add(
             &buffer, "%s%s",
             i         ? ","
             : is_list ? "{"
@@ -162,20 +135,19 @@ static void take_axolotl_files(
     if (is_list)
         text_buffer_add(&buffer, "}");
     if (buffer.used >= sizeof text)
-        foreign_refuse(foreign, name, value, "the names are too long");
+        foreign_refuse(from, "the names are too long");
     else
-        foreign_set(foreign, name, "data.train.path", json_string(text));
+        foreign_set(from, "data.train.path", json_string(text));
 }
 
 /* {ours: [theirs, ...]} */
-static void take_axolotl_roles(
-        struct foreign *foreign, const char *name, const json_t *value)
+static void take_axolotl_roles(struct foreign *from)
 {
     json_t *roles = json_array(), *list, *item;
     const char *ours;
     size_t i;
     char pair[200];
-    json_object_foreach((json_t *)value, ours, list)
+    json_object_foreach(from->value, ours, list)
             json_array_foreach(list, i, item)
     {
         const char *theirs = json_string_value(item);
@@ -184,23 +156,22 @@ static void take_axolotl_roles(
         snprintf(pair, sizeof pair, "%s=%s", theirs, ours);
         json_array_append_new(roles, json_string(pair));
     }
-    foreign_set(foreign, name, "data.train.roles", roles);
+    foreign_set(from, "data.train.roles", roles);
 }
 
 /* Names of sets, each a source: dataset_dir is a folder that describes them. */
-static void take_llamafactory_sets(
-        struct foreign *foreign, const char *name, const json_t *value)
+static void take_llamafactory_sets(struct foreign *from)
 {
-    struct draft *draft = foreign->draft;
-    const char *folder = json_string_value(foreign_get(foreign, "dataset_dir"));
-    const json_t *most = foreign_get(foreign, "max_samples");
-    bool is_eval = !strcmp(name, "eval_dataset");
-    json_t *sets = json_is_string(value)
-                           ? foreign_split(json_string_value(value))
-                           : json_incref((json_t *)value);
+    struct draft *draft = from->draft;
+    const char *folder = json_string_value(foreign_get(from, "dataset_dir"));
+    const json_t *most = foreign_get(from, "max_samples");
+    bool is_eval = !strcmp(from->name, "eval_dataset");
+    json_t *sets = json_is_string(from->value)
+                           ? foreign_split(json_string_value(from->value))
+                           : json_incref(from->value);
     json_t *set;
     size_t i;
-    draft_tell(draft, name);
+    draft_tell(draft, from->name);
     json_array_foreach(sets, i, set)
     {
         json_t *source = is_eval || i > 0 ? json_object() : draft_source(draft);
@@ -212,152 +183,140 @@ static void take_llamafactory_sets(
         draft_set_entry(
                 source, "path", json_string(folder ? folder : "data"),
                 folder ? "dataset_dir" : "dataset_dir, their default");
-        draft_set_entry(source, "name", json_incref(set), name);
+        draft_set_entry(source, "name", json_incref(set), from->name);
     }
     json_decref(sets);
 }
 
 /* In axolotl's chat templates the markers of a turn are never trained. */
-static void tell_markers(struct foreign *foreign, const json_t *set)
+static void tell_markers(struct foreign *from, const json_t *set)
 {
     const char *type = json_string_at(set, "type");
     if (type && !strncmp(type, "chat_template", 13) &&
-        foreign_holds(foreign, "train_on_inputs"))
+        foreign_holds(from, "train_on_inputs"))
         draft_differ(
-                foreign->draft, "train_on_inputs",
+                from->draft, "train_on_inputs",
                 "of a chat_template axolotl trains what is in the turns and "
                 "what ends them; train_on = \"all\" trains the markers too");
 }
 
-static void take_axolotl_datasets(
-        struct foreign *foreign, const char *name, const json_t *value)
+static void take_axolotl_datasets(struct foreign *from)
 {
-    struct draft *draft = foreign->draft;
-    bool is_train = strcmp(name, "test_datasets") != 0;
+    struct draft *draft = from->draft;
+    bool is_train = strcmp(from->name, "test_datasets") != 0;
     json_t *sources = is_train ? draft->train : draft->eval, *set;
     size_t i;
-    char prefix[120];
-    if (!json_is_array(value))
-        foreign_refuse(foreign, name, value, "must be a list");
+    char prefix[120], inner[130];
+    if (!json_is_array(from->value))
+        foreign_refuse(from, "must be a list");
     else if (is_train && json_array_size(sources)) {
-        draft_note(draft, name, "overridden by --data");
+        foreign_note(from, "overridden by --data");
         return;
     }
-    json_array_foreach((json_t *)value, i, set)
+    json_array_foreach(from->value, i, set)
     {
         json_t *source = json_object();
-        bool has_type = json_object_get(set, "type");
+        const char *path = json_string_at(set, "path");
+        struct foreign entry = *from;
         json_array_append_new(sources, source);
-        snprintf(prefix, sizeof prefix - 6, "%s[%zu].", name, i);
-        struct foreign entry = *foreign;
+        snprintf(prefix, sizeof prefix, "%s[%zu].", from->name, i);
+        snprintf(inner, sizeof inner, "%ssplit", prefix);
         entry.option = "axolotl_data";
         entry.prefix = prefix;
         entry.root = set;
         entry.source = source;
         foreign_walk(&entry);
-        tell_markers(foreign, set);
-        const char *path = json_string_at(set, "path");
+        tell_markers(from, set);
+        entry.name = inner;
+        entry.value = json_object_get(set, "split");
         if (json_object_get(source, "split") && path &&
-            name_kind(path) != NAME_OTHER) {
-            strcat(prefix, "split");
-            foreign_refuse(
-                    foreign, prefix, json_object_get(set, "split"),
-                    "a file has no splits");
-            prefix[strlen(prefix) - 5] = '\0';
-        }
+            name_kind(path) != NAME_OTHER)
+            foreign_refuse(&entry, "a file has no splits");
         prefix[strlen(prefix) - 1] = '\0';
-        if (!has_type && strcmp(name, "datasets") != 0)
+        entry.name = prefix;
+        entry.value = set;
+        if (!json_object_get(set, "type") && strcmp(from->name, "datasets"))
             draft_set_entry(
                     source, "format", json_string("text"), "their default");
-        else if (!has_type)
-            foreign_refuse(
-                    foreign, prefix, set, "no type, which selects the prompt");
+        else if (!json_object_get(set, "type"))
+            foreign_refuse(&entry, "no type, which selects the prompt");
         if (!json_object_get(source, "path"))
-            foreign_refuse(foreign, prefix, set, "no path");
+            foreign_refuse(&entry, "no path");
     }
 }
 
 /* --- steps ---------------------------------------------------------------- */
 
 /* Per epoch to a share of all steps. */
-static void take_per_epoch(
-        struct foreign *foreign, const char *name, const json_t *value)
+static void take_per_epoch(struct foreign *from)
 {
-    const json_t *epochs = foreign_get(foreign, "num_epochs");
-    double count = json_number_value(value);
+    const json_t *epochs = foreign_get(from, "num_epochs");
+    double count = json_number_value(from->value);
     double all = json_is_number(epochs) ? json_number_value(epochs) : 1;
-    bool saves = strstr(name, "saves") != NULL;
+    bool saves = strstr(from->name, "saves") != NULL;
     bool is_share = count > 0 && count * all >= 1 && count != 1;
     const char *strategy = count > 0 && count * all >= 1 ? "epoch" : "no";
     if (is_share)
         foreign_set(
-                foreign, name,
-                saves ? "checkpoint.save_steps" : "eval.eval_steps",
+                from, saves ? "checkpoint.save_steps" : "eval.eval_steps",
                 json_real(1 / (count * all)));
     else
         foreign_set(
-                foreign, name,
-                saves ? "checkpoint.save_strategy" : "eval.eval_strategy",
+                from, saves ? "checkpoint.save_strategy" : "eval.eval_strategy",
                 json_string(strategy));
 }
 
 /* warmup_steps overrides warmup_ratio; 0 for both is no warm-up. */
-static void take_warmup(
-        struct foreign *foreign, const char *name, const json_t *value)
+static void take_warmup(struct foreign *from)
 {
-    bool is_steps = !strcmp(name, "warmup_steps");
-    bool has_steps = foreign_holds(foreign, "warmup_steps");
-    bool has_ratio = json_is_number(foreign_get(foreign, "warmup_ratio"));
+    bool is_steps = !strcmp(from->name, "warmup_steps");
+    bool has_steps = foreign_holds(from, "warmup_steps");
+    bool has_ratio = json_is_number(foreign_get(from, "warmup_ratio"));
     if (!foreign_holds(
-                foreign,
-                "lr_scheduler_type!=constant & lr_scheduler!=constant"))
-        draft_note(foreign->draft, name, "a constant schedule has no warm-up");
+                from, "lr_scheduler_type!=constant & lr_scheduler!=constant"))
+        foreign_note(from, "a constant schedule has no warm-up");
     else if (!is_steps && has_steps)
-        draft_note(foreign->draft, name, "overridden by warmup_steps");
+        foreign_note(from, "overridden by warmup_steps");
     else if (!is_steps || has_steps || !has_ratio)
-        foreign_set(foreign, name, "optim.warmup_steps", json_deep_copy(value));
+        foreign_set(from, "optim.warmup_steps", json_deep_copy(from->value));
 }
 
 /* A smallest rate as a share of the largest. */
-static void take_min_lr(
-        struct foreign *foreign, const char *name, const json_t *value)
+static void take_min_lr(struct foreign *from)
 {
-    double rate = json_number_value(foreign_get(foreign, "learning_rate"));
-    if (json_is_number(value) && rate > 0)
+    double rate = json_number_value(foreign_get(from, "learning_rate"));
+    if (json_is_number(from->value) && rate > 0)
         foreign_set(
-                foreign, name, "optim.min_lr_ratio",
-                json_real(json_number_value(value) / rate));
+                from, "optim.min_lr_ratio",
+                json_real(json_number_value(from->value) / rate));
 }
 
 /* --- DeepSpeed ------------------------------------------------------------ */
 
 /* Parameters leave the device at stage 3 alone, and there with the optimizer.
  */
-static void take_offload_params(
-        struct foreign *foreign, const char *name, const json_t *value)
+static void take_offload_params(struct foreign *from)
 {
-    const char *tier = json_string_value(value);
+    const char *tier = json_string_value(from->value);
     const char *at = json_string_value(
-            foreign_get(foreign, "zero_optimization.offload_optimizer.device"));
+            foreign_get(from, "zero_optimization.offload_optimizer.device"));
     if (tier && !strcmp(tier, "none")) {
-        draft_note(foreign->draft, name, "on the device, as here");
+        foreign_note(from, "on the device, as here");
     } else if (!tier || (strcmp(tier, "cpu") != 0 && strcmp(tier, "nvme"))) {
-        foreign_refuse(foreign, name, value, "must be none, cpu or nvme");
-    } else if (!foreign_holds(foreign, "zero_optimization.stage=3")) {
-        draft_note(
-                foreign->draft, name,
-                "DeepSpeed offloads parameters only at stage 3");
+        foreign_refuse(from, "must be none, cpu or nvme");
+    } else if (!foreign_holds(from, "zero_optimization.stage=3")) {
+        foreign_note(from, "DeepSpeed offloads parameters only at stage 3");
     } else {
-        foreign_set(foreign, name, "offload.params", json_string(tier));
+        foreign_set(from, "offload.params", json_string(tier));
         bool is_given = at && strcmp(at, "none") && strcmp(at, "auto");
         if (!is_given)
             draft_replace(
-                    foreign->draft, "offload.optimizer", json_string(tier),
+                    from->draft, "offload.optimizer", json_string(tier),
                     "with the parameters: zerod offloads both or the "
                     "optimizer");
         else if (!strcmp(tier, "nvme") && strcmp(at, "nvme") != 0)
             foreign_refuse(
-                    foreign, name, value,
+                    from,
                     "parameters on NVMe go with optimizer states on NVMe here: "
                     "offload_optimizer.device = nvme, or offload_param.device "
                     "= cpu");
@@ -366,37 +325,35 @@ static void take_offload_params(
 
 /* Find a file relative to this folder, or to the file that names it. */
 static bool find_file(
-        const struct foreign *foreign, const char *path, char out[PATH_MAX])
+        const struct foreign *from, const char *path, char out[PATH_MAX])
 {
-    const char *slash = strrchr(foreign->path, '/');
+    const char *slash = strrchr(from->path, '/');
     snprintf(out, PATH_MAX, "%s", path);
     if (fs_exists(out) || path[0] == '/' || !slash)
         return fs_exists(out);
-    if ((size_t)(slash - foreign->path) + strlen(path) + 2 > PATH_MAX)
+    if ((size_t)(slash - from->path) + strlen(path) + 2 > PATH_MAX)
         return false;
     snprintf(
-            out, PATH_MAX, "%.*s/%s", (int)(slash - foreign->path),
-            foreign->path, path);
+            out, PATH_MAX, "%.*s/%s", (int)(slash - from->path), from->path,
+            path);
     return fs_exists(out);
 }
 
 /* A DeepSpeed configuration that a file names or holds. */
-static void take_deepspeed(
-        struct foreign *foreign, const char *name, const json_t *value)
+static void take_deepspeed(struct foreign *from)
 {
-    struct draft *draft = foreign->draft;
+    json_t *value = from->value;
+    struct draft *draft = from->draft;
     const char *file = json_string_value(value);
     char path[PATH_MAX];
     json_t *root = NULL;
     if (json_is_false(value))
         return;
     if (json_is_object(value)) {
-        snprintf(path, sizeof path, "%s: %s", foreign->path, name);
-        root = json_incref((json_t *)value);
-    } else if (!file || !find_file(foreign, file, path)) {
-        foreign_refuse(
-                foreign, name, value,
-                "the DeepSpeed configuration cannot be found");
+        snprintf(path, sizeof path, "%s: %s", from->path, from->name);
+        root = json_incref(value);
+    } else if (!file || !find_file(from, file, path)) {
+        foreign_refuse(from, "the DeepSpeed configuration cannot be found");
         return;
     } else if (foreign_read("deepspeed", path, draft, &root) != ZD_OK) {
         problem_take_record(&draft->problems, (struct toml_place){0});
@@ -411,14 +368,14 @@ static void take_deepspeed(
                 "there the length of the schedule alone; here the schedule is "
                 "as long as the run");
     }
-    draft_note(draft, name, "its keys are converted like those of this file");
+    foreign_note(from, "its keys are converted like those of this file");
     json_decref(root);
 }
 
 /* Their stock file prints every 2000 steps. */
-static void finish_deepspeed(struct foreign *foreign)
+static void finish_deepspeed(struct foreign *from)
 {
-    struct draft *draft = foreign->draft;
+    struct draft *draft = from->draft;
     double every = draft_number(draft, "log.logging_steps");
     double steps = draft_number(draft, "train.max_steps");
     if (steps > 0 ? every > steps : every >= 2000)
@@ -431,10 +388,10 @@ static void finish_deepspeed(struct foreign *foreign)
                 "there the length of the schedule alone, while the script "
                 "counts "
                 "epochs; here it is the length of the run too");
-    if (!foreign_get(foreign, "optimizer.type"))
+    if (!foreign_get(from, "optimizer.type"))
         draft_say(
                 draft, "%s names no optimizer: [optim] is zerod's.",
-                foreign->path);
+                from->path);
 }
 
 /* --- Hugging Face --------------------------------------------------------- */
@@ -442,24 +399,24 @@ static void finish_deepspeed(struct foreign *foreign)
 /* TRL trains on whole conversations unless assistant_only_loss, and on
  * completions alone unless completion_only_loss is false; data.train_on is one
  * for both, so it is told by the data where they are here. */
-static void finish_hf(struct foreign *foreign)
+static void finish_hf(struct foreign *from)
 {
-    struct draft *draft = foreign->draft;
+    struct draft *draft = from->draft;
     struct data_entry entry = data_entry_default();
     struct file_list list;
     const char *why = "assistant_only_loss";
-    bool is_assistant = foreign_holds(foreign, why), all = false;
-    if (foreign_holds(foreign, "completion_only_loss=false") && !is_assistant) {
+    bool is_assistant = foreign_holds(from, why), all = false;
+    if (foreign_holds(from, "completion_only_loss=false") && !is_assistant) {
         all = true;
         why = "completion_only_loss";
-    } else if (foreign_holds(foreign, "@") && !is_assistant) {
+    } else if (foreign_holds(from, "@") && !is_assistant) {
         const json_t *path =
                 json_object_get(json_array_get(draft->train, 0), "path");
         entry.path = json_string_at(path, "value");
         if (entry.path && sources_find(&entry, &list) == ZD_OK) {
             all = sources_have_chat(&list);
             sources_free(&list);
-            if (!foreign_get(foreign, why))
+            if (!foreign_get(from, why))
                 why = "their default for conversations";
         } else {
             zd_error_clear();
@@ -469,30 +426,30 @@ static void finish_hf(struct foreign *foreign)
                     "set train_on = \"all\" in [data].");
         }
     }
-    if (all || is_assistant || foreign_holds(foreign, "completion_only_loss"))
+    from->name = why;
+    if (all || is_assistant || foreign_holds(from, "completion_only_loss"))
         foreign_set(
-                foreign, why, "data.train_on",
-                json_string(all ? "all" : "assistant"));
+                from, "data.train_on", json_string(all ? "all" : "assistant"));
 }
 
-static void finish_llamafactory(struct foreign *foreign)
+static void finish_llamafactory(struct foreign *from)
 {
-    const json_t *rank = foreign_get(foreign, "lora_rank");
-    if (foreign_holds(foreign, "finetuning_type!=full & !lora_alpha"))
+    const json_t *rank = foreign_get(from, "lora_rank");
+    if (foreign_holds(from, "finetuning_type!=full & !lora_alpha"))
         draft_set(
-                foreign->draft, "lora.lora_alpha",
+                from->draft, "lora.lora_alpha",
                 json_integer(2 * (rank ? json_integer_value(rank) : 8)),
                 "their default: twice the rank");
 }
 
-static void finish(struct foreign *foreign)
+static void finish(struct foreign *from)
 {
-    if (!strcmp(foreign->option, "deepspeed"))
-        finish_deepspeed(foreign);
-    else if (!strcmp(foreign->option, "hf"))
-        finish_hf(foreign);
-    else if (!strcmp(foreign->option, "llamafactory"))
-        finish_llamafactory(foreign);
+    if (!strcmp(from->option, "deepspeed"))
+        finish_deepspeed(from);
+    else if (!strcmp(from->option, "hf"))
+        finish_hf(from);
+    else if (!strcmp(from->option, "llamafactory"))
+        finish_llamafactory(from);
 }
 
 static foreign_fn *find_converter(const char *name)
@@ -518,4 +475,20 @@ static foreign_fn *find_converter(const char *name)
     while (strcmp(converters[i].name, name) != 0)
         i++;
     return converters[i].take;
+}
+
+void foreign_take(
+        const char *option, const char *path, const json_t *root,
+        struct draft *draft, bool is_part)
+{
+    struct foreign from = {
+            .option = option,
+            .path = path,
+            .prefix = "",
+            .root = root,
+            .draft = draft,
+            .is_part = is_part,
+            .converter = find_converter,
+            .finish = finish};
+    foreign_walk(&from);
 }
