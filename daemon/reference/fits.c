@@ -1,5 +1,6 @@
 #include "daemon/reference/fits.h"
 
+#include "base/words.h"
 #include "train/plan/models.h"
 #include "train/plan/search.h"
 
@@ -7,15 +8,10 @@
 
 enum { SAMPLES = 8, TOKENS = 2048 };
 
-/* Bytes of devices as they are sold. */
-static const struct {
-    const char *name;
-    double bytes;
-} sizes[] = {{"6 GiB", 6.0 * (1 << 30)},   {"8 GiB", 8.0 * (1 << 30)},
-             {"12 GiB", 12.0 * (1 << 30)}, {"16 GiB", 16.0 * (1 << 30)},
-             {"24 GiB", 24.0 * (1 << 30)}, {"32 GiB", 32.0 * (1 << 30)},
-             {"40 GiB", 40.0 * (1 << 30)}, {"48 GiB", 48.0 * (1 << 30)},
-             {"80 GiB", 80.0 * (1 << 30)}, {"141 GB", 141e9}};
+/* Devices as they are sold. */
+static const char *const sizes[] = {"6 GiB",  "8 GiB",  "12 GiB", "16 GiB",
+                                    "24 GiB", "32 GiB", "40 GiB", "48 GiB",
+                                    "80 GiB", "141 GB"};
 enum { SIZES = sizeof sizes / sizeof sizes[0] };
 
 enum kind { WHOLE, WHOLE_8BIT, LORA, QLORA, KINDS };
@@ -93,7 +89,10 @@ static json_t *least(const struct plan_search *search)
 static json_t *row(const struct plan_model *model, json_t *config, int size)
 {
     bool is_least = size == SIZES;
-    json_t *cells = json_pack("[s]", is_least ? "the least" : sizes[size].name);
+    json_t *cells = json_pack("[s]", is_least ? "the least" : sizes[size]);
+    double bytes = 1;
+    if (!is_least)
+        words_size(sizes[size], &bytes);
     for (enum kind kind = WHOLE; kind < KINDS; kind++) {
         struct train_job job = job_of(config, model->positions, kind);
         const struct plan_search search = {
@@ -101,7 +100,7 @@ static json_t *row(const struct plan_model *model, json_t *config, int size)
                 .world = 1,
                 .local_size = 1,
                 .machine = plan_machine_find("h100")};
-        job.device.memory_limit = is_least ? 1 : (uint64_t)sizes[size].bytes;
+        job.device.memory_limit = (uint64_t)bytes;
         json_array_append_new(cells, is_least ? least(&search) : cell(&search));
     }
     return cells;
