@@ -7,7 +7,8 @@
 
 enum { NODES_MAX = 256, PATH_BYTES = 512, LINE_BYTES = 4096 };
 
-const char *numa_sysfs(void)
+/* "/sys", or what the environment says. */
+static const char *sysfs(void)
 {
     const char *root = getenv("ZEROD_TEST_SYSFS");
     return root && *root ? root : "/sys";
@@ -27,7 +28,7 @@ int numa_node_of_pci(const char *pci)
 {
     char path[PATH_BYTES], line[32];
     snprintf(
-            path, sizeof path, "%s/bus/pci/devices/%s/numa_node", numa_sysfs(),
+            path, sizeof path, "%s/bus/pci/devices/%s/numa_node", sysfs(),
             pci);
     if (!*pci || !read_line(path, line, sizeof line))
         return -1;
@@ -56,7 +57,7 @@ static bool read_node(int node, cpu_set_t *set)
     char path[PATH_BYTES], line[LINE_BYTES];
     snprintf(
             path, sizeof path, "%s/devices/system/node/node%d/cpulist",
-            numa_sysfs(), node);
+            sysfs(), node);
     if (!read_line(path, line, sizeof line))
         return false;
     parse_cpus(line, set);

@@ -7,8 +7,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* "/sys", or what the environment says. */
-const char *numa_sysfs(void);
 /* The node of a PCI device, "0000:3b:00.0"; -1: it is not known, or there is
  * but one. */
 int numa_node_of_pci(const char *pci);

@@ -384,7 +384,7 @@ static enum zd_status prepare(struct trainer *trainer)
 {
     const struct train_job *job = trainer->job;
     if (trainer_is_first(trainer))
-        deadline_init(&job->run, deadline_clock(), &trainer->deadline);
+        deadline_init(&job->run, clock_wall_seconds(), &trainer->deadline);
     ZD_TRY(rank_device_open(trainer));
     ZD_TRY(comm_device_create(trainer->control, &job->comm, &trainer->comm));
     ZD_TRY(trainer_look_ahead(trainer));

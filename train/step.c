@@ -75,7 +75,7 @@ static int64_t raised_flags(const struct trainer *trainer)
         flags |= SIGNALS_TIME_SAVE;
     if (trainer_is_first(trainer) &&
         deadline_has_come(
-                &trainer->deadline, deadline_clock(), trainer->save_seconds,
+                &trainer->deadline, clock_wall_seconds(), trainer->save_seconds,
                 rank_meter_step_seconds(&trainer->meter)))
         flags |= SIGNALS_SAVE_EXIT | SIGNALS_DEADLINE;
     if (rank_report_is_due(trainer))

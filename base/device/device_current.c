@@ -48,13 +48,8 @@ enum stream_mode device_stream_mode(
 {
     if (device_backend() == DEVICE_CUDA)
         return STREAM_CUDA;
-    switch (options->streams) {
-    case DEVICE_STREAMS_INLINE:
-        return STREAM_INLINE;
-    case DEVICE_STREAMS_THREADS:
-        return STREAM_THREAD;
-    case DEVICE_STREAMS_AUTO:
-        break;
-    }
-    return offloads ? STREAM_THREAD : STREAM_INLINE;
+    bool has_threads = options->streams == DEVICE_STREAMS_AUTO
+                               ? offloads
+                               : options->streams == DEVICE_STREAMS_THREADS;
+    return has_threads ? STREAM_THREAD : STREAM_INLINE;
 }

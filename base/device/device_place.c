@@ -1,6 +1,7 @@
 /* device_place.c - which of a host's GPUs a rank takes. */
 #include "base/device/device.h"
 
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,46 +12,38 @@ static bool is_auto(const char *gpus)
     return !gpus || strcmp(gpus, "auto") == 0;
 }
 
-/* The next number of the list; -1: what is there is none. *list then begins
- * after the comma, or is NULL at the end. */
-static int next_gpu(const char **list)
+/* The numbers of a list "2,0"; returns how many, 0: it is no such list. */
+static int parse_gpus(const char *list, int gpus[GPUS_MAX])
 {
-    char *end;
-    if (**list < '0' || **list > '9')
-        return -1;
-    long gpu = strtol(*list, &end, 10);
-    if ((*end && *end != ',') || gpu > GPUS_MAX)
-        return -1;
-    *list = *end ? end + 1 : NULL;
-    return (int)gpu;
-}
-
-/* How many there are; 0: it is no such list. */
-static int count_gpus(const char *list)
-{
-    int count = 0;
-    for (; list; count++)
-        if (next_gpu(&list) < 0)
+    for (int count = 0; count < GPUS_MAX; count++) {
+        char *end;
+        long gpu = isdigit((unsigned char)*list) ? strtol(list, &end, 10) : -1;
+        if (gpu < 0 || gpu > GPUS_MAX || (*end && *end != ','))
             return 0;
-    return count;
+        gpus[count] = (int)gpu;
+        if (!*end)
+            return count + 1;
+        list = end + 1;
+    }
+    return 0;
 }
 
 bool device_gpus_are_valid(const char *gpus)
 {
-    return is_auto(gpus) || count_gpus(gpus) > 0;
+    int numbers[GPUS_MAX];
+    return is_auto(gpus) || parse_gpus(gpus, numbers) > 0;
 }
 
 enum zd_status device_place(
         const struct device_options *options, int local_rank, int *place_out)
 {
-    const char *list = options->gpus;
-    int gpu = -1, there = device_gpu_count(NULL);
+    int gpus[GPUS_MAX], there = device_gpu_count(NULL);
     *place_out = local_rank;
-    if (is_auto(list) || device_resolve(options->backend) == DEVICE_CPU)
+    if (is_auto(options->gpus) ||
+        device_resolve(options->backend) == DEVICE_CPU)
         return ZD_OK;
-    int count = count_gpus(list);
-    for (int i = 0; count > 0 && i <= local_rank % count; i++)
-        gpu = next_gpu(&list);
+    int count = parse_gpus(options->gpus, gpus);
+    int gpu = count > 0 ? gpus[local_rank % count] : -1;
     if (gpu >= 0 && (gpu < there || there == 0)) { /* 0: device_open says why */
         *place_out = gpu;
         return ZD_OK;
@@ -63,18 +56,15 @@ enum zd_status device_place(
 
 int device_places(const struct device_options *options)
 {
-    const char *list = options->gpus;
-    uint64_t taken[GPUS_MAX / 64 + 1] = {0};
-    int places = 0;
-    if (is_auto(list))
+    int gpus[GPUS_MAX], places = 0;
+    if (is_auto(options->gpus))
         return device_gpu_count(NULL);
-    while (list) {
-        int gpu = next_gpu(&list);
-        if (gpu < 0)
-            return 0;
-        uint64_t bit = (uint64_t)1 << (gpu % 64);
-        places += !(taken[gpu / 64] & bit);
-        taken[gpu / 64] |= bit;
+    int count = parse_gpus(options->gpus, gpus);
+    for (int i = 0; i < count; i++) {
+        int first = 0;
+        while (gpus[first] != gpus[i])
+            first++;
+        places += first == i;
     }
     return places;
 }

@@ -19,10 +19,9 @@ static const uint64_t HEADER_MAX = 100000000; /* the reference's limit */
 static enum zd_status fail_file(
         const struct st_file *file, const char *code, const char *what)
 {
-    enum zd_status status =
-            ZD_FAIL(ZD_ERR_DATA, code, "%s is not a valid safetensors file: %s",
-                    file->path, what);
-    return status;
+    return ZD_FAIL(
+            ZD_ERR_DATA, code, "%s is not a valid safetensors file: %s",
+            file->path, what);
 }
 
 static enum zd_status fail_tensor(

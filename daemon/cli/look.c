@@ -1,12 +1,12 @@
 #include "daemon/cli/look.h"
 
+#include "base/clock.h"
 #include "base/printable.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <time.h>
 #include <unistd.h>
 #include <utf8proc.h>
 
@@ -35,16 +35,14 @@ static int number_of(const char *name)
 
 struct look look_of_stdout(void)
 {
-    struct timespec now;
     struct winsize size = {0};
     bool is_terminal = isatty(STDOUT_FILENO);
-    clock_gettime(CLOCK_REALTIME, &now);
     struct look look = {
             .columns = number_of("COLUMNS"),
             .rows = number_of("LINES"),
             .has_utf8 = locale_has_utf8(),
             .has_color = output_has_color(STDOUT_FILENO),
-            .now = (double)now.tv_sec + 1e-9 * (double)now.tv_nsec};
+            .now = clock_wall_seconds()};
     if (is_terminal && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0) {
         look.columns = size.ws_col ? size.ws_col : look.columns;
         look.rows = size.ws_row ? size.ws_row : look.rows;

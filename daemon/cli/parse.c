@@ -327,12 +327,6 @@ static enum zd_status check_complete(const struct parse *parse)
     return ZD_OK;
 }
 
-static enum zd_status tell_nothing(const struct cli_program *program)
-{
-    FAIL("nothing to do");
-    return zd_fail_help("%s", program->hint);
-}
-
 enum zd_status cli_parse(
         const struct cli_program *program, int argc, char **argv,
         struct cli_args *args, const struct cli_command **command_out)
@@ -361,8 +355,12 @@ enum zd_status cli_parse(
         argv += at;
         argc -= at;
     }
-    if (argc == 0)
-        return line->help ? ZD_OK : tell_nothing(program);
+    if (argc == 0 && line->help)
+        return ZD_OK;
+    if (argc == 0) {
+        FAIL("nothing to do");
+        return zd_fail_help("%s", program->hint);
+    }
     parse.command = program->unnamed;
     if (!program->unnamed || argv[0][0] != '-') {
         const char *second = argc > 1 ? argv[1] : NULL;

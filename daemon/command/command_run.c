@@ -125,18 +125,14 @@ static void warn_about_binding(const struct train_job *job, struct comm *comm)
             comm_rank(comm), online, comm_host(comm), fair);
 }
 
-static void tell_idle_keys(const struct job *job)
-{
-    char keys[256];
-    if (job_idle_keys(job, keys, sizeof keys))
-        zd_log_info("without effect on the CPU: %s", keys);
-}
-
 /* Rank 0's: what is seen on the screen, and who answers on the socket. */
 static enum zd_status start_telling(
         const struct job *job, struct report **report_out,
         struct control **control_out)
 {
+    char keys[256];
+    if (job_idle_keys(job, keys, sizeof keys))
+        zd_log_info("without effect on the CPU: %s", keys);
     *report_out = report_create(job_options(job));
     return control_create(job, control_out);
 }
@@ -188,8 +184,6 @@ static enum zd_status train(struct comm *comm, const struct job *job)
     enum zd_status status = ZD_OK;
     comm_work(comm, WORK_COMMAND); /* what rank 0 tells others may be long */
     warn_about_binding(options, comm);
-    if (comm_rank(comm) == 0)
-        tell_idle_keys(job);
     if (comm_rank(comm) == 0)
         status = start_telling(job, &report, &control);
     status = comm_agree(comm, status);

@@ -7,13 +7,6 @@
 
 #define SLURM_VARIABLE "SLURM_JOB_END_TIME"
 
-double deadline_clock(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
 /* An environment outlives its job in a shell that was opened from it, so a
  * moment that has passed is none. */
 static void take_slurm(double start, struct deadline *out)

@@ -16,10 +16,8 @@ struct deadline {
     bool is_slurm;
 };
 
-/* Seconds since 1970. */
-double deadline_clock(void);
-/* `start`: when the process began. A moment of Slurm that makes no sense is told
- * and left out. */
+/* `start`: when the process began, as clock_wall_seconds has it. A moment of
+ * Slurm that makes no sense is told and left out. */
 void deadline_init(
         const struct run_options *options, double start, struct deadline *out);
 /* Is it time to save? */
