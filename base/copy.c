@@ -3,6 +3,11 @@
 #include <stdint.h>
 #include <string.h>
 
+void copy_in_cache(void *to, const void *from, size_t bytes)
+{
+    memcpy(to, from, bytes);
+}
+
 /* Sanitizers do not see such stores. */
 #if defined __SSE2__ && !defined __SANITIZE_THREAD__ &&                        \
         !defined __SANITIZE_ADDRESS__

@@ -1,3 +1,4 @@
+#include "base/must.h"
 #include "offload/cut.h"
 #include "offload/store.h"
 
@@ -14,24 +15,27 @@ const struct part_span part_spans[OFFLOAD_PARTS] = {
         [OFFLOAD_FILE] = {"offload.file", ARENA_DISK, SPAN_OPTIMIZER},
 };
 
-int chunks_cut(const struct offload_request *request, struct chunk *chunks)
+struct chunk *chunks_cut(
+        const struct offload_request *request, int *count_out)
 {
-    size_t most = cut_most(request->options);
-    int count = 0;
+    size_t most = cut_most(request->options), count = 0;
+    for (int i = 0; i < request->extent_count; i++)
+        count += cut_count(request->extents[i].count, most);
+    struct chunk *chunks = zd_array(count, sizeof *chunks), *next = chunks;
     for (int i = 0; i < request->extent_count; i++) {
         const struct offload_extent *extent = &request->extents[i];
         size_t parts = cut_count(extent->count, most);
-        for (size_t part = 0; chunks && part < parts; part++) {
+        for (size_t part = 0; part < parts; part++) {
             struct cut cut = cut_at(extent->count, most, part);
-            chunks[(size_t)count + part] = (struct chunk){
+            *next++ = (struct chunk){
                     .extent = i,
                     .segment = extent->segment,
                     .begin = cut.begin,
                     .count = cut.count};
         }
-        count += (int)parts;
     }
-    return count;
+    *count_out = (int)count;
+    return chunks;
 }
 
 enum dtype offload_master_type(const struct optim_options *options)

@@ -17,11 +17,11 @@ static int job_capacity(const struct offload_request *request)
 static void take_tables(struct offload *offload)
 {
     const struct offload_request *request = &offload->request;
-    size_t chunks = (size_t)chunks_cut(request, NULL);
     size_t extents = (size_t)request->extent_count;
     size_t segments = (size_t)request->segment_count;
     size_t jobs = (size_t)job_capacity(request);
-    offload->chunks = zd_array(chunks, sizeof *offload->chunks);
+    offload->chunks = chunks_cut(request, &offload->chunk_count);
+    size_t chunks = (size_t)offload->chunk_count;
     offload->made = zd_array(chunks, sizeof *offload->made);
     offload->visits = zd_array(chunks, sizeof *offload->visits);
     offload->extent_chunks = zd_array(extents, sizeof *offload->extent_chunks);
@@ -34,7 +34,6 @@ static void take_tables(struct offload *offload)
             (size_t)offload->place.worker_threads + VISITORS,
             sizeof *offload->workers);
     offload->job_capacity = (int)jobs;
-    offload->chunk_count = (int)chunks;
 }
 
 /* Chunks are in the order of extents, and extents in the order of segments. */
@@ -42,7 +41,6 @@ static void fill_tables(struct offload *offload)
 {
     const struct offload_request *request = &offload->request;
     size_t offset = 0;
-    chunks_cut(request, offload->chunks);
     visits_choose(
             request, offload->chunks, offload->chunk_count, offload->visits);
     for (int s = 0; s < request->segment_count; s++) {

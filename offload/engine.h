@@ -13,7 +13,6 @@
 #pragma once
 
 #include "offload/feed.h"
-#include "offload/snapshot.h"
 #include "offload/stage.h"
 #include "offload/store_record.h"
 
@@ -21,6 +20,7 @@
 
 struct worker;
 struct job;
+struct snapshot;
 /* Number `at` of the job's chunks: what it reads and writes of the store, and
  * its slots. */
 typedef enum zd_status job_fn(
@@ -188,6 +188,12 @@ enum zd_status chunk_release(struct offload *offload, int chunk);
 enum zd_status chunk_list_begin(
         struct offload *offload, int first, int count, unsigned reads,
         unsigned writes);
+
+/* --- states.c */
+void snapshot_destroy(struct snapshot *snapshot);
+/* A worker is about to write to a chunk; NULL: no one reads. */
+void snapshot_before_write(
+        struct snapshot *snapshot, int chunk, const struct chunk_memory *live);
 
 /* --- update.c */
 enum zd_status chunk_update(

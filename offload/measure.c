@@ -1,8 +1,10 @@
 /* measure.c - what the engine of a rank takes, and what it refuses. */
-#include "base/must.h"
 #include "offload/engine.h"
+
+#include "offload/options.h"
 #include "optim/optimizers.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -85,9 +87,8 @@ static enum zd_status measure_chunks(
         const struct offload_request *request, size_t bytes[OFFLOAD_PARTS])
 {
     enum zd_status status = ZD_OK;
-    int count = chunks_cut(request, NULL);
-    struct chunk *chunks = zd_array((size_t)count, sizeof *chunks);
-    chunks_cut(request, chunks);
+    int count;
+    struct chunk *chunks = chunks_cut(request, &count);
     if (request->options->optimizer == OFFLOAD_NVME)
         status = store_file_measure(
                 request, chunks, count, &bytes[OFFLOAD_RING],
@@ -106,10 +107,9 @@ static enum zd_status measure_chunks(
 int offload_undo_segments(const struct offload_request *request)
 {
     size_t bytes;
-    int count = chunks_cut(request, NULL);
+    int count;
     bool undoes = request->options->clipping == OFFLOAD_CLIP_UNDO;
-    struct chunk *chunks = zd_array((size_t)count, sizeof *chunks);
-    chunks_cut(request, chunks);
+    struct chunk *chunks = chunks_cut(request, &count);
     int segments = measure_undo(
             request, chunks, count, undoes ? request->segment_count : 0,
             request->options->undo_memory, &bytes);
@@ -148,4 +148,16 @@ enum zd_status offload_check(
     return options->optimizer == OFFLOAD_NVME
                    ? store_file_check(options, bytes[OFFLOAD_FILE], local_size)
                    : ZD_OK;
+}
+
+/* --- options ---------------------------------------------------------------
+ */
+
+struct offload_options offload_options_default(void)
+{
+    return (struct offload_options){
+            .undo_memory = OFFLOAD_UNDO_AUTO,
+            .device_update = -1,
+            .aio = {.block_bytes = 1048576, .queue_depth = 8},
+    };
 }

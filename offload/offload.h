@@ -129,10 +129,10 @@ struct offload_place {
      * after the engine. NULL: copies are made at once. */
     struct stream *down, *up;
     enum stream_mode streams; /* of the CPU, that the engine makes */
-    int worker_threads;    /* > 0 */
-    int first_cpu;         /* workers are bound to the CPUs of this process's
-                              mask from this one on, in turn; -1: not bound */
-    const char *file_name; /* of this rank's file in nvme_path; NULL: none */
+    int worker_threads;       /* > 0 */
+    int first_cpu;            /* workers are bound to the CPUs of this process's
+                                 mask from this one on, in turn; -1: not bound */
+    const char *file_name;    /* of this rank's file in nvme_path; NULL: none */
 };
 
 struct offload;
@@ -198,19 +198,23 @@ enum zd_status offload_finish(struct offload *offload);
 
 /* --- states, from outside a step ------------------------------------------ */
 
-/* All finish first. Elements begin..begin+count-1 of extent i, from a multiple
- * of 256 of the extent. `values` as the lane's format has them, `scales` for
- * 8-bit lanes; reading, either may be NULL. lane OPTIM_LANES is the master
+/* Elements begin .. begin + count - 1 of an extent, from a multiple of 256 of
+ * it, in the caller's arrays: `values` as the lane's format has them, `scales`
+ * for 8-bit lanes; reading, either may be NULL. lane OPTIM_LANES is the master
  * (fp32, or bf16 without fp32 masters). */
-enum zd_status offload_read(
-        struct offload *offload, int extent, int lane, size_t begin,
-        size_t count, void *values, float *scales);
-enum zd_status offload_write(
-        struct offload *offload, int extent, int lane, size_t begin,
-        size_t count, const void *values, const float *scales);
+struct offload_lane {
+    int extent, lane;
+    size_t begin, count;
+    void *values;
+    float *scales;
+    bool writes; /* to the engine: the arrays are only read */
+};
+/* All finish first. */
+enum zd_status offload_move(
+        struct offload *offload, const struct offload_lane *lane);
 
-/* The same for one thread that reads while updates go on (offload/snapshot.h),
- * not of a file: offload_read at the moment of offload_snapshot_begin. What an
+/* The same for one thread that reads while updates go on (offload/states.c),
+ * not of a file: offload_move at the moment of offload_snapshot_begin. What an
  * update comes to first is copied into `memory`, of the host, borrowed; where
  * that is full the update waits for the reader.
  *
@@ -230,8 +234,7 @@ void offload_snapshot_want(
         struct offload *offload, int extent, size_t begin, size_t count);
 void offload_snapshot_open(struct offload *offload);
 enum zd_status offload_snapshot_read(
-        struct offload *offload, int extent, int lane, size_t begin,
-        size_t count, void *values, float *scales);
+        struct offload *offload, const struct offload_lane *lane);
 void offload_snapshot_end(struct offload *offload);
 /* Seconds that updates have waited for the reader, since the beginning. */
 double offload_snapshot_waited(struct offload *offload);

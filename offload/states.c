@@ -1,21 +1,13 @@
 /* states.c - masters and states for checkpoints, and from them. */
+#include "base/clock.h"
 #include "base/must.h"
 #include "offload/cut.h"
 #include "offload/engine.h"
 
 #include <assert.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* An extent's elements begin .. begin + count - 1 of one lane, in the caller's
- * arrays; NULL: not wanted. */
-struct lane_range {
-    int extent, lane;
-    size_t begin, count;
-    void *values;
-    float *scales;
-    bool writes;
-};
 
 static void copy_either(
         bool writes, void *chunk, void *caller, size_t chunk_skip,
@@ -55,7 +47,7 @@ static bool part_next(
 /* Returns how many arrays were copied. */
 static int copy_part(
         const struct offload *offload, const struct part *part,
-        const struct chunk_memory *memory, const struct lane_range *range)
+        const struct chunk_memory *memory, const struct offload_lane *range)
 {
     const struct offload_request *request = &offload->request;
     size_t skip = part->skip, done = part->done, count = part->count;
@@ -91,8 +83,8 @@ static unsigned part_of(int lane)
     return lane == OPTIM_M ? CHUNK_M : lane == OPTIM_V ? CHUNK_V : CHUNK_MASTER;
 }
 
-static enum zd_status copy_range(
-        struct offload *offload, const struct lane_range *range)
+enum zd_status offload_move(
+        struct offload *offload, const struct offload_lane *range)
 {
     size_t most = cut_most(offload->request.options), begin = range->begin;
     int first = offload->extent_chunks[range->extent] + (int)(begin / most);
@@ -122,85 +114,236 @@ static enum zd_status copy_range(
     return ZD_OK;
 }
 
-enum zd_status offload_read(
-        struct offload *offload, int extent, int lane, size_t begin,
-        size_t count, void *values, float *scales)
-{
-    struct lane_range range = {extent, lane,   begin, count,
-                               values, scales, false};
-    return copy_range(offload, &range);
-}
-
-enum zd_status offload_write(
-        struct offload *offload, int extent, int lane, size_t begin,
-        size_t count, const void *values, const float *scales)
-{
-    /* only read from: `writes` says so */
-    struct lane_range range = {
-            extent,
-            lane,
-            begin,
-            count,
-            (void *)(uintptr_t)values,
-            (float *)(uintptr_t)scales,
-            true};
-    return copy_range(offload, &range);
-}
-
 /* --- while updates go on -------------------------------------------------- */
+
+/* Masters and states as they were at one moment, for a thread that reads them
+ * while updates go on: copy on write. Nothing is copied at that moment; an
+ * update that comes to a chunk before the reader has copies the chunk first.
+ *
+ *   state     who may touch the chunk                left by
+ *   GONE      updates; the old values are not wanted .._want (trainer)
+ *   LIVE      no one; unchanged so far               the reader, an update
+ *   READING   the reader reads it where it lies      the reader: LIVE, or GONE
+ *                                                    when it has read all of it
+ *   COPYING   an update's worker copies it           the worker: COPIED
+ *   COPIED    updates; the reader reads the copy     the reader: GONE, and the
+ *                                                    copy's memory is free
+ *
+ * An update that finds no room for a copy waits for the reader, which waits
+ * only for a worker that copies. A reader that gives up must say so
+ * (offload_snapshot_end) from its own thread: the trainer may be waiting for
+ * the update.
+ *
+ * States change under the lock. */
+enum state { GONE, LIVE, READING, COPYING, COPIED };
+
+struct saved { /* of a chunk */
+    enum state state;
+    size_t left; /* elements, of each array, that the reader still wants */
+    char *room;  /* for its copy; NULL: none yet */
+    struct chunk_memory copy; /* COPIED */
+};
+
+struct snapshot {
+    const struct offload *of;
+    bool has_all; /* every chunk has its own room */
+    bool moments;
+    _Atomic bool is_open;
+
+    pthread_mutex_t lock; /* of all below */
+    pthread_cond_t changed;
+    struct saved *saved; /* by chunk */
+    char **free;         /* rooms, each for any chunk */
+    int free_count;
+    int waiting; /* workers */
+    double waiting_since, waited;
+};
+
+/* A room for each chunk, or as many as there are for the largest. */
+static void place_rooms(struct snapshot *snapshot, char *memory, size_t bytes)
+{
+    const struct offload_request *request = &snapshot->of->request;
+    const struct chunk *chunks = snapshot->of->chunks;
+    size_t largest = record_largest(
+            request, chunks, snapshot->of->chunk_count, RECORD_ALIGN);
+    for (int c = 0; snapshot->has_all && c < snapshot->of->chunk_count; c++) {
+        snapshot->saved[c].room = memory;
+        memory += record_bytes(request, &chunks[c], RECORD_ALIGN);
+    }
+    if (snapshot->has_all)
+        return;
+    snapshot->free_count = (int)(bytes / largest);
+    snapshot->free =
+            zd_array((size_t)snapshot->free_count, sizeof *snapshot->free);
+    for (int i = 0; i < snapshot->free_count; i++)
+        snapshot->free[i] = memory + (size_t)i * largest;
+}
 
 void offload_snapshot_create(
         struct offload *offload, void *memory, size_t bytes)
 {
+    struct snapshot *snapshot = zd_array(1, sizeof *snapshot);
+    size_t count = (size_t)offload->chunk_count;
     assert(!offload->file && !offload->snapshot);
-    offload->snapshot = snapshot_create(
-            &offload->request, offload->chunks, offload->chunk_count, memory,
-            bytes);
+    offload->snapshot = snapshot;
+    snapshot->of = offload;
+    snapshot->saved = zd_array(count, sizeof *snapshot->saved);
+    snapshot->has_all = bytes >= offload_snapshot_bytes(&offload->request);
+    pthread_mutex_init(&snapshot->lock, NULL);
+    pthread_cond_init(&snapshot->changed, NULL);
+    place_rooms(snapshot, memory, bytes);
 }
 
 size_t offload_snapshot_bytes(const struct offload_request *request)
 {
-    int count = chunks_cut(request, NULL);
-    struct chunk *chunks = zd_array((size_t)count, sizeof *chunks);
-    chunks_cut(request, chunks);
-    size_t bytes = snapshot_bytes(request, chunks, count);
+    int count;
+    struct chunk *chunks = chunks_cut(request, &count);
+    size_t bytes = records_place(request, chunks, count, RECORD_ALIGN, NULL);
     free(chunks);
     return bytes;
 }
 
+void snapshot_destroy(struct snapshot *snapshot)
+{
+    if (!snapshot)
+        return;
+    pthread_cond_destroy(&snapshot->changed);
+    pthread_mutex_destroy(&snapshot->lock);
+    free(snapshot->free);
+    free(snapshot->saved);
+    free(snapshot);
+}
+
+/* --- rooms, under the lock ------------------------------------------------ */
+
+static bool has_room(const struct snapshot *snapshot)
+{
+    return snapshot->has_all || snapshot->free_count > 0;
+}
+
+static void room_take(struct snapshot *snapshot, struct saved *saved)
+{
+    if (!snapshot->has_all)
+        saved->room = snapshot->free[--snapshot->free_count];
+}
+
+static void gone(struct snapshot *snapshot, struct saved *saved)
+{
+    if (saved->state == COPIED && !snapshot->has_all)
+        snapshot->free[snapshot->free_count++] = saved->room;
+    saved->state = GONE;
+    saved->left = 0;
+}
+
+/* --- the trainer ---------------------------------------------------------- */
+
 void offload_snapshot_begin(struct offload *offload, bool moments)
 {
+    struct snapshot *snapshot = offload->snapshot;
     assert(jobs_have_ended(offload));
-    snapshot_begin(offload->snapshot, moments);
+    pthread_mutex_lock(&snapshot->lock);
+    assert(!snapshot->is_open && snapshot->waiting == 0);
+    snapshot->moments = moments;
+    snapshot->waited = 0;
+    pthread_mutex_unlock(&snapshot->lock);
+}
+
+/* Arrays of a chunk that are read: its masters, and values and scales of each
+ * lane. */
+static size_t arrays_of(
+        const struct snapshot *snapshot, const struct chunk *chunk)
+{
+    const struct optim_layout *layout =
+            &snapshot->of->request.extents[chunk->extent].layout;
+    size_t arrays = 1;
+    for (int lane = 0; snapshot->moments && lane < OPTIM_LANES; lane++)
+        arrays += (optim_lane_bytes(layout->lane[lane], chunk->count) > 0) +
+                  (optim_scale_count(layout->lane[lane], chunk->count) > 0);
+    return arrays;
 }
 
 void offload_snapshot_want(
         struct offload *offload, int extent, size_t begin, size_t count)
 {
+    struct snapshot *snapshot = offload->snapshot;
     struct part part = {0};
-    while (part_next(offload, extent, begin, count, &part))
-        snapshot_want(offload->snapshot, part.chunk, part.count);
+    pthread_mutex_lock(&snapshot->lock);
+    while (part_next(offload, extent, begin, count, &part)) {
+        struct saved *saved = &snapshot->saved[part.chunk];
+        assert(saved->state == GONE || saved->state == LIVE);
+        saved->state = LIVE;
+        saved->left += part.count *
+                       arrays_of(snapshot, &snapshot->of->chunks[part.chunk]);
+    }
+    pthread_mutex_unlock(&snapshot->lock);
 }
 
 void offload_snapshot_open(struct offload *offload)
 {
-    snapshot_open(offload->snapshot);
+    atomic_store(&offload->snapshot->is_open, true);
+}
+
+double offload_snapshot_waited(struct offload *offload)
+{
+    struct snapshot *snapshot = offload->snapshot;
+    pthread_mutex_lock(&snapshot->lock);
+    double waited = snapshot->waited;
+    if (snapshot->waiting)
+        waited += clock_seconds() - snapshot->waiting_since;
+    pthread_mutex_unlock(&snapshot->lock);
+    return waited;
+}
+
+/* --- the reader ----------------------------------------------------------- */
+
+/* Where the chunk, whose memory is `live`, can be read as it was. */
+static const struct chunk_memory *read_begin(
+        struct snapshot *snapshot, int chunk, const struct chunk_memory *live)
+{
+    struct saved *saved = &snapshot->saved[chunk];
+    pthread_mutex_lock(&snapshot->lock);
+    while (saved->state == COPYING)
+        pthread_cond_wait(&snapshot->changed, &snapshot->lock);
+    assert(saved->state == LIVE || saved->state == COPIED);
+    if (saved->state == LIVE) {
+        saved->state = READING;
+    } else {
+        live = &saved->copy;
+    }
+    pthread_mutex_unlock(&snapshot->lock);
+    return live;
+}
+
+/* So many elements of so many arrays were read. */
+static void read_end(
+        struct snapshot *snapshot, int chunk, size_t count, int arrays)
+{
+    struct saved *saved = &snapshot->saved[chunk];
+    size_t read = count * (size_t)arrays;
+    pthread_mutex_lock(&snapshot->lock);
+    assert(saved->state == READING || saved->state == COPIED);
+    assert(saved->left >= read);
+    saved->left -= read;
+    if (!saved->left)
+        gone(snapshot, saved);
+    else if (saved->state == READING)
+        saved->state = LIVE;
+    pthread_cond_broadcast(&snapshot->changed);
+    pthread_mutex_unlock(&snapshot->lock);
 }
 
 enum zd_status offload_snapshot_read(
-        struct offload *offload, int extent, int lane, size_t begin,
-        size_t count, void *values, float *scales)
+        struct offload *offload, const struct offload_lane *range)
 {
-    struct lane_range range = {extent, lane,   begin, count,
-                               values, scales, false};
     struct part part = {0};
-    while (part_next(offload, extent, begin, count, &part)) {
+    while (part_next(
+            offload, range->extent, range->begin, range->count, &part)) {
         struct chunk_memory live;
         ZD_TRY(chunk_acquire(offload, part.chunk, &live));
         const struct chunk_memory *then =
-                snapshot_read_begin(offload->snapshot, part.chunk, &live);
-        int arrays = copy_part(offload, &part, then, &range);
-        snapshot_read_end(offload->snapshot, part.chunk, part.count, arrays);
+                read_begin(offload->snapshot, part.chunk, &live);
+        int arrays = copy_part(offload, &part, then, range);
+        read_end(offload->snapshot, part.chunk, part.count, arrays);
         ZD_TRY(chunk_release(offload, part.chunk));
     }
     return ZD_OK;
@@ -208,10 +351,55 @@ enum zd_status offload_snapshot_read(
 
 void offload_snapshot_end(struct offload *offload)
 {
-    snapshot_end(offload->snapshot);
+    struct snapshot *snapshot = offload->snapshot;
+    atomic_store(&snapshot->is_open, false);
+    pthread_mutex_lock(&snapshot->lock);
+    for (int c = 0; c < snapshot->of->chunk_count; c++) {
+        while (snapshot->saved[c].state == COPYING)
+            pthread_cond_wait(&snapshot->changed, &snapshot->lock);
+        assert(snapshot->saved[c].state != READING);
+        gone(snapshot, &snapshot->saved[c]);
+    }
+    pthread_cond_broadcast(&snapshot->changed);
+    pthread_mutex_unlock(&snapshot->lock);
 }
 
-double offload_snapshot_waited(struct offload *offload)
+/* --- a worker ------------------------------------------------------------- */
+
+static void await_change(struct snapshot *snapshot)
 {
-    return snapshot_waited(offload->snapshot);
+    if (snapshot->waiting++ == 0)
+        snapshot->waiting_since = clock_seconds();
+    pthread_cond_wait(&snapshot->changed, &snapshot->lock);
+    if (--snapshot->waiting == 0)
+        snapshot->waited += clock_seconds() - snapshot->waiting_since;
+}
+
+void snapshot_before_write(
+        struct snapshot *snapshot, int chunk, const struct chunk_memory *live)
+{
+    if (!snapshot || !atomic_load(&snapshot->is_open))
+        return;
+    struct saved *saved = &snapshot->saved[chunk];
+    const struct offload_request *request = &snapshot->of->request;
+    const struct chunk *at = &snapshot->of->chunks[chunk];
+    pthread_mutex_lock(&snapshot->lock);
+    while (saved->state == READING ||
+           (saved->state == LIVE && !has_room(snapshot)))
+        await_change(snapshot);
+    assert(saved->state != COPYING && "two workers write to a chunk");
+    if (saved->state == LIVE) {
+        room_take(snapshot, saved);
+        saved->state = COPYING;
+        pthread_mutex_unlock(&snapshot->lock);
+        /* past the caches: the update goes on with the source */
+        record_memory(request, at, RECORD_ALIGN, saved->room, &saved->copy);
+        chunk_copy(
+                request, at, &saved->copy, live, snapshot->moments,
+                copy_past_cache);
+        pthread_mutex_lock(&snapshot->lock);
+        saved->state = COPIED;
+        pthread_cond_broadcast(&snapshot->changed);
+    }
+    pthread_mutex_unlock(&snapshot->lock);
 }

@@ -91,9 +91,9 @@ enum zd_status store_file_check(
         const struct offload_options *options, uint64_t file_bytes,
         int local_size);
 
-/* Cut the extents into chunks (offload/cut.h), in order; with chunks NULL only
- * counts. */
-int chunks_cut(const struct offload_request *request, struct chunk *chunks);
+/* The chunks of the extents (offload/cut.h), in order; the caller's. */
+struct chunk *chunks_cut(
+        const struct offload_request *request, int *count_out);
 enum dtype offload_master_type(const struct optim_options *options);
 enum dtype offload_grad_type(
         const struct offload_request *request); /* of slots */

@@ -81,13 +81,15 @@ uint64_t records_place(
 
 void chunk_copy(
         const struct offload_request *request, const struct chunk *chunk,
-        const struct chunk_memory *to, const struct chunk_memory *from)
+        const struct chunk_memory *to, const struct chunk_memory *from,
+        bool moments, copy_fn *copy)
 {
-    memcpy(to->master, from->master,
-           chunk->count * dtype_bytes(offload_master_type(request->optim)));
-    optim_lanes_copy(
-            &request->extents[chunk->extent].layout, &to->lanes, &from->lanes,
-            chunk->count);
+    copy(to->master, from->master,
+         chunk->count * dtype_bytes(offload_master_type(request->optim)));
+    if (moments)
+        optim_lanes_copy(
+                &request->extents[chunk->extent].layout, &to->lanes,
+                &from->lanes, chunk->count, copy);
 }
 
 size_t record_largest(

@@ -33,10 +33,11 @@ void record_memory(
 uint64_t records_place(
         const struct offload_request *request, const struct chunk *chunks,
         int chunk_count, size_t align, uint64_t *offsets);
-/* Copy master, states and scales of a chunk. */
+/* Copy a chunk's masters, and with `moments` its states and scales. */
 void chunk_copy(
         const struct offload_request *request, const struct chunk *chunk,
-        const struct chunk_memory *to, const struct chunk_memory *from);
+        const struct chunk_memory *to, const struct chunk_memory *from,
+        bool moments, copy_fn *copy);
 /* Bytes of the largest. */
 size_t record_largest(
         const struct offload_request *request, const struct chunk *chunks,

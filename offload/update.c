@@ -80,9 +80,11 @@ void chunk_save(
 {
     const struct offload_request *request = &offload->request;
     struct chunk_memory old = old_values(offload, chunk);
-    chunk_copy(request, chunk, &old, memory);
-    memcpy(saved_grad(offload, chunk), memory->slot,
-           chunk->count * dtype_bytes(offload_grad_type(request)));
+    /* hardly ever read again */
+    chunk_copy(request, chunk, &old, memory, true, copy_past_cache);
+    copy_past_cache(
+            saved_grad(offload, chunk), memory->slot,
+            chunk->count * dtype_bytes(offload_grad_type(request)));
 }
 
 static void put_back(
@@ -91,7 +93,7 @@ static void put_back(
 {
     const struct offload_request *request = &offload->request;
     struct chunk_memory old = old_values(offload, chunk);
-    chunk_copy(request, chunk, memory, &old);
+    chunk_copy(request, chunk, memory, &old, true, copy_in_cache);
     memcpy(memory->slot, saved_grad(offload, chunk),
            chunk->count * dtype_bytes(offload_grad_type(request)));
 }

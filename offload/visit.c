@@ -62,10 +62,9 @@ static void add_visit(
 struct offload_visits offload_visits_of(const struct offload_request *request)
 {
     struct offload_visits sum = {0};
-    int count = chunks_cut(request, NULL);
-    struct chunk *chunks = zd_array((size_t)count, sizeof *chunks);
+    int count;
+    struct chunk *chunks = chunks_cut(request, &count);
     bool *visits = zd_array((size_t)count, sizeof *visits);
-    chunks_cut(request, chunks);
     visits_choose(request, chunks, count, visits);
     for (int i = 0; i < count; i++)
         if (visits[i])

@@ -116,16 +116,16 @@ struct optim_lanes optim_lanes_from(
 
 void optim_lanes_copy(
         const struct optim_layout *layout, const struct optim_lanes *to,
-        const struct optim_lanes *from, size_t count)
+        const struct optim_lanes *from, size_t count, copy_fn *copy)
 {
     for (int lane = 0; lane < OPTIM_LANES; lane++) {
         enum optim_format format = layout->lane[lane];
         if (to->state[lane])
-            memcpy(to->state[lane], from->state[lane],
-                   optim_lane_bytes(format, count));
+            copy(to->state[lane], from->state[lane],
+                 optim_lane_bytes(format, count));
         if (to->scale[lane])
-            memcpy(to->scale[lane], from->scale[lane],
-                   scale_bytes(format, count));
+            copy(to->scale[lane], from->scale[lane],
+                 scale_bytes(format, count));
     }
 }
 

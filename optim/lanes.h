@@ -17,6 +17,7 @@
  * the pointers that come of it. Blocks of Adam-mini's v lie elsewhere. */
 #pragma once
 
+#include "base/copy.h"
 #include "optim/optim.h"
 
 enum optim_array {
@@ -65,7 +66,7 @@ struct optim_lanes optim_lanes_from(
 /* Of `count` elements, on the host. */
 void optim_lanes_copy(
         const struct optim_layout *layout, const struct optim_lanes *to,
-        const struct optim_lanes *from, size_t count);
+        const struct optim_lanes *from, size_t count, copy_fn *copy);
 void optim_lanes_clear(
         const struct optim_layout *layout, const struct optim_lanes *lanes,
         size_t count);

@@ -56,9 +56,12 @@ enum zd_status zero_grad_norm(
     struct exact_sum squares;
     exact_sum_clear(&squares);
     if (zero->plan->states_on_host)
-        ZD_TRY(host_add_squares(zero, &squares));
+        ZD_TRY(offload_squares(zero->offload.engine, &squares));
     else
         ZD_TRY(device_read(&squares, zero->squares, sizeof squares));
+    /* all have all gradients of the host at stage 0: the first speaks */
+    if (zero->plan->states_on_host && !zero->plan->states_cut && zero->part > 0)
+        exact_sum_clear(&squares);
     pack(words, &squares);
     if (extra)
         pack(extra_words, extra);

@@ -121,21 +121,6 @@ void zero_step_expect(struct zero *zero, const struct optim_step *unclipped)
         offload_step_begin(zero->offload.engine, unclipped);
 }
 
-/* At stage 0 every rank has all gradients; the first speaks for them. */
-enum zd_status host_add_squares(struct zero *zero, struct exact_sum *sum)
-{
-    ZD_TRY(offload_squares(zero->offload.engine, sum));
-    if (!zero->plan->states_cut && zero->part > 0)
-        exact_sum_clear(sum);
-    return ZD_OK;
-}
-
-enum zd_status host_add_block_sums(struct zero *zero)
-{
-    return offload_block_sums(
-            zero->offload.engine, zero->offload.extent_sums, zero->norm);
-}
-
 enum zd_status host_update(struct zero *zero, const struct optim_step *step)
 {
     const struct zero_plan *plan = zero->plan;
@@ -144,13 +129,8 @@ enum zd_status host_update(struct zero *zero, const struct optim_step *step)
             offload->engine, step,
             plan->block_count ? offload->extent_blocks : NULL));
     offload->has_states = true;
-    host_params_made(zero);
+    offload->updates++;
     return ZD_OK;
-}
-
-void host_params_made(struct zero *zero)
-{
-    zero->offload.updates++;
 }
 
 enum zd_status zero_skip(struct zero *zero)
@@ -168,39 +148,6 @@ enum zd_status host_segment_wait(struct zero *zero, int s)
         return ZD_OK;
     offload->waited[s] = offload->updates;
     return offload_params_wait(offload->engine, offload->segments[s]);
-}
-
-/* --- states from outside -------------------------------------------------- */
-
-_Static_assert((int)ZERO_WEIGHTS == (int)OPTIM_LANES, "the engine's master");
-
-enum zd_status host_read(
-        const struct zero *zero, const struct zero_range *range, int lane,
-        size_t begin, size_t count, void *values, float *scales)
-{
-    size_t skip = range->offset - zero->extents[range->extent].at.extent.offset;
-    return offload_read(
-            zero->offload.engine, range->extent, lane, skip + begin, count,
-            values, scales);
-}
-
-enum zd_status host_write(
-        struct zero *zero, const struct zero_range *range, int lane,
-        size_t begin, size_t count, const void *values, const float *scales)
-{
-    size_t skip = range->offset - zero->extents[range->extent].at.extent.offset;
-    if (lane != ZERO_WEIGHTS)
-        zero->offload.has_states = true;
-    return offload_write(
-            zero->offload.engine, range->extent, lane, skip + begin, count,
-            values, scales);
-}
-
-enum zd_status host_clear(struct zero *zero)
-{
-    /* the engine begins with clear ones */
-    return zero->offload.has_states ? offload_states_clear(zero->offload.engine)
-                                    : ZD_OK;
 }
 
 /* --- parameters on the host ----------------------------------------------- */

@@ -74,7 +74,8 @@ struct zero_offload {
     uint64_t *waited; /* by segment: the update whose parameters the compute
                          stream follows */
     struct timeline *ready; /* by segment: source of the next copy down */
-    uint64_t updates;
+    uint64_t updates; /* parameters were made so often: before their next use
+                         the device waits */
     int64_t **extent_sums;       /* by extent: Adam-mini's sums of its tensor */
     const float **extent_blocks; /* by extent: v of the blocks of its tensor */
     struct timeline *arrived;    /* by slot: copies up */
@@ -270,22 +271,7 @@ enum zd_status norm_begin(struct zero *zero);
 /* Make and end the engine, when the plan has one. */
 enum zd_status host_begin(struct zero *zero, const struct offload_place *place);
 void host_end(struct zero *zero);
-/* Squares of this rank's gradients, when they are on the host. */
-enum zd_status host_add_squares(struct zero *zero, struct exact_sum *sum);
-/* Adam-mini: this rank's part of zero->block_sums. */
-enum zd_status host_add_block_sums(struct zero *zero);
 enum zd_status host_update(struct zero *zero, const struct optim_step *step);
-/* zero_range_read and zero_range_write of a range that trains. */
-enum zd_status host_read(
-        const struct zero *zero, const struct zero_range *range, int lane,
-        size_t begin, size_t count, void *values, float *scales);
-enum zd_status host_write(
-        struct zero *zero, const struct zero_range *range, int lane,
-        size_t begin, size_t count, const void *values, const float *scales);
-/* States as at the start of training. */
-enum zd_status host_clear(struct zero *zero);
-/* The engine makes new parameters: before their next use the device waits. */
-void host_params_made(struct zero *zero);
 /* Until the parameters of segment `s` after the last update are on their way;
  * what the compute stream does later follows their copies. */
 enum zd_status host_segment_wait(struct zero *zero, int s);
@@ -361,7 +347,16 @@ size_t range_value_bytes(
         const struct zero_range *range, int lane, size_t count);
 size_t range_scale_count(
         const struct zero_range *range, int lane, size_t count);
-/* zero_range_read of device memory, for a copy that is not read soon. */
-enum zd_status range_read_away(
+/* Elements of the extent's states before a range that trains. */
+static inline size_t range_skip(
+        const struct zero *zero, const struct zero_range *range)
+{
+    return range->offset - zero->extents[range->extent].at.extent.offset;
+}
+/* Copy between the caller's memory and this rank's. AWAY: from the device to
+ * memory that is not read soon. */
+enum range_way { RANGE_OUT, RANGE_AWAY, RANGE_IN };
+enum zd_status range_move(
         const struct zero *zero, const struct zero_range *range, int lane,
-        size_t begin, size_t count, void *values, float *scales);
+        size_t begin, size_t count, void *values, float *scales,
+        enum range_way way);

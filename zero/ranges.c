@@ -153,21 +153,19 @@ struct zero_range zero_range_at(
 
 /* --- reading and writing -------------------------------------------------- */
 
-/* Copy between the caller's memory and this rank's. AWAY: the destination is
- * not read soon. */
-enum way { OUT, AWAY, IN };
-
 static enum zd_status move(
-        enum way way, bool on_host, void *here, void *caller, size_t bytes)
+        enum range_way way, bool on_host, void *here, void *caller,
+        size_t bytes)
 {
-    void *to = way == IN ? here : caller, *from = way == IN ? caller : here;
-    if (way == AWAY && (on_host || device_backend() == DEVICE_CPU))
+    void *to = way == RANGE_IN ? here : caller,
+         *from = way == RANGE_IN ? caller : here;
+    if (way == RANGE_AWAY && (on_host || device_backend() == DEVICE_CPU))
         copy_past_cache(to, from, bytes);
     else if (on_host)
         memcpy(to, from, bytes);
     else
-        return way == IN ? device_write(to, from, bytes)
-                         : device_read(to, from, bytes);
+        return way == RANGE_IN ? device_write(to, from, bytes)
+                               : device_read(to, from, bytes);
     return ZD_OK;
 }
 
@@ -198,9 +196,9 @@ static struct lane_memory memory_of(
                 .values = weights_at(zero, range, begin),
                 .count = count,
                 .on_host = weights_on_host(zero, range)};
-    const struct extent_memory *extent = &zero->extents[range->extent];
-    size_t skip = range->offset - extent->at.extent.offset;
-    return states_lane(zero, extent, lane, skip + begin, count);
+    return states_lane(
+            zero, &zero->extents[range->extent], lane,
+            range_skip(zero, range) + begin, count);
 }
 
 size_t range_value_bytes(const struct zero_range *range, int lane, size_t count)
@@ -217,10 +215,24 @@ size_t range_scale_count(const struct zero_range *range, int lane, size_t count)
                    : optim_scale_count(range->layout.lane[lane], count);
 }
 
-static enum zd_status move_range(
+_Static_assert((int)ZERO_WEIGHTS == (int)OPTIM_LANES, "the engine's master");
+
+enum zd_status range_move(
         const struct zero *zero, const struct zero_range *range, int lane,
-        size_t begin, size_t count, void *values, float *scales, enum way way)
+        size_t begin, size_t count, void *values, float *scales,
+        enum range_way way)
 {
+    if (range->trains && zero->plan->states_on_host)
+        return offload_move(
+                zero->offload.engine,
+                &(struct offload_lane){
+                        .extent = range->extent,
+                        .lane = lane,
+                        .begin = range_skip(zero, range) + begin,
+                        .count = count,
+                        .values = values,
+                        .scales = scales,
+                        .writes = way == RANGE_IN});
     assert(begin % OPTIM_QBLOCK == 0 && begin + count <= range->count);
     ZD_TRY(paged_finish(zero));
     for (size_t done = 0; done < count;) {
@@ -246,29 +258,20 @@ enum zd_status zero_range_read(
         const struct zero *zero, const struct zero_range *range, int lane,
         size_t begin, size_t count, void *values, float *scales)
 {
-    if (range->trains && zero->plan->states_on_host)
-        return host_read(zero, range, lane, begin, count, values, scales);
-    return move_range(zero, range, lane, begin, count, values, scales, OUT);
-}
-
-enum zd_status range_read_away(
-        const struct zero *zero, const struct zero_range *range, int lane,
-        size_t begin, size_t count, void *values, float *scales)
-{
-    assert(!zero->plan->states_on_host);
-    return move_range(zero, range, lane, begin, count, values, scales, AWAY);
+    return range_move(
+            zero, range, lane, begin, count, values, scales, RANGE_OUT);
 }
 
 enum zd_status zero_range_write(
         struct zero *zero, const struct zero_range *range, int lane,
         size_t begin, size_t count, const void *values, const float *scales)
 {
-    if (range->trains && zero->plan->states_on_host)
-        return host_write(zero, range, lane, begin, count, values, scales);
-    return move_range(/* only read from */
+    if (lane != ZERO_WEIGHTS)
+        zero->offload.has_states = true;
+    return range_move(/* only read from */
                       zero, range, lane, begin, count,
                       (void *)(uintptr_t)values, (float *)(uintptr_t)scales,
-                      IN);
+                      RANGE_IN);
 }
 
 size_t zero_block_count(const struct zero *zero, int id)
@@ -280,7 +283,7 @@ size_t zero_block_count(const struct zero *zero, int id)
 }
 
 static enum zd_status move_blocks(
-        const struct zero *zero, int id, void *values, enum way way)
+        const struct zero *zero, int id, void *values, enum range_way way)
 {
     return move(
             way, zero->plan->states_on_host,
@@ -290,19 +293,20 @@ static enum zd_status move_blocks(
 
 enum zd_status zero_blocks_read(const struct zero *zero, int id, float *values)
 {
-    return move_blocks(zero, id, values, OUT);
+    return move_blocks(zero, id, values, RANGE_OUT);
 }
 
 enum zd_status zero_blocks_write(struct zero *zero, int id, const float *values)
 {
-    return move_blocks(zero, id, (void *)(uintptr_t)values, IN);
+    return move_blocks(zero, id, (void *)(uintptr_t)values, RANGE_IN);
 }
 
 enum zd_status zero_states_clear(struct zero *zero)
 {
     ZD_TRY(paged_finish(zero));
-    if (zero->plan->states_on_host) /* first: an update may read blocks' v */
-        ZD_TRY(host_clear(zero));
+    /* first: an update may read blocks' v; the engine begins with clear ones */
+    if (zero->plan->states_on_host && zero->offload.has_states)
+        ZD_TRY(offload_states_clear(zero->offload.engine));
     return states_clear(zero);
 }
 
@@ -332,7 +336,7 @@ enum zd_status zero_ranges_loaded(struct zero *zero)
     if (zero->plan->states_on_host) {
         ZD_TRY(offload_masters_written(zero->offload.engine));
         ZD_TRY(offload_finish(zero->offload.engine));
-        host_params_made(zero);
+        zero->offload.updates++;
     }
     return params_gather(zero);
 }

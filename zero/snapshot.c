@@ -308,11 +308,12 @@ static enum zd_status copy_part(
     const struct places *places = &snapshot->places[part->range];
     char *values = at(snapshot, places->values[part->lane]);
     char *scales = at(snapshot, places->scales[part->lane]);
-    return range_read_away(
+    if (scales)
+        scales += scale_bytes(range, part->lane, part->begin);
+    return range_move(
             snapshot->zero, range, part->lane, part->begin, part->count,
             values + range_value_bytes(range, part->lane, part->begin),
-            scales ? (void *)(scales + scale_bytes(range, part->lane, part->begin))
-                   : NULL);
+            (void *)scales, RANGE_AWAY);
 }
 
 /* Copies that threads take in turn. */
@@ -363,14 +364,6 @@ static enum zd_status copy_parts(const struct zero_snapshot *snapshot)
     return ZD_OK;
 }
 
-/* Elements of the engine's extent before the range. */
-static size_t skip_of(
-        const struct zero_snapshot *snapshot, const struct zero_range *range)
-{
-    return range->offset -
-           snapshot->zero->extents[range->extent].at.extent.offset;
-}
-
 /* What the engine must copy before changing it. */
 static void want_all(struct zero_snapshot *snapshot)
 {
@@ -380,8 +373,8 @@ static void want_all(struct zero_snapshot *snapshot)
     for (int i = 0; i < snapshot->count; i++) {
         const struct zero_range *range = &snapshot->ranges[i];
         offload_snapshot_want(
-                snapshot->engine, range->extent, skip_of(snapshot, range),
-                range->count);
+                snapshot->engine, range->extent,
+                range_skip(snapshot->zero, range), range->count);
     }
     offload_snapshot_open(snapshot->engine);
 }
@@ -420,8 +413,14 @@ static enum zd_status read_copy(
     assert(lane == ZERO_WEIGHTS || snapshot->moments);
     if (snapshot->engine)
         return offload_snapshot_read(
-                snapshot->engine, range->extent, lane,
-                skip_of(snapshot, range) + begin, count, values, scales);
+                snapshot->engine,
+                &(struct offload_lane){
+                        .extent = range->extent,
+                        .lane = lane,
+                        .begin = range_skip(snapshot->zero, range) + begin,
+                        .count = count,
+                        .values = values,
+                        .scales = scales});
     const char *from = at(snapshot, snapshot->places[i].values[lane]);
     const char *scale = at(snapshot, snapshot->places[i].scales[lane]);
     if (values && from)

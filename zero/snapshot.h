@@ -11,7 +11,7 @@
  * What lies on the device, and paged states, are copied at once. Masters and
  * states of the offload engine are not: an update that comes to them before the
  * writer has copies them, or waits for the writer where there is no memory for
- * it (offload/snapshot.h). So a writer that gives up leaves too, at once.
+ * it (offload/states.c). So a writer that gives up leaves too, at once.
  *
  * A view is read alike whether it shows zero itself, between steps, or a copy:
  * who writes a checkpoint does not ask. */

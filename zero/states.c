@@ -175,7 +175,8 @@ static enum zd_status sum_blocks(struct zero *zero)
     size_t bytes = 2 * zero->plan->block_count * sizeof *zero->block_sums;
     if (zero->plan->states_on_host) {
         memset(zero->block_sums, 0, bytes);
-        return host_add_block_sums(zero);
+        return offload_block_sums(
+                zero->offload.engine, zero->offload.extent_sums, zero->norm);
     }
     ZD_TRY(device_clear(zero->block_sums, bytes));
     for (int i = 0; i < zero->extent_count; i++)

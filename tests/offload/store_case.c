@@ -77,9 +77,11 @@ void case_init(struct store_case *test, const struct store_setup *setup)
     scratch_init(&test->scratch);
     make_runs(test);
     make_request(test, setup);
-    if (chunks_cut(&test->request, NULL) > CASE_CHUNKS_MAX)
+    struct chunk *chunks = chunks_cut(&test->request, &test->chunk_count);
+    if (test->chunk_count > CASE_CHUNKS_MAX)
         abort();
-    test->chunk_count = chunks_cut(&test->request, test->chunks);
+    memcpy(test->chunks, chunks, (size_t)test->chunk_count * sizeof *chunks);
+    free(chunks);
     require(store_file_measure(
             &test->request, test->chunks, test->chunk_count, &test->ring_bytes,
             &test->file_bytes));

@@ -96,7 +96,7 @@ Test(lanes, copying_and_clearing_touch_only_the_lanes)
     struct optim_lanes a = optim_lanes_in_record(&bytes, &r, (char *)from);
     struct optim_lanes b = optim_lanes_in_record(&bytes, &r, (char *)to);
     memset(from, 0xa5, sizeof from);
-    optim_lanes_copy(&bytes, &b, &a, COUNT);
+    optim_lanes_copy(&bytes, &b, &a, COUNT, copy_in_cache);
     size_t copied = 0;
     for (size_t i = 0; i < sizeof to; i++)
         copied += to[i] == 0xa5;
