@@ -42,10 +42,3 @@ void codec_encode_plain(
 void codec_decode_plain(
         enum optim_lane lane, const uint8_t *codes, float scale, size_t count,
         float *values);
-/* The fastest this machine can run; the same bits. */
-void codec_encode(
-        enum optim_lane lane, const float *values, size_t count, uint8_t *codes,
-        float *scale);
-void codec_decode(
-        enum optim_lane lane, const uint8_t *codes, float scale, size_t count,
-        float *values);

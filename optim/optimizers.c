@@ -1,5 +1,9 @@
 #include "optim/optimizers.h"
 
+#include "optim/elements.h"
+
+#include <assert.h>
+
 static const struct optimizer optimizers[] = {
 #define OPTIMIZER(ID, id, ...) [OPTIM_##ID] = {.name = #id, __VA_ARGS__},
 #include "optim/optimizers.inc"
@@ -110,4 +114,29 @@ struct optim_layout optim_layout_of(
         layout.lane[OPTIM_V] =
                 tensor_blocks_are_single(blocks) ? OPTIM_FP32 : OPTIM_BLOCKS;
     return layout;
+}
+
+/* --- factors -------------------------------------------------------------- */
+
+struct optim_factors optim_factors_of(
+        const struct optim_span *span, const struct optim_step *step)
+{
+    const struct optim_options *o = step->options;
+    double rate =
+            step->learning_rate * (span->rate > 0 ? (double)span->rate : 1.0);
+    double decay = span->decays ? rate * o->weight_decay : 0;
+    double t = (double)(step->t - span->began);
+    assert(span->began >= 0 && span->began < step->t);
+    return (struct optim_factors){
+            .grad_scale = step->grad_scale,
+            .keep = (float)(1.0 - decay),
+            .beta1 = (float)o->adam_beta1,
+            .gain1 = (float)(1.0 - o->adam_beta1),
+            .beta2 = (float)o->adam_beta2,
+            .gain2 = (float)(1.0 - o->adam_beta2),
+            .root_scale = (float)(1.0 / sqrt(1.0 - pow(o->adam_beta2, t))),
+            .epsilon = (float)o->adam_epsilon,
+            .momentum = (float)o->momentum,
+            .rate = (float)rate,
+            .adam_rate = (float)(rate / (1.0 - pow(o->adam_beta1, t)))};
 }
