@@ -82,7 +82,7 @@ enum { PAGED_BUFFERS = 3 };
 
 /* Of the parts of states (*parts_out: one, where each rank holds all) those
  * that differ in what they take from the part before; owned by the caller
- * (plan_ranks.c). */
+ */
 bool *plan_parts_apart(const struct zero_plan *plan, int *parts_out);
 /* Calls `visit` for each of those, until one fails. */
 typedef enum zd_status plan_part_fn(
@@ -151,12 +151,11 @@ static inline bool plan_is_layer(const struct zero_plan *plan, int unit)
     return unit > 0 && unit < plan->request.table->unit_count - 1;
 }
 
-/* plan->slots (slots.c), plan->*_moves (program.c), for one micro-batch's and
- * one evaluation's unit events. */
+/* plan->slots, plan->*_moves (program.c), for one micro-batch's and one
+ * evaluation's unit events. */
 struct plan_events {
     struct unit_event *train, *eval;
     int train_count, eval_count;
 };
-void plan_slots(struct zero_plan *plan, const struct plan_events *events);
 enum zd_status plan_program(
         struct zero_plan *plan, const struct plan_events *events);
