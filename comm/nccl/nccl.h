@@ -14,3 +14,9 @@ enum zd_status comm_nccl_create(
 /* Device memory in addition to the caller's: sums that are added to fp32
  * shards, and intermediate results of two levels. */
 size_t nccl_device_bytes(const struct comm_needs *needs);
+
+/* Sums in rank order: slots that the exchange of one operation needs, each of a
+ * piece of a shard. Kernels move 16 bytes at a time, and messages are aligned.
+ */
+enum { NCCL_SLOT_ALIGN = 256 };
+size_t nccl_ordered_slots(int world, int nodes);

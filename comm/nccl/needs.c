@@ -1,16 +1,11 @@
+#include "base/number/sizes.h"
 #include "comm/nccl/nccl.h"
-#include "comm/nccl/slots.h"
 
 /* Above this size, the pieces of a large shard use the same scratch one after
  * another. */
 static const size_t EXCHANGE_BYTES = (size_t)256 << 20;
 /* With very many ranks a piece stays this large, for messages' sake. */
 static const size_t PIECE_MIN = 256 << 10;
-
-static size_t rounded_up(size_t bytes, size_t to)
-{
-    return (bytes + to - 1) / to * to;
-}
 
 size_t nccl_ordered_slots(int world, int nodes)
 {
@@ -22,7 +17,7 @@ static size_t exchange_bytes(const struct comm_needs *needs, int nodes)
 {
     size_t slots = nccl_ordered_slots(needs->world, nodes);
     size_t piece = EXCHANGE_BYTES / slots / NCCL_SLOT_ALIGN * NCCL_SLOT_ALIGN;
-    size_t whole = rounded_up(needs->reduce_bytes, NCCL_SLOT_ALIGN);
+    size_t whole = size_round_up(needs->reduce_bytes, NCCL_SLOT_ALIGN);
     if (piece < PIECE_MIN)
         piece = PIECE_MIN;
     return slots * (whole < piece ? whole : piece);
@@ -36,10 +31,10 @@ size_t nccl_device_bytes(const struct comm_needs *needs)
     bool has_nodes = nodes > 1;
     size_t levels =
             has_nodes ? (size_t)nodes *
-                                rounded_up(needs->shard_bytes, ARENA_ALIGN)
+                                size_round_up(needs->shard_bytes, ARENA_ALIGN)
                       : 0;
     if (!needs->is_ordered)
-        return levels + rounded_up(needs->accumulate_bytes, ARENA_ALIGN);
+        return levels + size_round_up(needs->accumulate_bytes, ARENA_ALIGN);
     size_t exchange = exchange_bytes(needs, nodes);
     return exchange > levels ? exchange : levels;
 }

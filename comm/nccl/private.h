@@ -21,7 +21,7 @@
  *                    rail: scratch -> shard
  *
  * Sums in rank order are exchanges and kernels of ours instead
- * (ordered.c). An all_to_all is one ncclGroup of sends and receives, in one
+ * (queue.c). An all_to_all is one ncclGroup of sends and receives, in one
  * level.
  *
  * Threads: the trainer's; and one (watch.c) that looks at events and
@@ -35,7 +35,7 @@
 #include "base/device/device.h"
 #include "comm/comm_device.h"
 #include "comm/nccl/door.h"
-#include "comm/nccl/slots.h"
+#include "comm/nccl/nccl.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -108,17 +108,6 @@ enum zd_status nccl_check_alive(struct nccl *nccl);
  * than `seconds` (0: no limit). */
 enum zd_status nccl_settle(struct nccl *nccl, ncclComm_t comm, double seconds);
 
-/* --- create.c ------------------------------------------------------------- */
-
-/* comm_functions.group */
-enum zd_status nccl_group_create(
-        struct comm *parent, struct comm *control, const struct comm_row *row,
-        struct comm **group_out);
-
-/* --- nccl.c --------------------------------------------------------------- */
-
-extern const struct comm_functions nccl_backend;
-
 /* --- queue.c -------------------------------------------------------------- */
 
 struct event *nccl_done_of(struct nccl *nccl, const struct comm_op *op);
@@ -127,23 +116,6 @@ size_t nccl_scratch_need(
         const struct nccl_group *group, const struct comm_op *op);
 /* Queues what is pending. */
 enum zd_status nccl_flush(struct nccl *nccl);
-
-/* --- ordered.c ------------------------------------------------------------ */
-
-size_t nccl_ordered_need(
-        const struct nccl_group *group, const struct comm_op *op);
-size_t nccl_ordered_rounds(
-        const struct nccl_group *group, const struct comm_op *op);
-/* Of a pending operation in its current round: the calls in an ncclGroup of the
- * communicator, and the sums after it. */
-enum zd_status nccl_ordered_put_node(const struct nccl_pending *pending);
-enum zd_status nccl_ordered_sum_node(const struct nccl_pending *pending);
-enum zd_status nccl_ordered_put_rail(const struct nccl_pending *pending);
-enum zd_status nccl_ordered_sum_rail(const struct nccl_pending *pending);
-
-/* --- leave.c -------------------------------------------------------------- */
-
-void nccl_destroy(struct comm *comm);
 
 /* --- watch.c -------------------------------------------------------------- */
 

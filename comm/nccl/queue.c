@@ -4,19 +4,204 @@
 
 #include "base/device/device_cuda.h"
 #include "base/device/device_memory.h"
+#include "base/number/sizes.h"
 
 struct event *nccl_done_of(struct nccl *nccl, const struct comm_op *op)
 {
     return nccl->done[op->sequence % NCCL_EVENTS];
 }
 
-enum { SCRATCH_ALIGN = 64 };
+/* --- sums in rank order --------------------------------------------------- */
+
+/* Sums in rank order over NCCL (comm.reduce = "ordered"): ranks exchange their
+ * parts, and a kernel of ours adds them, so that they have the bits of
+ * sum_parts on any number of GPUs, by any algorithm and version of NCCL.
+ *
+ * Slots of scratch of one operation, each as large as a piece of a shard:
+ *
+ *   one level    the parts of the other ranks, in rank order
+ *   two levels   A: the parts of the node's other ranks, for each node (k-1, n)
+ *                B: the node's sums, for each node (n)
+ *                then A again: the other nodes' sums (n-1)
+ *
+ * A shard that is larger than a slot goes in several rounds, which need the
+ * exchange and the sum of the one before to be over: the stream sees to that.
+ */
+
+/* A piece of one operation, and what is around it. */
+struct piece {
+    const struct comm_op *op;
+    ncclDataType_t type;
+    size_t width, at, count; /* at, count: elements of a shard */
+    size_t slot_bytes;
+    char *slots;
+    struct mesh_group node, rail;
+};
+
+static size_t slots_of(const struct nccl_group *group)
+{
+    return nccl_ordered_slots(group->base.size, group->rail.size);
+}
+
+static size_t slot_bytes(
+        const struct nccl_group *group, const struct comm_op *op)
+{
+    size_t whole =
+            size_round_up(op->count * dtype_bytes(op->type), NCCL_SLOT_ALIGN);
+    size_t most = group->scratch_bytes / slots_of(group) / NCCL_SLOT_ALIGN *
+                  NCCL_SLOT_ALIGN;
+    return whole < most ? whole : most;
+}
+
+static size_t ordered_need(
+        const struct nccl_group *group, const struct comm_op *op)
+{
+    size_t slot = slot_bytes(group, op);
+    bool has_room = slot > 0 || op->count == 0;
+    return has_room ? slots_of(group) * slot : SIZE_MAX;
+}
+
+static size_t ordered_rounds(
+        const struct nccl_group *group, const struct comm_op *op)
+{
+    size_t piece = slot_bytes(group, op);
+    size_t bytes = op->count * dtype_bytes(op->type);
+    return piece ? (bytes + piece - 1) / piece : 1;
+}
+
+/* False: this round has nothing of it. */
+static bool find_piece(const struct nccl_pending *pending, struct piece *piece)
+{
+    const struct nccl_group *group = pending->group;
+    const struct comm_op *op = pending->op;
+    struct piece p = {
+            .op = op,
+            .type = nccl_type_of(op->type),
+            .width = dtype_bytes(op->type),
+            .slot_bytes = slot_bytes(group, op),
+            .slots = group->scratch + pending->scratch,
+            .node = group->node,
+            .rail = group->rail};
+    size_t most = p.slot_bytes / p.width;
+    p.at = pending->round * most;
+    if (op->kind != OP_REDUCE_SCATTER || p.at >= op->count)
+        return false;
+    p.count = op->count - p.at < most ? op->count - p.at : most;
+    *piece = p;
+    return true;
+}
+
+/* This rank's contribution to the piece of `rank`. */
+static const char *part_for(const struct piece *p, int rank)
+{
+    return (const char *)p->op->from +
+           ((size_t)rank * p->op->count + p->at) * p->width;
+}
+
+static char *slot(const struct piece *p, int number)
+{
+    return p->slots + (size_t)number * p->slot_bytes;
+}
+
+/* Among the others: the slot of the rank with this number. */
+static int among_others(int number, int own)
+{
+    return number < own ? number : number - 1;
+}
+
+static char *node_sum(const struct piece *p, int node)
+{
+    return slot(p, (p->node.size - 1) * p->rail.size + node);
+}
+
+/* Within nodes, along rails. */
+
+/* To and from the others of `who`: of each node a part, or their nodes' sums.
+ */
+static enum zd_status put(
+        const struct nccl_group *group, const struct piece *p, int which,
+        struct mesh_group who)
+{
+    const struct nccl_functions *f = group->nccl->functions;
+    ncclComm_t comm = group->comms[which];
+    cudaStream_t stream = device_cuda_stream(group->nccl->stream);
+    int parts = which == NCCL_RAIL ? 1 : p->rail.size;
+    for (int away = 1; away < who.size; away++) {
+        int to = mesh_neighbor(who, away), from = mesh_neighbor(who, -away);
+        for (int d = 0; d < parts; d++) {
+            const char *give = which == NCCL_RAIL
+                                       ? node_sum(p, to)
+                                       : part_for(p, d * who.size + to);
+            char *take = slot(p, among_others(from, who.place) * parts + d);
+            ZD_NCCL(f, comm, Send, give, p->count, p->type, to, comm, stream);
+            ZD_NCCL(f, comm, Recv, take, p->count, p->type, from, comm, stream);
+        }
+    }
+    return ZD_OK;
+}
+
+/* own, and the parts of the others of `who`, in order; to NULL: the shard. */
+static enum zd_status sum(
+        const struct nccl_group *group, const struct piece *p,
+        struct mesh_group who, const char *own, int first, int stride, void *to)
+{
+    return comm_sum_cuda(
+            group->nccl->stream,
+            &(struct sum_cuda){
+                    .to = to ? to : (char *)p->op->to + p->at * p->width,
+                    .own = own,
+                    .others = slot(p, first),
+                    .stride = (size_t)stride * p->slot_bytes / p->width,
+                    .count = p->count,
+                    .parts = who.size,
+                    .place = who.place,
+                    .type = p->op->type,
+                    .accumulate = !to && p->op->accumulate});
+}
+
+static enum zd_status ordered_put_node(const struct nccl_pending *pending)
+{
+    const struct nccl_group *group = pending->group;
+    struct piece p;
+    return find_piece(pending, &p)
+                   ? put(group, &p, nccl_node_comm(group), p.node)
+                   : ZD_OK;
+}
+
+/* The nodes' sums; in one level, that of all. */
+static enum zd_status ordered_sum_node(const struct nccl_pending *pending)
+{
+    struct piece p;
+    if (!find_piece(pending, &p))
+        return ZD_OK;
+    for (int d = 0; d < p.rail.size; d++)
+        ZD_TRY(
+                sum(pending->group, &p, p.node,
+                    part_for(&p, d * p.node.size + p.node.place), d,
+                    p.rail.size, p.rail.size > 1 ? node_sum(&p, d) : NULL));
+    return ZD_OK;
+}
+
+static enum zd_status ordered_put_rail(const struct nccl_pending *pending)
+{
+    struct piece p;
+    return find_piece(pending, &p) ? put(pending->group, &p, NCCL_RAIL, p.rail)
+                                   : ZD_OK;
+}
+
+static enum zd_status ordered_sum_rail(const struct nccl_pending *pending)
+{
+    struct piece p;
+    return find_piece(pending, &p) ? sum(pending->group, &p, p.rail,
+                                         node_sum(&p, p.rail.place), 0, 1, NULL)
+                                   : ZD_OK;
+}
 
 /* --- scratch -------------------------------------------------------------- */
 
 static size_t aligned(size_t bytes)
 {
-    return (bytes + SCRATCH_ALIGN - 1) / SCRATCH_ALIGN * SCRATCH_ALIGN;
+    return size_round_up(bytes, 64);
 }
 
 static bool in_levels(const struct nccl_group *group)
@@ -44,7 +229,7 @@ size_t nccl_scratch_need(
         const struct nccl_group *group, const struct comm_op *op)
 {
     if (is_ordered(group, op))
-        return nccl_ordered_need(group, op);
+        return ordered_need(group, op);
     if (op->kind == OP_ALL_TO_ALL)
         return 0;
     size_t adds = op->accumulate ? aligned(op->count * sizeof(float)) : 0;
@@ -77,7 +262,7 @@ static enum zd_status put_node(
     size_t bytes = op->count * dtype_bytes(op->type);
     size_t per_node = bytes * (size_t)group->node.size;
     if (is_ordered(group, op))
-        return nccl_ordered_put_node(p);
+        return ordered_put_node(p);
     for (size_t d = 0; d < (size_t)group->rail.size; d++) {
         char *part = levels_of(p) + d * bytes;
         if (op->kind == OP_ALL_GATHER)
@@ -103,7 +288,7 @@ static enum zd_status put_rail(
         ZD_NCCL(f, rail, AllGather, op->from, levels_of(p), op->count,
                 nccl_type_of(op->type), rail, stream);
     else if (is_ordered(p->group, op))
-        return nccl_ordered_put_rail(p);
+        return ordered_put_rail(p);
     else
         ZD_NCCL(f, rail, ReduceScatter, levels_of(p), sum_of(p), op->count,
                 nccl_type_of(op->type), ncclSum, rail, stream);
@@ -229,11 +414,11 @@ static enum zd_status queue_round(const struct run *run, size_t round)
         ZD_TRY(queue_group(run, NCCL_RAIL, put_rail, gathers));
     ZD_TRY(queue_group(
             run, nccl_node_comm(run->group), put_node, gathers | REDUCES));
-    ZD_TRY(add_ordered(run, nccl_ordered_sum_node));
+    ZD_TRY(add_ordered(run, ordered_sum_node));
     if (!has_rails)
         return ZD_OK;
     ZD_TRY(queue_group(run, NCCL_RAIL, put_rail, REDUCES));
-    return add_ordered(run, nccl_ordered_sum_rail);
+    return add_ordered(run, ordered_sum_rail);
 }
 
 /* One round, unless a shard is summed in order in several pieces. */
@@ -242,9 +427,8 @@ static enum zd_status queue_run(const struct run *run)
     size_t rounds = 1;
     for (int i = 0; i < run->count; i++) {
         const struct comm_op *op = run->pending[i].op;
-        size_t own = is_ordered(run->group, op)
-                             ? nccl_ordered_rounds(run->group, op)
-                             : 1;
+        size_t own =
+                is_ordered(run->group, op) ? ordered_rounds(run->group, op) : 1;
         rounds = own > rounds ? own : rounds;
     }
     for (size_t round = 0; round < rounds; round++)
