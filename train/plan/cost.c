@@ -439,17 +439,15 @@ double cost_update(const struct costs *costs, double count)
            costs->machine->update[update_kind(costs)];
 }
 
-/* Where what computes makes the update too: what it may be undone from is
- * copied while it is in the cache, so memory sees the copy alone, whose lines
- * are read before they are written. On the host of a GPU no one has measured
- * what that adds, and nothing is counted. */
+/* What it may be undone from is copied while it is in the cache, and past the
+ * cache: the memory of a GPU's host sees the writes alone. One core of the CPU
+ * device writes so at half the rate of what it reads and writes. */
 static double keep_old(const struct costs *costs, double count)
 {
     const struct job_plan *plan = costs->plan;
-    if (plan->backend != DEVICE_CPU)
-        return 0;
-    double bytes = cost_state_width(plan) + cost_slot_width(plan);
-    return count * 2 * bytes / costs->machine->memory;
+    double bytes = count * (cost_state_width(plan) + cost_slot_width(plan));
+    return plan->backend == DEVICE_CPU ? 2 * bytes / costs->machine->memory
+                                       : cost_host_moves(costs, bytes);
 }
 
 double cost_update_host(const struct costs *costs, double count, bool is_early)

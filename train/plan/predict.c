@@ -357,17 +357,23 @@ static void update_on_host(
     at->updated = done;
 }
 
-/* A unit's new parameters go up, but what the device has made of them. */
+/* A unit's new parameters go up, but what the device has made of them. Where
+ * they live on the host its units wait for them (fetch). Copies of a GPU take
+ * from the host's memory what the update of the next unit wants. */
 static void send_updated(struct schedule *s, int unit, double begin)
 {
     const struct zero_plan *zero = &s->plan->zero;
-    double width = (double)dtype_bytes(zero->request.dtype);
     struct unit_state *at = &s->units[unit];
     const struct unit_cost *cost = &at->cost;
-    double made = (cost->update - cost->early) * device_part(s->plan);
+    double stays = zero->params_on_host ? 0 : device_part(s->plan);
+    double made = (cost->update - cost->early) * stays;
+    double bytes =
+            (cost->update - made) * (double)dtype_bytes(zero->request.dtype);
     at->sent = fmax(begin, at->updated);
+    if (s->plan->backend == DEVICE_CUDA)
+        use(s, PLAN_HOST, at->sent, cost_host_moves(&s->costs, bytes));
     if (!zero->params_on_host && cost->update > 0)
-        at->sent = copy_up(s, at->sent, (cost->update - made) * width);
+        at->sent = copy_up(s, at->sent, bytes);
     at->made = collect(s, ZERO_REPLICATE, at->sent, cost->rejoin);
 }
 

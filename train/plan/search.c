@@ -563,11 +563,13 @@ static enum zd_status run(struct search *search)
     return ZD_OK;
 }
 
-/* For qsort. */
+/* For qsort. Times that differ by rounding are one: what is left open then
+ * stays where it is. */
 static int by_time(const void *a, const void *b)
 {
     const struct plan_found *x = a, *y = b;
-    double tx = x->predicted.step_seconds, ty = y->predicted.step_seconds;
+    float tx = (float)x->predicted.step_seconds;
+    float ty = (float)y->predicted.step_seconds;
     if (tx != ty)
         return tx < ty ? -1 : 1;
     if (x->cost != y->cost)

@@ -14,6 +14,7 @@ struct asked {
     int world, stage, accumulation;
     bool waits; /* zero.overlap_comm = false */
     enum offload_tier optimizer;
+    bool params_on_host;
     enum offload_clipping clipping;
     uint64_t undo_memory; /* 0: auto */
     double device_update;
@@ -38,6 +39,7 @@ static struct train_job job_of(const struct asked *asked)
     job.zero.stage = asked->stage;
     job.zero.overlap_comm = !asked->waits;
     job.offload.optimizer = asked->optimizer;
+    job.offload.params = asked->params_on_host ? OFFLOAD_CPU : OFFLOAD_NONE;
     job.offload.clipping = asked->clipping;
     if (asked->undo_memory)
         job.offload.undo_memory = asked->undo_memory;
@@ -195,6 +197,7 @@ Test(predict, updates_on_the_host_overlap_forward_and_with_undo_backward)
         struct plan_prediction quick = predict(&asked, &machine);
         double compute = quick.busy[PLAN_COMPUTE];
         machine.host[0] *= quick.busy[PLAN_HOST] / compute;
+        machine.host[1] = 1e18; /* copies cost nothing */
         struct plan_prediction waits = predict(&asked, &machine);
         asked.clipping = OFFLOAD_CLIP_UNDO;
         struct plan_prediction undoes = predict(&asked, &machine);
@@ -236,6 +239,7 @@ Test(predict, a_step_computes_or_is_exposed)
                 .undo_memory = k ? memory[(k - 1) % 4] : 0};
         struct plan_machine machine = *plan_machine_find("h100");
         machine.host[0] /= 4;
+        machine.host[1] = 1e18; /* copies cost nothing */
         machine.jitter = 0;
         struct plan_prediction now = predict(&asked, &machine);
         cr_expect_float_eq(
@@ -262,8 +266,9 @@ Test(predict, what_the_device_updates_the_host_does_not)
     struct plan_machine machine = *plan_machine_find("h100");
     for (int kind = 0; kind < PLAN_UPDATES; kind++)
         machine.host[kind] /= 4;
-    machine.host[1] = 1e18;
     machine.jitter = 0;
+    double moves = predict(&asked, &machine).busy[PLAN_HOST];
+    machine.host[1] = 1e18;
     struct plan_prediction before = predict(&asked, &machine);
     double host = before.busy[PLAN_HOST];
     for (int k = 1; k <= 4; k++) {
@@ -271,9 +276,10 @@ Test(predict, what_the_device_updates_the_host_does_not)
         struct plan_prediction now = predict(&asked, &machine);
         cr_expect_float_eq(
                 now.busy[PLAN_HOST], (1 - 0.25 * k) * host, 1e-6 * host);
-        machine.host[1] = machine.host[0]; /* all but the parameter is moved */
+        /* of 28 bytes and 2 that go up: all but the parameter, both times */
+        machine.host[1] = machine.host[0];
         double moved = predict(&asked, &machine).busy[PLAN_HOST];
-        cr_expect(moved > 0.92 * host && moved < host);
+        cr_expect_float_eq(moved, (1 - k / 30.0) * moves, 0.005 * moves);
         machine.host[1] = 1e18;
         cr_expect_gt(now.busy[PLAN_UP], before.busy[PLAN_UP]);
         cr_expect_float_eq(
@@ -290,20 +296,56 @@ Test(predict, what_the_device_updates_the_host_does_not)
     cr_expect_lt(predict(&asked, &machine).step_seconds, carried);
 }
 
-/* Masters and states of 12 bytes and a gradient, written after a read. */
+/* Masters and states of 12 bytes and a gradient, past the cache. */
+static double old_values(const struct asked *asked)
+{
+    struct job_plan plan = plan_of(job_of(asked), 1);
+    double bytes = (12 + (double)dtype_bytes(plan.zero.grad_dtype)) *
+                   (double)plan.zero.trainable_count;
+    job_plan_fini(&plan);
+    return bytes;
+}
+
 Test(predict, undo_costs_the_bytes_of_old_values_on_the_cpu)
 {
     struct asked asked = {.world = 1, .optimizer = OFFLOAD_CPU};
     const struct plan_machine *machine = plan_machine_find("cpu");
-    struct job_plan plan = plan_of(job_of(&asked), 1);
-    double bytes = 2 * (12 + (double)dtype_bytes(plan.zero.grad_dtype)) *
-                   (double)plan.zero.trainable_count;
-    job_plan_fini(&plan);
     double waits = predict(&asked, machine).step_seconds;
     asked.clipping = OFFLOAD_CLIP_UNDO;
     double undoes = predict(&asked, machine).step_seconds;
     cr_expect_float_eq(
-            undoes - waits, bytes / machine->memory, 0.02 * (undoes - waits));
+            undoes - waits, 2 * old_values(&asked) / machine->memory,
+            0.02 * (undoes - waits));
+}
+
+/* Its memory moves bytes as fast as the kind of update that computes least. */
+Test(predict, copies_on_the_host_of_a_gpu_cost_its_memory)
+{
+    for (int params = 0; params < 2; params++) {
+        struct asked asked = {
+                .world = 1,
+                .optimizer = OFFLOAD_CPU,
+                .backend = DEVICE_CUDA,
+                .params_on_host = params};
+        struct plan_machine machine = *plan_machine_find("h100");
+        for (int kind = 0; kind < PLAN_UPDATES; kind++)
+            machine.host[kind] /= 4;
+        machine.jitter = 0;
+        machine.host[1] = 1e18;
+        struct plan_prediction free = predict(&asked, &machine);
+        machine.host[1] = machine.host[0];
+        struct plan_prediction waits = predict(&asked, &machine);
+        /* parameters go up in 16 bits */
+        double up = old_values(&asked) / 7;
+        double sent = waits.busy[PLAN_HOST] - free.busy[PLAN_HOST];
+        cr_expect_float_eq(sent, up / machine.host[1], 1e-3 * sent);
+        cr_expect_gt(waits.step_seconds, free.step_seconds + 0.5 * sent);
+        asked.clipping = OFFLOAD_CLIP_UNDO;
+        struct plan_prediction undoes = predict(&asked, &machine);
+        double kept = undoes.busy[PLAN_HOST] - waits.busy[PLAN_HOST];
+        cr_expect_float_eq(
+                kept, old_values(&asked) / machine.host[1], 1e-3 * kept);
+    }
 }
 
 /* Matmuls of so many FLOP/s, of `half` rows half as many; all else but memory
