@@ -118,7 +118,7 @@ static char *node_sum(const struct piece *p, int node)
 
 /* To and from the others of `who`: of each node a part, or their nodes' sums.
  */
-static enum zd_status put(
+static enum zd_status put_parts(
         const struct nccl_group *group, const struct piece *p, int which,
         struct mesh_group who)
 {
@@ -164,7 +164,7 @@ static enum zd_status ordered_put_node(const struct nccl_pending *pending)
     const struct nccl_group *group = pending->group;
     struct piece p;
     return find_piece(pending, &p)
-                   ? put(group, &p, nccl_node_comm(group), p.node)
+                   ? put_parts(group, &p, nccl_node_comm(group), p.node)
                    : ZD_OK;
 }
 
@@ -185,8 +185,9 @@ static enum zd_status ordered_sum_node(const struct nccl_pending *pending)
 static enum zd_status ordered_put_rail(const struct nccl_pending *pending)
 {
     struct piece p;
-    return find_piece(pending, &p) ? put(pending->group, &p, NCCL_RAIL, p.rail)
-                                   : ZD_OK;
+    return find_piece(pending, &p)
+                   ? put_parts(pending->group, &p, NCCL_RAIL, p.rail)
+                   : ZD_OK;
 }
 
 static enum zd_status ordered_sum_rail(const struct nccl_pending *pending)
