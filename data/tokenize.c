@@ -323,9 +323,9 @@ static enum zd_status encode_chat_prompt(
 
 enum zd_status tokenize_chat_prompt(
         const struct tokenizer *tokenizer, const char *content,
-        const char *date, struct token_vector *ids, int32_t *end_out)
+        const struct chat_choice *choice, struct token_vector *ids,
+        int32_t *end_out)
 {
-    const struct chat_choice choice = {.name = CHAT_AUTO, .date = date};
     struct recipe recipe = {.tokenizer = tokenizer, .eos = -1};
     struct tokenize_worker worker = {0};
     size_t valid = utf8_valid_prefix(content, strlen(content));
@@ -333,7 +333,7 @@ enum zd_status tokenize_chat_prompt(
         return ZD_FAIL(
                 ZD_ERR_DATA, "E0413", "invalid UTF-8 at byte offset %zu",
                 valid);
-    ZD_TRY(chat_create(&choice, tokenizer, false, &recipe.chat));
+    ZD_TRY(chat_create(choice, tokenizer, false, &recipe.chat));
     if (!recipe.chat) {
         ZD_FAIL(ZD_ERR_DATA, "E0464",
                 "the model has no chat template, and its tokenizer (%s) the "

@@ -84,11 +84,12 @@ enum zd_status tokenize_unit(
         struct token_vector *words);
 
 /* The ids of a user's message, up to where the assistant begins to answer, by
- * the template that CHAT_AUTO means; *end_out: the token that ends the answer,
+ * the template of `choice`; *end_out: the token that ends the answer,
  * -1 where none does. ZD_ERR_DATA when there is no template. */
 enum zd_status tokenize_chat_prompt(
         const struct tokenizer *tokenizer, const char *content,
-        const char *date, struct token_vector *ids, int32_t *end_out);
+        const struct chat_choice *choice, struct token_vector *ids,
+        int32_t *end_out);
 
 /* All words of `list`, in order, handed to `sink` by one thread at a time, none
  * of them the caller's. Rows that recipe->skips_bad_rows leaves out, and others

@@ -87,6 +87,7 @@ static const struct field fields[] = {
          TRAIN_PROMPT_MAX - 1},
         {COMMAND_SAMPLE, "max_new_tokens", FIELD_INTEGER,
          AT(command.max_new_tokens), 1, 1 << 24},
+        {COMMAND_SAMPLE, "chat", FIELD_BOOL, AT(command.chat)},
         {COMMAND_STOP, "checkpoint", FIELD_BOOL, AT(command.save)},
         {COMMAND_STOP, "timeout", FIELD_REAL, AT(timeout), 0.001, TIMEOUT_MAX},
         {COMMAND_PROFILE, "steps", FIELD_INTEGER, AT(command.steps), 1,

@@ -175,6 +175,8 @@ static enum zd_status sample_body(const struct cli_args *args, json_t *body)
         return ZD_FAIL(ZD_ERR_USAGE, "E0101", "the prompt is not UTF-8 text");
     if (prompt)
         json_object_set_new(body, "prompt", prompt);
+    if (args->chat)
+        json_object_set_new(body, "chat", json_true());
     if (args->max_new_tokens > 0)
         json_object_set_new(
                 body, "max_new_tokens", json_integer(args->max_new_tokens));

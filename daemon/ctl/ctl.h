@@ -16,7 +16,7 @@ struct cli_args { /* strings borrowed from argv */
     int64_t rank, tail, since_step, max_new_tokens, port;
     double interval, timeout; /* seconds; 0 and below 0: not given */
     bool watch, follow, csv, with_steps;
-    bool now, no_wait;
+    bool now, no_wait, chat;
 };
 
 extern const struct cli_program zerodctl_program;

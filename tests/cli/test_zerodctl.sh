@@ -79,6 +79,8 @@ path=$(sed 's/.*: //' out.txt)
 ok '  it is there, and verifies' call 0 ckpt verify "$path"
 ok 'eval' shows 0 '^eval loss [0-9.]+ at step' eval
 ok 'sample' shows 0 '^Once upon a time' sample "Once upon a time" --max-new-tokens 4
+ok 'sample --chat' shows 0 '^Hi' sample --chat Hi --max-new-tokens 4
+ok '  its event says so' eval '"$ctl" events -o json | grep -q "\"command\":\"sample\",\"prompt\":\"Hi\",\"chat\":true"'
 ok 'samples' shows 0 '^Once upon a time' samples
 ok 'set' shows 0 'save_steps = 700000' set optim.learning_rate=1e-3 save_steps=700000
 ok 'a value out of range: 64' ctl 64 set learning_rate=-1

@@ -75,6 +75,7 @@ static json_t *command_json(const struct train_command *command)
     switch (command->kind) {
     case COMMAND_SAMPLE:
         json_object_set_new(json, "prompt", json_string(command->prompt));
+        json_object_set_new(json, "chat", json_boolean(command->chat));
         json_object_set_new(
                 json, "max_new_tokens", json_integer(command->max_new_tokens));
         break;
@@ -197,6 +198,7 @@ static enum zd_status do_sample(
     struct sample_request request = {
             .prompts = prompt[0] ? &prompt : options->prompts,
             .count = prompt[0] ? 1 : options->prompt_count,
+            .chat = command->chat,
             .max_new_tokens = command->max_new_tokens > 0
                                       ? command->max_new_tokens
                                       : options->max_new_tokens,

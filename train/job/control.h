@@ -57,6 +57,7 @@ struct train_command { /* plain bytes: it is broadcast */
     int64_t uid, pid;     /* who asked; -1: no one (a deadline) */
     bool save;            /* stop */
     int steps;            /* profile */
+    bool chat;            /* sample: the prompt is a user's message */
     int max_new_tokens;   /* sample; 0: the job's */
     bool given[SETTINGS]; /* set */
     double value[SETTINGS];

@@ -71,9 +71,10 @@ static enum zd_status encode(
         struct generation *g, const char *prompt, bool chat,
         struct token_vector *ids)
 {
+    const struct chat_choice choice = {.name = CHAT_AUTO};
     if (chat)
         ZD_TRY(tokenize_chat_prompt(
-                g->text.tokenizer, prompt, NULL, ids, &g->text.turn_end));
+                g->text.tokenizer, prompt, &choice, ids, &g->text.turn_end));
     else
         ZD_TRY(decoder_encode(&g->text, prompt, ids));
     if (ids->count <= (size_t)g->config.max_positions)

@@ -1,22 +1,42 @@
 /* samples.c - text written by the model in training; all ranks run the model,
  * rank 0 picks the tokens. */
+#include "data/tokenize.h"
 #include "train/text/decoder.h"
 #include "train/trainer/trainer.h"
 
 #include <string.h>
+
+/* *end_out: the token that ends the answer of a chat, or -1. */
+static enum zd_status encode(
+        const struct trainer *trainer, const struct sample_request *request,
+        int i, struct token_vector *ids, int32_t *end_out)
+{
+    const struct data_options *data = &trainer->job->data;
+    const struct chat_choice choice = {
+            data->chat_template, data->chat_file, trainer->ahead.date};
+    *end_out = -1;
+    if (!request->chat || !trainer->text.tokenizer)
+        return decoder_encode(&trainer->text, request->prompts[i], ids);
+    return tokenize_chat_prompt(
+            trainer->text.tokenizer, request->prompts[i], &choice, ids,
+            end_out);
+}
 
 static enum zd_status sample_one(
         struct trainer *trainer, const struct decoder *decoder,
         const struct sample_request *request, int i, struct decoder_text *text)
 {
     const struct sample_options *options = &trainer->job->sample;
+    struct text own = trainer->text;
+    struct decoder to_end = *decoder;
     struct sampler sampler = {
             .temperature = options->temperature,
             .top_p = options->top_p,
             .seed = trainer->job->job.seed};
     ZD_TRY(zero_eval_begin(trainer->zero));
-    ZD_TRY(decoder_encode(&trainer->text, request->prompts[i], &text->prompt));
-    return decoder_run(decoder, text, 1, request->max_new_tokens, &sampler);
+    ZD_TRY(encode(trainer, request, i, &text->prompt, &own.turn_end));
+    to_end.text = &own;
+    return decoder_run(&to_end, text, 1, request->max_new_tokens, &sampler);
 }
 
 static void tell(
@@ -80,7 +100,8 @@ enum zd_status trainer_sample_check(
     int capacity = trainer->plan.shape.decode_capacity;
     for (int i = 0; i < request->count && status == ZD_OK; i++) {
         struct token_vector ids = {0};
-        status = decoder_encode(&trainer->text, request->prompts[i], &ids);
+        int32_t end;
+        status = encode(trainer, request, i, &ids, &end);
         if (status == ZD_OK && ids.count >= (size_t)capacity) {
             status =
                     ZD_FAIL(ZD_ERR_DATA, "E0463",

@@ -48,8 +48,8 @@ struct trainer {
     struct crash_guard *crash_guard; /* NULL: no one counts */
     struct text text;
     struct run_ahead ahead;
-    struct device *device;               /* NULL: the CPU */
-    int device_sharers; /* ranks on the same GPU, this one too; 0: the CPU */
+    struct device *device; /* NULL: the CPU */
+    int device_sharers;    /* ranks on the same GPU, this one too; 0: the CPU */
     const struct kernels *kernels;
     struct arena arena;
     struct dataset *train_data, *eval_data; /* eval_data may be NULL */
@@ -152,6 +152,7 @@ struct sample_request {
     const char *const *prompts;
     int count, max_new_tokens;
     bool is_asked; /* max_new_tokens is: it is not cut to the room */
+    bool chat;     /* prompts are users' messages */
     json_t *told;  /* NULL, or rank 0's array: {"prompt", "text"} are added */
 };
 /* Those of the job. */
