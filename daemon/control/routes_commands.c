@@ -4,6 +4,7 @@
 #include "base/must.h"
 #include "daemon/control/routes_internal.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -76,13 +77,35 @@ static bool check_pause(const struct ask *ask, enum train_command_kind kind)
                    "the run is not paused");
 }
 
+static bool check_accumulation(const struct ask *ask, double micros)
+{
+    const struct run_facts *facts = &ask->state->facts;
+    bool has_batch = ask->state->job->train.global_batch_size > 0;
+    double micro = (double)facts->global_batch / fmax(facts->accumulation, 1);
+    char hint[300];
+    if (micros <= facts->accumulation_max)
+        return true;
+    snprintf(
+            hint, sizeof hint,
+            "at most zerodctl set gradient_accumulation_steps=%d; for more "
+            "stop the run, set train.%s = %.0f in the job file and start it "
+            "again: it goes on from its checkpoint",
+            facts->accumulation_max,
+            has_batch ? "global_batch_size" : "gradient_accumulation_steps",
+            has_batch ? micros * micro : micros);
+    return conflict(
+            ask, hint,
+            "gradient_accumulation_steps cannot be %.0f in this run: the "
+            "planned memory has room for %d micro-batches of a step",
+            micros, facts->accumulation_max);
+}
+
 /* What this job has no data, prompts, strategy or memory for. */
 static bool check_able(
         const struct ask *ask, const struct train_command *command)
 {
     const struct run_state *state = ask->state;
     const struct train_job *job = state->job;
-    double micros = command->value[SET_ACCUMULATION];
     bool knows = state->has_banner;
     if (command->kind == COMMAND_EVAL && knows && !state->facts.has_eval_data)
         return conflict(
@@ -104,16 +127,8 @@ static bool check_able(
                 ask, "eval.eval_strategy = \"steps\" in the job file",
                 "eval.eval_strategy is not \"steps\": eval_steps would change "
                 "nothing");
-    if (command->given[SET_ACCUMULATION] && knows &&
-        micros > state->facts.accumulation_max)
-        return conflict(
-                ask,
-                "stop the run, set it in the job file, and start it again: it "
-                "goes on from its checkpoint",
-                "the planned memory holds at most %d micro-batches of a step, "
-                "not %.0f",
-                state->facts.accumulation_max, micros);
-    return true;
+    return !command->given[SET_ACCUMULATION] || !knows ||
+           check_accumulation(ask, command->value[SET_ACCUMULATION]);
 }
 
 static bool check_now(

@@ -97,17 +97,20 @@ enum { FIELDS = sizeof fields / sizeof fields[0], KEYS_MAX = SETTINGS + 3 };
 
 /* --- values --- */
 
-/* Say what is expected of `name`, and false. `example` is a value that would
- * do, as JSON. */
+/* Say what a field must be, and false. `example` is a value that would do, as
+ * JSON. */
 static bool wrong(
-        const struct ask *ask, const char *name, const char *expected,
+        const struct ask *ask, const struct field *field, const char *expected,
         const char *example)
 {
-    char hint[100];
-    snprintf(hint, sizeof hint, "{\"%.60s\": %s}", name, example);
+    char hint[200];
+    const char *name = field->name;
+    if (field->given)
+        snprintf(hint, sizeof hint, "like zerodctl set %s=%s", name, example);
+    else
+        snprintf(hint, sizeof hint, "{\"%s\": %s}", name, example);
     return refuse(
-            ask, 400, "E_BAD_REQUEST", hint, "`%.60s`: %s is expected", name,
-            expected);
+            ask, 400, "E_BAD_REQUEST", hint, "`%s` must be %s", name, expected);
 }
 
 static bool take_text(
@@ -125,7 +128,7 @@ static bool take_text(
     snprintf(
             expected, sizeof expected, "a string of %.0f to %.0f bytes",
             field->min, field->max);
-    return wrong(ask, field->name, expected, TEXT_EXAMPLE);
+    return wrong(ask, field, expected, TEXT_EXAMPLE);
 }
 
 static bool take_number(
@@ -144,10 +147,11 @@ static bool take_number(
             example, sizeof example, "%.15g",
             fmin(fmax(is_integer ? 10 : 1e-4, low), field->max));
     snprintf(
-            expected, sizeof expected, "%s %s %.15g, at most %.15g",
+            expected, sizeof expected, "%s %s %.15g %s %.15g",
             is_integer ? "an integer" : "a number",
-            field->is_above_min ? "above" : "of at least", low, field->max);
-    return wrong(ask, field->name, expected, example);
+            field->is_above_min ? "above" : "from", low,
+            field->is_above_min ? "and at most" : "to", field->max);
+    return wrong(ask, field, expected, example);
 }
 
 static bool take(
@@ -161,7 +165,7 @@ static bool take(
     if (field->type == FIELD_BOOL) {
         *(bool *)out = json_is_true(value);
         return json_is_boolean(value) ||
-               wrong(ask, field->name, "true or false", "true");
+               wrong(ask, field, "true or false", "true");
     }
     if (!take_number(field, value, &number, ask))
         return false;

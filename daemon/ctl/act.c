@@ -224,23 +224,29 @@ static void show_samples_of(const struct look *look, const json_t *answer)
     }
 }
 
+static const char *setting_text(
+        const json_t *settings, const char *key, char out[TEXT_SHORT])
+{
+    const json_t *value = json_object_get(settings, key);
+    double number = json_number_value(value);
+    if (!json_is_integer(value))
+        return text_number(number, out);
+    snprintf(out, TEXT_SHORT, "%.0f", number);
+    return out;
+}
+
 static void show_settings(const struct look *look, const json_t *answer)
 {
     const char *key;
-    json_t *value, *result = json_object_get(answer, "result");
-    char text[TEXT_SHORT];
+    json_t *was, *result = json_object_get(answer, "result");
+    char now[TEXT_SHORT], before[TEXT_SHORT];
     printf("from step %.0f on:\n", fmax(fill_number(answer, "step"), 0) + 1);
-    json_object_foreach(result, key, value)
+    json_object_foreach(json_object_get(result, "before"), key, was)
     {
-        if (!json_is_number(value))
-            continue;
         fputs("  ", stdout);
         text_print(look, key, false, stdout);
-        double number = json_number_value(value);
-        if (json_is_integer(value))
-            printf(" = %.0f\n", number);
-        else
-            printf(" = %s\n", text_number(number, text));
+        printf(" = %s (was %s)\n", setting_text(result, key, now),
+               setting_text(json_object_get(result, "before"), key, before));
     }
     fill_print(look, result, "[{note|s}\n][warning: {warning|s}\n]", stdout);
 }

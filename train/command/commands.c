@@ -438,6 +438,8 @@ static double rate_to_set(const struct trainer *trainer)
 static enum zd_status do_set(struct trainer *trainer, struct outcome *outcome)
 {
     const struct train_command *command = outcome->command;
+    double values[SETTINGS], rate = rate_to_set(trainer);
+    live_settings(trainer, values);
     if (check_set(trainer, command) != ZD_OK)
         return fail(outcome);
     if (command->given[SET_ACCUMULATION])
@@ -445,11 +447,12 @@ static enum zd_status do_set(struct trainer *trainer, struct outcome *outcome)
                 trainer, (int)command->value[SET_ACCUMULATION], outcome));
     if (outcome->status != ZD_OK)
         return ZD_OK;
-    double values[SETTINGS], rate = rate_to_set(trainer);
+    outcome->result = json_pack("{s:{}}", "before");
+    add_settings(
+            json_object_get(outcome->result, "before"), command->given, values);
     live_set(trainer, command);
     save_outdated(trainer);
     live_settings(trainer, values);
-    outcome->result = json_object();
     add_settings(outcome->result, NULL, values);
     if (command->given[SET_LEARNING_RATE])
         tell_rate(

@@ -82,6 +82,7 @@ enum zd_status batches_accumulate(struct trainer *trainer, int accumulation)
 {
     struct job_plan *plan = &trainer->plan;
     int most = trainer->batch_room - 1; /* one is read ahead */
+    long long across = (long long)plan->per_device * samples_of(trainer).size;
     enum zd_status status;
     if (plan->by_layer && most > plan->shape.micros)
         most = plan->shape.micros;
@@ -96,15 +97,15 @@ enum zd_status batches_accumulate(struct trainer *trainer, int accumulation)
     else
         status = zero_plan_reaccumulate(&plan->zero, accumulation);
     if (status != ZD_OK) {
+        bool has_batch = trainer->job->train.global_batch_size > 0;
         zd_fail_help(
-                "stop the run, set train.gradient_accumulation_steps = %d in "
-                "its job file and start it again: it goes on from its "
-                "checkpoint",
-                accumulation);
+                "stop the run, set train.%s = %lld in its job file and start "
+                "it again: it goes on from its checkpoint",
+                has_batch ? "global_batch_size" : "gradient_accumulation_steps",
+                has_batch ? across * accumulation : (long long)accumulation);
         return status;
     }
     plan->accumulation = accumulation;
-    plan->global_batch =
-            (int64_t)plan->per_device * accumulation * samples_of(trainer).size;
+    plan->global_batch = across * accumulation;
     return ZD_OK;
 }
