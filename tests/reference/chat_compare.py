@@ -108,7 +108,7 @@ max_steps = 1
 
 
 def inspect(zerod, path, count):
-    """What is shown, and the rows that were skipped with why (five at most); or the exit code and what was said."""
+    """What is shown, the rows that were skipped with why (five at most), and their number; or the exit code and what was said."""
     done = subprocess.run([zerod, "data", "inspect", "--job", path, "--format", "json", "--ids", "--count", str(count)],
                           capture_output=True, text=True)
     if done.returncode:
@@ -116,7 +116,18 @@ def inspect(zerod, path, count):
     told = json.loads(done.stdout)
     rows = [([i for p in sample["pieces"] for i in p["ids"]], [int(p["trained"]) for p in sample["pieces"] for _ in p["ids"]])
             for sample in told["shown"]]
-    return 0, (rows, told["first_bad_rows"])
+    return 0, (rows, told["first_bad_rows"], told["bad_rows"])
+
+
+def match(good, rest, rows, bad):
+    """Of which conversations the rows are, if those of the same ids leave out as many as were skipped; else None."""
+    found, at = [], 0
+    for ids, _ in rows:
+        while at < len(rest) and list(good[rest[at]][1]) != ids:
+            at += 1
+        found.append(at)
+        at += 1
+    return [rest[i] for i in found] if at <= len(rest) and len(rows) + bad == len(rest) else None
 
 
 def read_rows(zerod, path, data, good):
@@ -131,7 +142,16 @@ def read_rows(zerod, path, data, good):
                 sys.exit("%d %s" % (code, answer[:300]))
             out[rest.pop(0)] = answer.split("\n")[0]
             continue
-        rows, bad = answer
+        rows, bad, count = answer
+        found = match(good, rest, rows, count)
+        if found:  # without further readings
+            for i in set(rest) - set(found):
+                out[i] = "%s: skipped" % data
+            for row in bad:
+                out[rest[int(row[len(data) + 1:].replace(",", ":").split(":")[0]) - 1]] = row
+            for i, row in zip(found, rows):
+                out[i] = row
+            break
         told = [(int(row[len(data) + 1:].replace(",", ":").split(":")[0]), row) for row in bad]
         for row, why in sorted(told, reverse=True):
             out[rest.pop(row - 1)] = why
