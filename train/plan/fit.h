@@ -53,18 +53,21 @@ bool plan_fits(const struct job_plan *plan, const struct plan_limits *limits);
  * run, and where no limit of the host speaks of another. */
 uint64_t plan_free_bytes(
         const struct job_plan *plan, const struct plan_limits *limits);
+/* A job that is fitted. */
+struct plan_fit {
+    const struct train_job *job;
+    struct plan_limits limits;
+    struct job_plan *plan; /* the last that was tried */
+    struct job_choice choice;
+    bool fits; /* it is within the limits */
+};
 /* offload.undo_memory = "auto" of a plan that fits: as much of the update may
  * be undone as there is memory left for. */
-enum zd_status plan_undo(
-        const struct train_job *job, struct job_choice *choice,
-        const struct plan_limits *limits, struct job_plan *plan);
+enum zd_status plan_undo(struct plan_fit *fit);
 /* offload.device_update = "auto", then: the share with which a step is fastest
  * by the calibration of the first rank's machine; without one 0. All ranks
  * call; NULL: there are none yet. */
-enum zd_status plan_divide(
-        const struct train_job *job, struct job_choice *choice,
-        struct comm *comm, const struct plan_limits *limits,
-        struct job_plan *plan);
+enum zd_status plan_divide(struct plan_fit *fit, struct comm *comm);
 /* A warning where offload.undo_memory has room for nothing. */
 void plan_warn_of_undo(const struct job_plan *plan);
 /* What sets the limit of a memory (ARENA_MEMORIES: of all together): a key of
@@ -79,39 +82,17 @@ uint64_t plan_device_bytes(const struct job_plan *plan);
 uint64_t plan_host_bytes(const struct job_plan *plan);
 /* The job with checkpointing and batch settled: where gradients of several
  * micro-batches are added up, and what of paged states lies on the host, as the
- * limits ask. *fits_out: within the limits. */
-enum zd_status plan_try_choice(
-        const struct train_job *job, struct job_choice *choice,
-        const struct plan_limits *limits, struct job_plan *plan,
-        bool *fits_out);
+ * limits ask. */
+enum zd_status plan_try_choice(struct plan_fit *fit);
 /* Where that does not fit and train.tiled_mlp is "auto": the fewest pieces that
  * do, of powers of two; with no choice that fits, the most. */
-enum zd_status plan_try_pieces(
-        const struct train_job *job, struct job_choice *choice,
-        const struct plan_limits *limits, struct job_plan *plan,
-        bool *fits_out);
-/* choice.c: within plan->limits, of the modes of checkpointing, the first that
- * fits. "auto" takes nothing recomputed, then the mode with the smaller
- * activations of the two that recompute every layer once. Activations that are
- * offloaded are inputs of what is recomputed. States are spilled only where
- * recomputing does not do. `in_pieces`: as plan_try_pieces, where no mode fits
- * without. */
-enum zd_status plan_try_modes(
-        const struct train_job *job, struct job_choice *choice, bool in_pieces,
-        struct job_plan *plan, bool *fits_out);
-/* As plan_try_modes, in the order of micro-batches that the job says;
- * "auto": depth first, or, where the bits are the same, the faster that fits.
- * They are on one rank and at stages 0 and 1, but of a tied table that trains,
- * and of sums on the host. */
-enum zd_status plan_try_orders(
-        const struct train_job *job, struct job_choice *choice, bool in_pieces,
-        struct job_plan *plan, bool *fits_out);
+enum zd_status plan_try_pieces(struct plan_fit *fit);
 /* refusal.c: ZD_ERR_UNFIT with what is short, the largest spans, and the
  * cheapest changes that would fit. The plan is overwritten. */
 enum zd_status plan_refuse(
         const struct train_job *job, struct job_plan *plan,
         const struct plan_limits *limits);
-/* admission.c: the least that is free now of any rank's machine and GPU, the
+/* The least that is free now of any rank's machine and GPU, the
  * same on all ranks; all call. */
 enum zd_status plan_ask_free(
         struct comm *comm, int local_size, struct plan_free *out);
@@ -122,8 +103,8 @@ uint64_t plan_machine_memory(const struct job_plan *plan);
  * gives. Else as plan_refuse. */
 enum zd_status plan_check_machine(
         const struct train_job *job, struct job_plan *plan);
-/* snapshot.c: room for the copy that is saved in the background, where it fits
- * into what is left. */
+/* Room for the copy that is saved in the background, from memory that nothing
+ * else needs; a job without room for it waits while it saves. */
 enum zd_status plan_snapshot(
         const struct train_job *job, struct job_plan *plan);
 /* slices.c: ZD_ERR_CONFIG where a slice of tensor parallelism would split what

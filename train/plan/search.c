@@ -35,7 +35,7 @@ struct search {
 struct attempt {
     struct train_job job;
     struct plan_candidate candidate;
-    struct job_choice choice;
+    struct plan_fit fit;
     bool is_probe;     /* its last plan is looked at where none fits */
     bool is_too_large; /* found so: whatever of its activations is kept */
 };
@@ -118,17 +118,15 @@ static bool fits_with(
         struct search *search, struct attempt *attempt, int B, bool in_pieces)
 {
     uint64_t disk = search->asked->disk;
-    bool fits = false;
-    attempt->choice.B = B;
-    attempt->choice.A = search->samples / B;
-    enum zd_status status = (in_pieces ? plan_try_pieces : plan_try_choice)(
-            &attempt->job, &attempt->choice, &search->limits, search->plan,
-            &fits);
+    attempt->fit.choice.B = B;
+    attempt->fit.choice.A = search->samples / B;
+    enum zd_status status =
+            (in_pieces ? plan_try_pieces : plan_try_choice)(&attempt->fit);
     if (status != ZD_OK && search->query->is_job)
         search->failed = status;
     else if (status != ZD_OK)
         zd_error_clear();
-    return status == ZD_OK && fits &&
+    return status == ZD_OK && attempt->fit.fits &&
            (!disk || search->plan->arena.bytes[ARENA_DISK] <= disk);
 }
 
@@ -191,7 +189,7 @@ static struct plan_found found_of(
     const struct job_plan *plan = search->plan;
     struct plan_found found = {
             .candidate = attempt->candidate,
-            .choice = attempt->choice,
+            .choice = attempt->fit.choice,
             .world = plan->world,
             .device = plan_device_bytes(plan),
             .host = plan_host_bytes(plan),
@@ -214,10 +212,9 @@ static enum zd_status keep(struct search *search, const struct attempt *attempt)
     bool by_time = search->query->score == PLAN_BY_TIME;
     plan->limits = search->limits;
     if (by_time) {
-        struct job_choice choice = attempt->choice;
-        ZD_TRY(plan_undo(&attempt->job, &choice, &search->limits, plan));
-        ZD_TRY(plan_divide(
-                &attempt->job, &choice, NULL, &search->limits, plan));
+        struct plan_fit fit = attempt->fit;
+        ZD_TRY(plan_undo(&fit));
+        ZD_TRY(plan_divide(&fit, NULL));
         ZD_TRY(plan_snapshot(&attempt->job, plan));
     }
     struct plan_found found = found_of(search, attempt);
@@ -283,19 +280,17 @@ static bool try_room(
         struct plan_found *out)
 {
     uint64_t disk = search->asked->disk;
-    const struct plan_limits limits = {
+    struct plan_fit *fit = &attempt->fit;
+    fit->limits = (struct plan_limits){
             .device = device,
             .host = UINT64_MAX,
             .total = UINT64_MAX,
             .on_gpu = search->limits.on_gpu,
             .local_size = search->limits.local_size};
-    bool fits;
-    attempt->choice.mlp_pieces = 0;
-    enum zd_status status = plan_try_choice(
-            &attempt->job, &attempt->choice, &limits, search->plan, &fits);
-    if (status == ZD_OK && !fits)
-        status = plan_try_pieces(
-                &attempt->job, &attempt->choice, &limits, search->plan, &fits);
+    fit->choice.mlp_pieces = 0;
+    enum zd_status status = plan_try_choice(fit);
+    if (status == ZD_OK && !fit->fits)
+        status = plan_try_pieces(fit);
     if (status != ZD_OK) {
         zd_error_clear();
         return false;
@@ -315,8 +310,8 @@ static void try_size(struct search *search, struct attempt *attempt, int B)
     enum { TRIES = 8 }; /* pieces are whole, so the first may miss by some */
     const struct plan_limits *limits = &search->limits;
     struct plan_found here, there, part;
-    attempt->choice.B = B;
-    attempt->choice.A = search->samples / B;
+    attempt->fit.choice.B = B;
+    attempt->fit.choice.A = search->samples / B;
     bool ok = try_room(search, attempt, UINT64_MAX, &here);
     ok &= try_room(search, attempt, 0, &there);
     if (!ok || here.device <= there.device || here.host >= there.host)
@@ -352,26 +347,32 @@ static void try_smallest(struct search *search, struct attempt *attempt)
 
 /* --- the loop ------------------------------------------------------------- */
 
-static struct attempt attempt_of(
-        const struct search *search, const struct plan_candidate *candidate)
+/* Its model or mesh may be another. False: there is none such. */
+static bool begin_attempt(
+        struct search *search, const struct plan_candidate *candidate,
+        struct attempt *out)
 {
-    struct attempt attempt = {
+    *out = (struct attempt){
             .job = candidate_job(search->asked->job, candidate),
-            .candidate = *candidate,
+            .candidate = *candidate};
+    out->fit = (struct plan_fit){
+            .job = &out->job,
+            .limits = search->limits,
+            .plan = search->plan,
             .choice = {
+                    .checkpointing = out->job.train.gradient_checkpointing,
+                    .by_layer = out->job.train.accumulation_order ==
+                                ORDER_BREADTH_FIRST,
                     .only_fits = !search->query->smallest,
                     .moves_most = PLAN_MOVES_MOST}};
-    attempt.choice.checkpointing = attempt.job.train.gradient_checkpointing;
-    attempt.choice.by_layer =
-            attempt.job.train.accumulation_order == ORDER_BREADTH_FIRST;
-    return attempt;
+    return begin_model(search, &out->job, candidate->option[CHOOSE_ADAPTERS]);
 }
 
 static enum zd_status try_candidate(
         struct search *search, struct plan_candidate *candidate)
 {
-    struct attempt attempt = attempt_of(search, candidate);
-    if (!begin_model(search, &attempt.job, candidate->option[CHOOSE_ADAPTERS]))
+    struct attempt attempt;
+    if (!begin_attempt(search, candidate, &attempt))
         return ZD_OK;
     if (search->query->smallest) {
         try_smallest(search, &attempt);
@@ -386,7 +387,7 @@ static enum zd_status try_candidate(
     if (candidate->option[CHOOSE_PLACE] == PLACE_PAGED &&
         !job_plan_paged(search->plan).host)
         return ZD_OK;
-    if (candidate->option[CHOOSE_ORDER] && attempt.choice.A == 1)
+    if (candidate->option[CHOOSE_ORDER] && attempt.fit.choice.A == 1)
         return ZD_OK; /* likewise */
     return keep(search, &attempt);
 }
@@ -441,12 +442,12 @@ static uint64_t beyond(uint64_t bytes, uint64_t limit)
 static double score_probe(
         struct search *search, const struct plan_candidate *candidate)
 {
-    struct attempt attempt = attempt_of(search, candidate);
+    struct attempt attempt;
     const struct job_plan *plan = search->plan;
     const struct plan_limits *limits = &search->limits;
-    attempt.is_probe = true;
-    if (!begin_model(search, &attempt.job, candidate->option[CHOOSE_ADAPTERS]))
+    if (!begin_attempt(search, candidate, &attempt))
         return INFINITY;
+    attempt.is_probe = true;
     if (fits_largest(search, &attempt))
         return plan_predict(plan, search->machine).step_seconds;
     if (!plan->arena.bytes[ARENA_DEVICE]) /* there is no such plan */

@@ -47,21 +47,22 @@ static bool time_of(
 {
     struct job_plan plan;
     struct train_job job = candidate_job(search->job, candidate);
-    bool fits = false;
-    struct job_choice choice = {
-            .checkpointing = job.train.gradient_checkpointing,
-            .by_layer = job.train.accumulation_order == ORDER_BREADTH_FIRST,
-            .B = B,
-            .A = samples / B};
+    struct plan_fit fit = {
+            .job = &job,
+            .plan = &plan,
+            .choice = {
+                    .checkpointing = job.train.gradient_checkpointing,
+                    .by_layer =
+                            job.train.accumulation_order == ORDER_BREADTH_FIRST,
+                    .B = B,
+                    .A = samples / B}};
     if (plan_begin(&job, search->world, 0, NULL, &plan) != ZD_OK) {
         zd_error_clear(); /* tp_size does not fit the model */
         return false;
     }
-    const struct plan_limits limits = plan_limits_of(&job, &plan);
-    if (plan_try_choice(&job, &choice, &limits, &plan, &fits) != ZD_OK) {
-        zd_error_clear();
-        fits = false;
-    }
+    fit.limits = plan_limits_of(&job, &plan);
+    bool fits = plan_try_choice(&fit) == ZD_OK && fit.fits;
+    zd_error_clear();
     if (fits && search->disk)
         fits = plan.arena.bytes[ARENA_DISK] <= search->disk;
     if (fits) {
