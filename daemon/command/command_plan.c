@@ -5,12 +5,13 @@
 #include "daemon/cli/output.h"
 #include "daemon/command/cli.h"
 #include "model/files/config.h"
-#include "train/plan/advice.h"
 #include "train/plan/calibration.h"
 #include "train/plan/fit.h"
+#include "train/plan/search.h"
 
 #include <inttypes.h>
 #include <malloc.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* The job's limits may be those of a larger machine. */
@@ -301,23 +302,149 @@ static void print_plan(const json_t *plan, FILE *out)
     print_peaks(json_object_get(plan, "phases"), out);
 }
 
-static void tell(
-        const struct cli_args *args, const struct train_job *job,
-        const struct job_plan *plan, const struct plan_advice *advice,
-        const struct plan_machine *machine)
+/* --- a plan and its time --- */
+
+struct advice {
+    const struct cli_args *args;
+    const struct train_job *job;
+    const struct plan_machine *machine;
+    struct job_plan plan;
+    struct plan_prediction predicted;
+    struct plan_found change; /* of one choice, within the limits: the one that
+                                 helps most; without settings: none does */
+};
+
+/* A prediction cannot tell a smaller gain from its own error. */
+static const double worth_telling = 0.98;
+
+static enum zd_status find_change(struct advice *advice)
 {
+    const struct job_plan *plan = &advice->plan;
+    const struct train_job settled = plan_settled(advice->job, plan);
+    const struct plan_search search = {
+            .job = &settled,
+            .world = plan->world,
+            .local_size = (int)advice->args->per_node,
+            .machine = advice->machine};
+    const struct plan_query query = {
+            .search = &search,
+            .space = plan_space_fit(advice->job, 0),
+            .keeps_batch = true,
+            .score = PLAN_BY_TIME,
+            .changes_most = 1,
+            .limits = &plan->limits};
+    struct plan_found *found;
+    int count;
+    enum zd_status status = plan_search_run(&query, &found, &count);
+    if (status == ZD_OK && count &&
+        found[0].predicted.step_seconds <=
+                worth_telling * advice->predicted.step_seconds)
+        advice->change = found[0];
+    free(found);
+    return status;
+}
+
+/* Of all steps; 0: not known, epochs of data that was not counted. */
+static double seconds_of(const struct advice *advice)
+{
+    int64_t steps = advice->job->train.max_steps;
+    return steps > 0 ? (double)steps * advice->predicted.step_seconds : 0;
+}
+
+static json_t *advice_json(const struct advice *advice, const char *change)
+{
+    const struct plan_machine *machine = advice->machine;
+    json_t *json = plan_prediction_json(&advice->predicted);
+    double seconds = seconds_of(advice);
+    json_t *more = json_pack(
+            "{s:s, s:b, s:o*, s:o*}", "machine", machine->name, "calibrated",
+            machine->is_measured, "days",
+            seconds > 0 ? json_real(seconds / 86400) : NULL, "change",
+            *change ? json_pack(
+                              "{s:s, s:f}", "arguments", change, "step_seconds",
+                              advice->change.predicted.step_seconds)
+                    : NULL);
+    json_object_update(json, more);
+    json_decref(more);
+    return json;
+}
+
+static void print_time(const struct advice *advice, int digits, FILE *stream)
+{
+    double seconds = seconds_of(advice);
+    char time[UNITS_TEXT];
+    if (seconds > 0)
+        fprintf(stream,
+                "         %" PRId64 " steps: ", advice->job->train.max_steps);
+    else
+        fputs("         the data decides the number of steps; 1e9 tokens: ",
+              stream);
+    fprintf(stream, "%s\n",
+            units_time(
+                    seconds > 0 ? seconds
+                                : 1e9 / advice->predicted.tokens_per_second,
+                    digits, time));
+}
+
+static void print_advice(
+        const struct advice *advice, const char *change, FILE *stream)
+{
+    const struct plan_machine *machine = advice->machine;
+    const struct plan_prediction *predicted = &advice->predicted;
+    int digits = plan_machine_digits(machine);
+    char text[UNITS_TEXT];
+    fprintf(stream, "predicted %s s a step, ",
+            units_number(predicted->step_seconds, digits, text));
+    fprintf(stream, "%s tokens/s, on %s%s\n",
+            units_number(predicted->tokens_per_second, digits + 1, text),
+            machine->name,
+            !machine->is_measured ? ", by its table"
+            : advice->plan.world > 1 && !machine->wire_is_measured
+                    ? ", as measured, but for the wire"
+                    : ", as measured");
+    if (machine->is_measured || machine->is_guess)
+        fprintf(stream, "         %s\n",
+                machine->is_guess ? plan_guess_words : machine->what);
+    for (int p = 0; p < PLAN_PARTS; p++)
+        fprintf(stream, "%s %s %s s", p ? "," : "        ", plan_part_names[p],
+                units_number(predicted->parts[p], digits, text));
+    fputc('\n', stream);
+    for (int e = 0; e < PLAN_EXPOSED; e++)
+        fprintf(stream, "%s %s %s s",
+                e ? "," : "         of these the device waits for:",
+                plan_exposed_names[e],
+                units_number(predicted->exposed[e], digits, text));
+    fputc('\n', stream);
+    print_time(advice, digits, stream);
+    fprintf(stream, "         %s binds\n",
+            plan_resource_words[predicted->binds]);
+    if (*change)
+        fprintf(stream, "         the change that helps most: %s (%s s)\n",
+                change,
+                units_number(
+                        advice->change.predicted.step_seconds, digits, text));
+    else
+        fputs("         no single change that fits helps by 2 %\n", stream);
+}
+
+static void tell(const struct advice *advice)
+{
+    const struct job_plan *plan = &advice->plan;
+    char change[800] = "";
+    struct text_buffer text = {.out = change, .bytes = sizeof change};
     struct output output;
     json_t *json = job_plan_json(plan, NULL);
-    json_object_set_new(json, "predicted", plan_advice_json(advice, machine));
-    json_object_set_new(json, "phases", plan_peaks_json(job, plan));
-    if (cli_wants_json(args)) {
+    settings_print(&advice->change.settings, &text);
+    json_object_set_new(json, "predicted", advice_json(advice, change));
+    json_object_set_new(json, "phases", plan_peaks_json(advice->job, plan));
+    if (cli_wants_json(advice->args)) {
         output_json(json);
     } else {
         FILE *stream = output_begin(&output);
         print_plan(json, stream);
-        plan_advice_print(advice, plan, machine, stream);
-        if (plan->backend == DEVICE_CUDA && !args->machine &&
-            !machine->is_measured)
+        print_advice(advice, change, stream);
+        if (plan->backend == DEVICE_CUDA && !advice->args->machine &&
+            !advice->machine->is_measured)
             fputs("         for another GPU: --machine h200, a100 or 4090\n",
                   stream);
         output_end(&output);
@@ -325,30 +452,33 @@ static void tell(
     json_decref(json);
 }
 
+static enum zd_status advise(struct advice *advice)
+{
+    const struct job_plan *plan = &advice->plan;
+    advice->predicted = plan_predict(plan, advice->machine);
+    ZD_TRY(find_change(advice));
+    plan_warn_of_places(plan, &advice->predicted);
+    plan_warn_of_undo(plan);
+    plan_warn_of_fp8(plan, advice->machine);
+    tell_of_share(advice->args, advice->job, plan);
+    tell(advice);
+    return ZD_OK;
+}
+
 static enum zd_status plan_one(
         const struct cli_args *args, const struct job *job)
 {
-    const struct train_job *options = job_options(job);
-    int per_node = (int)args->per_node;
-    struct job_plan plan;
-    struct plan_advice advice;
+    struct advice advice = {.args = args, .job = job_options(job)};
     struct plan_calibration here;
-    const struct plan_machine *machine;
-    ZD_TRY(job_plan_build(options, (int)args->world, per_node, NULL, &plan));
-    warn_of_machine(&plan);
-    model_config_warn(&plan.config);
-    enum zd_status status = cli_machine(args, job, &here, &machine);
+    ZD_TRY(job_plan_build(
+            advice.job, (int)args->world, (int)args->per_node, NULL,
+            &advice.plan));
+    warn_of_machine(&advice.plan);
+    model_config_warn(&advice.plan.config);
+    enum zd_status status = cli_machine(args, job, &here, &advice.machine);
     if (status == ZD_OK)
-        status = plan_advise(options, &plan, machine, per_node, &advice);
-    if (status == ZD_OK) {
-        plan_warn_of_places(&plan, &advice.predicted);
-        plan_warn_of_undo(&plan);
-        plan_warn_of_fp8(&plan, machine);
-        tell_of_share(args, options, &plan);
-    }
-    if (status == ZD_OK)
-        tell(args, options, &plan, &advice, machine);
-    job_plan_fini(&plan);
+        status = advise(&advice);
+    job_plan_fini(&advice.plan);
     return status;
 }
 

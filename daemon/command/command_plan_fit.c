@@ -5,7 +5,6 @@
 #include "daemon/cli/output.h"
 #include "daemon/command/cli.h"
 #include "daemon/init/begin.h"
-#include "train/plan/advice.h"
 #include "train/plan/calibration.h"
 #include "train/plan/search.h"
 
@@ -96,8 +95,8 @@ static void words_of(
     struct text_buffer text = {.out = arguments, .bytes = WORDS_MAX};
     struct text_buffer reasons = {.out = why, .bytes = WORDS_MAX};
     arguments[0] = why[0] = '\0';
-    settings_print(found->settings, found->setting_count, &text);
-    settings_explain(found->settings, found->setting_count, &reasons);
+    settings_print(&found->settings, &text);
+    settings_explain(&found->settings, &reasons);
 }
 
 static json_t *found_json(const struct plan_found *found)
@@ -105,10 +104,10 @@ static json_t *found_json(const struct plan_found *found)
     char arguments[WORDS_MAX], why[WORDS_MAX];
     json_t *set = json_object();
     words_of(found, arguments, why);
-    for (int i = 0; i < found->setting_count; i++)
+    for (int i = 0; i < found->settings.count; i++)
         json_object_set_new(
-                set, found->settings[i].key,
-                json_string(found->settings[i].value));
+                set, found->settings.list[i].key,
+                json_string(found->settings.list[i].value));
     return json_pack(
             "{s:o, s:s, s:s, s:{s:I, s:I, s:I, s:I}, s:I, s:o}", "set", set,
             "arguments", arguments, "words", why, "bytes", "device",

@@ -240,10 +240,11 @@ static json_t *setting_value(const struct plan_setting *setting)
 
 void draft_set_found(struct draft *draft, const struct plan_found *found)
 {
-    for (int i = 0; i < found->setting_count; i++)
+    for (int i = 0; i < found->settings.count; i++) {
+        const struct plan_setting *setting = &found->settings.list[i];
         draft_replace(
-                draft, found->settings[i].key,
-                setting_value(&found->settings[i]), found->settings[i].why);
+                draft, setting->key, setting_value(setting), setting->why);
+    }
 }
 
 /* Of those within 5 % of the fastest, the one with the fewest settings. */

@@ -434,15 +434,14 @@ static void keys_of(
 }
 /* clang-format on */
 
-int candidate_settings(
+struct plan_settings candidate_settings(
         const struct train_job *job, const struct plan_candidate *candidate,
-        const struct job_choice *choice,
-        struct plan_setting out[PLAN_SETTINGS_MAX])
+        const struct job_choice *choice)
 {
     const struct train_job changed = candidate_job(job, candidate);
     struct key_texts texts[2];
     struct key_value now[KEYS], then[KEYS];
-    int count = 0;
+    struct plan_settings settings = {0};
     keys_of(job, job, candidate, NULL, &texts[0], now);
     keys_of(&changed, job, candidate,
             candidate->option[CHOOSE_BATCH] ? choice : NULL, &texts[1], then);
@@ -452,31 +451,30 @@ int candidate_settings(
         if (!strcmp(now[k].value, value))
             continue;
         strtol(value, &end, 10);
-        assert(count < PLAN_SETTINGS_MAX);
-        struct plan_setting *setting = &out[count++];
+        assert(settings.count < PLAN_SETTINGS_MAX);
+        struct plan_setting *setting = &settings.list[settings.count++];
         *setting = (struct plan_setting){
                 .key = then[k].key,
                 .why = then[k].why,
                 .is_text = *end && strcmp(value, "true") != 0};
         snprintf(setting->value, sizeof setting->value, "%s", value);
     }
-    return count;
+    return settings;
 }
 
 void settings_print(
-        const struct plan_setting *settings, int count,
-        struct text_buffer *text)
+        const struct plan_settings *settings, struct text_buffer *text)
 {
-    for (int i = 0; i < count; i++)
+    for (int i = 0; i < settings->count; i++)
         text_buffer_add(
-                text, "%s--set %s=%s", text->used ? " " : "", settings[i].key,
-                settings[i].value);
+                text, "%s--set %s=%s", text->used ? " " : "",
+                settings->list[i].key, settings->list[i].value);
 }
 
 void settings_explain(
-        const struct plan_setting *settings, int count,
-        struct text_buffer *text)
+        const struct plan_settings *settings, struct text_buffer *text)
 {
-    for (int i = 0; i < count; i++)
-        text_buffer_add(text, "%s%s", text->used ? "; " : "", settings[i].why);
+    for (int i = 0; i < settings->count; i++)
+        text_buffer_add(
+                text, "%s%s", text->used ? "; " : "", settings->list[i].why);
 }

@@ -89,16 +89,18 @@ struct plan_setting {
     char value[PLAN_NAME_MAX];
     bool is_text; /* quoted in a file */
 };
+/* All that a job needs to become the candidate. */
 enum { PLAN_SETTINGS_MAX = 21 };
-int candidate_settings(
+struct plan_settings {
+    int count;
+    struct plan_setting list[PLAN_SETTINGS_MAX];
+};
+struct plan_settings candidate_settings(
         const struct train_job *job, const struct plan_candidate *candidate,
-        const struct job_choice *choice,
-        struct plan_setting out[PLAN_SETTINGS_MAX]);
+        const struct job_choice *choice);
 /* "--set key=value --set .."; no value needs quotes in a shell. */
 void settings_print(
-        const struct plan_setting *settings, int count,
-        struct text_buffer *text);
+        const struct plan_settings *settings, struct text_buffer *text);
 /* The reasons: "states take less; .." */
 void settings_explain(
-        const struct plan_setting *settings, int count,
-        struct text_buffer *text);
+        const struct plan_settings *settings, struct text_buffer *text);

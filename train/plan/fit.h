@@ -30,7 +30,7 @@ enum { PLAN_MOVES_MOST = 4 }; /* the second is like all that follow but one */
 enum zd_status job_plan_try(
         const struct train_job *job, const struct job_choice *choice,
         struct job_plan *plan);
-/* names.c: as the job file has them ("paged_adamw_8bit"), or as a sentence
+/* print.c: as the job file has them ("paged_adamw_8bit"), or as a sentence
  * needs them. */
 enum { PLAN_NAME_MAX = 64 };
 void plan_optimizer_name(
@@ -38,12 +38,9 @@ void plan_optimizer_name(
 void plan_checkpointing_name(
         struct checkpointing checkpointing, char out[PLAN_NAME_MAX]);
 const char *plan_order_name(bool by_layer);
-const char *plan_states_name(const struct optim_options *optim);
 const char *plan_tier_name(enum offload_tier tier);
 /* "no master weights", also where parameters are fp32 themselves. */
 const char *plan_masters_name(enum dtype dtype, enum optim_master master);
-const char *plan_transport_name(enum comm_transport transport);
-const char *plan_backend_name(const struct job_plan *plan);
 /* What this machine lets a rank take, and what the job's limits do. */
 struct plan_limits plan_limits_here(const struct job_plan *plan);
 struct plan_limits plan_limits_of(

@@ -1,19 +1,129 @@
 /* print.c - the plan as JSON: what `zerod plan` tells, plan.json and the
- * control API. */
+ * control API; the names of what it chose, and of what it predicts. */
+#include "base/log.h"
 #include "model/files/config.h"
 #include "train/plan/fit.h"
+#include "train/plan/predict.h"
 
 #include <inttypes.h>
 #include <string.h>
 
+/* --- names ---------------------------------------------------------------- */
+
+const char *const plan_resource_names[PLAN_RESOURCES] = {
+        "compute", "wire",      "replicas", "places",
+        "to host", "to device", "host",     "disk"};
+const char *const plan_resource_words[PLAN_RESOURCES] = {
+        "compute",
+        "the wire between shards",
+        "the wire between replicas",
+        "the wire of tensor parallelism",
+        "copying to the host",
+        "copying to the device",
+        "updating on the host",
+        "the disk"};
+const char *const plan_part_names[PLAN_PARTS] = {
+        "forward", "backward", "reduce", "update", "gather"};
+const char *const plan_exposed_names[PLAN_EXPOSED] = {
+        "update", "gathers", "copies", "launches"};
+
+void plan_optimizer_name(
+        const struct optim_options *optim, char out[PLAN_NAME_MAX])
+{
+    bool is_8bit = optim->state_type == OPTIM_STATE_8BIT;
+    snprintf(
+            out, PLAN_NAME_MAX, "%s%s%s", optim->paged ? "paged_" : "",
+            train_optimizer_name(optim->name),
+            is_8bit        ? "_8bit"
+            : optim->paged ? "_32bit"
+                           : "");
+}
+
+void plan_checkpointing_name(
+        struct checkpointing checkpointing, char out[PLAN_NAME_MAX])
+{
+    static const char *const names[] = {
+            [CHECKPOINTING_NONE] = "none",
+            [CHECKPOINTING_SELECTIVE] = "selective",
+            [CHECKPOINTING_FULL] = "full",
+            [CHECKPOINTING_SQRT] = "sqrt",
+            [CHECKPOINTING_AUTO] = "auto"};
+    if (checkpointing.mode == CHECKPOINTING_EVERY)
+        snprintf(out, PLAN_NAME_MAX, "every:%d", checkpointing.every);
+    else
+        snprintf(out, PLAN_NAME_MAX, "%s", names[checkpointing.mode]);
+}
+
+const char *plan_order_name(bool by_layer)
+{
+    return by_layer ? "breadth_first" : "depth_first";
+}
+
+static const char *states_name(const struct optim_options *optim)
+{
+    static const char *const names[] = {"fp32", "bf16", "8-bit"};
+    bool has_none = optim->name == OPTIM_SGD && optim->momentum == 0;
+    return has_none ? "no" : names[optim->state_type];
+}
+
+const char *plan_masters_name(enum dtype dtype, enum optim_master master)
+{
+    bool has_masters = dtype != DTYPE_FP32 && master == OPTIM_MASTER_FP32;
+    return has_masters ? "fp32 master weights" : "no master weights";
+}
+
+const char *plan_tier_name(enum offload_tier tier)
+{
+    static const char *const names[] = {"none", "cpu", "nvme"};
+    return names[tier];
+}
+
+static const char *transport_name(enum comm_transport transport)
+{
+    static const char *const names[] = {
+            [COMM_TRANSPORT_HOST] = "the host",
+            [COMM_TRANSPORT_STAGED] = "the host's memory and MPI",
+            [COMM_TRANSPORT_NCCL] = "NCCL"};
+    return names[transport];
+}
+
+const char *job_plan_base_format(const struct job_plan *plan)
+{
+    static const char *const nested[] = {
+            [QUANT_NF4] = "nf4, scales in 8 bits",
+            [QUANT_FP4] = "fp4, scales in 8 bits"};
+    const struct param_table *table = &plan->table;
+    for (int id = 0; id < table->count; id++)
+        if (param_is_quantized(table, id))
+            return table->codes[id].nested_block
+                           ? nested[table->codes[id].format]
+                           : param_codes_name(table);
+    return param_has_base(table) ? dtype_name(plan->zero.request.dtype) : NULL;
+}
+
+const char *job_plan_cp_comm(const struct job_plan *plan)
+{
+    if (plan->mesh.cp == 1)
+        return NULL;
+    return cp_by_heads(&plan->shape) ? "a2a" : "allgather";
+}
+
+static const char *backend_name(const struct job_plan *plan)
+{
+    return plan->backend == DEVICE_CUDA ? "cuda" : "cpu";
+}
+
+/* --- bytes ---------------------------------------------------------------- */
+
 /* The bytes that an offloaded optimizer holds for each of this rank's
  * parameters, on disk and elsewhere, without staging and other buffers. */
-static void set_per_parameter(const struct job_plan *plan, json_t *json)
+static json_t *per_parameter_json(const struct job_plan *plan)
 {
     static const char *const spans[] = {
             "offload.states", "offload.slots", "offload.accumulators",
             "offload.params", "offload.file"};
     double trained = (double)plan_slice_table(plan)->trainable, bytes[2] = {0};
+    json_t *json = json_object();
     for (size_t i = 0; i < sizeof spans / sizeof spans[0]; i++) {
         const struct arena_span *span = arena_plan_find(&plan->arena, spans[i]);
         if (span)
@@ -25,6 +135,7 @@ static void set_per_parameter(const struct job_plan *plan, json_t *json)
         if (bytes[i] > 0)
             json_object_set_new(
                     json, i ? "disk" : "host", json_real(bytes[i] / trained));
+    return json;
 }
 
 static size_t span_bytes(const struct arena_plan *arena, const char *name)
@@ -305,7 +416,7 @@ static json_t *layout_json(const struct job_plan *plan)
             "ranks_per_group", plan->mesh.cp * plan->mesh.tp, "global_batch",
             (json_int_t)plan->global_batch, "gradient_checkpointing",
             checkpointing, "tiled_mlp", plan->shape.mlp_pieces, "optimizer",
-            optimizer, "states", plan_states_name(&request->optim), "masters",
+            optimizer, "states", states_name(&request->optim), "masters",
             plan_masters_name(request->dtype, request->optim.master), "fp8",
             plan_fp8_json(plan), "offload", "optimizer",
             plan_tier_name(offload->optimizer), "params",
@@ -385,9 +496,8 @@ static json_t *collectives_json(const struct job_plan *plan)
     if (plan->backend != DEVICE_CUDA || plan->world == 1)
         return NULL;
     return json_pack(
-            "{s:s, s:i, s:i, s:s*}", "over",
-            plan_transport_name(plan->transport), "nodes", plan->world / node,
-            "ranks_per_node", node, "lacks",
+            "{s:s, s:i, s:i, s:s*}", "over", transport_name(plan->transport),
+            "nodes", plan->world / node, "ranks_per_node", node, "lacks",
             plan->lacks_nccl
                     ? "this zerod was built without NCCL; for one that has it "
                       "add --set comm.backend=nccl"
@@ -401,8 +511,6 @@ json_t *job_plan_json(const struct job_plan *plan, const struct arena *taken)
     bool has_gpu = on_gpu && facts.backend == DEVICE_CUDA;
     char model[160];
     model_config_describe(&plan->config, model, sizeof model);
-    json_t *per_parameter = json_object();
-    set_per_parameter(plan, per_parameter);
     json_t *json = json_pack(
             "{s:s, s:i, s:o, s:i, s:o, s:o, s:s, s:{s:s, s:s*, s:s*}, s:o, "
             "s:o, s:{s:I, s:s?}, s:o, s:s*}",
@@ -411,11 +519,11 @@ json_t *job_plan_json(const struct job_plan *plan, const struct arena *taken)
             plan->zero.request.options.stage, "layout", layout_json(plan),
             "ranks", ranks_json(plan, taken), "reduce_dtype",
             dtype_name(plan->zero.grad_dtype), "device", "backend",
-            plan_backend_name(plan), "no_gpu", plan->no_gpu, "name",
+            backend_name(plan), "no_gpu", plan->no_gpu, "name",
             has_gpu ? facts.name : NULL, "parameters",
             job_plan_parameters(plan), "limits", limits_json(plan), "snapshot",
             "bytes", (json_int_t)plan->snapshot_bytes, "why_none",
-            plan->no_snapshot, "bytes_per_parameter", per_parameter,
+            plan->no_snapshot, "bytes_per_parameter", per_parameter_json(plan),
             "tokenizer_waits", plan->tokenizer_waits);
     set_figures(plan, json);
     json_t *more = json_pack(
@@ -432,4 +540,40 @@ json_t *job_plan_json(const struct job_plan *plan, const struct arena *taken)
                 json_object_get(json, "context"), "measured",
                 json_boolean(plan->context.is_measured));
     return json;
+}
+
+/* --- a prediction --------------------------------------------------------- */
+
+static json_t *numbers(
+        const char *const names[], const double values[], int count)
+{
+    json_t *json = json_object();
+    for (int i = 0; i < count; i++)
+        json_object_set_new(json, names[i], json_real(values[i]));
+    return json;
+}
+
+json_t *plan_prediction_json(const struct plan_prediction *predicted)
+{
+    return json_pack(
+            "{s:f, s:f, s:s, s:o, s:o, s:o}", "step_seconds",
+            predicted->step_seconds, "tokens_per_second",
+            predicted->tokens_per_second, "binds",
+            plan_resource_names[predicted->binds], "phases",
+            numbers(plan_part_names, predicted->parts, PLAN_PARTS), "busy",
+            numbers(plan_resource_names, predicted->busy, PLAN_RESOURCES),
+            "exposed",
+            numbers(plan_exposed_names, predicted->exposed, PLAN_EXPOSED));
+}
+
+void plan_warn_of_places(
+        const struct job_plan *plan, const struct plan_prediction *predicted)
+{
+    if (plan->mesh.tp == 1 || plan->is_within[ZERO_TP])
+        return;
+    zd_log_warning(
+            "parallel.tp_size = %d crosses hosts of %d ranks: its collectives "
+            "take %.3g s of a step of %.3g s, by prediction",
+            plan->mesh.tp, plan->local_size, predicted->busy[PLAN_PLACES],
+            predicted->step_seconds);
 }

@@ -55,7 +55,7 @@ static bool add_found(
 {
     char words[600], device[UNITS_TEXT], host[UNITS_TEXT], disk[UNITS_TEXT];
     struct text_buffer line = {.out = words, .bytes = sizeof words};
-    settings_print(found->settings, found->setting_count, &line);
+    settings_print(&found->settings, &line);
     text_buffer_add(
             &line, "   (device %s, host %s", units_bytes(found->device, device),
             units_bytes(found->host, host));
@@ -164,7 +164,7 @@ static void add_machine(
     struct text_buffer line = {.out = words, .bytes = sizeof words};
     if (found->world != search->world)
         text_buffer_add(&line, "--world %d", found->world);
-    settings_print(found->settings, found->setting_count, &line);
+    settings_print(&found->settings, &line);
     text_buffer_add(
             text, "%s%s of device memory and %s of host memory, with %s",
             text->used ? "; or " : "", units_bytes_up(found->device, device),

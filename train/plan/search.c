@@ -200,9 +200,8 @@ static struct plan_found found_of(
             found.choice.B != search->given ||
             found.choice.A != search->given_steps;
     found.cost = candidate_cost(&found.candidate);
-    found.setting_count = candidate_settings(
-            search->asked->job, &found.candidate, &found.choice,
-            found.settings);
+    found.settings = candidate_settings(
+            search->asked->job, &found.candidate, &found.choice);
     return found;
 }
 

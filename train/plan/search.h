@@ -34,8 +34,7 @@ struct plan_found {
      * `snapshot`, the copy for background saves (where times are predicted). */
     uint64_t device, host, pinned, disk, snapshot;
     struct plan_prediction predicted;
-    int setting_count; /* what the job needs to become it */
-    struct plan_setting settings[PLAN_SETTINGS_MAX];
+    struct plan_settings settings;
 };
 
 /* The smallest machine that would do: of candidates within the host's limit the
