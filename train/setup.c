@@ -7,8 +7,8 @@
 #include "base/log.h"
 #include "model/files/export_hf.h"
 #include "model/files/weights_hf.h"
-#include "train/plan/calibration.h"
 #include "train/plan/fit.h"
+#include "train/plan/machine.h"
 #include "train/plan/predict.h"
 #include "train/run.h"
 #include "train/trainer/rank_device.h"
@@ -185,20 +185,15 @@ static enum zd_status predict(struct trainer *trainer)
     struct plan_calibration here;
     struct plan_prediction of = {.step_seconds = 0};
     char why[400];
-    const struct plan_machine *machine =
-            plan_machine_default(trainer->plan.backend);
+    struct job_plan *plan = &trainer->plan;
     if (trainer_is_first(trainer)) {
-        if (calibration_find(trainer->plan.backend, &here, why))
-            machine = calibration_use(&here);
-        of = plan_predict(&trainer->plan, machine);
-        trainer->plan.predicted = plan_prediction_json(&of);
-        plan_warn_of_places(&trainer->plan, &of);
-        plan_warn_of_undo(&trainer->plan);
-        json_object_set_new(
-                trainer->plan.predicted, "machine", json_string(machine->name));
-        json_object_set_new(
-                trainer->plan.predicted, "calibrated",
-                json_boolean(machine->is_measured));
+        const struct plan_machine *machine =
+                calibration_find(plan->backend, &here, why);
+        machine = machine ? machine : plan_machine_default(plan->backend);
+        of = plan_predict(plan, machine);
+        plan->predicted = plan_prediction_json(&of, machine);
+        plan_warn_of_places(plan, &of);
+        plan_warn_of_undo(plan);
     }
     ZD_TRY(comm_broadcast(
             trainer->comm, &of.step_seconds, sizeof of.step_seconds, 0));

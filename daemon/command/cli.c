@@ -5,7 +5,7 @@
 #include "base/words.h"
 #include "daemon/cli/complete.h"
 #include "daemon/cli/output.h"
-#include "train/plan/calibration.h"
+#include "train/plan/machine.h"
 
 #include <ctype.h>
 #include <stdlib.h>
@@ -189,19 +189,16 @@ enum zd_status cli_machine(
         const struct cli_args *args, const struct job *job,
         struct plan_calibration *here, const struct plan_machine **machine_out)
 {
-    const struct train_job *options = job_options(job);
+    enum device_backend backend =
+            device_resolve(job_options(job)->device.backend);
     const char *name = args->machine;
     char why[400];
     bool wants_here = !name || strcmp(name, "here") == 0;
-    *machine_out = wants_here ? plan_machine_default(
-                                        device_resolve(options->device.backend))
+    *machine_out = wants_here ? calibration_find(backend, here, why)
                               : plan_machine_find(name);
-    if (!wants_here)
+    if (!wants_here || *machine_out)
         return ZD_OK;
-    if (calibration_find(device_resolve(options->device.backend), here, why)) {
-        *machine_out = calibration_use(here);
-        return ZD_OK;
-    }
+    *machine_out = plan_machine_default(backend);
     if (why[0])
         zd_log_warning("the calibration is not used: %s; %s", why, make_it);
     if (!name)

@@ -1,7 +1,7 @@
 /* command_bench.c - zerod bench: what this machine can do. */
 #include "daemon/cli/output.h"
 #include "daemon/command/cli.h"
-#include "train/plan/calibration.h"
+#include "train/plan/machine.h"
 
 #include <string.h>
 

@@ -5,8 +5,8 @@
 #include "daemon/cli/output.h"
 #include "daemon/command/cli.h"
 #include "model/files/config.h"
-#include "train/plan/calibration.h"
 #include "train/plan/fit.h"
+#include "train/plan/machine.h"
 #include "train/plan/search.h"
 
 #include <inttypes.h>
@@ -353,19 +353,16 @@ static double seconds_of(const struct advice *advice)
 
 static json_t *advice_json(const struct advice *advice, const char *change)
 {
-    const struct plan_machine *machine = advice->machine;
-    json_t *json = plan_prediction_json(&advice->predicted);
+    json_t *json = plan_prediction_json(&advice->predicted, advice->machine);
     double seconds = seconds_of(advice);
-    json_t *more = json_pack(
-            "{s:s, s:b, s:o*, s:o*}", "machine", machine->name, "calibrated",
-            machine->is_measured, "days",
-            seconds > 0 ? json_real(seconds / 86400) : NULL, "change",
-            *change ? json_pack(
-                              "{s:s, s:f}", "arguments", change, "step_seconds",
-                              advice->change.predicted.step_seconds)
-                    : NULL);
-    json_object_update(json, more);
-    json_decref(more);
+    if (seconds > 0)
+        json_object_set_new(json, "days", json_real(seconds / 86400));
+    if (*change)
+        json_object_set_new(
+                json, "change",
+                json_pack(
+                        "{s:s, s:f}", "arguments", change, "step_seconds",
+                        advice->change.predicted.step_seconds));
     return json;
 }
 

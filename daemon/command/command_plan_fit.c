@@ -5,7 +5,7 @@
 #include "daemon/cli/output.h"
 #include "daemon/command/cli.h"
 #include "daemon/init/begin.h"
-#include "train/plan/calibration.h"
+#include "train/plan/machine.h"
 #include "train/plan/search.h"
 
 #include <inttypes.h>
@@ -114,7 +114,7 @@ static json_t *found_json(const struct plan_found *found)
             (json_int_t)found->device, "host", (json_int_t)found->host,
             "pinned", (json_int_t)found->pinned, "disk",
             (json_int_t)found->disk, "snapshot", (json_int_t)found->snapshot,
-            "predicted", plan_prediction_json(&found->predicted));
+            "predicted", plan_prediction_json(&found->predicted, NULL));
 }
 
 static void print_json(

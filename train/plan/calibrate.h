@@ -19,8 +19,3 @@ enum zd_status bench_time(
 enum zd_status calibrate_updates(
         struct comm *comm, double seconds, int threads,
         struct plan_machine *machine);
-
-/* Copies between host and device, the disk below the cache
- * folder, and with several ranks the wire, in and between hosts. Collective. */
-enum zd_status calibrate_paths(
-        struct comm *comm, double seconds, struct plan_machine *machine);

@@ -3,7 +3,7 @@
 #include "train/plan/fit.h"
 
 #include "base/log.h"
-#include "train/plan/calibration.h"
+#include "train/plan/machine.h"
 #include "train/plan/predict.h"
 #include "zero/snapshot.h"
 
@@ -110,9 +110,10 @@ static double best_share(struct job_plan *plan)
     struct plan_calibration here;
     double *share = &plan->zero.request.offload.device_update, best = 0, least;
     char why[400];
-    if (!calibration_find(DEVICE_CUDA, &here, why))
+    const struct plan_machine *machine =
+            calibration_find(DEVICE_CUDA, &here, why);
+    if (!machine)
         return 0;
-    const struct plan_machine *machine = calibration_use(&here);
     least = plan_predict(plan, machine).step_seconds * worth_it;
     for (int i = 1; i <= PARTS; i++) {
         *share = (double)i / PARTS;

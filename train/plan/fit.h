@@ -84,7 +84,7 @@ enum zd_status plan_try_choice(struct plan_fit *fit);
 /* Where that does not fit and train.tiled_mlp is "auto": the fewest pieces that
  * do, of powers of two; with no choice that fits, the most. */
 enum zd_status plan_try_pieces(struct plan_fit *fit);
-/* refusal.c: ZD_ERR_UNFIT with what is short, the largest spans, and the
+/* queries.c: ZD_ERR_UNFIT with what is short, the largest spans, and the
  * cheapest changes that would fit. The plan is overwritten. */
 enum zd_status plan_refuse(
         const struct train_job *job, struct job_plan *plan,

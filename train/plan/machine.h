@@ -4,7 +4,11 @@
 #pragma once
 
 #include "base/device/device.h"
+#include "base/file/json.h"
+#include "comm/comm.h"
 #include "optim/optim.h"
+
+#include <limits.h>
 
 /* Kinds of update differ in the states of an element, and in whether it has a
  * master: bare ones are rounded stochastically, which costs more than bytes. */
@@ -51,3 +55,44 @@ extern const char plan_guess_words[];
 /* What a backend is taken for where nothing else is said: on a CPU the row of
  * this processor, or the guess. */
 const struct plan_machine *plan_machine_default(enum device_backend backend);
+
+/* What was measured on this machine, for predict.h: the last calibration of a
+ * backend, kept in the user's cache folder as machine-HOST-BACKEND.json.
+ *
+ *   {"format", "program", "cpus", and what calibration_json has}
+ *
+ * A file that is broken, of another machine, or of another version of zerod is
+ * not taken; the next calibration replaces it. */
+struct plan_calibration {
+    int ranks, threads; /* measured at once; threads of each */
+    enum device_backend backend;
+    struct plan_machine machine; /* of one that was found */
+    char what[200];
+};
+
+/* calibrate.c: measures for about so many seconds, all ranks at once, with the
+ * thread's device. Collective. Where there is one rank its wire is that of the
+ * backend's table. */
+enum zd_status calibration_measure(
+        struct comm *comm, double seconds, int threads,
+        struct plan_calibration *out);
+
+/* Of every number the mean of all ranks, which measured at once, as a run would
+ * use them. Collective. */
+enum zd_status calibration_mean(
+        struct comm *comm, struct plan_machine *machine);
+
+/* As this machine's file. */
+enum zd_status calibration_keep(
+        const struct plan_calibration *calibration, char path[PATH_MAX]);
+
+/* As a machine, which `out` has; NULL: there is none; `why` says what is wrong
+ * with the file, or is empty if there is no calibration. The caller then
+ * predicts by a table. */
+const struct plan_machine *calibration_find(
+        enum device_backend backend, struct plan_calibration *out,
+        char why[400]);
+
+/* {"backend", "ranks", "threads", "wire_measured", "what", "machine"}. New
+ * reference. */
+json_t *calibration_json(const struct plan_calibration *calibration);

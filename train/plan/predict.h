@@ -62,9 +62,11 @@ bool plan_has_fp8(enum fp8_mode mode, int capability);
 void plan_warn_of_fp8(
         const struct job_plan *plan, const struct plan_machine *machine);
 
-/* {"step_seconds", "tokens_per_second", "binds", "phases": {..}, "busy": {..}};
- * new reference. */
-json_t *plan_prediction_json(const struct plan_prediction *predicted);
+/* {"step_seconds", "tokens_per_second", "binds", "phases": {..}, "busy": {..},
+ * and of a machine "machine", "calibrated"}; new reference. */
+json_t *plan_prediction_json(
+        const struct plan_prediction *predicted,
+        const struct plan_machine *machine);
 
 /* The plan has its moves (job_plan_try). */
 struct plan_prediction plan_predict(

@@ -553,17 +553,21 @@ static json_t *numbers(
     return json;
 }
 
-json_t *plan_prediction_json(const struct plan_prediction *predicted)
+json_t *plan_prediction_json(
+        const struct plan_prediction *predicted,
+        const struct plan_machine *machine)
 {
     return json_pack(
-            "{s:f, s:f, s:s, s:o, s:o, s:o}", "step_seconds",
+            "{s:f, s:f, s:s, s:o, s:o, s:o, s:s*, s:o*}", "step_seconds",
             predicted->step_seconds, "tokens_per_second",
             predicted->tokens_per_second, "binds",
             plan_resource_names[predicted->binds], "phases",
             numbers(plan_part_names, predicted->parts, PLAN_PARTS), "busy",
             numbers(plan_resource_names, predicted->busy, PLAN_RESOURCES),
             "exposed",
-            numbers(plan_exposed_names, predicted->exposed, PLAN_EXPOSED));
+            numbers(plan_exposed_names, predicted->exposed, PLAN_EXPOSED),
+            "machine", machine ? machine->name : NULL, "calibrated",
+            machine ? json_boolean(machine->is_measured) : NULL);
 }
 
 void plan_warn_of_places(

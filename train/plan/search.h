@@ -118,8 +118,3 @@ struct plan_most_found {
 enum zd_status plan_search_most(
         const struct plan_search *search, enum plan_most what, bool fits,
         struct plan_most_found *out);
-
-/* refusal.c: ZD_ERR_UNFIT: `what` was to fit and does not, and what would. */
-enum zd_status plan_fail_smallest(
-        const struct plan_search *search, const struct plan_smallest *smallest,
-        const char *what);
