@@ -61,13 +61,10 @@ struct job_key *job_key(const struct job *job, const char *name)
 
 struct toml_place job_place(const struct job *job, const char *name)
 {
-    const struct toml_node *node = job_key(job, name)->given;
-    char section[SCHEMA_NAME_MAX];
-    if (node)
-        return node->key_place;
-    snprintf(
-            section, sizeof section, "%.*s", (int)(strrchr(name, '.') - name),
-            name);
+    const struct job_key *key = job_key(job, name);
+    const char *section = schema_table[key - job->keys].section;
+    if (key->given)
+        return key->given->key_place;
     const struct toml_node *table =
             job->root ? toml_find(job->root, section) : NULL;
     return table ? table->place

@@ -37,9 +37,8 @@ enum schema_type {                /* TOML accepted: field written (offset2) */
                                             char *) */
                    SCHEMA_CHECKPOINTING, /* one of choices, every:N: struct
                                             checkpointing */
-                   SCHEMA_DTYPE, /* auto or a type: bool auto (enum dtype) */
-                   SCHEMA_OPTIMIZER, /* one of choices: name, state_type and
-                                        paged of struct optim_options */
+                   SCHEMA_OPTIMIZER,     /* one of choices: name, state_type and
+                                            paged of struct optim_options */
                    SCHEMA_ENTRIES, /* array of tables: struct data_entry * (int)
                                     */
                    SCHEMA_TABLE,   /* free table: json_t * */

@@ -121,7 +121,7 @@ const struct schema_key schema_table[] = {
 {"model", "path", SCHEMA_STRING, JOB(model.path), .flags = SCHEMA_NULLABLE, .help = "Hugging Face directory of the model"},
 {"model", "tokenizer", SCHEMA_STRING, JOB(model.tokenizer), .flags = SCHEMA_NULLABLE, .help = "tokenizer.json or its directory; `\"bytes\"`: every byte is a token", .fallback = "`model.path`; with [model.config] `\"bytes\"`"},
 {"model", "init", SCHEMA_ENUM, JOB(model.init), .choices = model_inits, .help = "Initial weights: from the model's files, or random", .fallback = "`\"pretrained\"`; with [model.config] `\"random\"`"},
-{"model", "dtype", SCHEMA_DTYPE, JOB(model.dtype_auto), JOB(model.dtype), .choices = export_dtypes, .help = "Element type of the exported model; auto: as it was stored"},
+{"model", "dtype", SCHEMA_ENUM, JOB(model.dtype), .choices = export_dtypes, .help = "Element type of the exported model; auto: as it was stored"},
 {"model", "attn", SCHEMA_ENUM, JOB(model.attn), .flags = SCHEMA_GPU, .choices = attentions, .help = "Attention on a GPU; auto: cuDNN if it is installed, sums in a fixed order and is the faster when timed, else our own kernels; cudnn: cuDNN in any order of sums, an error if it is missing; own: our own kernels"},
 {"model", "rope_scaling", SCHEMA_TABLE, JOB(model.rope_scaling), .help = "Scaling of rotary positions in place of the model's, with the keys of transformers: `{rope_type = \"yarn\", factor = 4.0, original_max_position_embeddings = 32768}`; the model then has as many positions as both make, also in the exported config.json"},
 {"model", "config", SCHEMA_TABLE, JOB(model.config), .help = "Model from scratch: the keys of Hugging Face's config.json"},

@@ -41,17 +41,6 @@ static void settle_names(struct job *job, const char *path)
     }
 }
 
-static void tell_batch(struct job *job)
-{
-    static const char *const keys[] = {
-            "train.global_batch_size", "train.gradient_accumulation_steps",
-            "train.per_device_train_batch_size"};
-    int i = 0;
-    while (i < 2 && !job_key(job, keys[i])->given)
-        i++;
-    job_take_record(job, keys[i]);
-}
-
 /* Without a number of ranks: what can be no batch at any. */
 static void settle_any_world(struct job *job)
 {
@@ -76,19 +65,23 @@ static void settle_any_world(struct job *job)
 
 static void settle_batch(struct job *job, int samplers)
 {
-    if (job_key(job, "train.global_batch_size")->refused ||
-        job_key(job, "train.gradient_accumulation_steps")->refused ||
-        job_key(job, "train.per_device_train_batch_size")->refused)
-        return;
-    if (!samplers) {
-        settle_any_world(job);
-        return;
+    static const char *const keys[] = {
+            "train.global_batch_size", "train.gradient_accumulation_steps",
+            "train.per_device_train_batch_size"};
+    int told = 2; /* the first that is given */
+    for (int i = 2; i >= 0; i--) {
+        if (job_key(job, keys[i])->refused)
+            return;
+        told = job_key(job, keys[i])->given ? i : told;
     }
-    enum zd_status status = train_resolve_batch(
-            &job->options.train, samplers, job->world / samplers,
-            &job->per_device, &job->accumulation, &job->global_batch);
-    if (status != ZD_OK)
-        tell_batch(job);
+    if (!samplers)
+        settle_any_world(job);
+    else if (
+            train_resolve_batch(
+                    &job->options.train, samplers, job->world / samplers,
+                    &job->per_device, &job->accumulation,
+                    &job->global_batch) != ZD_OK)
+        job_take_record(job, keys[told]);
 }
 
 /* How many see samples of their own; 0: not known, or the sizes are refused. */

@@ -32,40 +32,9 @@ static bool is_auto(const struct toml_node *node)
     return node->kind == TOML_STRING && strcasecmp(node->string, "auto") == 0;
 }
 
-/* Integers may be written 5e8. */
-static bool get_integer(const struct toml_node *node, int64_t *value_out)
+static bool is_size(const struct schema_key *key)
 {
-    if (node->kind == TOML_INTEGER)
-        *value_out = node->integer;
-    else if (
-            node->kind == TOML_REAL && fabs(node->real) <= 9e15 &&
-            node->real == floor(node->real))
-        *value_out = (int64_t)node->real;
-    else
-        return false;
-    return true;
-}
-
-static bool get_number(const struct toml_node *node, double *value_out)
-{
-    if (node->kind == TOML_REAL)
-        *value_out = node->real;
-    else if (node->kind == TOML_INTEGER)
-        *value_out = (double)node->integer;
-    else
-        return false;
-    return true;
-}
-
-static bool in_range(const struct schema_key *key, double value)
-{
-    if (!isfinite(value) || value < key->min || value > key->max)
-        return false;
-    if ((key->flags & SCHEMA_ABOVE_MIN) && value == key->min)
-        return false;
-    if ((key->flags & SCHEMA_BELOW_MAX) && value == key->max)
-        return false;
-    return !((key->flags & SCHEMA_NOT_ZERO) && value == 0);
+    return key->type == SCHEMA_SIZE || key->type == SCHEMA_LIMIT;
 }
 
 /* What "auto" is stored as. */
@@ -74,60 +43,95 @@ static int auto_value(const struct schema_key *key)
     return key->flags & SCHEMA_ZERO ? -1 : 0;
 }
 
-static bool asks_auto(
-        const struct schema_key *key, const struct toml_node *node)
+/* A number, a size or a time, as TOML has it. Integers may be written 5e8. */
+static enum value_fault get_value(
+        const struct schema_key *key, const struct toml_node *node, double *out)
 {
-    return (key->flags & SCHEMA_AUTO) && is_auto(node);
+    bool is_text = node->kind == TOML_STRING;
+    if (is_text && is_size(key))
+        return words_size(node->string, out) ? VALUE_FINE : VALUE_WORD;
+    if (is_text && key->type == SCHEMA_DURATION)
+        return words_duration(node->string, out) ? VALUE_FINE : VALUE_WORD;
+    bool is_real = is_size(key) || key->type == SCHEMA_REAL ||
+                   key->type == SCHEMA_STEPS;
+    bool is_whole = node->kind == TOML_INTEGER ||
+                    (node->kind == TOML_REAL && fabs(node->real) <= 9e15 &&
+                     node->real == floor(node->real));
+    if (key->type == SCHEMA_DURATION ||
+        !(is_whole || (is_real && node->kind == TOML_REAL)))
+        return VALUE_TYPE;
+    *out = node->kind == TOML_REAL ? node->real : (double)node->integer;
+    return VALUE_FINE;
 }
 
-READ(read_integer)
+static bool in_range(const struct schema_key *key, double value)
 {
-    int64_t value = auto_value(key);
-    if (!asks_auto(key, node)) {
-        if (!get_integer(node, &value))
-            return VALUE_TYPE;
-        if (!in_range(key, (double)value))
+    if (is_size(key))
+        return value >= 0 && value <= 1e18 &&
+               !(value < 1 && key->flags & SCHEMA_ABOVE_MIN);
+    if (!isfinite(value) || value < key->min || value > key->max)
+        return false;
+    if ((key->flags & SCHEMA_ABOVE_MIN) && value == key->min)
+        return false;
+    if ((key->flags & SCHEMA_BELOW_MAX) && value == key->max)
+        return false;
+    if (key->type == SCHEMA_STEPS && value > 1 && value != floor(value))
+        return false;
+    return !((key->flags & SCHEMA_NOT_ZERO) && value == 0);
+}
+
+/* All integers that are accepted are doubles too. */
+READ(read_number)
+{
+    double value = auto_value(key), share = 0;
+    bool chooses = key->flags & SCHEMA_AUTO && is_auto(node);
+    if (key->type == SCHEMA_LIMIT && node->kind == TOML_STRING &&
+        words_percent(node->string, &share)) {
+        if (!(share > 0 && share <= 1))
+            return VALUE_RANGE;
+    } else if (!chooses) {
+        enum value_fault fault = get_value(key, node, &value);
+        if (fault != VALUE_FINE)
+            return fault;
+        if (!in_range(key, value))
             return VALUE_RANGE;
     }
-    if (key->type == SCHEMA_INT)
+    switch (key->type) {
+    case SCHEMA_INT:
         *(int *)field = (int)value;
-    else
-        *(int64_t *)field = value; /* not negative where it is a uint64_t */
+        break;
+    case SCHEMA_REAL:
+    case SCHEMA_STEPS:
+    case SCHEMA_DURATION:
+        *(double *)field = value;
+        break;
+    case SCHEMA_LIMIT:
+        *(double *)field2 = share;
+        /* fall through */
+    default:
+        *(int64_t *)field = (int64_t)value; /* not negative in a uint64_t */
+    }
     return VALUE_FINE;
 }
 
-WRITE(write_integer)
+WRITE(write_number)
 {
-    json_int_t value = key->type == SCHEMA_INT ? *(const int *)field
-                                               : *(const int64_t *)field;
-    return key->flags & SCHEMA_AUTO && value == auto_value(key)
-                   ? json_string("auto")
-                   : json_integer(value);
-}
-
-READ(read_real)
-{
-    double value = auto_value(key);
-    bool chooses = asks_auto(key, node);
-    if (!chooses && !get_number(node, &value))
-        return VALUE_TYPE;
-    bool is_whole = value == floor(value);
-    if ((!chooses && !in_range(key, value)) ||
-        (key->type == SCHEMA_STEPS && value > 1 && !is_whole))
-        return VALUE_RANGE;
-    *(double *)field = value;
-    return VALUE_FINE;
-}
-
-WRITE(write_real)
-{
-    double value = *(const double *)field;
-    bool is_whole = value == floor(value) && fabs(value) <= 9e15;
+    bool is_real = key->type == SCHEMA_REAL || key->type == SCHEMA_STEPS ||
+                   key->type == SCHEMA_DURATION;
+    double value = key->type == SCHEMA_INT ? *(const int *)field
+                   : is_real               ? *(const double *)field
+                                           : (double)*(const int64_t *)field;
     if (key->flags & SCHEMA_AUTO && value == auto_value(key))
         return json_string("auto");
-    return key->type == SCHEMA_STEPS && is_whole
-                   ? json_integer((json_int_t)value)
-                   : json_real(value);
+    if (key->type == SCHEMA_LIMIT && *(const double *)field2 > 0)
+        return json_sprintf("%.15g%%", 100 * *(const double *)field2);
+    if (key->type == SCHEMA_DURATION)
+        return json_sprintf("%.15gs", value);
+    if (key->type == SCHEMA_REAL ||
+        (key->type == SCHEMA_STEPS &&
+         (value != floor(value) || fabs(value) > 9e15)))
+        return json_real(value);
+    return json_integer((json_int_t)value);
 }
 
 READ(read_bool)
@@ -179,81 +183,21 @@ WRITE(write_string)
 
 READ(read_version)
 {
-    int64_t version;
-    if (!get_integer(node, &version))
+    double version;
+    if (get_value(key, node, &version) != VALUE_FINE)
         return VALUE_TYPE;
     if (version == 1)
         return VALUE_FINE;
     problem_add(
             &job->problems, ZD_ERR_CONFIG, "E0218", node->place,
-            "this zerod reads schema = 1", "schema %lld is not supported",
-            (long long)version);
+            "this zerod reads schema = 1", "schema %.0f is not supported",
+            version);
     return VALUE_TOLD;
 }
 
 WRITE(write_version)
 {
     return json_integer(1);
-}
-
-/* --- sizes and times --- */
-
-READ(read_size)
-{
-    double bytes, share = 0;
-    if (asks_auto(key, node)) {
-        *(uint64_t *)field = (uint64_t)auto_value(key);
-        return VALUE_FINE;
-    }
-    if (node->kind == TOML_STRING) {
-        if (key->type == SCHEMA_LIMIT && words_percent(node->string, &share)) {
-            if (!(share > 0 && share <= 1))
-                return VALUE_RANGE;
-            bytes = 0;
-        } else if (!words_size(node->string, &bytes))
-            return VALUE_WORD;
-    } else if (!get_number(node, &bytes))
-        return VALUE_TYPE;
-    if (!(bytes >= 0 && bytes <= 1e18) ||
-        (bytes < 1 && (key->flags & SCHEMA_ABOVE_MIN)))
-        return VALUE_RANGE;
-    *(uint64_t *)field = (uint64_t)bytes;
-    if (key->type == SCHEMA_LIMIT)
-        *(double *)field2 = share;
-    return VALUE_FINE;
-}
-
-WRITE(write_size)
-{
-    json_int_t bytes = (json_int_t) * (const uint64_t *)field;
-    if (key->type == SCHEMA_LIMIT && *(const double *)field2 > 0)
-        return json_sprintf("%.15g%%", 100 * *(const double *)field2);
-    return (key->flags & SCHEMA_AUTO) && bytes == auto_value(key)
-                   ? json_string("auto")
-                   : json_integer(bytes);
-}
-
-READ(read_duration)
-{
-    double seconds = auto_value(key);
-    if (node->kind != TOML_STRING)
-        return VALUE_TYPE;
-    if (!asks_auto(key, node)) {
-        if (!words_duration(node->string, &seconds))
-            return VALUE_WORD;
-        if (!in_range(key, seconds))
-            return VALUE_RANGE;
-    }
-    *(double *)field = seconds;
-    return VALUE_FINE;
-}
-
-WRITE(write_duration)
-{
-    double seconds = *(const double *)field;
-    return (key->flags & SCHEMA_AUTO) && seconds == auto_value(key)
-                   ? json_string("auto")
-                   : json_sprintf("%.15gs", seconds);
 }
 
 /* --- words: one of a list, or one of a list or something else --- */
@@ -298,25 +242,6 @@ READ(read_enum)
 WRITE(write_enum)
 {
     return choice_json(key, *(const int *)field);
-}
-
-/* -1 is "auto", which leaves the type as it is. */
-READ(read_dtype)
-{
-    const struct schema_choice *choice;
-    enum value_fault fault = find_choice(key, node, &choice);
-    if (fault != VALUE_FINE)
-        return fault;
-    *(bool *)field = choice->value < 0;
-    if (choice->value >= 0)
-        *(enum dtype *)field2 = (enum dtype)choice->value;
-    return VALUE_FINE;
-}
-
-WRITE(write_dtype)
-{
-    bool is_auto = *(const bool *)field;
-    return choice_json(key, is_auto ? -1 : (int)*(const enum dtype *)field2);
 }
 
 /* Name, type of states and paging together; other names say what they became.
@@ -499,20 +424,19 @@ static const struct {
 [SCHEMA_NAME] = {"1 to 48 letters, digits, '.', '_' or '-'", false, read_string, write_string},
 [SCHEMA_ENUM] = {NULL, false, read_enum, write_enum},
 [SCHEMA_BOOL] = {"true | false", false, read_bool, write_bool},
-[SCHEMA_INT] = {"an integer", true, read_integer, write_integer},
-[SCHEMA_INT64] = {"an integer", true, read_integer, write_integer},
-[SCHEMA_UINT64] = {"an integer", true, read_integer, write_integer},
-[SCHEMA_REAL] = {"a number", true, read_real, write_real},
-[SCHEMA_STEPS] = {"whole steps, or a fraction below 1", true, read_real, write_real},
-[SCHEMA_SIZE] = {"bytes, or a size like \"64MiB\" or \"5GB\"", false, read_size, write_size},
-[SCHEMA_LIMIT] = {"bytes, a size like \"12GiB\", or a share like \"90%\"", false, read_size, write_size},
-[SCHEMA_DURATION] = {"a time like \"90s\", \"5m\" or \"1h30m\"", false, read_duration, write_duration},
+[SCHEMA_INT] = {"an integer", true, read_number, write_number},
+[SCHEMA_INT64] = {"an integer", true, read_number, write_number},
+[SCHEMA_UINT64] = {"an integer", true, read_number, write_number},
+[SCHEMA_REAL] = {"a number", true, read_number, write_number},
+[SCHEMA_STEPS] = {"whole steps, or a fraction below 1", true, read_number, write_number},
+[SCHEMA_SIZE] = {"bytes, or a size like \"64MiB\" or \"5GB\"", false, read_number, write_number},
+[SCHEMA_LIMIT] = {"bytes, a size like \"12GiB\", or a share like \"90%\"", false, read_number, write_number},
+[SCHEMA_DURATION] = {"a time like \"90s\", \"5m\" or \"1h30m\"", false, read_number, write_number},
 [SCHEMA_STRINGS] = {"an array of strings", false, read_strings, write_strings},
 [SCHEMA_MODULES] = {"a pattern, or an array of names", false, read_json, write_json},
 [SCHEMA_LAYERS] = {"an integer, or an array of integers", false, read_json, write_json},
 [SCHEMA_WORD_OR_PATH] = {NULL, false, read_word_or_path, write_word_or_path},
 [SCHEMA_CHECKPOINTING] = {"none | selective | full | every:N | sqrt | auto", false, read_checkpointing, write_checkpointing},
-[SCHEMA_DTYPE] = {NULL, false, read_dtype, write_dtype},
 [SCHEMA_OPTIMIZER] = {NULL, false, read_optimizer, write_optimizer},
 [SCHEMA_ENTRIES] = {"an array of tables", false, NULL, write_entries}, /* keys.c walks them */
 [SCHEMA_TABLE] = {"a table", false, read_json, write_json},

@@ -11,7 +11,7 @@ struct train_job train_job_default(void)
                     .on_sigusr1 = ON_SIGNAL_CHECKPOINT_AND_EXIT,
                     .on_sigusr2 = ON_SIGNAL_CHECKPOINT},
             .device = device_options_default(),
-            .model = {.init = MODEL_PRETRAINED, .dtype_auto = true},
+            .model = {.init = MODEL_PRETRAINED, .dtype = -1},
             .lora = lora_options_default(),
             .data = data_options_default(),
             .train =

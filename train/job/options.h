@@ -43,8 +43,7 @@ struct model_options {     /* [model] */
     const char *tokenizer; /* "bytes"; NULL: path's, of a model
                               from scratch bytes */
     enum model_init init;
-    bool dtype_auto;
-    enum dtype dtype; /* of export */
+    int dtype; /* of export, an enum dtype; -1: as it was stored */
     enum attention_choice attn;
     json_t *config;       /* [model.config], or NULL */
     json_t *rope_scaling; /* in place of the model's; NULL: as it is */
@@ -70,7 +69,7 @@ struct train_options { /* [train] */
     int gradient_accumulation_steps;
     enum accumulation_order accumulation_order;
     enum dtype dtype;
-    bool tf32; /* products of fp32 on a GPU */
+    bool tf32;         /* products of fp32 on a GPU */
     enum fp8_mode fp8; /* of the layers' matmuls */
     struct checkpointing gradient_checkpointing;
     int tiled_mlp; /* pieces of the tokens; 0: auto */

@@ -77,7 +77,7 @@ static uint64_t export_bytes(
         if (adapters ? param->trainable : param->part == PARAM_BASE)
             count += param->count;
     }
-    bool is_wide = adapters && job->model.dtype_auto;
+    bool is_wide = adapters && job->model.dtype < 0;
     return count * (is_wide ? sizeof(float) : dtype_bytes(plan->export_dtype));
 }
 

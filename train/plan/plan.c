@@ -267,7 +267,7 @@ enum zd_status plan_begin(
                                      &plan->tokenizer_waits) +
                              sharing_host - 1) /
                             sharing_host;
-    plan->export_dtype = !job->model.dtype_auto    ? job->model.dtype
+    plan->export_dtype = job->model.dtype >= 0 ? (enum dtype)job->model.dtype
                          : !train_stored_base(job) ? DTYPE_BF16
                                                    : plan->config.storage_dtype;
     return ZD_OK;

@@ -34,7 +34,7 @@ static enum zd_status export_from(struct trainer *trainer, const char *path)
             .merges = !is_adapter && trainer->plan.table.adapters,
             .open_base = open_base,
             .ctx = job};
-    if (is_adapter && job->model.dtype_auto)
+    if (is_adapter && job->model.dtype < 0)
         request.dtype = NULL; /* fp32 */
     fs_join(dir, PATH_MAX, job->job.output_dir, export_folder(job));
     if (request.merges && trainer->plan.config.is_quantized &&
