@@ -103,19 +103,25 @@ enum zd_status gpu_read_facts(int index, struct device_facts *facts)
     return ZD_OK;
 }
 
+/* Of an architecture that this program was not built for. */
+static bool is_foreign(cudaError_t error)
+{
+    return error == cudaErrorNoKernelImageForDevice ||
+           error == cudaErrorInvalidDeviceFunction ||
+           error == cudaErrorInvalidKernelImage ||
+           error == cudaErrorUnsupportedPtxVersion;
+}
+
 static const char *fix_of(cudaError_t error)
 {
+    if (is_foreign(error))
+        return "build zerod for it: meson configure -Dgpu_archs=all";
     switch (error) {
     case cudaErrorDevicesUnavailable:
     case cudaErrorDeviceUninitialized:
         return "another process has this GPU for itself, or its compute mode "
                "prohibits programs: `nvidia-smi` shows both, `nvidia-smi -c 0` "
                "lets several in";
-    case cudaErrorNoKernelImageForDevice:
-    case cudaErrorInvalidDeviceFunction:
-    case cudaErrorInvalidKernelImage:
-    case cudaErrorUnsupportedPtxVersion:
-        return "build zerod for it: meson configure -Dgpu_archs=all";
     case cudaErrorMemoryAllocation:
         return "end what fills the GPU's memory; `nvidia-smi` lists it";
     case cudaErrorECCUncorrectable:
@@ -131,11 +137,7 @@ enum zd_status gpu_refused(
         const struct device_facts *facts, cudaError_t error, const char *call)
 {
     cudaGetLastError();
-    bool is_old = error == cudaErrorNoKernelImageForDevice ||
-                  error == cudaErrorInvalidDeviceFunction ||
-                  error == cudaErrorInvalidKernelImage ||
-                  error == cudaErrorUnsupportedPtxVersion;
-    if (is_old)
+    if (is_foreign(error))
         ZD_FAIL(ZD_ERR_UNFIT, "E1203",
                 "this zerod has no code for GPU %d (%s, compute capability "
                 "%d.%d): %s",

@@ -32,15 +32,9 @@ static enum zd_status move(
     return ZD_OK;
 }
 
-static enum zd_status read_back(void *host, const void *device, size_t bytes)
+static enum zd_status copy(void *to, const void *from, size_t bytes)
 {
-    memcpy(host, device, bytes);
-    return ZD_OK;
-}
-
-static enum zd_status write_to(void *device, const void *host, size_t bytes)
-{
-    memcpy(device, host, bytes);
+    memcpy(to, from, bytes);
     return ZD_OK;
 }
 
@@ -76,8 +70,8 @@ const struct device_table device_table_cpu = {
         .give_pinned = give,
         .clear = clear,
         .move = move,
-        .read = read_back,
-        .write = write_to,
+        .read = copy,
+        .write = copy,
         .finish = finish,
         .check = finish,
         .used_bytes = used_bytes,

@@ -12,6 +12,14 @@
 /* Digits that any int64 has room for; longer integers become reals. */
 enum { INT_DIGITS = 18 };
 
+/* The byte after the string that begins at `at` with its quote. */
+static size_t string_end(const char *text, size_t at, size_t bytes)
+{
+    for (at++; at < bytes && text[at] != '"'; at++)
+        at += text[at] == '\\';
+    return at < bytes ? at + 1 : bytes;
+}
+
 /* Copy `text`, giving every integer longer than INT_DIGITS a ".0". jansson
  * refuses integers beyond 64 bits, yet tokenizer_config.json of most models has
  * one ("model_max_length": 1000000000000000019884624838656). */
@@ -19,27 +27,19 @@ static char *widen_integers(const char *text, size_t bytes, size_t *bytes_out)
 {
     /* a number grows by 2 and has at least INT_DIGITS + 1 characters */
     char *out = zd_must(malloc(bytes + bytes / INT_DIGITS * 2 + 4));
-    size_t used = 0;
-    bool in_string = false;
-    for (size_t i = 0; i < bytes;) {
-        char c = text[i];
-        if (in_string || !isdigit((unsigned char)c)) {
-            if (c == '"')
-                in_string = !in_string;
-            out[used++] = text[i++];
-            if (in_string && c == '\\' && i < bytes)
-                out[used++] = text[i++];
-            continue;
-        }
-        size_t begin = i;
-        while (i < bytes && isdigit((unsigned char)text[i]))
-            out[used++] = text[i++];
-        bool is_integer = (begin == 0 || !strchr(".eE+", text[begin - 1])) &&
-                          (i == bytes || !strchr(".eE", text[i]));
-        if (begin >= 2 && text[begin - 1] == '-' &&
-            (text[begin - 2] == 'e' || text[begin - 2] == 'E'))
+    size_t used = 0, next;
+    for (size_t i = 0; i < bytes; i = next) {
+        bool is_integer = isdigit((unsigned char)text[i]);
+        next = text[i] == '"' ? string_end(text, i, bytes) : i + 1;
+        while (is_integer && next < bytes && isdigit((unsigned char)text[next]))
+            next++;
+        memcpy(out + used, text + i, next - i);
+        used += next - i;
+        if ((i > 0 && strchr(".eE+", text[i - 1])) ||
+            (next < bytes && strchr(".eE", text[next])) ||
+            (i >= 2 && text[i - 1] == '-' && strchr("eE", text[i - 2])))
             is_integer = false;
-        if (is_integer && i - begin > INT_DIGITS) {
+        if (is_integer && next - i > INT_DIGITS) {
             out[used++] = '.';
             out[used++] = '0';
         }
@@ -92,8 +92,7 @@ static bool has_more_values(const char *text, size_t bytes, size_t most)
         count += c == ',' || c == ':' || (is_open && c != ']' && c != '}');
         is_open = c == '[' || c == '{';
         if (c == '"')
-            for (i++; i < bytes && text[i] != '"'; i++)
-                i += text[i] == '\\';
+            i = string_end(text, i, bytes) - 1;
     }
     return count > most;
 }
@@ -214,21 +213,17 @@ static char *shorten_reals(const char *text)
     size_t bytes = strlen(text), used = 0;
     /* 1e22 becomes 1e+22 */
     char *out = zd_must(malloc(2 * bytes + UNITS_TEXT));
-    bool in_string = false;
-    for (size_t i = 0; i < bytes;) {
+    for (size_t i = 0, next; i < bytes; i = next) {
         size_t length = strspn(text + i, "+-.0123456789eE");
-        bool is_number = !in_string &&
-                         (isdigit((unsigned char)text[i]) || text[i] == '-');
+        bool is_number = isdigit((unsigned char)text[i]) || text[i] == '-';
         if (is_number && strcspn(text + i, ".eE") < length) {
             used += shorten_real(text + i, out + used);
-            i += length;
+            next = i + length;
             continue;
         }
-        if (text[i] == '"')
-            in_string = !in_string;
-        out[used++] = text[i++];
-        if (in_string && text[i - 1] == '\\')
-            out[used++] = text[i++];
+        next = text[i] == '"' ? string_end(text, i, bytes) : i + 1;
+        memcpy(out + used, text + i, next - i);
+        used += next - i;
     }
     out[used] = '\0';
     return out;

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/printable.h"
+#include "base/words.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -66,10 +67,10 @@ const char *look_style(const struct look *look, enum look_style style)
 
 enum look_style look_of_state(const char *state)
 {
-    if (strcmp(state, "failed") == 0 || strcmp(state, "died") == 0 ||
-        strcmp(state, "no answer") == 0 || strncmp(state, "stalled", 7) == 0)
+    if (words_have("failed|died|no answer", "|", state) ||
+        strncmp(state, "stalled", 7) == 0)
         return LOOK_BAD;
-    if (strcmp(state, "paused") == 0 || strcmp(state, "stopping") == 0 ||
+    if (words_have("paused|stopping", "|", state) ||
         strncmp(state, "stopped", 7) == 0)
         return LOOK_WARN;
     return LOOK_GOOD;

@@ -39,12 +39,6 @@ static void see_products(struct doctor *doctor, json_t *list)
             name ? name + strlen("cuBLASLt ") : NULL);
 }
 
-static bool is_loaded(const char *file)
-{
-    char path[PATH_MAX];
-    return library_path(file, path, sizeof path);
-}
-
 static void see_cudnn(struct doctor *doctor, json_t *list)
 {
     static const char cost[] =
@@ -53,7 +47,7 @@ static void see_cudnn(struct doctor *doctor, json_t *list)
     enum dtype dtype = doctor->job->train.dtype;
     enum attention_choice choice = doctor->job->model.attn;
     struct attention_facts facts;
-    char version[32] = "";
+    char version[32] = "", path[PATH_MAX];
     kernels_set_attention(choice);
     facts = attention_cuda_facts(dtype == DTYPE_FP32 ? DTYPE_BF16 : dtype);
     if (facts.cudnn)
@@ -74,7 +68,7 @@ static void see_cudnn(struct doctor *doctor, json_t *list)
                 "pip install nvidia-cudnn-cu13, or its folder in "
                 "ZEROD_LIBRARY_PATH",
                 "there is no cuDNN");
-    else if (!is_loaded("libnvrtc.so"))
+    else if (!library_path("libnvrtc.so", path, sizeof path))
         doctor_warn(
                 doctor, cost, "pip install nvidia-cuda-nvrtc",
                 "there is no NVRTC, with which cuDNN compiles its attention "

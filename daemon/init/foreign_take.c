@@ -254,16 +254,15 @@ static void take_per_epoch(struct foreign *from)
     double count = json_number_value(from->value);
     double all = json_is_number(epochs) ? json_number_value(epochs) : 1;
     bool saves = strstr(from->name, "saves") != NULL;
-    bool is_share = count > 0 && count * all >= 1 && count != 1;
-    const char *strategy = count > 0 && count * all >= 1 ? "epoch" : "no";
-    if (is_share)
+    bool fits = count > 0 && count * all >= 1;
+    if (fits && count != 1)
         foreign_set(
                 from, saves ? "checkpoint.save_steps" : "eval.eval_steps",
                 json_real(1 / (count * all)));
     else
         foreign_set(
                 from, saves ? "checkpoint.save_strategy" : "eval.eval_strategy",
-                json_string(strategy));
+                json_string(fits ? "epoch" : "no"));
 }
 
 /* warmup_steps overrides warmup_ratio; 0 for both is no warm-up. */

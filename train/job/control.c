@@ -5,63 +5,45 @@
 /* Integers that a double holds exactly. */
 #define STEPS_MAX 9.0e15
 
+/* Name, key, help; least and most; whether it is an integer, and whether the
+ * least itself is too little. */
 const struct train_setting train_settings[SETTINGS] = {
         [SET_LEARNING_RATE] =
-                {.name = "learning_rate",
-                 .key = "optim.learning_rate",
-                 .help = "Peak rate during the warm-up, afterwards the rate of "
-                         "the next step; the rest of the schedule is scaled",
-                 .max = 1e3,
-                 .is_above_min = true},
+                {"learning_rate", "optim.learning_rate",
+                 "Peak rate during the warm-up, afterwards the rate of "
+                 "the next step; the rest of the schedule is scaled",
+                 0, 1e3, false, true},
         [SET_MAX_GRAD_NORM] =
-                {.name = "max_grad_norm",
-                 .key = "optim.max_grad_norm",
-                 .help = "Clip gradients to this norm; 0 = off",
-                 .max = 1e30},
+                {"max_grad_norm", "optim.max_grad_norm",
+                 "Clip gradients to this norm; 0 = off", 0, 1e30},
         [SET_ACCUMULATION] =
-                {.name = "gradient_accumulation_steps",
-                 .key = "train.gradient_accumulation_steps",
-                 .help = "Micro-batches of a step; changes the global batch",
-                 .min = 1,
-                 .max = 1 << 24,
-                 .is_integer = true},
+                {"gradient_accumulation_steps",
+                 "train.gradient_accumulation_steps",
+                 "Micro-batches of a step; changes the global batch", 1,
+                 1 << 24, true},
         [SET_LOGGING_STEPS] =
-                {.name = "logging_steps",
-                 .key = "log.logging_steps",
-                 .help = "Steps between lines on the screen",
-                 .min = 1,
-                 .max = STEPS_MAX,
-                 .is_integer = true},
+                {"logging_steps", "log.logging_steps",
+                 "Steps between lines on the screen", 1, STEPS_MAX, true},
         [SET_SAVE_STEPS] =
-                {.name = "save_steps",
-                 .key = "checkpoint.save_steps",
-                 .help = "Steps between checkpoints",
-                 .min = 1,
-                 .max = STEPS_MAX,
-                 .is_integer = true},
+                {"save_steps", "checkpoint.save_steps",
+                 "Steps between checkpoints", 1, STEPS_MAX, true},
         [SET_EVAL_STEPS] =
-                {.name = "eval_steps",
-                 .key = "eval.eval_steps",
-                 .help = "Steps between evaluations",
-                 .min = 1,
-                 .max = STEPS_MAX,
-                 .is_integer = true},
-};
-
-static const char *const commands[COMMAND_KINDS] = {
-        [COMMAND_CHECKPOINT] = "checkpoint",
-        [COMMAND_EVAL] = "eval",
-        [COMMAND_SAMPLE] = "sample",
-        [COMMAND_PAUSE] = "pause",
-        [COMMAND_RESUME] = "resume",
-        [COMMAND_STOP] = "stop",
-        [COMMAND_SET] = "set",
-        [COMMAND_PROFILE] = "profile",
+                {"eval_steps", "eval.eval_steps", "Steps between evaluations",
+                 1, STEPS_MAX, true},
 };
 
 const char *train_command_name(enum train_command_kind kind)
 {
-    return commands[kind];
+    static const char *const names[COMMAND_KINDS] = {
+            [COMMAND_CHECKPOINT] = "checkpoint",
+            [COMMAND_EVAL] = "eval",
+            [COMMAND_SAMPLE] = "sample",
+            [COMMAND_PAUSE] = "pause",
+            [COMMAND_RESUME] = "resume",
+            [COMMAND_STOP] = "stop",
+            [COMMAND_SET] = "set",
+            [COMMAND_PROFILE] = "profile"};
+    return names[kind];
 }
 
 const char *train_run_state_name(enum train_run_state state)
@@ -100,8 +82,7 @@ const char *train_phase_name(enum train_phase phase)
             [PHASE_UP] = "up",
             [PHASE_DISK] = "disk",
             [PHASE_CHECKPOINT] = "checkpoint",
-            [PHASE_EVAL] = "eval",
-    };
+            [PHASE_EVAL] = "eval"};
     return names[phase];
 }
 
