@@ -165,7 +165,7 @@ struct train_rank_report {
     double phase_seconds[PHASES];     /* since this process began */
     double step_seconds;              /* mean of the last steps */
     double slowness;                  /* busy time over the median of all ranks
-                                         (train/trainer/stragglers.h); 0: not known */
+                                         (train/trainer/rank_report.h); 0: not known */
     uint64_t down_bytes, up_bytes, disk_read_bytes, disk_written_bytes;
     struct comm_counters wire; /* bytes sent, all groups together */
     struct zero_wire groups;

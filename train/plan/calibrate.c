@@ -20,27 +20,6 @@
 #include <string.h>
 #include <unistd.h>
 
-enum zd_status bench_time(struct bench *b, bench_fn *run, double *seconds_out)
-{
-    double all = 0, runs = 0;
-    int times = 1;
-    ZD_TRY(run(b)); /* touches what it needs */
-    ZD_TRY(device_finish());
-    do {
-        double began = clock_seconds();
-        for (int i = 0; i < times; i++, b->rounds++)
-            ZD_TRY(run(b));
-        ZD_TRY(device_finish());
-        double took = clock_seconds() - began;
-        all += took;
-        runs += times;
-        if (took < b->share / 16 && times < 1 << 16)
-            times *= 2;
-    } while (all < b->share);
-    *seconds_out = fmax(all / runs, 1e-9);
-    return ZD_OK;
-}
-
 /* Sides of a weight and rows of its input: those of a small model on a CPU, of
  * a large one on a GPU; smaller where one run would take too long. */
 enum { SIDE_LEAST = 512, FEW_LEAST = 32 };

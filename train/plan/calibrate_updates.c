@@ -4,14 +4,37 @@
  * moves is counted as the plan counts it (cost.c). */
 #include "train/plan/calibrate.h"
 
+#include "base/clock.h"
 #include "base/device/device_memory.h"
 #include "base/must.h"
 #include "base/number/rng.h"
 #include "offload/offload.h"
 #include "optim/device.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+enum zd_status bench_time(struct bench *b, bench_fn *run, double *seconds_out)
+{
+    double all = 0, runs = 0;
+    int times = 1;
+    ZD_TRY(run(b)); /* touches what it needs */
+    ZD_TRY(device_finish());
+    do {
+        double began = clock_seconds();
+        for (int i = 0; i < times; i++, b->rounds++)
+            ZD_TRY(run(b));
+        ZD_TRY(device_finish());
+        double took = clock_seconds() - began;
+        all += took;
+        runs += times;
+        if (took < b->share / 16 && times < 1 << 16)
+            times *= 2;
+    } while (all < b->share);
+    *seconds_out = fmax(all / runs, 1e-9);
+    return ZD_OK;
+}
 
 enum {
     SEGMENTS = 8,

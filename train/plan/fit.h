@@ -11,6 +11,12 @@ enum zd_status plan_begin(
         const struct train_job *job, int world, int local_size,
         const struct comm *comm, struct job_plan *plan);
 
+/* Parts of it, of plan->config: the tables of the whole model, with [lora] of
+ * the adapted one, and those of the slice of a place. */
+enum zd_status plan_tables(const struct train_job *job, struct job_plan *plan);
+enum zd_status plan_slice(
+        const struct train_job *job, struct tp tp, struct job_plan *plan);
+
 /* One candidate of what may be open. */
 struct job_choice {
     struct checkpointing checkpointing;
@@ -84,7 +90,13 @@ enum zd_status plan_try_choice(struct plan_fit *fit);
 /* Where that does not fit and train.tiled_mlp is "auto": the fewest pieces that
  * do, of powers of two; with no choice that fits, the most. */
 enum zd_status plan_try_pieces(struct plan_fit *fit);
-/* queries.c: ZD_ERR_UNFIT with what is short, the largest spans, and the
+/* choice.c: what "auto" leaves open of checkpointing and order. Of the modes of
+ * checkpointing the first that fits; of orders depth first, or, where the bits
+ * are the same, the faster that fits. They are on one rank and at stages 0 and
+ * 1, but of a tied table that trains, and of sums on the host. `in_pieces`: as
+ * plan_try_pieces, where no mode fits without. */
+enum zd_status plan_try_orders(struct plan_fit *fit, bool in_pieces);
+/* ZD_ERR_UNFIT with what is short, the largest spans, and the
  * cheapest changes that would fit. The plan is overwritten. */
 enum zd_status plan_refuse(
         const struct train_job *job, struct job_plan *plan,

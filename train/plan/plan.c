@@ -181,9 +181,13 @@ static struct plan_context context_of(
 
 /* --- model, world, transport, batch --------------------------------------- */
 
-/* [lora]: the table is that of the adapted model. */
-static enum zd_status adapt(const struct train_job *job, struct job_plan *plan)
+enum zd_status plan_tables(const struct train_job *job, struct job_plan *plan)
 {
+    ZD_TRY(param_table_build(
+            &plan->config, job->train.freeze, job->train.freeze_count,
+            &plan->table));
+    if (!job->lora.enabled)
+        return ZD_OK;
     ZD_TRY(lora_config(&job->lora, &plan->adapter));
     ZD_TRY(lora_extend(
             &plan->config, &plan->adapter, &job->lora, &plan->table));
@@ -191,17 +195,10 @@ static enum zd_status adapt(const struct train_job *job, struct job_plan *plan)
             &plan->config, &job->lora, train_stored_base(job), &plan->table);
 }
 
-/* The slice of this rank's place; elsewhere than in the run of the first, which
- * has as much of every tensor as any. */
-static enum zd_status slice(
-        const struct train_job *job, const struct comm *comm,
-        struct job_plan *plan)
+enum zd_status plan_slice(
+        const struct train_job *job, struct tp tp, struct job_plan *plan)
 {
-    struct mesh_place place = {0};
-    if (comm)
-        place = mesh_place(plan->mesh, comm_rank(comm));
-    struct tp tp = {plan->mesh.tp, place.tp};
-    plan->cp = (struct cp){plan->mesh.cp, place.cp};
+    param_table_fini(&plan->slice_table);
     if (tp.size == 1)
         return ZD_OK;
     ZD_TRY(model_config_slice(&plan->config, tp, &plan->slice_config));
@@ -226,6 +223,11 @@ enum zd_status plan_begin(
     memset(plan, 0, sizeof *plan);
     plan->world = world;
     ZD_TRY(mesh_cut(job->parallel, world, &plan->mesh));
+    /* elsewhere than in the run that of the first rank, which has as much of
+     * every tensor as any */
+    struct mesh_place place =
+            mesh_place(plan->mesh, comm ? comm_rank(comm) : 0);
+    plan->cp = (struct cp){plan->mesh.cp, place.cp};
     plan->local_size = plan_local_size(job, world, local_size);
     plan->backend = device_resolve(job->device.backend);
     if (job->device.backend != DEVICE_CPU)
@@ -250,13 +252,9 @@ enum zd_status plan_begin(
     ZD_TRY(job_plan_config(job, &plan->config));
     status = job_plan_vocabulary(job, &plan->config);
     if (status == ZD_OK)
-        status = param_table_build(
-                &plan->config, job->train.freeze, job->train.freeze_count,
-                &plan->table);
-    if (status == ZD_OK && job->lora.enabled)
-        status = adapt(job, plan);
+        status = plan_tables(job, plan);
     if (status == ZD_OK)
-        status = slice(job, comm, plan);
+        status = plan_slice(job, (struct tp){plan->mesh.tp, place.tp}, plan);
     if (status != ZD_OK) {
         job_plan_fini(plan);
         return status;

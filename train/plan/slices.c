@@ -94,73 +94,14 @@ static enum refusal look(
     return FITS;
 }
 
-/* The table of a slice, from that of the whole: {0}, where nothing is
- * quantized. */
-static enum zd_status adapt(
-        const struct train_job *job, const struct model_config *config,
-        const struct param_table *whole, struct param_table *table)
-{
-    struct peft_config adapter;
-    ZD_TRY(lora_config(&job->lora, &adapter));
-    enum zd_status status = lora_extend(config, &adapter, &job->lora, table);
-    peft_config_fini(&adapter);
-    if (status == ZD_OK)
-        codes_cut(whole, table);
-    return status;
-}
-
-static enum zd_status cut(
-        const struct train_job *job, const struct model_config *config,
-        const struct param_table *whole, struct tp tp,
-        struct param_table *table)
-{
-    struct model_config slice;
-    ZD_TRY(model_config_slice(config, tp, &slice));
-    ZD_TRY(param_table_slice(
-            config, tp, job->train.freeze, job->train.freeze_count, table));
-    if (!job->lora.enabled)
-        return ZD_OK;
-    enum zd_status status = adapt(job, &slice, whole, table);
-    if (status != ZD_OK)
-        param_table_fini(table);
-    return status;
-}
-
-/* How the base is quantized. What else is wrong with it, others tell. */
-static void quantize(
-        const struct train_job *job, const struct model_config *config,
-        struct param_table *whole)
-{
-    const struct param_table none = {0};
-    *whole = none;
-    if (!job->lora.enabled ||
-        (!config->is_quantized && job->lora.quantize_base == LORA_BASE_NONE))
-        return;
-    enum zd_status status = param_table_build(config, NULL, 0, whole);
-    if (status == ZD_OK)
-        status = adapt(job, config, &none, whole);
-    if (status == ZD_OK)
-        status = lora_quantize(
-                config, &job->lora, train_stored_base(job), whole);
-    if (status == ZD_OK)
-        return;
-    param_table_fini(whole);
-    zd_error_clear();
-}
-
-static bool fits(
-        const struct train_job *job, const struct model_config *config,
-        const struct param_table *whole, int size)
+/* Has the slice of a plan of so many places nothing that must stay together? */
+static bool fits(const struct train_job *job, struct job_plan *plan, int size)
 {
     const struct param *tensor;
-    struct param_table table;
-    if (cut(job, config, whole, (struct tp){size, 0}, &table) != ZD_OK) {
-        zd_error_clear();
-        return false;
-    }
-    bool does = look(job, &table, 0, &tensor) == FITS;
-    param_table_fini(&table);
-    return does;
+    if (plan_slice(job, (struct tp){size, 0}, plan) == ZD_OK)
+        return look(job, plan_slice_table(plan), 0, &tensor) == FITS;
+    zd_error_clear();
+    return false;
 }
 
 static enum zd_status check(
@@ -203,32 +144,30 @@ enum zd_status plan_check_slices(
 
 /* "8 or 4 or 2": the sizes that fit the model, the samples and the ranks. */
 static void list_sizes(
-        const struct train_job *job, const struct model_config *config,
-        const struct param_table *whole, int world, struct text_buffer *text)
+        const struct train_job *job, struct job_plan *plan, int world,
+        struct text_buffer *text)
 {
     struct mesh_sizes sizes = job->parallel;
-    for (sizes.tp = config->heads; sizes.tp > 1; sizes.tp--)
+    for (sizes.tp = plan->config.heads; sizes.tp > 1; sizes.tp--)
         if (job->data.cutoff_len % mesh_token_unit(sizes) == 0 &&
             world % ((int64_t)sizes.cp * sizes.tp) == 0 &&
-            fits(job, config, whole, sizes.tp))
+            fits(job, plan, sizes.tp))
             text_buffer_add(text, "%s%d", text->used ? " or " : "", sizes.tp);
     if (!text->used)
         text_buffer_add(text, "1");
 }
 
 static enum zd_status refuse(
-        const struct train_job *job, const struct model_config *config,
-        const struct param_table *whole, int world)
+        const struct train_job *job, struct job_plan *plan, int world)
 {
     const struct tp tp = {job->parallel.tp, 0};
     const struct optim_options *optim = &job->optim;
-    struct param_table table;
+    const struct param *tensor;
     char sizes[120] = "", states[80] = "";
     struct text_buffer text = {.out = sizes, .bytes = sizeof sizes};
-    list_sizes(job, config, whole, world, &text);
-    if (cut(job, config, whole, tp, &table) == ZD_OK) {
-        const struct param *tensor;
-        enum refusal refusal = look(job, &table, 0, &tensor);
+    list_sizes(job, plan, world, &text);
+    if (plan_slice(job, tp, plan) == ZD_OK) {
+        enum refusal refusal = look(job, &plan->slice_table, 0, &tensor);
         if (refusal == CUTS_TILES)
             snprintf(states, sizeof states, "train.fp8 = \"tensorwise\", or ");
         else if (refusal == CUTS_BLOCKS)
@@ -237,8 +176,7 @@ static enum zd_status refuse(
                     optim->paged ? "paged_" : "",
                     optimizer_of(optim->name)->name,
                     optim->paged ? "_32bit" : "");
-        check(job, &table, tp);
-        param_table_fini(&table);
+        check(job, &plan->slice_table, tp);
     }
     return zd_fail_help("%sparallel.tp_size = %s", states, sizes);
 }
@@ -247,13 +185,16 @@ enum zd_status job_check_slices(
         const struct train_job *job, const struct model_config *config,
         int world)
 {
-    struct param_table whole;
+    struct job_plan plan = {
+            .config = *config, .mesh = {.tp = job->parallel.tp}};
     enum zd_status status = ZD_OK;
     if (job->parallel.tp == 1)
         return ZD_OK;
-    quantize(job, config, &whole);
-    if (!fits(job, config, &whole, job->parallel.tp))
-        status = refuse(job, config, &whole, world);
-    param_table_fini(&whole);
+    if (plan_tables(job, &plan) != ZD_OK)
+        zd_error_clear(); /* others tell */
+    else if (!fits(job, &plan, job->parallel.tp))
+        status = refuse(job, &plan, world);
+    plan.config = (struct model_config){0}; /* borrowed */
+    job_plan_fini(&plan);
     return status;
 }

@@ -10,13 +10,6 @@ const char *export_folder(const struct train_job *job)
     return job->checkpoint.export == EXPORT_PEFT ? "peft" : "hf";
 }
 
-static enum zd_status open_base(
-        const void *ctx, const struct model_config *config,
-        const struct param_table *table, struct weight_source *source)
-{
-    return trainer_open_base(ctx, config, table, source);
-}
-
 /* Export reads a checkpoint, which this run has just written or verified.
  * Without one of this step (save_strategy = "no") the weights are written to a
  * hidden folder first, which goes again. */
@@ -32,7 +25,7 @@ static enum zd_status export_from(struct trainer *trainer, const char *path)
             .max_shard_bytes = job->checkpoint.max_shard_bytes,
             .check = CHECKPOINT_TRUSTED,
             .merges = !is_adapter && trainer->plan.table.adapters,
-            .open_base = open_base,
+            .open_base = trainer_open_base,
             .ctx = job};
     if (is_adapter && job->model.dtype < 0)
         request.dtype = NULL; /* fp32 */

@@ -79,7 +79,9 @@ static enum zd_status check_rows(const struct output_dir *dir)
     return ZD_OK;
 }
 
-enum zd_status output_dir_make(const char *path, mode_t mode)
+/* With that mode where it is not there; one that is keeps its own: whoever made
+ * it has chosen it. */
+static enum zd_status make(const char *path, mode_t mode)
 {
     char parent[PATH_MAX];
     snprintf(parent, sizeof parent, "%s", path);
@@ -101,7 +103,7 @@ enum zd_status output_dir_make(const char *path, mode_t mode)
 
 static enum zd_status prepare(struct output_dir *dir)
 {
-    ZD_TRY(output_dir_make(dir->path, dir->mode));
+    ZD_TRY(make(dir->path, dir->mode));
     ZD_TRY(fs_sync_name(dir->path)); /* also one that a killed run has made */
     ZD_TRY(take_lock(dir));
     ZD_TRY(check_rows(dir));

@@ -1,6 +1,5 @@
 /* output_dir.h - the folder of a run: made, locked by one job, seen by all its
- * ranks, leftovers of interrupted saves removed. Internal to train, but for
- * output_dir_make. */
+ * ranks, leftovers of interrupted saves removed. Internal to train. */
 #pragma once
 
 #include "comm/comm.h"
@@ -13,9 +12,6 @@ struct output_dir {
     int lock;         /* held open by rank 0; -1 elsewhere */
 };
 
-/* With that mode where it is not there; one that is keeps its own: whoever made
- * it has chosen it. */
-enum zd_status output_dir_make(const char *path, mode_t mode);
 /* Collective. ZD_ERR_CREATE when it cannot be made, is locked by another job,
  * or is not the same folder on every host (checkpoints would be torn apart). */
 enum zd_status output_dir_open(

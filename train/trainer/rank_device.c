@@ -5,6 +5,7 @@
 #include "base/numa.h"
 #include "base/text_buffer.h"
 #include "base/threads.h"
+#include "base/units.h"
 #include "comm/topology.h"
 #include "kernels/kernels.h"
 #include "train/plan/fit.h"
@@ -196,11 +197,6 @@ static json_t *measured_json(const struct train_gpu_report *all, int size)
     return list;
 }
 
-static double mib(uint64_t bytes)
-{
-    return (double)bytes / 0x1p20;
-}
-
 /* Of the rank that holds most. */
 static void log_measured(const struct train_gpu_report *all, int size)
 {
@@ -208,7 +204,8 @@ static void log_measured(const struct train_gpu_report *all, int size)
     for (int r = 1; r < size; r++)
         if (all[r].held > all[most].held)
             most = r;
-    double held = mib(all[most].held), planned = mib(all[most].planned);
+    double held = units_mib(all[most].held),
+           planned = units_mib(all[most].planned);
     if (all[most].is_shared)
         return;
     zd_log_info(
@@ -216,7 +213,7 @@ static void log_measured(const struct train_gpu_report *all, int size)
             "(%+.1f %%); in use there %.0f of %.0f MiB",
             most, held, all[most].name, all[most].pci, planned,
             planned > 0 ? 100 * (held - planned) / planned : 0,
-            mib(all[most].used), mib(all[most].total));
+            units_mib(all[most].used), units_mib(all[most].total));
 }
 
 enum zd_status rank_device_tell(struct trainer *trainer)

@@ -1,13 +1,199 @@
-/* tell.c - what is heard of a run at rank 0: the observer, metrics.jsonl and
- * events.jsonl. */
+/* tell.c - what is heard of a run at rank 0: the observer, metrics.jsonl,
+ * events.jsonl and trainer_state.json. */
+#include "base/file/fs.h"
 #include "base/log.h"
+#include "base/must.h"
 #include "train/trainer/trainer.h"
 
 #include <dirent.h>
 #include <fcntl.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+
+/* --- trainer_state.json: the history ------------------------------------- */
+
+static bool is_wanted(const struct trainer *trainer)
+{
+    return trainer_is_first(trainer) && trainer->job->report.trainer_state;
+}
+
+static double epoch_now(const struct trainer *trainer)
+{
+    int64_t M = dataset_summary(trainer->train_data).samples; /* 0: not known */
+    return M ? (double)trainer->state.samples_taken / (double)M : 0;
+}
+
+static void add_real(json_t *object, const char *key, double value)
+{
+    if (isfinite(value))
+        json_object_set_new(object, key, json_real(value));
+}
+
+/* Of the step at hand; borrowed. */
+static json_t *add_row(struct trainer *trainer)
+{
+    struct state_history *history = &trainer->history;
+    json_t *row = json_pack("{s:I}", "step", (json_int_t)trainer->state.step);
+    if (!history->rows)
+        history->rows = json_array();
+    add_real(row, "epoch", epoch_now(trainer));
+    json_array_append_new(history->rows, row);
+    return row;
+}
+
+static void trainer_state_step(
+        struct trainer *trainer, const struct train_step_report *report)
+{
+    struct state_history *history = &trainer->history;
+    double every = report->settings[SET_LOGGING_STEPS];
+    bool is_first = report->step == 1 && trainer->job->log.logging_first_step;
+    if (!is_wanted(trainer))
+        return;
+    if (isfinite(report->loss)) {
+        history->loss_sum += report->loss;
+        history->loss_count++;
+    }
+    if (!is_first && !(every >= 1 && report->step % (int64_t)every == 0))
+        return;
+    json_t *row = add_row(trainer);
+    add_real(row, "grad_norm", report->grad_norm);
+    add_real(row, "learning_rate", report->learning_rate);
+    if (history->loss_count)
+        add_real(row, "loss", history->loss_sum / (double)history->loss_count);
+    history->loss_sum = 0;
+    history->loss_count = 0;
+}
+
+static void trainer_state_eval(struct trainer *trainer, double eval_loss)
+{
+    if (is_wanted(trainer))
+        add_real(add_row(trainer), "eval_loss", eval_loss);
+}
+
+void trainer_state_resume(struct trainer *trainer)
+{
+    char path[PATH_MAX];
+    bool is_there;
+    size_t i;
+    json_t *json = NULL, *row, *rows = json_array();
+    fs_join(path, sizeof path, trainer->resumed_from, TRAINER_STATE_FILE);
+    enum zd_status status =
+            is_wanted(trainer) ? fs_look(path, &is_there) : ZD_OK;
+    if (status == ZD_OK && is_wanted(trainer) && is_there)
+        status = json_parse_file_upto(
+                path, (uint64_t)1 << 32, (size_t)1 << 26, &json);
+    if (status != ZD_OK) {
+        zd_log_warning(
+                "the history of " TRAINER_STATE_FILE " begins anew: %s",
+                zd_error_get()->what);
+        zd_error_clear();
+    }
+    json_array_foreach(json_object_get(json, "log_history"), i, row)
+    {
+        const json_t *step = json_object_get(row, "step");
+        if (json_is_integer(step) && json_integer_value(step) >= 0 &&
+            json_integer_value(step) <= trainer->state.step)
+            json_array_append(rows, row);
+    }
+    json_decref(json);
+    trainer->history.rows = rows;
+}
+
+/* --- trainer_state.json: writing ------------------------------------------ */
+
+/* The best one, where there is a checkpoint of its step. */
+static void add_best(json_t *json, const struct trainer *trainer)
+{
+    const struct train_state *state = &trainer->state;
+    char name[64], path[PATH_MAX];
+    bool has_best = !isnan(state->best_eval_loss) && state->best_step >= 0;
+    checkpoint_name(name, sizeof name, state->best_step);
+    checkpoint_place(path, trainer->job->job.output_dir, state->best_step);
+    bool is_there =
+            has_best && (state->best_step == state->step || fs_is_dir(path));
+    json_object_update_new(
+            json,
+            json_pack(
+                    "{s:o, s:o, s:o}", "best_global_step",
+                    has_best ? json_integer(state->best_step) : json_null(),
+                    "best_metric",
+                    json_number_or_null(has_best ? state->best_eval_loss : NAN),
+                    "best_model_checkpoint",
+                    is_there ? json_string(name) : json_null()));
+}
+
+/* Steps of the whole run, in passes over the data; whole, as there. */
+static int64_t epochs(const struct trainer *trainer)
+{
+    double samples = (double)trainer->state.max_steps *
+                     (double)trainer->plan.global_batch;
+    int64_t M = dataset_summary(trainer->train_data).samples;
+    return M ? (int64_t)ceil(samples / (double)M) : 0;
+}
+
+static json_t *state_json(const struct trainer *trainer)
+{
+    const struct train_state *state = &trainer->state;
+    const struct job_plan *plan = &trainer->plan;
+    double settings[SETTINGS];
+    live_settings(trainer, settings);
+    json_t *rows = trainer->history.rows ? json_incref(trainer->history.rows)
+                                         : json_array();
+    double logging = settings[SET_LOGGING_STEPS];
+    json_t *json = json_pack(
+            "{s:I, s:I, s:b, s:b, s:b, s:o, s:I, s:I, s:I, s:I, s:I, s:{}, "
+            "s:i, s:n, s:n}",
+            "eval_steps", (json_int_t)live_eval_steps(trainer), "global_step",
+            (json_int_t)state->step, "is_hyper_param_search", false,
+            "is_local_process_zero", true, "is_world_process_zero", true,
+            "log_history", rows, "logging_steps",
+            logging >= 1 ? (json_int_t)logging : 0, "max_steps",
+            (json_int_t)state->max_steps, "num_input_tokens_seen",
+            (json_int_t)state->tokens_seen, "num_train_epochs",
+            (json_int_t)epochs(trainer), "save_steps",
+            (json_int_t)live_save_steps(trainer), "stateful_callbacks",
+            "train_batch_size", plan->per_device, "trial_name", "trial_params");
+    add_best(json, trainer);
+    add_real(json, "epoch", epoch_now(trainer));
+    add_real(
+            json, "total_flos",
+            (double)state->tokens_seen *
+                    model_flops_per_token(
+                            &plan->config, &plan->table, plan->shape.T));
+    return json;
+}
+
+char *trainer_state_text(const struct trainer *trainer)
+{
+    if (!is_wanted(trainer))
+        return NULL;
+    json_t *json = state_json(trainer);
+    char *text = zd_must(json_dumps(
+            json, JSON_INDENT(2) | JSON_SORT_KEYS | JSON_REAL_PRECISION(17)));
+    json_decref(json);
+    size_t length = strlen(text);
+    text = zd_must(realloc(text, length + 2));
+    strcpy(text + length, "\n");
+    return text;
+}
+
+void trainer_state_write(const struct trainer *trainer)
+{
+    char path[PATH_MAX], *text = trainer_state_text(trainer);
+    if (!text)
+        return;
+    fs_join(path, sizeof path, trainer->job->job.output_dir,
+            TRAINER_STATE_FILE);
+    if (fs_write_file(path, text, strlen(text)) != ZD_OK) {
+        zd_log_warning("%s", zd_error_get()->what);
+        zd_error_clear();
+    }
+    free(text);
+}
+
+/* --- as it happens -------------------------------------------------------- */
 
 /* What may be long is no hang. A start says so part by part (train/setup.c). */
 static void tell_watch(struct trainer *trainer, enum train_run_state state)

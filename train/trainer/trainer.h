@@ -15,7 +15,6 @@
 #include "train/trainer/rank_device.h"
 #include "train/trainer/rank_report.h"
 #include "train/trainer/save.h"
-#include "train/trainer/stragglers.h"
 #include "train/trainer/trace.h"
 #include "train/trainer/trainer_state.h"
 
@@ -155,8 +154,6 @@ struct sample_request {
     bool chat;     /* prompts are users' messages */
     json_t *told;  /* NULL, or rank 0's array: {"prompt", "text"} are added */
 };
-/* Those of the job. */
-enum zd_status trainer_sample(struct trainer *trainer);
 enum zd_status trainer_sample_request(
         struct trainer *trainer, const struct sample_request *request);
 /* Could the request be answered? The same on all ranks. */
@@ -166,9 +163,9 @@ enum zd_status trainer_sample_check(
 enum zd_status trainer_export(struct trainer *trainer);
 /* Below output_dir: "hf" or "peft". */
 const char *export_folder(const struct train_job *job);
-/* weights.c: what the model is without adapters. */
+/* weights.c: what the model of a struct train_job is without adapters. */
 enum zd_status trainer_open_base(
-        const struct train_job *job, const struct model_config *config,
+        const void *job, const struct model_config *config,
         const struct param_table *table, struct weight_source *source);
 /* Collective: all of the model from where it begins, with the digests of its
  * tensors where they are wanted: trainer->base_digests, and in the writer that

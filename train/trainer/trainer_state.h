@@ -20,9 +20,6 @@ struct state_history {
     int64_t loss_count;
 };
 
-void trainer_state_step(
-        struct trainer *trainer, const struct train_step_report *report);
-void trainer_state_eval(struct trainer *trainer, double eval_loss);
 /* After the state of a checkpoint was loaded: its history goes on, up to its
  * step. A checkpoint without one begins it anew. */
 void trainer_state_resume(struct trainer *trainer);

@@ -8,9 +8,10 @@
 #include <string.h>
 
 enum zd_status trainer_open_base(
-        const struct train_job *job, const struct model_config *config,
+        const void *of, const struct model_config *config,
         const struct param_table *table, struct weight_source *source)
 {
+    const struct train_job *job = of;
     const char *path = train_stored_base(job);
     if (!path)
         return weights_open_random(job->job.seed, table, source);

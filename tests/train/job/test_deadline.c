@@ -1,5 +1,6 @@
 /* test_deadline.c - a run that must end in time: it saves, ends with 75, and
  * the next start goes on. */
+#include "base/clock.h"
 #include "base/file/fs.h"
 #include "tests/support/commander.h"
 #include "tests/support/job_threads.h"
@@ -82,7 +83,7 @@ static void slurm_ends_it(void)
 {
     char text[32];
     const char *dir = job_threads_dir();
-    snprintf(text, sizeof text, "%.0f", deadline_clock() + 100);
+    snprintf(text, sizeof text, "%.0f", clock_wall_seconds() + 100);
     setenv("SLURM_JOB_END_TIME", text, 1);
     bool stopped = run(dir, 2, NULL, "run.deadline_margin=200s", NULL) ==
                    ZD_ERR_STOPPED;

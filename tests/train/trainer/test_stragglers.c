@@ -1,4 +1,4 @@
-#include "train/trainer/stragglers.h"
+#include "train/trainer/rank_report.h"
 
 #include <criterion/criterion.h>
 
