@@ -23,11 +23,6 @@ static const struct layout layouts[] = {
 
 enum { LAYOUTS = sizeof layouts / sizeof layouts[0] };
 
-const char *chat_word(enum chat_template chat_template)
-{
-    return layouts[chat_template].name;
-}
-
 extern const char chat_templates[]; /* templates.S */
 
 static const char *layout_source(const char *name)

@@ -54,8 +54,6 @@ enum zd_status chat_fail_none(
  * that they differ. `names`: a line says which it is. */
 void chat_tell(
         const struct chat *chat, const struct tokenizer *tokenizer, bool names);
-/* A word of a job, as "chatml". */
-const char *chat_word(enum chat_template chat_template);
 
 /* A conversation as a template gets it. All 0 is empty. */
 struct conversation {

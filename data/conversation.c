@@ -312,37 +312,27 @@ static enum zd_status read_list(
         const json_t *record, const char *key, json_t **list_out)
 {
     const json_t *value = record_get(record, key);
-    json_t *list = NULL;
-    enum zd_status status = ZD_OK;
-    if (record_is_empty(value))
-        return ZD_OK;
-    if (json_is_string(value))
-        status = json_parse_record(
-                json_string_value(value), json_string_length(value), key,
-                ZD_ERR_DATA, &list);
-    else
-        list = json_incref((json_t *)value);
-    if (status == ZD_OK && json_is_null(list)) {
-        json_decref(list);
-        return ZD_OK;
-    }
-    bool is_good = status == ZD_OK && json_is_array(list);
-    json_t *item;
+    json_t *item, *list = NULL;
     size_t i;
-    json_array_foreach(list, i, item) is_good &= json_is_object(item);
-    if (!is_good) {
-        json_decref(list);
+    if (!json_is_string(value))
+        list = json_incref((json_t *)value);
+    else if (
+            json_parse_record(
+                    json_string_value(value), json_string_length(value), key,
+                    ZD_ERR_DATA, &list) != ZD_OK)
         zd_error_clear();
-        return ZD_FAIL(
-                ZD_ERR_DATA, "E0437",
-                "\"%s\" is neither a list of objects nor its JSON in a string",
-                key);
-    }
-    if (json_array_size(list) > 0)
+    bool is_good =
+            record_is_empty(value) || json_is_null(list) || json_is_array(list);
+    json_array_foreach(list, i, item) is_good &= json_is_object(item);
+    if (is_good && json_array_size(list) > 0)
         *list_out = list;
     else
         json_decref(list);
-    return ZD_OK;
+    return is_good ? ZD_OK
+                   : ZD_FAIL(ZD_ERR_DATA, "E0437",
+                             "\"%s\" is neither a list of objects nor its JSON "
+                             "in a string",
+                             key);
 }
 
 /* What stands beside the messages. */

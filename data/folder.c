@@ -303,10 +303,7 @@ static enum zd_status find_config(
     if (!files)
         return find_by_names(folder, splits_out);
     *splits_out = json_object();
-    enum zd_status status = add_config(folder, files, *splits_out);
-    if (status != ZD_OK)
-        json_decref(*splits_out);
-    return status;
+    return add_config(folder, files, *splits_out);
 }
 
 /* --- the split ------------------------------------------------------------ */
@@ -321,10 +318,12 @@ static const char *choose_split(
     return json_object_get(splits, "validation") ? "validation" : "test";
 }
 
+/* Of the set `name`, unless it is NULL. */
 static enum zd_status take_split(
-        const struct data_entry *entry, const char *name, const json_t *splits,
-        struct file_list *list, struct match_list *found)
+        struct file_list *list, const char *name, const json_t *splits,
+        struct match_list *found)
 {
+    const struct data_entry *entry = &list->entry;
     char names[400];
     const char *split = choose_split(entry, splits);
     const json_t *files = json_object_get(splits, split), *file;
@@ -385,23 +384,18 @@ static enum zd_status check_saved(const char *folder)
 
 static enum zd_status find_set(
         const struct data_entry *entry, const json_t *sets,
-        struct file_list *list, struct match_list *found)
+        struct file_list *list, const char **name_out, json_t **splits_out)
 {
-    const char *name, *path = NULL;
-    json_t *splits;
-    ZD_TRY(choose(entry, sets, &name));
+    const char *path = NULL;
+    ZD_TRY(choose(entry, sets, name_out));
     ZD_TRY(dataset_info_take(
-            entry->path, name, json_object_get(sets, name), list, &path));
-    struct data_entry chosen = list->entry;
-    if (fs_is_dir(path)) {
-        ZD_TRY(find_by_names(path, &splits));
-    } else {
-        splits = json_object();
-        add_found(splits, "train", path);
-    }
-    enum zd_status status = take_split(&chosen, name, splits, list, found);
-    json_decref(splits);
-    return status;
+            entry->path, *name_out, json_object_get(sets, *name_out), list,
+            &path));
+    if (fs_is_dir(path))
+        return find_by_names(path, splits_out);
+    *splits_out = json_object();
+    add_found(*splits_out, "train", path);
+    return ZD_OK;
 }
 
 enum zd_status folder_find(
@@ -412,13 +406,9 @@ enum zd_status folder_find(
     const char *name = NULL;
     ZD_TRY(check_saved(entry->path));
     ZD_TRY(dataset_info_read(entry->path, &sets));
-    if (sets) {
-        enum zd_status status = find_set(entry, sets, list, found);
-        json_decref(sets);
-        return status;
-    }
-    ZD_TRY(read_configs(entry->path, &configs));
-    if (!configs && entry->name[0] && !entry->is_eval) {
+    if (!sets)
+        ZD_TRY(read_configs(entry->path, &configs));
+    if (!sets && !configs && entry->name[0] && !entry->is_eval) {
         ZD_FAIL(ZD_ERR_DATA, "E0454",
                 "%s has no set \"%s\", as neither a dataset_info.json nor "
                 "`configs:` of a README.md there describes sets",
@@ -426,12 +416,13 @@ enum zd_status folder_find(
         return zd_fail_help("without `name` all its data files are read");
     }
     enum zd_status status =
-            configs ? find_config(entry, configs, &name, &splits)
-                    : find_by_names(entry->path, &splits);
-    if (status == ZD_OK) {
-        status = take_split(entry, name, splits, list, found);
-        json_decref(splits);
-    }
+            sets      ? find_set(entry, sets, list, &name, &splits)
+            : configs ? find_config(entry, configs, &name, &splits)
+                      : find_by_names(entry->path, &splits);
+    if (status == ZD_OK)
+        status = take_split(list, name, splits, found);
+    json_decref(splits);
     json_decref(configs);
+    json_decref(sets);
     return status;
 }

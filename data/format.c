@@ -20,11 +20,6 @@ const struct format *format_of(enum data_format format)
     return &formats[format];
 }
 
-bool format_is_tokens(enum data_format format)
-{
-    return formats[format].open != NULL;
-}
-
 /* --- recognized by their keys --- */
 
 static bool has_keys(

@@ -36,7 +36,6 @@ struct format {
 };
 
 const struct format *format_of(enum data_format format);
-bool format_is_tokens(enum data_format format);
 
 /* What the keys of a JSON record say its format is; DATA_AUTO: nothing known.
  */

@@ -88,41 +88,38 @@ void source_place(const struct data_file *file, int64_t line)
 
 static const struct {
     const char *magic;
-    int bytes;
     const char *what;
-    const char *help; /* how to make text of it: a command, and the path */
-    bool takes_path;
+    /* how to make text of it; the path follows a blank at the end */
+    const char *help;
     enum data_container container; /* files of that name are read */
 } kinds[] = {
-        {"PAR1", 4, "a Parquet table",
-         "give it a name that ends in .parquet, and its rows are read", false,
+        {"PAR1", "a Parquet table",
+         "give it a name that ends in .parquet, and its rows are read",
          CONTAINER_PARQUET},
-        {"ARROW1", 6, "an Arrow file",
+        {"ARROW1", "an Arrow file",
          "python3 -c \"import pyarrow.feather as f, sys; "
          "f.read_feather(sys.argv[1]).to_json(sys.argv[1] + '.jsonl', "
-         "orient='records', lines=True)\" ",
-         true},
-        {"\xff\xff\xff\xff", 4, "an Arrow stream",
+         "orient='records', lines=True)\" "},
+        {"\xff\xff\xff\xff", "an Arrow stream",
          "python3 -c \"import datasets as d, sys; "
-         "d.Dataset.from_file(sys.argv[1]).to_json(sys.argv[1] + '.jsonl')\" ",
-         true},
-        {"\x28\xb5\x2f\xfd", 4, "compressed by zstd",
-         "give it a name that ends in .zst, and it is decompressed", false,
+         "d.Dataset.from_file(sys.argv[1]).to_json(sys.argv[1] + '.jsonl')\" "},
+        {"\x28\xb5\x2f\xfd", "compressed by zstd",
+         "give it a name that ends in .zst, and it is decompressed",
          CONTAINER_ZSTD},
-        {"\x1f\x8b", 2, "compressed by gzip",
-         "give it a name that ends in .gz, and it is decompressed", false,
+        {"\x1f\x8b", "compressed by gzip",
+         "give it a name that ends in .gz, and it is decompressed",
          CONTAINER_GZIP},
-        {"BZh", 3, "compressed by bzip2", "bunzip2 -k ", true},
+        {"BZh", "compressed by bzip2", "bunzip2 -k "},
         {"\xfd"
          "7zXZ",
-         6, "compressed by xz", "unxz -k ", true},
-        {"PK\3\4", 4, "a zip archive", "unzip ", true},
-        {"\x89HDF", 4, "an HDF5 file", NULL, false},
-        {"\x93NUMPY", 6, "an array of NumPy", NULL, false},
-        {"SQLite format 3", 15, "an SQLite database", NULL, false},
-        {"%PDF-", 5, "a PDF", "pdftotext ", true},
-        {"version https://git-lfs.github.com/spec/", 40,
-         "a pointer of Git LFS, not the data itself", "git lfs pull", false},
+         "compressed by xz", "unxz -k "},
+        {"PK\3\4", "a zip archive", "unzip "},
+        {"\x89HDF", "an HDF5 file", NULL},
+        {"\x93NUMPY", "an array of NumPy", NULL},
+        {"SQLite format 3", "an SQLite database", NULL},
+        {"%PDF-", "a PDF", "pdftotext "},
+        {"version https://git-lfs.github.com/spec/",
+         "a pointer of Git LFS, not the data itself", "git lfs pull"},
 };
 
 enum zd_status foreign_check(
@@ -140,17 +137,18 @@ enum zd_status foreign_check(
         memcmp(head + 1, "\x2a\x4d\x18", 3) == 0)
         memcpy(head, "\x28\xb5\x2f\xfd", 4);
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
-        if (bytes < kinds[i].bytes ||
-            memcmp(head, kinds[i].magic, (size_t)kinds[i].bytes) != 0)
+        size_t length = strlen(kinds[i].magic);
+        if (bytes < (ssize_t)length || memcmp(head, kinds[i].magic, length))
             continue;
         if (container && kinds[i].container == container)
             return ZD_OK;
         ZD_FAIL(ZD_ERR_DATA, "E0431", "%s is %s; data is text or records", path,
                 kinds[i].what);
         text_buffer_add_word(&text, path);
-        if (kinds[i].help)
+        const char *help = kinds[i].help;
+        if (help)
             zd_fail_help(
-                    "%s%s", kinds[i].help, kinds[i].takes_path ? word : "");
+                    "%s%s", help, help[strlen(help) - 1] == ' ' ? word : "");
         else
             zd_fail_help("write its texts as JSON Lines: {\"text\": \"...\"}");
         return ZD_ERR_DATA;

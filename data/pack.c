@@ -97,21 +97,24 @@ struct packing {
     struct cache_writer *writer;
 };
 
-/* Tokens of a document, and the pieces of T + 1 tokens before its last. */
-static uint32_t last_piece(
-        const struct packing *packing, uint32_t document, uint64_t *full_out)
+/* The pieces of T + 1 tokens before the last one of a document. */
+static uint64_t full_pieces(const struct packing *packing, uint32_t document)
 {
     uint64_t begin, count, T = (uint64_t)packing->pack->T;
     corpus_document(packing->pack->corpus, document, &begin, &count);
-    *full_out = 0;
-    if (count <= T + 1)
-        return (uint32_t)count;
-    if (packing->pack->long_documents == LONG_TRUNCATE)
-        return packing->most;
-    if (packing->pack->long_documents == LONG_DROP)
+    bool splits = packing->pack->long_documents == LONG_SPLIT;
+    return splits && count > T + 1 ? (count - 2) / T : 0;
+}
+
+/* Tokens of its last piece; 0: it is left out. */
+static uint32_t last_piece(const struct packing *packing, uint32_t document)
+{
+    uint64_t begin, count, most = packing->most;
+    corpus_document(packing->pack->corpus, document, &begin, &count);
+    if (count > most && packing->pack->long_documents == LONG_DROP)
         return 0;
-    *full_out = (count - 2) / T; /* all but the last one's */
-    return (uint32_t)(count - *full_out * T);
+    count -= full_pieces(packing, document) * (most - 1);
+    return (uint32_t)(count < most ? count : most);
 }
 
 /* Documents by length, the longest first, then by index; those that are left
@@ -119,16 +122,15 @@ static uint32_t last_piece(
 static uint32_t *sort_documents(
         const struct packing *packing, uint32_t *count_out)
 {
-    uint64_t full;
     uint32_t *order = zd_array(packing->documents, sizeof *order);
     uint32_t *begin = zd_array((size_t)packing->most + 2, sizeof *begin);
     for (uint32_t d = 0; d < packing->documents; d++)
-        begin[packing->most - last_piece(packing, d, &full) + 1]++;
+        begin[packing->most - last_piece(packing, d) + 1]++;
     *count_out = packing->documents - begin[packing->most + 1];
     for (uint32_t i = 1; i <= packing->most; i++)
         begin[i] += begin[i - 1];
     for (uint32_t d = 0; d < packing->documents; d++) {
-        uint32_t length = last_piece(packing, d, &full);
+        uint32_t length = last_piece(packing, d);
         if (length > 0)
             order[begin[packing->most - length]++] = d;
     }
@@ -141,13 +143,12 @@ static uint32_t *sort_documents(
 static uint32_t fit(struct packing *packing)
 {
     struct rooms rooms;
-    uint64_t full;
     uint32_t samples = 0, count;
     uint32_t *order = sort_documents(packing, &count);
     rooms_init(&rooms, packing->most, count);
     memset(packing->sample, 0xff, packing->documents * sizeof(uint32_t));
     for (uint32_t i = 0; i < count; i++) {
-        uint32_t length = last_piece(packing, order[i], &full);
+        uint32_t length = last_piece(packing, order[i]);
         uint32_t room =
                 packing->pack->joins ? rooms_find(&rooms, length) : NONE;
         uint32_t sample = room == NONE ? samples++ : rooms_take(&rooms, room);
@@ -174,7 +175,6 @@ static enum zd_status write_piece(
 static enum zd_status write_samples(
         const struct packing *packing, uint32_t *next, uint32_t *last)
 {
-    uint64_t full;
     /* documents of a sample as a list, in their order */
     for (uint32_t d = 0; d < packing->documents; d++) {
         uint32_t sample = packing->sample[d];
@@ -188,15 +188,13 @@ static enum zd_status write_samples(
         last[sample] = d;
     }
     for (uint32_t d = 0; d < packing->documents; d++) {
-        last_piece(packing, d, &full);
+        uint64_t full = full_pieces(packing, d);
         for (uint64_t piece = 0; piece < full; piece++)
             ZD_TRY(write_piece(packing, d, piece, true));
         if (packing->sample[d] == NONE)
             continue;
-        for (uint32_t in = d; in != NONE; in = next[in]) {
-            last_piece(packing, in, &full);
-            ZD_TRY(write_piece(packing, in, full, in == d));
-        }
+        for (uint32_t in = d; in != NONE; in = next[in])
+            ZD_TRY(write_piece(packing, in, full_pieces(packing, in), in == d));
     }
     return ZD_OK;
 }

@@ -24,7 +24,7 @@ enum {
 bool source_is_tokens(const struct data_entry *entry, const char *path)
 {
     return entry->format == DATA_AUTO ? name_ends_with(path, ".bin")
-                                      : format_is_tokens(entry->format);
+                                      : format_of(entry->format)->open != NULL;
 }
 
 /* --- formats -------------------------------------------------------------- */
@@ -252,13 +252,13 @@ enum zd_status sources_find(
         status = settle_format(&list.entry, &list.files[i]);
         enum data_format format = list.files[i].format;
         if (status == ZD_OK && i > 0 && format != list.files[0].format &&
-            (format_is_tokens(format) || list.is_tokens))
+            (format_of(format)->open != NULL || list.is_tokens))
             status = ZD_FAIL(
                     ZD_ERR_CONFIG, "E0432",
                     "%s is %s and %s is %s; make them two entries",
                     list.files[0].path, format_of(list.files[0].format)->name,
                     list.files[i].path, format_of(format)->name);
-        list.is_tokens = format_is_tokens(format);
+        list.is_tokens = format_of(format)->open != NULL;
     }
     if (status != ZD_OK) {
         sources_free(&list);

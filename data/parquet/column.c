@@ -208,21 +208,13 @@ static enum zd_status begin_levels(
         struct parquet_column *column, struct hybrid *levels, int most,
         int encoding, const unsigned char **at, const unsigned char *end)
 {
-    uint32_t length = 0;
     if (most == 0)
         return ZD_OK;
     if (encoding != LEVELS_RLE)
         return column_unsupported(
                 column, "levels of encoding number %d", encoding);
-    bool has_length = (size_t)(end - *at) >= sizeof length;
-    if (has_length) {
-        memcpy(&length, *at, sizeof length);
-        *at += sizeof length;
-    }
-    if (!has_length || length > (size_t)(end - *at))
+    if (!hybrid_begin_sized(levels, at, end, level_bits(most)))
         return column_damaged(column, "a page ends inside its levels");
-    hybrid_begin(levels, *at, *at + length, level_bits(most));
-    *at += length;
     return ZD_OK;
 }
 

@@ -107,6 +107,11 @@ struct hybrid {
 void hybrid_begin(
         struct hybrid *hybrid, const unsigned char *at,
         const unsigned char *end, int width);
+/* The same at *at after its length (u32), past which *at moves; false: it is
+ * longer than what is there. */
+bool hybrid_begin_sized(
+        struct hybrid *hybrid, const unsigned char **at,
+        const unsigned char *end, int width);
 bool hybrid_next(struct hybrid *hybrid, uint32_t *value_out);
 
 /* A first value, then blocks of differences to a least one. */
@@ -132,10 +137,9 @@ enum parquet_encoding {
     PARQUET_RLE_DICTIONARY = 8
 };
 
-/* By the leaf's type one of these; booleans are integers. */
+/* By the leaf's type one of these. */
 struct parquet_value {
-    int64_t integer;
-    double real;
+    int64_t integer; /* a boolean too, and the bits of a float or double */
     const unsigned char *bytes;
     size_t count;
 };

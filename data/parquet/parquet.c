@@ -271,6 +271,8 @@ static enum zd_status put_value(
         const struct parquet_value *value)
 {
     char number[40];
+    float single;
+    double real;
     switch (leaf->type) {
     case PARQUET_BOOLEAN:
         return put_word(parquet, value->integer ? "true" : "false");
@@ -278,9 +280,12 @@ static enum zd_status put_value(
         return put_string(parquet, value->bytes, value->count);
     case PARQUET_FLOAT:
     case PARQUET_DOUBLE:
-        if (!isfinite(value->real))
+        memcpy(&single, &value->integer, sizeof single);
+        memcpy(&real, &value->integer, sizeof real);
+        real = leaf->type == PARQUET_FLOAT ? (double)single : real;
+        if (!isfinite(real))
             return put_word(parquet, "null");
-        snprintf(number, sizeof number, "%.17g", value->real);
+        snprintf(number, sizeof number, "%.17g", real);
         if (!strpbrk(number, ".e"))
             strcat(number, ".0");
         break;

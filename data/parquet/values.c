@@ -28,6 +28,22 @@ void hybrid_begin(
     *hybrid = (struct hybrid){.at = at, .end = end, .width = width};
 }
 
+bool hybrid_begin_sized(
+        struct hybrid *hybrid, const unsigned char **at,
+        const unsigned char *end, int width)
+{
+    uint32_t length;
+    size_t left = (size_t)(end - *at);
+    if (left < sizeof length)
+        return false;
+    memcpy(&length, *at, sizeof length);
+    if (length > left - sizeof length)
+        return false;
+    *at += sizeof length + length;
+    hybrid_begin(hybrid, *at - length, *at, width);
+    return true;
+}
+
 static bool begin_run(struct hybrid *hybrid)
 {
     unsigned bytes = (unsigned)(hybrid->width + 7) / 8;
@@ -150,42 +166,25 @@ static bool plain_next(
             [PARQUET_DOUBLE] = 8,
             [PARQUET_BYTE_ARRAY] = 4 /* the length */};
     size_t left = (size_t)(values->end - values->at), width = widths[type];
-    union {
-        int32_t int32;
-        uint32_t length;
-        int64_t int64;
-        float real;
-        double wide;
-    } raw = {0};
+    uint64_t raw = 0;
     if (left == 0 || width > left)
         return false;
     memcpy(&raw, values->at, width);
-    left -= width;
     values->at += width;
-    switch (type) {
-    case PARQUET_BOOLEAN:
+    if (type == PARQUET_BOOLEAN) {
         value->integer = *values->at >> values->bit & 1;
         values->bit = (values->bit + 1) % 8;
         values->at += values->bit == 0;
-        return true;
-    case PARQUET_INT32:
-        value->integer = raw.int32;
-        return true;
-    case PARQUET_INT64:
-        value->integer = raw.int64;
-        return true;
-    case PARQUET_FLOAT:
-        value->real = raw.real;
-        return true;
-    case PARQUET_DOUBLE:
-        value->real = raw.wide;
-        return true;
-    default: /* PARQUET_BYTE_ARRAY; the schema has no others */
+    } else if (type == PARQUET_BYTE_ARRAY) {
+        if (raw > left - width)
+            return false;
         value->bytes = values->at;
-        value->count = raw.length;
-        values->at += raw.length <= left ? raw.length : 0;
-        return raw.length <= left;
+        value->count = (size_t)raw;
+        values->at += raw;
+    } else {
+        value->integer = width == 4 ? (int32_t)raw : (int64_t)raw;
     }
+    return true;
 }
 
 enum zd_status dictionary_read(
@@ -286,7 +285,6 @@ enum zd_status values_begin(
 {
     struct values *values = &column->values;
     bool is_good = true;
-    uint32_t length;
     *values = (struct values){
             .encoding = (enum parquet_encoding)encoding,
             .at = at,
@@ -303,14 +301,7 @@ enum zd_status values_begin(
         hybrid_begin(&values->hybrid, at + 1, end, *at);
         break;
     case PARQUET_RLE:
-        is_good = end - at >= (ptrdiff_t)sizeof length;
-        if (is_good)
-            memcpy(&length, at, sizeof length);
-        is_good = is_good && length <= (size_t)(end - at) - sizeof length;
-        if (is_good)
-            hybrid_begin(
-                    &values->hybrid, at + sizeof length,
-                    at + sizeof length + length, 1);
+        is_good = hybrid_begin_sized(&values->hybrid, &at, end, 1);
         break;
     case PARQUET_DELTA_BINARY_PACKED:
         is_good = delta_begin(&values->delta, at, end);

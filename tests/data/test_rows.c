@@ -164,7 +164,12 @@ static void set(
         test->options.chat_template = CHAT_FILE;
         test->options.chat_file = path;
     } else if (strcmp(key, "chat_template") == 0) {
-        while (strcmp(chat_word((enum chat_template)number), value) != 0)
+        static const char *const words[] = {
+#define LAYOUT(value, word, ...) word,
+#include "data/layouts.inc"
+#undef LAYOUT
+        };
+        while (strcmp(words[number], value) != 0)
             number++;
         test->options.chat_template = (enum chat_template)number;
     } else if (strcmp(key, "packing") == 0) {
