@@ -234,12 +234,12 @@ static enum zd_status take_words(void *ctx, const uint32_t *words, size_t count)
     struct text_words *text = ctx;
     ZD_TRY(cache_writer_words(text->writer, words, count));
     text->units++;
-    atomic_store(&text->corpus->left_out, text->notes.of[ROW_BAD].rows);
-    for (; text->grows && text->bad_told < text->notes.of[ROW_BAD].kept;
-         text->bad_told++)
+    const struct noted *bad = &text->notes.of[ROW_BAD];
+    atomic_store(&text->corpus->left_out, bad->rows);
+    for (; text->grows && text->bad_told < bad->kept; text->bad_told++)
         zd_log_warning(
                 "a bad row is left out (data.on_bad_row = \"skip\"): %s",
-                text->notes.of[ROW_BAD].first[text->bad_told]);
+                bad->first[text->bad_told]);
     text->words += (int64_t)count;
     for (size_t i = 0; text->is_look && i < count; i++)
         text->records += (words[i] & WORD_FIRST) != 0;

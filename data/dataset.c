@@ -28,7 +28,7 @@ static enum zd_status fail_short(
 {
     const struct data_options *options = request->options;
     const struct corpus *corpus = &part->corpus;
-    const struct row_notes *notes = &corpus->notes;
+    const struct noted *bad = &corpus->notes.of[ROW_BAD];
     const char *path = corpus->entry->path;
     bool has_documents = corpus_documents(corpus) != 0;
     if (part->all > 0) {
@@ -37,13 +37,13 @@ static enum zd_status fail_short(
                 options->val_split, (long long)part->all, path,
                 request->from > 0 ? "is empty" : "leaves none to train on");
         zd_fail_help("another share, or [[data.eval]]");
-    } else if (!has_documents && notes->of[ROW_BAD].rows > 0) {
+    } else if (!has_documents && bad->rows > 0) {
         ZD_FAIL(ZD_ERR_DATA, "E0439",
                 "%s has no row that is not bad: data.on_bad_row = \"skip\" "
                 "left out all %lld",
-                path, (long long)notes->of[ROW_BAD].rows);
-        if (notes->of[ROW_BAD].kept > 0)
-            zd_fail_help("the first: %s", notes->of[ROW_BAD].first[0]);
+                path, bad->rows);
+        if (bad->kept > 0)
+            zd_fail_help("the first: %s", bad->first[0]);
     } else if (corpus->packing == PACKING_STREAM) {
         ZD_FAIL(ZD_ERR_DATA, "E0439",
                 "%s has %llu tokens, but one sample takes %d", path,

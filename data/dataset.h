@@ -189,21 +189,21 @@ void dataset_tell_template(
 
 /* What an epoch holds, every sample of it read. */
 struct dataset_facts {
-    int64_t documents; /* of all entries; -1: they were not counted */
-    int64_t samples;   /* of all entries, */
-    int64_t held_out;  /* of which val_split keeps so many */
+    long long documents; /* of all entries; -1: they were not counted */
+    long long samples;   /* of all entries, */
+    long long held_out;  /* of which val_split keeps so many */
     /* Unless packed as a stream: documents that fit a sample; longer ones that
      * are cut, their tokens, and how many of these no sample has; and those
      * that are left out. */
-    int64_t whole_documents;
-    int64_t cut_documents, cut_tokens, lost_tokens;
-    int64_t dropped_documents, dropped_tokens;
+    long long whole_documents;
+    long long cut_documents, cut_tokens, lost_tokens;
+    long long dropped_documents, dropped_tokens;
     double inputs, targets; /* of an epoch; those that the loss counts */
     /* Documents whose end lies in another sample than their beginning, and the
      * targets there. */
-    int64_t split_documents;
-    int64_t packed_documents; /* as a stream */
-    double split_targets;     /* of an epoch */
+    long long split_documents;
+    long long packed_documents; /* as a stream */
+    double split_targets;       /* of an epoch */
 };
 enum zd_status dataset_count(
         struct dataset *dataset, struct dataset_facts *facts_out);
@@ -236,7 +236,7 @@ struct loader;
 struct loader_batch {
     const int32_t *tokens, *targets, *doc_start; /* (B, T) borrowed; of
                                                     places (B, T / places) */
-    const int32_t *all_doc_start; /* (B, T) */
+    const int32_t *all_doc_start;                /* (B, T) */
     int T;                /* batch_close_up of cutoff_len */
     int64_t token_count;  /* input tokens, padding not counted .. */
     int64_t target_count; /* .. and unmasked targets: of whole samples */

@@ -119,16 +119,14 @@ static enum zd_status count_part(
 
 void facts_write_long(const struct dataset_facts *facts, int T, FILE *out)
 {
-    long long whole = (long long)facts->whole_documents;
-    long long cut = (long long)facts->cut_documents;
-    long long split = (long long)facts->split_documents;
-    long long dropped = (long long)facts->dropped_documents;
+    long long whole = facts->whole_documents, cut = facts->cut_documents;
+    long long split = facts->split_documents;
+    long long dropped = facts->dropped_documents;
     if (cut > 0)
         fprintf(out,
                 "data.cutoff_len = %d cuts %lld of %lld documents; %lld of "
                 "their %lld tokens are left out\n",
-                T, cut, whole + cut, (long long)facts->lost_tokens,
-                (long long)facts->cut_tokens);
+                T, cut, whole + cut, facts->lost_tokens, facts->cut_tokens);
     if (split > 0 && !facts->packed_documents)
         fprintf(out,
                 "%lld of %lld documents are longer than data.cutoff_len = %d "
@@ -138,7 +136,7 @@ void facts_write_long(const struct dataset_facts *facts, int T, FILE *out)
         fprintf(out,
                 "%lld of %lld documents, with %lld tokens, are longer than "
                 "data.cutoff_len = %d and are left out\n",
-                dropped, whole + dropped, (long long)facts->dropped_tokens, T);
+                dropped, whole + dropped, facts->dropped_tokens, T);
 }
 
 /* What is read of the lengths of documents alone. */
@@ -187,9 +185,8 @@ enum zd_status facts_tell(struct dataset *dataset, struct dataset_part *part)
                 "without the beginning of their document; data.packing = "
                 "\"documents\" keeps documents whole up to data.cutoff_len",
                 source_label(part->corpus.entry).text, dataset->T,
-                (long long)facts.split_documents,
-                (long long)facts.packed_documents, facts.split_targets,
-                facts.targets);
+                facts.split_documents, facts.packed_documents,
+                facts.split_targets, facts.targets);
     return ZD_OK;
 }
 

@@ -187,24 +187,23 @@ static void print_sample(const struct printer *to, const struct sample *sample)
 
 static void print_notes(FILE *out, const struct row_notes *notes)
 {
-    long long untrained = notes->of[ROW_UNTRAINED].rows;
-    long long bad = notes->of[ROW_BAD].rows;
-    long long specials = notes->of[ROW_SPECIALS].count;
-    if (untrained > 0)
+    const struct noted *untrained = &notes->of[ROW_UNTRAINED];
+    const struct noted *bad = &notes->of[ROW_BAD];
+    const struct noted *special = &notes->of[ROW_SPECIALS];
+    if (untrained->rows > 0)
         fprintf(out, "%lld document%s nothing that is trained (first: %s)\n",
-                untrained, untrained == 1 ? " has" : "s have",
-                notes->of[ROW_UNTRAINED].first[0]);
-    if (bad > 0)
-        fprintf(out, "%lld bad row%s left out (data.on_bad_row)\n", bad,
-                bad == 1 ? " is" : "s are");
-    if (specials > 0)
+                untrained->rows, untrained->rows == 1 ? " has" : "s have",
+                untrained->first[0]);
+    if (bad->rows > 0)
+        fprintf(out, "%lld bad row%s left out (data.on_bad_row)\n", bad->rows,
+                bad->rows == 1 ? " is" : "s are");
+    if (special->count > 0)
         fprintf(out,
                 "%lld special token%s written in messages of %lld row%s "
                 "(first: %s)\n",
-                specials, specials == 1 ? " is" : "s are",
-                (long long)notes->of[ROW_SPECIALS].rows,
-                notes->of[ROW_SPECIALS].rows == 1 ? "" : "s",
-                notes->of[ROW_SPECIALS].first[0]);
+                special->count, special->count == 1 ? " is" : "s are",
+                special->rows, special->rows == 1 ? "" : "s",
+                special->first[0]);
 }
 
 static enum zd_status print_totals(FILE *out, struct dataset *dataset)
@@ -215,7 +214,7 @@ static enum zd_status print_totals(FILE *out, struct dataset *dataset)
     long long samples = (long long)dataset->samples;
     ZD_TRY(dataset_count(dataset, &facts));
     if (facts.documents >= 0)
-        fprintf(out, "%lld document%s, ", (long long)facts.documents,
+        fprintf(out, "%lld document%s, ", facts.documents,
                 facts.documents == 1 ? "" : "s");
     fprintf(out,
             "%lld tokens, %lld sample%s of %d tokens; %.1f %% of the targets "
@@ -227,16 +226,15 @@ static enum zd_status print_totals(FILE *out, struct dataset *dataset)
         fprintf(out,
                 "data.val_split keeps %lld of the %lld samples for "
                 "evaluation\n",
-                (long long)facts.held_out, (long long)facts.samples);
+                facts.held_out, facts.samples);
     facts_write_long(&facts, dataset->T, out);
     if (facts.split_documents > 0 && facts.packed_documents > 0)
         fprintf(out,
                 "packing cuts %lld of %lld documents; %.0f of %.0f trained "
                 "tokens are in a sample without the beginning of their "
                 "document\n",
-                (long long)facts.split_documents,
-                (long long)facts.packed_documents, facts.split_targets,
-                facts.targets);
+                facts.split_documents, facts.packed_documents,
+                facts.split_targets, facts.targets);
     print_notes(out, &notes);
     if (chat)
         fprintf(out, "chat template %s\n", chat);
@@ -324,7 +322,7 @@ static json_t *totals_json(
     json_t *rows = row_notes_json(&notes), *first = json_array();
     const struct {
         const char *key;
-        int64_t value;
+        long long value;
     } counts[] = {
             {"documents", facts->documents},
             {"tokens", dataset_summary(dataset).tokens},

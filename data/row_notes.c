@@ -19,11 +19,11 @@ static const char *const names[ROW_NOTES] = {
         [ROW_UNTRAINED] = "untrained",
         [ROW_SPECIALS] = "special_tokens"};
 
-static void keep(struct row_notes *notes, int which, const char *row)
+static void keep(struct noted *noted, const char *row)
 {
-    if (notes->of[which].kept == ROWS_KEPT)
+    if (noted->kept == ROWS_KEPT)
         return;
-    char *kept = notes->of[which].first[notes->of[which].kept++];
+    char *kept = noted->first[noted->kept++];
     snprintf(kept, ROW_BYTES, "%s", row);
     for (char *c = kept; *c; c++) /* a line each */
         *c = *c == '\n' ? ' ' : *c;
@@ -33,9 +33,10 @@ void row_notes_add(
         struct row_notes *notes, enum row_note which, int64_t count,
         const char *row)
 {
-    notes->of[which].rows++;
-    notes->of[which].count += count;
-    keep(notes, which, row);
+    struct noted *noted = &notes->of[which];
+    noted->rows++;
+    noted->count += count;
+    keep(noted, row);
 }
 
 void row_notes_take_error(struct row_notes *notes)
@@ -56,11 +57,12 @@ void row_notes_take_error(struct row_notes *notes)
 void row_notes_append(struct row_notes *notes, struct row_notes *from)
 {
     for (int w = 0; w < ROW_NOTES; w++) {
-        for (int i = 0; i < from->of[w].kept; i++)
-            keep(notes, w, from->of[w].first[i]);
-        notes->of[w].rows += from->of[w].rows;
-        notes->of[w].count += from->of[w].count;
-        from->of[w].rows = from->of[w].count = from->of[w].kept = 0;
+        struct noted *to = &notes->of[w], *later = &from->of[w];
+        for (int i = 0; i < later->kept; i++)
+            keep(to, later->first[i]);
+        to->rows += later->rows;
+        to->count += later->count;
+        later->rows = later->count = later->kept = 0;
     }
 }
 
@@ -70,16 +72,16 @@ json_t *row_notes_json(const struct row_notes *notes)
 {
     json_t *json = json_object();
     for (int w = 0; w < ROW_NOTES; w++) {
+        const struct noted *noted = &notes->of[w];
         json_t *first = json_array();
-        for (int i = 0; i < notes->of[w].kept; i++)
-            json_array_append_new(
-                    first, utf8_json(
-                                   notes->of[w].first[i],
-                                   strlen(notes->of[w].first[i]), true));
+        for (int i = 0; i < noted->kept; i++) {
+            const char *row = noted->first[i];
+            json_array_append_new(first, utf8_json(row, strlen(row), true));
+        }
         json_t *note = json_pack(
-                "{s:I, s:I, s:o}", "rows", (json_int_t)notes->of[w].rows,
-                "count", (json_int_t)notes->of[w].count, "first", first);
-        if (notes->of[w].rows > 0)
+                "{s:I, s:I, s:o}", "rows", noted->rows, "count", noted->count,
+                "first", first);
+        if (noted->rows > 0)
             json_object_set(json, names[w], note);
         json_decref(note);
     }
@@ -121,11 +123,12 @@ void row_notes_load(struct row_notes *notes, const char *path)
         zd_error_clear();
     for (int w = 0; w < ROW_NOTES; w++) {
         const json_t *note = json_object_get(json, names[w]);
-        notes->of[w].rows = json_integer_at(note, "rows");
-        notes->of[w].count = json_integer_at(note, "count");
+        struct noted *noted = &notes->of[w];
+        noted->rows = json_integer_at(note, "rows");
+        noted->count = json_integer_at(note, "count");
         json_array_foreach(
                 json_object_get(note, "first"), i, row) if (json_is_string(row))
-                keep(notes, w, json_string_value(row));
+                keep(noted, json_string_value(row));
     }
     json_decref(json);
 }
@@ -136,42 +139,42 @@ void row_notes_tell(
         const struct row_notes *notes, const char *source,
         const char *chat_template)
 {
-    int64_t bad = notes->of[ROW_BAD].rows;
+    const struct noted *bad = &notes->of[ROW_BAD];
+    const struct noted *parts = &notes->of[ROW_PARTS];
+    const struct noted *untrained = &notes->of[ROW_UNTRAINED];
     char ignored[3 * ROW_BYTES];
     struct text_buffer text = {.out = ignored, .bytes = sizeof ignored};
-    int64_t parts = notes->of[ROW_PARTS].rows;
-    int64_t untrained = notes->of[ROW_UNTRAINED].rows;
-    if (bad > 0)
+    if (bad->rows > 0)
         zd_log_warning(
                 "%s: %lld bad row%s left out (data.on_bad_row = \"skip\")%s",
-                source, (long long)bad, bad == 1 ? " is" : "s are",
-                bad > notes->of[ROW_BAD].kept ? "; the first ones:" : ":");
-    for (int i = 0; i < notes->of[ROW_BAD].kept; i++)
-        zd_log_warning("  %s", notes->of[ROW_BAD].first[i]);
-    for (int w = ROW_TOOLS; w <= ROW_THOUGHTS; w++)
-        if (notes->of[w].rows > 0)
+                source, bad->rows, bad->rows == 1 ? " is" : "s are",
+                bad->rows > bad->kept ? "; the first ones:" : ":");
+    for (int i = 0; i < bad->kept; i++)
+        zd_log_warning("  %s", bad->first[i]);
+    for (const struct noted *it = &notes->of[ROW_TOOLS]; it < parts; it++)
+        if (it->rows > 0)
             text_buffer_add(
                     &text, "%s%s (%lld row%s, first %s)", text.used ? ", " : "",
-                    names[w], (long long)notes->of[w].rows,
-                    notes->of[w].rows == 1 ? "" : "s", notes->of[w].first[0]);
+                    names[it - notes->of], it->rows, it->rows == 1 ? "" : "s",
+                    it->first[0]);
     if (text.used && chat_template)
         zd_log_warning(
                 "%s: the chat template %s ignores %s; data.chat_template = "
                 "\"PATH\" uses another template, and without these keys the "
                 "rows are the same",
                 source, chat_template, ignored);
-    if (parts > 0 && chat_template)
+    if (parts->rows > 0 && chat_template)
         zd_log_warning(
                 "%s: the chat template %s does not read a content that is a "
                 "list of parts (%lld row%s, first %s): it leaves the text out "
                 "or prints the list; `zerod data inspect` shows it",
-                source, chat_template, (long long)parts, parts == 1 ? "" : "s",
-                notes->of[ROW_PARTS].first[0]);
-    if (untrained > 0)
+                source, chat_template, parts->rows, parts->rows == 1 ? "" : "s",
+                parts->first[0]);
+    if (untrained->rows > 0)
         zd_log_warning(
                 "%s: nothing of %lld row%s is trained (first: %s); "
                 "`zerod data inspect` shows what the loss counts, and "
                 "data.train_on decides it",
-                source, (long long)untrained, untrained == 1 ? "" : "s",
-                notes->of[ROW_UNTRAINED].first[0]);
+                source, untrained->rows, untrained->rows == 1 ? "" : "s",
+                untrained->first[0]);
 }

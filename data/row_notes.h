@@ -19,8 +19,8 @@ enum row_note {
 enum { ROWS_KEPT = 5, ROW_BYTES = 400 };
 
 struct row_notes { /* all zero: none */
-    struct {
-        int64_t rows, count;
+    struct noted {
+        long long rows, count;
         int kept;
         char first[ROWS_KEPT][ROW_BYTES]; /* "data.jsonl:7", and why it is bad
                                            */
