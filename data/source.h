@@ -78,7 +78,7 @@ void source_place(const struct data_file *file, int64_t line);
 /* Is this file of the entry one of tokens, by its format or else its name? */
 bool source_is_tokens(const struct data_entry *entry, const char *path);
 
-/* --- names.c: what the name of a data file says of its content, and its first
+/* --- format.c: what the name of a data file says of its content, and its first
  * bytes --- */
 
 enum name_kind { NAME_OTHER, NAME_TEXT, NAME_RECORDS, NAME_TABLE };
