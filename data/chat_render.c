@@ -221,8 +221,7 @@ enum zd_status chat_render_prompt(
     return status;
 }
 
-/* --- which template renders, and how it differs from the model's own -------
- */
+/* --- which template renders, and how it differs from the model's own ------ */
 
 /* A question and its answer, after a system message or not. */
 static bool renders_as(

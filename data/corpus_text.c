@@ -7,7 +7,6 @@
 #include "base/progress.h"
 #include "base/threads.h"
 #include "data/format.h"
-#include "data/growth.h"
 #include "data/token_cache.h"
 
 #include <errno.h>
@@ -21,8 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* --- growth: the writer's thread, and readers ------------------------------
- */
+/* --- growth: the writer's thread, and readers ----------------------------- */
 
 struct growth {
     char path[PATH_MAX]; /* temporary, until it is whole */
@@ -36,8 +34,7 @@ struct growth {
     struct text_words *text; /* the thread frees it */
 };
 
-/* --- readers of text that grows ----------------------------------------------
- */
+/* --- readers of text that grows ------------------------------------------- */
 
 static enum zd_status read_error(
         const struct growth *growth, uint64_t word_count)
@@ -123,8 +120,7 @@ void growth_end(struct growth *growth)
     free(growth);
 }
 
-/* --- text ------------------------------------------------------------------
- */
+/* --- text ----------------------------------------------------------------- */
 
 /* Words of text, on their way into the cache. */
 struct text_words {
@@ -397,8 +393,7 @@ static enum zd_status begin_growth(
     return status;
 }
 
-/* --- opened -----------------------------------------------------------------
- */
+/* --- opened --------------------------------------------------------------- */
 
 static enum zd_status open_words(
         struct text_words *text, const struct dataset_request *request)

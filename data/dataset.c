@@ -237,8 +237,7 @@ enum zd_status dataset_open(
     return ZD_OK;
 }
 
-/* --- the cache, read whole beside the training -----------------------------
- */
+/* --- the cache, read whole beside the training ---------------------------- */
 
 static void check_cache(
         struct dataset *dataset, const struct token_cache *cache,

@@ -12,8 +12,7 @@
 #include <strings.h>
 #include <unistd.h>
 
-/* --- what the name of a file says ------------------------------------------
- */
+/* --- what the name of a file says ----------------------------------------- */
 
 bool name_ends_with(const char *path, const char *end)
 {
@@ -164,8 +163,7 @@ enum zd_status foreign_check(
                      : ZD_OK;
 }
 
-/* --- formats ----------------------------------------------------------------
- */
+/* --- formats -------------------------------------------------------------- */
 
 static const struct format formats[] = {
 #define FORMAT(value, word, help, ...) [value] = {.name = word, __VA_ARGS__},

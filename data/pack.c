@@ -258,8 +258,7 @@ enum zd_status pack_obtain(
     return cache_obtain(request, &content, index_out, &is_new);
 }
 
-/* --- which words a sample of an entry has ----------------------------------
- */
+/* --- which words a sample of an entry has --------------------------------- */
 
 /* Append words [begin, begin + count) to the *filled ones of the sample. */
 static enum zd_status append_words(

@@ -30,20 +30,3 @@ struct raw {
     unsigned char *scratch;
     size_t scratch_bytes;
 };
-
-/* Open and check the files' headers and sizes. A Megatron index is read
- * through, checked, and where its documents begin is written to `documents`
- * (may be NULL). The list
- * must outlive `raw`. */
-enum zd_status raw_open(
-        struct raw *raw, const struct file_list *list,
-        struct cache_writer *documents);
-void raw_close(struct raw *raw);
-
-/* Tokens [at, at + count) of the stream. An id that is not below `vocab_size`
- * is ZD_ERR_DATA naming file and position. */
-enum zd_status raw_read(
-        struct raw *raw, uint64_t at, size_t count, int vocab_size,
-        uint32_t *ids);
-/* Is `position` the first token of a file? */
-bool raw_begins_file(const struct raw *raw, uint64_t position);

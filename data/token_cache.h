@@ -94,7 +94,7 @@ enum zd_status cache_writer_document(
  * writer whatever happens. */
 enum zd_status cache_writer_finish(
         struct cache_writer *writer, uint64_t tokens);
-/* As abandon, and tell those who read it (growth.h). After cache_writer_keep
+/* As abandon, and tell those who read it (corpus.h). After cache_writer_keep
  * the words become a file of KEY.part. */
 void cache_writer_fail(
         struct cache_writer *writer, const struct zd_error *error);
@@ -115,7 +115,7 @@ void cache_writer_abandon(struct cache_writer *writer);
 #define CACHE_MAGIC "ZDTOKENS"
 enum { CACHE_VERSION = 1 };
 
-/* In `reserved` of a header without its magic: growth.h. */
+/* In `reserved` of a header without its magic: corpus.h. */
 enum { CACHE_WHOLE = 1, CACHE_FAILED = 2, CACHE_STOPPED = 3 };
 
 struct cache_header {

@@ -330,8 +330,7 @@ void cache_writer_abandon(struct cache_writer *writer)
     free(writer);
 }
 
-/* --- a file of the cache: found, or made -----------------------------------
- */
+/* --- a file of the cache: found, or made ---------------------------------- */
 
 static enum zd_status make(
         const struct cache_content *content, const char *folder,

@@ -196,8 +196,7 @@ enum zd_status unit_read(
     return ZD_OK;
 }
 
-/* --- their words ------------------------------------------------------------
- */
+/* --- their words ---------------------------------------------------------- */
 
 void tokenize_worker_init(
         struct tokenize_worker *worker, const struct recipe *recipe)

@@ -12,7 +12,6 @@
 
 #include "base/must.h"
 #include "base/number/rng.h"
-#include "data/growth.h"
 #include "data/parquet/parquet.h"
 #include "data/stream.h"
 
@@ -27,8 +26,7 @@ static uint64_t file_bytes(const struct corpus *corpus)
     return bytes;
 }
 
-/* --- threads and memory ----------------------------------------------------
- */
+/* --- threads and memory --------------------------------------------------- */
 
 enum {
     THREADS_LEAST = 3,
@@ -132,8 +130,7 @@ uint64_t dataset_growth_bytes(
     return bytes;
 }
 
-/* --- which -------------------------------------------------------------------
- */
+/* --- which ---------------------------------------------------------------- */
 
 enum zd_status windows_choose(
         struct dataset *dataset, const struct dataset_request *request)

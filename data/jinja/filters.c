@@ -1,5 +1,5 @@
 /* filters.c - filters of values, sequences and mappings. */
-#include "data/jinja/text.h"
+#include "data/jinja/internal.h"
 
 #include <ctype.h>
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* methods.c - methods of text and mappings, tests, and functions. */
-#include "data/jinja/text.h"
+#include "data/jinja/internal.h"
 
 #include <locale.h>
 #include <time.h>

@@ -1,5 +1,5 @@
 /* operate.c - operators, with Python's rules. */
-#include "data/jinja/text.h"
+#include "data/jinja/internal.h"
 
 /* Of any number, exactly; both formats have 64 bits of mantissa or more. */
 static long double exact(struct value value)

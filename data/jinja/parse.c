@@ -316,8 +316,7 @@ static struct token *lex(struct jinja *j, const char *source, size_t bytes)
     return NULL;
 }
 
-/* --- statements ------------------------------------------------------------
- */
+/* --- statements ----------------------------------------------------------- */
 
 /* The statements up to the first tag of `ends`, words between blanks, whose
  * name is not passed; NULL: to the end of the template. */

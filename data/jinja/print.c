@@ -1,6 +1,6 @@
 /* print.c - what is written, and values as str(), repr() and json.dumps() give
  * them. */
-#include "data/jinja/text.h"
+#include "data/jinja/internal.h"
 
 #include "base/must.h"
 #include "data/tokenizer/utf8.h"
@@ -10,8 +10,7 @@
 #include <stdlib.h>
 #include <utf8proc.h>
 
-/* --- marks in text, and how a rendering depends on what they stand for -----
- */
+/* --- marks in text, and how a rendering depends on what they stand for ---- */
 
 enum { DIGITS = 15 };
 
@@ -119,8 +118,7 @@ bool jinja_watch_allows(
     return !watch->depends;
 }
 
-/* --- what is written -------------------------------------------------------
- */
+/* --- what is written ------------------------------------------------------ */
 
 void jinja_write(struct jinja *j, const char *text, size_t bytes)
 {

@@ -1,12 +1,11 @@
 /* value.c - values: made, looked into, gone through. */
-#include "data/jinja/text.h"
+#include "data/jinja/internal.h"
 
 #include "data/tokenizer/utf8.h"
 
 #include <utf8proc.h>
 
-/* --- text ------------------------------------------------------------------
- */
+/* --- text ----------------------------------------------------------------- */
 
 uint32_t jinja_character(struct value text, size_t at, unsigned *bytes_out)
 {
@@ -146,8 +145,7 @@ struct value jinja_join_items(
     return jinja_captured(j, mark);
 }
 
-/* --- made ------------------------------------------------------------------
- */
+/* --- made ----------------------------------------------------------------- */
 
 struct value jinja_copy(struct jinja *j, const char *text, size_t bytes)
 {

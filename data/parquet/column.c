@@ -21,8 +21,7 @@ struct page_header {
     uint32_t crc; /* of the body as it is stored */
 };
 
-/* --- pages, decompressed by the compressors' libraries ---------------------
- */
+/* --- pages, decompressed by the compressors' libraries -------------------- */
 
 /* Each fills all of `out`, or fails. */
 typedef bool inflate_fn(

@@ -1,6 +1,5 @@
 /* Text that is tokenized while it is read: the same samples as when it is
  * whole. */
-#include "data/growth.h"
 #include "tests/data/data_expect.h"
 
 #include <glob.h>
