@@ -221,7 +221,6 @@ static enum zd_status open_tokens(
         struct corpus *corpus, const struct dataset_request *request)
 {
     struct cache_content content = {.key = corpus->key, .ctx = corpus};
-    bool is_new;
     ZD_TRY(raw_open(&corpus->raw, &corpus->list, NULL));
     content.limits.tokens = corpus->count = corpus->raw.count;
     if (request->depth != DATA_TRUST)
@@ -231,7 +230,7 @@ static enum zd_status open_tokens(
         /* where the documents of a part begin is not known */
         if (!corpus->is_part)
             content.write = write_index;
-        ZD_TRY(cache_obtain(request, &content, &corpus->cache, &is_new));
+        ZD_TRY(cache_obtain(request, &content, &corpus->cache));
     }
     return raw_digest(corpus);
 }

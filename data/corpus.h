@@ -44,8 +44,7 @@ struct cache_content {
 /* Open the file, or make it first; with DATA_LOOK in a temporary folder. */
 enum zd_status cache_obtain(
         const struct dataset_request *request,
-        const struct cache_content *content, struct token_cache *cache_out,
-        bool *is_new_out);
+        const struct cache_content *content, struct token_cache *cache_out);
 
 /* Find the files of `entry`, and how they are packed. Whatever happens
  * corpus_close follows. */

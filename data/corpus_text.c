@@ -402,10 +402,10 @@ static enum zd_status open_words(
     const struct token_cache *cache = &corpus->cache;
     struct cache_content content = {
             .key = corpus->key, .limits = corpus_limits(corpus), .ctx = text};
-    bool is_new, grows = request->growth && corpus->in_windows;
+    bool grows = request->growth && corpus->in_windows;
     ZD_TRY(text_key(text, false, corpus->key));
     content.write = grows ? NULL : write_text;
-    ZD_TRY(cache_obtain(request, &content, &corpus->cache, &is_new));
+    ZD_TRY(cache_obtain(request, &content, &corpus->cache));
     if (corpus->in_windows)
         ZD_TRY(text_key(text, true, corpus->digest));
     if (!cache->map) {
@@ -413,12 +413,13 @@ static enum zd_status open_words(
         if (corpus->growth)
             return ZD_OK;
         /* another rank has just made it whole */
-        ZD_TRY(cache_obtain(request, &content, &corpus->cache, &is_new));
+        ZD_TRY(cache_obtain(request, &content, &corpus->cache));
     }
     if (!cache->map)
         return ZD_FAIL(
                 ZD_ERR_IO, "E0446", "the data cache of %s is gone",
                 text->recipe.entry->path);
+    bool is_new = text->units > 0;
     if (is_new && !text->is_look)
         zd_log_info(
                 "tokenized %s: %llu tokens in %llu document%s",

@@ -241,7 +241,6 @@ enum zd_status pack_obtain(
             .limits = pack_limits(pack),
             .write = write_index,
             .ctx = &copy};
-    bool is_new;
     if (content.limits.ids > WORD_ID)
         return ZD_FAIL(
                 ZD_ERR_DATA, "E0458",
@@ -255,7 +254,7 @@ enum zd_status pack_obtain(
     hasher_update(hasher, settings, sizeof settings);
     hasher_finish(hasher, key);
     hasher_destroy(hasher);
-    return cache_obtain(request, &content, index_out, &is_new);
+    return cache_obtain(request, &content, index_out);
 }
 
 /* --- which words a sample of an entry has --------------------------------- */

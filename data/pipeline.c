@@ -12,6 +12,7 @@
 
 #include "base/log.h"
 #include "base/threads.h"
+#include "data/stream.h"
 
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -194,12 +195,16 @@ static enum zd_status skip_units(struct pipeline *pipeline)
 enum zd_status tokenize_files(const struct tokenize_run *run)
 {
     pthread_t ids[THREADS_MAX];
-    struct pipeline pipeline = {.run = run};
+    struct pipeline pipeline = {
+            .run = run,
+            .reader = {
+                    .list = run->list,
+                    .tokenizer = run->recipe->tokenizer,
+                    .most = run->long_record ? GROWTH_RECORD_BYTES
+                                             : RECORD_MAX_BYTES,
+                    .file = -1}};
     int threads = run->threads < THREADS_MAX ? run->threads : THREADS_MAX;
     int started = 0;
-    unit_reader_init(&pipeline.reader, run->list, run->recipe->tokenizer);
-    if (run->long_record)
-        pipeline.reader.most = GROWTH_RECORD_BYTES;
     enum zd_status status = skip_units(&pipeline);
     if (status != ZD_OK) {
         unit_reader_fini(&pipeline.reader);

@@ -58,11 +58,11 @@ static enum zd_status read_first_line(
         struct data_file *file, struct unit *unit, size_t *begin_out)
 {
     const struct file_list one = {.files = file, .count = 1};
-    struct unit_reader reader;
+    struct unit_reader reader = {
+            .list = &one, .most = RECORD_MAX_BYTES, .file = -1};
     enum zd_status status = ZD_OK;
     bool more = true;
     size_t begin = 0;
-    unit_reader_init(&reader, &one, NULL);
     while (status == ZD_OK && more && begin == unit->bytes &&
            reader.offset < RECORD_MAX_BYTES) {
         status = unit_read(&reader, unit, &more);

@@ -159,14 +159,6 @@ static bool is_foreign(const struct stat *info)
     return info->st_uid != geteuid() && info->st_uid != 0;
 }
 
-static bool has_its_time(
-        const struct cache_header *header, const struct stat *info)
-{
-    return header->modified_s != 0 &&
-           info->st_mtim.tv_sec == header->modified_s &&
-           info->st_mtim.tv_nsec == 0;
-}
-
 /* Map the file that cache->fd is open for, and take what its header says. */
 static enum zd_status map_file(
         struct token_cache *cache, const struct cache_header *header,
@@ -210,21 +202,23 @@ static enum zd_status take_file(
         return ZD_OK;
     ZD_TRY(map_file(cache, &header, bytes));
     *sound_out = has_order(cache, limits);
-    if (*sound_out &&
-        (is_foreign(info) || (is_by_time && !has_its_time(&header, info))))
+    bool has_its_time = header.modified_s != 0 &&
+                        info->st_mtim.tv_sec == header.modified_s &&
+                        info->st_mtim.tv_nsec == 0;
+    if (*sound_out && (is_foreign(info) || (is_by_time && !has_its_time)))
         return check_content(cache, limits, NULL, sound_out);
     return ZD_OK;
 }
 
 enum zd_status token_cache_open(
         const char *folder, const char *key, enum cache_check check,
-        const struct cache_limits *limits, struct token_cache *cache_out,
-        bool *found_out)
+        const struct cache_limits *limits, struct token_cache *cache_out)
 {
     char path[PATH_MAX];
     struct stat info;
     int fd;
-    *found_out = false;
+    bool is_sound = false;
+    *cache_out = (struct token_cache){0};
     cache_path(path, folder, key);
     if (!fs_exists(path))
         return ZD_OK;
@@ -240,12 +234,11 @@ enum zd_status token_cache_open(
                 path, (unsigned)info.st_uid);
     } else {
         status = take_file(
-                &cache, key, check == CACHE_TIMES, limits, &info, found_out);
-        if (status == ZD_OK && !*found_out)
+                &cache, key, check == CACHE_TIMES, limits, &info, &is_sound);
+        if (status == ZD_OK && !is_sound)
             zd_log_warning("%s is damaged and is made again", path);
     }
-    *found_out = *found_out && status == ZD_OK;
-    if (*found_out)
+    if (status == ZD_OK && is_sound)
         *cache_out = cache;
     else
         token_cache_close(&cache);

@@ -55,15 +55,14 @@ enum cache_check {
                       it: its digest, and the order of its words */
 };
 
-/* Map the file of `key`. *found_out is false when there is none, or one that is
- * damaged or was not written by this program; then a warning says so.
+/* Map the file of `key`. cache_out->map is NULL when there is none, or one that
+ * is damaged or was not written by this program; then a warning says so.
  * A file that neither this user nor root owns is none either, with a warning,
  * unless limits->is_shared; then it is read whole whatever is asked, because
  * anyone can compute the digest. */
 enum zd_status token_cache_open(
         const char *folder, const char *key, enum cache_check check,
-        const struct cache_limits *limits, struct token_cache *cache_out,
-        bool *found_out);
+        const struct cache_limits *limits, struct token_cache *cache_out);
 /* Read an open one whole, until *stop. When it is damaged, the next start will
  * notice: its time is changed. */
 enum zd_status token_cache_check(

@@ -255,9 +255,8 @@ enum zd_status cache_writer_resume(
     memcpy(key, writer->header.key, sizeof key);
     cache_part_key(key);
     *units_out = 0;
-    ZD_TRY(token_cache_open(
-            writer->folder, key, CACHE_TRUSTED, limits, &part, &found));
-    if (!found)
+    ZD_TRY(token_cache_open(writer->folder, key, CACHE_TRUSTED, limits, &part));
+    if (!part.map)
         return ZD_OK;
     enum zd_status status =
             token_cache_check(&part, limits, writer->stop, &found);
@@ -337,7 +336,6 @@ static enum zd_status make(
         struct token_cache *cache_out)
 {
     struct cache_writer *writer;
-    bool found;
     ZD_TRY(cache_writer_create(folder, content->key, NULL, NULL, &writer));
     enum zd_status status = content->write(content->ctx, writer);
     if (status != ZD_OK) {
@@ -346,9 +344,8 @@ static enum zd_status make(
     }
     ZD_TRY(cache_writer_finish(writer, content->limits.tokens));
     ZD_TRY(token_cache_open(
-            folder, content->key, CACHE_TRUSTED, &content->limits, cache_out,
-            &found));
-    if (found)
+            folder, content->key, CACHE_TRUSTED, &content->limits, cache_out));
+    if (cache_out->map)
         return ZD_OK;
     ZD_FAIL(ZD_ERR_IO, "E0446",
             "the data cache that was just made in %s is gone", folder);
@@ -378,21 +375,18 @@ static enum zd_status make_unseen(
 
 enum zd_status cache_obtain(
         const struct dataset_request *request,
-        const struct cache_content *content, struct token_cache *cache_out,
-        bool *is_new_out)
+        const struct cache_content *content, struct token_cache *cache_out)
 {
     char folder[PATH_MAX];
     const struct data_options *options = request->options;
     struct cache_content here = *content;
-    bool found;
     here.limits.is_shared = options->cache_shared;
     ZD_TRY(token_cache_folder(options->cache_dir, folder));
     ZD_TRY(token_cache_open(
             folder, here.key,
             request->depth == DATA_TRUST ? CACHE_TRUSTED : CACHE_TIMES,
-            &here.limits, cache_out, &found));
-    *is_new_out = !found && here.write;
-    if (!*is_new_out)
+            &here.limits, cache_out));
+    if (cache_out->map || !here.write)
         return ZD_OK;
     return request->depth == DATA_LOOK ? make_unseen(&here, cache_out)
                                        : make(&here, folder, cache_out);

@@ -14,17 +14,6 @@
 
 enum { KEEP_BYTES = 1 << 20 };
 
-void unit_reader_init(
-        struct unit_reader *reader, const struct file_list *list,
-        const struct tokenizer *tokenizer)
-{
-    *reader = (struct unit_reader){
-            .list = list,
-            .tokenizer = tokenizer,
-            .most = RECORD_MAX_BYTES,
-            .file = -1};
-}
-
 void unit_reader_fini(struct unit_reader *reader)
 {
     data_stream_close(reader->stream);

@@ -39,7 +39,8 @@ struct unit {
     size_t bytes, capacity;
 };
 
-/* Reads the units of a list of files one after the other. */
+/* Reads the units of a list of files one after the other; `file` begins as -1.
+ */
 struct unit_reader {
     const struct file_list *list;
     const struct tokenizer *tokenizer;
@@ -53,9 +54,6 @@ struct unit_reader {
     int64_t line;
     bool has_unit; /* the file has given one */
 };
-void unit_reader_init(
-        struct unit_reader *reader, const struct file_list *list,
-        const struct tokenizer *tokenizer);
 void unit_reader_fini(struct unit_reader *reader);
 /* The next unit into `unit`, whose text is used again. *more_out false: there
  * is none. */

@@ -190,8 +190,11 @@ Test(data_cut, a_text_without_a_place_to_cut_it_has_a_largest_size)
         memcpy(text + i, "\xe3\x80\x82", 3);
     data_case_file(&test, "a.txt", text, BYTES);
     cr_assert_eq(corpus_find(&test.request, &test.entry, &corpus), ZD_OK);
-    unit_reader_init(&reader, &corpus.list, test.tokenizer);
-    reader.most = MOST;
+    reader = (struct unit_reader){
+            .list = &corpus.list,
+            .tokenizer = test.tokenizer,
+            .most = MOST,
+            .file = -1};
     cr_expect_eq(unit_read(&reader, &unit, &more), ZD_ERR_DATA);
     cr_expect_str_eq(zd_error_get()->code, "E0440");
     unit_reader_fini(&reader);
