@@ -174,9 +174,9 @@ enum zd_status chat_fail_none(
             "data.chat_template = \"auto\", but the model has no chat "
             "template, and its tokenizer (%s) has the markers of none",
             tokenizer_describe(tokenizer));
-    zd_fail_help("set data.chat_template to chatml, llama3, qwen, mistral, "
-                 "none or the path of a template");
-    return status;
+    return zd_fail_help(
+            "set data.chat_template to chatml, llama3, qwen, mistral, "
+            "none or the path of a template");
 }
 
 enum zd_status chat_create(

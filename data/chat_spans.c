@@ -281,8 +281,7 @@ static enum zd_status find_seam(
 /* By the texts before and up to a message, where both begin the skeleton, or
  * are the same since the template prints nothing of the message. */
 static enum zd_status find_by_prefixes(
-        struct skeleton *s, size_t message, bool *found_out, size_t *begin_out,
-        size_t *end_out)
+        struct skeleton *s, size_t message, size_t *begin_out, size_t *end_out)
 {
     bool is_whole = s->renderer->memory->is_whole;
     struct jinja_output plain = {0}, prompt = {0}, upto = {0};
@@ -295,18 +294,17 @@ static enum zd_status find_by_prefixes(
     if (status == ZD_OK)
         status = skeleton_render(s, message + 1, false, &upto);
     *begin_out = *end_out = before->bytes;
-    *found_out = status == ZD_OK && message > 0 && plain.bytes == upto.bytes &&
-                 is_prefix(&plain, &upto);
-    if (status == ZD_OK && !*found_out && is_prefix(before, &s->shape.text) &&
-        is_prefix(&upto, &s->shape.text)) {
-        size_t end =
-                is_whole ? upto.bytes : chat_strip_end(upto.text, upto.bytes);
-        *found_out = true;
-        if (end > before->bytes)
-            *end_out = end;
-    }
+    bool is_nothing = message > 0 && plain.bytes == upto.bytes &&
+                      is_prefix(&plain, &upto);
+    bool is_added = !is_nothing && is_prefix(before, &s->shape.text) &&
+                    is_prefix(&upto, &s->shape.text);
+    size_t end = is_whole ? upto.bytes : chat_strip_end(upto.text, upto.bytes);
+    if (is_added && end > before->bytes)
+        *end_out = end;
     if (*begin_out > s->shape.text.bytes)
         *begin_out = *end_out = s->shape.text.bytes;
+    if (status != ZD_OK || (!is_nothing && !is_added))
+        *begin_out = *end_out = NO_PLACE;
     jinja_output_fini(&plain);
     jinja_output_fini(&prompt);
     jinja_output_fini(&upto);
@@ -354,17 +352,16 @@ static enum zd_status find_bare(
 }
 
 static enum zd_status find_range(
-        struct skeleton *s, size_t message, bool *found_out, size_t *begin_out,
-        size_t *end_out)
+        struct skeleton *s, size_t message, size_t *begin_out, size_t *end_out)
 {
     struct around around = {0};
     const struct message_place *of = &s->of[message];
     if (s->renderer->memory->is_whole || !of->has) {
         enum zd_status status =
-                find_by_prefixes(s, message, found_out, begin_out, end_out);
+                find_by_prefixes(s, message, begin_out, end_out);
         if (status != ZD_OK && !chat_is_refusal(status))
             return status;
-        if (*found_out || s->marked == MARKS_NONE ||
+        if (*begin_out != NO_PLACE || s->marked == MARKS_NONE ||
             !s->conversation->turns[message].is_assistant)
             return ZD_OK;
     }
@@ -379,7 +376,6 @@ static enum zd_status find_range(
         ZD_TRY(find_seam(s, message, &around, begin_out));
     if (of->has && *begin_out != NO_PLACE)
         ZD_TRY(find_end(s, message, &around, end_out));
-    *found_out = *begin_out != NO_PLACE && *end_out != NO_PLACE;
     return ZD_OK;
 }
 
@@ -387,16 +383,16 @@ static enum zd_status find_range(
 static enum zd_status find_ranges(struct skeleton *s, size_t *missing_out)
 {
     const struct chat_memory *memory = s->renderer->memory;
-    size_t count = json_array_size(s->messages), begin = 0, end = 0;
+    size_t count = json_array_size(s->messages);
     *missing_out = 0;
     for (size_t i = 0; i < count; i++) {
-        bool found = false;
+        size_t begin = NO_PLACE, end = NO_PLACE;
         if (!memory->wanted[i])
             continue;
-        enum zd_status status = find_range(s, i, &found, &begin, &end);
+        enum zd_status status = find_range(s, i, &begin, &end);
         if (status != ZD_OK && !chat_is_refusal(status))
             return status;
-        if (!found) {
+        if (begin == NO_PLACE || end == NO_PLACE) {
             *missing_out = i + 1;
             return ZD_OK;
         }

@@ -84,44 +84,43 @@ static int64_t load(const unsigned char *at, const struct raw_file *file)
 }
 
 static enum zd_status read_part(
-        struct raw *raw, const struct raw_file *file, uint64_t offset,
-        size_t count, int vocab_size, uint32_t *ids)
+        struct corpus *corpus, const struct raw_file *file, uint64_t offset,
+        size_t count, uint32_t *ids)
 {
+    struct raw *raw = &corpus->raw;
     size_t width = (size_t)file->width;
     ZD_GROW(raw->scratch, raw->scratch_bytes, count * width);
     ZD_TRY(fs_pread(file->fd, file->path, raw->scratch, count * width, offset));
     for (size_t i = 0; i < count; i++) {
         int64_t id = load(raw->scratch + i * width, file);
-        if (id < 0 || id >= vocab_size) {
+        if (id < 0 || id >= corpus->vocab_size) {
             uint64_t byte = offset + i * width;
-            enum zd_status status = ZD_FAIL(
-                    ZD_ERR_DATA, "E0442",
+            ZD_FAIL(ZD_ERR_DATA, "E0442",
                     "token %llu of %s is %lld, but the model's "
                     "vocabulary has %d ids",
                     (unsigned long long)((byte - file->data_offset) / width),
-                    file->path, (long long)id, vocab_size);
-            zd_fail_where(
+                    file->path, (long long)id, corpus->vocab_size);
+            return zd_fail_where(
                     "%s: byte %llu", file->path, (unsigned long long)byte);
-            return status;
         }
         ids[i] = (uint32_t)id;
     }
     return ZD_OK;
 }
 
-/* Tokens [at, at + count) of the stream. An id that is not below `vocab_size`
- * is ZD_ERR_DATA naming file and position. */
+/* Tokens [at, at + count) of the stream. An id that the vocabulary lacks is
+ * ZD_ERR_DATA naming file and position. */
 static enum zd_status raw_read(
-        struct raw *raw, uint64_t at, size_t count, int vocab_size,
-        uint32_t *ids)
+        struct corpus *corpus, uint64_t at, size_t count, uint32_t *ids)
 {
-    for (int f = find_file(raw, at); count > 0; f++) {
-        const struct raw_file *file = &raw->files[f];
+    for (int f = find_file(&corpus->raw, at); count > 0; f++) {
+        const struct raw_file *file = &corpus->raw.files[f];
         uint64_t skipped = at - file->begin, left = file->count - skipped;
         size_t part = left < count ? (size_t)left : count;
         ZD_TRY(read_part(
-                raw, file, file->data_offset + skipped * (uint64_t)file->width,
-                part, vocab_size, ids));
+                corpus, file,
+                file->data_offset + skipped * (uint64_t)file->width, part,
+                ids));
         ids += part;
         at += part;
         count -= part;
@@ -174,7 +173,7 @@ static enum zd_status scan_tokens(
     while (at < end && status == ZD_OK) {
         size_t part =
                 end - at < CHECK_TOKENS ? (size_t)(end - at) : CHECK_TOKENS;
-        status = raw_read(&corpus->raw, at, part, corpus->vocab_size, ids);
+        status = raw_read(corpus, at, part, ids);
         for (size_t i = 0; writer && i < part && status == ZD_OK; i++) {
             if (begins || raw_begins_file(&corpus->raw, at + i))
                 status = cache_writer_document(writer, at + i);
@@ -314,8 +313,7 @@ static enum zd_status mark_raw(
         uint32_t before = 0;
         bool begins = at == 0;
         if (!begins) {
-            ZD_TRY(raw_read(
-                    &corpus->raw, at - 1, 1, corpus->vocab_size, &before));
+            ZD_TRY(raw_read(corpus, at - 1, 1, &before));
             begins = (int64_t)before == corpus->eos;
         }
         for (size_t i = 0; i < count; i++) {
@@ -353,7 +351,7 @@ enum zd_status corpus_words(
         return check_words(corpus, count, words);
     }
     if (corpus->list.is_tokens) {
-        ZD_TRY(raw_read(&corpus->raw, at, count, corpus->vocab_size, words));
+        ZD_TRY(raw_read(corpus, at, count, words));
         return mark_raw(corpus, at, count, words);
     }
     /* the file's owner may have written to it since it was opened */

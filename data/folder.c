@@ -371,13 +371,12 @@ static enum zd_status check_saved(const char *folder)
         fail_folder(
                 folder, "was written by save_to_disk, whose Arrow files zerod "
                         "does not read");
-        zd_fail_help(
+        return zd_fail_help(
                 "python3 -c \"import datasets as d, sys; p = sys.argv[1]; "
                 "x = d.load_from_disk(p); [s.to_parquet(f'{p}/{n}.parquet') "
                 "for n, s in (x if isinstance(x, dict) else "
                 "{'train': x}).items()]\" %s, then delete %s",
                 word, names[i]);
-        return ZD_ERR_DATA;
     }
     return ZD_OK;
 }

@@ -82,11 +82,11 @@ void source_row(
             (long long)line);
 }
 
-void source_place(const struct data_file *file, int64_t line)
+enum zd_status source_place(const struct data_file *file, int64_t line)
 {
     char row[PATH_MAX + 40];
     source_row(file, line, row, sizeof row);
-    zd_fail_where("%s", row);
+    return zd_fail_where("%s", row);
 }
 
 /* --- by its first bytes -------------------------------------------------- */

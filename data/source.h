@@ -73,7 +73,7 @@ const char *source_unit(const struct data_file *file);
 void source_row(
         const struct data_file *file, int64_t line, char *out, size_t bytes);
 /* Add it to the error that was just made. */
-void source_place(const struct data_file *file, int64_t line);
+enum zd_status source_place(const struct data_file *file, int64_t line);
 
 /* Is this file of the entry one of tokens, by its format or else its name? */
 bool source_is_tokens(const struct data_entry *entry, const char *path);

@@ -296,8 +296,7 @@ static enum zd_status fail_array(
     long long row = (long long)stream->elements;
     ZD_FAIL(ZD_ERR_DATA, "E0436", "row %lld of the array in %s: %s", row,
             stream->file->path, what);
-    zd_fail_where("%s:row %lld", stream->file->path, row);
-    return ZD_ERR_DATA;
+    return zd_fail_where("%s:row %lld", stream->file->path, row);
 }
 
 /* A byte of an element; *out: what stands for it in the element's line. Line
@@ -329,14 +328,12 @@ static void take_value(struct data_stream *stream, char c, char *out)
     }
 }
 
-/* *has_out: it gives a byte of text. */
+/* It may give a byte of text, at text[*used]. */
 static enum zd_status take_byte(
-        struct data_stream *stream, char c, char *out, bool *has_out)
+        struct data_stream *stream, char c, char *text, size_t *used)
 {
-    *has_out = false;
     if (stream->phase == ARRAY_VALUE) {
-        take_value(stream, c, out);
-        *has_out = true;
+        take_value(stream, c, &text[(*used)++]);
         return ZD_OK;
     }
     if (is_json_space(c))
@@ -356,8 +353,7 @@ static enum zd_status take_byte(
         return fail_array(
                 stream, "there is no value before this comma or bracket");
     stream->phase = ARRAY_VALUE;
-    take_value(stream, c, out);
-    *has_out = true;
+    take_value(stream, c, &text[(*used)++]);
     return ZD_OK;
 }
 
@@ -367,15 +363,12 @@ static enum zd_status array_read(
     size_t used = 0;
     while (used == 0) {
         size_t count = 0, want = bytes < ARRAY_BYTES ? bytes : ARRAY_BYTES;
-        bool has;
         /* a byte gives at most one, so it is taken apart where it lies */
         ZD_TRY(stream->container->read(stream, text, want, &count));
         if (count == 0 && stream->phase != ARRAY_AFTER)
             return fail_array(stream, "the file ends inside the array");
-        for (size_t i = 0; i < count; i++) {
-            ZD_TRY(take_byte(stream, text[i], text + used, &has));
-            used += has;
-        }
+        for (size_t i = 0; i < count; i++)
+            ZD_TRY(take_byte(stream, text[i], text, &used));
         if (count == 0)
             break;
     }

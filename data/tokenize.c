@@ -214,15 +214,13 @@ static enum zd_status check_utf8(
     size_t before = (size_t)(text - unit->text) + valid;
     int64_t line = unit->first_line + count_newlines(unit->text, before);
     unsigned long long offset = unit->offset + before;
-    enum zd_status status =
-            ZD_FAIL(ZD_ERR_DATA, "E0435",
-                    "%s is not UTF-8: byte 0x%02x in %s %lld, at byte offset "
-                    "%llu of the %s",
-                    unit->file->path, (unsigned char)text[valid],
-                    source_unit(unit->file), (long long)line, offset,
-                    unit->file->container ? "text in it" : "file");
-    source_place(unit->file, line);
-    return status;
+    ZD_FAIL(ZD_ERR_DATA, "E0435",
+            "%s is not UTF-8: byte 0x%02x in %s %lld, at byte offset "
+            "%llu of the %s",
+            unit->file->path, (unsigned char)text[valid],
+            source_unit(unit->file), (long long)line, offset,
+            unit->file->container ? "text in it" : "file");
+    return source_place(unit->file, line);
 }
 
 static uint32_t *words_from(struct token_vector *vector, size_t begin)

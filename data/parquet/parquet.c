@@ -226,14 +226,11 @@ static enum zd_status put(
 {
     struct parquet_text *text = parquet->text;
     if (count > parquet->text_end - text->used) {
-        enum zd_status status =
-                ZD_FAIL(ZD_ERR_DATA, "E0440",
-                        "row %lld of %s is longer than a record may be",
-                        (long long)parquet->file.row, parquet->file.path);
-        zd_fail_where(
-                "%s:row %lld", parquet->file.path,
-                (long long)parquet->file.row);
-        return status;
+        long long row = (long long)parquet->file.row;
+        ZD_FAIL(ZD_ERR_DATA, "E0440",
+                "row %lld of %s is longer than a record may be", row,
+                parquet->file.path);
+        return zd_fail_where("%s:row %lld", parquet->file.path, row);
     }
     if (text->used + count > text->capacity)
         ZD_GROW(text->bytes, text->capacity, text->used + count);

@@ -494,9 +494,8 @@ static enum zd_status check_others(
     for (size_t k = 0; k < sizeof keys / sizeof keys[0]; k++) {
         if (json_is_absent(json_object_get(root, keys[k])))
             continue;
-        enum zd_status status = refuse(keys[k], "(not null)");
-        zd_fail_help("set %s to null in the file", keys[k]);
-        return status;
+        refuse(keys[k], "(not null)");
+        return zd_fail_help("set %s to null in the file", keys[k]);
     }
     return ZD_OK;
 }
