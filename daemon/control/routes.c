@@ -163,7 +163,6 @@ void routes_handle(
     const struct route *route = find_route(request->path, request->method);
     if (!check_route(&ask, route))
         return;
-    reply->status = 200;
     if (routes->options.refresh)
         routes->options.refresh(routes->options.ctx);
     if (is_command(route))

@@ -46,24 +46,29 @@ static bool is_trusted(int fd, const char *path, uid_t *found_out)
 
 /* --- a question --- */
 
-int http_connect(const char *path, uid_t *stranger_out)
+int http_dial(const char *path)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
-    int error = ENAMETOOLONG, fd = -1;
-    if (strlen(path) < sizeof address.sun_path) {
-        strcpy(address.sun_path, path);
-        fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-        error = errno;
-    }
-    if (fd >= 0 && connect(fd, (struct sockaddr *)&address, sizeof address))
-        error = errno;
-    else if (fd >= 0 && is_trusted(fd, path, stranger_out))
+    errno = ENAMETOOLONG;
+    if (strlen(path) >= sizeof address.sun_path)
+        return -1;
+    strcpy(address.sun_path, path);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0 || !connect(fd, (struct sockaddr *)&address, sizeof address))
         return fd;
-    else if (fd >= 0)
-        error = EKEYREJECTED;
-    if (fd >= 0)
-        close(fd);
+    int error = errno;
+    close(fd);
     errno = error;
+    return -1;
+}
+
+int http_connect(const char *path, uid_t *stranger_out)
+{
+    int fd = http_dial(path);
+    if (fd < 0 || is_trusted(fd, path, stranger_out))
+        return fd;
+    close(fd);
+    errno = EKEYREJECTED;
     return -1;
 }
 

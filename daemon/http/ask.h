@@ -13,9 +13,11 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-/* A non-blocking descriptor; -1 and errno, EAGAIN: the job's queue of
- * connections is full, EKEYREJECTED: it belongs to *stranger_out, who is not to
- * be trusted. */
+/* A non-blocking descriptor, whoever listens; -1 and errno, EAGAIN: the queue
+ * of connections is full. */
+int http_dial(const char *path);
+/* The same, also -1 and EKEYREJECTED: it belongs to *stranger_out, who is not
+ * to be trusted. */
 int http_connect(const char *path, uid_t *stranger_out);
 
 /* A request of HTTP/1.0: the only one of its connection, whose answer comes in

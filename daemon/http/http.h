@@ -38,7 +38,7 @@ struct http_request {   /* borrowed: valid during the call of the handler */
  * by http_defer, ended by http_finish. */
 struct http_stream;
 
-struct http_reply { /* filled by the handler */
+struct http_reply { /* filled by the handler; at first 200, JSON */
     int status;
     const char *content_type; /* static */
     char *body;               /* malloc'd, taken over; NULL with a stream */

@@ -157,7 +157,8 @@ static enum MHD_Result answer(
             .host = header(conn, "Host"),
             .uid = conn->uid,
             .pid = conn->pid};
-    struct http_reply reply = {0};
+    struct http_reply reply = {
+            .status = 200, .content_type = "application/json"};
     int params = MHD_get_connection_values(
             conn->mhd, MHD_GET_ARGUMENT_KIND, take_param, &request);
     if (params > HTTP_PARAMS_MAX)

@@ -26,16 +26,14 @@ static enum MHD_Result send_response(
     const char *const(*more)[2] = conn->server->options.headers;
     if (!response)
         return MHD_NO;
-    add_header(
-            response, "Content-Type",
-            reply->content_type ? reply->content_type : "application/json");
+    add_header(response, "Content-Type", reply->content_type);
     add_header(response, "Cache-Control", "no-store");
     add_header(response, "Connection", "close");
     add_header(response, "Allow", reply->allow);
     for (; more && (*more)[0]; more++)
         add_header(response, (*more)[0], (*more)[1]);
-    enum MHD_Result result = MHD_queue_response(
-            conn->mhd, reply->status ? (unsigned)reply->status : 200, response);
+    enum MHD_Result result =
+            MHD_queue_response(conn->mhd, (unsigned)reply->status, response);
     MHD_destroy_response(response);
     return result;
 }
@@ -94,9 +92,7 @@ struct http_stream *http_defer(
     struct http_stream *stream = zd_array(1, sizeof *stream);
     stream->gone = gone;
     stream->owner = owner;
-    http_set_status(
-            stream, reply->status ? reply->status : 200,
-            reply->content_type ? reply->content_type : "application/json");
+    http_set_status(stream, reply->status, reply->content_type);
     reply->stream = stream;
     return stream;
 }

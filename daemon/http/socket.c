@@ -4,6 +4,7 @@
  * The folder is locked (flock) from the look at what is there until the socket
  * listens, which settles two starts at one moment. Only a dead socket is ever
  * removed. */
+#include "daemon/http/ask.h"
 #include "daemon/http/server.h"
 
 #include <errno.h>
@@ -121,21 +122,14 @@ enum zd_status http_socket_make_folder(const char *socket)
 /* Who listens there: its pid; 0: no one; -1: someone, or it is not known. */
 static pid_t probe(const char *path)
 {
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
     struct ucred cred = {.pid = -1};
     socklen_t bytes = sizeof cred;
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    int fd = http_dial(path);
     if (fd < 0)
-        return -1;
-    memcpy(address.sun_path, path, strlen(path) + 1);
-    pid_t pid = -1;
-    if (!connect(fd, (struct sockaddr *)&address, sizeof address)) {
-        if (!getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &bytes))
-            pid = cred.pid ? cred.pid : -1;
-    } else if (errno == ECONNREFUSED || errno == ENOENT)
-        pid = 0;
+        return errno == ECONNREFUSED || errno == ENOENT ? 0 : -1;
+    getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &bytes);
     close(fd);
-    return pid;
+    return cred.pid ? cred.pid : -1;
 }
 
 static enum zd_status is_live(const char *path, pid_t pid)

@@ -34,15 +34,20 @@ static bool parse_address(const char *text, struct sockaddr_storage *out)
 }
 
 /* A socket that listens; -1 and errno. */
-static int listening_socket(const struct sockaddr *address, socklen_t bytes)
+static int listening_socket(const char *text)
 {
+    struct sockaddr_storage address = {0};
     int one = 1;
+    errno = EINVAL;
+    if (!parse_address(text, &address))
+        return -1;
     int fd = socket(
-            address->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+            address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return -1;
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-    if (bind(fd, address, bytes) == 0 && listen(fd, HTTP_BACKLOG) == 0)
+    if (bind(fd, (struct sockaddr *)&address, sizeof address) == 0 &&
+        listen(fd, HTTP_BACKLOG) == 0)
         return fd;
     int error = errno;
     close(fd);
@@ -53,19 +58,18 @@ static int listening_socket(const struct sockaddr *address, socklen_t bytes)
 enum zd_status http_listen_loopback(
         struct http_server *server, int port, int *port_out)
 {
-    struct sockaddr_in address = {
-            .sin_family = AF_INET,
-            .sin_port = htons((uint16_t)port),
-            .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t bytes = sizeof address;
-    int fd = listening_socket((struct sockaddr *)&address, bytes);
+    struct sockaddr_in bound = {0};
+    socklen_t bytes = sizeof bound;
+    char address[32];
+    snprintf(address, sizeof address, "127.0.0.1:%d", port);
+    int fd = listening_socket(address);
     if (fd < 0) {
-        ZD_FAIL(ZD_ERR_CREATE, "E1102", "cannot listen on 127.0.0.1:%d: %s",
-                port, strerror(errno));
+        ZD_FAIL(ZD_ERR_CREATE, "E1102", "cannot listen on %s: %s", address,
+                strerror(errno));
         return zd_fail_help("leave out --port: any free port will do");
     }
-    getsockname(fd, (struct sockaddr *)&address, &bytes);
-    *port_out = ntohs(address.sin_port);
+    getsockname(fd, (struct sockaddr *)&bound, &bytes);
+    *port_out = ntohs(bound.sin_port);
     return http_door_open(server, fd, true);
 }
 
@@ -86,11 +90,7 @@ static void find_names(struct http_server *server)
 enum zd_status http_listen_tcp(
         struct http_server *server, const char *address, const char *path)
 {
-    struct sockaddr_storage parsed = {0};
-    int fd = -1;
-    errno = EINVAL;
-    if (parse_address(address, &parsed))
-        fd = listening_socket((struct sockaddr *)&parsed, sizeof parsed);
+    int fd = listening_socket(address);
     if (fd < 0) {
         ZD_FAIL(ZD_ERR_CREATE, "E1046",
                 "cannot listen at control.metrics_listen = \"%.80s\": %s",

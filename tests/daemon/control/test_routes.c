@@ -82,6 +82,8 @@ static void ask(const char *method, const char *target, const char *body)
 {
     char text[1024], *rest = text, *pair;
     leave();
+    t.reply.status = 200;
+    t.reply.content_type = "application/json";
     snprintf(text, sizeof text, "%s", target);
     struct http_request request = {
             .method = method,
