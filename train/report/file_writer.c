@@ -16,7 +16,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Texts go from `pending` to the writer (hand_bytes), and out or back. */
 struct file_writer {
     int fd; /* -1: FILE_WHOLE */
     char *path;
@@ -27,8 +26,9 @@ struct file_writer {
     off_t end; /* of the last whole text in the file; the writer's */
     pthread_mutex_t mutex; /* guards what follows */
     pthread_cond_t work, done;
-    char *pending; /* texts that wait */
-    size_t pending_bytes, hand_bytes;
+    char *pending, *hand; /* texts that wait; those that the writer has, in
+                             which it reads without the mutex */
+    size_t pending_bytes, pending_room, hand_bytes, hand_room;
     uint64_t asked, tried; /* tries to write: wanted and made, ever */
     bool has_warned;       /* since the last write that went well */
     bool is_closing;
@@ -118,44 +118,33 @@ static enum zd_status replace(const char *path, const char *text, size_t bytes)
     return fail_write(path, error);
 }
 
-/* Put them before what was added since. */
-static void give_back(struct file_writer *file, char *rows, size_t bytes)
-{
-    char *all = zd_must(realloc(rows, bytes + file->pending_bytes));
-    if (file->pending)
-        memcpy(all + bytes, file->pending, file->pending_bytes);
-    free(file->pending);
-    file->pending = all;
-    file->pending_bytes += bytes;
-}
-
-/* One try; the mutex is held, but not while it writes. False: the disk did not
- * take them, and there was no warning yet. */
+/* One try to write what waits, after what the disk did not take before; the
+ * mutex is held, but not while it writes. False: the disk did not take them,
+ * and there was no warning yet. */
 static bool try_rows(struct file_writer *file)
 {
-    char *rows = file->pending;
-    size_t bytes = file->pending_bytes;
     uint64_t asked = file->asked;
-    file->pending = NULL;
-    file->pending_bytes = 0;
-    file->hand_bytes = bytes;
-    pthread_mutex_unlock(&file->mutex);
     bool is_whole = file->mode == FILE_WHOLE;
-    enum zd_status status = !is_whole ? write_rows(file, rows, bytes)
-                            : rows    ? replace(file->path, rows, bytes)
+    size_t bytes = file->hand_bytes + file->pending_bytes;
+    file->hand = zd_grow(file->hand, &file->hand_room, bytes + 1, 1);
+    if (file->pending)
+        memcpy(file->hand + file->hand_bytes, file->pending,
+               file->pending_bytes);
+    file->hand_bytes = bytes;
+    file->pending_bytes = 0;
+    pthread_mutex_unlock(&file->mutex);
+    enum zd_status status = !is_whole ? write_rows(file, file->hand, bytes)
+                            : bytes   ? replace(file->path, file->hand, bytes)
                                       : ZD_OK; /* a sync: nothing waits */
     pthread_mutex_lock(&file->mutex);
     bool is_told = status == ZD_OK || file->has_warned;
-    file->hand_bytes = 0;
     file->tried = asked;
     file->error = *zd_error_get();
-    if (rows || !is_whole)
+    if (bytes || !is_whole)
         file->has_warned = status != ZD_OK;
     zd_error_clear();
-    if (status != ZD_OK && !is_whole)
-        give_back(file, rows, bytes);
-    else
-        free(rows);
+    if (status == ZD_OK || is_whole)
+        file->hand_bytes = 0;
     pthread_cond_broadcast(&file->done);
     return is_told;
 }
@@ -230,15 +219,15 @@ enum zd_status file_writer_open(
 static void end_writer(struct file_writer *file)
 {
     pthread_mutex_lock(&file->mutex);
-    if (file->pending_bytes)
+    if (file->pending_bytes + file->hand_bytes)
         file->asked++;
     file->is_closing = true;
     pthread_cond_signal(&file->work);
     pthread_mutex_unlock(&file->mutex);
     pthread_join(file->writer, NULL);
-    if (file->pending_bytes && file->what)
+    if (file->hand_bytes && file->what)
         zd_log_warning(
-                "%zu bytes of %s are lost: %s", file->pending_bytes, file->what,
+                "%zu bytes of %s are lost: %s", file->hand_bytes, file->what,
                 file->error.what);
 }
 
@@ -254,6 +243,7 @@ void file_writer_close(struct file_writer *file)
     pthread_cond_destroy(&file->work);
     pthread_cond_destroy(&file->done);
     free(file->pending);
+    free(file->hand);
     free(file->path);
     free(file);
 }
@@ -273,7 +263,8 @@ static enum zd_status append(
                 "cannot write %s: the disk has not taken the last %d MiB",
                 file->path, FILE_WRITER_ROOM >> 20);
     file->pending =
-            zd_must(realloc(file->pending, file->pending_bytes + bytes + 1));
+            zd_grow(file->pending, &file->pending_room,
+                    file->pending_bytes + bytes + 1, 1);
     memcpy(file->pending + file->pending_bytes, text, bytes);
     file->pending[file->pending_bytes + bytes] = '\n';
     file->pending_bytes += bytes + is_row;
