@@ -22,7 +22,7 @@ enum {
     COMMANDS_BYTES = 1 << 18, /* some 60 */
     TAKE_MAX = 1024,          /* messages in one turn of the loop */
     GLANCE_MS = 100,          /* steps do not wake the thread */
-    SINKS_MS = 2000,
+    SINKS_GLANCES = 20,
     LAST_ANSWERS_SECONDS = 2
 };
 
@@ -38,7 +38,8 @@ struct control {
     char socket_path[512]; /* "": none */
     /* the thread's alone, once it runs */
     uv_loop_t loop;
-    uv_timer_t glance, sinks_due;
+    uv_timer_t glance;
+    unsigned glances;
     struct run_state *state;
     struct routes *routes;
     struct http_server *http;
@@ -95,7 +96,6 @@ static void end_now(struct control *control, enum train_run_state how)
     http_destroy(control->http, LAST_ANSWERS_SECONDS);
     uv_close((uv_handle_t *)&control->wake, NULL);
     uv_close((uv_handle_t *)&control->glance, NULL);
-    uv_close((uv_handle_t *)&control->sinks_due, NULL);
 }
 
 /* --- the loop, and where its thread runs --- */
@@ -133,12 +133,8 @@ static void on_glance(uv_timer_t *timer)
     struct control *control = timer->data;
     take_some(control);
     routes_tick(control->routes);
-}
-
-static void on_sinks_due(uv_timer_t *timer)
-{
-    struct control *control = timer->data;
-    sinks_take(control->sinks, SINK_TICK, control->state);
+    if (++control->glances % SINKS_GLANCES == 0)
+        sinks_take(control->sinks, SINK_TICK, control->state);
 }
 
 static void *run_loop(void *arg)
@@ -278,11 +274,8 @@ static enum zd_status start_handles(struct control *control)
         return fail_loop(error);
     }
     uv_timer_init(&control->loop, &control->glance);
-    uv_timer_init(&control->loop, &control->sinks_due);
-    control->wake.data = control->glance.data = control->sinks_due.data =
-            control;
+    control->wake.data = control->glance.data = control;
     uv_timer_start(&control->glance, on_glance, GLANCE_MS, GLANCE_MS);
-    uv_timer_start(&control->sinks_due, on_sinks_due, SINKS_MS, SINKS_MS);
     return ZD_OK;
 }
 

@@ -1,9 +1,7 @@
-/* inline.c - see inline.h. */
-#include "daemon/page/inline.h"
+#include "daemon/page/page.h"
 
 #include "base/must.h"
 #include "base/text_stream.h"
-#include "daemon/page/page.h"
 
 #include <stdlib.h>
 #include <string.h>

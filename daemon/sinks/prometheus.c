@@ -96,6 +96,7 @@ static void put_label(
     *mark = ',';
 }
 
+/* `labels`: names and values in turn, then NULL. Values are escaped. */
 static void put_sample(
         struct exposition *to, const char *end, double value,
         const char *const *labels)
@@ -110,7 +111,6 @@ static void put_sample(
     fputc('\n', to->out);
 }
 
-/* `labels`: names and values in turn, then NULL. Values are escaped. */
 static void family_sample(
         struct exposition *to, double value, const char *const *labels)
 {
@@ -189,22 +189,22 @@ static void put_family(
         }
 }
 
-/* Every family of a table, with a sample for each of `count` structs of `bytes`
- * (ranks, which are labelled by their numbers; or one). */
+/* Every family of a table, with a sample for each of `count` structs (ranks,
+ * which are labelled by their numbers; or one). */
 static void put_table(
         struct exposition *to, const struct metric_table *table,
-        const void *from, size_t bytes, int count)
+        const void *from, int count)
 {
     const struct metric *rows = table->rows, *end = rows + table->count, *next;
+    bool is_rank = table == &rank_metrics;
     char rank[16];
     for (; rows < end; rows = next) {
+        const char *one = from;
         bool is_open = false;
         for (next = rows + 1; rows->family && next < end && next->family &&
                               strcmp(next->family, rows->family) == 0;)
             next++;
-        for (int i = 0; rows->family && i < count; i++) {
-            const void *one = (const char *)from + (size_t)i * bytes;
-            bool is_rank = table == &rank_metrics;
+        for (int i = 0; rows->family && i < count; i++, one += table->bytes) {
             if (is_rank)
                 snprintf(
                         rank, sizeof rank, "%d",
@@ -311,13 +311,11 @@ char *prometheus_write(const struct run_state *state, size_t *bytes_out)
             .job = state->job->job.name};
     bool has_step = state->step_histogram.sum > 0;
     put_job(&to, state);
-    put_table(&to, &run_metrics, state, sizeof *state, 1);
-    put_table(&to, &step_metrics, &state->step, sizeof state->step, has_step);
+    put_table(&to, &run_metrics, state, 1);
+    put_table(&to, &step_metrics, &state->step, has_step);
     put_life(&to, state);
     put_gpus(&to, state);
-    put_table(
-            &to, &rank_metrics, state->ranks, sizeof *state->ranks,
-            state->rank_count);
+    put_table(&to, &rank_metrics, state->ranks, state->rank_count);
     fclose(to.out);
     return text;
 }

@@ -11,7 +11,7 @@
  *                 inside, to look at without a job and to send to others */
 #include "base/file/fs.h"
 #include "base/must.h"
-#include "daemon/page/inline.h"
+#include "daemon/page/page.h"
 #include "daemon/sinks/sink.h"
 #include "train/report/file_writer.h"
 

@@ -18,39 +18,34 @@ double run_state_eta(const struct run_state *state)
                    : NAN;
 }
 
-static double epoch_of(const void *from, int i)
+static double over(double value, double by)
 {
-    const struct run_state *state = from;
-    return state->facts.samples_per_epoch > 0
-                   ? (double)state->facts.samples_taken /
-                             (double)state->facts.samples_per_epoch
-                   : NAN;
+    return by > 0 ? value / by : NAN;
 }
 
-static double rate_of(const void *from, int i)
-{
-    const struct run_state *state = from;
-    double seconds = state->mean_step_seconds;
-    return seconds > 0 ? (double)state->step.tokens / seconds : NAN;
-}
-
-static double times_flops(const struct run_state *state, double tokens)
-{
-    return state->facts.flops_per_token > 0
-                   ? state->facts.flops_per_token * tokens
-                   : NAN;
-}
-
-static double flops_rate_of(const void *from, int i)
-{
-    return times_flops(from, rate_of(from, i));
-}
-
-static double flops_of(const void *from, int i)
-{
-    return times_flops(
-            from, (double)((const struct run_state *)from)->facts.tokens);
-}
+/* What is computed of a `run`. */
+#define OF_RUN(name, number)                                                   \
+    static double name(const void *from, int i)                                \
+    {                                                                          \
+        const struct run_state *run = from;                                    \
+        return number;                                                         \
+    }
+OF_RUN(epoch_of, over((double)run->facts.samples_taken,
+                      (double)run->facts.samples_per_epoch))
+OF_RUN(rate_of, over((double)run->step.tokens, run->mean_step_seconds))
+OF_RUN(flops_per_token,
+       run->facts.flops_per_token > 0 ? run->facts.flops_per_token : NAN)
+OF_RUN(flops_rate_of, flops_per_token(run, i) * rate_of(run, i))
+OF_RUN(flops_of, flops_per_token(run, i) * (double)run->facts.tokens)
+OF_RUN(eta_of, run_state_eta(run))
+OF_RUN(elapsed_of,
+       (run->ended > 0 ? run->ended : clock_wall_seconds()) - run->started)
+OF_RUN(skipped_of,
+       (double)(run->skipped[0] + run->skipped[1] + run->skipped[2]))
+OF_RUN(checkpoint_step_of,
+       run->last_checkpoint_step >= 0 ? (double)run->last_checkpoint_step : NAN)
+OF_RUN(is_in_state, run->state == (enum train_run_state)i)
+#undef OF_RUN
 
 /* The peak of a CPU is not known. */
 static double mfu_of(const void *from, int i)
@@ -58,27 +53,9 @@ static double mfu_of(const void *from, int i)
     return NAN;
 }
 
-static double eta_of(const void *from, int i)
-{
-    return run_state_eta(from);
-}
-
-static double elapsed_of(const void *from, int i)
-{
-    const struct run_state *state = from;
-    return (state->ended > 0 ? state->ended : clock_wall_seconds()) -
-           state->started;
-}
-
 static double now_of(const void *from, int i)
 {
     return clock_wall_seconds();
-}
-
-static double skipped_of(const void *from, int i)
-{
-    const int64_t *skipped = ((const struct run_state *)from)->skipped;
-    return (double)(skipped[0] + skipped[1] + skipped[2]);
 }
 
 static const char *skip_reason(int i)
@@ -87,17 +64,6 @@ static const char *skip_reason(int i)
     return names[i];
 }
 const struct metric_index skip_reasons = {"reason", SKIP_REASONS, skip_reason};
-
-static double checkpoint_step_of(const void *from, int i)
-{
-    int64_t step = ((const struct run_state *)from)->last_checkpoint_step;
-    return step >= 0 ? (double)step : NAN;
-}
-
-static double is_in_state(const void *from, int i)
-{
-    return ((const struct run_state *)from)->state == (enum train_run_state)i;
-}
 
 static const char *state_name(int state)
 {
@@ -155,4 +121,5 @@ static const struct metric rows[] = {
 /* clang-format on */
 #undef AT
 #undef AFTER_BANNER
-const struct metric_table run_metrics = {rows, sizeof rows / sizeof rows[0]};
+const struct metric_table run_metrics = {
+        rows, sizeof rows / sizeof rows[0], sizeof(struct run_state)};

@@ -142,15 +142,6 @@ static void take_past(struct run_state *state, struct past *past)
 
 /* --- what happens --- */
 
-/* The rows of earlier processes come first. */
-static void take_series(struct run_state *state, struct history *series)
-{
-    if (!series)
-        return;
-    series_free(state->series);
-    state->series = series;
-}
-
 static void take_banner(
         struct run_state *state, const struct message_banner *banner)
 {
@@ -174,12 +165,15 @@ static void take_banner(
         state->last_checkpoint_step = banner->facts.first_step;
         state->last_checkpoint_time = banner->checkpoint_time;
     }
-    take_series(state, banner->series);
+    if (banner->series) { /* rows of earlier processes come first */
+        series_free(state->series);
+        state->series = banner->series;
+    }
     take_past(state, banner->past);
-    if (state->state == RUN_STARTING)
+    if (state->state == RUN_STARTING) {
         state->state_since = clock_wall_seconds();
-    if (state->state == RUN_STARTING)
         state->state = RUN_RUNNING;
+    }
 }
 
 static void take_step(
@@ -203,7 +197,7 @@ static void take_step(
         state->skipped[i] += strcmp(step->skipped, skip_reasons.name(i)) == 0;
     observe(&state->step_histogram, step->step_seconds);
     train_phases_add(state->phase_seconds, step);
-    series_add(state->series, step->step, &step_metrics, step, sizeof *step, 1);
+    series_add(state->series, step->step, &step_metrics, step, 1);
 }
 
 static double seconds_of(const json_t *members, const char *key)
@@ -221,8 +215,7 @@ static void take_eval(
     state->eval_step = event->step;
     if (isfinite(loss) && !(state->facts.best_eval_loss <= loss))
         state->facts.best_eval_loss = loss;
-    series_add(
-            state->series, event->step, &run_metrics, state, sizeof *state, 1);
+    series_add(state->series, event->step, &run_metrics, state, 1);
 }
 
 static void take_checkpoint(
@@ -312,7 +305,7 @@ static void take_ranks(
     state->rank_count = (int)ranks->count;
     series_add(
             state->series, state->ranks[0].step, &rank_metrics, state->ranks,
-            sizeof *state->ranks, state->rank_count);
+            state->rank_count);
 }
 
 /* --- commands --- */

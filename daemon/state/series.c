@@ -9,6 +9,107 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* --- a series --- */
+
+static int64_t stretch_of(const struct history *history, int64_t step)
+{
+    return history->stride > 1 ? (step - 1 - history->base) / history->stride
+                               : step;
+}
+
+/* Add a point after the first `count`, which are thinned already; returns the
+ * new count. The caller has room for one more. */
+static int put_thinned(struct history *history, int count, struct point point)
+{
+    struct point *next = history->points + count, *last = next - 1;
+    int64_t stretch = stretch_of(history, point.step);
+    bool is_third = count >= 2 && history->stride > 1 &&
+                    stretch_of(history, last[-1].step) == stretch;
+    if (!is_third) {
+        *next = point;
+        return count + 1;
+    }
+    double low = fmin(last[-1].value, last->value);
+    double high = fmax(last[-1].value, last->value);
+    if (point.value >= low && point.value <= high)
+        return count;
+    /* the new one takes the place of the one that it goes beyond */
+    if (last[-1].value == (point.value > high ? high : low))
+        last[-1] = *last;
+    *last = point;
+    return count;
+}
+
+/* Wider stretches until half of the room is free. */
+static void thin(struct history *history)
+{
+    while (history->count > HISTORY_POINTS_MAX / 2) {
+        int count = 0;
+        history->stride = history->stride > 1 ? 2 * history->stride : 4;
+        for (int i = 0; i < history->count; i++)
+            count = put_thinned(history, count, history->points[i]);
+        history->count = count;
+    }
+}
+
+void history_add(struct history *history, int64_t step, double value)
+{
+    if (!isfinite(value) ||
+        (history->count && step <= history->points[history->count - 1].step))
+        return;
+    if (history->count == HISTORY_POINTS_MAX)
+        thin(history);
+    history->points =
+            zd_grow(history->points, &history->room, (size_t)history->count + 1,
+                    sizeof *history->points);
+    history->count =
+            put_thinned(history, history->count, (struct point){step, value});
+    history->last = value;
+}
+
+void history_fini(struct history *history)
+{
+    free(history->points);
+    *history = (struct history){0};
+}
+
+/* --- as JSON --- */
+
+static json_t *points_json(const struct history *history)
+{
+    json_t *steps = json_array(), *values = json_array();
+    for (int i = 0; i < history->count; i++) {
+        json_array_append_new(steps, json_integer(history->points[i].step));
+        json_array_append_new(values, json_real(history->points[i].value));
+    }
+    return json_pack("{s:o, s:o}", "step", steps, "value", values);
+}
+
+/* Thinned as the series itself, to two points a stretch, and the last one. */
+json_t *history_json(const struct history *history, int64_t since, int max)
+{
+    const struct point *points = history->points;
+    int first = 0, last = history->count - 1;
+    while (first <= last && points[first].step <= since)
+        first++;
+    int count = history->count - first, stretches = (max - 1) / 2;
+    struct history out = {
+            .points = zd_array((size_t)count + 1, sizeof *out.points)};
+    if (count > max && stretches) {
+        out.base = points[first].step - 1;
+        out.stride = (points[last].step - out.base + stretches - 1) / stretches;
+    }
+    for (int i = first; i < last && (count <= max || stretches); i++)
+        out.count = put_thinned(&out, out.count, points[i]);
+    if (count)
+        out.points[out.count++] = points[last];
+    json_t *json = points_json(&out);
+    history_fini(&out);
+    return json;
+}
+
+/* --- the series of a run --- */
+
 static bool is_kept(const struct metric *metric)
 {
     return metric->series && !(metric->flags & METRIC_LIVE);
@@ -42,19 +143,16 @@ int run_series_find(const char *name, size_t length)
 
 void series_add(
         struct history series[SERIES_MAX], int64_t step,
-        const struct metric_table *table, const void *from, size_t bytes,
-        int count)
+        const struct metric_table *table, const void *from, int count)
 {
     const struct metric *metric;
     for (int i = 0; (metric = run_series(i)); i++) {
+        const char *at = from;
         double most = NAN;
         if (metric < table->rows || metric >= table->rows + table->count)
             continue;
-        for (int one = 0; one < count; one++)
-            most = fmax(
-                    most, metric_number(
-                                  metric,
-                                  (const char *)from + (size_t)one * bytes, 0));
+        for (int one = 0; one < count; one++, at += table->bytes)
+            most = fmax(most, metric_number(metric, at, 0));
         history_add(&series[i], step, most);
     }
 }

@@ -9,13 +9,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Call `next`'s function, if it has one. */
-#define TELL_NEXT(tee, function, ...)                                          \
-    do {                                                                       \
-        if ((tee)->next->function)                                             \
-            (tee)->next->function((tee)->next->ctx, __VA_ARGS__);              \
-    } while (0)
-
 /* --- the banner: once, before step 1 --- */
 
 static void describe_resumed(
@@ -79,7 +72,7 @@ static void on_banner(void *ctx, const struct train_banner *banner)
     }
     struct train_banner whole = *banner;
     whole.socket_path = tee->socket_path;
-    TELL_NEXT(tee, banner, &whole);
+    tee->next->banner(tee->next->ctx, &whole);
 }
 
 /* --- steps, and what comes between them --- */
@@ -88,7 +81,7 @@ static void on_step(void *ctx, const struct train_step_report *report)
 {
     struct tee *tee = ctx;
     queue_push(tee->queue, MESSAGE_STEP, report, sizeof *report);
-    TELL_NEXT(tee, step, report);
+    tee->next->step(tee->next->ctx, report);
 }
 
 static void on_end(void *ctx, const struct train_end *end)
@@ -100,7 +93,7 @@ static void on_end(void *ctx, const struct train_end *end)
                 message.stopped_by, sizeof message.stopped_by, "%s",
                 end->stopped_by);
     queue_push(tee->queue, MESSAGE_END, &message, sizeof message);
-    TELL_NEXT(tee, end, end);
+    tee->next->end(tee->next->ctx, end);
 }
 
 /* By the watch's thread. */
@@ -151,6 +144,5 @@ struct train_observer tee_observer(struct tee *tee)
             .end = on_end,
             .ranks = on_ranks,
             .event = on_event,
-            .stalled = on_stalled,
-            .control = tee->next->control};
+            .stalled = on_stalled};
 }

@@ -6,9 +6,9 @@
 
 struct tee {
     struct message_queue *queue;
-    const struct train_observer *next; /* borrowed */
+    const struct train_observer *next; /* borrowed; hears banner, steps, end */
     const char *socket_path;           /* told in the banner; or NULL */
 };
 
-/* Calls that go to `tee`, which must outlive them. `control` is next's. */
+/* Calls that go to `tee`, which must outlive them. */
 struct train_observer tee_observer(struct tee *tee);

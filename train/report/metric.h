@@ -79,6 +79,7 @@ struct metric {
 struct metric_table {
     const struct metric *rows;
     size_t count;
+    size_t bytes; /* of the struct that it is for */
 };
 extern const struct metric_table step_metrics, rank_metrics;
 

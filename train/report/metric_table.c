@@ -6,29 +6,21 @@
 #include <math.h>
 #include <string.h>
 
-static const char *phase_name(int phase)
-{
-    return train_phase_name((enum train_phase)phase);
-}
-
-static const char *memory_name(int memory)
-{
-    return arena_memory_name((enum arena_memory)memory);
-}
-
-static const char *span_kind(int kind)
-{
-    return span_kind_name((enum span_kind)kind);
-}
+/* A function of an enum as one of its number. */
+#define NAMES(names, function, type)                                           \
+    static const char *names(int i)                                            \
+    {                                                                          \
+        return function((enum type)i);                                         \
+    }
+NAMES(phase_name, train_phase_name, train_phase)
+NAMES(memory_name, arena_memory_name, arena_memory)
+NAMES(span_kind, span_kind_name, span_kind)
+NAMES(group_name, zero_group_name, zero_group)
+#undef NAMES
 
 const struct metric_index metric_phases = {"phase", PHASES, phase_name};
 const struct metric_index metric_memories = {
         "where", ARENA_MEMORIES, memory_name};
-static const char *group_name(int group)
-{
-    return zero_group_name((enum zero_group)group);
-}
-
 const struct metric_index metric_span_kinds = {"kind", SPAN_KINDS, span_kind};
 const struct metric_index metric_groups = {"group", ZERO_GROUPS, group_name};
 const struct metric_index metric_operations = {
@@ -40,12 +32,6 @@ _Static_assert(
 
 /* --- a step --------------------------------------------------------------- */
 
-static double exposed_of(const void *from, int i)
-{
-    const struct train_step_report *step = from;
-    return step->reduce_seconds + step->gather_seconds;
-}
-
 double train_offload_waited(const struct train_offload_report *report)
 {
     const struct offload_report *engine = &report->engine;
@@ -54,11 +40,16 @@ double train_offload_waited(const struct train_offload_report *report)
            report->activations.wait_seconds;
 }
 
-static double waited_of(const void *from, int i)
-{
-    const struct train_step_report *step = from;
-    return train_offload_waited(&step->offload);
-}
+/* What is computed of a struct. */
+#define OF(type, one, name, number)                                            \
+    static double name(const void *from, int i)                                \
+    {                                                                          \
+        const struct type *one = from;                                         \
+        return number;                                                         \
+    }
+OF(train_step_report, step, exposed_of,
+   step->reduce_seconds + step->gather_seconds)
+OF(train_step_report, step, waited_of, train_offload_waited(&step->offload))
 
 #define AT(type_, field)                                                       \
     .type = METRIC_##type_, .offset = offsetof(struct train_step_report, field)
@@ -118,7 +109,8 @@ static const struct metric step_rows[] = {
 #undef WHEN
 #undef EXPOSED
 const struct metric_table step_metrics = {
-        step_rows, sizeof step_rows / sizeof step_rows[0]};
+        step_rows, sizeof step_rows / sizeof step_rows[0],
+        sizeof(struct train_step_report)};
 
 void train_offload_add(
         struct train_offload_report *total,
@@ -172,29 +164,13 @@ static double if_planned(
     return rank->planned[memory] ? (double)bytes : NAN;
 }
 
-static double taken_of(const void *from, int i)
-{
-    const struct train_rank_report *rank = from;
-    return if_planned(rank, i, rank->taken[i]);
-}
-
-static double limit_of(const void *from, int i)
-{
-    const struct train_rank_report *rank = from;
-    return if_planned(rank, i, rank->limit[i]);
-}
-
-static double kind_of(const void *from, int i)
-{
-    const struct train_rank_report *rank = from;
-    int memory = i / SPAN_KINDS;
-    return if_planned(rank, memory, rank->kinds[memory][i % SPAN_KINDS]);
-}
-
-static double resident_gib_of(const void *from, int i)
-{
-    return (double)((const struct train_rank_report *)from)->resident / 0x1p30;
-}
+OF(train_rank_report, rank, taken_of, if_planned(rank, i, rank->taken[i]))
+OF(train_rank_report, rank, limit_of, if_planned(rank, i, rank->limit[i]))
+OF(train_rank_report, rank, kind_of,
+   if_planned(
+           rank, i / SPAN_KINDS, rank->kinds[i / SPAN_KINDS][i % SPAN_KINDS]))
+OF(train_rank_report, rank, resident_gib_of, (double)rank->resident / 0x1p30)
+#undef OF
 
 #define AT(type_, field)                                                       \
     .type = METRIC_##type_, .offset = offsetof(struct train_rank_report, field)
@@ -258,4 +234,5 @@ static const struct metric rank_rows[] = {
 #undef MOVED
 #undef SENT
 const struct metric_table rank_metrics = {
-        rank_rows, sizeof rank_rows / sizeof rank_rows[0]};
+        rank_rows, sizeof rank_rows / sizeof rank_rows[0],
+        sizeof(struct train_rank_report)};

@@ -1,5 +1,4 @@
 /* The page, and the page with a run's numbers inside. */
-#include "daemon/page/inline.h"
 #include "daemon/page/page.h"
 
 #include <criterion/criterion.h>

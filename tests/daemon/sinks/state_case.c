@@ -70,9 +70,7 @@ static void fill_steps(struct run_state *state)
     };
     state->facts.settings[SET_LEARNING_RATE] = 0.00029;
     state->mean_step_seconds = 0.22;
-    series_add(
-            state->series, 120, &step_metrics, &state->step, sizeof state->step,
-            1);
+    series_add(state->series, 120, &step_metrics, &state->step, 1);
     state->facts.tokens = 491520;
     state->facts.samples_taken = 3840;
     state->skipped[SKIP_NONFINITE] = 3;
@@ -159,9 +157,7 @@ void state_case_step(struct state_case *c, double loss)
     struct run_state *state = &c->state;
     state->step.step++;
     state->step.loss = loss;
-    series_add(
-            state->series, state->step.step, &step_metrics, &state->step,
-            sizeof state->step, 1);
+    series_add(state->series, state->step.step, &step_metrics, &state->step, 1);
     state->updated += 0.25;
 }
 

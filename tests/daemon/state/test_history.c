@@ -51,10 +51,13 @@ Test(history, a_million_steps_take_bounded_memory_and_keep_every_spike)
     cr_expect_leq(history.count, HISTORY_POINTS_MAX);
     cr_expect_geq(history.count, HISTORY_POINTS_MAX / 4);
     for (int i = 0; i < history.count; i++) {
-        found += history.value[i] > 500;
-        cr_assert(i == 0 || history.step[i] > history.step[i - 1]);
-        if (history.value[i] > 500)
-            cr_assert_eq(history.value[i], 1000.0 + (double)history.step[i]);
+        found += history.points[i].value > 500;
+        cr_assert(
+                i == 0 || history.points[i].step > history.points[i - 1].step);
+        if (history.points[i].value > 500)
+            cr_assert_eq(
+                    history.points[i].value,
+                    1000.0 + (double)history.points[i].step);
     }
     cr_expect_eq(found, 1000, "%d spikes", found);
     history_fini(&history);
@@ -117,10 +120,10 @@ Test(history, rows_of_an_earlier_process_are_read_up_to_the_step_resumed)
     cr_assert_not_null(rows);
     cr_expect_eq(series_of(rows, "train/loss")->count, 2);
     cr_expect_eq(series_of(rows, "train/grad_norm")->count, 0);
-    cr_expect_eq(series_of(rows, "perf/forward")->value[0], 0.25);
-    cr_expect_eq(series_of(rows, "eval/loss")->step[0], 2);
+    cr_expect_eq(series_of(rows, "perf/forward")->points[0].value, 0.25);
+    cr_expect_eq(series_of(rows, "eval/loss")->points[0].step, 2);
     cr_expect_eq(series_of(rows, "perf/offload_wait")->count, 1);
-    cr_expect_eq(series_of(rows, "perf/offload_wait")->value[0], 0.75);
+    cr_expect_eq(series_of(rows, "perf/offload_wait")->points[0].value, 0.75);
     series_free(rows);
     rows = series_read(path, 100);
     cr_expect_eq(series_of(rows, "train/loss")->count, 3);
