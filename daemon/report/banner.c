@@ -1,4 +1,4 @@
-#include "daemon/report/banner.h"
+#include "daemon/report/report.h"
 
 #include "base/log.h"
 #include "base/text_buffer.h"
@@ -10,6 +10,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <strings.h>
 
 static void tell_adapters(const struct job_plan *plan)
@@ -24,24 +25,13 @@ static void tell_adapters(const struct job_plan *plan)
     free(text);
 }
 
-/* Embedding, head and norms are never quantized. */
-static const char *frozen_words(const struct job_plan *plan, char out[96])
-{
-    const char *format = job_plan_base_format(plan);
-    const char *dtype = dtype_name(plan->zero.request.dtype);
-    if (strcmp(format, dtype) == 0)
-        snprintf(out, 96, "the others in %s", dtype);
-    else
-        snprintf(
-                out, 96, "the layers' matrices in %s, the others in %s", format,
-                dtype);
-    return out;
-}
-
 static void tell_model(const struct train_banner *banner)
 {
     const struct job_plan *plan = banner->plan;
-    char what[160], frozen[96];
+    const char *format = job_plan_base_format(plan);
+    const char *dtype = dtype_name(plan->zero.request.dtype);
+    bool is_small = format && strcmp(format, dtype) != 0;
+    char what[160];
     struct words total = report_short((double)plan->table.total);
     model_config_describe(&plan->config, what, sizeof what);
     if (plan->table.trainable == plan->table.total)
@@ -50,11 +40,14 @@ static void tell_model(const struct train_banner *banner)
                 banner->resumed_from ? "weights of the checkpoint"
                 : banner->job->model.init == MODEL_RANDOM ? "random weights"
                                                           : "pretrained");
-    else
+    else /* embedding, head and norms are never quantized */
         zd_log_info(
-                "  model    %s, %s parameters, %s of them trained, %s", what,
-                total.text, report_short((double)plan->table.trainable).text,
-                frozen_words(plan, frozen));
+                "  model    %s, %s parameters, %s of them trained, %s%s%sthe "
+                "others in %s",
+                what, total.text,
+                report_short((double)plan->table.trainable).text,
+                is_small ? "the layers' matrices in " : "",
+                is_small ? format : "", is_small ? ", " : "", dtype);
     if (plan->table.adapters)
         tell_adapters(plan);
     if (plan->config.stored_rows)
@@ -100,12 +93,11 @@ static void tell_ranks(const struct train_banner *banner)
             report_bytes(paged.device).text, report_bytes(paged.host).text);
 }
 
-/* Which passes over each of several sources the run makes. */
-static void tell_sources(const struct train_banner *banner)
+/* Which passes over each of several sources the run makes, for the samples that
+ * it takes. */
+static void tell_sources(const struct train_banner *banner, double taken)
 {
     const struct data_entry *entries = banner->job->data.train;
-    double taken =
-            (double)banner->max_steps * (double)banner->plan->global_batch;
     int count = banner->data ? dataset_summary(banner->data).sources : 0;
     for (int i = 0; count > 1 && i < count; i++) {
         const struct dataset_source source = dataset_source(banner->data, i);
@@ -125,6 +117,7 @@ static void tell_work(const struct train_banner *banner)
 {
     const struct job_plan *plan = banner->plan;
     int samplers = mesh_samples(plan->mesh, 0).size;
+    double taken = (double)banner->max_steps * (double)plan->global_batch;
     char sharers[40] = "";
     if (samplers < plan->world)
         snprintf(
@@ -145,14 +138,10 @@ static void tell_work(const struct train_banner *banner)
     else
         zd_log_info(
                 "  steps    %lld, %.3g passes over %lld sample%s (%s tokens)",
-                (long long)banner->max_steps,
-                banner->samples ? (double)banner->max_steps *
-                                          (double)plan->global_batch /
-                                          (double)banner->samples
-                                : 0,
+                (long long)banner->max_steps, taken / (double)banner->samples,
                 (long long)banner->samples, banner->samples == 1 ? "" : "s",
                 report_short((double)banner->train_tokens).text);
-    tell_sources(banner);
+    tell_sources(banner, taken);
     if (banner->eval_samples)
         zd_log_info(
                 "  eval     %lld sample%s", (long long)banner->eval_samples,
@@ -167,8 +156,7 @@ static void tell_scale(const struct train_banner *banner)
     else if (banner->loss_scale > 0)
         zd_log_info(
                 "  scale    loss x %.10g, doubled after %d good steps, halved "
-                "by "
-                "overflows, at least %.10g",
+                "by overflows, at least %.10g",
                 banner->loss_scale, fp16->loss_scale_window,
                 fp16->min_loss_scale);
 }

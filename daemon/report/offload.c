@@ -1,4 +1,4 @@
-#include "daemon/report/offload.h"
+#include "daemon/report/report.h"
 
 #include "base/text_buffer.h"
 #include "daemon/report/words.h"

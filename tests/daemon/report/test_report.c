@@ -1,4 +1,3 @@
-#include "daemon/report/offload.h"
 #include "daemon/report/report.h"
 #include "daemon/report/words.h"
 
