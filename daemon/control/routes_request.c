@@ -10,9 +10,8 @@
 
 enum { TIMEOUT_MAX = 7 * 86400, STOP_SECONDS = 300, PROFILE_STEPS = 3 };
 
-#define AT(member)   offsetof(struct wish, member)
-#define BODY_HINT    "one JSON object, each key once: {\"wait\": true}"
-#define TEXT_EXAMPLE "\"In the beginning\""
+#define AT(member) offsetof(struct wish, member)
+#define BODY_HINT  "one JSON object, each key once: {\"wait\": true}"
 
 /* --- parameters --- */
 
@@ -97,61 +96,41 @@ enum { FIELDS = sizeof fields / sizeof fields[0], KEYS_MAX = SETTINGS + 3 };
 
 /* --- values --- */
 
-/* Say what a field must be, and false. `example` is a value that would do, as
- * JSON. */
-static bool wrong(
-        const struct ask *ask, const struct field *field, const char *expected,
-        const char *example)
-{
-    char hint[200];
-    const char *name = field->name;
-    if (field->given)
-        snprintf(hint, sizeof hint, "like zerodctl set %s=%s", name, example);
-    else
-        snprintf(hint, sizeof hint, "{\"%s\": %s}", name, example);
-    return refuse(
-            ask, 400, "E_BAD_REQUEST", hint, "`%s` must be %s", name, expected);
-}
+enum { EXPECTED_MAX = 120, EXAMPLE_MAX = 40 };
 
-static bool take_text(
-        const struct field *field, const json_t *value, char *out,
-        const struct ask *ask)
+/* Is the value what the field takes? `expected` says what that is, and
+ * `example` is one that would do, as JSON. */
+static bool is_fit(
+        const struct field *field, const json_t *value,
+        char expected[EXPECTED_MAX], char example[EXAMPLE_MAX])
 {
-    char expected[80];
-    size_t length = json_string_length(value);
-    if (json_is_string(value) && (double)length >= field->min &&
-        (double)length <= field->max &&
-        strlen(json_string_value(value)) == length) {
-        memcpy(out, json_string_value(value), length + 1);
-        return true;
+    bool is_text = field->type == FIELD_TEXT, is_above = field->is_above_min;
+    bool is_integer = field->type == FIELD_INTEGER;
+    double low = field->min, high = field->max,
+           size = is_text ? (double)json_string_length(value)
+                          : json_number_value(value);
+    bool is_within = (is_above ? size > low : size >= low) && size <= high;
+    if (field->type == FIELD_BOOL) {
+        strcpy(expected, "true or false");
+        strcpy(example, "true");
+        return json_is_boolean(value);
+    }
+    if (is_text) {
+        snprintf(
+                expected, EXPECTED_MAX, "a string of %.0f to %.0f bytes", low,
+                high);
+        strcpy(example, "\"In the beginning\"");
+        return json_is_string(value) && is_within;
     }
     snprintf(
-            expected, sizeof expected, "a string of %.0f to %.0f bytes",
-            field->min, field->max);
-    return wrong(ask, field, expected, TEXT_EXAMPLE);
-}
-
-static bool take_number(
-        const struct field *field, const json_t *value, double *out,
-        const struct ask *ask)
-{
-    char expected[120], example[32];
-    bool is_integer = field->type == FIELD_INTEGER;
-    double number = json_number_value(value), low = field->min;
-    bool is_above = field->is_above_min ? number > low : number >= low;
-    *out = number;
-    if (json_is_number(value) && (!is_integer || json_is_integer(value)) &&
-        is_above && number <= field->max)
-        return true;
+            expected, EXPECTED_MAX, "%s %s %.15g %s %.15g",
+            is_integer ? "an integer" : "a number", is_above ? "above" : "from",
+            low, is_above ? "and at most" : "to", high);
     snprintf(
-            example, sizeof example, "%.15g",
-            fmin(fmax(is_integer ? 10 : 1e-4, low), field->max));
-    snprintf(
-            expected, sizeof expected, "%s %s %.15g %s %.15g",
-            is_integer ? "an integer" : "a number",
-            field->is_above_min ? "above" : "from", low,
-            field->is_above_min ? "and at most" : "to", field->max);
-    return wrong(ask, field, expected, example);
+            example, EXAMPLE_MAX, "%.15g",
+            fmin(fmax(is_integer ? 10 : 1e-4, low), high));
+    return is_within &&
+           (is_integer ? json_is_integer(value) : json_is_number(value));
 }
 
 static bool take(
@@ -159,22 +138,27 @@ static bool take(
         const struct ask *ask)
 {
     char *out = (char *)wish + field->offset;
-    double number;
-    if (field->type == FIELD_TEXT)
-        return take_text(field, value, out, ask);
-    if (field->type == FIELD_BOOL) {
-        *(bool *)out = json_is_true(value);
-        return json_is_boolean(value) ||
-               wrong(ask, field, "true or false", "true");
+    char expected[EXPECTED_MAX], example[EXAMPLE_MAX], hint[200];
+    const char *name = field->name;
+    if (!is_fit(field, value, expected, example)) {
+        snprintf(
+                hint, sizeof hint,
+                field->given ? "like zerodctl set %s=%s" : "{\"%s\": %s}", name,
+                example);
+        return refuse(
+                ask, 400, "E_BAD_REQUEST", hint, "`%s` must be %s", name,
+                expected);
     }
-    if (!take_number(field, value, &number, ask))
-        return false;
     if (field->given)
         *((char *)wish + field->given) = true;
-    if (field->type == FIELD_INTEGER && !field->given)
-        *(int *)out = (int)number;
+    if (field->type == FIELD_BOOL)
+        *(bool *)out = json_is_true(value);
+    else if (field->type == FIELD_TEXT)
+        strcpy(out, json_string_value(value));
+    else if (field->type == FIELD_INTEGER && !field->given)
+        *(int *)out = (int)json_integer_value(value);
     else
-        *(double *)out = number;
+        *(double *)out = json_number_value(value);
     return true;
 }
 
@@ -239,11 +223,9 @@ static bool take_keys(
             return false;
         has_setting |= keys[i].given > 0;
     }
-    if (!has_setting)
-        http_error(
-                ask->reply, 400, "E_BAD_REQUEST", "{\"learning_rate\": 1e-4}",
-                "there is no setting in the body");
-    return has_setting;
+    return has_setting ||
+           refuse(ask, 400, "E_BAD_REQUEST", "{\"learning_rate\": 1e-4}",
+                  "there is no setting in the body");
 }
 
 /* --- the body --- */
@@ -253,6 +235,7 @@ bool body_read(
         struct wish *wish_out)
 {
     json_error_t error;
+    char why[300] = "is not a JSON object";
     const char *text = ask->request->body;
     size_t bytes = ask->request->body_bytes;
     json_t *body =
@@ -263,16 +246,13 @@ bool body_read(
     *wish_out = (struct wish){
             .command = {.kind = kind, .save = true, .steps = PROFILE_STEPS},
             .timeout = kind == COMMAND_STOP ? STOP_SECONDS : 0};
-    if (body && !is_object)
-        http_error(
-                ask->reply, 400, "E_BAD_REQUEST", BODY_HINT,
-                "the body is not a JSON object");
-    else if (!body)
-        http_error(
-                ask->reply, 400, "E_BAD_REQUEST", BODY_HINT,
-                "the body cannot be read: %.200s (line %d, column %d)",
+    if (!body)
+        snprintf(
+                why, sizeof why, "cannot be read: %.200s (line %d, column %d)",
                 error.text, error.line, error.column);
-    bool is_good = is_object && take_keys(kind, body, wish_out, ask);
+    bool is_good = is_object ? take_keys(kind, body, wish_out, ask)
+                             : refuse(ask, 400, "E_BAD_REQUEST", BODY_HINT,
+                                      "the body %s", why);
     json_decref(body);
     return is_good;
 }
