@@ -3,7 +3,6 @@
 #include "base/file/json.h"
 #include "daemon/ctl/client.h"
 #include "daemon/ctl/ctl.h"
-#include "daemon/ctl/jobs.h"
 #include "daemon/ctl/show.h"
 #include "daemon/ctl/target.h"
 

@@ -4,7 +4,6 @@
 #include "daemon/cli/output.h"
 #include "daemon/ctl/client.h"
 #include "daemon/ctl/ctl.h"
-#include "daemon/ctl/jobs.h"
 
 #include <math.h>
 #include <string.h>

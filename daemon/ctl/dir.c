@@ -120,15 +120,22 @@ static enum zd_status get_history(const struct question *of, json_t **json_out)
     return ZD_OK;
 }
 
+/* NULL and a record: the file is too large. */
+static struct past *past_of(const char *dir)
+{
+    char path[PATH_MAX];
+    fs_join(path, sizeof path, dir, "events.jsonl");
+    return check_size(path) == ZD_OK ? past_read(path) : NULL;
+}
+
 /* Newest first. */
 static enum zd_status get_samples(const struct question *of, json_t **json_out)
 {
-    char path[PATH_MAX];
-    fs_join(path, sizeof path, of->dir, "events.jsonl");
-    ZD_TRY(check_size(path));
+    struct past *past = past_of(of->dir);
+    if (!past)
+        return zd_error_get()->status;
     json_t *samples = json_array();
-    struct past *past = past_read(path);
-    for (int i = past ? past->count : 0; i-- > 0;)
+    for (int i = past->count; i-- > 0;)
         if (strcmp(past->events[i].kind, "sample") == 0 &&
             json_array_size(samples) < (size_t)param(of->what, "max=", 20))
             json_array_append_new(
@@ -140,14 +147,10 @@ static enum zd_status get_samples(const struct question *of, json_t **json_out)
 
 json_t *dir_hang(const char *dir)
 {
-    char path[PATH_MAX];
     json_t *hang = NULL;
-    fs_join(path, sizeof path, dir, "events.jsonl");
-    if (check_size(path) != ZD_OK) {
+    struct past *past = past_of(dir);
+    if (!past)
         zd_error_clear();
-        return NULL;
-    }
-    struct past *past = past_read(path);
     const struct kept_event *last =
             past && past->count ? &past->events[past->count - 1] : NULL;
     if (last && strcmp(last->kind, "hang") == 0)

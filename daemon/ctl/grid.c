@@ -1,4 +1,4 @@
-#include "daemon/ctl/grid.h"
+#include "daemon/ctl/show.h"
 
 #include "base/must.h"
 #include "daemon/cli/fill.h"

@@ -1,5 +1,3 @@
-#include "daemon/ctl/jobs.h"
-
 #include "daemon/ctl/ctl.h"
 
 #include <glob.h>

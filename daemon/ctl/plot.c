@@ -9,11 +9,10 @@
 /* --- curves --- */
 
 /* A server's number or a file's: so far from the ends of a double's range that
- * sums and differences of a whole curve stay finite. NaN stays. */
+ * sums and differences of a whole curve stay finite. */
 static double bounded_value(const json_t *json)
 {
-    double value = json_number_value(json);
-    return value > 1e300 ? 1e300 : value < -1e300 ? -1e300 : value;
+    return fmax(fmin(json_number_value(json), 1e300), -1e300);
 }
 
 struct curve curve_of(const json_t *series)
@@ -64,13 +63,10 @@ struct canvas {
 static void widen(struct canvas *canvas, const struct curve *curve)
 {
     for (int i = 0; i < curve->count; i++) {
-        double height = curve->y[i];
-        if (!isfinite(height))
-            continue;
         canvas->x0 = fmin(canvas->x0, curve->x[i]);
         canvas->x1 = fmax(canvas->x1, curve->x[i]);
-        canvas->y0 = fmin(canvas->y0, height);
-        canvas->y1 = fmax(canvas->y1, height);
+        canvas->y0 = fmin(canvas->y0, curve->y[i]);
+        canvas->y1 = fmax(canvas->y1, curve->y[i]);
     }
 }
 
@@ -99,23 +95,18 @@ static void draw_line(struct canvas *canvas, int x0, int y0, int x1, int y1)
 static void draw_curve(
         struct canvas *canvas, const struct curve *curve, bool is_line)
 {
-    int last_x = -1, last_y = 0;
+    int last_x = 0, last_y = 0;
     for (int i = 0; i < curve->count; i++) {
-        double height = curve->y[i];
-        if (!isfinite(height))
-            continue;
         int x =
                 dot_of(curve->x[i], canvas->x0, canvas->x1, 0,
                        canvas->columns * DOTS_X);
         int y = canvas->rows * DOTS_Y - 1 -
-                dot_of(height, canvas->y0, canvas->y1, 0.5,
+                dot_of(curve->y[i], canvas->y0, canvas->y1, 0.5,
                        canvas->rows * DOTS_Y);
-        if (!is_line)
-            canvas->marks[y / DOTS_Y][x / DOTS_X] = true;
-        else if (last_x < 0)
-            draw_line(canvas, x, y, x, y);
+        if (is_line)
+            draw_line(canvas, i ? last_x : x, i ? last_y : y, x, y);
         else
-            draw_line(canvas, last_x, last_y, x, y);
+            canvas->marks[y / DOTS_Y][x / DOTS_X] = true;
         last_x = x;
         last_y = y;
     }
@@ -144,16 +135,6 @@ static void print_row(
 }
 
 /* --- axes --- */
-
-/* The value of the first, the middle and the last row. */
-static void label_row(const struct canvas *canvas, int row, char *out)
-{
-    int gaps = canvas->rows > 1 ? canvas->rows - 1 : 1;
-    double here = canvas->y1 - (canvas->y1 - canvas->y0) * row / gaps;
-    out[0] = '\0';
-    if (row == 0 || row == canvas->rows / 2 || row == canvas->rows - 1)
-        text_number(here, out);
-}
 
 static void print_x_axis(
         const struct look *look, const struct canvas *canvas, int label_columns,
@@ -195,9 +176,12 @@ static void print_canvas(
         FILE *out)
 {
     char labels[CANVAS_ROWS][TEXT_SHORT];
-    int width = LABEL_LEAST;
-    for (int r = 0; r < canvas->rows; r++) {
-        label_row(canvas, r, labels[r]);
+    int width = LABEL_LEAST, gaps = canvas->rows > 1 ? canvas->rows - 1 : 1;
+    for (int r = 0; r < canvas->rows; r++) { /* first, middle, last */
+        double here = canvas->y1 - (canvas->y1 - canvas->y0) * r / gaps;
+        labels[r][0] = '\0';
+        if (r == 0 || r == canvas->rows / 2 || r == canvas->rows - 1)
+            text_number(here, labels[r]);
         width = (int)strlen(labels[r]) > width ? (int)strlen(labels[r]) : width;
     }
     canvas->columns = bounded(plot->columns - width - 2, 4, CANVAS_COLUMNS);

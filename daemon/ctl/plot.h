@@ -5,7 +5,7 @@
 #include "base/file/json.h"
 #include "daemon/cli/look.h"
 
-struct curve {     /* points that are not finite are left out */
+struct curve {     /* all finite */
     double *x, *y; /* (count) x rises */
     int count;
 };

@@ -4,6 +4,7 @@
 #include "base/file/fs.h"
 #include "base/log.h"
 #include "base/must.h"
+#include "daemon/cli/fill.h"
 #include "daemon/ctl/client.h"
 
 #include <fcntl.h>
@@ -101,11 +102,6 @@ static bool is_gone(const char *dir, const json_t *file)
     return is_free;
 }
 
-static void set_state(struct target *target, const char *state)
-{
-    json_object_set_new(target->file, "state", json_string(state));
-}
-
 /* What a run wrote before it went is read again once it is gone. A hang ends
  * the run from outside: status.json keeps the state from before, and the last
  * event names the hang. */
@@ -115,20 +111,18 @@ static enum zd_status look_for_death(
     json_t *again, *hang = NULL;
     if (!target_file_has_ended(target) && (hang = dir_hang(dir))) {
         json_object_set_new(target->file, "hang", hang);
-        set_state(target, "failed");
+        json_object_set_new(target->file, "state", json_string("failed"));
     } else if (!target_file_has_ended(target) && is_gone(dir, target->file)) {
         ZD_TRY(json_parse_file(path, STATUS_MAX, &again));
         json_decref(target->file);
         target->file = again;
         if (!target_file_has_ended(target) && is_gone(dir, again))
-            set_state(target, "died");
+            json_object_set_new(again, "state", json_string("died"));
     }
     if (target_file_has_failed(target) && !hang)
         json_object_set_new(
                 target->file, "cause",
-                dir_cause(
-                        dir, json_number_value(json_object_get(
-                                     target->file, "started"))));
+                dir_cause(dir, fill_number(target->file, "started")));
     return ZD_OK;
 }
 
@@ -226,26 +220,21 @@ struct lines { /* from whatever pieces the body arrives in */
     bool has_come; /* something was read */
 };
 
-/* A line of server-sent events: data; all else is passed over. One event's data
- * is one line. */
-static bool take_event_line(struct lines *lines, const char *line)
-{
-    if (strncmp(line, "data:", 5) != 0)
-        return true;
-    line += 5 + (line[5] == ' ');
-    return lines->stream->line(lines->stream->ctx, line);
-}
-
+/* Of server-sent events: data, which is one line; all else is passed over. */
 static bool take_line(struct lines *lines)
 {
+    const struct target_stream *stream = lines->stream;
+    char *line = lines->text;
     size_t length = lines->bytes;
-    if (length && lines->text[length - 1] == '\r')
+    if (length && line[length - 1] == '\r')
         length--;
-    lines->text[length] = '\0';
+    line[length] = '\0';
     lines->bytes = 0;
-    if (lines->stream->is_events)
-        return take_event_line(lines, lines->text);
-    return lines->stream->line(lines->stream->ctx, lines->text);
+    if (stream->is_events && strncmp(line, "data:", 5) != 0)
+        return true;
+    if (stream->is_events)
+        line += 5 + (line[5] == ' ');
+    return stream->line(stream->ctx, line);
 }
 
 static bool take_bytes(void *ctx, const char *data, size_t bytes)
@@ -263,23 +252,6 @@ static bool take_bytes(void *ctx, const char *data, size_t bytes)
     return true;
 }
 
-static void build_query(
-        const struct target_stream *stream, char *out, size_t out_bytes)
-{
-    char tail[40] = "";
-    if (stream->is_events) {
-        snprintf(
-                out, out_bytes, "/v1/events?since=0%s",
-                stream->follow ? "" : "&follow=0");
-        return;
-    }
-    if (stream->tail >= 0)
-        snprintf(tail, sizeof tail, "&tail=%lld", (long long)stream->tail);
-    snprintf(
-            out, out_bytes, "/v1/logs?rank=%d%s%s", stream->rank, tail,
-            stream->follow ? "&follow=1" : "");
-}
-
 static bool flush_idle(void *ctx, double waited_seconds)
 {
     fflush(stdout);
@@ -290,12 +262,20 @@ enum zd_status target_stream(
         const struct target *target, const struct target_stream *stream)
 {
     struct lines lines = {.stream = stream};
-    struct client_answer answer = {0};
-    char query[256];
-    enum zd_status status;
+    struct client_answer answer;
+    char query[256], tail[40] = "";
     if (!target->socket)
         return dir_stream(target->dir, stream);
-    build_query(stream, query, sizeof query);
+    if (stream->tail >= 0)
+        snprintf(tail, sizeof tail, "&tail=%lld", (long long)stream->tail);
+    if (stream->is_events)
+        snprintf(
+                query, sizeof query, "/v1/events?since=0%s",
+                stream->follow ? "" : "&follow=0");
+    else
+        snprintf(
+                query, sizeof query, "/v1/logs?rank=%d%s%s", stream->rank, tail,
+                stream->follow ? "&follow=1" : "");
     struct client_request request = {
             .socket = target->socket,
             .method = "GET",
@@ -306,7 +286,7 @@ enum zd_status target_stream(
             .data = take_bytes,
             .idle = flush_idle,
             .ctx = &lines};
-    status = client_ask(&request, &answer);
+    enum zd_status status = client_ask(&request, &answer);
     if (status == ZD_OK && !answer.is_cut)
         status = client_check(&answer);
     free(answer.body);

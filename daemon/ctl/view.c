@@ -55,12 +55,10 @@ static void show_table(
 {
     struct look look = look_of_stdout();
     bool is_screen = args->watch && output_is_terminal(STDOUT_FILENO);
-    if (args->watch && !is_screen && view->line) {
-        view->line(&look, shown, stdout);
-        return;
-    }
     if (is_screen)
         redraw(view, look, shown);
+    else if (args->watch && view->line)
+        view->line(&look, shown, stdout);
     else
         view->show(&look, shown, stdout);
 }

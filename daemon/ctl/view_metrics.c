@@ -2,8 +2,8 @@
 #include "base/must.h"
 #include "base/text_buffer.h"
 #include "daemon/ctl/ctl.h"
-#include "daemon/ctl/grid.h"
 #include "daemon/ctl/plot.h"
+#include "daemon/ctl/show.h"
 #include "daemon/state/series.h"
 
 #include <math.h>
