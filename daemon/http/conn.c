@@ -101,27 +101,21 @@ static void trim(struct http_server *server)
     }
 }
 
-static bool is_overdue(const struct http_conn *conn)
-{
-    return conn->state <= CONN_TOO_LARGE &&
-           http_now_ms() - conn->since_ms >=
-                   (uint64_t)conn->server->first_request_ms;
-}
-
-/* libmicrohttpd does not look at a connection that is suspended. On a unix
- * socket, a client that has sent its request may close its half and wait. */
-static bool has_left(const struct http_conn *conn)
-{
-    struct pollfd poll_fd = {
-            .fd = conn->fd, .events = conn->is_tcp ? POLLRDHUP : 0};
-    return conn->is_suspended && poll(&poll_fd, 1, 0) == 1;
-}
-
 void http_sweep(struct http_server *server)
 {
-    for (struct http_conn *conn = server->newest; conn; conn = conn->next)
-        if (!conn->is_dropped && (is_overdue(conn) || has_left(conn)))
+    uint64_t patience_ms = (uint64_t)server->first_request_ms;
+    for (struct http_conn *conn = server->newest; conn; conn = conn->next) {
+        /* libmicrohttpd does not look at a connection that is suspended. On a
+         * unix socket, a client that has sent its request may close its half
+         * and wait. */
+        struct pollfd poll_fd = {
+                .fd = conn->fd, .events = conn->is_tcp ? POLLRDHUP : 0};
+        bool is_overdue = conn->state <= CONN_TOO_LARGE &&
+                          http_now_ms() - conn->since_ms >= patience_ms;
+        if (!conn->is_dropped &&
+            (is_overdue || (conn->is_suspended && poll(&poll_fd, 1, 0) == 1)))
             http_conn_drop(conn);
+    }
     trim(server);
 }
 

@@ -1,11 +1,10 @@
 /* server.h - what the files of the server share.
  *
- *   server.c   libmicrohttpd in the loop, timers, the end
+ *   server.c   libmicrohttpd in the loop, timers, the end; HOST:PORT
  *   conn.c     a connection from accept to its end; which one is dropped, when
  *   mhd.c      libmicrohttpd: from bytes to requests
  *   reply.c    from replies and streams to bytes
  *   socket.c   the socket's path, folder and end
- *   tcp.c      HOST:PORT
  *
  * libmicrohttpd accepts, reads and writes; libuv polls its one descriptor for
  * each listening socket. A sweep, four times a second, keeps the deadlines and
@@ -121,9 +120,6 @@ uint64_t http_now_ms(void);
 /* Let libmicrohttpd do what is due. Never from inside a handler. */
 void http_run(struct http_server *server);
 void http_run_soon(struct http_server *server); /* in the loop's next turn */
-/* Serve a socket that listens; it is taken over, also on failure. ZD_ERR_CREATE
- * (E1044). */
-enum zd_status http_door_open(struct http_server *server, int fd, bool is_tcp);
 
 /* --- conn.c --- */
 /* A connection that libmicrohttpd accepted; one of a stranger is dropped. */
