@@ -2,7 +2,6 @@
 
 #include "base/log.h"
 #include "base/text_buffer.h"
-#include "daemon/report/words.h"
 #include "model/files/config.h"
 #include "optim/optimizers.h"
 #include "train/plan/fit.h"
@@ -182,12 +181,6 @@ static void tell_text(const struct train_banner *banner)
 
 /* --- what was chosen ------------------------------------------------------ */
 
-static const char *place_name(enum offload_tier tier)
-{
-    static const char *const names[] = {"device", "host", "disk"};
-    return names[tier];
-}
-
 /* The name as it was given, then as `validate --print` has it. */
 static void tell_optimizer(const struct train_banner *banner)
 {
@@ -229,52 +222,45 @@ static void tell_fp8(const struct train_banner *banner)
 
 static void tell_offload(const struct train_banner *banner)
 {
+    static const char *const places[] = {"device", "host", "disk"};
     const struct offload_options *options = &banner->job->offload;
     const struct offload_facts *facts = &banner->offload;
-    double share = banner->plan->zero.request.offload.device_update;
-    if (options->optimizer == OFFLOAD_NONE)
-        return;
-    zd_log_info(
-            "  offload  states on the %s, parameters on the %s; updates by %d "
-            "thread%s, %s",
-            place_name(options->optimizer), place_name(options->params),
-            facts->worker_threads, facts->worker_threads == 1 ? "" : "s",
-            facts->is_bound ? "each bound to a CPU" : "not bound to CPUs");
-    if (options->clipping == OFFLOAD_CLIP_UNDO)
+    const struct job_plan *plan = banner->plan;
+    const struct arena_span *moved =
+            arena_plan_find(&plan->arena, "model.residuals");
+    double share = plan->zero.request.offload.device_update;
+    int threads = facts->worker_threads;
+    bool is_on = options->optimizer != OFFLOAD_NONE;
+    if (is_on)
+        zd_log_info(
+                "  offload  states on the %s, parameters on the %s; updates by "
+                "%d thread%s, %s",
+                places[options->optimizer], places[options->params], threads,
+                threads == 1 ? "" : "s",
+                facts->is_bound ? "each bound to a CPU" : "not bound to CPUs");
+    if (is_on && options->clipping == OFFLOAD_CLIP_UNDO)
         zd_log_info(
                 "  undo     %.3g %% of the weights are updated before the norm "
                 "is known; old values %s",
-                100 * zero_undo_share(&banner->plan->zero),
-                report_bytes(banner->plan->zero.needs.offload[OFFLOAD_UNDO])
-                        .text);
-    if (share > 0)
+                100 * zero_undo_share(&plan->zero),
+                report_bytes(plan->zero.needs.offload[OFFLOAD_UNDO]).text);
+    if (is_on && share > 0)
         zd_log_info(
                 "  update   %.3g %% of it by the device, the rest by the host",
                 100 * share);
-    if (!facts->has_file)
-        return;
-    zd_log_info(
-            "  file     %s per rank in %s%s",
-            report_bytes(banner->plan->arena.bytes[ARENA_DISK]).text,
-            options->nvme_path,
-            facts->is_direct ? "" : ", through the page cache");
-}
-
-/* Residuals of recomputed segments; two of them stay on the device. */
-static void tell_activations(const struct train_banner *banner)
-{
-    const struct arena_plan *arena = &banner->plan->arena;
-    if (banner->job->offload.activations == OFFLOAD_NONE)
-        return;
-    const struct arena_span *host = arena_plan_find(arena, "model.residuals");
-    if (!host) {
+    if (is_on && facts->has_file)
+        zd_log_info(
+                "  file     %s per rank in %s%s",
+                report_bytes(plan->arena.bytes[ARENA_DISK]).text,
+                options->nvme_path,
+                facts->is_direct ? "" : ", through the page cache");
+    if (options->activations != OFFLOAD_NONE && moved)
+        zd_log_info(
+                "  offload  %s of activations on the host",
+                report_bytes(moved->bytes).text);
+    else if (options->activations != OFFLOAD_NONE)
         zd_log_info("  note     offload.activations moves nothing: the inputs "
                     "of up to two recomputed segments stay on the device");
-        return;
-    }
-    zd_log_info(
-            "  offload  %s of activations on the host",
-            report_bytes(host->bytes).text);
 }
 
 /* What "auto" chose. */
@@ -327,7 +313,6 @@ void report_banner(const struct train_banner *banner)
     tell_optimizer(banner);
     tell_fp8(banner);
     tell_offload(banner);
-    tell_activations(banner);
     tell_auto(banner);
     tell_work(banner);
     tell_scale(banner);

@@ -1,7 +1,6 @@
 #include "daemon/report/report.h"
 
 #include "base/text_buffer.h"
-#include "daemon/report/words.h"
 
 /* "12.3 ms", "45 us". */
 static void add_time(struct text_buffer *line, double seconds)

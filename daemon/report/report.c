@@ -5,7 +5,6 @@
 #include "base/must.h"
 #include "base/text_buffer.h"
 #include "daemon/cli/output.h"
-#include "daemon/report/words.h"
 #include "zd_config.h"
 
 #include <limits.h>

@@ -1,7 +1,6 @@
-#include "daemon/report/words.h"
+#include "daemon/report/report.h"
 
 #include <math.h>
-#include <stdbool.h>
 #include <stdio.h>
 
 struct words report_duration(double seconds)

@@ -18,7 +18,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/must.h"
-#include "daemon/report/words.h"
+#include "daemon/report/report.h"
 #include "daemon/sinks/sink.h"
 
 #include <errno.h>
@@ -98,21 +98,16 @@ static void tell_status(struct systemd *systemd, const struct run_state *state)
     tell(systemd, text);
 }
 
-/* Else the run hangs, or its steps take longer than WatchdogSec. */
-static bool is_alive(
-        const struct systemd *systemd, const struct run_state *state)
-{
-    return state->step.step > systemd->told_step ||
-           (state->state != RUN_RUNNING && state->state != RUN_STALLED);
-}
-
 static void tell_watchdog(
         struct systemd *systemd, const struct run_state *state)
 {
     double now = clock_seconds();
+    /* else it hangs, or its steps take longer than WatchdogSec */
+    bool is_alive =
+            state->step.step > systemd->told_step ||
+            (state->state != RUN_RUNNING && state->state != RUN_STALLED);
     if (systemd->watchdog_seconds <= 0 || !systemd->is_ready ||
-        now - systemd->told_at < systemd->watchdog_seconds / 2 ||
-        !is_alive(systemd, state))
+        now - systemd->told_at < systemd->watchdog_seconds / 2 || !is_alive)
         return;
     systemd->told_at = now;
     systemd->told_step = state->step.step;

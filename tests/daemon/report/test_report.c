@@ -1,5 +1,4 @@
 #include "daemon/report/report.h"
-#include "daemon/report/words.h"
 
 #include <criterion/criterion.h>
 #include <string.h>
