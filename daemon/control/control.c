@@ -45,7 +45,6 @@ struct control {
     struct http_server *http;
     struct sinks *sinks;
     json_t *config;
-    bool has_ended;
 };
 
 /* --- messages of the run --- */
@@ -84,7 +83,6 @@ static void take_some(void *ctx)
 
 static void end_now(struct control *control, enum train_run_state how)
 {
-    control->has_ended = true;
     while (take_one(control))
         ;
     if (how == RUN_DONE && control->state->stopped_by[0])
@@ -120,8 +118,6 @@ static void on_wake(uv_async_t *wake)
 {
     struct control *control = wake->data;
     int ending = atomic_load(&control->ending);
-    if (control->has_ended)
-        return;
     if (ending)
         end_now(control, (enum train_run_state)ending);
     else
@@ -157,7 +153,6 @@ static void wake_loop(void *ctx)
 static bool next_command(void *ctx, int64_t step, struct train_command *out)
 {
     struct control *control = ctx;
-    (void)step;
     enum message_kind kind;
     const void *command = queue_peek(control->commands, &kind);
     if (!command)

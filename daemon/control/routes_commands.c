@@ -32,7 +32,7 @@ static void answer(struct waiter *waiter, int status, json_t *json)
     struct http_stream *stream = waiter->stream;
     http_reply_json(&reply, status, json);
     if (stream) {
-        http_set_status(stream, reply.status, HTTP_JSON);
+        http_set_status(stream, reply.status, reply.content_type);
         if (http_send(stream, reply.body, reply.body_bytes))
             http_finish(stream);
     }

@@ -54,9 +54,6 @@ typedef void route_answer(const struct ask *ask);
 #define refuse(ask, status, code, hint, ...)                                   \
     (http_error((ask)->reply, status, code, hint, __VA_ARGS__), false)
 
-#define HTTP_JSON "application/json"
-#define HTTP_TEXT "text/plain; charset=utf-8"
-
 /* --- parameters of the query; a problem is the reply, and false --- */
 
 /* NULL: not given. */
@@ -85,9 +82,6 @@ void command_answer(const struct ask *ask, enum train_command_kind kind);
 route_answer route_history, route_config, route_samples, route_plan,
         route_health, route_ready, route_metrics, route_page, route_events,
         route_logs;
-/* A stream for the reply; `fd` is taken over. */
-struct follower *follower_create(
-        const struct ask *ask, bool (*feed)(struct follower *follower), int fd);
 void followers_tick(struct routes *routes);
 void followers_end(struct routes *routes);
 void commands_tick(struct routes *routes);

@@ -63,14 +63,6 @@ static void put_number(FILE *out, double value)
           out);
 }
 
-/* "1.0" and not "1", as other exporters write it. */
-static void format_bound(double bound, char *text, size_t room)
-{
-    snprintf(text, room, "%.6g", bound);
-    if (!strpbrk(text, ".e"))
-        strcat(text, ".0");
-}
-
 /* --- families --- */
 
 /* `name`: without _total and _info. */
@@ -125,7 +117,9 @@ static void put_histogram(
     for (int i = 0; i <= STEP_BUCKETS; i++) {
         strcpy(bound, "+Inf");
         if (i < STEP_BUCKETS)
-            format_bound(histogram->bound[i], bound, sizeof bound);
+            snprintf(bound, sizeof bound - 2, "%.6g", histogram->bound[i]);
+        if (!strpbrk(bound, ".e+")) /* "1.0" and not "1", as others write it */
+            strcat(bound, ".0");
         below += histogram->count[i];
         put_sample(
                 to, "_bucket", (double)below,

@@ -57,12 +57,6 @@ static void put_double(struct record_bytes *out, int field, double value)
     put(out, &value, sizeof value);
 }
 
-static void put_float(struct record_bytes *out, int field, float value)
-{
-    put_key(out, field, WIRE_32);
-    put(out, &value, sizeof value);
-}
-
 static void put_bytes(
         struct record_bytes *out, int field, const void *data, size_t count)
 {
@@ -90,8 +84,10 @@ void record_add_scalar(
         struct record_bytes *summary, const char *tag, double value)
 {
     struct record_bytes inner = {0};
+    float simple = (float)value;
     put_string(&inner, 1, tag);
-    put_float(&inner, 2, (float)value);
+    put_key(&inner, 2, WIRE_32);
+    put(&inner, &simple, sizeof simple);
     put_message(summary, 1, &inner);
 }
 

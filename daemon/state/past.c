@@ -78,9 +78,7 @@ const struct kept_event *past_append(
 {
     if (past->count == 2 * EVENTS_KEPT)
         keep_last(past);
-    past->events =
-            zd_grow(past->events, &past->room, (size_t)past->count + 1,
-                    sizeof *past->events);
+    ZD_GROW(past->events, past->room, past->count + 1);
     past->events[past->count] = *event;
     past->events[past->count].text = zd_must(strdup(event->text));
     return &past->events[past->count++];

@@ -42,18 +42,6 @@ json_t *run_state_settings(const struct run_state *state)
 
 /* --- status --- */
 
-/* Of a step: the last finite value. */
-static void set_metrics(json_t *object, const struct run_state *state)
-{
-    metrics_set_json(object, &run_metrics, state, false);
-    for (size_t i = 0; i < step_metrics.count; i++) {
-        const struct metric *metric = &step_metrics.rows[i];
-        if (metric->flags & METRIC_STATUS)
-            set(object, metric->name,
-                json_number_or_null(run_state_last(state, metric->series)));
-    }
-}
-
 /* The GPU of the rank that holds most. */
 static void set_device(json_t *object, const struct run_state *state)
 {
@@ -128,7 +116,13 @@ json_t *run_state_status(const struct run_state *state)
     set_text(
             object, "stopped_by",
             state->stopped_by[0] ? state->stopped_by : NULL);
-    set_metrics(object, state);
+    metrics_set_json(object, &run_metrics, state, false);
+    for (size_t i = 0; i < step_metrics.count; i++) {
+        const struct metric *metric = &step_metrics.rows[i];
+        if (metric->flags & METRIC_STATUS) /* its last finite value */
+            set(object, metric->name,
+                json_number_or_null(run_state_last(state, metric->series)));
+    }
     set_job(object, state);
     set_device(object, state);
     set_settings(object, state);

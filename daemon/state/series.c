@@ -59,9 +59,7 @@ void history_add(struct history *history, int64_t step, double value)
         return;
     if (history->count == HISTORY_POINTS_MAX)
         thin(history);
-    history->points =
-            zd_grow(history->points, &history->room, (size_t)history->count + 1,
-                    sizeof *history->points);
+    ZD_GROW(history->points, history->room, history->count + 1);
     history->count =
             put_thinned(history, history->count, (struct point){step, value});
     history->last = value;
@@ -110,19 +108,16 @@ json_t *history_json(const struct history *history, int64_t since, int max)
 
 /* --- the series of a run --- */
 
-static bool is_kept(const struct metric *metric)
-{
-    return metric->series && !(metric->flags & METRIC_LIVE);
-}
-
 static const struct metric *run_series(int i)
 {
     const struct metric_table *const tables[] = {
             &step_metrics, &run_metrics, &rank_metrics};
     for (size_t t = 0; t < sizeof tables / sizeof tables[0]; t++)
-        for (size_t r = 0; r < tables[t]->count; r++)
-            if (is_kept(&tables[t]->rows[r]) && i-- == 0)
-                return &tables[t]->rows[r];
+        for (size_t r = 0; r < tables[t]->count; r++) {
+            const struct metric *metric = &tables[t]->rows[r];
+            if (metric->series && !(metric->flags & METRIC_LIVE) && i-- == 0)
+                return metric;
+        }
     return NULL;
 }
 

@@ -52,15 +52,6 @@ enum zd_status events_open(
     return ZD_OK;
 }
 
-/* A line that finds no room is lost; the caller does not fail. */
-static void write_line(struct file_writer *file, const char *text, size_t bytes)
-{
-    struct zd_error before = *zd_error_get();
-    if (file_writer_add(file, text, bytes) != ZD_OK)
-        zd_error_clear();
-    zd_error_set(&before); /* the line may tell of it */
-}
-
 enum zd_status events_begin(struct events *events)
 {
     if (!events)
@@ -107,8 +98,11 @@ static void tell(
     char *text = line_of(event, members);
     event->text = text;
     event->members = members;
-    if (strcmp(event->kind, "step") != 0)
-        write_line(events->file, text, strlen(text));
+    struct zd_error before = *zd_error_get();
+    if (strcmp(event->kind, "step") != 0 &&
+        file_writer_add(events->file, text, strlen(text)) != ZD_OK)
+        zd_error_clear();  /* the line is lost; the caller does not fail */
+    zd_error_set(&before); /* the line may tell of it */
     if (events->observer->event)
         events->observer->event(events->observer->ctx, event);
     free(text);

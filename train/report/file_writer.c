@@ -262,9 +262,7 @@ static enum zd_status append(
                 ZD_ERR_IO, "E0732",
                 "cannot write %s: the disk has not taken the last %d MiB",
                 file->path, FILE_WRITER_ROOM >> 20);
-    file->pending =
-            zd_grow(file->pending, &file->pending_room,
-                    file->pending_bytes + bytes + 1, 1);
+    ZD_GROW(file->pending, file->pending_room, file->pending_bytes + bytes + 1);
     memcpy(file->pending + file->pending_bytes, text, bytes);
     file->pending[file->pending_bytes + bytes] = '\n';
     file->pending_bytes += bytes + is_row;

@@ -4,18 +4,13 @@
 #include <math.h>
 #include <string.h>
 
-static size_t type_bytes(enum metric_type type)
-{
-    return type == METRIC_INT    ? sizeof(int)
-           : type == METRIC_TRUE ? sizeof(bool)
-                                 : sizeof(uint64_t);
-}
-
 static const void *field_of(
         const struct metric *metric, const void *from, int i)
 {
-    return (const char *)from + metric->offset +
-           (size_t)i * type_bytes(metric->type);
+    size_t bytes = metric->type == METRIC_INT    ? sizeof(int)
+                   : metric->type == METRIC_TRUE ? sizeof(bool)
+                                                 : sizeof(uint64_t);
+    return (const char *)from + metric->offset + (size_t)i * bytes;
 }
 
 static const char *text_of(const struct metric *metric, const void *from)
