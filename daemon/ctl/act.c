@@ -275,7 +275,7 @@ static void show_answer(const struct act *act, const json_t *answer)
 {
     const struct act_row *row = act->row;
     if (ctl_wants_json(act->args))
-        ctl_print_json(answer);
+        ctl_print_json(answer, false);
     else if (json_is_true(json_object_get(answer, "accepted")))
         printf("%s queued: the job does it at the next step boundary\n",
                row->command);

@@ -139,17 +139,12 @@ enum zd_status ctl_target(
 /* --- forms --- */
 
 /* In ASCII there are no escape codes of C1. */
-enum { JSON_FORM = JSON_REAL_PRECISION(17) | JSON_ENSURE_ASCII };
-
-void ctl_print_json(const json_t *json)
+void ctl_print_json(const json_t *json, bool on_one_line)
 {
-    json_dumpf(json, stdout, JSON_FORM | JSON_INDENT(2));
-    fputc('\n', stdout);
-}
-
-void ctl_print_json_line(const json_t *json)
-{
-    json_dumpf(json, stdout, JSON_FORM | JSON_COMPACT);
+    json_dumpf(
+            json, stdout,
+            JSON_REAL_PRECISION(17) | JSON_ENSURE_ASCII |
+                    (on_one_line ? JSON_COMPACT : JSON_INDENT(2)));
     fputc('\n', stdout);
 }
 

@@ -32,8 +32,7 @@ enum zd_status ctl_target(
         struct target *target_out);
 
 /* Print an object as it came; rows of numbers as lines of CSV. */
-void ctl_print_json(const json_t *json);
-void ctl_print_json_line(const json_t *json); /* all on one line */
+void ctl_print_json(const json_t *json, bool on_one_line);
 void ctl_print_csv(const json_t *rows);
 
 /* Say that there is no such; NULL. */

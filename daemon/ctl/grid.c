@@ -21,14 +21,6 @@ static const char *cell_of(const struct grid *grid, size_t row, int column)
     return grid->cells[row * (size_t)grid->column_count + (size_t)column];
 }
 
-/* Of a pipe: one long cell does not push what follows it to the right in all
- * rows. */
-static int padded_width(const struct grid_column *column, int width)
-{
-    int most = 2 * column->least;
-    return most > 0 && width > most ? most : width;
-}
-
 /* Cuts the columns that may be cut until `total` fits; returns the rest. */
 static int narrow(struct grid *grid, int total)
 {
@@ -84,8 +76,11 @@ static void choose_widths(struct grid *grid)
             int width = text_width(cell_of(grid, r, c));
             most = width > most ? width : most;
         }
-        if (grid->look->columns == 0)
-            most = padded_width(&grid->columns[c], most);
+        int limit = 2 * grid->columns[c].least;
+        /* of a pipe: one long cell does not push what follows it to the right
+         * in all rows */
+        if (grid->look->columns == 0 && limit > 0 && most > limit)
+            most = limit;
         grid->widths[c] = most;
         total += most + 2;
     }

@@ -40,40 +40,29 @@ static void probe(void *ctx, const char *name, const char *socket)
     json_decref(status);
 }
 
-static bool is_socket(const char *path)
-{
-    struct stat about;
-    return lstat(path, &about) == 0 && S_ISSOCK(about.st_mode);
-}
-
-static void take_path(const char *path, jobs_socket_fn *take, void *ctx)
-{
-    struct stat about;
-    char folder[JOBS_PATH_MAX], name[256];
-    const char *base = strrchr(path, '/') + 1;
-    snprintf(folder, sizeof folder, "%.*s", (int)(base - 1 - path), path);
-    snprintf(
-            name, sizeof name, "%.*s", (int)(strlen(base) - strlen(".sock")),
-            base);
-    if (lstat(folder, &about) == 0 && S_ISDIR(about.st_mode) &&
-        about.st_uid == geteuid() && /* else: made to be believed */
-        is_socket(path))
-        take(ctx, name, path);
-}
-
 void jobs_sockets(jobs_socket_fn *take, void *ctx)
 {
-    char patterns[JOBS_FOLDERS][JOBS_PATH_MAX];
-    glob_t found = {0};
-    int count = jobs_folders(patterns);
+    char folders[JOBS_FOLDERS][JOBS_PATH_MAX], pattern[2 * JOBS_PATH_MAX + 16];
+    char name[256];
+    struct stat about;
+    int count = jobs_folders(folders);
     for (int i = 0; i < count; i++) {
-        strncat(patterns[i], "/*.sock",
-                JOBS_PATH_MAX - 1 - strlen(patterns[i]));
-        glob(patterns[i], i ? GLOB_APPEND : 0, NULL, &found);
+        glob_t found = {0};
+        if (lstat(folders[i], &about) != 0 || !S_ISDIR(about.st_mode) ||
+            about.st_uid != geteuid()) /* made to be believed */
+            continue;
+        snprintf(pattern, sizeof pattern, "%s/*.sock", folders[i]);
+        glob(pattern, 0, NULL, &found);
+        for (size_t k = 0; k < found.gl_pathc; k++) {
+            const char *path = found.gl_pathv[k],
+                       *base = strrchr(path, '/') + 1;
+            int length = (int)(strlen(base) - strlen(".sock"));
+            snprintf(name, sizeof name, "%.*s", length, base);
+            if (lstat(path, &about) == 0 && S_ISSOCK(about.st_mode))
+                take(ctx, name, path);
+        }
+        globfree(&found);
     }
-    for (size_t i = 0; i < found.gl_pathc; i++)
-        take_path(found.gl_pathv[i], take, ctx);
-    globfree(&found);
 }
 
 json_t *jobs_find(void)

@@ -165,20 +165,13 @@ void show_ranks(const struct look *look, const json_t *answer, FILE *out)
 
 /* --- memory --- */
 
-/* A row; `limit` is what the percentage is of, where it is known. */
-static void add_row(
-        json_t *rows, const json_t *rank, const char *where, json_t *planned,
-        json_t *taken, json_t *limit, double of, json_t *kinds)
+/* Takes the row; `of`: what the percentage is of, where it is known. */
+static void add_row(json_t *rows, const json_t *rank, json_t *row, double of)
 {
-    double percent = 100 * json_number_value(taken) / of;
-    json_array_append_new(
-            rows,
-            json_pack(
-                    "{s:O?, s:s?, s:O?, s:O?, s:O?, s:o, s:O?}", "rank",
-                    json_object_get(rank, "rank"), "where", where, "planned",
-                    planned, "taken", taken, "limit", limit, "percent",
-                    json_number_or_null(of > 0 ? percent : NAN), "kinds",
-                    kinds));
+    double percent = 100 * fill_number(row, "taken") / of;
+    set_number(row, "percent", of > 0 ? percent : NAN);
+    json_object_set(row, "rank", json_object_get(rank, "rank"));
+    json_array_append_new(rows, row);
 }
 
 /* Of one rank: each kind of memory that is used, its GPU (in which the arenas
@@ -192,19 +185,22 @@ static void add_rows(json_t *rows, const json_t *rank)
         double planned = fill_number(memory, "planned"),
                limit = fill_number(memory, "limit");
         if (planned > 0 || fill_number(memory, "taken") > 0)
-            add_row(rows, rank, json_string_at(memory, "where"),
-                    json_object_get(memory, "planned"),
-                    json_object_get(memory, "taken"),
-                    json_object_get(memory, "limit"),
-                    limit > 0 ? limit : planned,
-                    json_object_get(memory, "kinds"));
+            add_row(rows, rank, json_copy(memory), limit > 0 ? limit : planned);
     }
     if (json_is_object(gpu))
-        add_row(rows, rank, "gpu", json_object_get(gpu, "planned"),
-                json_object_get(gpu, "held"), json_object_get(gpu, "total"),
-                fill_number(gpu, "total"), NULL);
-    add_row(rows, rank, "process", NULL, json_object_get(rank, "resident"),
-            json_object_get(rank, "resident_peak"), NAN, NULL);
+        add_row(rows, rank,
+                json_pack(
+                        "{s:s, s:O?, s:O?, s:O?}", "where", "gpu", "planned",
+                        json_object_get(gpu, "planned"), "taken",
+                        json_object_get(gpu, "held"), "limit",
+                        json_object_get(gpu, "total")),
+                fill_number(gpu, "total"));
+    add_row(rows, rank,
+            json_pack(
+                    "{s:s, s:O?, s:O?}", "where", "process", "taken",
+                    json_object_get(rank, "resident"), "limit",
+                    json_object_get(rank, "resident_peak")),
+            NAN);
 }
 
 void show_memory(const struct look *look, const json_t *answer, FILE *out)

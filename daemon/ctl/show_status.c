@@ -62,19 +62,19 @@ json_t *status_for_show(const struct look *look, const json_t *status)
     double share = steps > 0 && step >= 0 ? fmin(step / steps, 1) : 0;
     bool has_base = trained < fill_number(copy, "parameters");
     set_words(copy, json_text_of(copy, "state", "?"));
-    json_object_set_new(copy, "now", json_real(look->now));
-    json_object_set_new(copy, "share", json_real(share));
-    json_object_set_new(
-            copy, "percent",
-            json_number_or_null(isfinite(step) ? 100 * share : NAN));
-    json_object_set_new(
-            copy, "trained", json_number_or_null(has_base ? trained : NAN));
-    json_object_set_new(copy, "phases", phases_of(status));
-    if (best == fill_number(copy, "eval_loss"))
-        json_object_del(copy, "best_eval_loss");
     double sharers =
             fill_number(copy, "mesh.cp") * fill_number(copy, "mesh.tp");
-    json_object_set_new(copy, "sharers", json_number_or_null(sharers));
+    json_object_update_new(
+            copy,
+            json_pack(
+                    "{s:f, s:f, s:o, s:o, s:o, s:o}", "now", look->now, "share",
+                    share, "percent",
+                    json_number_or_null(isfinite(step) ? 100 * share : NAN),
+                    "trained", json_number_or_null(has_base ? trained : NAN),
+                    "phases", phases_of(status), "sharers",
+                    json_number_or_null(sharers)));
+    if (best == fill_number(copy, "eval_loss"))
+        json_object_del(copy, "best_eval_loss");
     if (fill_number(copy, "mesh.shard") == fill_number(copy, "world"))
         json_object_del(copy, "mesh");
     if (status_is_one_of(copy, STATES_ENDED))

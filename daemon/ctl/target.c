@@ -34,13 +34,6 @@ void target_of_socket(const char *socket, struct target *target_out)
     *target_out = (struct target){.socket = zd_must(strdup(socket))};
 }
 
-static bool is_folder(const char *path, const struct stat *folder)
-{
-    struct stat info;
-    return path && stat(path, &info) == 0 && info.st_dev == folder->st_dev &&
-           info.st_ino == folder->st_ino;
-}
-
 /* Does the process that wrote `file` into `folder` answer on its socket?
  * Another host may have a job of this name; and whoever owns the folder may
  * have named the socket of another user's job. */
@@ -48,6 +41,7 @@ static bool answers(
         const json_t *file, const char *socket, const struct stat *folder)
 {
     json_t *greeting;
+    struct stat info;
     bool is_same = false;
     if (access(socket, F_OK) != 0)
         return false;
@@ -55,7 +49,9 @@ static bool answers(
         const char *own = json_string_at(greeting, "output_dir");
         is_same = json_integer_at(greeting, "pid") ==
                   json_integer_at(file, "pid");
-        if (is_same && !is_folder(own, folder)) {
+        if (is_same &&
+            (!own || stat(own, &info) != 0 || info.st_dev != folder->st_dev ||
+             info.st_ino != folder->st_ino)) {
             is_same = false;
             zd_log_warning(
                     "its status.json names the socket of another folder's job, "
@@ -242,8 +238,7 @@ static bool take_bytes(void *ctx, const char *data, size_t bytes)
     struct lines *lines = ctx;
     lines->has_come = true;
     for (size_t i = 0; i < bytes; i++) {
-        lines->text =
-                zd_grow(lines->text, &lines->capacity, lines->bytes + 2, 1);
+        ZD_GROW(lines->text, lines->capacity, lines->bytes + 2);
         if (data[i] != '\n')
             lines->text[lines->bytes++] = data[i] ? data[i] : '?';
         else if (!take_line(lines))

@@ -70,10 +70,8 @@ static enum zd_status show_once(
             view->select ? view->select(args, answer) : json_incref(answer);
     if (!shown)
         return zd_error_get()->status;
-    if (ctl_wants_json(args) && args->watch)
-        ctl_print_json_line(answer);
-    else if (ctl_wants_json(args))
-        ctl_print_json(answer);
+    if (ctl_wants_json(args))
+        ctl_print_json(answer, args->watch);
     else if (args->csv)
         ctl_print_csv(shown);
     else

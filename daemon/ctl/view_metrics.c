@@ -35,13 +35,6 @@ static const char *find_name(const char *typed)
     return NULL;
 }
 
-/* The loss has the evaluations beside it. */
-static bool plots_loss(const json_t *names)
-{
-    const char *name = json_string_value(json_array_get(names, 0));
-    return name && strcmp(name, "train/loss") == 0;
-}
-
 /* The series that were typed, by their whole names; without any those of
  * `series` (of plot: train/loss). NULL and a record: there is no such. */
 static json_t *names_of(const struct cli_args *args, json_t *series)
@@ -77,7 +70,8 @@ enum zd_status metrics_ask(const struct cli_args *args, char what[WHAT_MAX])
         text_buffer_add(&text, "&since=%lld", (long long)args->since_step);
     json_array_foreach(names, i, name) text_buffer_add(
             &text, "%s%s", i ? "," : "&name=", json_string_value(name));
-    if (is_plot(args) && plots_loss(names))
+    if (is_plot(args) && /* the loss has the evaluations beside it */
+        strcmp(json_string_value(json_array_get(names, 0)), "train/loss") == 0)
         text_buffer_add(&text, ",eval/loss");
     json_decref(names);
     return ZD_OK;

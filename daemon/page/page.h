@@ -25,5 +25,6 @@ extern const size_t page_html_bytes;
  *   samples   GET /v1/samples             config   GET /v1/config
  *   log       [lines of rank 0's log]
  *   events    [objects of GET /v1/events, steps left out]
- * All but status may be missing. malloc'd, with a NUL after *bytes_out bytes. */
+ * All but status may be missing. malloc'd, with a NUL after *bytes_out bytes.
+ */
 char *page_inline(const json_t *data, size_t *bytes_out);
