@@ -286,9 +286,12 @@ static void push_lean_micros(struct layout *l, struct activations *acts)
         struct layer_acts *a = &acts[m].lean;
         *a = *of;
         acts[m].lean_scratch = acts->lean_scratch;
-        a->x = a->x2 = push_rows(l, l->S, l->C);
-        a->norm1 = of->norm1 == of->x ? a->x : of->norm1;
-        a->norm2 = of->norm2 == of->x ? a->x : of->norm2;
+        void *x = push_rows(l, l->S, l->C);
+        a->attention.x = a->mlp.x = x;
+        if (of->attention.norm == of->attention.x)
+            a->attention.norm = x;
+        if (of->mlp.norm == of->mlp.x)
+            a->mlp.norm = x;
     }
 }
 
@@ -306,9 +309,9 @@ static void push_slots(struct layout *l, struct activations *acts)
                 continue;
             }
             *a = *of;
-            a->x = i > 0 ? push_rows(l, l->S, l->C) : NULL;
-            if (of->norm1 == of->x)
-                a->norm1 = a->x;
+            a->attention.x = i > 0 ? push_rows(l, l->S, l->C) : NULL;
+            if (of->attention.norm == of->attention.x)
+                a->attention.norm = a->attention.x;
         }
     }
 }
@@ -377,8 +380,8 @@ static void lay_lean(
     layout_adapters(l, chunk, false, &a->adapters);
     layout_lean(l, decode, &a->lean, &a->lean_scratch);
     a->layer_gains = decode ? l->adapters.gains : 0;
-    a->last = a->lean.x;
-    a->gathered = a->lean.proj;
+    a->last = a->lean.attention.x;
+    a->gathered = a->lean.attention.out;
     push_head(l, chunk, false, &a->head);
     a->bytes = l->peak;
 }

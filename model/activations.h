@@ -45,31 +45,39 @@
  * N tokens, C hidden, F intermediate, q = H*D, kv = KV*D channels. */
 #pragma once
 
+#include "base/number/sizes.h"
 #include "model/adapter.h"
 #include "model/fp8.h"
 #include "model/model.h"
 
+/* Rows: struct row_strides. q_raw and k_raw are before their norms; without
+ * such norms they are q and k themselves. */
+struct qkv {
+    void *q_raw, *k_raw, *q, *k, *v;
+};
+
+/* Of a branch: attention or the MLP. */
+struct branch_acts {
+    void *x;            /* (N, C) input; the first slot's is inputs[...] */
+    float *mean, *rstd; /* (N) */
+    void *norm;         /* (N, C); without such a norm x */
+    void *out;          /* (N, C) what it makes; of the MLP NULL: straight into
+                           the layer's output */
+    void *post;       /* (N, C) out as it is added to x: its norm, or it; of the
+                         MLP NULL likewise */
+    float *post_rstd; /* (N) */
+};
+
 struct layer_acts {
-    void *x;                 /* (N, C) input; the first slot's is inputs[...] */
-    float *mean1, *rstd1;    /* (N) */
-    void *norm1;             /* (N, C); without such a norm x */
-    void *q_raw, *k_raw;     /* before their norms; else q and k themselves */
+    struct branch_acts attention, mlp;
+    struct qkv qkv;
     float *q_rstd, *k_rstd;  /* (N*H), (N*KV) */
-    void *q, *k, *v;         /* rows: struct row_strides */
     void *att;               /* (N, q) */
     float *lse;              /* (B, H, T) */
     char *heads, *heads_att; /* by heads: (B, T, share) of q | k | v, and of att
-                                (model/heads.c) */
-    void *proj;              /* (N, C) */
-    void *post1;          /* (N, C) proj as it is added to x: its norm, or it */
-    void *x2;             /* (N, C) x + proj */
-    float *mean2, *rstd2; /* (N) */
-    float *post1_rstd, *post2_rstd; /* (N) */
-    void *norm2;                    /* (N, C); without such a norm x2 */
+                                (model/context.c) */
     void *gate, *up; /* (N, F), then their gradients; up NULL without a gate */
     void *act;       /* (N, F) */
-    void *mlp_out;   /* (N, C); NULL: straight into the output */
-    void *post2;     /* (N, C) mlp_out as it is added to x2; NULL likewise */
     void *low;       /* (N, r of all adapters), one after the other */
     void *mlp_low;   /* (P, r ..) of an MLP in pieces, in the places that `low`
                         has for them; NULL: in `low` */
@@ -99,9 +107,8 @@ struct layer_grads {      /* inside one layer's backward */
     void *sum;            /* (N, C): second term of a sum in bf16; else NULL; of
                              all tokens also with tensor parallelism */
     void *act;            /* (N, F), or of a piece (P, F) */
-    void *q_raw, *k_raw;  /* before their norms; else q and k themselves */
-    void *q, *k, *v;      /* rows as in layer_acts */
-    void *scratch;        /* of attention */
+    struct qkv qkv;
+    void *scratch; /* of attention */
 };
 
 /* Elements between the rows of consecutive tokens. What one matmul makes lies
@@ -163,6 +170,14 @@ struct activations {
     size_t cache_layer_bytes; /* of one layer's keys */
     size_t cache_text_bytes;  /* of them, one text's */
 };
+
+/* The next of the arrays that lie from `base` on (NULL: none are there). */
+static inline void *span_take(char *base, size_t *used, size_t bytes)
+{
+    char *at = base ? base + *used : NULL;
+    *used += size_round_up(bytes, ARENA_ALIGN);
+    return at;
+}
 
 static inline int decode_texts(const struct model_shape *shape)
 {

@@ -1,9 +1,10 @@
 /* batch.c - the tokens of a pass, where kernels read them.
  *
- * The CPU reads the caller's arrays. For a GPU what a pass reads is packed into
- * one of two pinned slots and goes up in one copy of the compute stream, after
- * the kernels of the pass before: the host fills the other slot meanwhile and
- * waits for nothing, unless it is two passes ahead.
+ * The CPU reads the caller's arrays, and beside them what is made here. For a
+ * GPU what a pass reads is packed into one of two pinned slots and goes up in
+ * one copy of the compute stream, after the kernels of the pass before: the
+ * host fills the other slot meanwhile and waits for nothing, unless it is two
+ * passes ahead.
  *
  *     tokens | positions | doc_start | first_tokens | targets | rows | places |
  *     token_order | position_order
@@ -19,14 +20,21 @@ size_t batch_plane_tokens(size_t tokens)
     return (tokens + ALIGN_TOKENS - 1) / ALIGN_TOKENS * ALIGN_TOKENS;
 }
 
-enum zd_status batch_upload_init(
-        struct batch_upload *upload, const struct arena *arena)
+enum zd_status batch_upload_init(struct model *model, const struct arena *arena)
 {
-    upload->device = arena_span(arena, "model.batch");
-    upload->staging = arena_span(arena, "model.batch.staging");
-    upload->counts = arena_span(arena, "model.batch.counts");
+    struct batch_upload *u = &model->upload;
+    size_t tokens = model_most_tokens(&model->shape);
+    u->planes = CPU_PLANES * tokens;
+    u->staging = arena_span(arena, "model.batch");
+    if (shape_backend(&model->shape) != DEVICE_CUDA)
+        return ZD_OK;
+    u->planes = batch_planes(model->config, &model->shape) *
+                batch_plane_tokens(tokens);
+    u->device = u->staging;
+    u->staging = arena_span(arena, "model.batch.staging");
+    u->counts = arena_span(arena, "model.batch.counts");
     for (int slot = 0; slot < BATCH_SLOTS; slot++)
-        ZD_TRY(event_create(&upload->sent[slot]));
+        ZD_TRY(event_create(&u->sent[slot]));
     return ZD_OK;
 }
 
@@ -67,21 +75,19 @@ static void fill_positions(int32_t *positions, struct pass *pass)
     pass->documents = 0;
     if (pass->decode)
         fill_decode_positions(positions, pass);
-    for (int n = 0; n < pass->N; n++) {
-        if (!pass->decode)
-            positions[n] =
-                    attention_token(all, n % all.rows) - pass->doc_start[n];
-    }
+    for (int n = 0; !pass->decode && n < pass->N; n++)
+        positions[n] = attention_token(all, n % all.rows) - pass->doc_start[n];
     for (int n = 0; n < query_count(pass); n++)
         pass->documents += begins_document(pass, positions, n);
 }
 
 /* Where documents begin, as attention_shape.first_tokens has it. */
 static void fill_first_tokens(
-        int32_t *first, const int32_t *positions, const struct pass *pass)
+        int32_t *first, const int32_t *positions, const struct pass *pass,
+        int documents)
 {
     struct attention_shape shape = {
-            .B = pass->B, .T = pass->T, .documents = pass->documents};
+            .B = pass->B, .T = pass->T, .documents = documents};
     int bucket = attention_bucket(&shape), count = 0;
     int queries = query_count(pass);
     for (int n = 0; n < queries && bucket; n++)
@@ -91,16 +97,21 @@ static void fill_first_tokens(
         first[count++] = queries;
 }
 
-/* The next plane of a slot; its place on the device. */
+/* Planes of a pass: where the host writes them, and where kernels read. */
 struct packer {
-    int32_t *host, *device;
+    int32_t *host, *device; /* the same on the CPU */
     size_t plane, used;
 };
 
+/* The next plane: `values`, which the CPU reads where they are, or room. */
 static int32_t *pack(
         struct packer *p, const int32_t *values, int N, const int32_t **device)
 {
     int32_t *to = p->host + p->used;
+    if (values && p->host == p->device) {
+        *device = values;
+        return NULL;
+    }
     if (values)
         memcpy(to, values, (size_t)N * sizeof *to);
     *device = p->device + p->used;
@@ -146,13 +157,7 @@ static void fill_chunk_targets(
                 *targets++ = pass->targets[place * pass->share + i];
 }
 
-static const int32_t *own_positions(
-        const struct model *model, const struct pass *pass)
-{
-    return pass->positions + model->config->tp.place * pass->share;
-}
-
-/* --- on a GPU ------------------------------------------------------------- */
+/* --- all of it ------------------------------------------------------------ */
 
 /* Gradients of the tables are added up in the order of their rows. */
 static void pack_orders(
@@ -170,87 +175,59 @@ static void pack_orders(
                 pass->T, counts);
 }
 
-static void pack_head_rows(struct pass *pass, struct packer *p)
+/* `from` is the pass with the caller's arrays. */
+static void pack_targets(
+        const struct model *model, const struct pass *from, struct pass *pass,
+        struct packer *p)
 {
-    const int32_t *on_device;
-    int32_t *targets = pack(p, NULL, 0, &on_device);
-    int32_t *rows = pack(p, NULL, 0, &pass->rows);
-    head_rows_fill(pass, targets, rows, pack(p, NULL, 0, &pass->places));
-    pass->targets = on_device;
-}
-
-static enum zd_status send(
-        struct model *model, struct pass *pass, bool has_backward)
-{
-    struct batch_upload *u = &model->upload;
-    int slot = u->next++ % BATCH_SLOTS;
-    size_t room = batch_planes(model->config, &model->shape) * u->plane;
-    const int32_t *tokens = pass->tokens;
-    struct packer p = {
-            .host = u->staging + (size_t)slot * room,
-            .device = u->device + (size_t)pass->micro * room,
-            .plane = batch_plane_tokens((size_t)pass->N)};
-    ZD_TRY(event_wait(u->sent[slot]));
-    if (tp_size(model->config) > 1) {
-        const int32_t *on_device;
-        int32_t *ids = pack(&p, NULL, 0, &on_device);
-        fill_own_ids(model, pass, ids);
-        pass->tokens = on_device;
-        tokens = ids;
-    } else {
-        pack(&p, tokens, pass->N, &pass->tokens);
-    }
-    int32_t *positions = pack(&p, NULL, 0, &pass->positions);
-    fill_positions(positions, pass);
-    if (pass->doc_start) {
-        const int32_t *on_device;
-        pack_queries(&p, pass, pass->attention_start, &on_device);
-        fill_first_tokens(
-                pack_queries(&p, pass, NULL, &pass->first_tokens), positions,
-                pass);
-        pass->attention_start = on_device;
-    }
-    pass->own_positions = own_positions(model, pass);
-    if (pass->targets && tp_size(model->config) > 1) {
-        const int32_t *on_device;
-        fill_chunk_targets(model, pass, pack(&p, NULL, 0, &on_device));
-        pass->targets = on_device;
+    if (from->targets && tp_size(model->config) > 1) {
+        fill_chunk_targets(model, from, pack(p, NULL, 0, &pass->targets));
         pass->head_rows = pass->N;
-    } else if (head_rows_count(model, pass))
-        pack_head_rows(pass, &p);
-    else if (pass->targets)
-        pack(&p, pass->targets, pass->N, &pass->targets);
-    if (has_backward && model->unit_trains[0])
-        pack_orders(model, pass, &p, tokens, positions);
-    ZD_TRY(stream_copy(NULL, p.device, p.host, p.used * sizeof *p.host));
-    return stream_record(NULL, u->sent[slot]);
+    } else if (head_rows_count(model, pass)) {
+        int32_t *targets = pack(p, NULL, 0, &pass->targets);
+        int32_t *rows = pack(p, NULL, 0, &pass->rows);
+        head_rows_fill(
+                pass, from->targets, targets, rows,
+                pack(p, NULL, 0, &pass->places));
+    } else if (from->targets) {
+        pack(p, from->targets, pass->N, &pass->targets);
+    }
 }
 
 enum zd_status batch_place(
         struct model *model, struct pass *pass, bool has_backward)
 {
-    if (model->upload.device)
-        return send(model, pass, has_backward);
-    size_t own = CPU_PLANES * model->upload.plane;
-    int32_t *positions = model->planes + (size_t)pass->micro * own;
-    int32_t *targets = positions + pass->N;
-    int32_t *rows = targets + pass->N, *places = rows + pass->N;
-    fill_positions(positions, pass);
-    pass->positions = positions;
-    pass->own_positions = own_positions(model, pass);
-    if (tp_size(model->config) > 1) {
-        fill_own_ids(model, pass, rows);
-        pass->tokens = rows;
-        if (pass->targets) {
-            fill_chunk_targets(model, pass, targets);
-            pass->targets = targets;
-        }
-        pass->head_rows = pass->N;
-        return ZD_OK;
+    struct batch_upload *u = &model->upload;
+    const struct pass from = *pass;
+    bool is_cut = tp_size(model->config) > 1;
+    int slot = u->next++ % BATCH_SLOTS;
+    struct packer p = {.plane = (size_t)pass->N};
+    p.host = p.device = u->staging + (size_t)pass->micro * u->planes;
+    if (u->device) {
+        p.plane = batch_plane_tokens((size_t)pass->N);
+        p.host = u->staging + (size_t)slot * u->planes;
+        p.device = u->device + (size_t)pass->micro * u->planes;
+        ZD_TRY(event_wait(u->sent[slot]));
     }
-    if (!head_rows_count(model, pass))
+    int32_t *tokens =
+            pack(&p, is_cut ? NULL : from.tokens, pass->N, &pass->tokens);
+    if (is_cut)
+        fill_own_ids(model, &from, tokens);
+    int32_t *positions = pack(&p, NULL, 0, &pass->positions);
+    fill_positions(positions, pass);
+    pass->own_positions =
+            pass->positions + model->config->tp.place * pass->share;
+    if (from.doc_start && u->device) {
+        int32_t *first;
+        pack_queries(&p, pass, from.attention_start, &pass->attention_start);
+        first = pack_queries(&p, pass, NULL, &pass->first_tokens);
+        fill_first_tokens(first, positions, &from, pass->documents);
+    }
+    pack_targets(model, &from, pass, &p);
+    if (!u->device)
         return ZD_OK;
-    head_rows_fill(pass, targets, rows, places);
-    pass->targets = targets, pass->rows = rows, pass->places = places;
-    return ZD_OK;
+    if (has_backward && model->unit_trains[0])
+        pack_orders(model, pass, &p, tokens, positions);
+    ZD_TRY(stream_copy(NULL, p.device, p.host, p.used * sizeof *p.host));
+    return stream_record(NULL, u->sent[slot]);
 }

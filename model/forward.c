@@ -9,9 +9,9 @@ struct layer_acts kept_acts(const struct pass *pass, int layer)
     int i = layer - acts->first;
     struct layer_acts slot = acts->slots[i % acts->segment];
     if (i % acts->segment == 0)
-        slot.x = pass->inputs[i / acts->segment];
-    if (!slot.norm1)
-        slot.norm1 = slot.x;
+        slot.attention.x = pass->inputs[i / acts->segment];
+    if (!slot.attention.norm)
+        slot.attention.norm = slot.attention.x;
     return slot;
 }
 
@@ -22,8 +22,8 @@ static void *output_of(const struct pass *pass, int layer, int layers)
     if (layer == layers)
         return acts->last;
     if (layer + 1 < acts->first)
-        return acts->lean.x;
-    return kept_acts(pass, layer + 1).x;
+        return acts->lean.attention.x;
+    return kept_acts(pass, layer + 1).attention.x;
 }
 
 enum zd_status forward_kept(

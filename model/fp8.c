@@ -2,11 +2,6 @@
 
 #include "model/activations.h"
 
-static int max_int(int a, int b)
-{
-    return a > b ? a : b;
-}
-
 /* --- which ---------------------------------------------------------------- */
 
 enum fp8_group fp8_group_of(enum role role)
@@ -60,8 +55,8 @@ struct fp8_use fp8_use_of(
         bool is_joined = param->joins & shape->joined;
         int rows = (int)param_out(param), columns = (int)param_in(param);
         out = is_joined ? out + rows : rows;
-        use.in[g] = max_int(use.in[g], columns);
-        use.out[g] = max_int(use.out[g], out);
+        use.in[g] = columns > use.in[g] ? columns : use.in[g];
+        use.out[g] = out > use.out[g] ? out : use.out[g];
         use.has[g] &= rows % FP8_ALIGN == 0 && columns % FP8_ALIGN == 0;
         use.trains[g] |= param->trainable;
         use.adapts[g] |= param_has_adapter(table, id);
@@ -121,23 +116,16 @@ struct room {
 
 static void grow(struct room *room, size_t bytes, size_t scales)
 {
-    room->bytes = bytes > room->bytes ? bytes : room->bytes;
-    room->scales = scales > room->scales ? scales : room->scales;
-}
-
-static void *take(size_t bytes, char *base, size_t *used)
-{
-    char *at = base ? base + *used : NULL;
-    *used += (bytes + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN;
-    return at;
+    room->bytes = size_max(room->bytes, bytes);
+    room->scales = size_max(room->scales, scales);
 }
 
 static struct fp8_codes take_codes(
         const struct room *room, char *base, size_t *used)
 {
     return (struct fp8_codes){
-            take(room->bytes, base, used),
-            take(room->scales * sizeof(float), base, used)};
+            span_take(base, used, room->bytes),
+            span_take(base, used, room->scales * sizeof(float))};
 }
 
 /* W either way, and tokens with so many columns. */
@@ -184,7 +172,7 @@ struct fp8_scratch fp8_scratch_at(
     s.x = take_codes(&x, base, &s.bytes);
     size_t units = (size_t)table->unit_count, tp = (size_t)tp_size(config);
     s.maxima = (units + 1 + tp) * FP8_GROUPS + 1;
-    s.weights = take(s.maxima * sizeof(float), base, &s.bytes);
+    s.weights = span_take(base, &s.bytes, s.maxima * sizeof(float));
     if (!base)
         return s;
     s.inputs = s.weights + units * FP8_GROUPS;

@@ -1,6 +1,99 @@
+/* head.c - the final norm, logits and losses, a chunk of tokens at a time. In
+ * training the head computes the positions that have a target:
+ *
+ *   gather     last (N, C) -> gathered (rows, C)     what the head reads
+ *   head       gathered    -> last (rows, C)         gradients, in its place
+ *   scatter    last        -> dx (N, C)              0 where there is no target
+ *
+ * `gathered` is an array that nothing else uses meanwhile: dx itself in
+ * training. Where all positions have a target nothing is moved. */
 #include "model/internal.h"
 
 #include "base/device/device_memory.h"
+
+/* --- rows that have a target ---------------------------------------------- */
+
+/* Multiples of this, so that the head's products have few shapes: libraries
+ * keep what they make for a shape. */
+static int rows_step(int chunk)
+{
+    enum { SHAPES = 16, EDGE = 16 };
+    return ((chunk + SHAPES - 1) / SHAPES + EDGE - 1) / EDGE * EDGE;
+}
+
+/* Dropout of the head's own adapter counts rows of the pass. */
+static bool drops_rows(const struct model *model, const struct pass *pass)
+{
+    return pass->drops && !model->config->tied &&
+           param_has_adapter(model->table, model->head);
+}
+
+bool head_rows_count(const struct model *model, struct pass *pass)
+{
+    int step = rows_step(pass->acts->head.chunk), targets = 0;
+    pass->head_rows = pass->N;
+    if (!pass->targets || drops_rows(model, pass))
+        return false;
+    for (int n = 0; n < pass->N; n++)
+        targets += pass->targets[n] >= 0;
+    int rows = ((targets > 0 ? targets : 1) + step - 1) / step * step;
+    if (rows >= pass->N)
+        return false;
+    pass->head_targets = targets;
+    pass->head_rows = rows;
+    return true;
+}
+
+void head_rows_fill(
+        const struct pass *pass, const int32_t *given, int32_t *targets,
+        int32_t *rows, int32_t *places)
+{
+    int count = 0;
+    for (int n = 0; n < pass->N; n++) {
+        bool has_target = given[n] >= 0;
+        places[n] = has_target ? count : pass->head_targets;
+        if (has_target) {
+            rows[count] = n;
+            targets[count++] = given[n];
+        }
+    }
+    for (; count < pass->head_rows; count++) {
+        rows[count] = 0;
+        targets[count] = -1;
+    }
+}
+
+static enum zd_status gather_rows(struct model *model, const struct pass *pass)
+{
+    const struct activations *acts = pass->acts;
+    struct residual_sum due = model->due[pass->micro];
+    int C = model->config->hidden_size;
+    if (!pass->rows)
+        return ZD_OK;
+    if (due.a)
+        ZD_TRY(model->kernels->add(
+                NULL, acts->last, due.a, due.b, (size_t)pass->N * (size_t)C));
+    model->due[pass->micro] = (struct residual_sum){0};
+    return model->kernels->embedding_forward(
+            NULL, acts->gathered, pass->rows, acts->last, pass->head_rows, C,
+            false);
+}
+
+static enum zd_status scatter_rows(
+        const struct model *model, const struct pass *pass)
+{
+    const struct activations *acts = pass->acts;
+    size_t C = (size_t)model->config->hidden_size;
+    size_t row = C * dtype_bytes(model->kernels->dtype);
+    if (!pass->rows)
+        return ZD_OK;
+    ZD_TRY(device_clear(
+            (char *)acts->last + (size_t)pass->head_targets * row, row));
+    return model->kernels->embedding_forward(
+            NULL, acts->dx, pass->places, acts->last, pass->N, (int)C, false);
+}
+
+/* --- the loss ------------------------------------------------------------- */
 
 static struct norm head_norm(const struct model *model, int N, bool accumulate)
 {
@@ -89,7 +182,6 @@ static enum zd_status chunk_logits(
         const struct model *model, const struct pass *pass, int begin, int n)
 {
     const struct head_acts *h = &pass->acts->head;
-    struct norm norm = head_norm(model, n, false);
     size_t offset = (size_t)begin * row_bytes(model);
     char *x = head_input(pass) + offset;
     struct residual_sum due = model->due[pass->micro];
@@ -97,7 +189,8 @@ static enum zd_status chunk_logits(
     if (due.a)
         due = (struct residual_sum){
                 (const char *)due.a + offset, (const char *)due.b + offset};
-    ZD_TRY(norm_forward_sum(&norm, h->norm, h->mean, h->rstd, x, &due));
+    ZD_TRY(norm_forward_sum(
+            head_norm(model, n, false), h->norm, h->mean, h->rstd, x, due));
     ZD_TRY(tokens_gather(model, pass, 1, h->norm, n, &inputs));
     return product_logits(
             model, pass, begin, n * tp_size(model->config), inputs);
@@ -110,13 +203,12 @@ static enum zd_status chunk_backward(
 {
     const struct kernels *k = model->kernels;
     const struct head_acts *h = &pass->acts->head;
-    struct norm norm = head_norm(model, n, grads->norm_add);
     int C = model->config->hidden_size, V = model->config->vocab_size;
     size_t offset = (size_t)begin * (size_t)C * dtype_bytes(k->dtype);
     char *dx = pass->rows ? pass->acts->last : pass->acts->dx;
     int all = n * tp_size(model->config);
     struct linear head = head_linear(model, pass, begin, all, grads->norm_add);
-    const void *inputs = all > n ? model->all_tokens[1] : h->norm, *dz;
+    const void *inputs = all > n ? model->gathered.all_tokens[1] : h->norm, *dz;
     void *dnorm = tokens_part(model, h->dnorm);
     if (grads->dhead)
         ZD_TRY(k->matmul(
@@ -144,8 +236,8 @@ static enum zd_status chunk_backward(
         ZD_TRY(tokens_scatter(model, pass, h->dnorm, dnorm, n));
     if (grads->dx_needed)
         ZD_TRY(norm_backward(
-                &norm, dx + offset, h->dnorm, NULL, head_input(pass) + offset,
-                h->mean, h->rstd));
+                head_norm(model, n, grads->norm_add), dx + offset, h->dnorm,
+                NULL, head_input(pass) + offset, h->mean, h->rstd));
     grads->head_add = grads->norm_add = true;
     return ZD_OK;
 }
@@ -199,7 +291,7 @@ static enum zd_status pass_loss(
     bool maps = head_map(model->config, &map), train = grads != NULL;
     token_loss_fn *token_loss =
             model->shape.token_loss ? model->shape.token_loss : next_token_loss;
-    ZD_TRY(head_rows_gather(model, pass));
+    ZD_TRY(gather_rows(model, pass));
     int tp = tp_size(model->config), rows = pass->head_rows / tp;
     int chunk = h->chunk / tp;
     for (int begin = 0; begin < rows; begin += chunk) {
@@ -219,7 +311,7 @@ static enum zd_status pass_loss(
             ZD_TRY(chunk_backward(model, pass, begin, n, grads));
     }
     model->due[pass->micro] = (struct residual_sum){0};
-    return train && grads->dx_needed ? head_rows_scatter(model, pass) : ZD_OK;
+    return train && grads->dx_needed ? scatter_rows(model, pass) : ZD_OK;
 }
 
 enum zd_status head_loss(
@@ -271,10 +363,10 @@ static enum zd_status decode_logits(
         int n, const float **all_out)
 {
     const struct head_acts *h = &pass->acts->head;
-    struct norm norm = head_norm(model, n, false);
-    struct residual_sum none = {0};
     x += (size_t)begin * row_bytes(model);
-    ZD_TRY(norm_forward_sum(&norm, h->norm, h->mean, h->rstd, x, &none));
+    ZD_TRY(norm_forward_sum(
+            head_norm(model, n, false), h->norm, h->mean, h->rstd, x,
+            (struct residual_sum){0}));
     ZD_TRY(product_logits(model, pass, begin, n, h->norm));
     *all_out = h->logits;
     if (!h->all_logits)

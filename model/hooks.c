@@ -1,5 +1,7 @@
 #include "model/internal.h"
 
+#include "base/number/sizes.h"
+
 #include <assert.h>
 
 static size_t share_count(const struct model *model, int rows)
@@ -14,14 +16,15 @@ enum zd_status tokens_gather(
     *all_out = share;
     if (tp_size(model->config) == 1)
         return ZD_OK;
-    *all_out = model->all_tokens[i];
+    *all_out = model->gathered.all_tokens[i];
     return pass->hooks->tokens_gather(
             pass->hooks->places, *all_out, share, share_count(model, rows));
 }
 
 void *tokens_part(const struct model *model, void *share)
 {
-    return share && tp_size(model->config) > 1 ? model->all_tokens[0] : share;
+    bool is_cut = share && tp_size(model->config) > 1;
+    return is_cut ? model->gathered.all_tokens[0] : share;
 }
 
 enum zd_status tokens_scatter(
@@ -37,214 +40,190 @@ enum zd_status tokens_scatter(
 enum zd_status norm_sums_gather(
         const struct model *model, const struct pass *pass, int count)
 {
+    float *const *sums = model->gathered.norm_sums;
     return pass->hooks->scores_gather(
-            pass->hooks->places, model->norm_sums[1], model->norm_sums[0],
+            pass->hooks->places, sums[1], sums[0],
             (size_t)count * sizeof(float));
 }
 
 /* --- how much --------------------------------------------------------------
  */
 
-/* Gathers and scatters of all tokens in turn. */
-struct turns {
-    int gathers, scatters;
+/* A micro-batch's traffic, and what it is counted from. */
+struct traffic {
+    const struct model_config *config;
+    const struct param_table *table;
+    const struct model_shape *shape;
+    int first, segment;    /* layers: the first with a backward, in a segment */
+    uint64_t layers, kept; /* all, and those that have a backward */
+    size_t tokens, element; /* of the place; bytes of the compute type */
+    bool is_tiled;
+    struct model_exchange out;
 };
 
-/* Of what backward computes again of a layer, as forward_kept and recompute_mlp
- * have it; `is_last` of its segment. */
-static struct turns turns_again(
-        const struct model_config *config, const struct model_shape *shape,
-        bool is_recomputed, bool is_last)
+/* The last of a segment that is recomputed. */
+static bool is_last(const struct traffic *t, int layer)
 {
-    bool is_tiled = shape->mlp_pieces > 1;
-    int post = family_has(config->family, ROLE_POST2);
-    struct turns turns = {0};
-    if (is_recomputed)
-        turns = (struct turns){1, 1};
-    if (is_recomputed && !(is_last && is_tiled)) {
-        turns.gathers++;
-        turns.scatters += is_last ? post : 1;
-    }
-    if (is_tiled) {
-        turns.gathers++;
-        turns.scatters += post;
-    }
-    return turns;
+    return t->segment && ((layer - t->first + 1) % t->segment == 0 ||
+                          layer == t->config->layers);
 }
 
-static bool trains(const struct param_table *table, int unit, enum role role)
+/* Times that backward computes a layer's MLP again as part of its segment. */
+static bool repeats_mlp(const struct traffic *t, int layer)
 {
+    return t->segment && !(is_last(t, layer) && t->is_tiled);
+}
+
+/* A tensor of these roles, which follow each other. */
+static bool trains(
+        const struct traffic *t, int unit, enum role first, enum role last)
+{
+    const struct param_table *table = t->table;
     for (int id = table->unit_first[unit]; id < table->unit_first[unit + 1];
-         id++)
-        if (table->params[id].role == role && table->params[id].trainable)
+         id++) {
+        const struct param *p = &table->params[id];
+        if (p->role >= first && p->role <= last && p->trainable)
             return true;
+    }
     return false;
 }
 
-static bool unit_trains(const struct param_table *table, int unit)
+/* Gathers and scatters of all tokens, in turn: those of a layer's backward, and
+ * of what it computes again, as forward_kept and recompute_mlp have it. */
+static void add_backward(
+        const struct traffic *t, int layer, int *gathers, int *scatters)
 {
-    for (int id = table->unit_first[unit]; id < table->unit_first[unit + 1];
-         id++)
-        if (table->params[id].trainable)
-            return true;
-    return false;
-}
-
-/* Backward of a layer, of which `first` is the first to have one. */
-static struct turns turns_backward(
-        const struct model_config *config, const struct param_table *table,
-        const struct model_shape *shape, int layer, int first)
-{
-    int segment = checkpointing_segment(shape->checkpointing, config->layers);
-    bool is_last = segment && ((layer - first + 1) % segment == 0 ||
-                               layer == config->layers);
-    struct turns turns = turns_again(config, shape, segment > 0, is_last);
-    bool needs_input = layer > first || unit_trains(table, 0) ||
-                       trains(table, layer, ROLE_NORM1) ||
-                       trains(table, layer, ROLE_NORM1_BIAS);
-    turns.gathers += 4; /* norm2 and mlp_out, proj, norm1 */
-    turns.scatters += 1 + needs_input;
-    return turns;
+    int post = family_has(t->config->family, ROLE_POST2);
+    bool again = repeats_mlp(t, layer);
+    bool needs_input = layer > t->first || trains(t, 0, ROLE_NONE, ROLES) ||
+                       trains(t, layer, ROLE_NORM1, ROLE_NORM1_BIAS);
+    /* norm2 and mlp_out, proj, norm1 */
+    *gathers += 4 + (t->segment > 0) + again + t->is_tiled;
+    *scatters += 1 + needs_input + (t->segment > 0);
+    *scatters += t->is_tiled ? post : 0;
+    if (again)
+        *scatters += is_last(t, layer) ? post : 1;
 }
 
 /* Keys and values: forward, those that are recomputed, backward. */
-static void add_keys(
-        const struct model_config *config, const struct param_table *table,
-        const struct model_shape *shape, struct model_exchange *out)
+static void add_keys(struct traffic *t)
 {
-    int segment = checkpointing_segment(shape->checkpointing, config->layers);
-    int kept = config->layers + 1 - activations_first_layer(config, table);
-    int gathers = config->layers + kept;
-    size_t row = 2 * (size_t)kv_heads_used(config) * (size_t)config->head_dim *
-                 dtype_bytes(shape->dtype);
-    uint64_t share = place_tokens(shape, shape->B) * row;
+    uint64_t gathers = t->layers + t->kept, segment = (uint64_t)t->segment;
+    size_t row = 2 * (size_t)kv_heads_used(t->config) *
+                 (size_t)t->config->head_dim * t->element;
     if (segment)
-        gathers += kept - (kept + segment - 1) / segment;
-    out->kv_gathered = (uint64_t)gathers * share;
-    out->kv_scattered = (uint64_t)kept * share;
-    out->largest_kv = place_tokens(shape, 1) / 2 * row;
-}
-
-/* Sums of norms: forward, those that are recomputed, backward. */
-static void add_sums(
-        const struct model_config *config, const struct model_shape *shape,
-        int first, struct model_exchange *out)
-{
-    size_t row = (size_t)norms_cut(config) * sizeof(float);
-    size_t tokens = place_tokens(shape, shape->B);
-    bool again =
-            checkpointing_segment(shape->checkpointing, config->layers) > 0 ||
-            (shape->checkpointing.mode == CHECKPOINTING_SELECTIVE &&
-             !cp_by_heads(shape));
-    int kept = config->layers + 1 - first;
-    int gathers = config->layers + kept * (again ? 2 : 1);
-    out->scores += (uint64_t)gathers * tokens * row;
-    if (out->largest_scores < model_most_tokens(shape) * row)
-        out->largest_scores = model_most_tokens(shape) * row;
+        gathers += t->kept - (t->kept + segment - 1) / segment;
+    t->out.kv_gathered = gathers * t->tokens * row;
+    t->out.kv_scattered = t->kept * t->tokens * row;
+    t->out.largest_kv = place_tokens(t->shape, 1) / 2 * row;
 }
 
 /* Of q, k and v one way and of the output the other; and their gradients. With
  * `selective` backward exchanges the output once more (PART_OUTPUT). */
-static void add_heads(
-        const struct model_config *config, const struct param_table *table,
-        const struct model_shape *shape, struct model_exchange *out)
+static void add_heads(struct traffic *t)
 {
-    int segment = checkpointing_segment(shape->checkpointing, config->layers);
-    int kept = config->layers + 1 - activations_first_layer(config, table);
-    int turns = config->layers + (segment ? 2 : 1) * kept;
-    size_t share = (size_t)config->head_dim * dtype_bytes(shape->dtype);
-    size_t q = (size_t)(config->heads / cp_size(shape)) * share;
-    size_t kv = 2 * (size_t)(config->kv_heads / cp_size(shape)) * share;
+    const struct model_shape *shape = t->shape;
+    size_t head = (size_t)t->config->head_dim * t->element;
+    size_t q = (size_t)(t->config->heads / cp_size(shape)) * head;
+    size_t kv = 2 * (size_t)(t->config->kv_heads / cp_size(shape)) * head;
     int train = shape->train ? shape->B : 0, eval = shape->eval_B;
-    size_t again = cp_sends_output_again(shape) ? (size_t)kept * q : 0;
-    out->heads = place_tokens(shape, shape->B) *
-                 ((uint64_t)turns * (2 * q + kv) + again);
-    out->largest_heads =
+    uint64_t turns = t->layers + (t->segment ? 2 : 1) * t->kept;
+    uint64_t again = cp_sends_output_again(shape) ? t->kept * q : 0;
+    t->out.heads = t->tokens * (turns * (2 * q + kv) + again);
+    t->out.largest_heads =
             place_tokens(shape, train > eval ? train : eval) * (q + kv);
 }
 
 /* Floats that fp8_linear.c tells the other places: inputs of o and down are
  * cut, gradients of what the others make, and all weights, of which the groups
  * are told together. */
-static size_t maxima_told(
-        const struct model_config *config, const struct param_table *table,
-        const struct model_shape *shape)
+static size_t maxima_told(const struct traffic *t)
 {
-    struct fp8_use use = fp8_use_of(table, shape);
-    int layers = config->layers;
-    int first = activations_first_layer(config, table);
-    int segment = checkpointing_segment(shape->checkpointing, layers);
-    size_t floats = 0;
-    size_t pieces = shape->mlp_pieces > 1 ? (size_t)shape->mlp_pieces : 1;
-    if (use.mode != FP8_TENSORWISE || tp_size(config) == 1)
+    struct fp8_use use = fp8_use_of(t->table, t->shape);
+    size_t floats = 0, pieces = t->is_tiled ? (size_t)t->shape->mlp_pieces : 1;
+    if (use.mode != FP8_TENSORWISE)
         return 0;
-    for (int layer = 1; layer <= layers; layer++) {
-        bool has_backward = layer >= first, is_tiled = pieces > 1;
-        bool is_last = segment &&
-                       ((layer - first + 1) % segment == 0 || layer == layers);
-        size_t o = has_backward && segment ? 2 : 1, mlps = 1;
-        if (has_backward && segment && !(is_last && is_tiled))
-            mlps++;
-        mlps += has_backward && is_tiled;
+    for (int layer = 1; layer <= t->config->layers; layer++) {
+        bool backward = layer >= t->first, again = backward && t->segment;
+        size_t mlps = 1 + (backward && repeats_mlp(t, layer)) +
+                      (backward && t->is_tiled);
         floats += FP8_GROUPS;
-        floats += use.has[FP8_O] ? o : 0;
+        floats += use.has[FP8_O] ? 1 + again : 0;
         floats += use.has[FP8_DOWN] ? mlps * pieces : 0;
-        floats += has_backward && use.has[FP8_QKV];
-        floats += has_backward && use.has[FP8_GATE_UP] ? pieces : 0;
+        floats += backward && use.has[FP8_QKV];
+        floats += backward && use.has[FP8_GATE_UP] ? pieces : 0;
     }
     return floats;
 }
 
-static void add_tokens(
-        const struct model_config *config, const struct param_table *table,
-        const struct model_shape *shape, struct model_exchange *out)
+/* Bytes of scores, of a slice of the vocabulary, of maxima, and of sums of
+ * norms: forward, those that are recomputed, backward. */
+static void add_scores(struct traffic *t)
 {
-    size_t tp = (size_t)tp_size(config);
-    size_t row = (size_t)config->hidden_size * dtype_bytes(shape->dtype);
-    size_t tokens = place_tokens(shape, shape->B);
-    int first = activations_first_layer(config, table),
-        head = config->layers + 1;
-    bool dx = trains(table, head, ROLE_FINAL_NORM) ||
-              trains(table, head, ROLE_FINAL_NORM_BIAS) || first < head;
-    /* the embedding's rows, norms of each layer and of the head */
-    struct turns all = {2 * config->layers + 1, 2 * config->layers + 1 + dx};
-    for (int layer = first; layer <= config->layers; layer++) {
-        struct turns turns = turns_backward(config, table, shape, layer, first);
-        all.gathers += turns.gathers;
-        all.scatters += turns.scatters;
-    }
-    all.gathers += trains(table, 0, ROLE_TOKENS);
+    const struct model_shape *shape = t->shape;
     struct model_shape eval = *shape;
     eval.B = shape->eval_B > shape->B ? shape->eval_B : shape->B;
-    size_t chunk = (size_t)model_head_chunk(config, table, &eval);
-    out->gathered = (uint64_t)all.gathers * (tokens / tp) * row;
-    out->scattered = (uint64_t)all.scatters * (tokens / tp) * row;
-    out->scores = tokens * sizeof(struct row_score) +
-                  maxima_told(config, table, shape) * sizeof(float);
-    out->largest_share = model_most_tokens(shape) / tp * row;
+    size_t chunk = (size_t)model_head_chunk(t->config, t->table, &eval);
     size_t logits =
-            (size_t)logits_stride(shape_backend(shape), config->vocab_size);
+            (size_t)logits_stride(shape_backend(shape), t->config->vocab_size);
+    size_t sums = (size_t)norms_cut(t->config) * sizeof(float);
+    bool again = t->segment > 0 ||
+                 (shape->checkpointing.mode == CHECKPOINTING_SELECTIVE &&
+                  !cp_by_heads(shape));
+    uint64_t norms = t->layers + t->kept * (again ? 2 : 1);
     logits *= shape->decode_capacity ? (size_t)decode_texts(shape) : 0;
-    out->largest_scores = chunk * sizeof(struct row_score);
-    if (out->largest_scores < logits * sizeof(float))
-        out->largest_scores = logits * sizeof(float);
-    if (out->largest_scores < FP8_GROUPS * sizeof(float))
-        out->largest_scores = FP8_GROUPS * sizeof(float);
-    add_sums(config, shape, first, out);
+    t->out.scores = t->tokens * (sizeof(struct row_score) + norms * sums) +
+                    maxima_told(t) * sizeof(float);
+    size_t largest[] = {
+            chunk * sizeof(struct row_score), logits * sizeof(float),
+            FP8_GROUPS * sizeof(float), model_most_tokens(shape) * sums};
+    for (int i = 0; i < 4; i++)
+        t->out.largest_scores = size_max(t->out.largest_scores, largest[i]);
+}
+
+static void add_tokens(struct traffic *t)
+{
+    int layers = t->config->layers, head = layers + 1;
+    size_t tp = (size_t)tp_size(t->config);
+    size_t row = (size_t)t->config->hidden_size * t->element;
+    bool dx = trains(t, head, ROLE_FINAL_NORM, ROLE_FINAL_NORM_BIAS) ||
+              t->first < head;
+    /* the embedding's rows, norms of each layer and of the head */
+    int gathers = 2 * layers + 1, scatters = 2 * layers + 1 + dx;
+    for (int layer = t->first; layer <= layers; layer++)
+        add_backward(t, layer, &gathers, &scatters);
+    gathers += trains(t, 0, ROLE_TOKENS, ROLE_TOKENS);
+    t->out.gathered = (uint64_t)gathers * (t->tokens / tp) * row;
+    t->out.scattered = (uint64_t)scatters * (t->tokens / tp) * row;
+    t->out.largest_share = model_most_tokens(t->shape) / tp * row;
+    add_scores(t);
 }
 
 struct model_exchange model_exchange(
         const struct model_config *config, const struct param_table *table,
         const struct model_shape *shape)
 {
-    struct model_exchange out = {0};
+    if (tp_size(config) == 1 && cp_size(shape) == 1)
+        return (struct model_exchange){0};
+    struct traffic t = {
+            .config = config,
+            .table = table,
+            .shape = shape,
+            .first = activations_first_layer(config, table),
+            .segment =
+                    checkpointing_segment(shape->checkpointing, config->layers),
+            .layers = (uint64_t)config->layers,
+            .tokens = place_tokens(shape, shape->B),
+            .element = dtype_bytes(shape->dtype),
+            .is_tiled = shape->mlp_pieces > 1};
+    t.kept = (uint64_t)(config->layers + 1 - t.first);
     if (tp_size(config) > 1)
-        add_tokens(config, table, shape, &out);
+        add_tokens(&t);
     if (cp_by_heads(shape))
-        add_heads(config, table, shape, &out);
+        add_heads(&t);
     else if (cp_size(shape) > 1)
-        add_keys(config, table, shape, &out);
-    return out;
+        add_keys(&t);
+    return t.out;
 }
 
 /* --- units ----------------------------------------------------------------

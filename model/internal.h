@@ -32,7 +32,7 @@ struct pass {
     const struct decode_run *runs; /* decode: (run_count), of N tokens */
     int run_count;
     int pads; /* decode: the last of N are no tokens: they fill the shares */
-    /* What the head computes, `targets` among it (head_rows.c). rows NULL: all
+    /* What the head computes, `targets` among it (head.c). rows NULL: all
      * N, as they lie. */
     int head_rows, head_targets;
     const int32_t *rows;   /* (head_rows) of the pass */
@@ -59,10 +59,11 @@ struct residuals {
 enum { LINEAR_PARTS = 3 }; /* q, k and v joined */
 enum { BATCH_SLOTS = 2, CPU_PLANES = 4 };
 struct batch_upload {
-    int32_t *device;  /* (micros, planes, plane); NULL: the CPU */
-    int32_t *staging; /* (BATCH_SLOTS, planes, plane) pinned */
+    int32_t *device;  /* (micros, planes); NULL: the CPU */
+    int32_t *staging; /* (BATCH_SLOTS, planes) pinned; on the CPU (micros,
+                         planes): positions, and what head_rows_fill writes */
     int32_t *counts;  /* (rows of the larger table + 1) on the host */
-    size_t plane;     /* elements of a plane of the largest pass */
+    size_t planes;    /* elements of all planes of the largest pass */
     unsigned next;
     struct event *sent[BATCH_SLOTS];
 };
@@ -73,6 +74,19 @@ struct residual_sum {
     const void *a, *b;
 };
 
+/* The arrays of the span "model.gathered". */
+struct gathered {
+    void *all_tokens[2];    /* (N, C) each, with tensor parallelism: of matmuls,
+                               [0] what scatter reads or gradients that are
+                               gathered, [1] inputs that are */
+    float *norm_sums[2];    /* of rows whose heads other places have too: (N) or
+                               (2, N) of q and k here, and of all places */
+    char *kv_share;         /* (N, k | v) with context parallelism */
+    char *kv_all, *dkv_all; /* (B, T, k | v) */
+    char *exchanged[2];     /* (N, q | k | v) each, by heads */
+    size_t bytes;
+};
+
 struct model {
     const struct model_config *config;
     const struct param_table *table;
@@ -81,19 +95,10 @@ struct model {
     struct row_strides strides;
     struct activations *passes; /* (activations_passes); owned */
     struct rope_tables ropes[ROPE_SETS];
-    void *decoded;          /* a dequantized weight, for a matmul */
+    void *decoded; /* a dequantized weight, for a matmul */
     struct fp8_use fp8_use;
     struct fp8_scratch fp8;
-    int32_t *planes;        /* (micros, CPU_PLANES, N) of the pass, on the CPU:
-                               positions, and what head_rows_fill writes */
-    void *all_tokens[2];    /* (N, C) each, with tensor parallelism: of matmuls,
-                               [0] what scatter reads or gradients that are
-                               gathered, [1] inputs that are */
-    float *norm_sums[2];    /* of rows whose heads other places have too: (N) or
-                               (2, N) of q and k here, and of all places */
-    char *kv_share;         /* (N, k | v) with context parallelism (keys.c) */
-    char *kv_all, *dkv_all; /* (B, T, k | v) */
-    char *exchanged[2];     /* (N, q | k | v) each, by heads (heads.c) */
+    struct gathered gathered;
     struct vocabulary_slice vocabulary; /* of the token table, and the head */
     int whole_vocabulary;               /* of all places together */
     struct exact_sum *loss; /* on the device; since model_loss_take */
@@ -127,13 +132,10 @@ static inline int role_id(const struct model *model, int unit, enum role role)
 /* plan.c */
 int model_positions(const struct model_shape *shape); /* rows of the angles */
 size_t model_most_tokens(const struct model_shape *shape); /* of any pass */
-/* The span "model.gathered": where its arrays begin. */
-struct gathered_span {
-    size_t all_tokens[2], norm_sums[2], kv_share, kv_all, dkv_all, exchanged[2];
-    size_t bytes;
-};
-struct gathered_span model_gathered_span(
-        const struct model_config *config, const struct model_shape *shape);
+/* From `base` on; NULL: sizes. */
+struct gathered model_gathered_at(
+        const struct model_config *config, const struct model_shape *shape,
+        char *base);
 
 /* With tensor parallelism all places' rows in all_tokens[i]; else `share`. Of
  * `rows` tokens here. */
@@ -159,7 +161,7 @@ static inline int norms_cut(const struct model_config *config)
 enum zd_status norm_sums_gather(
         const struct model *model, const struct pass *pass, int count);
 
-/* keys.c: keys, values and their gradients as attention takes them: the
+/* context.c: keys, values and their gradients as attention takes them: the
  * layer's, or with context parallelism those of whole samples. */
 struct layer_run;
 struct attention_keys {
@@ -175,7 +177,7 @@ enum zd_status keys_gather(
 /* When dk and dv are there. */
 enum zd_status keys_scatter(const struct layer_run *run);
 
-/* heads.c: attention of a share of the heads, and its backward: of the layer's
+/* Attention of a share of the heads, and its backward: of the layer's
  * arrays, as without context parallelism. */
 enum zd_status heads_forward(
         const struct layer_run *run, struct attention_shape *shape,
@@ -194,7 +196,7 @@ static inline size_t batch_planes(
 }
 size_t batch_plane_tokens(size_t tokens); /* elements of a plane */
 enum zd_status batch_upload_init(
-        struct batch_upload *upload, const struct arena *arena);
+        struct model *model, const struct arena *arena);
 void batch_upload_fini(struct batch_upload *upload);
 /* Fills pass->positions and documents, and on a GPU the orders; the arrays are
  * on the device then. */
@@ -273,7 +275,7 @@ struct linear layer_linear(
 struct linear head_linear(
         const struct model *model, const struct pass *pass, int first_row,
         int N, bool accumulate);
-/* weight.c. Tensor `id`, alone. */
+/* Tensor `id`, alone. */
 enum zd_status tensor_values(
         const struct model *model, int id, const void **values_out);
 /* The whole weight in the compute type, (out, in) or with conv1d (in, out):
@@ -357,13 +359,12 @@ enum zd_status hidden_scale(
         double scale);
 /* sum = a + b, then its norm; without a sum that is due, the norm of `sum`. */
 enum zd_status norm_forward_sum(
-        const struct norm *norm, void *out, float *mean, float *rstd, void *sum,
-        const struct residual_sum *of);
+        struct norm norm, void *out, float *mean, float *rstd, void *sum,
+        struct residual_sum of);
 /* dx = [dresidual +] J^T dout; dresidual may be dx. */
 enum zd_status norm_backward(
-        const struct norm *norm, void *dx, const void *dout,
-        const void *dresidual, const void *x, const float *mean,
-        const float *rstd);
+        struct norm norm, void *dx, const void *dout, const void *dresidual,
+        const void *x, const float *mean, const float *rstd);
 
 /* layer.c. First the sum of the layer before, if it is due: acts->x is there
  * after it, and nothing due. */
@@ -400,17 +401,12 @@ enum zd_status head_logits(
         struct model *model, const struct pass *pass,
         const struct model_hooks *hooks, float *logits); /* on the host */
 
-/* head_rows.c. On the host, when the targets are there: false where the head
- * computes all rows. */
+/* Which rows the head computes. On the host, when the targets are there: false
+ * where it computes all. */
 bool head_rows_count(const struct model *model, struct pass *pass);
 void head_rows_fill(
-        const struct pass *pass, int32_t *targets, int32_t *rows,
-        int32_t *places);
-/* What the head reads to acts->gathered; its gradient, which lies where `last`
- * did, to dx. Without pass->rows nothing. */
-enum zd_status head_rows_gather(struct model *model, const struct pass *pass);
-enum zd_status head_rows_scatter(
-        const struct model *model, const struct pass *pass);
+        const struct pass *pass, const int32_t *given, int32_t *targets,
+        int32_t *rows, int32_t *places);
 
 /* residuals.c. No-ops when nothing is offloaded. */
 enum zd_status residuals_init(

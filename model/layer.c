@@ -28,23 +28,21 @@ static enum zd_status attend_run(
     size_t row = (size_t)s.KV * (size_t)s.D * element;
     size_t place = (size_t)(layer->layer - 1) * all->cache_layer_bytes +
                    (size_t)run->text * all->cache_text_bytes;
-    char *k_cache = all->k_cache + place, *v_cache = all->v_cache + place;
     size_t past = (size_t)run->past * row, count = (size_t)run->count;
-    size_t k_row = (size_t)s.k_stride * element;
-    size_t v_row = (size_t)s.v_stride * element;
-    ZD_TRY(device_move_rows(
-            k_cache + past,
-            (const char *)kv_from(layer, acts->k) + first * k_row,
-            &(struct device_rows){row, k_row, row, count}));
-    ZD_TRY(device_move_rows(
-            v_cache + past,
-            (const char *)kv_from(layer, acts->v) + first * v_row,
-            &(struct device_rows){row, v_row, row, count}));
+    const char *from[] = {
+            kv_from(layer, acts->qkv.k), kv_from(layer, acts->qkv.v)};
+    size_t apart[] = {
+            (size_t)s.k_stride * element, (size_t)s.v_stride * element};
+    char *cache[] = {all->k_cache + place, all->v_cache + place};
+    for (int i = 0; i < 2; i++)
+        ZD_TRY(device_move_rows(
+                cache[i] + past, from[i] + first * apart[i],
+                &(struct device_rows){row, apart[i], row, count}));
     return k->attention_decode(
             NULL,
             (char *)acts->att + first * (size_t)s.H * (size_t)s.D * element,
-            (const char *)acts->q + first * (size_t)s.q_stride * element,
-            k_cache, v_cache, run->count, run->past, &s);
+            (const char *)acts->qkv.q + first * (size_t)s.q_stride * element,
+            cache[0], cache[1], run->count, run->past, &s);
 }
 
 static enum zd_status attend(const struct layer_run *run, void *scratch)
@@ -59,7 +57,7 @@ static enum zd_status attend(const struct layer_run *run, void *scratch)
     if (!pass->decode) {
         ZD_TRY(keys_gather(run, false, &shape, &keys));
         return run->model->kernels->attention_forward(
-                NULL, acts->att, acts->lse, acts->q, keys.k, keys.v,
+                NULL, acts->att, acts->lse, acts->qkv.q, keys.k, keys.v,
                 pass->attention_start, scratch, &shape);
     }
     for (int r = 0; r < pass->run_count; r++) {
@@ -88,86 +86,83 @@ static size_t hidden_count(const struct layer_run *run)
 /* The sum of the residual stream, if it is due, and the norm that a branch
  * begins with, if it has one. */
 static enum zd_status branch_input(
-        const struct layer_run *run, enum role role, void *out, float *mean,
-        float *rstd, void *sum, const struct residual_sum *of)
+        const struct layer_run *run, enum role role,
+        const struct branch_acts *b, struct residual_sum of)
 {
-    if (!has(run, role))
-        return of->a ? run->model->kernels->add(
-                               NULL, sum, of->a, of->b, hidden_count(run))
-                     : ZD_OK;
-    struct norm norm = norm_of(run, role);
-    return norm_forward_sum(&norm, out, mean, rstd, sum, of);
+    if (has(run, role))
+        return norm_forward_sum(
+                norm_of(run, role), b->norm, b->mean, b->rstd, b->x, of);
+    return of.a ? run->model->kernels->add(
+                          NULL, b->x, of.a, of.b, hidden_count(run))
+                : ZD_OK;
 }
 
 /* The output of a branch as it is added to the residual stream: through its
- * norm or scaled; else it is there already. out may be x. */
+ * norm or scaled; else it is there already. `to` may be x. */
 static enum zd_status branch_output(
-        const struct layer_run *run, enum role role, void *out, float *rstd,
-        void *x)
+        const struct layer_run *run, enum role role,
+        const struct branch_acts *b, void *to)
 {
     double scale = run->model->config->residual_scale;
-    struct residual_sum none = {0};
-    if (scale && x)
-        return hidden_scale(run->model, out, x, run->pass->share, scale);
-    if (!has(run, role))
-        return ZD_OK;
-    struct norm norm = norm_of(run, role);
-    return norm_forward_sum(&norm, out, NULL, rstd, x, &none);
+    if (scale && b->out)
+        return hidden_scale(run->model, to, b->out, run->pass->share, scale);
+    return has(run, role) ? norm_forward_sum(
+                                    norm_of(run, role), to, NULL, b->post_rstd,
+                                    b->out, (struct residual_sum){0})
+                          : ZD_OK;
 }
 
 /* The gradient of a branch's output, from that of the residual stream. */
 static enum zd_status branch_output_backward(
-        const struct layer_run *run, enum role role, void *dout, const void *x,
-        const float *rstd)
+        const struct layer_run *run, enum role role,
+        const struct branch_acts *b, void *dout)
 {
     double scale = run->model->config->residual_scale;
     const void *dx = run->pass->acts->dx;
     if (scale)
         return hidden_scale(run->model, dout, dx, run->pass->share, scale);
-    if (!has(run, role))
-        return ZD_OK;
-    struct norm norm = norm_of(run, role);
-    return norm_backward(&norm, dout, dx, NULL, x, NULL, rstd);
+    return has(run, role) ? norm_backward(
+                                    norm_of(run, role), dout, dx, NULL, b->out,
+                                    NULL, b->post_rstd)
+                          : ZD_OK;
 }
 
 /* A branch adds its part to the gradient of the residual stream. */
 static enum zd_status branch_input_backward(
-        const struct layer_run *run, enum role role, const void *x,
-        const float *mean, const float *rstd)
+        const struct layer_run *run, enum role role,
+        const struct branch_acts *b)
 {
     void *dx = run->pass->acts->dx;
     const void *hidden = run->pass->acts->grads.hidden;
-    if (!has(run, role))
-        return run->model->kernels->add(
-                NULL, dx, dx, hidden, hidden_count(run));
-    struct norm norm = norm_of(run, role);
-    return norm_backward(&norm, dx, hidden, dx, x, mean, rstd);
+    if (has(run, role))
+        return norm_backward(
+                norm_of(run, role), dx, hidden, dx, b->x, b->mean, b->rstd);
+    return run->model->kernels->add(NULL, dx, dx, hidden, hidden_count(run));
 }
 
 enum zd_status layer_input_norm(
         const struct layer_run *run, struct residual_sum *due)
 {
-    const struct layer_acts *acts = run->acts;
     struct residual_sum of = *due;
     *due = (struct residual_sum){0};
-    return branch_input(
-            run, ROLE_NORM1, acts->norm1, acts->mean1, acts->rstd1, acts->x,
-            &of);
+    return branch_input(run, ROLE_NORM1, &run->acts->attention, of);
 }
 
 /* --- the matmuls, of all tokens ------------------------------------------- */
 
-/* A run whose families read other arrays than it does. */
+/* A run whose families read other arrays than it does, or of a piece of the
+ * tokens. */
 struct view {
     struct layer_run run;
     struct pass pass;
     struct activations all;
     struct layer_acts acts;
+    int first; /* of a piece, of the share's tokens */
 };
 
 static void view_init(const struct layer_run *run, struct view *v)
 {
-    *v = (struct view){*run, *run->pass, *run->pass->acts, *run->acts};
+    *v = (struct view){*run, *run->pass, *run->pass->acts, *run->acts, 0};
     v->run.pass = &v->pass;
     v->run.acts = &v->acts;
     v->pass.acts = &v->all;
@@ -191,16 +186,16 @@ static enum zd_status qkv_forward(const struct layer_run *run)
 {
     struct view v;
     view_init(run, &v);
-    ZD_TRY(gather(run, 1, run->acts->norm1, &v.acts.norm1));
+    ZD_TRY(gather(run, 1, run->acts->attention.norm, &v.acts.attention.norm));
     return run->model->config->family->qkv_forward(&v.run);
 }
 
 static enum zd_status attention_output(const struct layer_run *run)
 {
     struct linear o = layer_linear(run, ROLE_O, ROLE_O);
-    void *part = tokens_part(run->model, run->acts->proj);
+    void *part = tokens_part(run->model, run->acts->attention.out);
     ZD_TRY(linear_forward(&o, part, run->acts->att));
-    return scatter(run, run->acts->proj, part);
+    return scatter(run, run->acts->attention.out, part);
 }
 
 /* To grads.hidden: here the gradient of attention's output. */
@@ -218,7 +213,7 @@ static enum zd_status qkv_backward(const struct layer_run *run)
     void *hidden = run->pass->acts->grads.hidden;
     struct view v;
     view_init(run, &v);
-    ZD_TRY(gather(run, 1, run->acts->norm1, &v.acts.norm1));
+    ZD_TRY(gather(run, 1, run->acts->attention.norm, &v.acts.attention.norm));
     v.all.grads.hidden = tokens_part(run->model, hidden);
     ZD_TRY(run->model->config->family->qkv_backward(&v.run));
     return layer_needs_input_grad(run)
@@ -231,7 +226,7 @@ static enum zd_status mlp_forward(const struct layer_run *run, void *out)
     void *part = tokens_part(run->model, out);
     struct view v;
     view_init(run, &v);
-    ZD_TRY(gather(run, 1, run->acts->norm2, &v.acts.norm2));
+    ZD_TRY(gather(run, 1, run->acts->mlp.norm, &v.acts.mlp.norm));
     ZD_TRY(run->model->config->family->mlp_forward(&v.run, part));
     return scatter(run, out, part);
 }
@@ -241,7 +236,7 @@ static enum zd_status mlp_backward(const struct layer_run *run)
     const struct layer_grads *g = &run->pass->acts->grads;
     struct view v;
     view_init(run, &v);
-    ZD_TRY(gather(run, 1, run->acts->norm2, &v.acts.norm2));
+    ZD_TRY(gather(run, 1, run->acts->mlp.norm, &v.acts.mlp.norm));
     ZD_TRY(gather(run, 0, g->mlp_out, &v.all.grads.mlp_out));
     v.all.grads.hidden = tokens_part(run->model, g->hidden);
     ZD_TRY(run->model->config->family->mlp_backward(&v.run));
@@ -274,29 +269,19 @@ static enum zd_status clear_unread_heads(const struct layer_run *run)
     bool is_joined = run->model->strides.v != c->kv_heads * c->head_dim;
     if (!c->kv_used)
         return ZD_OK;
-    if (is_joined && g->q != g->q_raw)
-        ZD_TRY(device_clear(g->q, q + kv));
+    if (is_joined && g->qkv.q != g->qkv.q_raw)
+        ZD_TRY(device_clear(g->qkv.q, q + kv));
     if (is_joined)
-        return device_clear(g->q_raw, q + 2 * kv);
-    ZD_TRY(device_clear(g->k, kv));
-    return device_clear(g->v, kv);
+        return device_clear(g->qkv.q_raw, q + 2 * kv);
+    ZD_TRY(device_clear(g->qkv.k, kv));
+    return device_clear(g->qkv.v, kv);
 }
 
 /* --- the MLP, a piece of the tokens at a time ------------------------------
  */
 
-/* A piece as its own run: arrays of all tokens begin at its first, those
- * that are of one piece are as they are. */
-struct piece {
-    struct layer_run run;
-    struct pass pass;
-    struct activations all;
-    struct layer_acts acts;
-    int first; /* of the share's tokens */
-};
-
 /* From the piece's first token on. */
-static void *hidden_from(const struct piece *p, void *x)
+static void *hidden_from(const struct view *p, void *x)
 {
     const struct model *model = p->run.model;
     size_t row = (size_t)model->config->hidden_size *
@@ -304,7 +289,7 @@ static void *hidden_from(const struct piece *p, void *x)
     return x ? (char *)x + (size_t)p->first * row : NULL;
 }
 
-static float *each_from(const struct piece *p, float *x)
+static float *each_from(const struct view *p, float *x)
 {
     return x ? x + p->first : NULL;
 }
@@ -321,82 +306,65 @@ static int piece_begin(const struct layer_run *run, int i)
     return (int)((int64_t)run->pass->share * i / piece_count(run));
 }
 
-static void piece_init(const struct layer_run *run, int i, struct piece *p)
+/* A piece as its own run: arrays of all tokens begin at its first, those
+ * that are of one piece are as they are. */
+static void piece_init(const struct layer_run *run, int i, struct view *p)
 {
     void *dx = run->pass->acts->dx;
-    *p = (struct piece){
-            .run = *run,
-            .pass = *run->pass,
-            .all = *run->pass->acts,
-            .acts = *run->acts,
-            .first = piece_begin(run, i)};
-    struct layer_acts *acts = &p->acts;
-    p->run.pass = &p->pass;
-    p->run.acts = acts;
+    struct branch_acts *mlp = &p->acts.mlp;
+    view_init(run, p);
+    p->first = piece_begin(run, i);
     p->run.accumulate |= i > 0;
-    p->pass.acts = &p->all;
     p->pass.first_row = p->first;
     p->pass.share = piece_begin(run, i + 1) - p->first;
     p->pass.N = p->pass.share * tp_size(run->model->config);
     p->all.dx = hidden_from(p, dx);
     if (p->all.grads.mlp_out == dx)
         p->all.grads.mlp_out = p->all.dx;
-    acts->x = hidden_from(p, acts->x);
-    acts->post1 = hidden_from(p, acts->post1);
-    acts->x2 = hidden_from(p, acts->x2);
-    acts->post2 = hidden_from(p, acts->post2);
-    acts->mean2 = each_from(p, acts->mean2);
-    acts->rstd2 = each_from(p, acts->rstd2);
-    acts->post2_rstd = each_from(p, acts->post2_rstd);
+    mlp->x = hidden_from(p, mlp->x);
+    mlp->mean = each_from(p, mlp->mean);
+    mlp->rstd = each_from(p, mlp->rstd);
+    mlp->post_rstd = each_from(p, mlp->post_rstd);
     if (!has(run, ROLE_NORM2))
-        acts->norm2 = acts->x2;
-    if (acts->mlp_low)
-        acts->low = acts->mlp_low;
+        mlp->norm = mlp->x;
+    if (p->acts.mlp_low)
+        p->acts.low = p->acts.mlp_low;
 }
 
-/* From x2, or the sum that is due there, to what is added to it, `post2`; NULL:
+/* From x, or the sum that is due there, to what is added to it, `post`; NULL:
  * only what backward reads. */
 static enum zd_status mlp_branch(
-        const struct layer_run *run, const struct residual_sum *half,
-        void *post2)
+        const struct layer_run *run, struct residual_sum half)
 {
-    const struct layer_acts *acts = run->acts;
-    void *mlp_out = acts->mlp_out ? acts->mlp_out : post2;
-    if (!post2) /* backward reads the norm's rstd, and begins later */
-        post2 = run->pass->acts->grads.hidden;
-    ZD_TRY(branch_input(
-            run, ROLE_NORM2, acts->norm2, acts->mean2, acts->rstd2, acts->x2,
-            half));
-    ZD_TRY(mlp_forward(run, mlp_out));
-    return branch_output(run, ROLE_POST2, post2, acts->post2_rstd, mlp_out);
+    const struct branch_acts *mlp = &run->acts->mlp;
+    /* backward reads the norm's rstd, and begins later */
+    void *to = mlp->post ? mlp->post : run->pass->acts->grads.hidden;
+    ZD_TRY(branch_input(run, ROLE_NORM2, mlp, half));
+    ZD_TRY(mlp_forward(run, mlp->out));
+    return branch_output(run, ROLE_POST2, mlp, to);
 }
 
 /* Recompute what the MLP's backward reads, to the bits of forward. */
 static enum zd_status recompute_mlp(const struct layer_run *run)
 {
-    const struct layer_acts *acts = run->acts;
-    struct residual_sum none = {0};
-    if (acts->recompute & PART_MLP)
-        return mlp_branch(run, &none, NULL);
-    if (acts->recompute & PART_NORM2)
-        ZD_TRY(branch_input(
-                run, ROLE_NORM2, acts->norm2, acts->mean2, acts->rstd2,
-                acts->x2, &none));
-    return acts->recompute & PART_ACT
-                   ? run->model->config->family->recompute_act(run)
-                   : ZD_OK;
+    unsigned parts = run->acts->recompute;
+    const struct residual_sum none = {0};
+    if (parts & PART_MLP)
+        return mlp_branch(run, none);
+    if (parts & PART_NORM2)
+        ZD_TRY(branch_input(run, ROLE_NORM2, &run->acts->mlp, none));
+    return parts & PART_ACT ? run->model->config->family->recompute_act(run)
+                            : ZD_OK;
 }
 
 static enum zd_status mlp_branch_backward(const struct layer_run *run)
 {
-    const struct layer_acts *acts = run->acts;
-    const struct layer_grads *g = &run->pass->acts->grads;
+    const struct branch_acts *mlp = &run->acts->mlp;
     ZD_TRY(recompute_mlp(run));
     ZD_TRY(branch_output_backward(
-            run, ROLE_POST2, g->mlp_out, acts->mlp_out, acts->post2_rstd));
+            run, ROLE_POST2, mlp, run->pass->acts->grads.mlp_out));
     ZD_TRY(mlp_backward(run));
-    return branch_input_backward(
-            run, ROLE_NORM2, acts->x2, acts->mean2, acts->rstd2);
+    return branch_input_backward(run, ROLE_NORM2, mlp);
 }
 
 /* --- the layer ------------------------------------------------------------ */
@@ -406,24 +374,28 @@ enum zd_status layer_forward(
         struct residual_sum *due)
 {
     const struct layer_acts *acts = run->acts;
-    struct residual_sum half = {acts->x, acts->post1};
-    void *post2 = acts->post2 ? acts->post2 : out;
-    struct piece p;
+    const struct branch_acts *in = &acts->attention;
+    void *post = acts->mlp.post ? acts->mlp.post : out;
+    struct view p;
     ZD_TRY(qkv_forward(run));
     ZD_TRY(attend(run, scratch));
     ZD_TRY(attention_output(run));
-    ZD_TRY(branch_output(
-            run, ROLE_POST1, acts->post1, acts->post1_rstd, acts->proj));
-    if (!post2 && acts->recompute & PART_MLP) /* backward computes it */
+    ZD_TRY(branch_output(run, ROLE_POST1, in, in->post));
+    if (!post && acts->recompute & PART_MLP) /* backward computes it */
         return run->model->kernels->add(
-                NULL, acts->x2, half.a, half.b, hidden_count(run));
+                NULL, acts->mlp.x, in->x, in->post, hidden_count(run));
     for (int i = 0; i < piece_count(run); i++) {
         piece_init(run, i, &p);
-        half = (struct residual_sum){p.acts.x, p.acts.post1};
-        ZD_TRY(mlp_branch(&p.run, &half, hidden_from(&p, post2)));
+        p.acts.mlp.post = hidden_from(&p, post);
+        if (!p.acts.mlp.out)
+            p.acts.mlp.out = p.acts.mlp.post;
+        ZD_TRY(mlp_branch(
+                &p.run,
+                (struct residual_sum){
+                        hidden_from(&p, in->x), hidden_from(&p, in->post)}));
     }
     if (out)
-        *due = (struct residual_sum){acts->x2, post2};
+        *due = (struct residual_sum){acts->mlp.x, post};
     return ZD_OK;
 }
 
@@ -452,8 +424,8 @@ static enum zd_status attend_backward(const struct layer_run *run)
     ZD_TRY(clear_unread_heads(run));
     ZD_TRY(keys_gather(run, run->held, &shape, &keys));
     ZD_TRY(run->model->kernels->attention_backward(
-            NULL, g->q, keys.dk, keys.dv, g->hidden, acts->att, acts->lse,
-            acts->q, keys.k, keys.v, pass->attention_start, g->scratch,
+            NULL, g->qkv.q, keys.dk, keys.dv, g->hidden, acts->att, acts->lse,
+            acts->qkv.q, keys.k, keys.v, pass->attention_start, g->scratch,
             &shape));
     return keys_scatter(run);
 }
@@ -462,22 +434,20 @@ static enum zd_status attend_backward(const struct layer_run *run)
  * backward of its norm. */
 enum zd_status layer_backward(const struct layer_run *run)
 {
-    const struct layer_acts *acts = run->acts;
-    const struct layer_grads *g = &run->pass->acts->grads;
-    struct piece p;
+    const struct branch_acts *in = &run->acts->attention;
+    struct view p;
     ZD_TRY(clear_of_others(run));
     for (int i = 0; i < piece_count(run); i++) {
         piece_init(run, i, &p);
         ZD_TRY(mlp_branch_backward(&p.run));
     }
     ZD_TRY(branch_output_backward(
-            run, ROLE_POST1, g->proj, acts->proj, acts->post1_rstd));
+            run, ROLE_POST1, in, run->pass->acts->grads.proj));
     ZD_TRY(attention_output_backward(run));
     ZD_TRY(recompute_attention(run));
     ZD_TRY(attend_backward(run));
     ZD_TRY(qkv_backward(run));
-    if (!layer_needs_input_grad(run))
-        return ZD_OK;
-    return branch_input_backward(
-            run, ROLE_NORM1, acts->x, acts->mean1, acts->rstd1);
+    return layer_needs_input_grad(run)
+                   ? branch_input_backward(run, ROLE_NORM1, in)
+                   : ZD_OK;
 }

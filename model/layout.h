@@ -4,7 +4,6 @@
  * stack's greatest height is computed. */
 #pragma once
 
-#include "base/number/sizes.h"
 #include "model/activations.h"
 
 /* A pass being laid out: a stack of arrays, and the dimensions of the pass. */
@@ -33,11 +32,9 @@ struct layout {
 
 static inline void *push_bytes(struct layout *l, size_t bytes)
 {
-    size_t offset = l->top;
-    l->top += (bytes + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN;
-    if (l->top > l->peak)
-        l->peak = l->top;
-    return l->base ? l->base + offset : NULL;
+    void *at = span_take(l->base, &l->top, bytes);
+    l->peak = size_max(l->peak, l->top);
+    return at;
 }
 
 static inline void *push_rows(struct layout *l, size_t rows, size_t columns)

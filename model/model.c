@@ -31,14 +31,15 @@ static void find_tensors(struct model *model)
 static struct event_list list_events(
         const struct model *model, enum model_pass pass)
 {
-    int count = model_unit_events(
-            model->config, model->table, model->shape.checkpointing, pass, NULL,
-            0);
-    struct event_list list = {
-            zd_array((size_t)count, sizeof *list.events), count};
-    model_unit_events(
-            model->config, model->table, model->shape.checkpointing, pass,
-            list.events, count);
+    struct event_list list = {0};
+    for (int i = 0; i < 2; i++) { /* first how many */
+        int count = model_unit_events(
+                model->config, model->table, model->shape.checkpointing, pass,
+                list.events, list.count);
+        if (i == 0)
+            list.events = zd_array((size_t)count, sizeof *list.events);
+        list.count = count;
+    }
     return list;
 }
 
@@ -76,45 +77,32 @@ static enum zd_status fill_angles(struct model *model, float *angles)
     return ZD_OK;
 }
 
+/* NULL: it is not planned. */
+static void *planned(const struct arena *arena, const char *name)
+{
+    return arena_plan_find(arena->plan, name) ? arena_span(arena, name) : NULL;
+}
+
 /* What lies on the device beside the activations. */
 static enum zd_status take_buffers(
         struct model *model, const struct arena *arena)
 {
     const struct arena_span *workspace =
             arena_plan_find(arena->plan, "kernels.workspace");
+    char *fp8 = planned(arena, "model.fp8");
     if (workspace)
         kernels_set_workspace(
                 arena_span(arena, workspace->name), workspace->bytes);
-    size_t tokens = model_most_tokens(&model->shape);
-    if (shape_backend(&model->shape) == DEVICE_CUDA)
-        ZD_TRY(batch_upload_init(&model->upload, arena));
-    else
-        model->planes = arena_span(arena, "model.batch");
-    model->upload.plane = model->planes ? tokens : batch_plane_tokens(tokens);
+    ZD_TRY(batch_upload_init(model, arena));
     model->loss = arena_span(arena, "model.loss");
-    if (arena_plan_find(arena->plan, "model.gathered")) {
-        struct gathered_span at =
-                model_gathered_span(model->config, &model->shape);
-        char *span = arena_span(arena, "model.gathered");
-        for (int i = 0; i < 2; i++) {
-            model->all_tokens[i] = span + at.all_tokens[i];
-            model->norm_sums[i] = (float *)(void *)(span + at.norm_sums[i]);
-        }
-        model->kv_share = span + at.kv_share;
-        model->kv_all = span + at.kv_all;
-        model->dkv_all = span + at.dkv_all;
-        model->exchanged[0] = span + at.exchanged[0];
-        model->exchanged[1] = span + at.exchanged[1];
-    }
-    if (arena_plan_find(arena->plan, "model.decoded"))
-        model->decoded = arena_span(arena, "model.decoded");
-    if (arena_plan_find(arena->plan, "model.fp8")) {
-        model->fp8 = fp8_scratch_at(
-                model->config, model->table, &model->shape,
-                arena_span(arena, "model.fp8"));
+    model->gathered = model_gathered_at(
+            model->config, &model->shape, planned(arena, "model.gathered"));
+    model->decoded = planned(arena, "model.decoded");
+    model->fp8 =
+            fp8_scratch_at(model->config, model->table, &model->shape, fp8);
+    if (fp8)
         ZD_TRY(device_clear(
                 model->fp8.weights, model->fp8.maxima * sizeof(float)));
-    }
     ZD_TRY(device_clear(model->loss, sizeof *model->loss));
     return fill_angles(model, arena_span(arena, "model.rope"));
 }

@@ -38,45 +38,44 @@ enum zd_status hidden_scale(
 }
 
 enum zd_status norm_forward_sum(
-        const struct norm *norm, void *out, float *mean, float *rstd, void *sum,
-        const struct residual_sum *of)
+        struct norm norm, void *out, float *mean, float *rstd, void *sum,
+        struct residual_sum of)
 {
-    const struct model_config *c = norm->model->config;
-    return norm->model->kernels->norm_forward(
+    const struct model_config *c = norm.model->config;
+    return norm.model->kernels->norm_forward(
             NULL, &(struct norm_forward){
                           .out = out,
                           .mean = mean,
                           .rstd = rstd,
-                          .x = of->a ? of->a : sum,
-                          .add = of->b,
+                          .x = of.a ? of.a : sum,
+                          .add = of.b,
                           .sum = sum,
-                          .weight = norm->weight,
-                          .bias = norm->bias,
+                          .weight = norm.weight,
+                          .bias = norm.bias,
                           .eps = (float)c->norm_eps,
                           .form = c->family->norm_form,
-                          .N = norm->N,
+                          .N = norm.N,
                           .C = c->hidden_size});
 }
 
 enum zd_status norm_backward(
-        const struct norm *norm, void *dx, const void *dout,
-        const void *dresidual, const void *x, const float *mean,
-        const float *rstd)
+        struct norm norm, void *dx, const void *dout, const void *dresidual,
+        const void *x, const float *mean, const float *rstd)
 {
-    const struct model_config *c = norm->model->config;
-    return norm->model->kernels->norm_backward(
+    const struct model_config *c = norm.model->config;
+    return norm.model->kernels->norm_backward(
             NULL, &(struct norm_backward){
                           .dx = dx,
-                          .dweight = norm->dweight,
-                          .dbias = norm->dbias,
+                          .dweight = norm.dweight,
+                          .dbias = norm.dbias,
                           .dout = dout,
                           .dresidual = dresidual,
                           .x = x,
-                          .weight = norm->weight,
+                          .weight = norm.weight,
                           .mean = mean,
                           .rstd = rstd,
                           .form = c->family->norm_form,
-                          .N = norm->N,
+                          .N = norm.N,
                           .C = c->hidden_size,
-                          .accumulate = norm->accumulate});
+                          .accumulate = norm.accumulate});
 }

@@ -1,7 +1,5 @@
 #include "model/internal.h"
 
-#include "base/number/sizes.h"
-
 #include "model/config_layers.h"
 
 #include <assert.h>
@@ -33,18 +31,11 @@ size_t model_most_tokens(const struct model_shape *shape)
     return size_max(size_max(train, eval), decode);
 }
 
-/* Where `rows` rows begin; `bytes` grows by them. */
-static size_t span_add(size_t *bytes, size_t rows, size_t row)
+struct gathered model_gathered_at(
+        const struct model_config *config, const struct model_shape *shape,
+        char *base)
 {
-    size_t begin = *bytes;
-    *bytes += (rows * row + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN;
-    return begin;
-}
-
-struct gathered_span model_gathered_span(
-        const struct model_config *config, const struct model_shape *shape)
-{
-    struct gathered_span span = {0};
+    struct gathered g = {0};
     size_t element = dtype_bytes(shape->dtype), all = model_most_tokens(shape);
     size_t hidden = (size_t)config->hidden_size * element;
     int train = shape->train ? shape->B : 0, eval = shape->eval_B;
@@ -52,23 +43,30 @@ struct gathered_span model_gathered_span(
     size_t kv = 2 * (size_t)kv_heads_used(config) * (size_t)config->head_dim *
                 element;
     for (int i = 0; i < 2 && tp_size(config) > 1; i++)
-        span.all_tokens[i] = span_add(&span.bytes, all, hidden);
+        g.all_tokens[i] = span_take(base, &g.bytes, all * hidden);
     size_t sums = (size_t)norms_cut(config) * sizeof(float);
     if (sums) {
         size_t tp = (size_t)tp_size(config);
-        span.norm_sums[0] = span_add(&span.bytes, all, sums);
-        span.norm_sums[1] = span_add(&span.bytes, all, tp * sums);
+        g.norm_sums[0] = span_take(base, &g.bytes, all * sums);
+        g.norm_sums[1] = span_take(base, &g.bytes, all * tp * sums);
     }
     size_t own = place_tokens(shape, (int)samples);
     size_t q = (size_t)config->heads * (size_t)config->head_dim * element;
     for (int i = 0; i < 2 && cp_by_heads(shape); i++)
-        span.exchanged[i] = span_add(&span.bytes, own, q + kv);
+        g.exchanged[i] = span_take(base, &g.bytes, own * (q + kv));
     if (cp_size(shape) == 1 || cp_by_heads(shape))
-        return span;
-    span.kv_share = span_add(&span.bytes, own, kv);
-    span.kv_all = span_add(&span.bytes, samples * (size_t)shape->T, kv);
-    span.dkv_all = span_add(&span.bytes, (size_t)train * (size_t)shape->T, kv);
-    return span;
+        return g;
+    g.kv_share = span_take(base, &g.bytes, own * kv);
+    g.kv_all = span_take(base, &g.bytes, samples * (size_t)shape->T * kv);
+    g.dkv_all =
+            span_take(base, &g.bytes, (size_t)train * (size_t)shape->T * kv);
+    return g;
+}
+
+static enum zd_status add_buffers(
+        struct arena_plan *plan, const char *name, size_t bytes)
+{
+    return arena_plan_add(plan, name, ARENA_DEVICE, SPAN_BUFFERS, bytes);
 }
 
 /* The tokens of a pass on the device, and the staging buffers. */
@@ -76,24 +74,22 @@ static enum zd_status plan_batch(
         const struct model_config *config, const struct model_shape *shape,
         struct arena_plan *plan)
 {
-    size_t tokens = model_most_tokens(shape);
+    size_t tokens = model_most_tokens(shape), integer = sizeof(int32_t);
     size_t micros = (size_t)shape_micros(shape);
     if (shape_backend(shape) != DEVICE_CUDA)
-        return arena_plan_add(
-                plan, "model.batch", ARENA_DEVICE, SPAN_BUFFERS,
-                micros * CPU_PLANES * tokens * sizeof(int32_t));
-    size_t bytes = batch_planes(config, shape) * batch_plane_tokens(tokens) *
-                   sizeof(int32_t);
+        return add_buffers(
+                plan, "model.batch", micros * CPU_PLANES * tokens * integer);
+    size_t planes = batch_planes(config, shape);
+    size_t bytes = planes * batch_plane_tokens(tokens) * integer;
     size_t rows = size_max(
             (size_t)config->vocab_size, (size_t)model_positions(shape));
-    ZD_TRY(arena_plan_add(
-            plan, "model.batch", ARENA_DEVICE, SPAN_BUFFERS, micros * bytes));
+    ZD_TRY(add_buffers(plan, "model.batch", micros * bytes));
     ZD_TRY(arena_plan_add(
             plan, "model.batch.staging", ARENA_PINNED, SPAN_BUFFERS,
             BATCH_SLOTS * bytes));
     return arena_plan_add(
             plan, "model.batch.counts", ARENA_HOST, SPAN_BUFFERS,
-            (rows + 1) * sizeof(int32_t));
+            (rows + 1) * integer);
 }
 
 /* What kernels of a GPU borrow, one after the other. */
@@ -119,9 +115,8 @@ static enum zd_status plan_workspace(
             .C = (int)size_max(C, norm),
             .columns = (int)size_max(columns, C),
             .V = config->vocab_size};
-    return arena_plan_add(
-            plan, "kernels.workspace", ARENA_DEVICE, SPAN_BUFFERS,
-            kernels_workspace_bytes(&request));
+    return add_buffers(
+            plan, "kernels.workspace", kernels_workspace_bytes(&request));
 }
 
 uint64_t model_residual_bytes(
@@ -153,7 +148,7 @@ enum zd_status model_plan(
     residuals = (size_t)passes[PASS_TRAIN].offloaded *
                 passes[PASS_TRAIN].input_bytes;
     for (int i = 0; i < activations_passes(shape); i++)
-        bytes = passes[i].bytes > bytes ? passes[i].bytes : bytes;
+        bytes = size_max(bytes, passes[i].bytes);
     activations_free(passes, activations_passes(shape));
     ZD_TRY(arena_plan_add(
             plan, "model.activations", ARENA_DEVICE, SPAN_ACTIVATIONS, bytes));
@@ -162,25 +157,19 @@ enum zd_status model_plan(
                 plan, "model.residuals", ARENA_PINNED, SPAN_ACTIVATIONS,
                 residuals));
     if (table->codes) /* for one matmul at a time */
-        ZD_TRY(arena_plan_add(
-                plan, "model.decoded", ARENA_DEVICE, SPAN_BUFFERS,
+        ZD_TRY(add_buffers(
+                plan, "model.decoded",
                 param_most_in_codes(table) * dtype_bytes(shape->dtype)));
     size_t codes = fp8_scratch_at(config, table, shape, NULL).bytes;
     if (codes)
-        ZD_TRY(arena_plan_add(
-                plan, "model.fp8", ARENA_DEVICE, SPAN_BUFFERS, codes));
-    size_t gathered = model_gathered_span(config, shape).bytes;
+        ZD_TRY(add_buffers(plan, "model.fp8", codes));
+    size_t gathered = model_gathered_at(config, shape, NULL).bytes;
     if (gathered)
-        ZD_TRY(arena_plan_add(
-                plan, "model.gathered", ARENA_DEVICE, SPAN_BUFFERS, gathered));
+        ZD_TRY(add_buffers(plan, "model.gathered", gathered));
     ZD_TRY(plan_batch(config, shape, plan));
     ZD_TRY(plan_workspace(config, table, shape, plan));
-    ZD_TRY(arena_plan_add(
-            plan, "model.loss", ARENA_DEVICE, SPAN_BUFFERS,
-            sizeof(struct exact_sum)));
-    return arena_plan_add(
-            plan, "model.rope", ARENA_DEVICE, SPAN_BUFFERS,
-            angles * sizeof(float));
+    ZD_TRY(add_buffers(plan, "model.loss", sizeof(struct exact_sum)));
+    return add_buffers(plan, "model.rope", angles * sizeof(float));
 }
 
 /* The first tensor in the order of the forward pass that trains, or that an

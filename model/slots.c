@@ -10,27 +10,32 @@ static void *at(void *array, size_t elements, const struct layout *l)
     return array ? (char *)array + elements * l->element : NULL;
 }
 
-/* Where q, k and v lie. */
-struct heads {
-    void *q_raw, *k_raw, *q, *k, *v;
-};
+static bool is_joined(const struct layout *l)
+{
+    return l->joined & JOIN_QKV;
+}
+
+/* q, k and with `v` v: in one array where they are joined, else in one each. */
+static struct qkv push_heads(struct layout *l, bool v)
+{
+    struct qkv h = {0};
+    bool one = is_joined(l);
+    size_t kv = v ? 2 * l->kv : l->kv;
+    h.q = h.q_raw = push_rows(l, l->N, one ? l->q + kv : l->q);
+    h.k = h.k_raw = one ? at(h.q, l->q, l) : push_rows(l, l->N, l->kv);
+    if (v)
+        h.v = one ? at(h.q, l->q + l->kv, l) : push_rows(l, l->N, l->kv);
+    return h;
+}
 
 /* `apart`: q and k before and after their norms have an array each. */
-static struct heads push_heads(struct layout *l, bool apart)
+static struct qkv push_qkv(struct layout *l, bool apart)
 {
-    struct heads h;
-    bool one = l->joined & JOIN_QKV;
-    h.q = push_rows(l, l->N, one ? l->q + 2 * l->kv : l->q);
-    h.k = one ? at(h.q, l->q, l) : push_rows(l, l->N, l->kv);
-    h.v = one ? at(h.q, l->q + l->kv, l) : push_rows(l, l->N, l->kv);
-    h.q_raw = h.q;
-    h.k_raw = h.k;
-    if (apart && one) {
-        h.q = push_rows(l, l->N, l->q + l->kv);
-        h.k = at(h.q, l->q, l);
-    } else if (apart) {
-        h.q_raw = push_rows(l, l->N, l->q);
-        h.k_raw = push_rows(l, l->N, l->kv);
+    struct qkv h = push_heads(l, true);
+    if (apart) {
+        struct qkv normed = push_heads(l, false);
+        h.q = normed.q;
+        h.k = normed.k;
     }
     return h;
 }
@@ -48,12 +53,13 @@ static float *push_rstd(struct layout *l, enum role norm)
 
 static void push_statistics(struct layout *l, struct layer_acts *a)
 {
-    a->rstd1 = push_rstd(l, ROLE_NORM1);
-    a->rstd2 = push_rstd(l, ROLE_NORM2);
-    a->post1_rstd = push_rstd(l, ROLE_POST1);
-    a->post2_rstd = push_rstd(l, ROLE_POST2);
-    a->mean1 = l->family->layer_norm ? push_floats(l, l->S) : NULL;
-    a->mean2 = l->family->layer_norm ? push_floats(l, l->S) : NULL;
+    struct branch_acts *branches[] = {&a->attention, &a->mlp};
+    for (int i = 0; i < 2; i++) {
+        struct branch_acts *b = branches[i];
+        b->rstd = push_rstd(l, i ? ROLE_NORM2 : ROLE_NORM1);
+        b->post_rstd = push_rstd(l, i ? ROLE_POST2 : ROLE_POST1);
+        b->mean = l->family->layer_norm ? push_floats(l, l->S) : NULL;
+    }
     a->lse = push_floats(l, l->N * l->H);
     if (l->config->qk_norm) {
         a->q_rstd = push_floats(l, l->N * l->H);
@@ -66,12 +72,9 @@ static void push_statistics(struct layout *l, struct layer_acts *a)
 static void push_attention(
         struct layout *l, const struct layer_acts *shared, struct layer_acts *a)
 {
-    struct heads h = push_heads(l, l->config->qk_norm && !shared);
-    a->q_raw = h.q_raw;
-    a->k_raw = h.k_raw;
-    a->q = shared ? shared->q : h.q;
-    a->k = shared ? shared->k : h.k;
-    a->v = h.v;
+    a->qkv = push_qkv(l, l->config->qk_norm && !shared);
+    if (shared)
+        a->qkv.q = shared->qkv.q, a->qkv.k = shared->qkv.k;
     a->att = push_rows(l, l->N, l->q);
 }
 
@@ -90,14 +93,12 @@ static void push_share(
 static void push_by_heads(
         struct layout *l, const struct layer_acts *shared, struct layer_acts *a)
 {
-    bool one = l->joined & JOIN_QKV;
-    a->q = a->q_raw = shared->q;
-    a->k = a->k_raw = shared->k;
-    a->v = shared->v;
+    a->qkv = shared->qkv;
     if (l->config->qk_norm) {
-        a->q_raw = push_rows(l, l->N, one ? l->q + 2 * l->kv : l->q);
-        a->k_raw = one ? at(a->q_raw, l->q, l) : push_rows(l, l->N, l->kv);
-        a->v = one ? at(a->q_raw, l->q + l->kv, l) : shared->v;
+        struct qkv raw = push_heads(l, is_joined(l));
+        a->qkv.q_raw = raw.q;
+        a->qkv.k_raw = raw.k;
+        a->qkv.v = raw.v ? raw.v : shared->qkv.v;
     }
     a->att = push_rows(l, l->N, l->q);
     push_share(l, shared, a);
@@ -206,9 +207,9 @@ static void push_piece(struct layout *l, struct layer_acts *a)
     size_t N = l->N, S = l->S;
     l->S = l->piece;
     l->N = piece_tokens(l);
-    a->norm2 = push_norm(l, ROLE_NORM2, NULL, false, NULL);
+    a->mlp.norm = push_norm(l, ROLE_NORM2, NULL, false, NULL);
     push_mlp(l, NULL, a);
-    a->mlp_out = push_norm(l, ROLE_POST2, NULL, false, NULL);
+    a->mlp.out = push_norm(l, ROLE_POST2, NULL, false, NULL);
     a->mlp_low = push_rows(l, l->N, l->adapters.low);
     l->N = N, l->S = S;
 }
@@ -231,19 +232,12 @@ struct layer_acts layout_shared(struct layout *l)
 {
     struct layer_acts shared = {.recompute = l->recompute};
     if (shares(l, PART_NORM1, FP8_QKV) || shares(l, PART_NORM2, FP8_GATE_UP))
-        shared.norm1 = shared.norm2 = push_rows(l, l->S, l->C);
+        shared.attention.norm = shared.mlp.norm = push_rows(l, l->S, l->C);
     if (shares(l, PART_ACT, FP8_DOWN))
         shared.act = push_rows(l, l->N, l->F);
-    if (l->by_heads && !l->config->qk_norm) {
-        struct heads h = push_heads(l, false);
-        shared.q = h.q, shared.k = h.k, shared.v = h.v;
-    } else if (l->by_heads || l->recompute & PART_HEADS) {
-        bool one = l->joined & JOIN_QKV;
-        shared.q = push_rows(l, l->N, one ? l->q + l->kv : l->q);
-        shared.k = one ? at(shared.q, l->q, l) : push_rows(l, l->N, l->kv);
-        if (l->by_heads && !one)
-            shared.v = push_rows(l, l->N, l->kv);
-    }
+    if (l->by_heads || l->recompute & PART_HEADS)
+        shared.qkv = push_heads(
+                l, l->by_heads && !(l->config->qk_norm && is_joined(l)));
     if (l->recompute & PART_OUTPUT)
         shared.heads_att = push_rows(l, l->N, l->q);
     if (l->recompute & PART_MLP)
@@ -256,7 +250,7 @@ static void share_mlp(const struct layer_acts *shared, struct layer_acts *a)
     a->gate = shared->gate;
     a->up = shared->up;
     a->act = shared->act;
-    a->mlp_out = shared->mlp_out;
+    a->mlp.out = shared->mlp.out;
     a->mlp_low = shared->mlp_low;
 }
 
@@ -264,28 +258,29 @@ void layout_slot(
         struct layout *l, bool own_x, const struct layer_acts *shared,
         struct layer_acts *a)
 {
+    struct branch_acts *in = &a->attention, *mlp = &a->mlp;
     if (own_x)
-        a->x = push_rows(l, l->S, l->C);
+        in->x = push_rows(l, l->S, l->C);
     a->recompute = l->recompute;
     push_statistics(l, a);
     push_codes(l, a);
-    a->norm1 = push_norm(
-            l, ROLE_NORM1, a->x, shares(l, PART_NORM1, FP8_QKV), shared->norm1);
+    in->norm = push_norm(
+            l, ROLE_NORM1, in->x, shares(l, PART_NORM1, FP8_QKV),
+            shared->attention.norm);
     if (l->by_heads)
         push_by_heads(l, shared, a);
     else
         push_attention(l, l->recompute & PART_HEADS ? shared : NULL, a);
-    a->x2 = push_rows(l, l->S, l->C);
-    a->post1 = a->x2;
-    a->proj = push_norm(l, ROLE_POST1, a->x2, false, NULL);
-    a->norm2 = push_norm(
-            l, ROLE_NORM2, a->x2, shares(l, PART_NORM2 | PART_MLP, FP8_GATE_UP),
-            shared->norm2);
+    mlp->x = in->post = push_rows(l, l->S, l->C);
+    in->out = push_norm(l, ROLE_POST1, mlp->x, false, NULL);
+    mlp->norm = push_norm(
+            l, ROLE_NORM2, mlp->x,
+            shares(l, PART_NORM2 | PART_MLP, FP8_GATE_UP), shared->mlp.norm);
     if (l->recompute & PART_MLP) {
         share_mlp(shared, a);
     } else {
         push_mlp(l, shares(l, PART_ACT, FP8_DOWN) ? shared : NULL, a);
-        a->mlp_out = push_norm(l, ROLE_POST2, NULL, false, NULL);
+        mlp->out = push_norm(l, ROLE_POST2, NULL, false, NULL);
     }
     a->low = push_rows(l, l->N, low_of(l));
     a->gains = push_floats(l, l->adapters.gains);
@@ -296,13 +291,12 @@ void layout_slot(
 void layout_lean(
         struct layout *l, bool decode, struct layer_acts *a, void **scratch)
 {
-    a->x = push_rows(l, l->S, l->C);
-    a->x2 = a->x;
+    struct branch_acts *in = &a->attention, *mlp = &a->mlp;
+    in->x = mlp->x = push_rows(l, l->S, l->C);
     push_statistics(l, a);
-    a->proj = push_rows(l, l->S, l->C);
-    a->post1 = a->mlp_out = a->post2 = a->proj;
-    a->norm1 = push_norm(l, ROLE_NORM1, a->x, true, a->proj);
-    a->norm2 = push_norm(l, ROLE_NORM2, a->x2, true, a->proj);
+    in->out = in->post = mlp->out = mlp->post = push_rows(l, l->S, l->C);
+    in->norm = push_norm(l, ROLE_NORM1, in->x, true, in->out);
+    mlp->norm = push_norm(l, ROLE_NORM2, mlp->x, true, in->out);
     a->low = push_rows(l, l->N, low_of(l));
     size_t gains = l->adapters.gains;
     a->gains =
@@ -348,12 +342,7 @@ void layout_grads(struct layout *l, void *dx, struct layer_grads *g)
     g->act = push_rows(l, piece_tokens(l), l->F);
     l->top = size_max(mark, end);
     /* without gaps, a norm's gradient overwrites the one it is made from */
-    struct heads h = push_heads(l, l->config->qk_norm && l->joined & JOIN_QKV);
-    g->q_raw = h.q_raw;
-    g->k_raw = h.k_raw;
-    g->q = h.q;
-    g->k = h.k;
-    g->v = h.v;
+    g->qkv = push_qkv(l, l->config->qk_norm && is_joined(l));
     g->scratch = push_bytes(l, l->attention_scratch);
 }
 

@@ -107,7 +107,8 @@ static enum zd_status embed_backward(
 static enum zd_status qkv_forward(const struct layer_run *run)
 {
     struct linear qkv = layer_linear(run, ROLE_Q, ROLE_Q);
-    return linear_forward(&qkv, run->acts->q_raw, run->acts->norm1);
+    return linear_forward(
+            &qkv, run->acts->qkv.q_raw, run->acts->attention.norm);
 }
 
 static enum zd_status qkv_backward(const struct layer_run *run)
@@ -115,8 +116,8 @@ static enum zd_status qkv_backward(const struct layer_run *run)
     const struct layer_grads *g = &run->pass->acts->grads;
     struct linear qkv = layer_linear(run, ROLE_Q, ROLE_Q);
     return linear_backward(
-            &qkv, layer_needs_input_grad(run) ? g->hidden : NULL, g->q_raw,
-            run->acts->norm1);
+            &qkv, layer_needs_input_grad(run) ? g->hidden : NULL, g->qkv.q_raw,
+            run->acts->attention.norm);
 }
 
 /* gate = x fc, act = gelu(gate): in one pass where no adapter comes between,
@@ -133,14 +134,14 @@ static enum zd_status fc_gelu(
                               .M = fc->N,
                               .N = fc->out,
                               .K = fc->in,
-                              .a = {acts->norm2, k->dtype},
+                              .a = {acts->mlp.norm, k->dtype},
                               .b = {weight, k->dtype, !fc->conv1d},
                               .out = {acts->act, k->dtype},
                               .bias = fc->bias,
                               .epilogue = MATMUL_GELU,
                               .aux = acts->gate});
     }
-    ZD_TRY(linear_forward(fc, acts->gate, acts->norm2));
+    ZD_TRY(linear_forward(fc, acts->gate, acts->mlp.norm));
     return k->gelu_forward(
             NULL, acts->act, acts->gate, (size_t)fc->N * (size_t)fc->out);
 }
@@ -185,7 +186,7 @@ static enum zd_status mlp_backward(const struct layer_run *run)
     struct linear fc = layer_linear(run, ROLE_GATE, ROLE_GATE);
     struct linear proj = layer_linear(run, ROLE_DOWN, ROLE_DOWN);
     ZD_TRY(proj_dgelu(&proj, g->act, g->mlp_out, run->acts));
-    return linear_backward(&fc, g->hidden, g->act, run->acts->norm2);
+    return linear_backward(&fc, g->hidden, g->act, run->acts->mlp.norm);
 }
 
 const struct model_family model_gpt2 = {

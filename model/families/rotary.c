@@ -111,15 +111,15 @@ static struct projections joined(
 }
 
 static struct projections qkv_of(
-        const struct layer_run *run, void *q, void *k, void *v)
+        const struct layer_run *run, const struct qkv *qkv)
 {
     if (has_joined(run, JOIN_QKV))
-        return joined(run, JOIN_QKV, ROLE_Q, ROLE_V, q);
+        return joined(run, JOIN_QKV, ROLE_Q, ROLE_V, qkv->q_raw);
     return (struct projections){
             {layer_linear(run, ROLE_Q, ROLE_Q),
              layer_linear(run, ROLE_K, ROLE_K),
              layer_linear(run, ROLE_V, ROLE_V)},
-            {q, k, v},
+            {qkv->q_raw, qkv->k_raw, qkv->v},
             3};
 }
 
@@ -155,7 +155,7 @@ static struct rope_angles angles_of(const struct layer_run *run, bool q)
 }
 
 static enum zd_status rotate(
-        const struct layer_run *run, void *q, void *k, bool backward)
+        const struct layer_run *run, const struct qkv *qkv, bool backward)
 {
     const struct model *model = run->model;
     const struct model_config *c = model->config;
@@ -166,14 +166,14 @@ static enum zd_status rotate(
     const struct rope_angles of_k = angles_of(run, false);
     if (!c->ropes[set].q_beta)
         return rope_both(
-                model->kernels->rope, model->kernels->dtype, NULL, q, k,
-                c->heads, c->kv_heads, model->strides.q, model->strides.k,
-                &of_k, run->pass->N, c->head_dim, backward);
+                model->kernels->rope, model->kernels->dtype, NULL, qkv->q,
+                qkv->k, c->heads, c->kv_heads, model->strides.q,
+                model->strides.k, &of_k, run->pass->N, c->head_dim, backward);
     ZD_TRY(model->kernels->rope(
-            NULL, q, &of_q, run->pass->N, c->heads, c->head_dim,
+            NULL, qkv->q, &of_q, run->pass->N, c->heads, c->head_dim,
             model->strides.q, backward));
     return model->kernels->rope(
-            NULL, k, &of_k, run->pass->N, c->kv_heads, c->head_dim,
+            NULL, qkv->k, &of_k, run->pass->N, c->kv_heads, c->head_dim,
             model->strides.k, backward);
 }
 
@@ -201,8 +201,8 @@ static struct norm_parts parts_of(const struct layer_run *run, bool is_k)
     if (count <= is_k)
         return (struct norm_parts){.places = 0};
     return (struct norm_parts){
-            .mine = model->norm_sums[0] + before,
-            .all = model->norm_sums[1] + before,
+            .mine = model->gathered.norm_sums[0] + before,
+            .all = model->gathered.norm_sums[1] + before,
             .stride = (int64_t)count * N,
             .places = tp_size(model->config)};
 }
@@ -239,14 +239,14 @@ enum zd_status rotary_norm_heads(const struct layer_run *run)
     const struct rope_angles angles = angles_of(run, false);
     struct norm_forward q = heads_norm(run, ROLE_Q_NORM, c->heads);
     struct norm_forward k = heads_norm(run, ROLE_K_NORM, c->kv_heads);
-    q.out = acts->q, q.rstd = acts->q_rstd, q.x = acts->q_raw;
-    k.out = acts->k, k.rstd = acts->k_rstd, k.x = acts->k_raw;
+    q.out = acts->qkv.q, q.rstd = acts->q_rstd, q.x = acts->qkv.q_raw;
+    k.out = acts->qkv.k, k.rstd = acts->k_rstd, k.x = acts->qkv.k_raw;
     q.out_stride = s->q, q.x_stride = s->q_raw;
     k.out_stride = s->k, k.x_stride = s->k_raw;
     if (!c->family->qk_norm_whole)
         return kernels->head_norm_rope_forward(NULL, &q, &k, &angles);
     ZD_TRY(norm_whole(run, &q, &k));
-    return rotate(run, q.out, k.out, false);
+    return rotate(run, &acts->qkv, false);
 }
 
 static struct norm_backward heads_norm_backward(
@@ -294,34 +294,36 @@ static enum zd_status norm_heads_backward(const struct layer_run *run)
     const struct rope_angles angles = angles_of(run, false);
     struct norm_backward q = heads_norm_backward(run, ROLE_Q_NORM, c->heads);
     struct norm_backward k = heads_norm_backward(run, ROLE_K_NORM, c->kv_heads);
-    q.dx = g->q_raw, q.dout = g->q, q.x = acts->q_raw, q.rstd = acts->q_rstd;
-    k.dx = g->k_raw, k.dout = g->k, k.x = acts->k_raw, k.rstd = acts->k_rstd;
+    q.dx = g->qkv.q_raw, q.dout = g->qkv.q;
+    q.x = acts->qkv.q_raw, q.rstd = acts->q_rstd;
+    k.dx = g->qkv.k_raw, k.dout = g->qkv.k;
+    k.x = acts->qkv.k_raw, k.rstd = acts->k_rstd;
     q.out_stride = s->q, q.x_stride = s->q_raw;
     k.out_stride = s->k, k.x_stride = s->k_raw;
     if (!c->family->qk_norm_whole)
         return kernels->head_norm_rope_backward(NULL, &q, &k, &angles);
-    ZD_TRY(rotate(run, g->q, g->k, true));
+    ZD_TRY(rotate(run, &g->qkv, true));
     return norm_whole_backward(run, &q, &k);
 }
 
 enum zd_status rotary_qkv_forward(const struct layer_run *run)
 {
     const struct layer_acts *acts = run->acts;
-    struct projections qkv = qkv_of(run, acts->q_raw, acts->k_raw, acts->v);
-    ZD_TRY(projections_forward(&qkv, acts->norm1));
+    struct projections qkv = qkv_of(run, &acts->qkv);
+    ZD_TRY(projections_forward(&qkv, acts->attention.norm));
     return run->model->config->qk_norm ? rotary_norm_heads(run)
-                                       : rotate(run, acts->q, acts->k, false);
+                                       : rotate(run, &acts->qkv, false);
 }
 
 enum zd_status rotary_qkv_backward(const struct layer_run *run)
 {
     const struct layer_grads *g = &run->pass->acts->grads;
-    struct projections qkv = qkv_of(run, g->q_raw, g->k_raw, g->v);
+    struct projections qkv = qkv_of(run, &g->qkv);
     ZD_TRY(run->model->config->qk_norm ? norm_heads_backward(run)
-                                       : rotate(run, g->q, g->k, true));
+                                       : rotate(run, &g->qkv, true));
     return projections_backward(
             &qkv, layer_needs_input_grad(run) ? g->hidden : NULL, g->sum,
-            run->acts->norm1);
+            run->acts->attention.norm);
 }
 
 enum zd_status rotary_recompute_act(const struct layer_run *run)
@@ -337,7 +339,7 @@ enum zd_status rotary_mlp_forward(const struct layer_run *run, void *out)
 {
     struct projections gate_up = gate_up_of(run);
     struct linear down = layer_linear(run, ROLE_DOWN, ROLE_DOWN);
-    ZD_TRY(projections_forward(&gate_up, run->acts->norm2));
+    ZD_TRY(projections_forward(&gate_up, run->acts->mlp.norm));
     ZD_TRY(rotary_recompute_act(run));
     return linear_forward(&down, out, run->acts->act);
 }
@@ -355,5 +357,5 @@ enum zd_status rotary_mlp_backward(const struct layer_run *run)
             NULL, c->family->gate, acts->gate, acts->up, g->act, acts->gate,
             acts->up, run->pass->N, c->intermediate_size,
             run->model->strides.gate));
-    return projections_backward(&gate_up, g->hidden, g->sum, acts->norm2);
+    return projections_backward(&gate_up, g->hidden, g->sum, acts->mlp.norm);
 }
