@@ -21,6 +21,24 @@ const char *dtype_safetensors_name(enum dtype type)
     return names[type];
 }
 
+const char *dtype_torch_name(enum dtype type)
+{
+    static const char *const names[] = {"float32", "bfloat16", "float16"};
+    return names[type];
+}
+
+bool dtype_find(
+        const char *(*name_of)(enum dtype type), const char *name,
+        enum dtype *type_out)
+{
+    for (enum dtype type = DTYPE_FP32; name && type <= DTYPE_FP16; type++)
+        if (strcmp(name_of(type), name) == 0) {
+            *type_out = type;
+            return true;
+        }
+    return false;
+}
+
 /* --- the definitions: selections, so that loops become vectors -------------
  */
 

@@ -36,6 +36,12 @@ static inline size_t dtype_bytes(enum dtype type)
 
 const char *dtype_name(enum dtype type);             /* "fp32" */
 const char *dtype_safetensors_name(enum dtype type); /* "F32" */
+const char *dtype_torch_name(enum dtype type);       /* "float32" */
+/* The type of fp32, bf16 and fp16 to which `name_of` gives this name (may be
+ * NULL); false: it is none of theirs. */
+bool dtype_find(
+        const char *(*name_of)(enum dtype type), const char *name,
+        enum dtype *type_out);
 
 static inline float bf16_to_float(uint16_t x)
 {

@@ -37,13 +37,8 @@ static enum zd_status tell_place(const struct opening *o)
     return ZD_ERR_DATA;
 }
 
-static enum zd_status refuse(
-        const struct opening *o, const char *code, const char *what,
-        const char *name)
-{
-    ZD_FAIL(ZD_ERR_DATA, code, what, name);
-    return tell_place(o);
-}
+#define REFUSE(o, code, ...)                                                   \
+    (ZD_FAIL(ZD_ERR_DATA, code, __VA_ARGS__), tell_place(o))
 
 /* --- placing one tensor --------------------------------------------------- */
 
@@ -66,38 +61,6 @@ static bool cut_end(char *name, const char *end)
     return true;
 }
 
-static enum zd_status check_shape(
-        const struct opening *o, const struct st_tensor *tensor, int dims,
-        int64_t rows, int64_t columns)
-{
-    char is[SHAPE_TEXT], asked[SHAPE_TEXT];
-    const int64_t shape[] = {rows, columns};
-    if (tensor->dims == dims && tensor->shape[0] == rows &&
-        (dims == 1 || tensor->shape[1] == columns))
-        return ZD_OK;
-    shape_text(tensor->dims, tensor->shape, is);
-    shape_text(dims, shape, asked);
-    ZD_FAIL(ZD_ERR_DATA, "E0323",
-            "tensor `%s` has the shape %s; the base and adapter_config.json "
-            "ask for %s",
-            tensor->name, is, asked);
-    return tell_place(o);
-}
-
-/* A place has one tensor; GPT-2's have names with and without a prefix. */
-static enum zd_status take_place(
-        const struct opening *o, const struct st_tensor **place,
-        const struct st_tensor *tensor)
-{
-    if (*place) {
-        ZD_FAIL(ZD_ERR_DATA, "E0322", "tensor `%s` appears twice, also as `%s`",
-                tensor->name, (*place)->name);
-        return tell_place(o);
-    }
-    *place = tensor;
-    return ZD_OK;
-}
-
 const char *const peft_ends[PEFT_KINDS] = {
         [PEFT_A] = ".lora_A.weight",
         [PEFT_B] = ".lora_B.weight",
@@ -117,15 +80,30 @@ int peft_shape(
     return is_whole ? param->dims : kind == PEFT_MAGNITUDE ? 1 : 2;
 }
 
+/* A place has one tensor; GPT-2's have names with and without a prefix. */
 static enum zd_status place(
         struct opening *o, const struct st_tensor *tensor, int id,
         enum peft_kind kind)
 {
     int64_t shape[2];
+    char is[SHAPE_TEXT], asked[SHAPE_TEXT];
     struct peft_part *part = &o->adapter->parts[id];
     int dims = peft_shape(&o->table->params[id], kind, part->r, shape);
-    ZD_TRY(take_place(o, &part->tensors[kind], tensor));
-    return check_shape(o, tensor, dims, shape[0], shape[1]);
+    if (part->tensors[kind])
+        return REFUSE(
+                o, "E0322", "tensor `%s` appears twice, also as `%s`",
+                tensor->name, part->tensors[kind]->name);
+    part->tensors[kind] = tensor;
+    if (tensor->dims == dims && tensor->shape[0] == shape[0] &&
+        (dims == 1 || tensor->shape[1] == shape[1]))
+        return ZD_OK;
+    shape_text(tensor->dims, tensor->shape, is);
+    shape_text(dims, shape, asked);
+    return REFUSE(
+            o, "E0323",
+            "tensor `%s` has the shape %s; the base and adapter_config.json "
+            "ask for %s",
+            tensor->name, is, asked);
 }
 
 static enum zd_status place_lora(
@@ -135,16 +113,16 @@ static enum zd_status place_lora(
     struct peft_adapter *a = o->adapter;
     int id = find_weight(o, module);
     if (id >= 0 && o->table->params[id].is_embedding)
-        return refuse(o, "E0321", embedding_adapted, tensor->name);
+        return REFUSE(o, "E0321", embedding_adapted, tensor->name);
     if (id < 0 || !param_is_linear(&o->table->params[id]))
-        return refuse(o, "E0322", no_module, tensor->name);
+        return REFUSE(o, "E0322", no_module, tensor->name);
     if (!peft_config_targets(&a->config, module))
-        return refuse(
+        return REFUSE(
                 o, "E0322",
                 "adapter_config.json does not name the module of `%s`",
                 tensor->name);
     if (kind == PEFT_MAGNITUDE && !a->config.use_dora)
-        return refuse(
+        return REFUSE(
                 o, "E0322",
                 "`%s` is of DoRA, which adapter_config.json does not ask for",
                 tensor->name);
@@ -169,7 +147,7 @@ static enum zd_status check_tied_head(
     }
     if (equal)
         return ZD_OK;
-    return refuse(
+    return REFUSE(
             o, "E0322",
             embedding ? "`%s` differs from the embedding, to which the head of "
                         "the base is tied"
@@ -188,10 +166,10 @@ static enum zd_status place_saved(
         return check_tied_head(o, tensor);
     int id = param_table_find(o->table, ours);
     if (id < 0)
-        return refuse(o, "E0322", no_module, tensor->name);
+        return REFUSE(o, "E0322", no_module, tensor->name);
     if (!peft_config_saves(
                 &a->config, peft_module(o->config, o->table, id).name))
-        return refuse(
+        return REFUSE(
                 o, "E0322",
                 "`%s` is saved whole, but not named by modules_to_save",
                 tensor->name);
@@ -202,13 +180,13 @@ static enum zd_status place_tensor(
         struct opening *o, const struct st_tensor *tensor)
 {
     char name[MODULE_BYTES];
+    enum dtype type;
     size_t prefix = strlen(PREFIX);
     if (strncmp(tensor->name, PREFIX, prefix) != 0 ||
         strlen(tensor->name) - prefix >= sizeof name)
-        return refuse(o, "E0322", no_module, tensor->name);
-    if (strcmp(tensor->dtype, "F32") != 0 &&
-        strcmp(tensor->dtype, "BF16") != 0 && strcmp(tensor->dtype, "F16") != 0)
-        return refuse(
+        return REFUSE(o, "E0322", no_module, tensor->name);
+    if (!dtype_find(dtype_safetensors_name, tensor->dtype, &type))
+        return REFUSE(
                 o, "E0323", "tensor `%s` is none of F32, BF16 and F16",
                 tensor->name);
     strcpy(name, tensor->name + prefix);
@@ -216,7 +194,7 @@ static enum zd_status place_tensor(
         if (peft_ends[kind] && cut_end(name, peft_ends[kind]))
             return place_lora(o, tensor, name, (enum peft_kind)kind);
     if (strstr(name, ".lora_embedding_"))
-        return refuse(o, "E0321", embedding_adapted, tensor->name);
+        return REFUSE(o, "E0321", embedding_adapted, tensor->name);
     return place_saved(o, tensor, name);
 }
 
@@ -234,23 +212,23 @@ static enum zd_status check_complete(const struct opening *o)
         const char *module = weight.name;
         bool target = peft_adapts(&view, id);
         if (target && !(has[PEFT_A] && has[PEFT_B]))
-            return refuse(
+            return REFUSE(
                     o, "E0322", "the adapter of `%s` is missing or incomplete",
                     module);
         if (target && c->use_dora && !has[PEFT_MAGNITUDE])
-            return refuse(
+            return REFUSE(
                     o, "E0322", "the magnitudes (DoRA) of `%s` are missing",
                     module);
         if (!target && peft_config_saves(c, module) && !has[PEFT_SAVED])
-            return refuse(
+            return REFUSE(
                     o, "E0322",
                     "modules_to_save names `%s`, which is not in the file",
                     module);
         any = any || has[PEFT_A] || has[PEFT_SAVED];
     }
     return any ? ZD_OK
-               : refuse(o, "E0322", "%s adapts no module of the base",
-                        "adapter_config.json");
+               : REFUSE(o, "E0322",
+                        "adapter_config.json adapts no module of the base");
 }
 
 /* --- the base as it was in training --------------------------------------- */

@@ -93,15 +93,9 @@ static enum zd_status read_dtype(
     const char *name = json_string_value(value);
     if (name && strncmp(name, "torch.", 6) == 0)
         name += 6;
-    if (name && strcmp(name, "float32") == 0)
-        config->storage_dtype = DTYPE_FP32;
-    else if (name && strcmp(name, "bfloat16") == 0)
-        config->storage_dtype = DTYPE_BF16;
-    else if (name && strcmp(name, "float16") == 0)
-        config->storage_dtype = DTYPE_FP16;
-    else
-        return config_wrong(r, key, "float32, bfloat16 or float16");
-    return ZD_OK;
+    return dtype_find(dtype_torch_name, name, &config->storage_dtype)
+                   ? ZD_OK
+                   : config_wrong(r, key, "float32, bfloat16 or float16");
 }
 
 static enum zd_status check_head_dim(

@@ -99,13 +99,6 @@ static enum zd_status write_index(const struct hf_export *e)
     return status;
 }
 
-static const char *torch_dtype(enum dtype type)
-{
-    return type == DTYPE_FP32   ? "float32"
-           : type == DTYPE_BF16 ? "bfloat16"
-                                : "float16";
-}
-
 /* Of a part, only where it is there. */
 static int set_dtype(json_t *json, const char *type, bool is_whole)
 {
@@ -124,7 +117,7 @@ static int set_dtype(json_t *json, const char *type, bool is_whole)
 static enum zd_status write_config(const struct hf_export *e)
 {
     char path[EXPORT_PATH_BYTES];
-    const char *type = torch_dtype(e->job->options.dtype);
+    const char *type = dtype_torch_name(e->job->options.dtype);
     json_t *json = NULL;
     if (e->job->options.copy_from) {
         fs_join(path, sizeof path, e->job->options.copy_from, "config.json");

@@ -167,14 +167,13 @@ enum zd_status quantizing_read(
 /* As transformers writes it. */
 json_t *quantizing_config(const struct quantizing *q)
 {
-    static const char *const types[] = {"float32", "bfloat16", "float16"};
     bool is_int8 = q->quantize->format == QUANT_INT8;
     return zd_must(json_pack(
             "{s:s s:b s:b s:s s:b s:s s:s s:f s:n s:b s:b}", "quant_method",
             "bitsandbytes", "load_in_4bit", !is_int8, "load_in_8bit", is_int8,
             "bnb_4bit_quant_type", "nf4", "bnb_4bit_use_double_quant",
             (int)q->quantize->double_quant, "bnb_4bit_compute_dtype",
-            types[q->dtype], "bnb_4bit_quant_storage", "uint8",
+            dtype_torch_name(q->dtype), "bnb_4bit_quant_storage", "uint8",
             "llm_int8_threshold", 6.0, "llm_int8_skip_modules",
             "llm_int8_enable_fp32_cpu_offload", 0, "llm_int8_has_fp16_weight",
             0));

@@ -10,23 +10,17 @@
 
 enum { PIECE = 1 << 18 /* elements held at a time */ };
 
-/* The type of a stored float; false: of something else. */
-static bool is_float(const char *name, enum dtype *type_out)
+/* Has the tensor values, of this type? */
+static bool is_float(const struct file_tensor *tensor, enum dtype *type_out)
 {
-    for (int type = DTYPE_FP32; type <= DTYPE_FP16; type++)
-        if (strcmp(name, dtype_safetensors_name((enum dtype)type)) == 0) {
-            *type_out = (enum dtype)type;
-            return true;
-        }
-    return false;
+    return !tensor->raw &&
+           dtype_find(dtype_safetensors_name, tensor->entry.dtype, type_out);
 }
 
 static size_t element_bytes(const struct file_tensor *tensor)
 {
     enum dtype type;
-    return !tensor->raw && is_float(tensor->entry.dtype, &type)
-                   ? dtype_bytes(type)
-                   : 1;
+    return is_float(tensor, &type) ? dtype_bytes(type) : 1;
 }
 
 /* --- the list ------------------------------------------------------------- */
@@ -186,7 +180,7 @@ static enum zd_status write_run(
         uint64_t begin, uint64_t from, uint64_t to)
 {
     enum dtype type;
-    bool converts = !tensor->raw && is_float(tensor->entry.dtype, &type);
+    bool converts = is_float(tensor, &type);
     size_t size = element_bytes(tensor);
     while (from < to) {
         size_t left = (size_t)((to - from) / size);

@@ -248,16 +248,16 @@ static enum zd_status check_tensor(
         const struct hf_source *source, struct hf_tensor *slot,
         const struct param *param)
 {
-    const char *type = slot->stored.tensor->dtype;
+    const char *name = slot->stored.tensor->dtype;
+    enum dtype type;
     int64_t shape[2] = {rows_of(source, param), param->shape[1]};
     if (slot->beside)
         return open_quantized(source, slot, param);
-    if (strcmp(type, "F32") != 0 && strcmp(type, "BF16") != 0 &&
-        strcmp(type, "F16") != 0)
+    if (!dtype_find(dtype_safetensors_name, name, &type))
         return stored_fail(
                 slot->stored, "E0310",
                 "tensor `%s` has the type %s; F32, BF16 and F16 can be read",
-                slot->stored.tensor->name, type);
+                slot->stored.tensor->name, name);
     return check_shape(slot->stored, param->dims, shape);
 }
 
@@ -292,17 +292,14 @@ static enum dtype storage_dtype(const struct hf_source *source)
         const struct st_tensor *t = tensor->stored.tensor;
         if (tensor->weight)
             return tensor->weight->dtype;
-        if (!t)
-            continue; /* of an adapter */
-        enum dtype type = strcmp(t->dtype, "F32") == 0    ? DTYPE_FP32
-                          : strcmp(t->dtype, "BF16") == 0 ? DTYPE_BF16
-                                                          : DTYPE_FP16;
-        counts[type] += t->count;
+        enum dtype type;
+        if (t && dtype_find(dtype_safetensors_name, t->dtype, &type))
+            counts[type] += t->count; /* else of an adapter */
     }
     enum dtype most = DTYPE_FP32;
-    for (int type = DTYPE_FP32; type <= DTYPE_FP16; type++)
+    for (enum dtype type = DTYPE_FP32; type <= DTYPE_FP16; type++)
         if (counts[type] > counts[most])
-            most = (enum dtype)type;
+            most = type;
     return most;
 }
 

@@ -9,15 +9,9 @@
 #define REFUSE(name, format, ...)                                              \
     ZD_FAIL(ZD_ERR_DATA, "E0331", "%s: " format, name, ##__VA_ARGS__)
 
-static const char *const dtypes[] = {"float32", "bfloat16", "float16"};
-
-static enum zd_status find_word(
-        const char *name, const char *key, const char *word,
-        const char *const *words, int count, int *out)
+static enum zd_status refuse_word(
+        const char *name, const char *key, const char *word)
 {
-    for (*out = 0; *out < count; ++*out)
-        if (strcmp(words[*out], word) == 0)
-            return ZD_OK;
     return REFUSE(
             name, "`%s` is `%.40s`, which is none that can be read", key, word);
 }
@@ -35,9 +29,9 @@ static enum zd_status read_state(
         json_t *json, const char *name, struct quant_state *state)
 {
     enum { EXTENT_MAX = 1 << 30 };
-    static const char *const types[] = {"nf4", "fp4"};
     const char *type, *dtype, *nested_dtype = NULL;
-    int format, was;
+    enum quant_format format;
+    enum dtype was;
     json_int_t block, rows, columns, nested_block = INT64_MIN;
     double offset = NAN;
     json_error_t error;
@@ -48,14 +42,16 @@ static enum zd_status read_state(
                 "nested_blocksize", &nested_block, "nested_dtype",
                 &nested_dtype, "nested_offset", &offset) != 0)
         return REFUSE(name, "%.150s", error.text);
-    ZD_TRY(find_word(name, "quant_type", type, types, 2, &format));
-    ZD_TRY(find_word(name, "dtype", dtype, dtypes, 3, &was));
+    if (!quant_format_of_name(type, &format) || format > QUANT_FP4)
+        return refuse_word(name, "quant_type", type);
+    if (!dtype_find(dtype_torch_name, dtype, &was))
+        return refuse_word(name, "dtype", dtype);
     ZD_TRY(check_block(name, "blocksize", block));
     if (rows < 1 || columns < 1 || rows > EXTENT_MAX || columns > EXTENT_MAX)
         return REFUSE(name, "`shape` is not that of a matrix");
     *state = (struct quant_state){
-            .format = format == 0 ? QUANT_NF4 : QUANT_FP4,
-            .dtype = (enum dtype)was, /* in the order of enum dtype */
+            .format = format,
+            .dtype = was,
             .rows = rows,
             .columns = columns,
             .block = (size_t)block};
@@ -98,7 +94,7 @@ char *quant_state_text(const struct quant_state *state)
             "{\"quant_type\": \"%s\", \"blocksize\": %zu, \"dtype\": \"%s\", "
             "\"shape\": [%lld, %lld]",
             quant_format_name(state->format), state->block,
-            dtypes[state->dtype], (long long)state->rows,
+            dtype_torch_name(state->dtype), (long long)state->rows,
             (long long)state->columns);
     if (state->is_nested) /* 17 digits identify a double */
         used += snprintf(
