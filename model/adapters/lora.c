@@ -1,6 +1,7 @@
 #include "model/adapters/lora.h"
 
 #include "base/must.h"
+#include "base/words.h"
 #include "model/adapters/lora_names.h"
 #include "model/config_keys.h"
 #include "model/slice.h"
@@ -19,21 +20,26 @@ struct lora_options lora_options_default(void)
 
 /* --- the configuration ---------------------------------------------------- */
 
+static bool contains(const json_t *list, const json_t *value)
+{
+    size_t i = 0;
+    while (i < json_array_size(list) &&
+           !json_equal(json_array_get(list, i), value))
+        i++;
+    return i < json_array_size(list);
+}
+
 /* Lists of names are sets. */
 static bool have_same(const json_t *a, const json_t *b)
 {
-    size_t found = 0;
+    bool same = json_array_size(a) == json_array_size(b);
     if (!json_is_array(a) || !json_is_array(b))
         return json_equal(a, b) ||
                (json_is_number(a) && json_is_number(b) &&
                 json_number_value(a) == json_number_value(b));
     for (size_t i = 0; i < json_array_size(a); i++)
-        for (size_t j = 0; j < json_array_size(b); j++)
-            if (json_equal(json_array_get(a, i), json_array_get(b, j))) {
-                found++;
-                break;
-            }
-    return found == json_array_size(a) && found == json_array_size(b);
+        same = same && contains(b, json_array_get(a, i));
+    return same;
 }
 
 /* Nothing, whichever way it is written. */
@@ -46,16 +52,13 @@ static bool is_nothing(const json_t *value)
 
 /* Keys that say together which modules have which adapter: the same is said in
  * more ways than one. */
+static const char arrangement[] =
+        "target_modules exclude_modules layers_to_transform r lora_alpha "
+        "use_rslora rank_pattern alpha_pattern";
+
 static bool is_of_arrangement(const char *key)
 {
-    static const char *const keys[] = {"target_modules",      "exclude_modules",
-                                       "layers_to_transform", "r",
-                                       "lora_alpha",          "use_rslora",
-                                       "rank_pattern",        "alpha_pattern"};
-    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
-        if (strcmp(key, keys[i]) == 0)
-            return true;
-    return false;
+    return words_have(arrangement, " ", key);
 }
 
 /* A key of the job that the adapter of lora.path has otherwise, of those that
@@ -70,8 +73,8 @@ static const char *otherwise(
     {
         const json_t *theirs = json_object_get(config->json, key);
         if (is_of_arrangement(key) != of_arrangement ||
-            strcmp(key, "lora_dropout") == 0 ||
-            strcmp(key, "init_lora_weights") == 0 || have_same(theirs, value) ||
+            words_have("lora_dropout init_lora_weights", " ", key) ||
+            have_same(theirs, value) ||
             (is_nothing(theirs) && is_nothing(value)))
             continue;
         return key;
@@ -158,31 +161,21 @@ enum zd_status lora_config(
 {
     if (o->path)
         return config_of_path(o, config_out);
+    bool gaussian = o->init_lora_weights == LORA_INIT_GAUSSIAN;
+    json_t *targets = o->target_modules ? json_incref(o->target_modules)
+                                        : json_string("all-linear");
     json_t *keys = zd_must(json_pack(
-            "{s:s, s:s, s:i, s:f, s:f, s:b, s:b, s:s, s:o}", "peft_type",
-            "LORA", "task_type", "CAUSAL_LM", "r", o->r, "lora_alpha",
-            o->lora_alpha, "lora_dropout", o->lora_dropout, "use_rslora",
-            o->use_rslora, "use_dora", o->use_dora, "init_lora_weights",
-            o->init_lora_weights == LORA_INIT_GAUSSIAN ? "gaussian" : "default",
+            "{s:s, s:s, s:i, s:f, s:f, s:b, s:b, s:s, s:o, s:o, s:O*, s:O*, "
+            "s:O*, s:O*}",
+            "peft_type", "LORA", "task_type", "CAUSAL_LM", "r", o->r,
+            "lora_alpha", o->lora_alpha, "lora_dropout", o->lora_dropout,
+            "use_rslora", o->use_rslora, "use_dora", o->use_dora,
+            "init_lora_weights", gaussian ? "gaussian" : "default",
             "modules_to_save",
-            names_json(o->modules_to_save, o->modules_to_save_count)));
-    struct {
-        const char *key;
-        json_t *value;
-    } others[] = {
-            {"exclude_modules", o->exclude_modules},
-            {"layers_to_transform", o->layers_to_transform},
-            {"rank_pattern", o->rank_pattern},
-            {"alpha_pattern", o->alpha_pattern},
-    };
-    json_object_set_new(
-            keys, "target_modules",
-            o->target_modules ? json_deep_copy(o->target_modules)
-                              : json_string("all-linear"));
-    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
-        if (others[i].value)
-            json_object_set_new(
-                    keys, others[i].key, json_deep_copy(others[i].value));
+            names_json(o->modules_to_save, o->modules_to_save_count),
+            "target_modules", targets, "exclude_modules", o->exclude_modules,
+            "layers_to_transform", o->layers_to_transform, "rank_pattern",
+            o->rank_pattern, "alpha_pattern", o->alpha_pattern));
     enum zd_status status =
             peft_config_parse(keys, "[lora]", ZD_ERR_CONFIG, config_out);
     json_decref(keys);

@@ -56,10 +56,11 @@ enum zd_status lora_config(
         const struct lora_options *options, struct peft_config *config_out);
 
 /* Make `table`, whose tensors all train, that of the adapted model.
- * ZD_ERR_CONFIG: a name that is no module (with those that are), embeddings or a
- * tied head as targets, r beyond a matrix, no module at all; ZD_ERR_DATA where
- * the options name an adapter's folder, whose mistake it is then. `options` may
- * be NULL: a model that is not trained, with an adapter of a file. */
+ * ZD_ERR_CONFIG: a name that is no module (with those that are), embeddings or
+ * a tied head as targets, r beyond a matrix, no module at all; ZD_ERR_DATA
+ * where the options name an adapter's folder, whose mistake it is then.
+ * `options` may be NULL: a model that is not trained, with an adapter of a
+ * file. */
 enum zd_status lora_extend(
         const struct model_config *config, const struct peft_config *adapter,
         const struct lora_options *options, struct param_table *table);

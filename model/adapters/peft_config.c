@@ -2,7 +2,6 @@
 
 #include "base/file/fs.h"
 #include "base/must.h"
-#include "model/adapters/pattern.h"
 #include "model/config_keys.h"
 
 #include <limits.h>

@@ -1,11 +1,68 @@
 /* peft_modules.c - which modules an adapter's keys name. */
-#include "model/adapters/pattern.h"
+#include "base/must.h"
 #include "model/adapters/peft_config.h"
 #include "model/files/hf_names.h"
+
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* --- patterns: Python's, by PCRE2 ----------------------------------------- */
+
+static pcre2_code *compile(const char *pattern, char problem[160])
+{
+    int error;
+    PCRE2_SIZE at;
+    pcre2_code *code = pcre2_compile(
+            (PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED,
+            PCRE2_ANCHORED | PCRE2_ENDANCHORED | PCRE2_UTF, &error, &at, NULL);
+    if (!code && problem) {
+        char text[128] = "";
+        pcre2_get_error_message(error, (PCRE2_UCHAR *)text, sizeof text);
+        snprintf(problem, 160, "%s at byte %zu", text, (size_t)at);
+    }
+    return code;
+}
+
+bool pattern_is_sound(const char *pattern, char problem[160])
+{
+    pcre2_code *code = compile(pattern, problem);
+    pcre2_code_free(code);
+    return code != NULL;
+}
+
+/* re.fullmatch(pattern, name). The pattern is sound; one that gives up (too
+ * many ways to match) does not match. Compiled each time: a model has some
+ * hundred names, asked once. */
+static bool matches_all(const char *pattern, const char *name)
+{
+    pcre2_code *code = compile(pattern, NULL);
+    if (!code)
+        return false;
+    pcre2_match_data *match =
+            zd_must(pcre2_match_data_create_from_pattern(code, NULL));
+    int found = pcre2_match(
+            code, (PCRE2_SPTR)name, strlen(name), 0, 0, match, NULL);
+    pcre2_match_data_free(match);
+    pcre2_code_free(code);
+    return found > 0;
+}
+
+/* re.match(rf"(.*\.)?({pattern})$", name): the last parts of a name. */
+static bool matches_end(const char *pattern, const char *name)
+{
+    size_t bytes = strlen(pattern) + sizeof "(?:.*\\.)?(?:)";
+    char *whole = zd_must(malloc(bytes));
+    snprintf(whole, bytes, "(?:.*\\.)?(?:%s)", pattern);
+    bool matches = matches_all(whole, name);
+    free(whole);
+    return matches;
+}
+
+/* --- modules -------------------------------------------------------------- */
 
 /* NULL when it is absent or null. */
 static const json_t *value_of(const struct peft_config *config, const char *key)
@@ -30,23 +87,6 @@ static bool names_have(const json_t *names, const char *module)
     return false;
 }
 
-static bool names_or_pattern_have(const json_t *value, const char *module)
-{
-    return json_is_string(value)
-                   ? pattern_matches_all(json_string_value(value), module)
-                   : names_have(value, module);
-}
-
-static bool has_layer(const json_t *layers, long layer)
-{
-    if (json_is_integer(layers))
-        return json_integer_value(layers) == layer;
-    for (size_t i = 0; i < json_array_size(layers); i++)
-        if (json_integer_value(json_array_get(layers, i)) == layer)
-            return true;
-    return false;
-}
-
 /* The layer that a module's name says: the first number with a part of a name
  * after it and two before; -1: none. */
 static long layer_of(const char *module)
@@ -64,8 +104,13 @@ static long layer_of(const char *module)
 static bool is_in_layers(const struct peft_config *config, const char *module)
 {
     const json_t *layers = value_of(config, "layers_to_transform");
-    return !layers || (json_is_array(layers) && !json_array_size(layers)) ||
-           has_layer(layers, layer_of(module));
+    long layer = layer_of(module);
+    bool found = !layers || (json_is_array(layers) && !json_array_size(layers));
+    if (json_is_integer(layers))
+        return json_integer_value(layers) == layer;
+    for (size_t i = 0; i < json_array_size(layers); i++)
+        found |= json_integer_value(json_array_get(layers, i)) == layer;
+    return found;
 }
 
 bool peft_config_saves(const struct peft_config *config, const char *module)
@@ -89,8 +134,7 @@ static bool is_in_saved(const struct peft_config *config, const char *module)
     for (;;) {
         const json_t *names = value_of(config, "modules_to_save");
         for (size_t i = 0; i < json_array_size(names); i++)
-            if (pattern_matches_end(
-                        json_string_value(json_array_get(names, i)), part))
+            if (matches_end(json_string_value(json_array_get(names, i)), part))
                 return true;
         char *dot = strrchr(part, '.');
         if (!dot)
@@ -103,13 +147,14 @@ bool peft_config_targets(const struct peft_config *config, const char *module)
 {
     const json_t *targets = value_of(config, "target_modules");
     const json_t *excluded = value_of(config, "exclude_modules");
-    if ((excluded && names_or_pattern_have(excluded, module)) ||
-        is_in_saved(config, module))
+    const char *pattern = json_string_value(excluded);
+    if ((pattern && matches_all(pattern, module)) ||
+        names_have(excluded, module) || is_in_saved(config, module))
         return false;
     if (json_is_string(targets)) {
-        const char *pattern = json_string_value(targets);
+        pattern = json_string_value(targets);
         if (strcmp(pattern, "all-linear") != 0)
-            return pattern_matches_all(pattern, module);
+            return matches_all(pattern, module);
         return strcmp(module, "lm_head") != 0 && is_in_layers(config, module);
     }
     /* a whole name is taken in any layer */
@@ -127,7 +172,7 @@ static const json_t *of_pattern(
     json_t *value;
     json_object_foreach(json_object_get(config->json, table), pattern, value)
     {
-        if (pattern_matches_end(pattern, module))
+        if (matches_end(pattern, module))
             return value;
     }
     return NULL;

@@ -3,6 +3,7 @@
 
 #include "base/file/fs.h"
 #include "base/must.h"
+#include "base/text_buffer.h"
 #include "model/files/tensor_files.h"
 
 #include <math.h>
@@ -174,26 +175,18 @@ static enum zd_status write_config(
     char path[EXPORT_PATH_BYTES];
     const struct peft_config *a = w->view.adapter;
     double alpha = a->lora_alpha * (a->use_rslora ? sqrt(a->r) : 1);
-    json_t *json = zd_must(json_object());
-#define PUT(key, value) json_object_set_new(json, key, value)
-    PUT("peft_type", zd_must(json_string("LORA")));
-    PUT("task_type", zd_must(json_string("CAUSAL_LM")));
-    PUT("base_model_name_or_path",
-        base_model ? zd_must(json_string(base_model)) : json_null());
-    PUT("inference_mode", json_true());
-    PUT("r", zd_must(json_integer(a->r)));
-    PUT("lora_alpha", number(alpha));
-    PUT("lora_dropout", zd_must(json_real(a->lora_dropout)));
-    PUT("target_modules", target_names(w));
-    PUT("modules_to_save", copy_or(a->json, "modules_to_save", json_null()));
-    PUT("rank_pattern", copy_or(a->json, "rank_pattern", json_object()));
-    PUT("alpha_pattern", folded_alphas(w));
-    PUT("use_rslora", json_false());
-    PUT("use_dora", json_boolean(a->use_dora));
-    PUT("bias", zd_must(json_string("none")));
-    PUT("fan_in_fan_out", json_boolean(w->view.config->family->conv1d));
-    PUT("init_lora_weights", json_true());
-#undef PUT
+    json_t *json = zd_must(json_pack(
+            "{s:s s:s s:s? s:b s:i s:o s:f s:o s:o s:o s:o s:b s:b s:s s:b "
+            "s:b}",
+            "peft_type", "LORA", "task_type", "CAUSAL_LM",
+            "base_model_name_or_path", base_model, "inference_mode", true, "r",
+            a->r, "lora_alpha", number(alpha), "lora_dropout", a->lora_dropout,
+            "target_modules", target_names(w), "modules_to_save",
+            copy_or(a->json, "modules_to_save", json_null()), "rank_pattern",
+            copy_or(a->json, "rank_pattern", json_object()), "alpha_pattern",
+            folded_alphas(w), "use_rslora", false, "use_dora", a->use_dora,
+            "bias", "none", "fan_in_fan_out", w->view.config->family->conv1d,
+            "init_lora_weights", true));
     fs_join(path, sizeof path, w->dir, "adapter_config.json");
     enum zd_status status = json_write_file(path, json);
     json_decref(json);
@@ -206,44 +199,31 @@ static void note_readers(const struct writing *w, char note[PEFT_NOTE_BYTES])
     bool saves = json_array_size(json_object_get(a->json, "modules_to_save"));
     bool varies = json_object_size(json_object_get(a->json, "rank_pattern")) ||
                   json_object_size(json_object_get(a->json, "alpha_pattern"));
+    struct text_buffer text = {.out = note, .bytes = PEFT_NOTE_BYTES};
     note[0] = '\0';
-    if (a->use_dora || saves || varies)
-        snprintf(
-                note, PEFT_NOTE_BYTES,
-                "vLLM and llama.cpp cannot read this adapter:%s%s%s",
+    if (a->use_dora || saves || varies) {
+        text_buffer_add(
+                &text, "vLLM and llama.cpp cannot read this adapter:%s%s%s",
                 a->use_dora ? " it is DoRA;" : "",
                 saves ? " it has modules_to_save;" : "",
                 varies ? " its modules have ranks or alphas of their own;"
                        : "");
-    size_t bytes = strlen(note);
-    if (bytes)
-        note[bytes - 1] = '\0';
+        note[--text.used] = '\0'; /* the last semicolon */
+    }
     /* peft puts a saved embedding before the base's, and ties no head to it */
-    if (w->view.config->tied && peft_saves(&w->view, 0) && bytes)
-        snprintf(
-                note + bytes - 1, PEFT_NOTE_BYTES - bytes + 1,
+    if (w->view.config->tied && peft_saves(&w->view, 0) && text.used)
+        text_buffer_add(
+                &text,
                 "; the head is tied to the embedding that is saved, and peft "
                 "leaves the head as the base has it: `zerod merge` makes a "
                 "model with both");
-    bytes = strlen(note);
     if (w->view.config->rope_scaling)
-        snprintf(
-                note + bytes, PEFT_NOTE_BYTES - bytes,
+        text_buffer_add(
+                &text,
                 "%sit was trained with model.rope_scaling: `zerod merge` and "
                 "`zerod generate` know it, other programs need it in the "
                 "base's config.json",
-                bytes ? "; " : "");
-}
-
-static enum zd_status write_all(
-        struct writing *w, enum dtype dtype, const char *base_model,
-        const char *tokenizer)
-{
-    ZD_TRY(export_dir_begin(w->dir));
-    ZD_TRY(write_weights(w, dtype));
-    ZD_TRY(write_config(w, base_model));
-    ZD_TRY(export_copy_files(NULL, tokenizer, w->dir));
-    return fs_sync_dir(w->dir);
+                text.used ? "; " : "");
 }
 
 enum zd_status peft_write(
@@ -255,7 +235,11 @@ enum zd_status peft_write(
     char to[EXPORT_PATH_BYTES], temporary[EXPORT_PATH_BYTES];
     struct writing w = {temporary, {config, adapter, table}, source};
     ZD_TRY(export_dir_names(dir, true, to, temporary));
-    ZD_TRY(write_all(&w, dtype, base_model, tokenizer));
+    ZD_TRY(export_dir_begin(w.dir));
+    ZD_TRY(write_weights(&w, dtype));
+    ZD_TRY(write_config(&w, base_model));
+    ZD_TRY(export_copy_files(NULL, tokenizer, w.dir));
+    ZD_TRY(fs_sync_dir(w.dir));
     note_readers(&w, note);
     return export_dir_replace(temporary, to);
 }

@@ -5,59 +5,25 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
-struct reading {
-    const struct weight_source *source;
-    int id;
-    size_t begin, count; /* rows of the module */
-    float *line;         /* the longer of a row and `count` */
-    double *squares;     /* (count) */
-};
-
-static enum zd_status read_line(
-        const struct reading *r, size_t begin, size_t count)
-{
-    return r->source->read(r->source->ctx, r->id, begin, count, r->line);
-}
-
-static enum zd_status add_rows(const struct reading *r, size_t in)
-{
-    for (size_t o = 0; o < r->count; o++) {
-        ZD_TRY(read_line(r, (r->begin + o) * in, in));
-        for (size_t i = 0; i < in; i++)
-            r->squares[o] += (double)r->line[i] * r->line[i];
-    }
-    return ZD_OK;
-}
-
-static enum zd_status add_columns(
-        const struct reading *r, size_t in, size_t out)
-{
-    for (size_t i = 0; i < in; i++) {
-        ZD_TRY(read_line(r, i * out + r->begin, r->count));
-        for (size_t o = 0; o < r->count; o++)
-            r->squares[o] += (double)r->line[o] * r->line[o];
-    }
-    return ZD_OK;
-}
-
+/* Lines are rows of the module, or pieces of its columns where the weight is
+ * stored transposed. */
 static enum zd_status add_values(
         const struct weight_source *source, const struct param *param, int id,
         size_t begin, size_t count, double *squares)
 {
-    size_t columns = (size_t)param->shape[1];
-    struct reading r = {
-            source,
-            id,
-            begin,
-            count,
-            zd_array(param->conv1d ? count : columns, sizeof(float)),
-            squares};
-    enum zd_status status =
-            param->conv1d ? add_columns(&r, (size_t)param->shape[0], columns)
-                          : add_rows(&r, columns);
-    free(r.line);
+    size_t in = (size_t)param_in(param), out = (size_t)param_out(param);
+    size_t lines = param->conv1d ? in : count;
+    size_t length = param->conv1d ? count : in;
+    float *line = zd_array(length, sizeof *line);
+    enum zd_status status = ZD_OK;
+    for (size_t i = 0; status == ZD_OK && i < lines; i++) {
+        size_t at = param->conv1d ? i * out + begin : (begin + i) * in;
+        status = source->read(source->ctx, id, at, length, line);
+        for (size_t j = 0; status == ZD_OK && j < length; j++)
+            squares[param->conv1d ? j : i] += (double)line[j] * line[j];
+    }
+    free(line);
     return status;
 }
 
@@ -81,19 +47,15 @@ static enum zd_status add_held(
     return ZD_OK;
 }
 
-static bool is_stored(const struct weight_source *source, int id)
-{
-    return source->stored && source->stored(source->ctx, id);
-}
-
 enum zd_status weights_row_norms(
         const struct weight_source *source, const struct param_table *table,
         int id, const struct quant_matrix *held, size_t begin, size_t count,
         float *out)
 {
     double *squares = zd_array(count, sizeof *squares);
+    bool is_stored = source->stored && source->stored(source->ctx, id);
     enum zd_status status =
-            held && !is_stored(source, id)
+            held && !is_stored
                     ? add_held(source, table, id, held, begin, count, squares)
                     : add_values(
                               source, &table->params[id], id, begin, count,
