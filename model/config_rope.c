@@ -2,6 +2,7 @@
 #include "base/must.h"
 
 #include <math.h>
+#include <stddef.h>
 #include <string.h>
 
 static const char *const type_names[ROPE_TYPES] = {
@@ -43,44 +44,91 @@ static enum zd_status read_type(
 
 /* --- what each type reads ------------------------------------------------- */
 
-static enum zd_status need(
-        const struct config_reader *r, enum rope_type type, const char *key)
-{
-    return config_get(r, key)
-                   ? ZD_OK
-                   : config_fail(
-                             r, "E0302", "rope_type \"%s\" needs the key `%s`",
-                             type_names[type], key);
-}
+enum {
+    LINEAR = 1 << ROPE_LINEAR,
+    DYNAMIC = 1 << ROPE_DYNAMIC,
+    YARN = 1 << ROPE_YARN,
+    LONGROPE = 1 << ROPE_LONGROPE,
+    LLAMA3 = 1 << ROPE_LLAMA3
+};
 
-static enum zd_status read_factor(
-        const struct config_reader *r, struct rope_set *s)
-{
-    ZD_TRY(need(r, s->type, "factor"));
-    ZD_TRY(config_read_real(r, "factor", 1, &s->factor));
-    return s->factor >= 1 ? ZD_OK
-                          : config_wrong(r, "factor", "a number of at least 1");
-}
+/* The keys of a table. Types that read one as a number, to `field` of a set;
+ * types that need it; others are read below. */
+static const struct key {
+    const char *name;
+    unsigned needed, reads;
+    size_t field;
+    double absent;
+} table_keys[] = {
+        {"rope_type"},
+        {"type"},
+        {"rope_theta"},
+        {"partial_rotary_factor"},
+        {"factor", LINEAR | DYNAMIC | LLAMA3,
+         LINEAR | DYNAMIC | LLAMA3 | YARN | LONGROPE,
+         offsetof(struct rope_set, factor)},
+        {"original_max_position_embeddings", LLAMA3},
+        {"attention_factor"},
+        {"beta_fast", 0, YARN, offsetof(struct rope_set, beta_fast), 32},
+        {"beta_slow", 0, YARN, offsetof(struct rope_set, beta_slow), 1},
+        {"mscale"},
+        {"mscale_all_dim"},
+        {"truncate"},
+        {"short_factor", LONGROPE},
+        {"long_factor", LONGROPE},
+        {"low_freq_factor", LLAMA3, LLAMA3,
+         offsetof(struct rope_set, low_freq_factor)},
+        {"high_freq_factor", LLAMA3, LLAMA3,
+         offsetof(struct rope_set, high_freq_factor)},
+        {"llama_4_scaling_beta"},
+        {0},
+};
 
-/* Where the key is absent or null, by the ratio of both lengths. */
-static enum zd_status read_ratio(
-        const struct config_reader *r, struct rope_set *s)
+/* E0305 or config->unknown: a key that no type has. */
+static enum zd_status check_keys(
+        const struct config_reader *r, const char *table,
+        struct model_config *c)
 {
-    if (config_get(r, "factor"))
-        return read_factor(r, s);
-    s->factor = (double)s->positions / s->original_positions;
+    const char *name;
+    char whole[128];
+    json_t *value;
+    json_object_foreach((json_t *)r->json, name, value)
+    {
+        const struct key *key = table_keys;
+        while (key->name && strcmp(name, key->name) != 0)
+            key++;
+        snprintf(whole, sizeof whole, "%s.%.60s", table, name);
+        if (!key->name)
+            ZD_TRY(config_unknown(r, c, whole, NULL));
+    }
     return ZD_OK;
 }
 
-static enum zd_status read_llama3(
+static enum zd_status read_numbers(
         const struct config_reader *r, struct rope_set *s)
 {
-    ZD_TRY(need(r, s->type, "low_freq_factor"));
-    ZD_TRY(need(r, s->type, "high_freq_factor"));
-    ZD_TRY(need(r, s->type, "original_max_position_embeddings"));
-    ZD_TRY(read_factor(r, s));
-    ZD_TRY(config_read_real(r, "low_freq_factor", 0, &s->low_freq_factor));
-    ZD_TRY(config_read_real(r, "high_freq_factor", 0, &s->high_freq_factor));
+    unsigned type = 1u << s->type;
+    for (const struct key *key = table_keys; key->name; key++) {
+        double *out = (double *)(void *)((char *)s + key->field);
+        bool is_there = config_get(r, key->name);
+        if (key->needed & type && !is_there)
+            return config_fail(
+                    r, "E0302", "rope_type \"%s\" needs the key `%s`",
+                    type_names[s->type], key->name);
+        if (key->reads & type)
+            ZD_TRY(config_read_real(r, key->name, key->absent, out));
+    }
+    /* absent or null: by the ratio of both lengths */
+    if (type & (YARN | LONGROPE) && !config_get(r, "factor"))
+        s->factor = (double)s->positions / s->original_positions;
+    else if (s->factor < 1)
+        return config_wrong(r, "factor", "a number of at least 1");
+    return ZD_OK;
+}
+
+static enum zd_status check_llama3(
+        const struct config_reader *r, const struct rope_set *s)
+{
     if (s->low_freq_factor > 0 && s->high_freq_factor > s->low_freq_factor)
         return ZD_OK;
     return config_fail(
@@ -106,10 +154,8 @@ static enum zd_status read_yarn(
     if (truncate && !json_is_boolean(truncate) && !json_is_null(truncate))
         return config_wrong(r, "truncate", "true or false");
     if (!json_object_get(r->json, "factor"))
-        ZD_TRY(need(r, s->type, "factor"));
-    ZD_TRY(read_ratio(r, s));
-    ZD_TRY(config_read_real(r, "beta_fast", 32, &s->beta_fast));
-    ZD_TRY(config_read_real(r, "beta_slow", 1, &s->beta_slow));
+        return config_fail(
+                r, "E0302", "rope_type \"yarn\" needs the key `factor`");
     ZD_TRY(config_read_real(r, "mscale", 0, &scale));
     ZD_TRY(config_read_real(r, "mscale_all_dim", 0, &all));
     s->beta_fast = s->beta_fast > 0 ? s->beta_fast : 32;
@@ -142,9 +188,6 @@ static enum zd_status read_longrope(
         const struct config_reader *r, struct rope_set *s)
 {
     int pairs = rope_pairs(s);
-    ZD_TRY(need(r, s->type, "short_factor"));
-    ZD_TRY(need(r, s->type, "long_factor"));
-    ZD_TRY(read_ratio(r, s));
     s->factors = zd_array(2 * (size_t)pairs, sizeof *s->factors);
     ZD_TRY(read_factors(r, "short_factor", pairs, s->factors));
     ZD_TRY(read_factors(r, "long_factor", pairs, s->factors + pairs));
@@ -157,25 +200,16 @@ static enum zd_status read_longrope(
 static enum zd_status read_scaling(
         const struct config_reader *r, struct rope_set *s)
 {
-    switch (s->type) {
-    case ROPE_LINEAR:
-        return read_factor(r, s);
-    case ROPE_DYNAMIC:
-        if (s->dims <= 2)
-            return config_fail(
-                    r, "E0302",
-                    "rope_type \"dynamic\" needs heads of more than 2 channels "
-                    "that turn");
-        return read_factor(r, s);
-    case ROPE_YARN:
-        return read_yarn(r, s);
-    case ROPE_LONGROPE:
-        return read_longrope(r, s);
-    case ROPE_LLAMA3:
-        return read_llama3(r, s);
-    default:
-        return ZD_OK;
-    }
+    ZD_TRY(read_numbers(r, s));
+    if (s->type == ROPE_DYNAMIC && s->dims <= 2)
+        return config_fail(
+                r, "E0302",
+                "rope_type \"dynamic\" needs heads of more than 2 channels "
+                "that turn");
+    return s->type == ROPE_YARN       ? read_yarn(r, s)
+           : s->type == ROPE_LONGROPE ? read_longrope(r, s)
+           : s->type == ROPE_LLAMA3   ? check_llama3(r, s)
+                                      : ZD_OK;
 }
 
 /* --- a set ---------------------------------------------------------------- */
@@ -219,42 +253,24 @@ static enum zd_status read_original(
                              "an integer above 1");
 }
 
-static enum zd_status check_keys(
-        const struct config_reader *r, const char *table,
-        struct model_config *c)
+/* A set from r->json, a table. */
+static enum zd_status read_set(
+        const struct config_reader *r, const char *key, double theta,
+        double partial, struct model_config *c, struct rope_set *s)
 {
-    static const char *const known[] = {
-            "rope_type",
-            "type",
-            "rope_theta",
-            "partial_rotary_factor",
-            "factor",
-            "original_max_position_embeddings",
-            "attention_factor",
-            "beta_fast",
-            "beta_slow",
-            "mscale",
-            "mscale_all_dim",
-            "truncate",
-            "short_factor",
-            "long_factor",
-            "low_freq_factor",
-            "high_freq_factor",
-            "llama_4_scaling_beta"};
-    const char *name;
-    char whole[128];
-    json_t *value;
-    json_object_foreach((json_t *)r->json, name, value)
-    {
-        size_t i = 0;
-        while (i < sizeof known / sizeof known[0] &&
-               strcmp(name, known[i]) != 0)
-            i++;
-        snprintf(whole, sizeof whole, "%s.%.60s", table, name);
-        if (i == sizeof known / sizeof known[0])
-            ZD_TRY(config_unknown(r, c, whole, NULL));
-    }
-    return ZD_OK;
+    ZD_TRY(read_type(r, key, c->family, &s->type));
+    ZD_TRY(check_keys(r, key, c));
+    ZD_TRY(config_read_real(r, "rope_theta", theta, &s->theta));
+    if (s->theta <= 1)
+        return config_fail(
+                r, "E0302", "`rope_theta` must be above 1, not %g", s->theta);
+    ZD_TRY(read_dims(r, c, partial, s));
+    ZD_TRY(read_original(r, c, s));
+    ZD_TRY(read_scaling(r, s));
+    if (s->type != ROPE_YARN && s->type != ROPE_LONGROPE)
+        return ZD_OK;
+    return config_read_real(
+            r, "attention_factor", s->attention_factor, &s->attention_factor);
 }
 
 enum zd_status config_read_rope(
@@ -269,25 +285,8 @@ enum zd_status config_read_rope(
             .factor = 1, .attention_factor = 1, .positions = c->max_positions};
     enum zd_status status =
             json_is_object(r.json)
-                    ? read_type(&r, key, c->family, &s->type)
+                    ? read_set(&r, key, theta, partial, c, s)
                     : config_wrong(reader, key, "a table of keys");
-    if (status == ZD_OK)
-        status = check_keys(&r, key, c);
-    if (status == ZD_OK)
-        status = config_read_real(&r, "rope_theta", theta, &s->theta);
-    if (status == ZD_OK && s->theta <= 1)
-        status = config_fail(
-                &r, "E0302", "`rope_theta` must be above 1, not %g", s->theta);
-    if (status == ZD_OK)
-        status = read_dims(&r, c, partial, s);
-    if (status == ZD_OK)
-        status = read_original(&r, c, s);
-    if (status == ZD_OK)
-        status = read_scaling(&r, s);
-    if (status == ZD_OK && (s->type == ROPE_YARN || s->type == ROPE_LONGROPE))
-        status = config_read_real(
-                &r, "attention_factor", s->attention_factor,
-                &s->attention_factor);
     json_decref(empty);
     return status;
 }
