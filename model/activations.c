@@ -81,10 +81,10 @@ static bool head_trains(
 {
     int unit = config->tied ? 0 : table->unit_count - 1;
     enum role role = config->tied ? ROLE_TOKENS : ROLE_HEAD;
-    for (int id = 0; id < table->count; id++)
-        if (table->params[id].unit == unit && table->params[id].role == role)
-            return table->params[id].trainable;
-    return false;
+    int id = table->unit_first[unit], end = table->unit_first[unit + 1];
+    while (id < end && table->params[id].role != role)
+        id++;
+    return id < end && table->params[id].trainable;
 }
 
 /* N tokens. */
@@ -100,6 +100,8 @@ static struct layout layout_of(
             .base = base,
             .element = dtype_bytes(shape->dtype),
             .config = config,
+            .table = table,
+            .shape = shape,
             .family = config->family,
             .backend = backend,
             .dtype = shape->dtype,
@@ -127,17 +129,16 @@ static struct layout layout_of(
 
 /* Not for a decode step, which has none: a GPU's library is asked, and that
  * takes it a while. */
-static void measure_attention(
-        struct layout *l, const struct model_shape *shape, int B)
+static void measure_attention(struct layout *l, int B)
 {
     const struct layer_attention *layers = l->config->layer_attention;
     for (int i = 0; i < l->config->layers; i++) {
         if (i && layers[i].window == layers[0].window)
             continue;
-        struct attention_shape attention =
-                activations_attention(l->config, shape, i + 1, B, shape->T);
+        struct attention_shape attention = activations_attention(
+                l->config, l->shape, i + 1, B, l->shape->T);
         if (l->by_heads)
-            activations_share_heads(&attention, cp_size(shape));
+            activations_share_heads(&attention, (int)l->cp);
         l->attention_scratch = size_max(
                 l->attention_scratch,
                 attention_scratch_bytes(&attention, l->dtype, l->backend));
@@ -175,10 +176,11 @@ static size_t chunk_limit(const struct layout *l)
 }
 
 /* Equal pieces of at most the limit. */
-static int head_chunk(const struct layout *l, int asked)
+static int head_chunk(const struct layout *l)
 {
-    size_t tp = (size_t)tp_size(l->config);
-    size_t limit = size_max(asked ? (size_t)asked : chunk_limit(l), 1);
+    size_t tp = (size_t)tp_size(l->config),
+           asked = (size_t)l->shape->head_chunk;
+    size_t limit = size_max(asked ? asked : chunk_limit(l), 1);
     limit = size_max(limit / tp, 1); /* of a share */
     size_t pieces = (l->S + limit - 1) / limit;
     return (int)((l->S + pieces - 1) / pieces * tp);
@@ -190,7 +192,7 @@ int model_head_chunk(
 {
     struct layout l = layout_of(
             config, table, shape, place_tokens(shape, shape->B), NULL);
-    return head_chunk(&l, shape->head_chunk);
+    return head_chunk(&l);
 }
 
 static void push_head(
@@ -254,18 +256,16 @@ static void alloc_layers(struct activations *a)
 }
 
 /* How the layers are cut, the same for each micro-batch. */
-static void begin_micros(
-        const struct layout *l, const struct param_table *table,
-        const struct model_shape *shape, struct activations *acts)
+static void begin_micros(const struct layout *l, struct activations *acts)
 {
     int layers = l->config->layers;
     struct activations a = {
-            .first = activations_first_layer(l->config, table),
+            .first = activations_first_layer(l->config, l->table),
             .mlp_pieces = l->pieces,
-            .micros = shape_micros(shape),
+            .micros = shape_micros(l->shape),
             .scratch_bytes = l->attention_scratch};
     int kept = layers + 1 - a.first;
-    int segment = checkpointing_segment(shape->checkpointing, layers);
+    int segment = checkpointing_segment(l->shape->checkpointing, layers);
     a.recompute = segment > 0;
     a.is_shared = a.recompute && a.micros > 1;
     a.head_covers = a.recompute || !kept;
@@ -300,7 +300,7 @@ static void push_slots(struct layout *l, struct activations *acts)
     struct layer_acts shared = layout_shared(l);
     for (int i = 0; i < acts->segment; i++) {
         bool is_shared = acts->is_shared && i == acts->segment - 1;
-        const struct layer_acts *of = &acts->slots[i];
+        const struct branch_acts *of = &acts->slots[i].attention;
         layout_slot(l, i > 0, &shared, &acts->slots[i]);
         for (int m = 1; m < acts->micros; m++) {
             struct layer_acts *a = &acts[m].slots[i];
@@ -308,9 +308,9 @@ static void push_slots(struct layout *l, struct activations *acts)
                 layout_slot(l, i > 0, &shared, a);
                 continue;
             }
-            *a = *of;
+            *a = acts->slots[i];
             a->attention.x = i > 0 ? push_rows(l, l->S, l->C) : NULL;
-            if (of->attention.norm == of->attention.x)
+            if (of->norm == of->x)
                 a->attention.norm = a->attention.x;
         }
     }
@@ -332,25 +332,21 @@ static void share_micros(struct activations *acts)
     }
 }
 
-static void lay_train(
-        const struct model_config *config, const struct param_table *table,
-        const struct model_shape *shape, char *base, struct activations *acts)
+static void lay_train(struct layout l, struct activations *acts)
 {
-    struct layout l = layout_of(
-            config, table, shape, place_tokens(shape, shape->B), base);
-    measure_attention(&l, shape, shape->B);
-    l.recompute = layout_recomputed(config, shape);
+    measure_attention(&l, l.shape->B);
+    l.recompute = layout_recomputed(&l);
     layout_choose_codes(&l);
-    begin_micros(&l, table, shape, acts);
-    bool has_kept = acts->first <= config->layers;
+    begin_micros(&l, acts);
+    bool has_kept = acts->first <= l.config->layers;
 
-    layout_inputs(&l, shape->offload_activations, acts);
+    layout_inputs(&l, l.shape->offload_activations, acts);
     acts->dx = push_rows(&l, l.S, l.C);
     for (int m = 0; m < acts->micros; m++) {
         acts[m].dx = acts[m].gathered = m ? acts[m - 1].last : acts->dx;
         acts[m].last = push_rows(&l, l.S, l.C);
     }
-    int chunk = head_chunk(&l, shape->head_chunk);
+    int chunk = head_chunk(&l);
     layout_adapters(&l, chunk, true, &acts->adapters);
     size_t below = l.top;
     if (acts->first > 1) {
@@ -386,37 +382,27 @@ static void lay_lean(
     a->bytes = l->peak;
 }
 
-static struct activations lay_eval(
-        const struct model_config *config, const struct param_table *table,
-        const struct model_shape *shape, char *base)
+static void lay_eval(struct layout l, struct activations *a)
 {
-    struct layout l = layout_of(
-            config, table, shape, place_tokens(shape, shape->eval_B), base);
-    measure_attention(&l, shape, shape->eval_B);
-    struct activations a = {.scratch_bytes = l.attention_scratch};
-    lay_lean(&l, false, head_chunk(&l, shape->head_chunk), &a);
-    return a;
+    measure_attention(&l, l.shape->eval_B);
+    a->scratch_bytes = l.attention_scratch;
+    lay_lean(&l, false, head_chunk(&l), a);
 }
 
-static struct activations lay_decode(
-        const struct model_config *config, const struct param_table *table,
-        const struct model_shape *shape, char *base)
+static void lay_decode(struct layout l, struct activations *a)
 {
-    struct layout l =
-            layout_of(config, table, shape, (size_t)shape->decode_batch, base);
+    size_t texts = (size_t)decode_texts(l.shape);
+    size_t capacity = (size_t)l.shape->decode_capacity;
+    size_t rows = (size_t)l.config->layers * texts * capacity;
     l.logits_dtype = DTYPE_FP32; /* the host reads them */
     l.pieces = 1, l.piece = l.S = l.N;
     l.decodes = true;
     l.by_heads = false;
-    struct activations a = {0};
-    size_t texts = (size_t)decode_texts(shape);
-    size_t rows = texts * (size_t)shape->decode_capacity;
-    a.cache_text_bytes = (size_t)shape->decode_capacity * l.kv * l.element;
-    a.cache_layer_bytes = texts * a.cache_text_bytes;
-    a.k_cache = push_rows(&l, (size_t)config->layers * rows, l.kv);
-    a.v_cache = push_rows(&l, (size_t)config->layers * rows, l.kv);
-    lay_lean(&l, true, (int)texts, &a);
-    return a;
+    a->cache_text_bytes = capacity * l.kv * l.element;
+    a->cache_layer_bytes = texts * a->cache_text_bytes;
+    a->k_cache = push_rows(&l, rows, l.kv);
+    a->v_cache = push_rows(&l, rows, l.kv);
+    lay_lean(&l, true, (int)texts, a);
 }
 
 struct activations *activations_lay_out(
@@ -425,12 +411,21 @@ struct activations *activations_lay_out(
 {
     struct activations *passes =
             zd_array((size_t)activations_passes(shape), sizeof *passes);
+    size_t train = place_tokens(shape, shape->B);
+    size_t eval = place_tokens(shape, shape->eval_B);
+    size_t decode = (size_t)shape->decode_batch;
     if (shape->train)
-        lay_train(config, table, shape, base, &passes[PASS_TRAIN]);
+        lay_train(
+                layout_of(config, table, shape, train, base),
+                &passes[PASS_TRAIN]);
     if (shape->eval_B)
-        passes[PASS_EVAL] = lay_eval(config, table, shape, base);
+        lay_eval(
+                layout_of(config, table, shape, eval, base),
+                &passes[PASS_EVAL]);
     if (shape->decode_capacity)
-        passes[PASS_DECODE] = lay_decode(config, table, shape, base);
+        lay_decode(
+                layout_of(config, table, shape, decode, base),
+                &passes[PASS_DECODE]);
     return passes;
 }
 

@@ -20,8 +20,7 @@ static enum zd_status recompute(
 /* A layer's backward, of one micro-batch after the other. The last layer of a
  * group is recomputed just before. */
 static enum zd_status backward_layer(
-        struct model *model, int layer, const struct group *group,
-        const struct model_hooks *hooks)
+        struct model *model, int layer, const struct group *group)
 {
     struct layer_run run = {.model = model, .layer = layer};
     for (int m = 0; m < model->pass_count; m++) {
@@ -31,7 +30,7 @@ static enum zd_status backward_layer(
         if (layer == group->to)
             ZD_TRY(recompute(model, pass, layer, group));
         if (m == 0)
-            ZD_TRY(unit_grads_acquire(model, hooks, layer, &run.accumulate));
+            ZD_TRY(unit_grads_acquire(model, layer, &run.accumulate));
         struct layer_acts slot = kept_acts(pass, layer);
         run.pass = pass;
         run.acts = &slot;
@@ -39,23 +38,22 @@ static enum zd_status backward_layer(
         ZD_TRY(layer_backward(&run));
         run.accumulate = true;
     }
-    ZD_TRY(unit_grads_release(model, hooks, layer));
-    return unit_release(model, hooks, layer);
+    ZD_TRY(unit_grads_release(model, layer));
+    return unit_release(model, layer);
 }
 
 /* Each layer stays acquired from its recomputation to its backward. */
 static enum zd_status backward_group(
-        struct model *model, const struct group *group,
-        const struct model_hooks *hooks)
+        struct model *model, const struct group *group)
 {
     ZD_TRY(residuals_fetch(model, &model->pass[0], group->from));
     for (int layer = group->from; layer <= group->to; layer++) {
-        ZD_TRY(unit_acquire(model, hooks, layer));
+        ZD_TRY(unit_acquire(model, layer));
         for (int m = 0; m < model->pass_count && layer < group->to; m++)
             ZD_TRY(recompute(model, &model->pass[m], layer, group));
     }
     for (int layer = group->to; layer >= group->from; layer--)
-        ZD_TRY(backward_layer(model, layer, group, hooks));
+        ZD_TRY(backward_layer(model, layer, group));
     return ZD_OK;
 }
 
@@ -64,16 +62,16 @@ enum zd_status model_backward(
 {
     const struct activations *acts = &model->passes[PASS_TRAIN];
     struct group group = {.to = model->config->layers};
-    for (int m = 0; m < model->pass_count; m++) {
-        model->pass[m].hooks = hooks;
+    model->hooks = hooks;
+    for (int m = 0; m < model->pass_count; m++)
         model->pass[m].inputs = model->pass[m].acts->returned;
-    }
+
     for (; group.to >= acts->first; group.to = group.from - 1) {
         int above = (group.to - acts->first) % acts->segment;
         group.from = acts->recompute ? group.to - above : group.to;
-        ZD_TRY(backward_group(model, &group, hooks));
+        ZD_TRY(backward_group(model, &group));
     }
-    ZD_TRY(embedding_backward(model, hooks));
+    ZD_TRY(embedding_backward(model));
     hooks_end(model);
     return ZD_OK;
 }

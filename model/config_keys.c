@@ -1,4 +1,5 @@
 #include "model/config_keys.h"
+#include "base/must.h"
 #include "base/suggest.h"
 #include "base/words.h"
 
@@ -41,7 +42,7 @@ static const struct config_key common[] = {
 /* Keys of any model, of transformers 4 and 5: what a class returns, how text is
  * generated, labels. None says anything about the arithmetic. */
 static const char generic_keys[] =
-        " _attn_implementation _name_or_path attn_implementation auto_map"
+        "_attn_implementation _name_or_path attn_implementation auto_map"
         " bad_words_ids begin_suppress_tokens chunk_size_feed_forward"
         " cross_attention_hidden_size decoder_start_token_id diversity_penalty"
         " do_sample early_stopping encoder_no_repeat_ngram_size"
@@ -53,13 +54,7 @@ static const char generic_keys[] =
         " repetition_penalty return_dict return_dict_in_generate sep_token_id"
         " suppress_tokens task_specific_params temperature tf_legacy_loss"
         " tie_encoder_decoder tokenizer_class top_k top_p torchscript typical_p"
-        " use_bfloat16 ";
-
-static bool is_generic(const char *name)
-{
-    const char *found = strstr(generic_keys, name);
-    return found && found[-1] == ' ' && found[strlen(name)] == ' ';
-}
+        " use_bfloat16";
 
 /* The first row of a name counts. */
 static bool is_repeated(
@@ -141,19 +136,6 @@ enum zd_status config_read_real(
     return ZD_OK;
 }
 
-static enum zd_status read_bool(
-        const struct config_reader *r, const struct config_key *key, bool *out)
-{
-    const json_t *value = config_get(r, key->name);
-    *out = key->absent != 0;
-    if (!value)
-        return ZD_OK;
-    if (!json_is_boolean(value))
-        return config_wrong(r, key->name, "true or false");
-    *out = json_is_true(value);
-    return ZD_OK;
-}
-
 /* The default of transformers' class is not used where the vocabulary is too
  * small for it. */
 static enum zd_status read_token(
@@ -178,6 +160,7 @@ static enum zd_status read_value(
         struct model_config *config)
 {
     double dropout;
+    const json_t *value = config_get(r, key->name);
     void *out = (char *)config + key->field;
     bool derives = key->flags & CONFIG_NULL_DERIVES &&
                    json_object_get(r->json, key->name);
@@ -186,7 +169,10 @@ static enum zd_status read_value(
         return config_read_int(
                 r, key->name, derives ? 0 : (int)key->absent, key->max, out);
     case CONFIG_BOOL:
-        return read_bool(r, key, out);
+        *(bool *)out = value ? json_is_true(value) : key->absent != 0;
+        return !value || json_is_boolean(value)
+                       ? ZD_OK
+                       : config_wrong(r, key->name, "true or false");
     case CONFIG_REAL:
         return config_read_real(r, key->name, derives ? 0 : key->absent, out);
     case CONFIG_TOKEN:
@@ -260,23 +246,6 @@ enum zd_status config_refuse(
                  : status;
 }
 
-/* The key nearest to an unknown one; NULL: none is near. */
-static bool is_known(
-        const struct model_family *family, const char *name,
-        const char **nearest)
-{
-    int distance = 4; /* further away it is another word */
-    *nearest = NULL;
-    for (const struct config_key *key = NULL; (key = next_key(family, key));) {
-        int d = edit_distance(name, key->name);
-        if (strcmp(name, key->name) == 0)
-            return true;
-        if (d < distance)
-            distance = d, *nearest = key->name;
-    }
-    return is_generic(name);
-}
-
 enum zd_status config_unknown(
         const struct config_reader *reader, struct model_config *config,
         const char *name, const char *nearest)
@@ -297,8 +266,17 @@ static enum zd_status check_known(
         const struct config_reader *reader, struct model_config *config,
         const char *name)
 {
-    const char *nearest;
-    return is_known(config->family, name, &nearest)
+    const char *nearest = NULL;
+    int distance = 4; /* further away it is another word */
+    for (const struct config_key *key = NULL;
+         (key = next_key(config->family, key));) {
+        int d = edit_distance(name, key->name);
+        if (strcmp(name, key->name) == 0)
+            return ZD_OK;
+        if (d < distance)
+            distance = d, nearest = key->name;
+    }
+    return words_have(generic_keys, " ", name)
                    ? ZD_OK
                    : config_unknown(reader, config, name, nearest);
 }
@@ -338,37 +316,30 @@ static json_t *token_or_null(int id)
 }
 
 /* Unless the key is there; takes `value`. */
-static int add_missing(json_t *json, const char *key, json_t *value)
+static void add_missing(json_t *json, const char *key, json_t *value)
 {
-    if (!json_object_get(json, key))
-        return json_object_set_new(json, key, value);
-    json_decref(value);
-    return 0;
+    if (json_object_get(json, key))
+        json_decref(value);
+    else
+        json_object_set_new(json, key, value);
 }
 
 json_t *config_keys_complete(
         const struct config_reader *reader, const struct model_config *config)
 {
     const struct model_family *family = config->family;
-    json_t *json = json_deep_copy(reader->json);
-    int failed = !json;
-    failed |= add_missing(json, "model_type", json_string(family->name));
-    failed |= add_missing(
-            json, "architectures", json_pack("[s]", family->architecture));
+    json_t *json = zd_must(json_deep_copy(reader->json));
+    add_missing(json, "model_type", json_string(family->name));
+    add_missing(json, "architectures", json_pack("[s]", family->architecture));
     for (const struct config_key *key = NULL; (key = next_key(family, key));)
         if (key->flags & CONFIG_WRITTEN)
-            failed |= add_missing(json, key->name, value_of(key, config));
+            add_missing(json, key->name, value_of(key, config));
     if (config->rope_count == 1 && !json_object_get(json, "rope_parameters"))
-        failed |= json_object_set_new(
+        json_object_set_new(
                 json, "rope_theta", json_real(config->ropes[0].theta));
-    failed |= add_missing(
-            json, "bos_token_id", token_or_null(config->bos_token_id));
-    failed |= add_missing(
-            json, "eos_token_id", token_or_null(config->eos_token_id));
+    add_missing(json, "bos_token_id", token_or_null(config->bos_token_id));
+    add_missing(json, "eos_token_id", token_or_null(config->eos_token_id));
     if (family->window == WINDOW_ALL && reader->on_error == ZD_ERR_CONFIG)
-        failed |= add_missing(json, "sliding_window", json_null());
-    if (!failed)
-        return json;
-    json_decref(json);
-    return NULL;
+        add_missing(json, "sliding_window", json_null());
+    return json;
 }

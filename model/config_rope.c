@@ -67,7 +67,6 @@ static const struct key {
         {"factor", LINEAR | DYNAMIC | LLAMA3,
          LINEAR | DYNAMIC | LLAMA3 | YARN | LONGROPE,
          offsetof(struct rope_set, factor)},
-        {"original_max_position_embeddings", LLAMA3},
         {"attention_factor"},
         {"beta_fast", 0, YARN, offsetof(struct rope_set, beta_fast), 32},
         {"beta_slow", 0, YARN, offsetof(struct rope_set, beta_slow), 1},
@@ -80,6 +79,7 @@ static const struct key {
          offsetof(struct rope_set, low_freq_factor)},
         {"high_freq_factor", LLAMA3, LLAMA3,
          offsetof(struct rope_set, high_freq_factor)},
+        {"original_max_position_embeddings", LLAMA3},
         {"llama_4_scaling_beta"},
         {0},
 };

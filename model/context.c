@@ -133,7 +133,7 @@ enum zd_status keys_gather(
 {
     const struct gathered *m = &run->model->gathered;
     const struct qkv *own = &run->acts->qkv, *g = &run->pass->acts->grads.qkv;
-    const struct model_hooks *hooks = run->pass->hooks;
+    const struct model_hooks *hooks = run->model->hooks;
     struct exchange e = exchange_kv(run, own);
     size_t kv = e.columns[0].share;
     size_t piece = (size_t)run->pass->queries.rows / 2 * e.share;
@@ -158,7 +158,7 @@ enum zd_status keys_gather(
 enum zd_status keys_scatter(const struct layer_run *run)
 {
     const struct gathered *m = &run->model->gathered;
-    const struct model_hooks *hooks = run->pass->hooks;
+    const struct model_hooks *hooks = run->model->hooks;
     struct exchange e = exchange_kv(run, &run->pass->acts->grads.qkv);
     size_t piece = (size_t)run->pass->queries.rows / 2 * e.share;
     if (!piece)
@@ -214,8 +214,8 @@ static enum zd_status turn_pieces(
 static enum zd_status send(const struct layer_run *run, size_t share)
 {
     char *const *parts = run->model->gathered.exchanged;
-    return run->pass->hooks->heads_exchange(
-            run->pass->hooks->places, parts[1], parts[0],
+    return run->model->hooks->heads_exchange(
+            run->model->hooks->places, parts[1], parts[0],
             (size_t)run->pass->N * share / element_of(run));
 }
 

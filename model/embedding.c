@@ -13,7 +13,7 @@ enum zd_status embedding_rows(
     ZD_TRY(model->kernels->embedding_forward(
             NULL, part, rows, model->params[role_id(model, 0, role)],
             is_cut ? pass->N : pass->share, model->config->hidden_size, add));
-    return tokens_scatter(model, pass, out, part, pass->share);
+    return tokens_scatter(model, out, part, pass->share);
 }
 
 /* A gradient that is not added to begins at 0. */
@@ -31,26 +31,25 @@ enum zd_status embedding_scatter(
         ZD_TRY(device_clear(
                 grad, model->table->params[id].count * sizeof *grad));
     if (is_cut)
-        ZD_TRY(tokens_gather(model, pass, 0, dout, pass->share, &dout));
+        ZD_TRY(tokens_gather(model, 0, dout, pass->share, &dout));
     return model->kernels->embedding_backward(
             NULL, grad, rows, order, dout, is_cut ? pass->N : pass->share,
             model->config->hidden_size);
 }
 
-enum zd_status embedding_backward(
-        struct model *model, const struct model_hooks *hooks)
+enum zd_status embedding_backward(struct model *model)
 {
     bool held = model->embedding_grads_held;
     bool accumulate = model->embedding_accumulates;
     if (!model->unit_trains[0])
         return ZD_OK;
     if (!held)
-        ZD_TRY(unit_grads_acquire(model, hooks, 0, &accumulate));
+        ZD_TRY(unit_grads_acquire(model, 0, &accumulate));
     for (int m = 0; m < model->pass_count; m++) {
         ZD_TRY(model->config->family->embed_backward(
                 model, &model->pass[m], held || accumulate, accumulate));
         accumulate = true;
     }
     model->embedding_grads_held = false;
-    return unit_grads_release(model, hooks, 0);
+    return unit_grads_release(model, 0);
 }

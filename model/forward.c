@@ -104,31 +104,30 @@ static bool goes_back(const struct activations *acts, int layer)
 
 /* Embedding and layers, of each pass; the result is in its acts->last. */
 static enum zd_status forward_layers(
-        struct model *model, const struct pass *passes, int count,
-        const struct model_hooks *hooks)
+        struct model *model, const struct pass *passes, int count)
 {
     int layers = model->config->layers;
-    ZD_TRY(unit_acquire(model, hooks, 0));
+    ZD_TRY(unit_acquire(model, 0));
     for (int m = 0; m < count; m++) {
         model->due[m] = (struct residual_sum){0};
         ZD_TRY(model->config->family->embed(
                 model, &passes[m], output_of(&passes[m], 0, layers)));
     }
-    ZD_TRY(unit_release(model, hooks, 0));
+    ZD_TRY(unit_release(model, 0));
     for (int layer = 1; layer <= layers; layer++) {
-        ZD_TRY(unit_acquire(model, hooks, layer));
+        ZD_TRY(unit_acquire(model, layer));
         bool back = goes_back(passes->acts, layer);
         for (int m = 0; m < count; m++)
             ZD_TRY(forward_one(
                     model, &passes[back ? count - 1 - m : m], layer));
-        ZD_TRY(unit_release(model, hooks, layer));
+        ZD_TRY(unit_release(model, layer));
     }
     return ZD_OK;
 }
 
 static struct pass pass_of(
         const struct model *model, const struct model_batch *batch,
-        struct activations *acts, const struct model_hooks *hooks)
+        struct activations *acts)
 {
     int cp = cp_size(&model->shape), tp = tp_size(model->config);
     int N = batch->B * (batch->T / cp);
@@ -143,7 +142,6 @@ static struct pass pass_of(
             .N = N,
             .queries = queries,
             .share = N / tp,
-            .hooks = hooks,
             .tokens = batch->tokens,
             .targets = batch->targets,
             .doc_start = batch->doc_start,
@@ -166,27 +164,27 @@ enum zd_status model_forward(
     for (int m = 0; m < count; m++) {
         const struct model_batch *batch = &batches[m];
         struct pass *pass = &model->pass[m];
-        *pass = pass_of(model, batch, &model->passes[PASS_TRAIN + m], hooks);
+        *pass = pass_of(model, batch, &model->passes[PASS_TRAIN + m]);
         pass->micro = m;
         pass->drops = model->shape.dropout > 0;
         assert(batch->B <= model->shape.B && batch->T <= model->shape.T);
         ZD_TRY(batch_place(model, pass, true));
     }
-    hooks_begin(model, &model->train_events);
-    ZD_TRY(forward_layers(model, model->pass, count, hooks));
-    return head_loss(model, model->pass, count, true, dloss, hooks);
+    hooks_begin(model, &model->train_events, hooks);
+    ZD_TRY(forward_layers(model, model->pass, count));
+    return head_loss(model, model->pass, count, true, dloss);
 }
 
 enum zd_status model_evaluate(
         struct model *model, const struct model_batch *batch,
         const struct model_hooks *hooks)
 {
-    struct pass pass = pass_of(model, batch, &model->passes[PASS_EVAL], hooks);
+    struct pass pass = pass_of(model, batch, &model->passes[PASS_EVAL]);
     assert(batch->B <= model->shape.eval_B && batch->T <= model->shape.T);
     ZD_TRY(batch_place(model, &pass, false));
-    hooks_begin(model, &model->eval_events);
-    ZD_TRY(forward_layers(model, &pass, 1, hooks));
-    ZD_TRY(head_loss(model, &pass, 1, false, 0.0f, hooks));
+    hooks_begin(model, &model->eval_events, hooks);
+    ZD_TRY(forward_layers(model, &pass, 1));
+    ZD_TRY(head_loss(model, &pass, 1, false, 0.0f));
     hooks_end(model);
     return ZD_OK;
 }
@@ -210,7 +208,6 @@ enum zd_status model_decode(
             .T = share * tp,
             .N = share * tp,
             .share = share,
-            .hooks = hooks,
             .tokens = tokens,
             .decode = true,
             .runs = runs,
@@ -219,9 +216,9 @@ enum zd_status model_decode(
             .acts = &model->passes[PASS_DECODE],
     };
     ZD_TRY(batch_place(model, &pass, false));
-    hooks_begin(model, &model->eval_events);
-    ZD_TRY(forward_layers(model, &pass, 1, hooks));
-    ZD_TRY(head_logits(model, &pass, hooks, logits));
+    hooks_begin(model, &model->eval_events, hooks);
+    ZD_TRY(forward_layers(model, &pass, 1));
+    ZD_TRY(head_logits(model, &pass, logits));
     hooks_end(model);
     return ZD_OK;
 }

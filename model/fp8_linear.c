@@ -53,16 +53,15 @@ static struct matmul_operand columns_of(
 
 /* The largest of all places' (count) maxima. */
 static enum zd_status settle_amax(
-        const struct model *model, const struct pass *pass, float *amax,
-        int count)
+        const struct model *model, float *amax, int count)
 {
     const struct kernels *k = model->kernels;
     float *all = model->fp8.all;
     int tp = tp_size(model->config);
     if (tp == 1)
         return ZD_OK;
-    ZD_TRY(pass->hooks->scores_gather(
-            pass->hooks->places, all, amax, (size_t)count * sizeof *amax));
+    ZD_TRY(model->hooks->scores_gather(
+            model->hooks->places, all, amax, (size_t)count * sizeof *amax));
     for (int i = 0; i < count; i++)
         ZD_TRY(k->fp8_amax(
                 NULL, amax + i, all + i, DTYPE_FP32, tp, 1, count, false));
@@ -97,8 +96,7 @@ enum zd_status fp8_weights(
                 has_one[g]));
         has_one[g] = true;
     }
-    return settle_amax(
-            model, pass, weight_amax(model, layer, FP8_QKV), FP8_GROUPS);
+    return settle_amax(model, weight_amax(model, layer, FP8_QKV), FP8_GROUPS);
 }
 
 /* Places have channels of their own of the inputs of o and down. */
@@ -110,7 +108,7 @@ static enum zd_status input_amax(const struct linear *l, const void *x)
     ZD_TRY(l->model->kernels->fp8_amax(
             NULL, l->x_amax, x, l->model->kernels->dtype, l->N, l->in, l->in,
             false));
-    return is_cut ? settle_amax(l->model, l->pass, l->x_amax, 1) : ZD_OK;
+    return is_cut ? settle_amax(l->model, l->x_amax, 1) : ZD_OK;
 }
 
 enum zd_status fp8_grads(
@@ -125,7 +123,7 @@ enum zd_status fp8_grads(
         ZD_TRY(model->kernels->fp8_amax(
                 NULL, amax, dy[i], model->kernels->dtype, linears[i].N,
                 linears[i].out, linears[i].out, i > 0));
-    return is_cut ? settle_amax(model, linears->pass, amax, 1) : ZD_OK;
+    return is_cut ? settle_amax(model, amax, 1) : ZD_OK;
 }
 
 /* --- casts ---------------------------------------------------------------- */

@@ -101,19 +101,17 @@ static struct norm head_norm(const struct model *model, int N, bool accumulate)
             model, model->config->layers + 1, ROLE_FINAL_NORM, N, accumulate);
 }
 
-static enum zd_status head_acquire(
-        struct model *model, const struct model_hooks *hooks)
+static enum zd_status head_acquire(struct model *model)
 {
-    ZD_TRY(unit_acquire(model, hooks, model->config->layers + 1));
-    return model->config->tied ? unit_acquire(model, hooks, 0) : ZD_OK;
+    ZD_TRY(unit_acquire(model, model->config->layers + 1));
+    return model->config->tied ? unit_acquire(model, 0) : ZD_OK;
 }
 
-static enum zd_status head_release(
-        struct model *model, const struct model_hooks *hooks)
+static enum zd_status head_release(struct model *model)
 {
     if (model->config->tied)
-        ZD_TRY(unit_release(model, hooks, 0));
-    return unit_release(model, hooks, model->config->layers + 1);
+        ZD_TRY(unit_release(model, 0));
+    return unit_release(model, model->config->layers + 1);
 }
 
 /* Of a chunk: what it adds to, and whether something is there already. */
@@ -126,16 +124,14 @@ struct head_grads {
 /* A tied head's gradient belongs to the embedding's unit, which stays with us
  * until the embedding has added its own part. */
 static enum zd_status head_grads_acquire(
-        struct model *model, const struct model_hooks *hooks,
-        struct head_grads *grads)
+        struct model *model, struct head_grads *grads)
 {
     const struct model_config *c = model->config;
     struct norm norm;
-    ZD_TRY(unit_grads_acquire(model, hooks, c->layers + 1, &grads->norm_add));
+    ZD_TRY(unit_grads_acquire(model, c->layers + 1, &grads->norm_add));
     grads->head_add = grads->norm_add;
     if (c->tied && model->table->params[model->head].trainable) {
-        ZD_TRY(unit_grads_acquire(
-                model, hooks, 0, &model->embedding_accumulates));
+        ZD_TRY(unit_grads_acquire(model, 0, &model->embedding_accumulates));
         model->embedding_grads_held = true;
         grads->head_add = model->embedding_accumulates;
     }
@@ -191,7 +187,7 @@ static enum zd_status chunk_logits(
                 (const char *)due.a + offset, (const char *)due.b + offset};
     ZD_TRY(norm_forward_sum(
             head_norm(model, n, false), h->norm, h->mean, h->rstd, x, due));
-    ZD_TRY(tokens_gather(model, pass, 1, h->norm, n, &inputs));
+    ZD_TRY(tokens_gather(model, 1, h->norm, n, &inputs));
     return product_logits(
             model, pass, begin, n * tp_size(model->config), inputs);
 }
@@ -233,7 +229,7 @@ static enum zd_status chunk_backward(
     ZD_TRY(linear_adapters_backward(
             &head, grads->dx_needed ? dnorm : NULL, dz, inputs));
     if (grads->dx_needed)
-        ZD_TRY(tokens_scatter(model, pass, h->dnorm, dnorm, n));
+        ZD_TRY(tokens_scatter(model, h->dnorm, dnorm, n));
     if (grads->dx_needed)
         ZD_TRY(norm_backward(
                 head_norm(model, n, grads->norm_add), dx + offset, h->dnorm,
@@ -273,8 +269,8 @@ static enum zd_status sliced_losses(
     struct row_score *own = h->scores + (size_t)places * (size_t)n;
     ZD_TRY(k->row_scores(
             NULL, own, h->logits, targets, n, h->stride, slice, map));
-    ZD_TRY(pass->hooks->scores_gather(
-            pass->hooks->places, h->scores, own, (size_t)n * sizeof *own));
+    ZD_TRY(model->hooks->scores_gather(
+            model->hooks->places, h->scores, own, (size_t)n * sizeof *own));
     return k->row_losses(
             NULL, h->losses, train ? h->dlogits : NULL, h->logits, targets,
             h->scores, places, dloss, n, h->stride, slice, map);
@@ -316,17 +312,17 @@ static enum zd_status pass_loss(
 
 enum zd_status head_loss(
         struct model *model, const struct pass *passes, int count, bool train,
-        float dloss, const struct model_hooks *hooks)
+        float dloss)
 {
     struct head_grads grads = {0};
-    ZD_TRY(head_acquire(model, hooks));
+    ZD_TRY(head_acquire(model));
     if (train)
-        ZD_TRY(head_grads_acquire(model, hooks, &grads));
+        ZD_TRY(head_grads_acquire(model, &grads));
     for (int m = 0; m < count; m++)
         ZD_TRY(pass_loss(model, &passes[m], dloss, train ? &grads : NULL));
     if (train)
-        ZD_TRY(unit_grads_release(model, hooks, model->config->layers + 1));
-    return head_release(model, hooks);
+        ZD_TRY(unit_grads_release(model, model->config->layers + 1));
+    return head_release(model);
 }
 
 /* Runs from `first` whose last tokens follow each other, a chunk at most. */
@@ -352,7 +348,7 @@ static enum zd_status decode_hidden(
     if (due->a)
         ZD_TRY(model->kernels->add(NULL, all, due->a, due->b, count));
     *due = (struct residual_sum){0};
-    ZD_TRY(tokens_gather(model, pass, 0, all, pass->share, &all));
+    ZD_TRY(tokens_gather(model, 0, all, pass->share, &all));
     *all_out = all;
     return ZD_OK;
 }
@@ -372,8 +368,8 @@ static enum zd_status decode_logits(
     if (!h->all_logits)
         return ZD_OK;
     *all_out = h->all_logits;
-    return pass->hooks->scores_gather(
-            pass->hooks->places, h->all_logits, h->logits,
+    return model->hooks->scores_gather(
+            model->hooks->places, h->all_logits, h->logits,
             (size_t)n * (size_t)h->stride * sizeof(float));
 }
 
@@ -398,12 +394,11 @@ static enum zd_status read_logits(
 }
 
 enum zd_status head_logits(
-        struct model *model, const struct pass *pass,
-        const struct model_hooks *hooks, float *logits)
+        struct model *model, const struct pass *pass, float *logits)
 {
     char *hidden;
     const float *all;
-    ZD_TRY(head_acquire(model, hooks));
+    ZD_TRY(head_acquire(model));
     ZD_TRY(decode_hidden(model, pass, &hidden));
     for (int r = 0, end = 0, runs; r < pass->run_count; r += runs) {
         end += pass->runs[r].count;
@@ -412,7 +407,7 @@ enum zd_status head_logits(
         ZD_TRY(read_logits(model, pass, all, runs, logits, r));
         end += runs - 1;
     }
-    return head_release(model, hooks);
+    return head_release(model);
 }
 
 enum zd_status model_loss_take(struct model *model, struct exact_sum *sum_out)

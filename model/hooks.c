@@ -10,15 +10,14 @@ static size_t share_count(const struct model *model, int rows)
 }
 
 enum zd_status tokens_gather(
-        const struct model *model, const struct pass *pass, int i, void *share,
-        int rows, void **all_out)
+        const struct model *model, int i, void *share, int rows, void **all_out)
 {
     *all_out = share;
     if (tp_size(model->config) == 1)
         return ZD_OK;
     *all_out = model->gathered.all_tokens[i];
-    return pass->hooks->tokens_gather(
-            pass->hooks->places, *all_out, share, share_count(model, rows));
+    return model->hooks->tokens_gather(
+            model->hooks->places, *all_out, share, share_count(model, rows));
 }
 
 void *tokens_part(const struct model *model, void *share)
@@ -28,21 +27,19 @@ void *tokens_part(const struct model *model, void *share)
 }
 
 enum zd_status tokens_scatter(
-        const struct model *model, const struct pass *pass, void *share,
-        void *part, int rows)
+        const struct model *model, void *share, void *part, int rows)
 {
     if (part == share)
         return ZD_OK;
-    return pass->hooks->tokens_scatter(
-            pass->hooks->places, share, part, share_count(model, rows));
+    return model->hooks->tokens_scatter(
+            model->hooks->places, share, part, share_count(model, rows));
 }
 
-enum zd_status norm_sums_gather(
-        const struct model *model, const struct pass *pass, int count)
+enum zd_status norm_sums_gather(const struct model *model, int count)
 {
     float *const *sums = model->gathered.norm_sums;
-    return pass->hooks->scores_gather(
-            pass->hooks->places, sums[1], sums[0],
+    return model->hooks->scores_gather(
+            model->hooks->places, sums[1], sums[0],
             (size_t)count * sizeof(float));
 }
 
@@ -229,9 +226,12 @@ struct model_exchange model_exchange(
 /* --- units ----------------------------------------------------------------
  */
 
-void hooks_begin(struct model *model, const struct event_list *program)
+void hooks_begin(
+        struct model *model, const struct event_list *program,
+        const struct model_hooks *hooks)
 {
     model->program = program;
+    model->hooks = hooks;
     model->event = 0;
 }
 
@@ -248,35 +248,32 @@ static void expect(struct model *model, int unit, bool acquire)
     (void)e;
 }
 
-enum zd_status unit_acquire(
-        struct model *model, const struct model_hooks *hooks, int unit)
+enum zd_status unit_acquire(struct model *model, int unit)
 {
     expect(model, unit, true);
-    return hooks->params_acquire(hooks->ctx, unit, model->params);
+    return model->hooks->params_acquire(model->hooks->ctx, unit, model->params);
 }
 
-enum zd_status unit_release(
-        struct model *model, const struct model_hooks *hooks, int unit)
+enum zd_status unit_release(struct model *model, int unit)
 {
     expect(model, unit, false);
-    return hooks->params_release(hooks->ctx, unit);
+    return model->hooks->params_release(model->hooks->ctx, unit);
 }
 
 enum zd_status unit_grads_acquire(
-        struct model *model, const struct model_hooks *hooks, int unit,
-        bool *accumulate_out)
+        struct model *model, int unit, bool *accumulate_out)
 {
     *accumulate_out = false;
     if (!model->unit_trains[unit])
         return ZD_OK;
-    model->product_grads = hooks->product_grads;
-    return hooks->grads_acquire(hooks->ctx, unit, model->grads, accumulate_out);
+    model->product_grads = model->hooks->product_grads;
+    return model->hooks->grads_acquire(
+            model->hooks->ctx, unit, model->grads, accumulate_out);
 }
 
-enum zd_status unit_grads_release(
-        struct model *model, const struct model_hooks *hooks, int unit)
+enum zd_status unit_grads_release(struct model *model, int unit)
 {
     if (!model->unit_trains[unit])
         return ZD_OK;
-    return hooks->grads_release(hooks->ctx, unit);
+    return model->hooks->grads_release(model->hooks->ctx, unit);
 }

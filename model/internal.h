@@ -16,7 +16,6 @@ struct pass {
     int B, T, N;                      /* N tokens here, of B samples of T */
     struct attention_queries queries; /* those of a sample that are here */
     int share; /* tokens whose residual stream is here: N / tp.size */
-    const struct model_hooks *hooks;
     const int32_t *tokens, *targets, *doc_start;
     const int32_t *attention_start; /* doc_start of attention's queries: by
                                        heads (B, T), else it */
@@ -116,9 +115,10 @@ struct model {
     enum dtype product_grads; /* type of those of param_is_product */
     struct residuals residuals;
     struct event_list train_events, eval_events;
-    const struct event_list *program; /* of the pass that runs */
-    int event;                        /* next of it */
-    bool embedding_grads_held;        /* from the tied head to the embedding */
+    const struct event_list *program; /* of the pass that runs, and .. */
+    const struct model_hooks *hooks;
+    int event;                 /* next of it */
+    bool embedding_grads_held; /* from the tied head to the embedding */
     bool embedding_accumulates;
 };
 
@@ -140,14 +140,13 @@ struct gathered model_gathered_at(
 /* With tensor parallelism all places' rows in all_tokens[i]; else `share`. Of
  * `rows` tokens here. */
 enum zd_status tokens_gather(
-        const struct model *model, const struct pass *pass, int i, void *share,
-        int rows, void **all_out);
+        const struct model *model, int i, void *share, int rows,
+        void **all_out);
 /* What a matmul of `share` for all places is written to. */
 void *tokens_part(const struct model *model, void *share);
 /* `share` from the parts of all places; nothing to do where they are one. */
 enum zd_status tokens_scatter(
-        const struct model *model, const struct pass *pass, void *share,
-        void *part, int rows);
+        const struct model *model, void *share, void *part, int rows);
 
 /* Rows of a token whose norm takes sums of all places: of q, and of k unless
  * each place has all of it. */
@@ -158,8 +157,7 @@ static inline int norms_cut(const struct model_config *config)
     return config->kv_used ? 1 : 2;
 }
 /* norm_sums[1], of all places, from `count` floats of norm_sums[0]. */
-enum zd_status norm_sums_gather(
-        const struct model *model, const struct pass *pass, int count);
+enum zd_status norm_sums_gather(const struct model *model, int count);
 
 /* context.c: keys, values and their gradients as attention takes them: the
  * layer's, or with context parallelism those of whole samples. */
@@ -205,19 +203,17 @@ enum zd_status batch_place(
 
 /* hooks.c: the only callers of the hooks; they assert the order of
  * model_unit_events. */
-void hooks_begin(struct model *model, const struct event_list *program);
+void hooks_begin(
+        struct model *model, const struct event_list *program,
+        const struct model_hooks *hooks);
 void hooks_end(const struct model *model);
-enum zd_status unit_acquire(
-        struct model *model, const struct model_hooks *hooks, int unit);
-enum zd_status unit_release(
-        struct model *model, const struct model_hooks *hooks, int unit);
+enum zd_status unit_acquire(struct model *model, int unit);
+enum zd_status unit_release(struct model *model, int unit);
 /* Nothing is called for a unit that has no trainable tensor: its grads are NULL
  * and *accumulate_out is false. */
 enum zd_status unit_grads_acquire(
-        struct model *model, const struct model_hooks *hooks, int unit,
-        bool *accumulate_out);
-enum zd_status unit_grads_release(
-        struct model *model, const struct model_hooks *hooks, int unit);
+        struct model *model, int unit, bool *accumulate_out);
+enum zd_status unit_grads_release(struct model *model, int unit);
 
 /* What the parts of a layer are given. */
 struct layer_run {
@@ -388,18 +384,17 @@ enum zd_status embedding_scatter(
         const int32_t *order, const struct pass *pass, bool add);
 
 /* Of the passes of the last model_forward. */
-enum zd_status embedding_backward(
-        struct model *model, const struct model_hooks *hooks);
+enum zd_status embedding_backward(struct model *model);
 
 /* head.c: losses of the passes, added to model->loss; in training also the
  * gradients of the head's unit and, into acts->dx, of the last layer's output.
  */
 enum zd_status head_loss(
         struct model *model, const struct pass *passes, int count, bool train,
-        float dloss, const struct model_hooks *hooks);
+        float dloss);
 enum zd_status head_logits(
         struct model *model, const struct pass *pass,
-        const struct model_hooks *hooks, float *logits); /* on the host */
+        float *logits); /* on the host */
 
 /* Which rows the head computes. On the host, when the targets are there: false
  * where it computes all. */

@@ -172,14 +172,13 @@ static void view_init(const struct layer_run *run, struct view *v)
 static enum zd_status gather(
         const struct layer_run *run, int i, void *share, void **all_out)
 {
-    return tokens_gather(
-            run->model, run->pass, i, share, run->pass->share, all_out);
+    return tokens_gather(run->model, i, share, run->pass->share, all_out);
 }
 
 static enum zd_status scatter(
         const struct layer_run *run, void *share, void *part)
 {
-    return tokens_scatter(run->model, run->pass, share, part, run->pass->share);
+    return tokens_scatter(run->model, share, part, run->pass->share);
 }
 
 static enum zd_status qkv_forward(const struct layer_run *run)

@@ -12,6 +12,8 @@ struct layout {
     size_t top, peak; /* of the stack, now and at its highest */
     size_t element;   /* bytes of the compute type */
     const struct model_config *config;
+    const struct param_table *table;
+    const struct model_shape *shape;
     const struct model_family *family;
     enum device_backend backend;
     enum dtype dtype, logits_dtype;
@@ -48,8 +50,7 @@ static inline float *push_floats(struct layout *l, size_t count)
 }
 
 /* What layers share because backward recomputes it: enum layer_part. */
-unsigned layout_recomputed(
-        const struct model_config *config, const struct model_shape *shape);
+unsigned layout_recomputed(const struct layout *l);
 /* With `recompute` set: which inputs are kept as codes alone. */
 void layout_choose_codes(struct layout *l);
 

@@ -141,22 +141,21 @@ static void push_mlp(
  * Of an MLP in pieces nothing is kept in any mode: see push_piece. Where
  * nothing else is recomputed and attention is by heads, att is kept twice, and
  * norm1 is recomputed in its place. */
-unsigned layout_recomputed(
-        const struct model_config *config, const struct model_shape *shape)
+unsigned layout_recomputed(const struct layout *l)
 {
-    const struct model_family *family = config->family;
-    bool is_tiled = shape->mlp_pieces > 1;
+    const struct model_family *family = l->family;
+    enum checkpointing_mode mode = l->shape->checkpointing.mode;
+    bool is_tiled = l->pieces > 1;
     unsigned mlp = (family_has(family, ROLE_NORM2) ? PART_NORM2 : 0) |
                    (family->recompute_act ? PART_ACT : 0);
     unsigned norm1 = family_has(family, ROLE_NORM1) ? PART_NORM1 : 0;
-    bool twice = shape->checkpointing.mode == CHECKPOINTING_NONE &&
-                 cp_by_heads(shape);
-    if (shape->checkpointing.mode != CHECKPOINTING_SELECTIVE)
+    bool twice = mode == CHECKPOINTING_NONE && l->by_heads;
+    if (mode != CHECKPOINTING_SELECTIVE)
         return (is_tiled ? PART_MLP : 0) | (twice ? norm1 : 0);
     return (is_tiled ? PART_MLP : mlp) | norm1 |
-           (cp_by_heads(shape) ? PART_OUTPUT
-            : config->qk_norm  ? PART_HEADS
-                               : 0);
+           (l->by_heads          ? PART_OUTPUT
+            : l->config->qk_norm ? PART_HEADS
+                                 : 0);
 }
 
 /* Whose transposed codes backward reads in place of an input that is not kept

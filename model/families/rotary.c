@@ -222,7 +222,7 @@ static enum zd_status norm_whole(
         ZD_TRY(kernels->norm_forward(NULL, &sums));
     }
     if (count)
-        ZD_TRY(norm_sums_gather(run->model, run->pass, count * run->pass->N));
+        ZD_TRY(norm_sums_gather(run->model, count * run->pass->N));
     ZD_TRY(kernels->norm_forward(NULL, q));
     return kernels->norm_forward(NULL, k);
 }
@@ -278,7 +278,7 @@ static enum zd_status norm_whole_backward(
         ZD_TRY(kernels->norm_backward(NULL, &sums));
     }
     if (count)
-        ZD_TRY(norm_sums_gather(run->model, run->pass, count * run->pass->N));
+        ZD_TRY(norm_sums_gather(run->model, count * run->pass->N));
     ZD_TRY(kernels->norm_backward(NULL, q));
     return kernels->norm_backward(NULL, k);
 }

@@ -18,13 +18,6 @@
 enum { CONFIG_BYTES_MAX = 16 << 20 };
 static const char ORIGINAL[] = "original_max_position_embeddings";
 
-static bool has_experts(const json_t *json)
-{
-    return json_object_get(json, "num_experts") ||
-           json_object_get(json, "num_local_experts") ||
-           json_object_get(json, "n_routed_experts");
-}
-
 /* The family whose name is nearest, and all names. */
 static enum zd_status help_with_families(const json_t *json, const char *name)
 {
@@ -41,7 +34,9 @@ static enum zd_status help_with_families(const json_t *json, const char *name)
         if (!nearest || d < distance)
             distance = d, nearest = known;
     }
-    if (has_experts(json))
+    if (json_object_get(json, "num_experts") ||
+        json_object_get(json, "num_local_experts") ||
+        json_object_get(json, "n_routed_experts"))
         return zd_fail_help(
                 "models of experts are not supported; model_type is one of %s",
                 names);
@@ -130,8 +125,6 @@ static enum zd_status parse_text(
     ZD_TRY(check_head_dim(r, c));
     ZD_TRY(config_read_layers(r, c));
     c->json = config_keys_complete(r, c);
-    if (!c->json)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "no memory for a model's keys");
     return ZD_OK;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/file/json.h"
+#include "kernels/quant/quant.h"
 #include "model/weights.h"
 
 struct hf_export_options {
@@ -27,9 +28,28 @@ enum zd_status weights_export_hf(
         const struct param_table *table, const struct weight_source *source,
         const struct hf_export_options *options);
 
-/* The same by several processes: one begins, then each writes its part (of
- * `parts`, of about as many bytes each, from `source`), and when all have, one
- * ends it. Only then is there a new `dir`. */
+struct quantize_options {
+    enum quant_format format; /* QUANT_NF4 or QUANT_INT8 */
+    bool double_quant;        /* nf4: absmax in 8 bits too */
+};
+
+/* As weights_export_hf, in one file: the layers' linear weights are quantized
+ * (model/quantized/quantized.h) in blocks of 64 or by rows, from the values
+ * that `source` gives; all others are in options->dtype, which is the
+ * quant_state's too. GPT-2's Conv1D is transposed to (out, in), as bitsandbytes
+ * has it.
+ *
+ * Memory: the largest weight, quantized. With double_quant each is quantized
+ * twice: its offset is part of the text whose length is listed first. */
+enum zd_status weights_export_quantized(
+        const char *dir, const struct model_config *config,
+        const struct param_table *table, const struct weight_source *source,
+        const struct hf_export_options *options,
+        const struct quantize_options *quantize);
+
+/* The same as weights_export_hf by several processes: one begins, then each
+ * writes its part (of `parts`, of about as many bytes each, from `source`), and
+ * when all have, one ends it. Only then is there a new `dir`. */
 struct hf_export_job {
     const char *dir;
     const struct model_config *config;

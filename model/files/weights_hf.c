@@ -73,31 +73,22 @@ static enum zd_status read_stored(
 }
 
 /* Sums are taken in double, a row after the other. */
-static enum zd_status find_mean(
-        const struct hf_source *source, int id, double *sum, float *lines,
-        float *mean)
-{
-    size_t rows = (size_t)source->rows;
-    size_t columns = (size_t)source->table->params[id].shape[1];
-    memset(sum, 0, columns * sizeof *sum);
-    for (size_t row = 0; row < rows; row += LINES) {
-        size_t count = rows - row < LINES ? rows - row : LINES;
-        ZD_TRY(read_stored(source, id, row * columns, count * columns, lines));
-        for (size_t i = 0; i < count * columns; i++)
-            sum[i % columns] += lines[i];
-    }
-    for (size_t i = 0; i < columns; i++)
-        mean[i] = (float)(sum[i] / (double)rows);
-    return ZD_OK;
-}
-
 static enum zd_status make_mean(struct hf_source *source, int id)
 {
+    size_t rows = (size_t)source->rows;
     size_t columns = (size_t)source->table->params[id].shape[1];
     double *sum = zd_array(columns, sizeof *sum);
     float *lines = zd_array(LINES * columns, sizeof *lines);
     float *mean = zd_array(columns, sizeof *mean);
-    enum zd_status status = find_mean(source, id, sum, lines, mean);
+    enum zd_status status = ZD_OK;
+    for (size_t row = 0; status == ZD_OK && row < rows; row += LINES) {
+        size_t count = (rows - row < LINES ? rows - row : LINES) * columns;
+        status = read_stored(source, id, row * columns, count, lines);
+        for (size_t i = 0; status == ZD_OK && i < count; i++)
+            sum[i % columns] += lines[i];
+    }
+    for (size_t i = 0; i < columns; i++)
+        mean[i] = (float)(sum[i] / (double)rows);
     free(sum);
     free(lines);
     if (status == ZD_OK)
@@ -192,25 +183,28 @@ static enum zd_status take_place(struct stored *place, struct stored stored)
     return ZD_OK;
 }
 
+/* The tensor of the table that a file calls so; -1: none. */
+static int find_tensor(const struct hf_source *source, const char *name)
+{
+    char ours[HF_NAME_BYTES];
+    hf_name_canonical(source->config, name, ours);
+    return param_table_find(source->table, ours);
+}
+
 static enum zd_status place_tensor(
         struct hf_source *source, struct stored stored)
 {
-    char weight[2 * PARAM_NAME_MAX], name[HF_NAME_BYTES];
+    char weight[2 * PARAM_NAME_MAX];
     enum quant_beside what;
-    const struct model_config *config = source->config;
-    const struct param_table *table = source->table;
-    if (text_config_passes(config, stored.tensor->name))
+    const char *name = stored.tensor->name;
+    if (text_config_passes(source->config, name))
         return ZD_OK;
-    hf_name_canonical(config, stored.tensor->name, name);
-    int id = param_table_find(table, name);
+    int id = find_tensor(source, name);
     if (id >= 0)
         return take_place(&source->tensors[id].stored, stored);
-    if (!quantized_split_name(
-                stored.tensor->name, weight, sizeof weight, &what))
-        return check_extra(source, stored);
-    hf_name_canonical(config, weight, name);
-    id = param_table_find(table, name);
-    if (id < 0 || table->params[id].dims != 2)
+    if (quantized_split_name(name, weight, sizeof weight, &what))
+        id = find_tensor(source, weight);
+    if (id < 0 || source->table->params[id].dims != 2)
         return check_extra(source, stored);
     struct hf_tensor *slot = &source->tensors[id];
     if (!slot->beside)

@@ -1,6 +1,7 @@
 #include "model/quantized/codes.h"
 
 #include "base/must.h"
+#include "base/number/sizes.h"
 #include "base/progress.h"
 #include "model/quantized/quantized.h"
 
@@ -55,14 +56,15 @@ struct codes_maker *codes_maker_create(
     struct codes_maker *maker = zd_array(1, sizeof *maker);
     size_t most = 0, most_scales = 0;
     *maker = (struct codes_maker){.table = table, .source = source};
-    for (int id = 0; id < table->count; id++)
-        if (param_is_quantized(table, id)) {
-            size_t count = band_most(maker, id);
-            size_t scales =
-                    quant_scale_of(param_whole_codes(table, id), count - 1) + 1;
-            most = count > most ? count : most;
-            most_scales = scales > most_scales ? scales : most_scales;
-        }
+    for (int id = 0; id < table->count; id++) {
+        if (!param_is_quantized(table, id))
+            continue;
+        size_t count = band_most(maker, id);
+        most = size_max(most, count);
+        most_scales = size_max(
+                most_scales,
+                quant_scale_of(param_whole_codes(table, id), count - 1) + 1);
+    }
     maker->values = zd_array(most, sizeof *maker->values);
     maker->codes = zd_array(most, 1);
     maker->scales = zd_array(most_scales, sizeof *maker->scales);
@@ -153,11 +155,6 @@ static void encode_rows(const struct band *band)
                 columns);
 }
 
-static size_t tile_end(size_t begin, size_t end)
-{
-    return end - begin < QUANT_TILE ? end : begin + QUANT_TILE;
-}
-
 static void encode_tiles(const struct band *band)
 {
     const struct quant_matrix *m = band->m;
@@ -169,7 +166,8 @@ static void encode_tiles(const struct band *band)
             size_t scale = quant_scale_of(m, band->begin + at);
             band->maker->scales[scale - band->first_scale] = quant_encode_tile(
                     band->maker->codes + at, band->maker->values + at,
-                    tile_end(r, rows) - r, tile_end(c, columns) - c, columns);
+                    size_min(rows - r, QUANT_TILE),
+                    size_min(columns - c, QUANT_TILE), columns);
         }
 }
 
@@ -213,12 +211,9 @@ enum zd_status codes_make(
         size_t first = at / grain * grain;
         size_t wanted = quant_parts(end - first, grain) * grain;
         size_t left = total - first;
-        struct band band = {maker, m,      id,
-                            first, wanted, quant_scale_of(m, first)};
-        if (band.count > most)
-            band.count = most;
-        if (band.count > left)
-            band.count = left;
+        size_t made = size_min(wanted, size_min(most, left));
+        struct band band = {maker, m,    id,
+                            first, made, quant_scale_of(m, first)};
         size_t last = band.begin + band.count, to = end < last ? end : last;
         ZD_TRY(make_band(&band));
         progress_completed(); /* also where weights are made, not read */

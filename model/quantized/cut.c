@@ -40,16 +40,6 @@ int codes_ranges(
     return slice->range_count > 1 ? slice->range_count : 1;
 }
 
-static int64_t greatest_divisor(int64_t a, int64_t b)
-{
-    while (b) {
-        int64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
 /* Rows, or columns of a row, between which a cut splits no scale's elements;
  * `together` of them where a row's elements follow those of the one before. */
 static int64_t unit_of(
@@ -60,10 +50,11 @@ static int64_t unit_of(
         return QUANT_TILE;
     if (whole->format == QUANT_INT8)
         return 1;
-    int64_t block = (int64_t)together;
-    return cuts_columns(param)
-                   ? block
-                   : block / greatest_divisor(block, whole->columns);
+    int64_t block = (int64_t)together, rows = block;
+    while (!cuts_columns(param) && rows % 2 == 0 &&
+           rows / 2 * whole->columns % block == 0)
+        rows /= 2; /* blocks and groups are powers of two */
+    return rows;
 }
 
 /* Do the ranges of each place begin at multiples of `unit`, in the slice and in

@@ -4,7 +4,7 @@
 #include "base/file/json.h"
 #include "base/number/dtype.h"
 #include "base/status.h"
-#include "model/files/export_quantized.h"
+#include "model/files/export_hf.h"
 
 /* PATH: a checkpoint, or for ls an output_dir that holds some. *out: what is
  * known, a new reference, of ls a list; NULL or set where it fails: one of the

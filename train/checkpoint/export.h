@@ -2,7 +2,7 @@
  * train. */
 #pragma once
 
-#include "model/files/export_quantized.h"
+#include "model/files/export_hf.h"
 #include "train/checkpoint/checkpoint.h"
 
 struct export_request {

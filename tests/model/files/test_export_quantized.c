@@ -1,4 +1,4 @@
-#include "model/files/export_quantized.h"
+#include "model/files/export_hf.h"
 
 #include "tests/model/opened.h"
 #include "tests/support/scratch.h"
