@@ -27,26 +27,14 @@ static enum scale_layout weight_layout(const struct model *model)
     return is_tensorwise(model) ? SCALES_TENSOR : SCALES_128X128;
 }
 
-/* An operand whose rows are those of the codes. */
+/* Its rows are those of the codes; with `columns` they are the columns of the
+ * product. */
 static struct matmul_operand operand(
         const struct fp8_codes *codes, enum dtype type,
-        enum scale_layout layout)
+        enum scale_layout layout, bool columns)
 {
-    return (struct matmul_operand){
-            .data = codes->codes,
-            .type = type,
-            .scales = codes->scales,
-            .layout = layout};
-}
-
-/* The other one: its rows are the columns of the product. */
-static struct matmul_operand columns_of(
-        const struct fp8_codes *codes, enum dtype type,
-        enum scale_layout layout)
-{
-    struct matmul_operand b = operand(codes, type, layout);
-    b.transposed = true;
-    return b;
+    return (struct matmul_operand){codes->codes,  type,  columns, 0,
+                                   codes->scales, layout};
 }
 
 /* --- maxima --------------------------------------------------------------- */
@@ -237,8 +225,11 @@ static enum zd_status multiply_tokens(
                     .M = l->N,
                     .N = turned ? l->in : l->out,
                     .K = turned ? l->out : l->in,
-                    .a = operand(&model->fp8.tokens, type, token_layout(model)),
-                    .b = columns_of(&weight, DTYPE_E4M3, weight_layout(model)),
+                    .a =
+                            operand(&model->fp8.tokens, type,
+                                    token_layout(model), false),
+                    .b = operand(
+                            &weight, DTYPE_E4M3, weight_layout(model), true),
                     .out = {out, model->kernels->dtype},
                     .bias = bias});
 }
@@ -277,10 +268,10 @@ static enum zd_status weight_grads(
                           .M = first ? l->out : l->in,
                           .N = first ? l->in : l->out,
                           .K = fp8_padded(l->N),
-                          .a = first ? operand(dyt, type, layout)
-                                     : operand(xt, DTYPE_E4M3, layout),
-                          .b = first ? columns_of(xt, DTYPE_E4M3, layout)
-                                     : columns_of(dyt, type, layout),
+                          .a = first ? operand(dyt, type, layout, false)
+                                     : operand(xt, DTYPE_E4M3, layout, false),
+                          .b = first ? operand(xt, DTYPE_E4M3, layout, true)
+                                     : operand(dyt, type, layout, true),
                           .out = {l->dweight, l->grad_type},
                           .accumulate = l->accumulate});
 }

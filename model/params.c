@@ -120,16 +120,6 @@ static struct param_slice slice_of(
     return slice;
 }
 
-/* The same of a tensor that is stored (in, out). */
-static struct param_slice transposed(struct param_slice slice)
-{
-    int64_t rows = slice.shape[0];
-    slice.by_column = slice.range_count && !slice.by_column;
-    slice.shape[0] = slice.shape[1];
-    slice.shape[1] = rows;
-    return slice;
-}
-
 static void add(
         struct builder *b, const struct tensor_row *row, int unit,
         const char *prefix)
@@ -169,8 +159,11 @@ static void add(
     if (row->flags & TENSOR_RESIDUAL)
         p->init_std /= (float)sqrt(2.0 * c->layers);
     p->slice = slice_of(b, row, is_matrix);
-    if (conv1d)
-        p->slice = transposed(p->slice);
+    if (conv1d && p->slice.range_count) { /* it is stored (in, out) */
+        p->slice.by_column = !p->slice.by_column;
+        p->slice.shape[0] = b->whole[row->columns];
+        p->slice.shape[1] = b->whole[row->rows];
+    }
     snprintf(p->name, sizeof p->name, "%s%s", prefix, row->name);
     const int64_t *shape = p->slice.range_count ? p->slice.shape : p->shape;
     p->blocks = blocks_of(b->model, row, shape, conv1d);
@@ -280,24 +273,21 @@ enum zd_status param_table_slice(
     table.unit_first =
             zd_array((size_t)table.unit_count + 1, sizeof *table.unit_first);
     add_all(&builder);
-    for (int i = 0; i < freeze_count; i++) {
-        enum zd_status status = freeze_matching(config, &table, freeze[i]);
-        if (status != ZD_OK) {
-            param_table_fini(&table);
-            return status;
-        }
-    }
+    enum zd_status status = ZD_OK;
+    for (int i = 0; status == ZD_OK && i < freeze_count; i++)
+        status = freeze_matching(config, &table, freeze[i]);
     for (int id = 0; id < table.count; id++)
-        if (table.params[id].trainable)
-            table.trainable += table.params[id].count;
-    if (table.trainable == 0) {
+        table.trainable +=
+                table.params[id].trainable ? table.params[id].count : 0;
+    if (status == ZD_OK && table.trainable == 0)
+        status =
+                ZD_FAIL(ZD_ERR_CONFIG, "E0306",
+                        "train.freeze leaves no tensor to train");
+    if (status == ZD_OK)
+        *table_out = table;
+    else
         param_table_fini(&table);
-        return ZD_FAIL(
-                ZD_ERR_CONFIG, "E0306",
-                "train.freeze leaves no tensor to train");
-    }
-    *table_out = table;
-    return ZD_OK;
+    return status;
 }
 
 size_t param_code_bytes(const struct param_table *table, int id, size_t count)

@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+#define REFUSE(...) ZD_FAIL(ZD_ERR_CONFIG, "E0326", __VA_ARGS__)
+
 /* The last part of a module's name. */
 static const char *last_part(const char *module)
 {
@@ -33,20 +35,10 @@ static enum zd_status tell_names(
 
 enum zd_status lora_refuse_embedding(const char *name)
 {
-    return ZD_FAIL(
-            ZD_ERR_CONFIG, "E0326",
+    return REFUSE(
             "lora.target_modules: `%s` is an embedding, which gets no adapter; "
             "lora.modules_to_save trains it whole",
             name);
-}
-
-static enum zd_status refuse_name(
-        const struct peft_view *reader, const char *name)
-{
-    ZD_FAIL(ZD_ERR_CONFIG, "E0326",
-            "lora.target_modules: `%.80s` is not a linear module of the model",
-            name);
-    return tell_names(reader, name);
 }
 
 /* Each name is that of a linear module. */
@@ -63,11 +55,12 @@ static enum zd_status check_name(
             return ZD_OK;
     }
     if (reader->config->tied && strcmp(name, "lm_head") == 0)
-        return ZD_FAIL(
-                ZD_ERR_CONFIG, "E0326",
+        return REFUSE(
                 "lora.target_modules: `lm_head` is tied to the embedding, "
                 "which gets no adapter");
-    return refuse_name(reader, name);
+    REFUSE("lora.target_modules: `%.80s` is not a linear module of the model",
+           name);
+    return tell_names(reader, name);
 }
 
 /* Each of modules_to_save is one: the adapter with it alone saves something. */
@@ -80,9 +73,8 @@ static enum zd_status check_saved(
     bool found = false;
     if (reader->config->tied && peft_config_saves(&only, "lm_head")) {
         json_decref(only.json);
-        ZD_FAIL(ZD_ERR_CONFIG, "E0326",
-                "lora.modules_to_save: `lm_head` is tied to the embedding of "
-                "this model, and is not a module itself");
+        REFUSE("lora.modules_to_save: `lm_head` is tied to the embedding of "
+               "this model, and is not a module itself");
         return zd_fail_help(
                 "\"%s\" trains it, for both sides",
                 last_part(peft_view_module(reader, 0).name));
@@ -92,9 +84,8 @@ static enum zd_status check_saved(
     json_decref(only.json);
     if (found)
         return ZD_OK;
-    ZD_FAIL(ZD_ERR_CONFIG, "E0326",
-            "lora.modules_to_save: `%s` is not a module of the model",
-            json_string_value(name));
+    REFUSE("lora.modules_to_save: `%s` is not a module of the model",
+           json_string_value(name));
     return zd_fail_help("names look like \"lm_head\" or \"embed_tokens\"");
 }
 
@@ -104,8 +95,7 @@ static enum zd_status check_layer(
     json_int_t number = json_integer_value(layer);
     if (number >= 0 && number < reader->config->layers)
         return ZD_OK;
-    return ZD_FAIL(
-            ZD_ERR_CONFIG, "E0326",
+    return REFUSE(
             "lora.layers_to_transform: %lld is not a layer; layers are 0 to %d",
             (long long)number, reader->config->layers - 1);
 }
@@ -125,9 +115,8 @@ static enum zd_status check_excluded(const struct peft_view *reader)
             found = peft_module_is(peft_view_module(reader, id).name, name);
         if (found)
             continue;
-        ZD_FAIL(ZD_ERR_CONFIG, "E0326",
-                "lora.exclude_modules: `%.80s` is not a module of the model",
-                name);
+        REFUSE("lora.exclude_modules: `%.80s` is not a module of the model",
+               name);
         return tell_names(reader, name);
     }
     return ZD_OK;
@@ -152,8 +141,7 @@ enum zd_status lora_check_names(const struct peft_view *reader, bool of_job)
     if (json_is_string(targets) &&
         strcmp(json_string_value(targets), "all-linear") != 0 &&
         (json_is_integer(layers) || json_array_size(layers)))
-        return ZD_FAIL(
-                ZD_ERR_CONFIG, "E0326",
+        return REFUSE(
                 "lora.layers_to_transform needs a list of names; a pattern "
                 "itself names the layers");
     return ZD_OK;
@@ -176,9 +164,8 @@ static enum zd_status check_pattern(
     json_decref(only.json);
     if (found)
         return ZD_OK;
-    ZD_FAIL(ZD_ERR_CONFIG, "E0326",
-            "lora.%s: `%s` matches no module that gets an adapter", key,
-            pattern);
+    REFUSE("lora.%s: `%s` matches no module that gets an adapter", key,
+           pattern);
     return tell_names(reader, pattern);
 }
 

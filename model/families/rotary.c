@@ -93,46 +93,37 @@ enum zd_status rotary_embed_backward(
             tokens_add);
 }
 
-static bool has_joined(const struct layer_run *run, unsigned join)
-{
-    const struct model *model = run->model;
-    return (model->shape.joined | model->config->family->fused) & join;
-}
-
-/* The projections `first` to `last`, which lie in one tensor or one after the
- * other, as one. */
-static struct projections joined(
+/* `count` projections from role `first` on, to y; where they lie in one tensor,
+ * or one after the other, as one. A bias's role follows its weight's. */
+static struct projections projections_of(
         const struct layer_run *run, unsigned join, enum role first,
-        enum role last, void *y)
+        void *const *y, int count)
 {
-    bool is_one = run->model->config->family->fused & join;
-    return (struct projections){
-            {layer_linear(run, first, is_one ? first : last)}, {y}, 1};
+    unsigned fused = run->model->config->family->fused & join;
+    struct projections p = {.count = count};
+    enum role last = first + 2 * ((unsigned)count - 1);
+    if (fused || run->model->shape.joined & join)
+        return (struct projections){
+                {layer_linear(run, first, fused ? first : last)}, {y[0]}, 1};
+    for (int i = 0; i < count; i++) {
+        enum role role = first + 2 * (unsigned)i;
+        p.linears[i] = layer_linear(run, role, role);
+        p.y[i] = y[i];
+    }
+    return p;
 }
 
 static struct projections qkv_of(
         const struct layer_run *run, const struct qkv *qkv)
 {
-    if (has_joined(run, JOIN_QKV))
-        return joined(run, JOIN_QKV, ROLE_Q, ROLE_V, qkv->q_raw);
-    return (struct projections){
-            {layer_linear(run, ROLE_Q, ROLE_Q),
-             layer_linear(run, ROLE_K, ROLE_K),
-             layer_linear(run, ROLE_V, ROLE_V)},
-            {qkv->q_raw, qkv->k_raw, qkv->v},
-            3};
+    void *const y[] = {qkv->q_raw, qkv->k_raw, qkv->v};
+    return projections_of(run, JOIN_QKV, ROLE_Q, y, 3);
 }
 
 static struct projections gate_up_of(const struct layer_run *run)
 {
-    void *gate = run->acts->gate, *up = run->acts->up;
-    if (has_joined(run, JOIN_GATE_UP))
-        return joined(run, JOIN_GATE_UP, ROLE_GATE, ROLE_UP, gate);
-    return (struct projections){
-            {layer_linear(run, ROLE_GATE, ROLE_GATE),
-             layer_linear(run, ROLE_UP, ROLE_UP)},
-            {gate, up},
-            2};
+    void *const y[] = {run->acts->gate, run->acts->up};
+    return projections_of(run, JOIN_GATE_UP, ROLE_GATE, y, 2);
 }
 
 static int rope_of(const struct layer_run *run)

@@ -114,12 +114,6 @@ json_t *text_config_of(json_t *json, const struct model_config *config)
 
 bool text_config_passes(const struct model_config *config, const char *name)
 {
-    static const char *const prefixes[] = {
-            "language_model.", "model.language_model.", "lm_head."};
-    if (!config->wrapper)
-        return false;
-    for (int i = 0; i < 3; i++)
-        if (strncmp(name, prefixes[i], strlen(prefixes[i])) == 0)
-            return false;
-    return true;
+    return config->wrapper && !begins(name, OUTER) &&
+           !begins(name, INNER OUTER) && !begins(name, "lm_head.");
 }
