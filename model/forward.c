@@ -95,18 +95,12 @@ static enum zd_status forward_one(
     return settle_sum(model, pass, layer);
 }
 
-/* A segment in which micro-batches take turns the other way (residuals.c). */
-static bool goes_back(const struct activations *acts, int layer)
-{
-    return acts->offloaded && layer >= acts->first &&
-           (layer - acts->first) / acts->segment == acts->segments - 2;
-}
-
 /* Embedding and layers, of each pass; the result is in its acts->last. */
 static enum zd_status forward_layers(
         struct model *model, const struct pass *passes, int count)
 {
     int layers = model->config->layers;
+    const struct activations *acts = passes->acts;
     ZD_TRY(unit_acquire(model, 0));
     for (int m = 0; m < count; m++) {
         model->due[m] = (struct residual_sum){0};
@@ -116,7 +110,9 @@ static enum zd_status forward_layers(
     ZD_TRY(unit_release(model, 0));
     for (int layer = 1; layer <= layers; layer++) {
         ZD_TRY(unit_acquire(model, layer));
-        bool back = goes_back(passes->acts, layer);
+        /* a segment in which they take turns the other way (residuals.c) */
+        bool back = acts->offloaded && layer >= acts->first &&
+                    (layer - acts->first) / acts->segment == acts->segments - 2;
         for (int m = 0; m < count; m++)
             ZD_TRY(forward_one(
                     model, &passes[back ? count - 1 - m : m], layer));

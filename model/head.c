@@ -13,26 +13,18 @@
 
 /* --- rows that have a target ---------------------------------------------- */
 
-/* Multiples of this, so that the head's products have few shapes: libraries
- * keep what they make for a shape. */
-static int rows_step(int chunk)
-{
-    enum { SHAPES = 16, EDGE = 16 };
-    return ((chunk + SHAPES - 1) / SHAPES + EDGE - 1) / EDGE * EDGE;
-}
-
-/* Dropout of the head's own adapter counts rows of the pass. */
-static bool drops_rows(const struct model *model, const struct pass *pass)
-{
-    return pass->drops && !model->config->tied &&
-           param_has_adapter(model->table, model->head);
-}
-
 bool head_rows_count(const struct model *model, struct pass *pass)
 {
-    int step = rows_step(pass->acts->head.chunk), targets = 0;
+    /* Multiples of `step`, so that the head's products have few shapes:
+     * libraries keep what they make for a shape. */
+    enum { SHAPES = 16, EDGE = 16 };
+    int chunk = pass->acts->head.chunk, targets = 0;
+    int step = ((chunk + SHAPES - 1) / SHAPES + EDGE - 1) / EDGE * EDGE;
+    /* dropout of the head's own adapter counts rows of the pass */
+    bool drops = pass->drops && !model->config->tied &&
+                 param_has_adapter(model->table, model->head);
     pass->head_rows = pass->N;
-    if (!pass->targets || drops_rows(model, pass))
+    if (!pass->targets || drops)
         return false;
     for (int n = 0; n < pass->N; n++)
         targets += pass->targets[n] >= 0;
@@ -325,16 +317,6 @@ enum zd_status head_loss(
     return head_release(model);
 }
 
-/* Runs from `first` whose last tokens follow each other, a chunk at most. */
-static int runs_of_chunk(const struct pass *pass, int first)
-{
-    int runs = 1;
-    while (first + runs < pass->run_count && runs < pass->acts->head.chunk &&
-           pass->runs[first + runs].count == 1)
-        runs++;
-    return runs;
-}
-
 /* --- decoding ------------------------------------------------------------- */
 
 /* What the last layer gave for all tokens, whose last rows any place may have:
@@ -402,7 +384,10 @@ enum zd_status head_logits(
     ZD_TRY(decode_hidden(model, pass, &hidden));
     for (int r = 0, end = 0, runs; r < pass->run_count; r += runs) {
         end += pass->runs[r].count;
-        runs = runs_of_chunk(pass, r);
+        runs = 1; /* whose last tokens follow each other, a chunk at most */
+        while (r + runs < pass->run_count && runs < pass->acts->head.chunk &&
+               pass->runs[r + runs].count == 1)
+            runs++;
         ZD_TRY(decode_logits(model, pass, hidden, end - 1, runs, &all));
         ZD_TRY(read_logits(model, pass, all, runs, logits, r));
         end += runs - 1;

@@ -37,34 +37,24 @@ enum zd_status linear_weight(
 
 /* --- what a linear is made of --------------------------------------------- */
 
-/* Elements before those of weight `id`: the adapters of a unit keep their
- * arrays in the order of the table. */
-static size_t before_in_unit(
-        const struct param_table *table, int id, size_t *gains_before)
-{
-    size_t low = 0;
-    *gains_before = 0;
-    for (int i = table->unit_first[table->params[id].unit]; i < id; i++) {
-        const struct adapter *adapter = &table->adapters[i];
-        low += (size_t)adapter->r;
-        if (adapter->r && adapter->magnitude >= 0)
-            *gains_before += 2 * table->params[adapter->magnitude].count;
-    }
-    return low;
-}
-
 /* The adapter of weight `id`, whose output begins in column `first`. */
 static void add_adapter(
         struct linear *linear, int id, int first, void *low, float *gains)
 {
     const struct model *model = linear->model;
     const struct param_table *table = model->table;
-    size_t gains_before, low_before;
+    size_t gains_before = 0, low_before = 0;
     if (!param_has_adapter(table, id))
         return;
     const struct adapter *adapter = &table->adapters[id];
+    /* those of a unit keep their arrays in the order of the table */
+    for (int i = table->unit_first[table->params[id].unit]; i < id; i++) {
+        const struct adapter *other = &table->adapters[i];
+        low_before += (size_t)other->r;
+        if (other->r && other->magnitude >= 0)
+            gains_before += 2 * table->params[other->magnitude].count;
+    }
     assert(linear->adapter_count < LINEAR_PARTS);
-    low_before = before_in_unit(table, id, &gains_before);
     struct adapter_view *view = &linear->adapters[linear->adapter_count++];
     *view = (struct adapter_view){
             .a = model->params[adapter->a],
@@ -131,13 +121,6 @@ static bool goes_on(const struct model *model, int id)
            model->grads[id] == (grad ? grad + count * wide : NULL);
 }
 
-/* Weights whose rows are cut by tensor parallelism, (out, in) by columns: each
- * place makes a part of their outputs. */
-static bool is_of_rows(enum role role)
-{
-    return role == ROLE_O || role == ROLE_DOWN;
-}
-
 static void set_fp8(
         struct linear *linear, const struct layer_acts *acts, enum role role)
 {
@@ -174,8 +157,10 @@ struct linear layer_linear(
             .conv1d =
                     params[id].conv1d && !param_is_quantized(model->table, id),
     };
-    if (run->model->config->tp.place > 0 && is_of_rows(first))
-        linear.bias = linear.dbias = NULL; /* the first place adds it */
+    /* their rows are cut, (out, in) by columns: each place makes a part of the
+     * outputs, and the first adds the bias */
+    if (model->config->tp.place > 0 && (first == ROLE_O || first == ROLE_DOWN))
+        linear.bias = linear.dbias = NULL;
     linear.layer = run->layer;
     set_fp8(&linear, run->acts, first);
     for (int i = id; i < end; i++) {
@@ -213,23 +198,14 @@ struct linear head_linear(
 
 /* --- adapters ------------------------------------------------------------- */
 
-/* The base's weight, where the rows of a sum are to be scaled and their gains
- * not known yet. */
-static enum zd_status fetch_weight(
-        const struct linear *linear, const void **weight_out)
-{
-    const struct pass *pass = linear->pass;
-    bool has_gains = pass->decode ? pass->runs[0].past > 0 : pass->first_row;
-    *weight_out = NULL;
-    return linear->is_dora && !has_gains ? linear_weight(linear, weight_out)
-                                         : ZD_OK;
-}
-
 enum zd_status linear_adapters_forward(
         const struct linear *linear, void *y, const void *x)
 {
-    const void *weight;
-    ZD_TRY(fetch_weight(linear, &weight));
+    const struct pass *pass = linear->pass;
+    bool has_gains = pass->decode ? pass->runs[0].past > 0 : pass->first_row;
+    const void *weight = NULL; /* of which the gains are found */
+    if (linear->is_dora && !has_gains)
+        ZD_TRY(linear_weight(linear, &weight));
     for (int i = 0; i < linear->adapter_count; i++)
         ZD_TRY(y ? adapter_forward(linear, &linear->adapters[i], weight, y, x)
                  : adapter_keep(linear, &linear->adapters[i], weight, x));
@@ -319,14 +295,6 @@ static enum zd_status multiply(
             .accumulate = add};
     ZD_TRY(linear_weight(linear, &m.b.data));
     return k->matmul(NULL, &m);
-}
-
-/* dx = dy W, with `add` dx += dy W. */
-static enum zd_status input_grads(
-        const struct linear *linear, void *dx, const void *dy, bool add)
-{
-    return multiply(
-            linear, dx, dy, NULL, linear->in, linear->out, linear->conv1d, add);
 }
 
 /* The matmul of a decode step: no quantized weight is dequantized to memory. */
@@ -420,7 +388,9 @@ static enum zd_status backward(
     if (dx && linear->is_fp8)
         ZD_TRY(fp8_input_grads(linear, dx, dz, dz != dy));
     else if (dx)
-        ZD_TRY(input_grads(linear, dx, dz, add));
+        ZD_TRY(multiply(
+                linear, dx, dz, NULL, linear->in, linear->out, linear->conv1d,
+                add));
     return linear_adapters_backward(linear, dx, dz, x);
 }
 

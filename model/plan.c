@@ -4,18 +4,6 @@
 
 #include <assert.h>
 
-static enum zd_status check_positions(
-        const struct model_config *config, int positions)
-{
-    if (config->family->rotary || positions <= config->max_positions)
-        return ZD_OK;
-    return ZD_FAIL(
-            ZD_ERR_CONFIG, "E0313",
-            "%d tokens are more than the %d positions that the model has "
-            "learned",
-            positions, config->max_positions);
-}
-
 int model_positions(const struct model_shape *shape)
 {
     int positions = shape->train || shape->eval_B ? shape->T : 0;
@@ -139,7 +127,12 @@ enum zd_status model_plan(
     int positions = model_positions(shape);
     for (int i = 0; i < config->rope_count; i++)
         angles += rope_table_floats(&config->ropes[i], positions);
-    ZD_TRY(check_positions(config, positions));
+    if (!config->family->rotary && positions > config->max_positions)
+        return ZD_FAIL(
+                ZD_ERR_CONFIG, "E0313",
+                "%d tokens are more than the %d positions that the model has "
+                "learned",
+                positions, config->max_positions);
     /* the inputs of recomputed segments are what it keeps elsewhere */
     assert(!shape->train || !shape->offload_activations ||
            checkpointing_segment(shape->checkpointing, config->layers) > 0);

@@ -34,18 +34,14 @@ static double scale_yarn(const struct rope_set *s, double inv_freq, int i)
     return inv_freq * (ramp / s->factor + 1 - ramp);
 }
 
-static double theta_of(const struct rope_set *s, int positions)
-{
-    double d = s->dims;
-    if (s->type != ROPE_DYNAMIC || positions <= s->positions)
-        return s->theta;
-    return s->theta * pow(s->factor * positions / s->positions - s->factor + 1,
-                          d / (d - 2));
-}
-
 double rope_inv_freq(const struct rope_set *s, int positions, int i)
 {
-    double inv_freq = pow(theta_of(s, positions), -2.0 * i / s->dims);
+    double theta = s->theta, d = s->dims;
+    if (s->type == ROPE_DYNAMIC && positions > s->positions)
+        theta *=
+                pow(s->factor * positions / s->positions - s->factor + 1,
+                    d / (d - 2));
+    double inv_freq = pow(theta, -2.0 * i / s->dims);
     bool is_long = positions > s->original_positions;
     switch (s->type) {
     case ROPE_LINEAR:

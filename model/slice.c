@@ -2,30 +2,25 @@
 
 /* --- what a place computes with ------------------------------------------- */
 
-static bool divides(const struct model_config *whole, int size)
-{
-    return whole->heads % size == 0 && whole->intermediate_size % size == 0 &&
-           (whole->kv_heads % size == 0 || size % whole->kv_heads == 0);
-}
+#define REFUSE(...) ZD_FAIL(ZD_ERR_CONFIG, "E0224", __VA_ARGS__)
 
-static enum zd_status fail_size(const struct model_config *whole, int size)
+static enum zd_status check_size(const struct model_config *whole, int size)
 {
     if (whole->heads % size)
-        return ZD_FAIL(
-                ZD_ERR_CONFIG, "E0224",
+        return REFUSE(
                 "parallel.tp_size = %d does not divide the model's %d heads",
                 size, whole->heads);
     if (whole->intermediate_size % size)
-        return ZD_FAIL(
-                ZD_ERR_CONFIG, "E0224",
+        return REFUSE(
                 "parallel.tp_size = %d does not divide the model's "
                 "feed-forward width of %d",
                 size, whole->intermediate_size);
-    return ZD_FAIL(
-            ZD_ERR_CONFIG, "E0224",
-            "parallel.tp_size = %d neither divides the model's %d key-value "
-            "heads nor is a multiple of them",
-            size, whole->kv_heads);
+    if (whole->kv_heads % size && size % whole->kv_heads)
+        return REFUSE(
+                "parallel.tp_size = %d neither divides the model's %d "
+                "key-value heads nor is a multiple of them",
+                size, whole->kv_heads);
+    return ZD_OK;
 }
 
 enum zd_status model_config_slice(
@@ -33,8 +28,7 @@ enum zd_status model_config_slice(
         struct model_config *slice_out)
 {
     int size = tp.size > 1 ? tp.size : 1;
-    if (!divides(whole, size))
-        return fail_size(whole, size);
+    ZD_TRY(check_size(whole, size));
     *slice_out = *whole;
     slice_out->tp = tp;
     slice_out->heads /= size;

@@ -148,20 +148,15 @@ static enum zd_status config_of_path(
     return ZD_OK;
 }
 
-static json_t *names_json(const char *const *names, int count)
-{
-    json_t *list = json_array();
-    for (int i = 0; i < count; i++)
-        json_array_append_new(list, json_string(names[i]));
-    return list;
-}
-
 enum zd_status lora_config(
         const struct lora_options *o, struct peft_config *config_out)
 {
     if (o->path)
         return config_of_path(o, config_out);
     bool gaussian = o->init_lora_weights == LORA_INIT_GAUSSIAN;
+    json_t *saved = json_array();
+    for (int i = 0; i < o->modules_to_save_count; i++)
+        json_array_append_new(saved, json_string(o->modules_to_save[i]));
     json_t *targets = o->target_modules ? json_incref(o->target_modules)
                                         : json_string("all-linear");
     json_t *keys = zd_must(json_pack(
@@ -171,11 +166,10 @@ enum zd_status lora_config(
             "lora_alpha", o->lora_alpha, "lora_dropout", o->lora_dropout,
             "use_rslora", o->use_rslora, "use_dora", o->use_dora,
             "init_lora_weights", gaussian ? "gaussian" : "default",
-            "modules_to_save",
-            names_json(o->modules_to_save, o->modules_to_save_count),
-            "target_modules", targets, "exclude_modules", o->exclude_modules,
-            "layers_to_transform", o->layers_to_transform, "rank_pattern",
-            o->rank_pattern, "alpha_pattern", o->alpha_pattern));
+            "modules_to_save", saved, "target_modules", targets,
+            "exclude_modules", o->exclude_modules, "layers_to_transform",
+            o->layers_to_transform, "rank_pattern", o->rank_pattern,
+            "alpha_pattern", o->alpha_pattern));
     enum zd_status status =
             peft_config_parse(keys, "[lora]", ZD_ERR_CONFIG, config_out);
     json_decref(keys);
@@ -277,19 +271,6 @@ static void cut_factor(
     param_cut_blocks(factor);
 }
 
-/* With tensor parallelism B has the outputs of a slice, or A its inputs; the
- * other is whole, and each place makes a part of its gradient. */
-static void cut_factors(
-        const struct param *weight, struct param *a, struct param *b)
-{
-    if (!weight->slice.range_count)
-        return;
-    if (weight->slice.by_column == weight->conv1d)
-        cut_factor(weight, false, param_out(weight), b);
-    else
-        cut_factor(weight, true, param_in(weight), a);
-}
-
 /* A is uniform in +-1/sqrt(in), or normal with 1/r; B and the change of
  * magnitudes are nothing. */
 static void add_factors(
@@ -302,7 +283,13 @@ static void add_factors(
     int64_t rows = whole_shape(weight)[weight->conv1d ? 1 : 0];
     struct param a = factor_of(weight, id, PARAM_LORA_A, adapter->r, in);
     struct param b = factor_of(weight, id, PARAM_LORA_B, rows, adapter->r);
-    cut_factors(weight, &a, &b);
+    bool is_cut = weight->slice.range_count;
+    /* with tensor parallelism B has the outputs of a slice, or A its inputs;
+     * the other is whole, and each place makes a part of its gradient */
+    if (is_cut && weight->slice.by_column == weight->conv1d)
+        cut_factor(weight, false, param_out(weight), &b);
+    else if (is_cut)
+        cut_factor(weight, true, param_in(weight), &a);
     bool gaussian = options && options->init_lora_weights == LORA_INIT_GAUSSIAN;
     a.init = gaussian ? PARAM_INIT_NORMAL : PARAM_INIT_UNIFORM;
     a.init_std = (float)(gaussian ? 1.0 / adapter->r : 1.0 / sqrt((double)in));
@@ -316,16 +303,6 @@ static void add_factors(
     adapter->magnitude = out->count;
     out->params[out->count++] =
             factor_of(weight, id, PARAM_LORA_MAGNITUDE, rows, 1);
-}
-
-static struct param_table empty_like(const struct param_table *table)
-{
-    size_t most = 4 * (size_t)table->count;
-    return (struct param_table){
-            .params = zd_array(most, sizeof(struct param)),
-            .adapters = zd_array(most, sizeof(struct adapter)),
-            .unit_first = zd_array((size_t)table->unit_count + 1, sizeof(int)),
-            .unit_count = table->unit_count};
 }
 
 static enum zd_status refuse_none(const struct peft_view *reader)
@@ -394,7 +371,12 @@ enum zd_status lora_extend(
 {
     struct peft_view reader = {config, adapter, table};
     ZD_TRY(check_arrangement(&reader, options));
-    struct param_table out = empty_like(table);
+    size_t most = 4 * (size_t)table->count, units = (size_t)table->unit_count;
+    struct param_table out = {
+            .params = zd_array(most, sizeof(struct param)),
+            .adapters = zd_array(most, sizeof(struct adapter)),
+            .unit_first = zd_array(units + 1, sizeof(int)),
+            .unit_count = table->unit_count};
     enum zd_status status =
             lora_check_names(&reader, options && !options->path);
     if (status == ZD_OK)

@@ -15,11 +15,6 @@ static enum quant_format format_of(enum lora_base base)
     return (enum quant_format)(base - LORA_BASE_NF4);
 }
 
-static const char *base_name(enum lora_base base)
-{
-    return base == LORA_BASE_NONE ? "none" : quant_format_name(format_of(base));
-}
-
 /* Linear weights of layers that are frozen and no factor of an adapter. */
 static bool may_be_quantized(const struct param_table *table, int id)
 {
@@ -90,12 +85,12 @@ static enum zd_status check_agreement(
         const struct lora_options *options, const struct quant_matrix *stored)
 {
     bool nested = stored->nested_block > 0;
-    bool other = options->quantize_base == LORA_BASE_NONE ||
-                 format_of(options->quantize_base) != stored->format;
-    if (options->gives_quantize_base && other) {
+    bool none = options->quantize_base == LORA_BASE_NONE;
+    enum quant_format format = format_of(options->quantize_base);
+    if (options->gives_quantize_base && (none || format != stored->format)) {
         ZD_FAIL(ZD_ERR_CONFIG, "E0329",
                 "lora.quantize_base = \"%s\", but the model is stored in %s",
-                base_name(options->quantize_base),
+                none ? "none" : quant_format_name(format),
                 quant_format_name(stored->format));
         return zd_fail_help("remove the key: it is trained as it is stored");
     }

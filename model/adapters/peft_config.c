@@ -2,6 +2,7 @@
 
 #include "base/file/fs.h"
 #include "base/must.h"
+#include "base/words.h"
 #include "model/config_keys.h"
 
 #include <limits.h>
@@ -206,26 +207,26 @@ static enum zd_status check_patterns(const struct config_reader *r)
 
 /* --- the values ----------------------------------------------------------- */
 
+static enum zd_status check_word(
+        const struct config_reader *r, const char *key, const char *supported)
+{
+    const json_t *value = config_get(r, key);
+    const char *word = json_string_value(value);
+    return !value || (word && strcmp(word, supported) == 0)
+                   ? ZD_OK
+                   : config_fail(
+                             r, "E0321", "`%s` is %.40s; %s is supported", key,
+                             word ? word : "no word", supported);
+}
+
 static enum zd_status check_kind(const struct config_reader *r)
 {
-    const json_t *type = config_get(r, "peft_type");
-    const json_t *task = config_get(r, "task_type");
     const json_t *init = config_get(r, "init_lora_weights");
-    const char *word = json_string_value(type);
-    if (type && (!word || strcmp(word, "LORA") != 0))
-        return config_fail(
-                r, "E0321", "`peft_type` is %.40s; LORA is supported",
-                word ? word : "no word");
-    word = json_string_value(task);
-    if (task && (!word || strcmp(word, "CAUSAL_LM") != 0))
-        return config_fail(
-                r, "E0321", "`task_type` is %.40s; CAUSAL_LM is supported",
-                word ? word : "no word");
-    word = json_string_value(init);
+    const char *word = json_string_value(init);
+    ZD_TRY(check_word(r, "peft_type", "LORA"));
+    ZD_TRY(check_word(r, "task_type", "CAUSAL_LM"));
     if (!init || json_is_boolean(init) ||
-        (word &&
-         (strcmp(word, "gaussian") == 0 || strcmp(word, "default") == 0 ||
-          strcmp(word, "orthogonal") == 0)))
+        (word && words_have("gaussian default orthogonal", " ", word)))
         return ZD_OK;
     config_fail(
             r, "E0321",
@@ -237,27 +238,19 @@ static enum zd_status check_kind(const struct config_reader *r)
             "makes it a LoRA of the base as it was");
 }
 
-static enum zd_status read_positive(
-        const struct config_reader *r, const char *key, double absent,
-        double *out)
-{
-    const json_t *value = config_get(r, key);
-    if (value && !is_positive(value))
-        return config_wrong(r, key, "a number above 0");
-    *out = value ? json_number_value(value) : absent;
-    return ZD_OK;
-}
-
 static enum zd_status read_values(
         const struct config_reader *r, struct peft_config *config)
 {
     const json_t *rank = config_get(r, "r");
+    const json_t *alpha = config_get(r, "lora_alpha");
     const json_t *dropout = config_get(r, "lora_dropout");
     const json_t *base = config_get(r, "base_model_name_or_path");
     if (rank && !is_rank(rank))
         return config_wrong(r, "r", "a whole number from 1 on");
     config->r = rank ? (int)json_integer_value(rank) : 8;
-    ZD_TRY(read_positive(r, "lora_alpha", 8, &config->lora_alpha));
+    if (alpha && !is_positive(alpha))
+        return config_wrong(r, "lora_alpha", "a number above 0");
+    config->lora_alpha = alpha ? json_number_value(alpha) : 8;
     config->lora_dropout = dropout ? json_number_value(dropout) : 0;
     if ((dropout && !json_is_number(dropout)) ||
         !(config->lora_dropout >= 0 && config->lora_dropout < 1))

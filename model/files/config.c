@@ -240,19 +240,6 @@ static enum zd_status check_quantization(
     return ZD_OK;
 }
 
-static void take_format(const json_t *keys, struct model_config *config)
-{
-    const char *type = json_string_at(keys, "bnb_4bit_quant_type");
-    config->is_quantized = true;
-    config->stored_nested =
-            json_is_true(json_object_get(keys, "bnb_4bit_use_double_quant"));
-    config->stored_format =
-            json_object_get(keys, "weight_block_size")            ? QUANT_FP8
-            : json_is_true(json_object_get(keys, "load_in_8bit")) ? QUANT_INT8
-            : type && strcmp(type, "nf4") == 0                    ? QUANT_NF4
-                                                                  : QUANT_FP4;
-}
-
 static enum zd_status read_config(
         const char *dir, bool may_be_quantized, struct model_config *config_out)
 {
@@ -272,8 +259,18 @@ static enum zd_status read_config(
         status = model_config_parse(json, path, ZD_ERR_DATA, config_out);
     if (status == ZD_OK)
         settle_tied(dir, json, config_out);
-    if (status == ZD_OK && is_quantized)
-        take_format(quantization, config_out);
+    if (status == ZD_OK && is_quantized) {
+        const char *type = json_string_at(quantization, "bnb_4bit_quant_type");
+        config_out->is_quantized = true;
+        config_out->stored_nested = json_is_true(
+                json_object_get(quantization, "bnb_4bit_use_double_quant"));
+        config_out->stored_format =
+                json_object_get(quantization, "weight_block_size") ? QUANT_FP8
+                : json_is_true(json_object_get(quantization, "load_in_8bit"))
+                        ? QUANT_INT8
+                : type && strcmp(type, "nf4") == 0 ? QUANT_NF4
+                                                   : QUANT_FP4;
+    }
     json_decref(quantization);
     json_decref(json);
     return status;
