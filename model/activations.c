@@ -149,13 +149,6 @@ static void measure_attention(struct layout *l, int B)
 
 /* --- passes --------------------------------------------------------------- */
 
-/* What a layer keeps for its backward. */
-static size_t layer_bytes(const struct layout *l)
-{
-    size_t mlp = (l->family->gated_mlp ? 3 : 2) * l->F / (size_t)l->pieces;
-    return l->element * (l->S * 4 * l->C + l->N * (2 * l->q + 2 * l->kv + mlp));
-}
-
 /* Tokens of a chunk. The gradient of a head that trains is read and written
  * once a chunk. Where layers are recomputed, one has no memory while the head
  * runs; else it is one of many. The shape alone decides, so that every way to
@@ -170,7 +163,10 @@ static size_t chunk_limit(const struct layout *l)
     }
     if (l->backend == DEVICE_CUDA && l->head_trains) {
         tokens = LARGE_CHUNK_TOKENS;
-        bytes = size_max(bytes, size_min(layer_bytes(l), LARGE_CHUNK_BYTES));
+        size_t mlp = (l->family->gated_mlp ? 3 : 2) * l->F / (size_t)l->pieces;
+        size_t heads = 2 * l->q + 2 * l->kv;
+        size_t layer = l->element * (l->S * 4 * l->C + l->N * (heads + mlp));
+        bytes = size_max(bytes, size_min(layer, LARGE_CHUNK_BYTES));
     }
     return size_min(tokens, bytes / (size_t)tp_size(l->config) / row);
 }

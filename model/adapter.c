@@ -91,15 +91,10 @@ static enum zd_status low_product(
     const struct dropout none = {.T = 1};
     float scale = (float)(view->scale / (1.0 - dropout_p(l)));
     scale = fmaxf(scale, FLT_MIN); /* 0 would be none */
-    ZD_TRY(k->matmul(
-            NULL, &(struct matmul){
-                          .M = l->N,
-                          .N = view->r,
-                          .K = K,
-                          .a = a,
-                          .b = b,
-                          .out = {u, k->dtype},
-                          .scale = k->adds_narrow ? scale : 1}));
+    struct matmul m = product(
+            l->N, view->r, K, a, b, (struct matmul_result){u, k->dtype});
+    m.scale = k->adds_narrow ? scale : 1;
+    ZD_TRY(k->matmul(NULL, &m));
     return k->adds_narrow ? ZD_OK
                           : k->scale_rows(
                                     NULL, u, view->r, u, l->N, view->r, scale,
@@ -115,13 +110,10 @@ static enum zd_status add_product(
 {
     const struct kernels *k = l->model->kernels;
     void *wide = l->pass->acts->adapters.wide;
-    struct matmul m = {
-            .M = l->N,
-            .N = columns,
-            .K = r,
-            .a = {low, k->dtype},
-            .b = {factor, k->dtype, trans},
-            .out = {wide, k->dtype}};
+    struct matmul m =
+            product(l->N, columns, r, (struct matmul_operand){low, k->dtype},
+                    (struct matmul_operand){factor, k->dtype, trans},
+                    (struct matmul_result){wide, k->dtype});
     bool adds = to_dtype == DTYPE_FP32 || k->adds_narrow;
     if (adds && !dropout->threshold) {
         m.out = (struct matmul_result){to, to_dtype, stride};
@@ -162,13 +154,11 @@ static enum zd_status find_gains(
         return ZD_OK;
     assert(!l->conv1d || view->out == l->out);
     const char *weight = (const char *)whole + before * dtype_bytes(k->dtype);
-    struct matmul m = {
-            .M = view->out,
-            .N = view->r,
-            .K = l->in,
-            .a = {weight, k->dtype, l->conv1d},
-            .b = {view->a, k->dtype, true},
-            .out = {scratch->cross, DTYPE_FP32}};
+    struct matmul m =
+            product(view->out, view->r, l->in,
+                    (struct matmul_operand){weight, k->dtype, l->conv1d},
+                    (struct matmul_operand){view->a, k->dtype, true},
+                    (struct matmul_result){scratch->cross, DTYPE_FP32});
     ZD_TRY(k->matmul(NULL, &m));
     m.M = view->r;
     m.a = (struct matmul_operand){view->a, k->dtype};
@@ -247,28 +237,22 @@ enum zd_status adapter_backward(
     const void *mine = columns_at(dy, view->first, k->dtype), *kept;
     void *du = l->pass->acts->adapters.du;
     struct dropout dropout = dropout_of(l, view);
-    ZD_TRY(k->matmul(
-            NULL, &(struct matmul){
-                          .M = view->out,
-                          .N = view->r,
-                          .K = l->N,
-                          .a = {mine, k->dtype, true, l->out},
-                          .b = {view->u, k->dtype},
-                          .out = {view->db, DTYPE_FP32},
-                          .accumulate = l->accumulate}));
+    struct matmul m =
+            product(view->out, view->r, l->N,
+                    (struct matmul_operand){mine, k->dtype, true, l->out},
+                    (struct matmul_operand){view->u, k->dtype},
+                    (struct matmul_result){view->db, DTYPE_FP32});
+    m.accumulate = l->accumulate;
+    ZD_TRY(k->matmul(NULL, &m));
     ZD_TRY(low_product(
             l, view, du, (struct matmul_operand){mine, k->dtype, false, l->out},
             (struct matmul_operand){view->b, k->dtype}, view->out));
     ZD_TRY(kept_input(l, view, x, &kept));
-    ZD_TRY(k->matmul(
-            NULL, &(struct matmul){
-                          .M = view->r,
-                          .N = l->in,
-                          .K = l->N,
-                          .a = {du, k->dtype, true},
-                          .b = {kept, k->dtype},
-                          .out = {view->da, DTYPE_FP32},
-                          .accumulate = l->accumulate}));
+    m.M = view->r, m.N = l->in;
+    m.a = (struct matmul_operand){du, k->dtype, true};
+    m.b = (struct matmul_operand){kept, k->dtype};
+    m.out.data = view->da;
+    ZD_TRY(k->matmul(NULL, &m));
     if (!dx)
         return ZD_OK;
     return add_product(

@@ -23,14 +23,9 @@ static size_t product_columns(
     return columns;
 }
 
-/* Sums over the adapters of a unit. */
-struct unit_sizes {
-    size_t low, attention_low, gains;
-};
-
 static void add(
         const struct param_table *table, int id, unsigned joined,
-        struct unit_sizes *unit, struct adapter_sizes *all)
+        struct adapter_sizes *unit, struct adapter_sizes *all)
 {
     const struct adapter *adapter = &table->adapters[id];
     const struct param *param = &table->params[id];
@@ -58,7 +53,7 @@ struct adapter_sizes adapter_sizes_of(
 {
     struct adapter_sizes all = {0};
     for (int u = 0; table->adapters && u < table->unit_count; u++) {
-        struct unit_sizes unit = {0};
+        struct adapter_sizes unit = {0}; /* sums over its adapters */
         for (int id = table->unit_first[u]; id < table->unit_first[u + 1]; id++)
             if (param_has_adapter(table, id))
                 add(table, id, joined, &unit, &all);

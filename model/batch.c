@@ -44,15 +44,6 @@ void batch_upload_fini(struct batch_upload *upload)
         event_destroy(upload->sent[slot]);
 }
 
-static void fill_decode_positions(int32_t *positions, const struct pass *pass)
-{
-    int n = 0;
-    for (int r = 0; r < pass->run_count; r++)
-        for (int i = 0; i < pass->runs[r].count; i++)
-            positions[n++] = pass->runs[r].past + i;
-    memset(positions + n, 0, (size_t)pass->pads * sizeof *positions);
-}
-
 /* Attention's. */
 static int query_count(const struct pass *pass)
 {
@@ -73,8 +64,11 @@ static void fill_positions(int32_t *positions, struct pass *pass)
     struct attention_shape shape = {.T = pass->T, .queries = pass->queries};
     struct attention_queries all = attention_queries(&shape);
     pass->documents = 0;
-    if (pass->decode)
-        fill_decode_positions(positions, pass);
+    for (int r = 0, n = 0; r < pass->run_count; r++)
+        for (int i = 0; i < pass->runs[r].count; i++)
+            positions[n++] = pass->runs[r].past + i;
+    memset(positions + pass->N - pass->pads, 0,
+           (size_t)pass->pads * sizeof *positions);
     for (int n = 0; !pass->decode && n < pass->N; n++)
         positions[n] = attention_token(all, n % all.rows) - pass->doc_start[n];
     for (int n = 0; n < query_count(pass); n++)

@@ -56,26 +56,21 @@ static const char generic_keys[] =
         " tie_encoder_decoder tokenizer_class top_k top_p torchscript typical_p"
         " use_bfloat16";
 
-/* The first row of a name counts. */
-static bool is_repeated(
-        const struct model_family *family, const struct config_key *key)
-{
-    const struct config_key *row = family->keys;
-    while (row->name && row != key && strcmp(row->name, key->name) != 0)
-        row++;
-    return row->name && row != key;
-}
-
-/* The next row of both tables; the first after NULL. */
+/* The next row of both tables; the first after NULL. The first of a name
+ * counts. */
 static const struct config_key *next_key(
         const struct model_family *family, const struct config_key *key)
 {
+    const struct config_key *row;
     do {
         key = key ? key + 1 : family->keys;
         if (key == common + sizeof common / sizeof *common - 1)
             return NULL;
         key = key->name ? key : common;
-    } while (is_repeated(family, key));
+        row = family->keys;
+        while (row->name && row != key && strcmp(row->name, key->name) != 0)
+            row++;
+    } while (row->name && row != key);
     return key;
 }
 
@@ -229,15 +224,15 @@ enum zd_status config_refuse(
 {
     const char *names = activation_names(kind);
     if (strcmp(key, "quantization_config") == 0) {
-        config_fail(
-                reader, "E0304",
+        config_lacks(
+                reader,
                 "the model is quantized (`quantization_config`), and quantized "
                 "weights cannot be trained");
         return zd_fail_help("[lora] with enabled = true trains adapters on it");
     }
     char text[CONFIG_TEXT];
-    enum zd_status status = config_fail(
-            reader, "E0304", "`%s` = %s is not supported", key,
+    enum zd_status status = config_lacks(
+            reader, "`%s` = %s is not supported", key,
             config_text(json_object_get(reader->json, key), text));
     return names ? zd_fail_help(
                            "a model of this type can have %s, which are one "

@@ -27,6 +27,9 @@ struct config_reader {
 #define config_fail(reader, code, ...)                                         \
     (ZD_FAIL((reader)->on_error, code, __VA_ARGS__),                           \
      zd_fail_where("%s", (reader)->name))
+/* A value that no model has; one that is not supported. */
+#define config_bad(reader, ...)   config_fail(reader, "E0302", __VA_ARGS__)
+#define config_lacks(reader, ...) config_fail(reader, "E0304", __VA_ARGS__)
 /* A value as JSON, cut short; NULL: "absent". */
 enum { CONFIG_TEXT = 81 };
 const char *config_text(const json_t *value, char out[CONFIG_TEXT]);
@@ -65,3 +68,42 @@ enum zd_status config_keys_read(
  * default of its own. New reference. */
 json_t *config_keys_complete(
         const struct config_reader *reader, const struct model_config *config);
+
+/* --- config_layers.c: the type of each layer --------------------------------
+ */
+
+/* Fills config->layer_attention by the family's window rule and, where its
+ * class in transformers reads them, layer_types and no_rope_layers. After
+ * `settle`: config->ropes are known; with two sets layers that slide take the
+ * second. E0302, E0304: a type that is unknown, a list of another length. */
+enum zd_status config_read_layers(
+        const struct config_reader *reader, struct model_config *config);
+
+/* Twice the tokens that a token of layer 1 .. L sees on average, of T: T itself
+ * where the layer has no window. */
+double layer_seen_twice(const struct model_config *config, int layer, int T);
+
+/* --- config_rope.c: how heads turn ------------------------------------------
+ */
+
+/* One set from `table` (NULL: type default), the value of key `key`:
+ * rope_scaling of transformers 4, rope_parameters of 5, or the part of it for a
+ * type of layer. theta and partial: where the table does not say. head_dim and
+ * max_positions are known. E0302 a bad value, E0304 an unknown type, E0305 or
+ * config->unknown an unknown key. */
+enum zd_status config_read_rope(
+        const struct config_reader *reader, const char *key,
+        const json_t *table, double theta, double partial,
+        struct model_config *config, struct rope_set *out);
+
+/* The set of a family that has one: as above, from rope_scaling if it is there,
+ * else rope_parameters, with rope_theta (`theta`: where it is absent) and
+ * partial_rotary_factor beside them. */
+enum zd_status config_read_ropes(
+        const struct config_reader *reader, double theta,
+        struct model_config *config);
+
+static inline int rope_pairs(const struct rope_set *set)
+{
+    return (set->dims + 1) / 2;
+}

@@ -1,5 +1,5 @@
-#include "model/config_layers.h"
 #include "base/must.h"
+#include "model/config_keys.h"
 
 #include <string.h>
 
@@ -104,21 +104,21 @@ static enum zd_status slides_by_list(
     *slides = name && strcmp(name, "sliding_attention") == 0;
     if (!name || (!*slides && strcmp(name, "full_attention") != 0 &&
                   strcmp(name, "attention") != 0))
-        return config_fail(
-                rule->r, "E0304",
+        return config_lacks(
+                rule->r,
                 "`layer_types` of layer %d = \"%.40s\" is not supported; "
                 "full_attention and sliding_attention are",
                 layer, name ? name : "?");
     if (*slides && !rule->window)
-        return config_fail(
-                rule->r, "E0302",
+        return config_bad(
+                rule->r,
                 "`layer_types` of layer %d = \"sliding_attention\", but there "
                 "is no `sliding_window` in use",
                 layer);
     if (*slides == by_rule || rule->c->family->layer_types)
         return ZD_OK;
-    return config_fail(
-            rule->r, "E0304",
+    return config_lacks(
+            rule->r,
             "`layer_types` of layer %d differs from what `sliding_window` "
             "says, and a %s model has one kind of layer",
             layer, rule->c->family->name);

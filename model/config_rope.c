@@ -1,5 +1,5 @@
-#include "model/config_rope.h"
 #include "base/must.h"
+#include "model/config_keys.h"
 
 #include <math.h>
 #include <stddef.h>
@@ -30,8 +30,8 @@ static enum zd_status read_type(
             return ZD_OK;
         }
     }
-    config_fail(
-            r, "E0304", "`%s`: `rope_type` = \"%.40s\" is not supported", key,
+    config_lacks(
+            r, "`%s`: `rope_type` = \"%.40s\" is not supported", key,
             name ? name : "?");
     return zd_fail_help(
             family->longrope
@@ -112,8 +112,8 @@ static enum zd_status read_numbers(
         double *out = (double *)(void *)((char *)s + key->field);
         bool is_there = config_get(r, key->name);
         if (key->needed & type && !is_there)
-            return config_fail(
-                    r, "E0302", "rope_type \"%s\" needs the key `%s`",
+            return config_bad(
+                    r, "rope_type \"%s\" needs the key `%s`",
                     type_names[s->type], key->name);
         if (key->reads & type)
             ZD_TRY(config_read_real(r, key->name, key->absent, out));
@@ -124,18 +124,6 @@ static enum zd_status read_numbers(
     else if (s->factor < 1)
         return config_wrong(r, "factor", "a number of at least 1");
     return ZD_OK;
-}
-
-static enum zd_status check_llama3(
-        const struct config_reader *r, const struct rope_set *s)
-{
-    if (s->low_freq_factor > 0 && s->high_freq_factor > s->low_freq_factor)
-        return ZD_OK;
-    return config_fail(
-            r, "E0302",
-            "rope_type \"llama3\" needs 0 < low_freq_factor < "
-            "high_freq_factor, not %g, %g",
-            s->low_freq_factor, s->high_freq_factor);
 }
 
 /* YaRN, section 3.4: scores grow with the logarithm of the factor. */
@@ -154,8 +142,7 @@ static enum zd_status read_yarn(
     if (truncate && !json_is_boolean(truncate) && !json_is_null(truncate))
         return config_wrong(r, "truncate", "true or false");
     if (!json_object_get(r->json, "factor"))
-        return config_fail(
-                r, "E0302", "rope_type \"yarn\" needs the key `factor`");
+        return config_bad(r, "rope_type \"yarn\" needs the key `factor`");
     ZD_TRY(config_read_real(r, "mscale", 0, &scale));
     ZD_TRY(config_read_real(r, "mscale_all_dim", 0, &all));
     s->beta_fast = s->beta_fast > 0 ? s->beta_fast : 32;
@@ -202,13 +189,18 @@ static enum zd_status read_scaling(
 {
     ZD_TRY(read_numbers(r, s));
     if (s->type == ROPE_DYNAMIC && s->dims <= 2)
-        return config_fail(
-                r, "E0302",
-                "rope_type \"dynamic\" needs heads of more than 2 channels "
-                "that turn");
+        return config_bad(
+                r, "rope_type \"dynamic\" needs heads of more than 2 channels "
+                   "that turn");
+    if (s->type == ROPE_LLAMA3 &&
+        !(s->low_freq_factor > 0 && s->high_freq_factor > s->low_freq_factor))
+        return config_bad(
+                r,
+                "rope_type \"llama3\" needs 0 < low_freq_factor < "
+                "high_freq_factor, not %g, %g",
+                s->low_freq_factor, s->high_freq_factor);
     return s->type == ROPE_YARN       ? read_yarn(r, s)
            : s->type == ROPE_LONGROPE ? read_longrope(r, s)
-           : s->type == ROPE_LLAMA3   ? check_llama3(r, s)
                                       : ZD_OK;
 }
 
@@ -220,15 +212,15 @@ static enum zd_status read_dims(
 {
     ZD_TRY(config_read_real(r, "partial_rotary_factor", partial, &partial));
     if (partial != 1 && !c->family->partial_rotary)
-        return config_fail(
-                r, "E0304",
+        return config_lacks(
+                r,
                 "`partial_rotary_factor` = %g is not supported in a %s model",
                 partial, c->family->name);
     s->dims = partial <= 1 ? (int)(c->head_dim * partial) : 0;
     return s->dims > 0
                    ? ZD_OK
-                   : config_fail(
-                             r, "E0302",
+                   : config_bad(
+                             r,
                              "`partial_rotary_factor` must be at most 1 and "
                              "leave a channel of %d, not %g",
                              c->head_dim, partial);
@@ -262,8 +254,7 @@ static enum zd_status read_set(
     ZD_TRY(check_keys(r, key, c));
     ZD_TRY(config_read_real(r, "rope_theta", theta, &s->theta));
     if (s->theta <= 1)
-        return config_fail(
-                r, "E0302", "`rope_theta` must be above 1, not %g", s->theta);
+        return config_bad(r, "`rope_theta` must be above 1, not %g", s->theta);
     ZD_TRY(read_dims(r, c, partial, s));
     ZD_TRY(read_original(r, c, s));
     ZD_TRY(read_scaling(r, s));

@@ -27,16 +27,6 @@ static void emit_forward(struct emitter *e, const struct model_config *config)
     emit(e, config->layers + 1, false);
 }
 
-/* Layers of a segment that is recomputed stay acquired until their own
- * backward is done: one gather serves both. */
-static void emit_segment(struct emitter *e, int from, int to)
-{
-    for (int layer = from; layer <= to; layer++)
-        emit(e, layer, true);
-    for (int layer = to; layer >= from; layer--)
-        emit(e, layer, false);
-}
-
 int model_unit_events(
         const struct model_config *config, const struct param_table *table,
         struct checkpointing checkpointing, enum model_pass pass,
@@ -52,9 +42,15 @@ int model_unit_events(
     segment = segment < 1 ? 1 : segment;
     int kept = config->layers + 1 - first;
     int segments = (kept + segment - 1) / segment;
+    /* Layers of a segment that is recomputed stay acquired until their own
+     * backward is done: one gather serves both. */
     for (int s = segments - 1; s >= 0; s--) {
         int from = first + s * segment, to = from + segment - 1;
-        emit_segment(&e, from, to < config->layers ? to : config->layers);
+        to = to < config->layers ? to : config->layers;
+        for (int layer = from; layer <= to; layer++)
+            emit(&e, layer, true);
+        for (int layer = to; layer >= from; layer--)
+            emit(&e, layer, false);
     }
     return e.count;
 }

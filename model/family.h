@@ -63,7 +63,7 @@ struct config_key {
     }
 #define CONFIG_AT(name) offsetof(struct model_config, name)
 
-/* Which layers slide (config_layers.h). */
+/* Which layers slide (config_layers.c). */
 enum window_rule {
     WINDOW_NONE,
     WINDOW_ALL,    /* every layer, where there is a window */

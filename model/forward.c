@@ -42,56 +42,42 @@ enum zd_status forward_kept(
     return layer_forward(&run, pass->acts->scratch, out, due);
 }
 
-/* The arrays of the next layer, of the head, or of the next micro-batch lie
- * over the terms of a layer's output. */
-static bool sum_is_covered(
-        const struct activations *acts, int layer, int layers)
-{
-    int i = layer + 1 - acts->first;
-    if (layer == layers)
-        return acts->head_covers;
-    if (i <= 0)
-        return i == 0 || acts->micros > 1;
-    return acts->is_shared && i % acts->segment == 0;
-}
-
 /* A layer's output is summed up with the norm of the next, in one pass over
- * memory, unless its terms are covered before. */
+ * memory, unless its terms are covered before: the arrays of the next layer, of
+ * the head, or of the next micro-batch lie over them. */
 static enum zd_status settle_sum(
         struct model *model, const struct pass *pass, int layer)
 {
-    int layers = model->config->layers;
+    const struct activations *acts = pass->acts;
+    int layers = model->config->layers, i = layer + 1 - acts->first;
     struct residual_sum due = model->due[pass->micro];
     size_t count = (size_t)pass->share * (size_t)model->config->hidden_size;
-    if (!sum_is_covered(pass->acts, layer, layers))
+    bool is_covered = layer == layers ? acts->head_covers
+                      : i <= 0        ? i == 0 || acts->micros > 1
+                               : acts->is_shared && i % acts->segment == 0;
+    if (!is_covered)
         return ZD_OK;
     model->due[pass->micro] = (struct residual_sum){0};
     return model->kernels->add(
             NULL, output_of(pass, layer, layers), due.a, due.b, count);
 }
 
-static enum zd_status forward_lean(
+static enum zd_status forward_one(
         struct model *model, const struct pass *pass, int layer)
 {
     const struct activations *acts = pass->acts;
     struct layer_acts lean = acts->lean;
-    lean.gains += (size_t)(layer - 1) * acts->layer_gains;
     struct layer_run run = {model, pass, &lean, layer};
     struct residual_sum *due = &model->due[pass->micro];
-    ZD_TRY(layer_input_norm(&run, due));
-    return layer_forward(
-            &run, acts->lean_scratch,
-            output_of(pass, layer, model->config->layers), due);
-}
-
-static enum zd_status forward_one(
-        struct model *model, const struct pass *pass, int layer)
-{
+    void *out = output_of(pass, layer, model->config->layers);
     ZD_TRY(fp8_weights(model, pass, layer));
-    if (layer >= pass->acts->first)
+    if (layer >= acts->first) {
         ZD_TRY(forward_kept(model, pass, layer, true, true));
-    else
-        ZD_TRY(forward_lean(model, pass, layer));
+    } else {
+        lean.gains += (size_t)(layer - 1) * acts->layer_gains;
+        ZD_TRY(layer_input_norm(&run, due));
+        ZD_TRY(layer_forward(&run, acts->lean_scratch, out, due));
+    }
     return settle_sum(model, pass, layer);
 }
 

@@ -28,16 +28,6 @@ static enum fp8_group group_of(const struct param *param)
     return param_is_linear(param) ? fp8_group_of(param->role) : FP8_GROUPS;
 }
 
-/* Do all tensors of a layer begin at 16 bytes, where they follow each other? */
-static bool are_aligned(const struct param_table *table)
-{
-    int last = table->unit_first[table->unit_count - 1];
-    for (int id = table->unit_first[1]; id < last; id++)
-        if (table->params[id].count % FP8_UNIT)
-            return false;
-    return true;
-}
-
 struct fp8_use fp8_use_of(
         const struct param_table *table, const struct model_shape *shape)
 {
@@ -45,8 +35,13 @@ struct fp8_use fp8_use_of(
     int out = 0;
     if (use.mode == FP8_NONE)
         return use;
+    /* all tensors of a layer begin at 16 bytes, where they follow each other */
+    bool are_aligned = true;
+    int last = table->unit_first[table->unit_count - 1];
+    for (int id = table->unit_first[1]; id < last; id++)
+        are_aligned &= table->params[id].count % FP8_UNIT == 0;
     for (int g = 0; g < FP8_GROUPS; g++)
-        use.has[g] = are_aligned(table);
+        use.has[g] = are_aligned;
     for (int id = 0; id < table->count; id++) {
         const struct param *param = &table->params[id];
         enum fp8_group g = group_of(param);

@@ -153,60 +153,41 @@ static const struct codes_view *stored_codes(const struct linear *l)
     return is_fp8 && !is_tensorwise(l->model) ? &weight->parts[0] : NULL;
 }
 
-/* W(out, in) where it lies, or its transpose's codes; scales as a matmul has
- * them. */
-static enum zd_status take_stored(
-        const struct linear *l, const struct codes_view *stored, bool turned,
-        struct fp8_codes *weight_out)
-{
-    struct fp8_codes to = l->model->fp8.weight;
-    struct fp8_cast cast = {
-            .x = stored->codes,
-            .from = DTYPE_E4M3,
-            .rows = l->out,
-            .columns = l->in,
-            .stride = l->in,
-            .to = DTYPE_E4M3,
-            .layout = SCALES_128X128,
-            .from_scales = stored->scales,
-            .padded = l->out};
-    if (turned) {
-        cast.transposed = to.codes;
-        cast.transposed_scales = to.scales;
-    } else {
-        cast.scales = to.scales;
-        to.codes = (uint8_t *)(uintptr_t)stored->codes;
-    }
-    *weight_out = to;
-    return l->model->kernels->fp8_cast(NULL, &cast);
-}
-
-/* W(out, in), or `turned` (in, out), in the scratch or as it is stored. */
+/* W(out, in), or `turned` (in, out), in the scratch or as it is stored; scales
+ * as a matmul has them. */
 static enum zd_status take_weight(
         const struct linear *l, bool turned, struct fp8_codes *weight_out)
 {
     const struct codes_view *stored = stored_codes(l);
     const struct model *model = l->model;
-    const struct fp8_codes *to = &model->fp8.weight;
-    bool as_stored = l->conv1d == turned;
+    struct fp8_codes to = model->fp8.weight;
     int rows = l->conv1d ? l->in : l->out;
     int columns = l->conv1d ? l->out : l->in;
     struct fp8_cast cast = {
-            .from = model->kernels->dtype,
+            .x = stored ? stored->codes : NULL,
+            .from = stored ? DTYPE_E4M3 : model->kernels->dtype,
             .rows = rows,
             .columns = columns,
             .stride = columns,
             .to = DTYPE_E4M3,
             .layout = weight_layout(model),
+            .from_scales = stored ? stored->scales : NULL,
             .padded = rows};
-    if (stored)
-        return take_stored(l, stored, turned, weight_out);
-    *weight_out = *to;
-    ZD_TRY(linear_weight(l, &cast.x));
+    if (!stored)
+        ZD_TRY(linear_weight(l, &cast.x));
     if (is_tensorwise(model))
         cast.amax = weight_amax(model, l->layer, l->group);
-    *(as_stored ? &cast.codes : &cast.transposed) = to->codes;
-    *(as_stored ? &cast.scales : &cast.transposed_scales) = to->scales;
+    if (l->conv1d != turned) {
+        cast.transposed = to.codes;
+        cast.transposed_scales = to.scales;
+    } else {
+        cast.scales = to.scales;
+        if (stored) /* where it lies */
+            to.codes = (uint8_t *)(uintptr_t)stored->codes;
+        else
+            cast.codes = to.codes;
+    }
+    *weight_out = to;
     return model->kernels->fp8_cast(NULL, &cast);
 }
 

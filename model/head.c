@@ -108,7 +108,6 @@ static enum zd_status head_release(struct model *model)
 
 /* Of a chunk: what it adds to, and whether something is there already. */
 struct head_grads {
-    float *dhead;
     bool head_add, norm_add;
     bool dx_needed;
 };
@@ -128,7 +127,6 @@ static enum zd_status head_grads_acquire(
         grads->head_add = model->embedding_accumulates;
     }
     norm = head_norm(model, 0, false);
-    grads->dhead = model->grads[model->head];
     grads->dx_needed = norm.dweight || norm.dbias ||
                        model->passes[PASS_TRAIN].first <= c->layers;
     return ZD_OK;
@@ -138,25 +136,6 @@ static enum zd_status head_grads_acquire(
 static char *head_input(const struct pass *pass)
 {
     return pass->rows ? pass->acts->gathered : pass->acts->last;
-}
-
-/* n rows of inputs as logits. */
-static enum zd_status product_logits(
-        const struct model *model, const struct pass *pass, int begin, int n,
-        const void *inputs)
-{
-    const struct kernels *k = model->kernels;
-    const struct head_acts *h = &pass->acts->head;
-    struct linear head = head_linear(model, pass, begin, n, false);
-    ZD_TRY(k->matmul(
-            NULL, &(struct matmul){
-                          .M = n,
-                          .N = model->config->vocab_size,
-                          .K = model->config->hidden_size,
-                          .a = {inputs, k->dtype},
-                          .b = {head.weight.values, k->dtype, true},
-                          .out = {h->logits, h->logits_dtype, h->stride}}));
-    return linear_adapters_forward(&head, h->logits, inputs);
 }
 
 static size_t row_bytes(const struct model *model)
@@ -180,8 +159,9 @@ static enum zd_status chunk_logits(
     ZD_TRY(norm_forward_sum(
             head_norm(model, n, false), h->norm, h->mean, h->rstd, x, due));
     ZD_TRY(tokens_gather(model, 1, h->norm, n, &inputs));
-    return product_logits(
-            model, pass, begin, n * tp_size(model->config), inputs);
+    struct linear head =
+            head_linear(model, pass, begin, n * tp_size(model->config), false);
+    return linear_forward(&head, h->logits, inputs);
 }
 
 /* What chunk_logits has gathered is there still. */
@@ -189,37 +169,16 @@ static enum zd_status chunk_backward(
         const struct model *model, const struct pass *pass, int begin, int n,
         struct head_grads *grads)
 {
-    const struct kernels *k = model->kernels;
     const struct head_acts *h = &pass->acts->head;
-    int C = model->config->hidden_size, V = model->config->vocab_size;
-    size_t offset = (size_t)begin * (size_t)C * dtype_bytes(k->dtype);
+    size_t offset = (size_t)begin * row_bytes(model);
     char *dx = pass->rows ? pass->acts->last : pass->acts->dx;
     int all = n * tp_size(model->config);
-    struct linear head = head_linear(model, pass, begin, all, grads->norm_add);
-    const void *inputs = all > n ? model->gathered.all_tokens[1] : h->norm, *dz;
+    /* of an adapter, which a tied head has not, both are the same */
+    struct linear head = head_linear(model, pass, begin, all, grads->head_add);
+    const void *inputs = all > n ? model->gathered.all_tokens[1] : h->norm;
     void *dnorm = tokens_part(model, h->dnorm);
-    if (grads->dhead)
-        ZD_TRY(k->matmul(
-                NULL, &(struct matmul){
-                              .M = V,
-                              .N = C,
-                              .K = all,
-                              .a = {h->dlogits, k->dtype, true, h->stride},
-                              .b = {inputs, k->dtype},
-                              .out = {grads->dhead, DTYPE_FP32},
-                              .accumulate = grads->head_add}));
-    ZD_TRY(linear_adapters_enter(&head, h->dlogits, inputs, &dz));
-    if (grads->dx_needed)
-        ZD_TRY(k->matmul(
-                NULL, &(struct matmul){
-                              .M = all,
-                              .N = C,
-                              .K = V,
-                              .a = {dz, k->dtype, false, h->stride},
-                              .b = {head.weight.values, k->dtype},
-                              .out = {dnorm, k->dtype}}));
-    ZD_TRY(linear_adapters_backward(
-            &head, grads->dx_needed ? dnorm : NULL, dz, inputs));
+    ZD_TRY(linear_backward(
+            &head, grads->dx_needed ? dnorm : NULL, h->dlogits, inputs));
     if (grads->dx_needed)
         ZD_TRY(tokens_scatter(model, h->dnorm, dnorm, n));
     if (grads->dx_needed)
@@ -345,7 +304,8 @@ static enum zd_status decode_logits(
     ZD_TRY(norm_forward_sum(
             head_norm(model, n, false), h->norm, h->mean, h->rstd, x,
             (struct residual_sum){0}));
-    ZD_TRY(product_logits(model, pass, begin, n, h->norm));
+    struct linear head = head_linear(model, pass, begin, n, false);
+    ZD_TRY(linear_forward(&head, h->logits, h->norm));
     *all_out = h->logits;
     if (!h->all_logits)
         return ZD_OK;

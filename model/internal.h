@@ -225,6 +225,14 @@ struct layer_run {
     bool held;       /* backward: keys_gather's */
 };
 
+/* out (M, N) = a b, of K; what the fields after `out` say can be added. */
+static inline struct matmul product(
+        int M, int N, int K, struct matmul_operand a, struct matmul_operand b,
+        struct matmul_result out)
+{
+    return (struct matmul){.M = M, .N = N, .K = K, .a = a, .b = b, .out = out};
+}
+
 /* A quantized matrix: (rows, columns), the linear's (out, in). Borrowed. */
 struct codes_view {
     const void *codes, *scales;
@@ -290,18 +298,6 @@ enum zd_status linear_backward_params(
         const struct linear *linear, const void *dy, const void *x);
 enum zd_status linear_backward(
         const struct linear *linear, void *dx, const void *dy, const void *x);
-/* The adapters' part of each. _enter: what the matmuls of backward read in
- * place of dy; with DoRA it is another array, and the magnitudes have their
- * gradient.
- */
-enum zd_status linear_adapters_forward(
-        const struct linear *linear, void *y, const void *x);
-enum zd_status linear_adapters_enter(
-        const struct linear *linear, const void *dy, const void *x,
-        const void **dz_out);
-enum zd_status linear_adapters_backward(
-        const struct linear *linear, void *dx, const void *dz, const void *x);
-
 /* fp8_linear.c: the matmuls of linears in FP8, without adapters. One group's
  * follow each other: the first casts the input for all (`is_first`). */
 /* Before a forward pass of the layer: amax of its weights. */

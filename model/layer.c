@@ -189,24 +189,6 @@ static enum zd_status qkv_forward(const struct layer_run *run)
     return run->model->config->family->qkv_forward(&v.run);
 }
 
-static enum zd_status attention_output(const struct layer_run *run)
-{
-    struct linear o = layer_linear(run, ROLE_O, ROLE_O);
-    void *part = tokens_part(run->model, run->acts->attention.out);
-    ZD_TRY(linear_forward(&o, part, run->acts->att));
-    return scatter(run, run->acts->attention.out, part);
-}
-
-/* To grads.hidden: here the gradient of attention's output. */
-static enum zd_status attention_output_backward(const struct layer_run *run)
-{
-    const struct layer_grads *g = &run->pass->acts->grads;
-    struct linear o = layer_linear(run, ROLE_O, ROLE_O);
-    void *dproj;
-    ZD_TRY(gather(run, 0, g->proj, &dproj));
-    return linear_backward(&o, g->hidden, dproj, run->acts->att);
-}
-
 static enum zd_status qkv_backward(const struct layer_run *run)
 {
     void *hidden = run->pass->acts->grads.hidden;
@@ -375,10 +357,13 @@ enum zd_status layer_forward(
     const struct layer_acts *acts = run->acts;
     const struct branch_acts *in = &acts->attention;
     void *post = acts->mlp.post ? acts->mlp.post : out;
+    void *part = tokens_part(run->model, in->out);
+    struct linear o = layer_linear(run, ROLE_O, ROLE_O);
     struct view p;
     ZD_TRY(qkv_forward(run));
     ZD_TRY(attend(run, scratch));
-    ZD_TRY(attention_output(run));
+    ZD_TRY(linear_forward(&o, part, acts->att));
+    ZD_TRY(scatter(run, in->out, part));
     ZD_TRY(branch_output(run, ROLE_POST1, in, in->post));
     if (!post && acts->recompute & PART_MLP) /* backward computes it */
         return run->model->kernels->add(
@@ -396,18 +381,6 @@ enum zd_status layer_forward(
     if (out)
         *due = (struct residual_sum){acts->mlp.x, post};
     return ZD_OK;
-}
-
-/* Recompute what attention's backward reads, and that of the projections before
- * it. */
-static enum zd_status recompute_attention(const struct layer_run *run)
-{
-    struct residual_sum none = {0};
-    if (run->acts->recompute & PART_NORM1)
-        ZD_TRY(layer_input_norm(run, &none));
-    return run->acts->recompute & PART_HEADS
-                   ? run->model->config->family->recompute_heads(run)
-                   : ZD_OK;
 }
 
 /* From grads.hidden, the gradient of its output, to that of q, k and v. */
@@ -434,16 +407,23 @@ static enum zd_status attend_backward(const struct layer_run *run)
 enum zd_status layer_backward(const struct layer_run *run)
 {
     const struct branch_acts *in = &run->acts->attention;
+    const struct layer_grads *g = &run->pass->acts->grads;
+    struct linear o = layer_linear(run, ROLE_O, ROLE_O);
     struct view p;
+    void *dproj;
     ZD_TRY(clear_of_others(run));
     for (int i = 0; i < piece_count(run); i++) {
         piece_init(run, i, &p);
         ZD_TRY(mlp_branch_backward(&p.run));
     }
-    ZD_TRY(branch_output_backward(
-            run, ROLE_POST1, in, run->pass->acts->grads.proj));
-    ZD_TRY(attention_output_backward(run));
-    ZD_TRY(recompute_attention(run));
+    ZD_TRY(branch_output_backward(run, ROLE_POST1, in, g->proj));
+    ZD_TRY(gather(run, 0, g->proj, &dproj));
+    ZD_TRY(linear_backward(&o, g->hidden, dproj, run->acts->att));
+    /* what attention's backward reads, and that of the projections before it */
+    if (run->acts->recompute & PART_NORM1)
+        ZD_TRY(branch_input(run, ROLE_NORM1, in, (struct residual_sum){0}));
+    if (run->acts->recompute & PART_HEADS)
+        ZD_TRY(run->model->config->family->recompute_heads(run));
     ZD_TRY(attend_backward(run));
     ZD_TRY(qkv_backward(run));
     return layer_needs_input_grad(run)

@@ -198,7 +198,27 @@ struct linear head_linear(
 
 /* --- adapters ------------------------------------------------------------- */
 
-enum zd_status linear_adapters_forward(
+/* out [+]= a W, or with `back` a W^T. Rows of logits have gaps. */
+static enum zd_status multiply(
+        const struct linear *linear, void *out, const void *a, const void *bias,
+        bool back, bool add)
+{
+    const struct kernels *k = linear->model->kernels;
+    int gaps = linear->columns < linear->out ? linear->out : 0;
+    struct matmul m = {
+            .M = linear->N,
+            .N = back ? linear->in : linear->columns,
+            .K = back ? linear->columns : linear->in,
+            .a = {a, k->dtype, false, back ? gaps : 0},
+            .b = {.type = k->dtype, .transposed = linear->conv1d == back},
+            .out = {out, back ? k->dtype : linear->y_dtype, back ? 0 : gaps},
+            .bias = bias,
+            .accumulate = add};
+    ZD_TRY(linear_weight(linear, &m.b.data));
+    return k->matmul(NULL, &m);
+}
+
+static enum zd_status adapters_forward(
         const struct linear *linear, void *y, const void *x)
 {
     const struct pass *pass = linear->pass;
@@ -234,31 +254,21 @@ static enum zd_status copy_others(
     return ZD_OK;
 }
 
-enum zd_status linear_adapters_enter(
+/* What the matmuls of backward read in place of dy: with DoRA it is another
+ * array, and the magnitudes have their gradient. */
+static enum zd_status adapters_enter(
         const struct linear *linear, const void *dy, const void *x,
         const void **dz_out)
 {
-    const struct kernels *k = linear->model->kernels;
     void *z = linear->pass->acts->adapters.scaled;
-    const void *weight;
+    struct linear base = *linear;
     int covered = 0;
     *dz_out = dy;
     if (!linear->is_dora)
         return ZD_OK;
-    if (linear->is_fp8) {
-        ZD_TRY(fp8_forward_again(linear, z, x));
-    } else {
-        ZD_TRY(linear_weight(linear, &weight));
-        ZD_TRY(k->matmul(
-                NULL, &(struct matmul){
-                              .M = linear->N,
-                              .N = linear->columns,
-                              .K = linear->in,
-                              .a = {x, k->dtype},
-                              .b = {weight, k->dtype, !linear->conv1d,
-                                    linear->conv1d ? linear->out : linear->in},
-                              .out = {z, k->dtype, linear->out}}));
-    }
+    base.y_dtype = linear->model->kernels->dtype;
+    ZD_TRY(linear->is_fp8 ? fp8_forward_again(linear, z, x)
+                          : multiply(&base, z, x, NULL, false, false));
     for (int i = 0; i < linear->adapter_count; i++) {
         const struct adapter_view *view = &linear->adapters[i];
         ZD_TRY(adapter_magnitude_backward(linear, view, z, dy));
@@ -268,34 +278,7 @@ enum zd_status linear_adapters_enter(
     return covered == linear->columns ? ZD_OK : copy_others(linear, z, dy);
 }
 
-enum zd_status linear_adapters_backward(
-        const struct linear *linear, void *dx, const void *dz, const void *x)
-{
-    for (int i = 0; i < linear->adapter_count; i++)
-        ZD_TRY(adapter_backward(linear, &linear->adapters[i], dx, dz, x));
-    return ZD_OK;
-}
-
 /* --- matmuls -------------------------------------------------------------- */
-
-/* out (M, N) [+]= a (M, K) W, or its transpose's. */
-static enum zd_status multiply(
-        const struct linear *linear, void *out, const void *a, const void *bias,
-        int N, int K, bool trans_b, bool add)
-{
-    const struct kernels *k = linear->model->kernels;
-    struct matmul m = {
-            .M = linear->N,
-            .N = N,
-            .K = K,
-            .a = {a, k->dtype},
-            .b = {.type = k->dtype, .transposed = trans_b},
-            .out = {out, k->dtype},
-            .bias = bias,
-            .accumulate = add};
-    ZD_TRY(linear_weight(linear, &m.b.data));
-    return k->matmul(NULL, &m);
-}
 
 /* The matmul of a decode step: no quantized weight is dequantized to memory. */
 static enum zd_status rows_forward(
@@ -328,14 +311,12 @@ static enum zd_status forward(
     if (linear->is_fp8)
         ZD_TRY(fp8_forward(linear, y, x, is_first));
     if (!y || linear->is_fp8)
-        return linear_adapters_forward(linear, y, x);
+        return adapters_forward(linear, y, x);
     if (linear_has_few_rows(linear))
         ZD_TRY(rows_forward(linear, y, x));
     else
-        ZD_TRY(multiply(
-                linear, y, x, linear->bias, linear->out, linear->in,
-                !linear->conv1d, false));
-    return linear_adapters_forward(linear, y, x);
+        ZD_TRY(multiply(linear, y, x, linear->bias, false, false));
+    return adapters_forward(linear, y, x);
 }
 
 enum zd_status linear_forward(
@@ -357,12 +338,14 @@ enum zd_status linear_backward_params(
                                        NULL, linear->dbias, dy, linear->N,
                                        linear->out, linear->accumulate)
                              : ZD_OK;
+    int columns = linear->columns,
+        gaps = columns < linear->out ? linear->out : 0;
     return k->matmul(
             NULL, &(struct matmul){
-                          .M = first ? linear->out : linear->in,
-                          .N = first ? linear->in : linear->out,
+                          .M = first ? columns : linear->in,
+                          .N = first ? linear->in : columns,
                           .K = linear->N,
-                          .a = {first ? dy : x, k->dtype, true},
+                          .a = {first ? dy : x, k->dtype, true, gaps},
                           .b = {first ? x : dy, k->dtype},
                           .out = {linear->dweight, linear->grad_type},
                           .epilogue = !linear->dbias ? MATMUL_PLAIN
@@ -384,14 +367,14 @@ static enum zd_status backward(
         ZD_TRY(fp8_backward_params(linear, dy, x, is_first));
     else
         ZD_TRY(linear_backward_params(linear, dy, x));
-    ZD_TRY(linear_adapters_enter(linear, dy, x, &dz));
+    ZD_TRY(adapters_enter(linear, dy, x, &dz));
     if (dx && linear->is_fp8)
         ZD_TRY(fp8_input_grads(linear, dx, dz, dz != dy));
     else if (dx)
-        ZD_TRY(multiply(
-                linear, dx, dz, NULL, linear->in, linear->out, linear->conv1d,
-                add));
-    return linear_adapters_backward(linear, dx, dz, x);
+        ZD_TRY(multiply(linear, dx, dz, NULL, true, add));
+    for (int i = 0; i < linear->adapter_count; i++)
+        ZD_TRY(adapter_backward(linear, &linear->adapters[i], dx, dz, x));
+    return ZD_OK;
 }
 
 enum zd_status linear_backward(

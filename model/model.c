@@ -3,7 +3,6 @@
 #include "model/internal.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 /* Where the tensors of a role lie in their units; layers are built alike. */
 static void find_tensors(struct model *model)

@@ -310,20 +310,24 @@ size_t param_whole_scale_count(const struct param_table *table, int id)
     return quant_scale_count(param_whole_codes(table, id));
 }
 
-int param_codes_packed(const struct param_table *table)
+const struct quant_matrix *param_first_codes(const struct param_table *table)
 {
     for (int id = 0; id < table->count; id++)
         if (param_is_quantized(table, id))
-            return quant_is_4bit(&table->codes[id]) ? 2 : 1;
-    return 0;
+            return &table->codes[id];
+    return NULL;
+}
+
+int param_codes_packed(const struct param_table *table)
+{
+    const struct quant_matrix *first = param_first_codes(table);
+    return first ? quant_is_4bit(first) ? 2 : 1 : 0;
 }
 
 const char *param_codes_name(const struct param_table *table)
 {
-    for (int id = 0; id < table->count; id++)
-        if (param_is_quantized(table, id))
-            return quant_format_name(table->codes[id].format);
-    return NULL;
+    const struct quant_matrix *first = param_first_codes(table);
+    return first ? quant_format_name(first->format) : NULL;
 }
 
 size_t param_most_in_codes(const struct param_table *table)

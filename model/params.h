@@ -170,6 +170,8 @@ size_t param_code_bytes(const struct param_table *table, int id, size_t count);
 size_t param_scale_bytes(const struct param_table *table, int id);
 size_t param_whole_scale_bytes(const struct param_table *table, int id);
 size_t param_whole_scale_count(const struct param_table *table, int id);
+/* Of the first quantized weight; NULL: there is none. */
+const struct quant_matrix *param_first_codes(const struct param_table *table);
 /* Quantized values in a byte; 0: no weight is quantized. */
 int param_codes_packed(const struct param_table *table);
 const char *param_codes_name(const struct param_table *table); /* "nf4" */

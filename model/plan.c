@@ -1,6 +1,6 @@
 #include "model/internal.h"
 
-#include "model/config_layers.h"
+#include "model/config_keys.h"
 
 #include <assert.h>
 
@@ -165,26 +165,19 @@ enum zd_status model_plan(
     return add_buffers(plan, "model.rope", angles * sizeof(float));
 }
 
-/* The first tensor in the order of the forward pass that trains, or that an
- * adapter does for; nothing before it has a backward. */
-static int first_trained(const struct param_table *table)
-{
-    int first = table->count;
-    for (int id = 0; id < table->count; id++) {
-        const struct param *param = &table->params[id];
-        int at = param->part == PARAM_BASE ? id : param->adapts;
-        if (param->trainable && at < first)
-            first = at;
-    }
-    return first;
-}
-
 double model_flops_per_token(
         const struct model_config *config, const struct param_table *table,
         int T)
 {
     double flops = 0.0, head = 2.0 * config->vocab_size * config->hidden_size;
-    int first = first_trained(table);
+    /* the first tensor in the order of the forward pass that trains, or that an
+     * adapter does for: nothing before it has a backward */
+    int first = table->count;
+    for (int id = table->count - 1; id >= 0; id--) {
+        const struct param *param = &table->params[id];
+        int at = param->part == PARAM_BASE ? id : param->adapts;
+        first = param->trainable && at < first ? at : first;
+    }
     for (int id = 0; id < table->count; id++) {
         const struct param *param = &table->params[id];
         double product = 2.0 * (double)param->count;

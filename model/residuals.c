@@ -51,21 +51,27 @@ static bool moves(const struct pass *pass, int segment)
            (segment < turn || (segment == turn && pass->micro > 0));
 }
 
-/* The buffers in which an input lies in forward, and in backward, by their
- * memory (slots.c). */
-static int buffer_at(const struct pass *pass, void *const *inputs, int segment)
+static int segment_of(const struct pass *pass, int layer)
 {
-    const struct activations *acts = pass->acts;
-    const char *first = acts->first_buffer;
-    return (int)((size_t)((char *)inputs[segment] - first) / acts->input_bytes);
+    return (layer - pass->acts->first) / pass->acts->segment;
 }
 
-/* Until a buffer may be used by what follows. */
-static enum zd_status await_buffer(struct model *model, int buffer)
+/* The buffer in which an input lies in forward, or in backward, by its memory
+ * (slots.c). */
+static int buffer_of(const struct pass *pass, int segment)
+{
+    const struct activations *acts = pass->acts;
+    const char *first = acts->first_buffer, *input = pass->inputs[segment];
+    return (int)((size_t)(input - first) / acts->input_bytes);
+}
+
+/* Until an input's buffer may be used by what follows. */
+static enum zd_status await_buffer(
+        struct model *model, const struct pass *pass, int segment)
 {
     struct residuals *r = &model->residuals;
     double began = clock_seconds();
-    ZD_TRY(stream_wait(NULL, r->moved[buffer]));
+    ZD_TRY(stream_wait(NULL, r->moved[buffer_of(pass, segment)]));
     r->report.wait_seconds += clock_seconds() - began;
     return ZD_OK;
 }
@@ -79,7 +85,7 @@ static enum zd_status move(
     struct residuals *r = &model->residuals;
     struct stream *stream = down ? r->streams.down : r->streams.up;
     int number = segment * pass->acts->micros + pass->micro;
-    int buffer = buffer_at(pass, pass->inputs, segment);
+    int buffer = buffer_of(pass, segment);
     number -= segment == pass->acts->segments - 2; /* its first stays */
     size_t bytes = (size_t)pass->share * (size_t)model->config->hidden_size *
                    dtype_bytes(model->kernels->dtype);
@@ -99,36 +105,27 @@ enum zd_status residuals_leave(
     const struct activations *acts = pass->acts;
     if (!acts->offloaded)
         return ZD_OK;
-    int i = layer - acts->first, segment = i / acts->segment;
+    int i = layer - acts->first, segment = segment_of(pass, layer);
     if (i % acts->segment == 0 && moves(pass, segment))
         ZD_TRY(move(model, pass, segment, true));
-    bool ends = (i + 1) % acts->segment == 0;
-    if (ends && segment + 1 < acts->segments)
-        return await_buffer(model, buffer_at(pass, pass->inputs, segment + 1));
-    return ZD_OK;
-}
-
-static int segment_of(const struct pass *pass, int layer)
-{
-    return (layer - pass->acts->first) / pass->acts->segment;
+    bool ends = (i + 1) % acts->segment == 0 && segment + 1 < acts->segments;
+    return ends ? await_buffer(model, pass, segment + 1) : ZD_OK;
 }
 
 enum zd_status residuals_fetch(
         struct model *model, const struct pass *pass, int layer)
 {
     int below = segment_of(pass, layer) - 1;
-    if (below < 0 || !moves(pass, below))
-        return ZD_OK;
-    return move(model, pass, below, false);
+    bool comes = below >= 0 && moves(pass, below);
+    return comes ? move(model, pass, below, false) : ZD_OK;
 }
 
 enum zd_status residuals_await(
         struct model *model, const struct pass *pass, int layer)
 {
     int segment = segment_of(pass, layer);
-    if (!moves(pass, segment))
-        return ZD_OK;
-    return await_buffer(model, buffer_at(pass, pass->inputs, segment));
+    bool comes = moves(pass, segment);
+    return comes ? await_buffer(model, pass, segment) : ZD_OK;
 }
 
 void model_set_streams(struct model *model, const struct model_streams *streams)

@@ -1,5 +1,5 @@
 #include "model/rope.h"
-#include "model/config_rope.h"
+#include "model/config_keys.h"
 
 #include <math.h>
 

@@ -102,18 +102,6 @@ const struct tensor_blocks *param_whole_blocks(const struct param *param)
     return param->slice.range_count ? &param->whole_blocks : &param->blocks;
 }
 
-/* The range that has line `at` of the slice; NULL: padding. */
-static const struct slice_range *range_at(
-        const struct param_slice *slice, int64_t at)
-{
-    for (int i = 0; i < slice->range_count; i++) {
-        const struct slice_range *range = &slice->ranges[i];
-        if (at >= range->here && at < range->here + range->count)
-            return range;
-    }
-    return NULL;
-}
-
 bool param_slice_next(
         const struct param *param, size_t end, struct slice_run *run)
 {
@@ -129,9 +117,12 @@ bool param_slice_next(
     if (!slice->range_count)
         return true;
     size_t line = slice->by_column ? column : row, left = end - begin;
-    const struct slice_range *range = range_at(slice, (int64_t)line);
-    run->is_padding = !range;
-    if (!range) /* rows of the vocabulary, to the end */
+    const struct slice_range *range = slice->ranges;
+    const struct slice_range *last = range + slice->range_count;
+    while (range < last && (int64_t)line >= range->here + range->count)
+        range++;
+    run->is_padding = range == last;
+    if (run->is_padding) /* rows of the vocabulary, to the end */
         return true;
     run->is_shared = range->is_shared;
     size_t first = (size_t)(range->whole - range->here) + line;

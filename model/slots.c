@@ -93,7 +93,6 @@ static void push_share(
 static void push_by_heads(
         struct layout *l, const struct layer_acts *shared, struct layer_acts *a)
 {
-    a->qkv = shared->qkv;
     if (l->config->qk_norm) {
         struct qkv raw = push_heads(l, is_joined(l));
         a->qkv.q_raw = raw.q;
@@ -244,23 +243,14 @@ struct layer_acts layout_shared(struct layout *l)
     return shared;
 }
 
-static void share_mlp(const struct layer_acts *shared, struct layer_acts *a)
-{
-    a->gate = shared->gate;
-    a->up = shared->up;
-    a->act = shared->act;
-    a->mlp.out = shared->mlp.out;
-    a->mlp_low = shared->mlp_low;
-}
-
 void layout_slot(
         struct layout *l, bool own_x, const struct layer_acts *shared,
         struct layer_acts *a)
 {
     struct branch_acts *in = &a->attention, *mlp = &a->mlp;
+    *a = *shared;
     if (own_x)
         in->x = push_rows(l, l->S, l->C);
-    a->recompute = l->recompute;
     push_statistics(l, a);
     push_codes(l, a);
     in->norm = push_norm(
@@ -275,9 +265,7 @@ void layout_slot(
     mlp->norm = push_norm(
             l, ROLE_NORM2, mlp->x,
             shares(l, PART_NORM2 | PART_MLP, FP8_GATE_UP), shared->mlp.norm);
-    if (l->recompute & PART_MLP) {
-        share_mlp(shared, a);
-    } else {
+    if (!(l->recompute & PART_MLP)) {
         push_mlp(l, shares(l, PART_ACT, FP8_DOWN) ? shared : NULL, a);
         mlp->out = push_norm(l, ROLE_POST2, NULL, false, NULL);
     }

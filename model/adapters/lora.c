@@ -94,20 +94,6 @@ static enum zd_status refuse_key(
     return zd_fail_help("remove the key: the adapter's value applies");
 }
 
-/* Do both give each module the same? */
-static bool is_same_arrangement(
-        const struct peft_view *reader, const struct peft_config *asked)
-{
-    const struct peft_view other = {reader->config, asked, reader->table};
-    for (int id = 0; id < reader->table->count; id++) {
-        struct peft_factors a = peft_factors(reader, id);
-        struct peft_factors b = peft_factors(&other, id);
-        if (a.r != b.r || (float)a.scale != (float)b.scale)
-            return false;
-    }
-    return true;
-}
-
 /* Keys of the job beside lora.path ask for nothing else than that has. */
 static enum zd_status check_arrangement(
         const struct peft_view *reader, const struct lora_options *options)
@@ -125,7 +111,13 @@ static enum zd_status check_arrangement(
             peft_config_parse(keys, "[lora]", ZD_ERR_CONFIG, &asked);
     json_decref(keys);
     ZD_TRY(status);
-    bool is_same = is_same_arrangement(reader, &asked);
+    const struct peft_view other = {reader->config, &asked, reader->table};
+    bool is_same = true; /* for each module */
+    for (int id = 0; id < reader->table->count; id++) {
+        struct peft_factors a = peft_factors(reader, id);
+        struct peft_factors b = peft_factors(&other, id);
+        is_same &= a.r == b.r && (float)a.scale == (float)b.scale;
+    }
     peft_config_fini(&asked);
     return is_same ? ZD_OK : refuse_key(options, reader->adapter, first);
 }

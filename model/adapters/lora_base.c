@@ -1,14 +1,12 @@
 /* lora_base.c - which weights of a base are quantized, and how. */
 #include "base/must.h"
 #include "model/adapters/lora.h"
-#include "model/adapters/peft.h"
 #include "model/files/weights_hf.h"
 #include "model/quantized/codes.h"
 #include "model/quantized/quantized.h"
 #include "model/weights.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 static enum quant_format format_of(enum lora_base base)
 {
@@ -56,30 +54,6 @@ static enum zd_status take_stored(
     return ZD_OK;
 }
 
-static enum zd_status read_stored(
-        const struct model_config *config, const char *dir,
-        struct param_table *table)
-{
-    struct weight_source source;
-    if (!weights_hf_are_there(dir)) {
-        make_all(config->stored_format, config->stored_nested, table);
-        return ZD_OK;
-    }
-    ZD_TRY(weights_open_hf(dir, config, table, NULL, &source));
-    enum zd_status status = take_stored(&source, table);
-    weights_close(&source);
-    return status;
-}
-
-/* The first quantized weight; NULL: there is none. */
-static const struct quant_matrix *first_of(const struct param_table *table)
-{
-    for (int id = 0; id < table->count; id++)
-        if (param_is_quantized(table, id))
-            return &table->codes[id];
-    return NULL;
-}
-
 /* A job may leave out what a model is stored in, or name it. */
 static enum zd_status check_agreement(
         const struct lora_options *options, const struct quant_matrix *stored)
@@ -111,16 +85,23 @@ static enum zd_status fill(
         const struct model_config *config, const struct lora_options *options,
         const char *dir, struct param_table *table)
 {
+    struct weight_source source;
     if (!dir || !config->is_quantized) {
-        if (options->quantize_base == LORA_BASE_NONE)
-            return ZD_OK;
-        make_all(
-                format_of(options->quantize_base), options->double_quant,
-                table);
+        if (options->quantize_base != LORA_BASE_NONE)
+            make_all(
+                    format_of(options->quantize_base), options->double_quant,
+                    table);
         return ZD_OK;
     }
-    ZD_TRY(read_stored(config, dir, table));
-    const struct quant_matrix *first = first_of(table);
+    if (weights_hf_are_there(dir)) {
+        ZD_TRY(weights_open_hf(dir, config, table, NULL, &source));
+        enum zd_status status = take_stored(&source, table);
+        weights_close(&source);
+        ZD_TRY(status);
+    } else {
+        make_all(config->stored_format, config->stored_nested, table);
+    }
+    const struct quant_matrix *first = param_first_codes(table);
     return first ? check_agreement(options, first) : ZD_OK;
 }
 
@@ -130,7 +111,7 @@ enum zd_status lora_quantize(
 {
     table->codes = zd_array((size_t)table->count, sizeof *table->codes);
     ZD_TRY(fill(config, options, dir, table));
-    if (!first_of(table)) {
+    if (!param_first_codes(table)) {
         free(table->codes);
         table->codes = NULL;
     }
@@ -145,7 +126,7 @@ enum zd_status lora_quantize_as(
     table->codes = zd_array((size_t)table->count, sizeof *table->codes);
     if (source->stored)
         ZD_TRY(take_stored(source, table));
-    if (!first_of(table) && quant_format_of_name(format, &made))
+    if (!param_first_codes(table) && quant_format_of_name(format, &made))
         make_all(made, nested, table);
     return ZD_OK;
 }

@@ -7,7 +7,6 @@
 #include "model/weights.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 struct lora_source {
     const struct model_config *config;

@@ -117,17 +117,6 @@ static enum zd_status read_all(
     return part->source.read(part->source.ctx, id, kind, 0, count, out);
 }
 
-/* sum_k B[o, k] A[k, :] */
-static void product_row(
-        const struct merge_what *what, size_t in, const float *a,
-        const float *b_row, float *row)
-{
-    memset(row, 0, in * sizeof *row);
-    for (size_t k = 0; k < (size_t)what->r; k++)
-        for (size_t i = 0; i < in; i++)
-            row[i] += b_row[k] * a[k * in + i];
-}
-
 /* W + scale B A in place, as W is stored; DoRA: each row of the sum is then
  * scaled to the norm `magnitude` of that row. Each product is summed in fp32
  * over r, multiplied and added once: within one rounding of PEFT's
@@ -138,11 +127,14 @@ static void merge_into(
         const float *magnitude, float *row)
 {
     size_t in = (size_t)param_in(p), out = (size_t)param_out(p);
-    size_t stride = p->conv1d ? out : 1;
+    size_t stride = p->conv1d ? out : 1, r = (size_t)what->r;
     for (size_t o = 0; o < out; o++) {
         float *w = weight + (p->conv1d ? o : o * in);
         double squares = 0;
-        product_row(what, in, a, b + o * (size_t)what->r, row);
+        memset(row, 0, in * sizeof *row); /* sum_k B[o, k] A[k, :] */
+        for (size_t k = 0; k < r; k++)
+            for (size_t i = 0; i < in; i++)
+                row[i] += b[o * r + k] * a[k * in + i];
         for (size_t i = 0; i < in; i++) {
             float *x = &w[i * stride];
             *x += (float)scale * row[i];

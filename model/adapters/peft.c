@@ -4,7 +4,7 @@
 #include "base/must.h"
 #include "model/files/config.h"
 #include "model/files/hf_names.h"
-#include "model/quantized/stored.h"
+#include "model/quantized/quantized.h"
 
 #include <limits.h>
 #include <stdlib.h>

@@ -14,16 +14,60 @@ enum { CONFIG_BYTES_MAX = 16 << 20 };
 
 /* --- keys that we have, and those that we have not ------------------------ */
 
+static bool is_name(const json_t *value)
+{
+    return json_is_string(value) && json_string_length(value) > 0;
+}
+
+static bool is_layer(const json_t *value)
+{
+    return json_is_integer(value) && json_integer_value(value) >= 0 &&
+           json_integer_value(value) <= INT_MAX;
+}
+
+static bool is_rank(const json_t *value)
+{
+    return is_layer(value) && json_integer_value(value) >= 1;
+}
+
+static bool is_positive(const json_t *value)
+{
+    double number = json_number_value(value);
+    return json_is_number(value) && isfinite(number) && number > 0;
+}
+
+static bool is_bool(const json_t *value)
+{
+    return json_is_boolean(value);
+}
+
 /* What a key may hold. */
 enum form {
     FORM_ANY, /* is not looked at, or looked at elsewhere */
     FORM_BOOL,
-    FORM_NAMES,   /* a list of names */
-    FORM_PATTERN, /* a list of names, or one that is a pattern */
-    FORM_LAYERS,  /* a number, or a list of numbers */
-    FORM_NUMBERS, /* a table of numbers above 0 */
-    FORM_RANKS,   /* the same of whole numbers */
-    FORM_DEFAULT  /* nothing but PEFT's default */
+    FORM_NAMES,
+    FORM_PATTERN,
+    FORM_LAYERS,
+    FORM_NUMBERS,
+    FORM_RANKS,
+    FORM_DEFAULT /* nothing but PEFT's default */
+};
+
+/* One of its values, a list or a table of them. */
+static const struct {
+    const char *expected;
+    bool (*is)(const json_t *value);
+    bool one, list, table;
+} forms[] = {
+        [FORM_BOOL] = {"true or false", is_bool, .one = true},
+        [FORM_NAMES] = {"a list of names", is_name, .list = true},
+        [FORM_PATTERN] =
+                {"a list of names, or a pattern", is_name, true, .list = true},
+        [FORM_LAYERS] = {"a list of layers", is_layer, true, .list = true},
+        [FORM_NUMBERS] =
+                {"a table of numbers above 0", is_positive, .table = true},
+        [FORM_RANKS] =
+                {"a table of whole numbers from 1 on", is_rank, .table = true},
 };
 
 struct key {
@@ -66,45 +110,6 @@ static const struct key keys[] = {
 };
 enum { KEYS = sizeof keys / sizeof keys[0] };
 
-static bool is_name(const json_t *value)
-{
-    return json_is_string(value) && json_string_length(value) > 0;
-}
-
-static bool is_layer(const json_t *value)
-{
-    return json_is_integer(value) && json_integer_value(value) >= 0 &&
-           json_integer_value(value) <= INT_MAX;
-}
-
-static bool is_rank(const json_t *value)
-{
-    return is_layer(value) && json_integer_value(value) >= 1;
-}
-
-static bool is_positive(const json_t *value)
-{
-    double number = json_number_value(value);
-    return json_is_number(value) && isfinite(number) && number > 0;
-}
-
-static bool all_are(const json_t *list, bool (*is)(const json_t *))
-{
-    bool all = json_is_array(list);
-    for (size_t i = 0; i < json_array_size(list); i++)
-        all = all && is(json_array_get(list, i));
-    return all;
-}
-
-static bool all_values_are(const json_t *table, bool (*is)(const json_t *))
-{
-    const char *pattern;
-    json_t *value;
-    bool all = json_is_object(table);
-    json_object_foreach((json_t *)table, pattern, value) all = all && is(value);
-    return all;
-}
-
 static enum zd_status check_default(
         const struct config_reader *r, const struct key *key,
         const json_t *value)
@@ -123,52 +128,18 @@ static enum zd_status check_default(
             config_text(value, text), key->absent ? key->absent : "null");
 }
 
-static enum zd_status check_form(
-        const struct config_reader *r, const struct key *key,
-        const json_t *value)
+static bool fits(enum form form, const json_t *value)
 {
-    static const char *const expected[] = {
-            [FORM_BOOL] = "true or false",
-            [FORM_NAMES] = "a list of names",
-            [FORM_PATTERN] = "a list of names, or a pattern",
-            [FORM_LAYERS] = "a list of layers",
-            [FORM_NUMBERS] = "a table of numbers above 0",
-            [FORM_RANKS] = "a table of whole numbers from 1 on"};
-    bool names = all_are(value, is_name);
-    const bool fits[] = {
-            [FORM_ANY] = true,
-            [FORM_BOOL] = json_is_boolean(value),
-            [FORM_NAMES] = names,
-            [FORM_PATTERN] = names || is_name(value),
-            [FORM_LAYERS] = is_layer(value) || all_are(value, is_layer),
-            [FORM_NUMBERS] = all_values_are(value, is_positive),
-            [FORM_RANKS] = all_values_are(value, is_rank)};
-    if (key->form == FORM_DEFAULT)
-        return check_default(r, key, value);
-    return fits[key->form] ? ZD_OK
-                           : config_wrong(r, key->name, expected[key->form]);
-}
-
-static enum zd_status check_keys(const struct config_reader *r)
-{
-    const char *name;
-    json_t *value;
-    json_object_foreach((json_t *)r->json, name, value)
-    {
-        const struct key *key = NULL;
-        for (int i = 0; i < KEYS; i++)
-            if (strcmp(keys[i].name, name) == 0)
-                key = &keys[i];
-        if (json_is_null(value))
-            continue;
-        struct key unknown = {name, FORM_DEFAULT, NULL};
-        /* PEFT writes an absent pattern of layers as an empty one too */
-        if (strcmp(name, "layers_pattern") == 0 && json_is_string(value) &&
-            json_string_length(value) == 0)
-            continue;
-        ZD_TRY(check_form(r, key ? key : &unknown, value));
-    }
-    return ZD_OK;
+    const char *key;
+    size_t i;
+    json_t *item;
+    bool all = forms[form].list && json_is_array(value);
+    all |= forms[form].table && json_is_object(value);
+    json_array_foreach(value, i, item) all = all && forms[form].is(item);
+    json_object_foreach((json_t *)value, key, item) all =
+            all && forms[form].is(item);
+    return all || form == FORM_ANY ||
+           (forms[form].one && forms[form].is(value));
 }
 
 /* Patterns are compiled once here, so that matching cannot fail later. */
@@ -183,25 +154,46 @@ static enum zd_status check_pattern(
             problem);
 }
 
-static enum zd_status check_patterns(const struct config_reader *r)
+static enum zd_status check_key(
+        const struct config_reader *r, const struct key *key,
+        const json_t *value)
 {
-    static const char *const texts[] = {"target_modules", "exclude_modules"};
-    static const char *const tables[] = {"rank_pattern", "alpha_pattern"};
-    const json_t *saved = config_get(r, "modules_to_save");
     const char *pattern;
+    size_t i;
+    json_t *item;
+    if (key->form == FORM_DEFAULT)
+        return check_default(r, key, value);
+    if (!fits(key->form, value))
+        return config_wrong(r, key->name, forms[key->form].expected);
+    if (key->form == FORM_PATTERN && json_is_string(value))
+        return check_pattern(r, key->name, json_string_value(value));
+    if (key->form == FORM_NAMES)
+        json_array_foreach(value, i, item)
+                ZD_TRY(check_pattern(r, key->name, json_string_value(item)));
+    if (forms[key->form].table)
+        json_object_foreach((json_t *)value, pattern, item)
+                ZD_TRY(check_pattern(r, key->name, pattern));
+    return ZD_OK;
+}
+
+static enum zd_status check_keys(const struct config_reader *r)
+{
+    const char *name;
     json_t *value;
-    for (int i = 0; i < 2; i++) {
-        const json_t *text = config_get(r, texts[i]);
-        if (json_is_string(text))
-            ZD_TRY(check_pattern(r, texts[i], json_string_value(text)));
+    json_object_foreach((json_t *)r->json, name, value)
+    {
+        struct key unknown = {name, FORM_DEFAULT, NULL};
+        const struct key *key = &unknown;
+        for (int i = 0; i < KEYS; i++)
+            if (strcmp(keys[i].name, name) == 0)
+                key = &keys[i];
+        /* PEFT writes an absent pattern of layers as an empty one too */
+        bool is_absent = json_is_null(value) ||
+                         (strcmp(name, "layers_pattern") == 0 &&
+                          json_is_string(value) && !json_string_length(value));
+        if (!is_absent)
+            ZD_TRY(check_key(r, key, value));
     }
-    for (int i = 0; i < 2; i++)
-        json_object_foreach(json_object_get(r->json, tables[i]), pattern, value)
-                ZD_TRY(check_pattern(r, tables[i], pattern));
-    for (size_t n = 0; n < json_array_size(saved); n++)
-        ZD_TRY(check_pattern(
-                r, "modules_to_save",
-                json_string_value(json_array_get(saved, n))));
     return ZD_OK;
 }
 
@@ -277,7 +269,6 @@ enum zd_status peft_config_parse(
         return config_fail(&reader, "E0320", "the adapter's keys are no table");
     ZD_TRY(check_kind(&reader));
     ZD_TRY(check_keys(&reader));
-    ZD_TRY(check_patterns(&reader));
     ZD_TRY(read_values(&reader, &config));
     *config_out = config;
     return ZD_OK;

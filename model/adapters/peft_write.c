@@ -35,19 +35,6 @@ static void add_tensor(
             kind == PEFT_SAVED ? strrchr(p->name, '.') : peft_ends[kind]);
 }
 
-static void list_tensors(
-        const struct writing *w, enum dtype dtype, struct tensor_files *files)
-{
-    enum peft_kind last = w->view.adapter->use_dora ? PEFT_MAGNITUDE : PEFT_B;
-    for (int id = 0; id < w->view.table->count; id++) {
-        if (peft_adapts(&w->view, id))
-            for (int kind = PEFT_A; kind <= (int)last; kind++)
-                add_tensor(w, files, id, (enum peft_kind)kind, dtype);
-        else if (peft_saves(&w->view, id))
-            add_tensor(w, files, id, PEFT_SAVED, dtype);
-    }
-}
-
 static enum zd_status read_tensor(
         void *ctx, const struct file_tensor *tensor, size_t begin, size_t count,
         void *out)
@@ -80,7 +67,14 @@ static enum zd_status write_weights(struct writing *w, enum dtype dtype)
             .files = 1,
             .read = read_tensor,
             .ctx = w};
-    list_tensors(w, dtype, &files);
+    int last = w->view.adapter->use_dora ? PEFT_MAGNITUDE : PEFT_B;
+    for (int id = 0; id < w->view.table->count; id++) {
+        bool adapts = peft_adapts(&w->view, id);
+        for (int kind = PEFT_A; adapts && kind <= last; kind++)
+            add_tensor(w, &files, id, (enum peft_kind)kind, dtype);
+        if (!adapts && peft_saves(&w->view, id))
+            add_tensor(w, &files, id, PEFT_SAVED, dtype);
+    }
     enum zd_status status = tensor_files_create(&files);
     if (status == ZD_OK)
         status = tensor_files_write(&files, 0, 1);

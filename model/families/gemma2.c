@@ -1,6 +1,6 @@
 /* gemma2.c - Gemma 2: norms before and after each branch, soft caps of scores
  * and logits, a window in every second layer. */
-#include "model/config_rope.h"
+#include "model/config_keys.h"
 #include "model/families/gemma.h"
 
 #include <math.h>

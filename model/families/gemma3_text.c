@@ -1,7 +1,7 @@
 /* gemma3_text.c - Gemma 3, its text: Gemma 2 without soft caps, with norms of
  * the heads of q and k; layers that slide turn by a base of their own. */
 #include "base/must.h"
-#include "model/config_rope.h"
+#include "model/config_keys.h"
 #include "model/families/gemma.h"
 
 static const struct config_key keys[] = {

@@ -41,8 +41,8 @@ static enum zd_status settle(
     c->kv_heads = c->heads;
     c->qkv_bias = c->out_bias = c->mlp_bias = true;
     if (c->hidden_size % c->heads != 0)
-        return config_fail(
-                r, "E0302", "`n_embd` %d is not a multiple of `n_head` %d",
+        return config_bad(
+                r, "`n_embd` %d is not a multiple of `n_head` %d",
                 c->hidden_size, c->heads);
     c->head_dim = c->hidden_size / c->heads;
     return ZD_OK;
@@ -129,17 +129,15 @@ static enum zd_status fc_gelu(
     const void *weight;
     if (!fc->is_fp8 && !fc->adapter_count && !linear_has_few_rows(fc)) {
         ZD_TRY(linear_weight(fc, &weight));
-        return k->matmul(
-                NULL, &(struct matmul){
-                              .M = fc->N,
-                              .N = fc->out,
-                              .K = fc->in,
-                              .a = {acts->mlp.norm, k->dtype},
-                              .b = {weight, k->dtype, !fc->conv1d},
-                              .out = {acts->act, k->dtype},
-                              .bias = fc->bias,
-                              .epilogue = MATMUL_GELU,
-                              .aux = acts->gate});
+        struct matmul m =
+                product(fc->N, fc->out, fc->in,
+                        (struct matmul_operand){acts->mlp.norm, k->dtype},
+                        (struct matmul_operand){weight, k->dtype, !fc->conv1d},
+                        (struct matmul_result){acts->act, k->dtype});
+        m.bias = fc->bias;
+        m.epilogue = MATMUL_GELU;
+        m.aux = acts->gate;
+        return k->matmul(NULL, &m);
     }
     ZD_TRY(linear_forward(fc, acts->gate, acts->mlp.norm));
     return k->gelu_forward(
@@ -160,16 +158,13 @@ static enum zd_status proj_dgelu(
     }
     ZD_TRY(linear_backward_params(proj, dy, acts->act));
     ZD_TRY(linear_weight(proj, &weight));
-    return k->matmul(
-            NULL, &(struct matmul){
-                          .M = proj->N,
-                          .N = proj->in,
-                          .K = proj->out,
-                          .a = {dy, k->dtype},
-                          .b = {weight, k->dtype, proj->conv1d},
-                          .out = {dgate, k->dtype},
-                          .epilogue = MATMUL_DGELU,
-                          .aux = acts->gate});
+    struct matmul m = product(
+            proj->N, proj->in, proj->out, (struct matmul_operand){dy, k->dtype},
+            (struct matmul_operand){weight, k->dtype, proj->conv1d},
+            (struct matmul_result){dgate, k->dtype});
+    m.epilogue = MATMUL_DGELU;
+    m.aux = acts->gate;
+    return k->matmul(NULL, &m);
 }
 
 static enum zd_status mlp_forward(const struct layer_run *run, void *out)

@@ -36,10 +36,9 @@ static enum zd_status read_beta(
             &set->original_positions));
     return set->original_positions
                    ? ZD_OK
-                   : config_fail(
-                             r, "E0302",
-                             "`llama_4_scaling_beta` needs the key "
-                             "`original_max_position_embeddings`");
+                   : config_bad(
+                             r, "`llama_4_scaling_beta` needs the key "
+                                "`original_max_position_embeddings`");
 }
 
 static enum zd_status settle(

@@ -1,5 +1,5 @@
 #include "model/families/rotary.h"
-#include "model/config_rope.h"
+#include "model/config_keys.h"
 #include "model/internal.h"
 
 /* --- config.json ---------------------------------------------------------- */
@@ -10,14 +10,14 @@ enum zd_status rotary_settle_heads(
     if (!c->kv_heads)
         c->kv_heads = c->heads;
     if (c->heads % c->kv_heads != 0)
-        return config_fail(
-                r, "E0302",
+        return config_bad(
+                r,
                 "`num_attention_heads` %d is not a multiple of "
                 "`num_key_value_heads` %d",
                 c->heads, c->kv_heads);
     if (!c->head_dim && c->hidden_size % c->heads != 0)
-        return config_fail(
-                r, "E0302",
+        return config_bad(
+                r,
                 "`hidden_size` %d is not a multiple of `num_attention_heads` "
                 "%d and there is no `head_dim`",
                 c->hidden_size, c->heads);
@@ -169,18 +169,26 @@ static enum zd_status rotate(
 }
 
 /* Heads of q or of k; of OLMo 2 all heads of a token as one row. */
-static struct norm_forward heads_norm(
-        const struct layer_run *run, enum role role, int heads)
+static struct norm_forward heads_norm(const struct layer_run *run, bool is_k)
 {
     const struct model_config *c = run->model->config;
+    const struct layer_acts *acts = run->acts;
+    const struct row_strides *s = &run->model->strides;
+    int id = role_id(run->model, run->layer, is_k ? ROLE_K_NORM : ROLE_Q_NORM);
+    int heads = is_k ? c->kv_heads : c->heads;
     bool whole = c->family->qk_norm_whole;
     return (struct norm_forward){
-            .weight = run->model->params[role_id(run->model, run->layer, role)],
+            .out = is_k ? acts->qkv.k : acts->qkv.q,
+            .rstd = is_k ? acts->k_rstd : acts->q_rstd,
+            .x = is_k ? acts->qkv.k_raw : acts->qkv.q_raw,
+            .weight = run->model->params[id],
             .eps = (float)c->norm_eps,
             .form = c->family->norm_form,
             .N = run->pass->N,
             .C = whole ? heads * c->head_dim : c->head_dim,
-            .heads = whole ? 1 : heads};
+            .heads = whole ? 1 : heads,
+            .out_stride = is_k ? s->k : s->q,
+            .x_stride = is_k ? s->k_raw : s->q_raw};
 }
 
 /* Where the norm of q, or of k, finds the sums of all places. */
@@ -222,35 +230,34 @@ static enum zd_status norm_whole(
  * all heads. */
 enum zd_status rotary_norm_heads(const struct layer_run *run)
 {
-    const struct model *model = run->model;
-    const struct kernels *kernels = model->kernels;
-    const struct model_config *c = model->config;
-    const struct layer_acts *acts = run->acts;
-    const struct row_strides *s = &model->strides;
+    const struct kernels *kernels = run->model->kernels;
     const struct rope_angles angles = angles_of(run, false);
-    struct norm_forward q = heads_norm(run, ROLE_Q_NORM, c->heads);
-    struct norm_forward k = heads_norm(run, ROLE_K_NORM, c->kv_heads);
-    q.out = acts->qkv.q, q.rstd = acts->q_rstd, q.x = acts->qkv.q_raw;
-    k.out = acts->qkv.k, k.rstd = acts->k_rstd, k.x = acts->qkv.k_raw;
-    q.out_stride = s->q, q.x_stride = s->q_raw;
-    k.out_stride = s->k, k.x_stride = s->k_raw;
-    if (!c->family->qk_norm_whole)
+    struct norm_forward q = heads_norm(run, false), k = heads_norm(run, true);
+    if (!run->model->config->family->qk_norm_whole)
         return kernels->head_norm_rope_forward(NULL, &q, &k, &angles);
     ZD_TRY(norm_whole(run, &q, &k));
-    return rotate(run, &acts->qkv, false);
+    return rotate(run, &run->acts->qkv, false);
 }
 
 static struct norm_backward heads_norm_backward(
-        const struct layer_run *run, enum role role, int heads)
+        const struct layer_run *run, bool is_k)
 {
-    struct norm_forward norm = heads_norm(run, role, heads);
+    const struct qkv *g = &run->pass->acts->grads.qkv;
+    struct norm_forward norm = heads_norm(run, is_k);
+    int id = role_id(run->model, run->layer, is_k ? ROLE_K_NORM : ROLE_Q_NORM);
     return (struct norm_backward){
-            .dweight = run->model->grads[role_id(run->model, run->layer, role)],
+            .dx = is_k ? g->k_raw : g->q_raw,
+            .dweight = run->model->grads[id],
+            .dout = is_k ? g->k : g->q,
+            .x = norm.x,
             .weight = norm.weight,
+            .rstd = norm.rstd,
             .form = norm.form,
             .N = norm.N,
             .C = norm.C,
             .heads = norm.heads,
+            .out_stride = norm.out_stride,
+            .x_stride = norm.x_stride,
             .accumulate = run->accumulate};
 }
 
@@ -276,24 +283,13 @@ static enum zd_status norm_whole_backward(
 
 static enum zd_status norm_heads_backward(const struct layer_run *run)
 {
-    const struct model *model = run->model;
-    const struct kernels *kernels = model->kernels;
-    const struct model_config *c = model->config;
-    const struct layer_acts *acts = run->acts;
-    const struct layer_grads *g = &run->pass->acts->grads;
-    const struct row_strides *s = &model->strides;
+    const struct kernels *kernels = run->model->kernels;
     const struct rope_angles angles = angles_of(run, false);
-    struct norm_backward q = heads_norm_backward(run, ROLE_Q_NORM, c->heads);
-    struct norm_backward k = heads_norm_backward(run, ROLE_K_NORM, c->kv_heads);
-    q.dx = g->qkv.q_raw, q.dout = g->qkv.q;
-    q.x = acts->qkv.q_raw, q.rstd = acts->q_rstd;
-    k.dx = g->qkv.k_raw, k.dout = g->qkv.k;
-    k.x = acts->qkv.k_raw, k.rstd = acts->k_rstd;
-    q.out_stride = s->q, q.x_stride = s->q_raw;
-    k.out_stride = s->k, k.x_stride = s->k_raw;
-    if (!c->family->qk_norm_whole)
+    struct norm_backward q = heads_norm_backward(run, false);
+    struct norm_backward k = heads_norm_backward(run, true);
+    if (!run->model->config->family->qk_norm_whole)
         return kernels->head_norm_rope_backward(NULL, &q, &k, &angles);
-    ZD_TRY(rotate(run, &g->qkv, true));
+    ZD_TRY(rotate(run, &run->pass->acts->grads.qkv, true));
     return norm_whole_backward(run, &q, &k);
 }
 

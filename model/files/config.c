@@ -5,8 +5,6 @@
 #include "base/suggest.h"
 #include "base/text_buffer.h"
 #include "model/config_keys.h"
-#include "model/config_layers.h"
-#include "model/config_rope.h"
 #include "model/families/families.h"
 #include "model/files/hf_names.h"
 #include "model/files/weights_hf.h"
@@ -76,10 +74,8 @@ static enum zd_status read_family(
 static enum zd_status read_dtype(
         const struct config_reader *r, struct model_config *config)
 {
-    const json_t *value = config_get(r, "dtype");
-    const char *key = value ? "dtype" : "torch_dtype";
-    if (!value)
-        value = config_get(r, "torch_dtype");
+    const char *key = config_get(r, "dtype") ? "dtype" : "torch_dtype";
+    const json_t *value = config_get(r, key);
     /* Random weights are stored in bf16 unless asked otherwise. */
     config->storage_dtype =
             r->on_error == ZD_ERR_CONFIG ? DTYPE_BF16 : DTYPE_FP32;
@@ -100,12 +96,12 @@ static enum zd_status check_head_dim(
                                ? "`head_dim`"
                                : config->family->head_dim_keys;
     if (config->head_dim < 1 || config->head_dim > HEAD_DIM_MAX)
-        return config_fail(
-                reader, "E0302", "%s is %d; heads have from 1 to %d channels",
-                keys, config->head_dim, HEAD_DIM_MAX);
+        return config_bad(
+                reader, "%s is %d; heads have from 1 to %d channels", keys,
+                config->head_dim, HEAD_DIM_MAX);
     if (config->family->rotary && config->head_dim % 2 != 0)
-        return config_fail(
-                reader, "E0302",
+        return config_bad(
+                reader,
                 "%s is %d: rotary positions need an even number of channels in "
                 "a head",
                 keys, config->head_dim);
@@ -116,8 +112,7 @@ static enum zd_status parse_text(
         const struct config_reader *r, struct model_config *c)
 {
     if (!json_is_object(r->json))
-        return config_fail(
-                r, "E0302", "a model configuration is a table of keys");
+        return config_bad(r, "a model configuration is a table of keys");
     ZD_TRY(read_family(r, c));
     ZD_TRY(config_keys_read(r, c));
     ZD_TRY(c->family->settle(r, c));
@@ -225,16 +220,16 @@ static enum zd_status check_quantization(
     if (method && strcmp(method, "bitsandbytes") == 0)
         return ZD_OK;
     if (!method || strcmp(method, "fp8") != 0)
-        return config_fail(
-                r, "E0304",
+        return config_lacks(
+                r,
                 "`quantization_config` is of `%.40s`; bitsandbytes and fp8 can "
                 "be read",
                 method ? method : "no quant_method");
     for (size_t i = 0; i < 2; i++)
         if (json_array_size(blocks) != 2 ||
             json_integer_value(json_array_get(blocks, i)) != 128)
-            return config_fail(
-                    r, "E0304",
+            return config_lacks(
+                    r,
                     "`quantization_config` is fp8 without `weight_block_size` "
                     "= [128, 128]");
     return ZD_OK;
@@ -347,9 +342,8 @@ enum zd_status model_config_scale_rope(
     int original = c->max_positions;
     double partial = (double)old_set.dims / c->head_dim;
     if (!c->family->rotary)
-        return config_fail(
-                &r, "E0304", "the positions of a %s model do not turn",
-                c->family->name);
+        return config_lacks(
+                &r, "the positions of a %s model do not turn", c->family->name);
     json_t *table = new_scaling(scaling, full ? full : old, original);
     enum zd_status status = config_read_rope(
             &r, "rope_scaling", table, old_set.theta, partial, c, &set);

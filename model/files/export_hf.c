@@ -34,12 +34,6 @@ struct quantizing {
     struct codes_whole weight;
 };
 
-static bool is_quantized_here(const struct param_table *table, int id)
-{
-    const struct param *p = &table->params[id];
-    return param_is_linear(p) && p->unit > 0 && p->unit < table->unit_count - 1;
-}
-
 static struct quant_matrix matrix_of(const struct quantizing *q, int id)
 {
     return codes_matrix(&q->table->params[id], q->quantize->format, q->nested);
@@ -223,7 +217,8 @@ static enum zd_status list_tensors(struct hf_export *e)
         const struct param *p = &job->table->params[id];
         char name[HF_NAME_BYTES];
         hf_name_in_files(job->config, p->name, job->options.file_prefix, name);
-        if (e->quantizing && is_quantized_here(job->table, id)) {
+        bool in_layer = p->unit > 0 && p->unit < job->table->unit_count - 1;
+        if (e->quantizing && param_is_linear(p) && in_layer) {
             ZD_TRY(list_quantized(e->quantizing, id, name, &e->files));
             continue;
         }

@@ -87,20 +87,19 @@ void tensor_files_name(
                 files->stem, file + 1, files->files);
 }
 
+/* Of one file; -1: of all. */
 static uint64_t file_bytes(const struct tensor_files *files, int file)
 {
     uint64_t bytes = 0;
     for (int i = 0; i < files->count; i++)
-        bytes += files->tensors[i].file == file ? files->tensors[i].bytes : 0;
+        if (file < 0 || files->tensors[i].file == file)
+            bytes += files->tensors[i].bytes;
     return bytes;
 }
 
 uint64_t tensor_files_bytes(const struct tensor_files *files)
 {
-    uint64_t bytes = 0;
-    for (int file = 0; file < files->files; file++)
-        bytes += file_bytes(files, file);
-    return bytes;
+    return file_bytes(files, -1);
 }
 
 void tensor_files_fini(struct tensor_files *files)
@@ -152,15 +151,11 @@ enum zd_status tensor_files_create(const struct tensor_files *files)
 /* A file being written. */
 struct writing {
     const struct tensor_files *files;
+    uint64_t begin, end; /* the part's, of the tensors of all files in a row */
     const struct st_file *file;
     int fd;
     float *values; /* (PIECE) */
     void *packed;  /* (PIECE) floats' room */
-};
-
-/* Bytes [begin, end) of the files' tensors, all files in a row. */
-struct span {
-    uint64_t begin, end;
 };
 
 /* Where a byte of a file's tensors lies in it. Parts meet at whole pages, so
@@ -218,21 +213,20 @@ static enum zd_status write_tensors(
     return ZD_OK;
 }
 
-/* What `mine` has of a file whose tensors begin at `at` of all. */
-static enum zd_status write_part(
-        struct writing *w, int index, uint64_t at, struct span mine)
+/* What bytes [w->begin, w->end) have of a file whose tensors begin at `at` of
+ * all. */
+static enum zd_status write_part(struct writing *w, int index, uint64_t at)
 {
     char path[EXPORT_PATH_BYTES];
     struct st_file *file;
     uint64_t bytes = file_bytes(w->files, index), end = at + bytes;
-    if (mine.begin >= end || mine.end <= at)
+    if (w->begin >= end || w->end <= at)
         return ZD_OK;
     path_of(w->files, index, path);
     ZD_TRY(st_open(path, &file));
     uint64_t data = file->file_bytes - bytes;
-    uint64_t from =
-            place_of(data, bytes, mine.begin > at ? mine.begin - at : 0);
-    uint64_t to = place_of(data, bytes, mine.end < end ? mine.end - at : bytes);
+    uint64_t from = place_of(data, bytes, w->begin > at ? w->begin - at : 0);
+    uint64_t to = place_of(data, bytes, w->end < end ? w->end - at : bytes);
     enum zd_status status;
     w->file = file;
     w->fd = open(path, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
@@ -254,16 +248,15 @@ enum zd_status tensor_files_write(
 {
     uint64_t at = 0, total = tensor_files_bytes(files);
     uint64_t each = total / (uint64_t)parts;
-    struct span mine = {
-            each * (uint64_t)part,
-            part + 1 == parts ? total : each * (uint64_t)(part + 1)};
     struct writing w = {
             .files = files,
+            .begin = each * (uint64_t)part,
+            .end = part + 1 == parts ? total : each * (uint64_t)(part + 1),
             .values = zd_array(PIECE, sizeof *w.values),
             .packed = zd_array(PIECE, sizeof(float))};
     enum zd_status status = ZD_OK;
     for (int i = 0; status == ZD_OK && i < files->files; i++) {
-        status = write_part(&w, i, at, mine);
+        status = write_part(&w, i, at);
         at += file_bytes(files, i);
     }
     free(w.values);

@@ -1,6 +1,6 @@
 #include "train/plan/cost.h"
 
-#include "model/config_layers.h"
+#include "model/config_keys.h"
 
 #include <math.h>
 
