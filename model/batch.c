@@ -151,6 +151,53 @@ static void fill_chunk_targets(
                 *targets++ = pass->targets[place * pass->share + i];
 }
 
+/* --- rows of the head ------------------------------------------------------
+ */
+
+/* Which rows the head computes: those that have a target. On the host, when the
+ * targets are there: false where it computes all. */
+static bool count_head_rows(const struct model *model, struct pass *pass)
+{
+    /* Multiples of `step`, so that the head's products have few shapes:
+     * libraries keep what they make for a shape. */
+    enum { SHAPES = 16, EDGE = 16 };
+    int chunk = pass->acts->head.chunk, targets = 0;
+    int step = ((chunk + SHAPES - 1) / SHAPES + EDGE - 1) / EDGE * EDGE;
+    /* dropout of the head's own adapter counts rows of the pass */
+    bool drops = pass->drops && !model->config->tied &&
+                 param_has_adapter(model->table, model->head);
+    pass->head_rows = pass->N;
+    if (!pass->targets || drops)
+        return false;
+    for (int n = 0; n < pass->N; n++)
+        targets += pass->targets[n] >= 0;
+    int rows = ((targets > 0 ? targets : 1) + step - 1) / step * step;
+    if (rows >= pass->N)
+        return false;
+    pass->head_targets = targets;
+    pass->head_rows = rows;
+    return true;
+}
+
+static void fill_head_rows(
+        const struct pass *pass, const int32_t *given, int32_t *targets,
+        int32_t *rows, int32_t *places)
+{
+    int count = 0;
+    for (int n = 0; n < pass->N; n++) {
+        bool has_target = given[n] >= 0;
+        places[n] = has_target ? count : pass->head_targets;
+        if (has_target) {
+            rows[count] = n;
+            targets[count++] = given[n];
+        }
+    }
+    for (; count < pass->head_rows; count++) {
+        rows[count] = 0;
+        targets[count] = -1;
+    }
+}
+
 /* --- all of it ------------------------------------------------------------ */
 
 /* Gradients of the tables are added up in the order of their rows. */
@@ -177,10 +224,10 @@ static void pack_targets(
     if (from->targets && tp_size(model->config) > 1) {
         fill_chunk_targets(model, from, pack(p, NULL, 0, &pass->targets));
         pass->head_rows = pass->N;
-    } else if (head_rows_count(model, pass)) {
+    } else if (count_head_rows(model, pass)) {
         int32_t *targets = pack(p, NULL, 0, &pass->targets);
         int32_t *rows = pack(p, NULL, 0, &pass->rows);
-        head_rows_fill(
+        fill_head_rows(
                 pass, from->targets, targets, rows,
                 pack(p, NULL, 0, &pass->places));
     } else if (from->targets) {

@@ -13,48 +13,6 @@
 
 /* --- rows that have a target ---------------------------------------------- */
 
-bool head_rows_count(const struct model *model, struct pass *pass)
-{
-    /* Multiples of `step`, so that the head's products have few shapes:
-     * libraries keep what they make for a shape. */
-    enum { SHAPES = 16, EDGE = 16 };
-    int chunk = pass->acts->head.chunk, targets = 0;
-    int step = ((chunk + SHAPES - 1) / SHAPES + EDGE - 1) / EDGE * EDGE;
-    /* dropout of the head's own adapter counts rows of the pass */
-    bool drops = pass->drops && !model->config->tied &&
-                 param_has_adapter(model->table, model->head);
-    pass->head_rows = pass->N;
-    if (!pass->targets || drops)
-        return false;
-    for (int n = 0; n < pass->N; n++)
-        targets += pass->targets[n] >= 0;
-    int rows = ((targets > 0 ? targets : 1) + step - 1) / step * step;
-    if (rows >= pass->N)
-        return false;
-    pass->head_targets = targets;
-    pass->head_rows = rows;
-    return true;
-}
-
-void head_rows_fill(
-        const struct pass *pass, const int32_t *given, int32_t *targets,
-        int32_t *rows, int32_t *places)
-{
-    int count = 0;
-    for (int n = 0; n < pass->N; n++) {
-        bool has_target = given[n] >= 0;
-        places[n] = has_target ? count : pass->head_targets;
-        if (has_target) {
-            rows[count] = n;
-            targets[count++] = given[n];
-        }
-    }
-    for (; count < pass->head_rows; count++) {
-        rows[count] = 0;
-        targets[count] = -1;
-    }
-}
-
 static enum zd_status gather_rows(struct model *model, const struct pass *pass)
 {
     const struct activations *acts = pass->acts;

@@ -31,7 +31,7 @@ struct pass {
     const struct decode_run *runs; /* decode: (run_count), of N tokens */
     int run_count;
     int pads; /* decode: the last of N are no tokens: they fill the shares */
-    /* What the head computes, `targets` among it (head.c). rows NULL: all
+    /* What the head computes, `targets` among it (batch.c). rows NULL: all
      * N, as they lie. */
     int head_rows, head_targets;
     const int32_t *rows;   /* (head_rows) of the pass */
@@ -60,7 +60,7 @@ enum { BATCH_SLOTS = 2, CPU_PLANES = 4 };
 struct batch_upload {
     int32_t *device;  /* (micros, planes); NULL: the CPU */
     int32_t *staging; /* (BATCH_SLOTS, planes) pinned; on the CPU (micros,
-                         planes): positions, and what head_rows_fill writes */
+                         planes): positions, and what batch.c writes */
     int32_t *counts;  /* (rows of the larger table + 1) on the host */
     size_t planes;    /* elements of all planes of the largest pass */
     unsigned next;
@@ -391,13 +391,6 @@ enum zd_status head_loss(
 enum zd_status head_logits(
         struct model *model, const struct pass *pass,
         float *logits); /* on the host */
-
-/* Which rows the head computes. On the host, when the targets are there: false
- * where it computes all. */
-bool head_rows_count(const struct model *model, struct pass *pass);
-void head_rows_fill(
-        const struct pass *pass, const int32_t *given, int32_t *targets,
-        int32_t *rows, int32_t *places);
 
 /* residuals.c. No-ops when nothing is offloaded. */
 enum zd_status residuals_init(
