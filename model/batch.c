@@ -13,13 +13,6 @@
 
 #include <string.h>
 
-enum { ALIGN_TOKENS = ARENA_ALIGN / (int)sizeof(int32_t) };
-
-size_t batch_plane_tokens(size_t tokens)
-{
-    return (tokens + ALIGN_TOKENS - 1) / ALIGN_TOKENS * ALIGN_TOKENS;
-}
-
 enum zd_status batch_upload_init(struct model *model, const struct arena *arena)
 {
     struct batch_upload *u = &model->upload;

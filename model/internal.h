@@ -192,7 +192,11 @@ static inline size_t batch_planes(
         planes += 2 * ((size_t)cp_size(shape) - 1);
     return planes;
 }
-size_t batch_plane_tokens(size_t tokens); /* elements of a plane */
+/* Elements of a plane. */
+static inline size_t batch_plane_tokens(size_t tokens)
+{
+    return size_round_up(tokens, ARENA_ALIGN / sizeof(int32_t));
+}
 enum zd_status batch_upload_init(
         struct model *model, const struct arena *arena);
 void batch_upload_fini(struct batch_upload *upload);
