@@ -112,22 +112,17 @@ bool lease_is(const struct lease *lease, enum lease_state state)
     return lease->state == state;
 }
 
-#ifdef NDEBUG
 static void check(
         struct lease *lease, bool is_legal, const char *what, const char *who)
 {
-}
-#else
-static void check(
-        struct lease *lease, bool is_legal, const char *what, const char *who)
-{
+#ifndef NDEBUG
     if (is_legal)
         return;
     fprintf(stderr, "lease \"%s\" %d: %s by \"%s\" while %s\n", lease->name,
             lease->index, what, who, state_names[lease->state]);
     abort();
-}
 #endif
+}
 
 static void collect(
         struct lease_tokens *tokens, const struct token *from, int count)

@@ -89,8 +89,7 @@ enum zd_status command_export(struct cli_args *args, int *argc, char ***argv)
 
 /* The adapters of a command line: DIR, or DIR=WEIGHT. */
 struct adapters {
-    char *dirs[CLI_LIST_MAX]; /* owned */
-    struct adapter_choice choices[CLI_LIST_MAX];
+    struct adapter_choice choices[CLI_LIST_MAX]; /* their folders are owned */
     int count;
 };
 
@@ -101,17 +100,16 @@ static enum zd_status adapters_init(
     for (int i = 0; i < list->count; i++) {
         char *dir = zd_must(strdup(list->items[i]));
         char *mark = strrchr(dir, '='), *end;
-        double weight = 1;
-        adapters->dirs[adapters->count++] = dir;
+        struct adapter_choice *choice = &adapters->choices[adapters->count++];
+        *choice = (struct adapter_choice){dir, 1};
         if (mark && !fs_is_dir(dir)) {
-            weight = strtod(mark + 1, &end);
-            if (end == mark + 1 || *end || !isfinite(weight))
+            choice->weight = strtod(mark + 1, &end);
+            if (end == mark + 1 || *end || !isfinite(choice->weight))
                 return ZD_FAIL(
                         ZD_ERR_USAGE, "E0101",
                         "--adapter takes DIR or DIR=WEIGHT, not `%s`", dir);
             *mark = '\0';
         }
-        adapters->choices[i] = (struct adapter_choice){dir, weight};
     }
     return ZD_OK;
 }
@@ -119,7 +117,7 @@ static enum zd_status adapters_init(
 static void adapters_fini(struct adapters *adapters)
 {
     for (int i = 0; i < adapters->count; i++)
-        free(adapters->dirs[i]);
+        free((char *)adapters->choices[i].dir);
 }
 
 static enum zd_status merge(
