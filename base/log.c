@@ -52,16 +52,17 @@ enum zd_status zd_log_open(const char *path)
                      O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK |
                              O_NOFOLLOW,
                      0640);
-        if (fd < 0)
+        const char *why = fd >= 0          ? NULL
+                          : errno == ELOOP ? "it is a link"
+                                           : strerror(errno);
+        if (!why && (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode))) {
+            close(fd);
+            why = "it is not a file";
+        }
+        if (why)
             return ZD_FAIL(
                     ZD_ERR_CREATE, "E0701", "cannot open log %s: %s", path,
-                    errno == ELOOP ? "it is a link" : strerror(errno));
-        if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
-            close(fd);
-            return ZD_FAIL(
-                    ZD_ERR_CREATE, "E0701",
-                    "cannot open log %s: it is not a file", path);
-        }
+                    why);
     }
     pthread_mutex_lock(&sink.mutex);
     if (sink.file >= 0)
@@ -87,14 +88,6 @@ void zd_log_set_hook(
     pthread_mutex_lock(&hook.mutex);
     hook.call = call;
     hook.ctx = ctx;
-    pthread_mutex_unlock(&hook.mutex);
-}
-
-static void call_hook(enum zd_log_level level, const char *message)
-{
-    pthread_mutex_lock(&hook.mutex);
-    if (hook.call)
-        hook.call(hook.ctx, level, message);
     pthread_mutex_unlock(&hook.mutex);
 }
 
@@ -229,5 +222,8 @@ void zd_log(enum zd_log_level level, const char *format, ...)
     }
     write_to_file(level, message);
     pthread_mutex_unlock(&sink.mutex);
-    call_hook(level, message);
+    pthread_mutex_lock(&hook.mutex);
+    if (hook.call)
+        hook.call(hook.ctx, level, message);
+    pthread_mutex_unlock(&hook.mutex);
 }

@@ -265,29 +265,20 @@ static cudaError_t open_context(int index, const char **call_out)
     return device_probe();
 }
 
-static cudaError_t read_memory(struct device_facts *facts)
-{
-    size_t free_bytes, total_bytes;
-    cudaError_t error = cudaMemGetInfo(&free_bytes, &total_bytes);
-    if (error != cudaSuccess)
-        return error;
-    facts->free_bytes = free_bytes;
-    facts->total_bytes = total_bytes;
-    return cudaSuccess;
-}
-
 static enum zd_status open_gpu(struct gpu *gpu, int index)
 {
+    struct device_facts *facts = &gpu->head.facts;
+    size_t free_bytes = 0, total_bytes = 0;
     const char *call;
-    ZD_TRY(gpu_read_facts(index, &gpu->head.facts));
+    ZD_TRY(gpu_read_facts(index, facts));
     cudaError_t error = open_context(index, &call);
     if (error == cudaSuccess) {
         call = "cudaMemGetInfo";
-        error = read_memory(&gpu->head.facts);
+        error = cudaMemGetInfo(&free_bytes, &total_bytes);
     }
-    if (error != cudaSuccess)
-        return gpu_refused(&gpu->head.facts, error, call);
-    return ZD_OK;
+    facts->free_bytes = free_bytes;
+    facts->total_bytes = total_bytes;
+    return error == cudaSuccess ? ZD_OK : gpu_refused(facts, error, call);
 }
 
 enum zd_status device_open_gpu(

@@ -86,11 +86,8 @@ enum zd_status fs_open_read(const char *path, int *fd_out, uint64_t *size_out)
     while (fd < 0 && errno == EINTR);
     if (fd < 0)
         return fail_open(path, errno);
-    enum zd_status status = ZD_OK;
-    if (fstat(fd, &info) != 0)
-        status = fail_open(path, errno);
-    else
-        status = check_regular(path, &info);
+    enum zd_status status = fstat(fd, &info) != 0 ? fail_open(path, errno)
+                                                  : check_regular(path, &info);
     if (status != ZD_OK) {
         close(fd);
         return status;

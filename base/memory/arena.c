@@ -57,18 +57,16 @@ enum zd_status arena_plan_add(
                 realloc(plan->spans, (size_t)capacity * sizeof *plan->spans));
         plan->span_capacity = capacity;
     }
-    if (__builtin_add_overflow(plan->bytes[memory], align - 1, &offset))
-        return ZD_FAIL(ZD_ERR_UNFIT, "E0603", "span %s is too large", name);
+    bool overflows =
+            __builtin_add_overflow(plan->bytes[memory], align - 1, &offset);
     offset &= ~(align - 1);
-    if (__builtin_add_overflow(offset, bytes, &end) || end > SIZE_MAX / 4)
+    if (overflows || __builtin_add_overflow(offset, bytes, &end) ||
+        end > SIZE_MAX / 4)
         return ZD_FAIL(ZD_ERR_UNFIT, "E0603", "span %s is too large", name);
     struct arena_span *span = &plan->spans[plan->span_count++];
-    memset(span, 0, sizeof *span);
+    *span = (struct arena_span){
+            .memory = memory, .kind = kind, .bytes = bytes, .offset = offset};
     strcpy(span->name, name);
-    span->memory = memory;
-    span->kind = kind;
-    span->bytes = bytes;
-    span->offset = offset;
     plan->bytes[memory] = end;
     return ZD_OK;
 }

@@ -263,7 +263,6 @@ static enum zd_status begin(const struct cli_args *args)
         overrides[request.override_count++] = (struct job_override){
                 "device.host_memory_limit", args->host_memory, "--host-memory",
                 true};
-    request.local_size = request.world;
     struct device *gpu = command_open_gpu(&device);
     draft_init(&draft);
     enum zd_status status = begin_job(&request, &draft);

@@ -316,7 +316,7 @@ static enum zd_status try_kind(
     struct plan_search search = {
             .job = job_options(job),
             .world = request->world,
-            .local_size = request->local_size,
+            .local_size = request->world,
             .machine = request->machine
                                ? plan_machine_find(request->machine)
                                : plan_machine_default(device_resolve(

@@ -15,7 +15,7 @@ struct begin_request {
     const char *model, *data;
     const char *data_name, *data_split; /* of the folder `data`; or NULL */
     enum begin_kind kind;
-    int world, local_size;
+    int world;
     const char *machine;                  /* of predictions; NULL: this one */
     const struct job_override *overrides; /* limits, which stay out of it */
     int override_count;

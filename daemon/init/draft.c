@@ -139,17 +139,13 @@ void draft_replace(
     draft_set_entry(draft->values, key, value, why);
 }
 
-bool draft_set(
+void draft_set(
         struct draft *draft, const char *key, json_t *value, const char *why)
 {
-    json_t *old = json_object_get(draft->values, key);
-    if (!old) {
+    if (draft_has(draft, key))
+        json_decref(value);
+    else
         draft_replace(draft, key, value, why);
-        return true;
-    }
-    bool same = json_equal(json_object_get(old, "value"), value);
-    json_decref(value);
-    return same;
 }
 
 static const json_t *part(

@@ -29,8 +29,8 @@ void draft_fini(struct draft *draft);
 
 void draft_remove(struct draft *draft, const char *key);
 /* `key` is "section.name". Takes the reference. The first value that is set
- * stays; false: there was one, and it is another. */
-bool draft_set(
+ * stays. */
+void draft_set(
         struct draft *draft, const char *key, json_t *value, const char *why);
 void draft_replace(
         struct draft *draft, const char *key, json_t *value, const char *why);
@@ -38,11 +38,11 @@ bool draft_has(const struct draft *draft, const char *key);
 const char *draft_text(
         const struct draft *draft, const char *key);             /* or NULL */
 double draft_number(const struct draft *draft, const char *key); /* or 0 */
-/* Into an entry of data. Takes the reference. */
 /* A source's path, set and split, but for what is NULL; `why` of the path. */
 void draft_set_source(
         json_t *entry, const char *path, const char *why, const char *name,
         const char *split);
+/* Into an entry of data. Takes the reference. */
 void draft_set_entry(
         json_t *entry, const char *key, json_t *value, const char *why);
 /* A key of theirs is named: by a value's reason. Notes and problems tell it

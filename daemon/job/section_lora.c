@@ -132,25 +132,6 @@ static enum zd_status check_stored(const struct job *job)
     return status;
 }
 
-static void check_scales(struct job *job, const struct model_config *config)
-{
-    const struct lora_options *lora = &job->options.lora;
-    if (lora->gives_double_quant && lora->double_quant &&
-        lora->quantize_base == LORA_BASE_NONE && !config->is_quantized)
-        job_refuse(
-                job, "E0213", "lora.double_quant", NULL,
-                "double_quant without quantize_base: no weight is quantized");
-}
-
-/* Of a base stored in codes; what quantize_base says is among the
- * contradictions. */
-static void check_fp8(struct job *job, const struct param_table *table)
-{
-    if (job->options.lora.quantize_base == LORA_BASE_NONE &&
-        job_check_fp8_base(&job->options, table) != ZD_OK)
-        job_take_record(job, "train.fp8");
-}
-
 void job_check_adapters(
         struct job *job, const struct model_config *config,
         struct param_table *table)
@@ -176,6 +157,12 @@ void job_check_adapters(
         take_record(job);
         return;
     }
-    check_scales(job, config);
-    check_fp8(job, table);
+    if (lora->quantize_base != LORA_BASE_NONE)
+        return; /* contradictions.c says what goes with it */
+    if (lora->gives_double_quant && lora->double_quant && !config->is_quantized)
+        job_refuse(
+                job, "E0213", "lora.double_quant", NULL,
+                "double_quant without quantize_base: no weight is quantized");
+    if (job_check_fp8_base(&job->options, table) != ZD_OK)
+        job_take_record(job, "train.fp8");
 }
