@@ -32,7 +32,8 @@ struct job {
     char digest[HASH_HEX];
     bool is_partial; /* a file could not be read: report no missing keys */
     int world;
-    int per_device, accumulation; /* settled; 0: not known */
+    int per_device, accumulation;      /* settled; 0: not known */
+    enum optim_state_type named_state; /* by optim.name */
     int64_t global_batch;
 };
 

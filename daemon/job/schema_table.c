@@ -204,7 +204,7 @@ ENTRY_KEYS("data.eval"),
 {"train.fp16", "min_loss_scale", SCHEMA_REAL, JOB(train.fp16.min_loss_scale), .flags = SCHEMA_ABOVE_MIN, .max = SCALE_MAX, .help = "Smallest loss scale"},
 
 {"optim", "name", SCHEMA_OPTIMIZER, JOB(optim), .choices = optimizers, .aliases = "optimizer", .help = "Optimizer and the type of its states; paged: states that do not fit on the device stay on the host. The names that Hugging Face and bitsandbytes use are accepted too: docs/optimizers.md"},
-{"optim", "state_dtype", SCHEMA_ENUM, JOB(optim.state_type), .choices = state_dtypes, .help = "Type of the states; bf16 only for `adamw`, 8bit only for the names that end in 8bit", .fallback = "by `optim.name`"},
+{"optim", "state_dtype", SCHEMA_ENUM, JOB(state_dtype), .choices = state_dtypes, .help = "Type of the states; bf16 only for `adamw`, 8bit only for the names that end in 8bit", .fallback = "by `optim.name`"},
 {"optim", "stable_embedding", SCHEMA_BOOL, JOB(optim.stable_embedding), .help = "Embeddings keep 32-bit states"},
 {"optim", "master", SCHEMA_ENUM, JOB(optim.master), .choices = masters, .help = "Master weights; none: with `train.dtype = \"bf16\"`, weights are rounded stochastically"},
 {"optim", "learning_rate", SCHEMA_REAL, JOB(optim.learning_rate), .max = 1e6, .aliases = "lr", .help = "Largest learning rate of the schedule"},

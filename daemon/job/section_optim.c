@@ -4,32 +4,6 @@
 
 #include "optim/optimizers.h"
 
-#include <string.h>
-#include <strings.h>
-
-/* The value that a key was given, -1 when it was not. Both keys that name the
- * states write one field, so the field does not tell. */
-static int given_choice(const struct job *job, const char *name)
-{
-    struct job_key *key = job_key(job, name);
-    const struct toml_node *node = key->given;
-    const struct schema_choice *c = schema_table[key - job->keys].choices;
-    if (!node || node->kind != TOML_STRING)
-        return -1;
-    while (c->name && strcasecmp(c->name, node->string) != 0)
-        c++;
-    return c->name ? c->value : -1;
-}
-
-static enum optim_state_type named_state(const struct job *job)
-{
-    int name = given_choice(job, "optim.name");
-    return name >= 0 && name & SCHEMA_STATES_8BIT ? OPTIM_STATE_8BIT
-                                                  : OPTIM_STATE_FP32;
-}
-
-/* --- what does not apply -------------------------------------------------- */
-
 /* A hyper-parameter that was not given takes the optimizer's own default. */
 static void settle_params(struct job *job)
 {
@@ -56,16 +30,19 @@ static void settle_params(struct job *job)
 
 void job_settle_optim(struct job *job)
 {
-    struct optim_options *optim = &job->options.optim;
+    struct train_job *options = &job->options;
+    struct optim_options *optim = &options->optim;
+    struct job_key *key = job_key(job, "optim.state_dtype");
     const struct toml_node *name = job_key(job, "optim.name")->given;
     if (name && name->kind == TOML_STRING)
-        job->options.optimizer = name->string;
-    int state = given_choice(job, "optim.state_dtype");
-    job->options.names_states = state >= 0;
-    optim->state_type =
-            state >= 0 ? (enum optim_state_type)state : named_state(job);
-    if (state < 0 && name)
-        job_key(job, "optim.state_dtype")->derived = "from optim.name";
+        options->optimizer = name->string;
+    job->named_state = optim->state_type;
+    options->names_states = key->given && !key->refused;
+    if (options->names_states)
+        optim->state_type = options->state_dtype;
+    else if (name)
+        key->derived = "from optim.name";
+    options->state_dtype = optim->state_type;
     settle_params(job);
 }
 
@@ -73,11 +50,8 @@ void job_check_optim(struct job *job)
 {
     const struct optim_options *optim = &job->options.optim;
     const struct optimizer *optimizer = optimizer_of(optim->name);
-    int state = given_choice(job, "optim.state_dtype");
-    enum optim_state_type named = named_state(job);
-    if (state < 0 || state == (int)named ||
-        job_key(job, "optim.name")->refused ||
-        job_key(job, "optim.state_dtype")->refused)
+    enum optim_state_type named = job->named_state, state = optim->state_type;
+    if (state == named || job_key(job, "optim.name")->refused)
         return;
     const char *key = "optim.state_dtype", *with = NULL;
     if (optimizer->has_8bit)

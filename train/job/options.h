@@ -175,10 +175,11 @@ struct train_job {
     struct report_options report;
     struct control_options control;
     const char *optimizer; /* optim.name as it was given; NULL: it was not */
-    bool names_states;     /* optim.state_dtype is given beside it */
-    const char *digest;    /* of the resolved job, compared between ranks */
-    json_t *values; /* {"optim.learning_rate": 1e-3}: what the digest is of;
-                       NULL: the job is of no file */
+    bool names_states;     /* optim.state_dtype is given beside it: .. */
+    enum optim_state_type state_dtype; /* .. settled, optim.state_type */
+    const char *digest; /* of the resolved job, compared between ranks */
+    json_t *values;     /* {"optim.learning_rate": 1e-3}: what the digest is of;
+                           NULL: the job is of no file */
 };
 
 /* Every default in one place; folders' own defaults are theirs. */
