@@ -2,7 +2,7 @@
  * named pieces of work, in memory that is taken before.
  *
  * Adding is safe from any thread and allocates nothing; with spans of NULL it
- * is a branch. What does not fit is dropped and counted. Reading is for the
+ * does nothing. What does not fit is dropped and counted. Reading is for the
  * time after everybody who added has come to rest (a mutex lies between). */
 #pragma once
 
@@ -26,21 +26,13 @@ struct span { /* plain bytes: sent between ranks */
 struct spans;
 enum zd_status spans_create(size_t capacity, struct spans **spans_out);
 void spans_destroy(struct spans *spans);
-/* `name`: at most SPAN_NAME_MAX - 1 bytes are kept. */
-void spans_put(
+/* `name`: at most SPAN_NAME_MAX - 1 bytes are kept. NULL is nothing. */
+void spans_add(
         struct spans *spans, int lane, const char *name, int64_t number,
         double begin, double end);
 /* All spans, in the order in which they ended; borrowed. */
 const struct span *spans_get(
         const struct spans *spans, size_t *count_out, uint64_t *dropped_out);
-
-static inline void spans_add(
-        struct spans *spans, int lane, const char *name, int64_t number,
-        double begin, double end)
-{
-    if (spans)
-        spans_put(spans, lane, name, number, begin, end);
-}
 
 /* 0 where no one asks, so that no clock is read. */
 static inline double spans_clock(const struct spans *spans)
