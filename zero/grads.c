@@ -301,7 +301,7 @@ static enum zd_status complete_unit(struct zero *zero, int unit)
         return each_grad(zero, unit, NULL);
     return optim_device()->narrow(
             zero->work + plan->work_offsets[unit], plan->grad_dtype,
-            plan_grad_count(plan, unit));
+            plan_unit_of(plan, unit).grads);
 }
 
 /* --- reduction ------------------------------------------------------------ */
@@ -335,7 +335,7 @@ static enum zd_status take_parts(struct zero *zero, int unit)
     const char *who = "reduce_scatter";
     size_t begin = plan->passing_offsets[unit],
            shards = (size_t)zero->shards.size;
-    size_t end = begin + plan_grad_count(plan, unit) / shards;
+    size_t end = begin + plan_unit_of(plan, unit).grads / shards;
     if (!plan->grads_cut)
         return lease_take(part, LEASE_CHANGE, who, NULL);
     /* the model has written it in the order of the compute stream */
@@ -346,7 +346,7 @@ static enum zd_status take_parts(struct zero *zero, int unit)
         int other = plan->grad_units[k];
         size_t at = plan->passing_offsets[other];
         if (other != unit && at < end &&
-            begin < at + plan_grad_count(plan, other) / shards)
+            begin < at + plan_unit_of(plan, other).grads / shards)
             ZD_TRY(lease_yield(&zero->grad_parts[other], who, NULL));
     }
     return lease_take(part, LEASE_FILL, who, NULL);

@@ -202,7 +202,8 @@ static enum zd_status return_slot(struct zero *zero, int unit)
     return ZD_OK;
 }
 
-enum zd_status params_start(struct zero *zero, enum model_pass pass)
+/* Begin a program: everything gathered so far is stale. */
+static enum zd_status start(struct zero *zero, enum model_pass pass)
 {
     const struct zero_plan *plan = zero->plan;
     if (!plan->params_cut)
@@ -216,6 +217,16 @@ enum zd_status params_start(struct zero *zero, enum model_pass pass)
     return begin_gathers(zero, -1);
 }
 
+enum zd_status zero_step_begin(struct zero *zero)
+{
+    return start(zero, MODEL_TRAIN);
+}
+
+enum zd_status zero_eval_begin(struct zero *zero)
+{
+    return start(zero, MODEL_EVAL);
+}
+
 /* The move that this call of the hooks must be. A program of evaluation begins
  * again by itself: its parameters do not change in between. */
 static enum zd_status next_move(
@@ -223,7 +234,7 @@ static enum zd_status next_move(
         const struct zero_move **move_out)
 {
     if (zero->at == zero->move_count && zero->moves == zero->plan->eval_moves)
-        ZD_TRY(params_start(zero, MODEL_EVAL));
+        ZD_TRY(start(zero, MODEL_EVAL));
     const struct zero_move *move =
             zero->at < zero->move_count ? &zero->moves[zero->at] : NULL;
     if (!move || move->unit != unit || move->acquire != acquire)
@@ -297,7 +308,9 @@ static enum zd_status gather_ready(struct zero *zero, int unit)
             zero, is_near ? plan->unit_segments[next] : plan->segment_count);
 }
 
-enum zd_status params_gather_async(struct zero *zero)
+/* Begun as far as there is room. Who acquires a unit waits for its own, and
+ * begins the ones that follow. */
+enum zd_status zero_gather_params(struct zero *zero)
 {
     int end = zero->plan->segment_count;
     memset(zero->next_gathered, 0, sizeof zero->next_gathered);
@@ -347,7 +360,7 @@ static enum zd_status gather_frozen(struct zero *zero)
 enum zd_status params_gather(struct zero *zero)
 {
     ZD_TRY(gather_frozen(zero));
-    ZD_TRY(params_gather_async(zero));
+    ZD_TRY(zero_gather_params(zero));
     return params_gather_finish(zero);
 }
 
@@ -431,7 +444,7 @@ enum zd_status params_release(void *ctx, int unit)
     if (!zero->plan->params_cut)
         return ZD_OK;
     ZD_TRY(next_move(zero, unit, false, &move));
-    if (plan_gather_count(zero->plan, unit))
+    if (plan_unit_of(zero->plan, unit).count)
         ZD_TRY(return_slot(zero, unit));
     ZD_TRY(begin_collectives(zero, false));
     return begin_gathers(zero, zero->at++);

@@ -9,6 +9,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Sizes are automatic (0): DeepSpeed's numbers, made for models of billions of
+ * parameters, would keep a small model gathered and its gradients whole at
+ * every stage. */
+struct zero_options zero_options_default(void)
+{
+    return (struct zero_options){
+            .stage = 3,
+            .overlap_comm = true,
+    };
+}
+
 /* --- segments ------------------------------------------------------------- */
 
 /* With tensor parallelism each place has WHOLE tensors, and the end of a MIXED
@@ -144,34 +155,17 @@ static void plan_segments(struct zero_plan *plan)
     place_segments(plan);
 }
 
-size_t plan_gather_count(const struct zero_plan *plan, int unit)
+struct plan_unit plan_unit_of(const struct zero_plan *plan, int unit)
 {
-    size_t count = 0;
+    struct plan_unit sum = {0};
     for (int s = plan->unit_segments[unit]; s < plan->unit_segments[unit + 1];
-         s++)
-        if (plan->segments[s].part != ZERO_SCALES)
-            count += plan->segments[s].count;
-    return count;
-}
-
-size_t plan_gather_bytes(const struct zero_plan *plan, int unit)
-{
-    size_t bytes = 0;
-    for (int s = plan->unit_segments[unit]; s < plan->unit_segments[unit + 1];
-         s++)
-        bytes +=
-                zero_segment_bytes(&plan->segments[s], plan->segments[s].count);
-    return bytes;
-}
-
-size_t plan_grad_count(const struct zero_plan *plan, int unit)
-{
-    size_t count = 0;
-    for (int s = plan->unit_segments[unit]; s < plan->unit_segments[unit + 1];
-         s++)
-        if (plan->segments[s].trainable)
-            count += plan->segments[s].count;
-    return count;
+         s++) {
+        const struct zero_segment *segment = &plan->segments[s];
+        sum.bytes += zero_segment_bytes(segment, segment->count);
+        sum.count += segment->part == ZERO_SCALES ? 0 : segment->count;
+        sum.grads += segment->trainable ? segment->count : 0;
+    }
+    return sum;
 }
 
 unsigned zero_joined(const struct zero_plan *plan)
@@ -221,6 +215,25 @@ bool zero_extent_next(
     return false;
 }
 
+struct totals {
+    size_t full[KINDS], shard[KINDS]; /* bytes of parameters */
+    size_t trained;                   /* elements of the shards */
+};
+
+static struct totals totals_of(const struct zero_plan *plan)
+{
+    struct totals totals = {0};
+    for (int s = 0; s < plan->segment_count; s++) {
+        const struct zero_segment *segment = &plan->segments[s];
+        enum kind kind = kind_of_segment(segment);
+        totals.full[kind] += zero_segment_bytes(segment, segment->count);
+        totals.shard[kind] += zero_segment_bytes(segment, segment->shard_count);
+        if (segment->trainable)
+            totals.trained += segment->shard_count;
+    }
+    return totals;
+}
+
 /* --- the wire ------------------------------------------------------------- */
 
 uint64_t zero_scalar_bytes(int world)
@@ -250,16 +263,6 @@ static uint64_t sent(
                                : bytes / shards / replicas * (replicas - 1);
 }
 
-static size_t trained_bytes(const struct zero_plan *plan)
-{
-    size_t bytes = 0;
-    for (int s = 0; s < plan->segment_count; s++)
-        if (plan->segments[s].trainable)
-            bytes += zero_segment_bytes(
-                    &plan->segments[s], plan->segments[s].count);
-    return bytes;
-}
-
 /* All-gathers of the units as the program has them. */
 static uint64_t moves_sent(const struct zero_plan *plan, enum zero_group group)
 {
@@ -267,7 +270,7 @@ static uint64_t moves_sent(const struct zero_plan *plan, enum zero_group group)
     for (int i = 0; i < plan->train_move_count; i++) {
         const struct zero_move *move = &plan->train_moves[i];
         if (move->gather)
-            bytes += sent(plan, group, plan_gather_bytes(plan, move->unit));
+            bytes += sent(plan, group, plan_unit_of(plan, move->unit).bytes);
     }
     return bytes;
 }
@@ -335,10 +338,11 @@ static void plan_wire(struct zero_plan *plan)
         wire->reduce_scatter = in_every_micro[g]
                                        ? grads * (uint64_t)request->accumulation
                                        : grads;
-        wire->all_gather = !plan->states_cut ? grads
-                           : follow_program[g]
-                                   ? moves_sent(plan, g)
-                                   : sent(plan, g, trained_bytes(plan));
+        wire->all_gather =
+                !plan->states_cut ? grads
+                : follow_program[g]
+                        ? moves_sent(plan, g)
+                        : sent(plan, g, totals_of(plan).full[SHARDED]);
     }
 }
 
@@ -505,25 +509,6 @@ void zero_plan_fini(struct zero_plan *plan)
 }
 
 /* --- spans ---------------------------------------------------------------- */
-
-struct totals {
-    size_t full[KINDS], shard[KINDS]; /* bytes of parameters */
-    size_t trained;                   /* elements of the shards */
-};
-
-static struct totals totals_of(const struct zero_plan *plan)
-{
-    struct totals totals = {0};
-    for (int s = 0; s < plan->segment_count; s++) {
-        const struct zero_segment *segment = &plan->segments[s];
-        enum kind kind = kind_of_segment(segment);
-        totals.full[kind] += zero_segment_bytes(segment, segment->count);
-        totals.shard[kind] += zero_segment_bytes(segment, segment->shard_count);
-        if (segment->trainable)
-            totals.trained += segment->shard_count;
-    }
-    return totals;
-}
 
 enum zd_status plan_span(
         struct arena_plan *arena, const char *name, enum arena_memory memory,

@@ -106,7 +106,6 @@ struct zero_move {
 /* Memory of gathered units: a slot holds one unit at a time. */
 struct zero_slot {
     size_t offset, bytes; /* in zero.params.slots */
-    size_t count;         /* elements of the largest unit that takes it */
 };
 
 /* Per-part maximum over ranks. */

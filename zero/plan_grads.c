@@ -40,7 +40,7 @@ size_t plan_work_sums(const struct zero_plan *plan, int unit)
 {
     if (!plan->grads_cut && !plan->grads_pass)
         return 0;
-    return plan_grad_count(plan, unit) * dtype_bytes(plan->grad_dtype) /
+    return plan_unit_of(plan, unit).grads * dtype_bytes(plan->grad_dtype) /
            sizeof(float);
 }
 
@@ -54,7 +54,7 @@ size_t plan_work_count(const struct zero_plan *plan, int unit)
 {
     const struct param_table *table = plan->request.table;
     if (!plan_unit_is_direct(plan, unit))
-        return plan_grad_count(plan, unit);
+        return plan_unit_of(plan, unit).grads;
     size_t count = plan_work_sums(plan, unit);
     for (int id = table->unit_first[unit]; id < table->unit_first[unit + 1];
          id++)
@@ -68,7 +68,7 @@ size_t zero_rounded_count(const struct zero_plan *plan, int unit)
     if (plan->grad_dtype == DTYPE_FP32)
         return 0;
     if (!plan_unit_is_direct(plan, unit))
-        return plan_grad_count(plan, unit);
+        return plan_unit_of(plan, unit).grads;
     return plan_work_count(plan, unit) - plan_work_sums(plan, unit);
 }
 
@@ -84,7 +84,7 @@ static void order_units(struct zero_plan *plan)
     int last = plan->request.table->unit_count - 1;
     for (int i = 0; i <= last; i++) {
         int unit = last - i;
-        if (plan_grad_count(plan, unit) > 0)
+        if (plan_unit_of(plan, unit).grads > 0)
             plan->grad_units[plan->grad_unit_count++] = unit;
     }
 }
@@ -118,7 +118,7 @@ static struct lifetime passing_lifetime(
             .unit = unit,
             .from = position,
             .to = position + sums * plan_reductions_under_way(plan),
-            .count = plan_grad_count(plan, unit) / (size_t)plan->shards};
+            .count = plan_unit_of(plan, unit).grads / (size_t)plan->shards};
 }
 
 static int larger_first(const void *a, const void *b)

@@ -4,12 +4,14 @@
 
 #include "zero/plan.h"
 
-/* Elements that are gathered when `unit` is acquired at stage 3: its segments
- * but the scales. 0: nothing to gather. */
-size_t plan_gather_count(const struct zero_plan *plan, int unit);
-size_t plan_gather_bytes(const struct zero_plan *plan, int unit);
-/* Padded elements of the trainable segments of `unit`. */
-size_t plan_grad_count(const struct zero_plan *plan, int unit);
+/* What of a unit's segments, padded, is gathered when it is acquired at stage
+ * 3, and trains. */
+struct plan_unit {
+    size_t count; /* elements, but of scales; 0: nothing to gather */
+    size_t bytes;
+    size_t grads; /* elements that train */
+};
+struct plan_unit plan_unit_of(const struct zero_plan *plan, int unit);
 /* Its gradient leaves a product as it is kept or sent. Of a unit: is that so of
  * any? */
 bool plan_grad_is_direct(const struct zero_plan *plan, int id);

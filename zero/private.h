@@ -206,14 +206,9 @@ enum zd_status ops_wait_all(struct op_queue *ops);
 
 enum zd_status params_acquire(void *ctx, int unit, const void **params);
 enum zd_status params_release(void *ctx, int unit);
-/* Begin a program: everything gathered so far is stale. */
-enum zd_status params_start(struct zero *zero, enum model_pass pass);
 /* All-gather the parameters of every segment that has a full copy. */
 enum zd_status params_gather(struct zero *zero);
-/* The same of those that were updated: begun as far as there is room. Who
- * acquires a unit waits for its own, and begins the ones that follow. */
-enum zd_status params_gather_async(struct zero *zero);
-/* Until all of them are done. */
+/* Until those of zero_gather_params are done. */
 enum zd_status params_gather_finish(struct zero *zero);
 /* Bytes that those of a group which have not begun will send. */
 uint64_t params_gather_owed(const struct zero *zero, enum zero_group group);
@@ -244,18 +239,7 @@ enum zd_status grads_send(struct zero *zero, int micro, int end);
 
 /* --- tokens.c ------------------------------------------------------------- */
 
-enum zd_status places_gather(
-        void *ctx, void *all, const void *share, size_t count);
-enum zd_status places_scatter(
-        void *ctx, void *share, const void *all, size_t count);
-enum zd_status places_scores(
-        void *ctx, void *all, const void *mine, size_t bytes);
-enum zd_status places_keys_gather(
-        void *ctx, void *all, const void *share, size_t count);
-enum zd_status places_keys_scatter(
-        void *ctx, void *share, const void *all, size_t count);
-enum zd_status places_heads(
-        void *ctx, void *to, const void *from, size_t count);
+void places_hooks(struct zero *zero, struct model_hooks *hooks);
 /* Add up what each place has made of the gradients of a unit's whole tensors:
  * of the micro-batches before `micro`, and of it of the units before position
  * `end` of their order. Kept gradients have it once a step. */

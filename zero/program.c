@@ -23,114 +23,81 @@
 #include <limits.h>
 #include <stdlib.h>
 
-/* --- slots -----------------------------------------------------------------
- */
+/* --- slots: how many units are kept gathered at a time -------------------- */
 
-/* How many units stage 3 keeps gathered at a time. */
-/* What the units of one class need at the same time. */
-struct needs {
-    int held;                  /* layers held by the model at once */
-    bool outers_held;          /* embedding and head held at once */
-    size_t outer, head, layer; /* largest gather of each: elements */
-    size_t outer_bytes, head_bytes, layer_bytes;
+/* What of a pass is held at the same time. */
+struct held {
+    int layers;
+    bool outers; /* embedding and head */
 };
 
-/* What is held at a time in a pass. */
-static void needs_measure(
+static void note_held(
         const struct zero_plan *plan, const struct unit_event *events,
-        int event_count, struct needs *needs)
-{
-    int held = 0;
-    bool outer_held[2] = {false, false};
-    for (int i = 0; i < event_count; i++) {
-        if (!plan_gather_count(plan, events[i].unit))
-            continue;
-        if (plan_is_layer(plan, events[i].unit))
-            held += events[i].acquire ? 1 : -1;
-        else
-            outer_held[events[i].unit > 0] = events[i].acquire;
-        needs->held = held > needs->held ? held : needs->held;
-        needs->outers_held |= outer_held[0] && outer_held[1];
-    }
-}
-
-static void needs_sizes(const struct zero_plan *plan, struct needs *needs)
-{
-    int last = plan->request.table->unit_count - 1;
-    needs->outer = plan_gather_count(plan, 0);
-    needs->head = plan_gather_count(plan, last);
-    needs->outer_bytes = plan_gather_bytes(plan, 0);
-    needs->head_bytes = plan_gather_bytes(plan, last);
-    for (int u = 1; u < last; u++) {
-        needs->layer = size_max(needs->layer, plan_gather_count(plan, u));
-        needs->layer_bytes =
-                size_max(needs->layer_bytes, plan_gather_bytes(plan, u));
-    }
-}
-
-static int layers_to_gather(const struct zero_plan *plan)
+        int event_count, struct held *most)
 {
     int layers = 0;
-    for (int u = 1; u < plan->request.table->unit_count - 1; u++)
-        layers += plan_gather_count(plan, u) > 0;
-    return layers;
+    bool outer[2] = {false, false};
+    for (int i = 0; i < event_count; i++) {
+        if (!plan_unit_of(plan, events[i].unit).count)
+            continue;
+        if (plan_is_layer(plan, events[i].unit))
+            layers += events[i].acquire ? 1 : -1;
+        else
+            outer[events[i].unit > 0] = events[i].acquire;
+        most->layers = layers > most->layers ? layers : most->layers;
+        most->outers |= outer[0] && outer[1];
+    }
 }
 
-/* Layers gathered ahead of the one in use. */
-static int layers_ahead(const struct zero_plan *plan, const struct needs *needs)
+/* Layers of so many elements gathered ahead of the one in use. */
+static int layers_ahead(const struct zero_plan *plan, size_t layer)
 {
     const struct zero_options *options = &plan->request.options;
-    if (!options->overlap_comm || !needs->layer)
+    if (!options->overlap_comm || !layer)
         return 0;
     if (!options->prefetch_bucket_size)
         return 1;
-    size_t ahead = (size_t)options->prefetch_bucket_size / needs->layer;
+    size_t ahead = (size_t)options->prefetch_bucket_size / layer;
     return ahead < INT_MAX / 2 ? (int)ahead : INT_MAX / 2;
 }
 
-static size_t outer_elements(const struct needs *needs, bool separate)
+static struct plan_unit larger(struct plan_unit a, struct plan_unit b)
 {
-    return separate ? needs->outer + needs->head
-                    : size_max(needs->outer, needs->head);
-}
-
-static void lay_out_slots(
-        struct zero_plan *plan, const struct needs *needs, bool separate)
-{
-    size_t outer = outer_elements(needs, false);
-    size_t bytes = size_max(needs->outer_bytes, needs->head_bytes);
-    struct zero_slot outers[2] = {{.bytes = bytes, .count = outer}};
-    if (separate) {
-        outers[0] = (struct zero_slot){
-                .bytes = needs->outer_bytes, .count = needs->outer};
-        outers[1] = (struct zero_slot){
-                .bytes = needs->head_bytes, .count = needs->head};
-    }
-    plan->outer_slots = separate ? 2 : outer > 0;
-    plan->slots = zd_array(
-            (size_t)(plan->outer_slots + plan->layer_slots),
-            sizeof *plan->slots);
-    size_t offset = 0;
-    for (int s = 0; s < plan->outer_slots + plan->layer_slots; s++) {
-        struct zero_slot layer = {
-                .bytes = needs->layer_bytes, .count = needs->layer};
-        plan->slots[s] = s < plan->outer_slots ? outers[s] : layer;
-        plan->slots[s].offset = offset;
-        offset += plan->slots[s].bytes;
-    }
+    return (struct plan_unit){
+            .count = size_max(a.count, b.count),
+            .bytes = size_max(a.bytes, b.bytes)};
 }
 
 static void plan_slots(struct zero_plan *plan, const struct plan_events *events)
 {
-    struct needs needs = {0};
-    needs_sizes(plan, &needs);
-    needs_measure(plan, events->train, events->train_count, &needs);
-    needs_measure(plan, events->eval, events->eval_count, &needs);
-    int layers = needs.held + layers_ahead(plan, &needs);
-    int all = layers_to_gather(plan);
-    plan->layer_slots = layers < all ? layers : all;
-    lay_out_slots(plan, &needs, needs.outers_held);
+    struct held held = {0};
+    struct plan_unit layer = {0};
+    int last = plan->request.table->unit_count - 1, layers = 0;
+    struct plan_unit first = plan_unit_of(plan, 0);
+    struct plan_unit head = plan_unit_of(plan, last);
+    for (int u = 1; u < last; u++) {
+        layer = larger(layer, plan_unit_of(plan, u));
+        layers += plan_unit_of(plan, u).count > 0;
+    }
+    note_held(plan, events->train, events->train_count, &held);
+    note_held(plan, events->eval, events->eval_count, &held);
+    int wanted = held.layers + layers_ahead(plan, layer.count);
+    const struct plan_unit outers[] = {
+            held.outers ? first : larger(first, head), head};
+    plan->layer_slots = wanted < layers ? wanted : layers;
+    plan->outer_slots = held.outers ? 2 : outers[0].count > 0;
+    int count = plan->outer_slots + plan->layer_slots;
+    plan->slots = zd_array((size_t)count, sizeof *plan->slots);
+    size_t offset = 0;
+    for (int s = 0; s < count; s++) {
+        struct plan_unit of = s < plan->outer_slots ? outers[s] : layer;
+        plan->slots[s] =
+                (struct zero_slot){.offset = offset, .bytes = of.bytes};
+        offset += of.bytes;
+    }
 }
+
+/* --- the program ---------------------------------------------------------- */
 
 enum { NEVER = INT_MAX };
 
@@ -192,7 +159,7 @@ static enum zd_status program_init(
     program->content =
             zd_array((size_t)unit_count + 2, sizeof *program->content);
     for (int u = 0; u < unit_count; u++) {
-        program->units[u].count = plan_gather_count(plan, u);
+        program->units[u].count = plan_unit_of(plan, u).count;
         program->units[u].slot = -1;
         program->units[u].released = -1;
         program->units[u].next_use = NEVER;

@@ -32,40 +32,41 @@ static enum zd_status scatter(
     return comm_wait(places, op);
 }
 
-enum zd_status places_gather(
+static enum zd_status places_gather(
         void *ctx, void *all, const void *share, size_t count)
 {
     struct zero *zero = ctx;
     return gather(zero, ZERO_TP, all, share, count, zero->plan->request.dtype);
 }
 
-enum zd_status places_scatter(
+static enum zd_status places_scatter(
         void *ctx, void *share, const void *all, size_t count)
 {
     return scatter(ctx, ZERO_TP, share, all, count);
 }
 
-enum zd_status places_scores(
+static enum zd_status places_scores(
         void *ctx, void *all, const void *mine, size_t bytes)
 {
     assert(bytes % sizeof(float) == 0);
     return gather(ctx, ZERO_TP, all, mine, bytes / sizeof(float), DTYPE_FP32);
 }
 
-enum zd_status places_keys_gather(
+static enum zd_status places_keys_gather(
         void *ctx, void *all, const void *share, size_t count)
 {
     struct zero *zero = ctx;
     return gather(zero, ZERO_CP, all, share, count, zero->plan->request.dtype);
 }
 
-enum zd_status places_keys_scatter(
+static enum zd_status places_keys_scatter(
         void *ctx, void *share, const void *all, size_t count)
 {
     return scatter(ctx, ZERO_CP, share, all, count);
 }
 
-enum zd_status places_heads(void *ctx, void *to, const void *from, size_t count)
+static enum zd_status places_heads(
+        void *ctx, void *to, const void *from, size_t count)
 {
     struct zero *zero = ctx;
     struct comm *places = zero->groups[ZERO_CP];
@@ -73,6 +74,17 @@ enum zd_status places_heads(void *ctx, void *to, const void *from, size_t count)
     ZD_TRY(comm_all_to_all_begin(
             places, from, to, count, zero->plan->request.dtype, &op));
     return comm_wait(places, op);
+}
+
+void places_hooks(struct zero *zero, struct model_hooks *hooks)
+{
+    hooks->places = zero;
+    hooks->tokens_gather = places_gather;
+    hooks->tokens_scatter = places_scatter;
+    hooks->scores_gather = places_scores;
+    hooks->kv_gather = places_keys_gather;
+    hooks->kv_scatter = places_keys_scatter;
+    hooks->heads_exchange = places_heads;
 }
 
 /* --- gradients of what places share --------------------------------------- */

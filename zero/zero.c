@@ -227,37 +227,16 @@ void zero_destroy(struct zero *zero)
 
 struct model_hooks zero_hooks(struct zero *zero)
 {
-    return (struct model_hooks){
+    struct model_hooks hooks = {
             .ctx = zero,
             .params_acquire = params_acquire,
             .params_release = params_release,
             .grads_acquire = grads_acquire,
             .grads_release = grads_release,
-            .places = zero,
-            .tokens_gather = places_gather,
-            .tokens_scatter = places_scatter,
-            .scores_gather = places_scores,
-            .kv_gather = places_keys_gather,
-            .kv_scatter = places_keys_scatter,
-            .heads_exchange = places_heads,
             .product_grads = zero->plan->grads_direct ? zero->plan->grad_dtype
-                                                      : DTYPE_FP32,
-    };
-}
-
-enum zd_status zero_step_begin(struct zero *zero)
-{
-    return params_start(zero, MODEL_TRAIN);
-}
-
-enum zd_status zero_eval_begin(struct zero *zero)
-{
-    return params_start(zero, MODEL_EVAL);
-}
-
-enum zd_status zero_gather_params(struct zero *zero)
-{
-    return params_gather_async(zero);
+                                                      : DTYPE_FP32};
+    places_hooks(zero, &hooks);
+    return hooks;
 }
 
 struct zero_wire zero_wire(const struct zero *zero)

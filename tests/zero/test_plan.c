@@ -268,7 +268,7 @@ Test(zero_plan, gradients_of_products_take_no_fp32_buffer)
             struct zero_request r = request(stage, world, 1);
             const struct zero_plan *plan = build(&r);
             bool is_whole = world == 1 || stage < 2;
-            size_t all = plan_grad_count(plan, 1), through = 0;
+            size_t all = plan_unit_of(plan, 1).grads, through = 0;
             for (int id = fake.table.unit_first[1];
                  id < fake.table.unit_first[2]; id++)
                 if (fake.table.params[id].trainable &&
@@ -279,7 +279,8 @@ Test(zero_plan, gradients_of_products_take_no_fp32_buffer)
                     plan_work_count(plan, 1),
                     (is_whole ? 0 : all / 2) + through);
             cr_expect_eq(zero_rounded_count(plan, 1), through);
-            cr_expect_eq(zero_rounded_count(plan, 0), plan_grad_count(plan, 0));
+            cr_expect_eq(
+                    zero_rounded_count(plan, 0), plan_unit_of(plan, 0).grads);
             r.accumulation = 2;
             plan = build(&r);
             cr_expect_eq(plan_work_count(plan, 1), all);

@@ -80,13 +80,14 @@ Test(zero_plan_offload, passing_shards_of_neighbors_lie_apart)
         for (int i = 0; i < plan->grad_unit_count; i++) {
             int unit = plan->grad_units[i];
             size_t at = plan->passing_offsets[unit];
-            size_t count = plan_grad_count(plan, unit) / (size_t)r.mesh.world;
+            size_t count =
+                    plan_unit_of(plan, unit).grads / (size_t)r.mesh.world;
             whole += count;
             cr_assert_leq(at + count, plan->passing_count);
             for (int k = 0; k < i; k++) {
                 int other = plan->grad_units[k];
                 size_t begin = plan->passing_offsets[other];
-                size_t end = begin + plan_grad_count(plan, other) /
+                size_t end = begin + plan_unit_of(plan, other).grads /
                                              (size_t)r.mesh.world;
                 if (i - k <= (r.options.overlap_comm ? 1 : 0))
                     cr_assert(end <= at || at + count <= begin);

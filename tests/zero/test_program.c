@@ -19,13 +19,14 @@ static struct zero_request program(int layers, bool tied, int accumulation)
 
 TestSuite(zero_program, .fini = plan_teardown);
 
-static size_t unit_count(const struct zero_plan *plan, int unit)
+static size_t unit_bytes(const struct zero_plan *plan, int unit)
 {
-    size_t count = 0;
+    size_t bytes = 0;
     for (int s = 0; s < plan->segment_count; s++)
         if (plan->segments[s].unit == unit)
-            count += plan->segments[s].count;
-    return count;
+            bytes += zero_segment_bytes(
+                    &plan->segments[s], plan->segments[s].count);
+    return bytes;
 }
 
 static int gathers(const struct zero_move *moves, int count)
@@ -57,8 +58,8 @@ static void check_moves(
             cr_assert_gt(next, i, "move %d was not gathered in time", i);
             cr_assert_eq(content[moves[i].slot], moves[i].unit);
             cr_assert_leq(
-                    unit_count(plan, moves[i].unit),
-                    plan->slots[moves[i].slot].count);
+                    unit_bytes(plan, moves[i].unit),
+                    plan->slots[moves[i].slot].bytes);
             held[moves[i].slot]++;
         } else if (i >= 0 && !moves[i].acquire) {
             for (int s = 0; s < plan->outer_slots + plan->layer_slots; s++)
@@ -165,7 +166,7 @@ Test(zero_program, a_tied_head_finds_the_embedding_where_it_was)
         embeddings +=
                 plan->train_moves[i].gather && plan->train_moves[i].unit == 0;
     cr_expect_eq(plan->outer_slots, 2);
-    cr_expect_eq(plan->slots[0].count, unit_count(plan, 0));
-    cr_expect_eq(plan->slots[1].count, unit_count(plan, 6));
+    cr_expect_eq(plan->slots[0].bytes, unit_bytes(plan, 0));
+    cr_expect_eq(plan->slots[1].bytes, unit_bytes(plan, 6));
     cr_expect_eq(embeddings, 1);
 }
