@@ -6,25 +6,10 @@
 #include <math.h>
 #include <string.h>
 
-struct map {
-    float a[CODEC_CLASSES], b[CODEC_CLASSES]; /* decode */
-    float d[CODEC_CLASSES];                   /* encode */
-    float t[CODEC_CLASSES - 1]; /* where class k + 1 begins; v is never 0 */
-};
-
-static const struct map maps[OPTIM_LANES] = {
-        [OPTIM_M] =
-                {.a = {0, CODEC_OF_DECADES(CODEC_A, CODEC_M_BINS), 1.0f / 128},
-                 .b = {0, CODEC_OF_DECADES(CODEC_B, CODEC_M_BINS), 0},
-                 .d = {0, CODEC_REACH},
-                 .t = {CODEC_M_T_ZERO, CODEC_T_OF_SIX(CODEC_M_BINS),
-                       CODEC_M_T_ONE}},
-        [OPTIM_V] =
-                {.a = {0, CODEC_OF_DECADES(CODEC_A, CODEC_V_BINS), 1.0f / 256},
-                 .b = {0, CODEC_OF_DECADES(CODEC_B, CODEC_V_BINS), 0},
-                 .d = {0, CODEC_REACH},
-                 .t = {0, CODEC_T_OF_SIX(CODEC_V_BINS), CODEC_V_T_ONE}},
-};
+static const struct map {
+    float a[CODEC_CLASSES], b[CODEC_CLASSES], d[CODEC_CLASSES];
+    float t[CODEC_CLASSES];
+} maps[OPTIM_LANES] = {CODEC_ROWS};
 
 /* A power of two by which values and scale become tame. */
 static float taming(float scale)
@@ -125,6 +110,22 @@ void codec_map(enum optim_lane lane, float entries[256])
 }
 
 /* --- the fastest code ----------------------------------------------------- */
+
+#if defined(__x86_64__)
+extern const struct simd_code simd_avx2, simd_avx512;
+
+const struct simd_code *simd_code_of(enum isa isa)
+{
+    static const struct simd_code *const all[ISA_COUNT] = {
+            [ISA_AVX2] = &simd_avx2, [ISA_AVX512] = &simd_avx512};
+    return all[isa];
+}
+#else
+const struct simd_code *simd_code_of(enum isa isa)
+{
+    return NULL;
+}
+#endif
 
 static void codec_encode(
         enum optim_lane lane, const float *values, size_t count, uint8_t *codes,

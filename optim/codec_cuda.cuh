@@ -14,27 +14,10 @@ extern "C" {
 
 #include "optim/codec_tables.h"
 
-struct codec_numbers {
-    float a[CODEC_CLASSES], b[CODEC_CLASSES]; /* decode */
-    float d[CODEC_CLASSES];                   /* encode */
-    float t[CODEC_CLASSES]; /* where class k + 1 begins; the last: nowhere */
-};
-
-#define NOWHERE 0x1p127f
-
-static __device__ const struct codec_numbers codec_numbers[OPTIM_LANES] = {
-        {{0, CODEC_OF_DECADES(CODEC_A, CODEC_M_BINS), 1.0f / 128},
-         {0, CODEC_OF_DECADES(CODEC_B, CODEC_M_BINS), 0},
-         {0, CODEC_REACH},
-         {CODEC_M_T_ZERO, CODEC_T_OF_SIX(CODEC_M_BINS), CODEC_M_T_ONE,
-          NOWHERE}},
-        {{0, CODEC_OF_DECADES(CODEC_A, CODEC_V_BINS), 1.0f / 256},
-         {0, CODEC_OF_DECADES(CODEC_B, CODEC_V_BINS), 0},
-         {0, CODEC_REACH},
-         {0, CODEC_T_OF_SIX(CODEC_V_BINS), CODEC_V_T_ONE, NOWHERE}},
-};
-
-#undef NOWHERE
+static __device__ const struct codec_numbers {
+    float a[CODEC_CLASSES], b[CODEC_CLASSES], d[CODEC_CLASSES];
+    float t[CODEC_CLASSES];
+} codec_numbers[OPTIM_LANES] = {CODEC_ROWS};
 
 /* Binades from 2^-31 to 1: each has at most one border of classes. */
 enum { CODEC_BINADES = 32 };

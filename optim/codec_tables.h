@@ -58,3 +58,19 @@ enum { CODEC_CLASSES = 9 };
 #define CODEC_T_OF_SIX(BINS)                                                   \
     CODEC_T(1, BINS(1)), CODEC_T(2, BINS(2)), CODEC_T(3, BINS(3)),             \
             CODEC_T(4, BINS(4)), CODEC_T(5, BINS(5)), CODEC_T(6, BINS(6))
+/* Of m and of v: a and b to decode, d to encode, and t, where class k + 1
+ * begins; the last one begins nowhere. v is never in class 0. */
+#define CODEC_NOWHERE 0x1p127f
+#define CODEC_ROWS                                                             \
+    {{0, CODEC_OF_DECADES(CODEC_A, CODEC_M_BINS), 1.0f / 128},                 \
+     {0, CODEC_OF_DECADES(CODEC_B, CODEC_M_BINS), 0},                          \
+     {0, CODEC_REACH},                                                         \
+     {CODEC_M_T_ZERO, CODEC_T_OF_SIX(CODEC_M_BINS), CODEC_M_T_ONE,             \
+      CODEC_NOWHERE}},                                                         \
+    {                                                                          \
+        {0, CODEC_OF_DECADES(CODEC_A, CODEC_V_BINS), 1.0f / 256},              \
+                {0, CODEC_OF_DECADES(CODEC_B, CODEC_V_BINS), 0},               \
+                {0, CODEC_REACH},                                              \
+                {0, CODEC_T_OF_SIX(CODEC_V_BINS), CODEC_V_T_ONE,               \
+                 CODEC_NOWHERE}                                                \
+    }

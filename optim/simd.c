@@ -239,15 +239,6 @@ struct scratch {
     _Alignas(64) float m[OPTIM_QBLOCK], v[OPTIM_QBLOCK];
 };
 
-/* Decodes a qblock into s under a scale that is not tame. */
-static void decode_wild(
-        const uint8_t *m, const uint8_t *v, float m_scale, float v_scale,
-        struct scratch *s)
-{
-    codec_decode_plain(OPTIM_M, m, m_scale, OPTIM_QBLOCK, s->m);
-    codec_decode_plain(OPTIM_V, v, v_scale, OPTIM_QBLOCK, s->v);
-}
-
 static void adamw_8bit(
         const struct optim_span *span, const struct optim_factors *factors,
         size_t count)
@@ -265,8 +256,10 @@ static void adamw_8bit(
                     (is_tame(*v_scale) || *v_scale == 0);
         struct decoder dm = decoder_of(OPTIM_M, *m_scale);
         struct decoder dv = decoder_of(OPTIM_V, *v_scale);
-        if (!tame)
-            decode_wild(mc, vc, *m_scale, *v_scale, &s);
+        if (!tame) {
+            decode_qblock(OPTIM_M, mc, *m_scale, s.m);
+            decode_qblock(OPTIM_V, vc, *v_scale, s.v);
+        }
 
         vf seen = vf_set(0);
         vi m_max = vi_set(0), v_max = vi_set(0);

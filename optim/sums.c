@@ -198,12 +198,11 @@ INLINED void add_run(const struct run *run)
 
 ISA_VERSIONS(add_run, (const struct run *run), (run))
 
-void optim_add_block_sums_isa(
-        enum isa isa, int64_t *sums, const struct tensor_blocks *blocks,
-        const void *grad, enum dtype type, size_t begin, size_t count,
-        double norm)
+static struct run run_of(
+        int64_t *sums, const struct tensor_blocks *blocks, const void *grad,
+        enum dtype type, size_t begin, size_t count, double norm)
 {
-    struct run run = {
+    return (struct run){
             .sums = sums,
             .blocks = blocks,
             .grad = grad,
@@ -212,6 +211,14 @@ void optim_add_block_sums_isa(
             .end = begin + count,
             .end_column = SIZE_MAX,
             .inverse = 1 / (norm * norm)};
+}
+
+void optim_add_block_sums_isa(
+        enum isa isa, int64_t *sums, const struct tensor_blocks *blocks,
+        const void *grad, enum dtype type, size_t begin, size_t count,
+        double norm)
+{
+    struct run run = run_of(sums, blocks, grad, type, begin, count, norm);
     if (norm != 0 && count > 0)
         add_run_by[isa](&run);
 }
@@ -231,26 +238,23 @@ enum zd_status optim_add_block_sums_threads(
         enum dtype type, size_t begin, size_t count, double norm)
 {
     enum { PIECE = 1 << 16 };
-    size_t columns = (size_t)blocks->columns, bytes = dtype_bytes(type);
-    bool strips = blocks->by_column;
-    size_t turns = strips ? (columns + STRIP - 1) / STRIP
-                          : (count + PIECE - 1) / PIECE;
+    const struct run whole =
+            run_of(sums, blocks, grad, type, begin, count, norm);
+    size_t each = blocks->by_column ? STRIP : PIECE;
+    size_t all = blocks->by_column ? (size_t)blocks->columns : count;
     if (norm == 0 || count == 0)
         return ZD_OK;
 #pragma omp parallel for schedule(static) if (count > PIECE)
-    for (size_t turn = 0; turn < turns; turn++) {
-        size_t from = strips ? 0 : turn * PIECE;
-        size_t left = count - from;
-        struct run run = {
-                .sums = sums,
-                .blocks = blocks,
-                .grad = (const char *)grad + from * bytes,
-                .type = type,
-                .begin = begin + from,
-                .end = begin + from + (strips || left < PIECE ? left : PIECE),
-                .begin_column = turn * STRIP,
-                .end_column = turn * STRIP + STRIP,
-                .inverse = 1 / (norm * norm)};
+    for (size_t at = 0; at < all; at += each) {
+        struct run run = whole;
+        if (blocks->by_column) {
+            run.begin_column = at;
+            run.end_column = at + STRIP;
+        } else {
+            run.grad = (const char *)grad + at * dtype_bytes(type);
+            run.begin += at;
+            run.end = begin + (all - at < PIECE ? all : at + PIECE);
+        }
         add_run_by[isa_best()](&run);
     }
     return ZD_OK;
