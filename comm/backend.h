@@ -166,6 +166,11 @@ enum { STAGING_SLOTS = 4 };
 size_t staging_chunk_bytes(int size);
 size_t comm_staging_bytes(int size);
 
+/* Pinned memory of staged collectives: slots of a piece from every rank and one
+ * of this rank's own. */
+enum { STAGED_SLOTS = 4 };
+size_t staged_pinned_bytes(int size, size_t shard_bytes);
+
 /* How sums are taken: comm->mesh from the options and from where the ranks are.
  * node_ranks: of every node, whose ranks follow each other; 0: they differ.
  * ZD_ERR_CONFIG when two levels are wanted and do not fit. */

@@ -3,7 +3,11 @@
 
 #include "base/copy.h"
 #include "base/device/device_memory.h"
-#include "comm/comm_device.h"
+#include "zd_config.h"
+
+#if ZD_HAVE_CUDA
+#include "comm/sum_cuda.h"
+#endif
 
 #include <assert.h>
 #include <stdio.h>
@@ -342,6 +346,18 @@ enum zd_status comm_all_to_all_begin(
     return begin(comm, &request, op_out);
 }
 
+/* to += from, in memory of the thread's device. */
+static enum zd_status add_on_device(float *to, const float *from, size_t count)
+{
+#if ZD_HAVE_CUDA
+    if (device_backend() == DEVICE_CUDA)
+        return comm_add_cuda(NULL, to, from, count);
+#endif
+    const void *parts[] = {from};
+    sum_parts(to, DTYPE_FP32, true, parts, 1, 1, count);
+    return ZD_OK;
+}
+
 /* The reduce_scatter of one rank. */
 static enum zd_status take_own(
         struct comm *comm, const void *full, void *shard, size_t count,
@@ -350,7 +366,7 @@ static enum zd_status take_own(
     if (!comm->control)
         sum_parts(shard, type, accumulate, &full, 1, 1, count);
     else if (accumulate)
-        return comm_device_add(NULL, shard, full, count);
+        return add_on_device(shard, full, count);
     else if (count)
         return device_move(shard, full, count * dtype_bytes(type));
     return ZD_OK;

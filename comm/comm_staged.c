@@ -13,7 +13,7 @@
  * waited for, in comm_wait until the operation's last copy up is queued. Each
  * group has its own places, streams and memory. */
 #include "base/must.h"
-#include "comm/comm_device.h"
+#include "comm/backend.h"
 
 #include <assert.h>
 #include <stdlib.h>

@@ -204,11 +204,6 @@ int64_t mesh_token_unit(struct mesh_sizes sizes)
     return (int64_t)(sizes.cp > 1 ? 2 * sizes.cp : 1) * sizes.tp;
 }
 
-int mesh_rank(struct mesh_group group, int place)
-{
-    return group.first + place * group.stride;
-}
-
 int mesh_neighbor(struct mesh_group group, int away)
 {
     return (group.place + away + group.size) % group.size;

@@ -35,8 +35,8 @@ enum mesh_role {
 };
 
 struct mesh_sizes { /* [parallel] */
-    int replicate; /* -1: what the others leave of the world; 1 where .. */
-    int shard;     /* .. this is -1: then it is what they leave */
+    int replicate;  /* -1: what the others leave of the world; 1 where .. */
+    int shard;      /* .. this is -1: then it is what they leave */
     int cp, tp;
 };
 
@@ -80,7 +80,6 @@ bool mesh_is_within(struct mesh mesh, enum mesh_role role, int host_ranks);
 /* What the tokens of a sample must be a multiple of: 2 cp pieces (one, without
  * cp), each in tp shares. */
 int64_t mesh_token_unit(struct mesh_sizes sizes);
-int mesh_rank(struct mesh_group group, int place);
 /* The place that is `away` (at least -size) from this rank's, round and round.
  */
 int mesh_neighbor(struct mesh_group group, int away);

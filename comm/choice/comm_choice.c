@@ -2,7 +2,7 @@
  * each needs. */
 #include "base/device/device.h"
 #include "base/log.h"
-#include "comm/comm_device.h"
+#include "comm/backend.h"
 #include "comm/nccl/nccl.h"
 #include "comm/topology.h"
 #include "zd_config.h"

@@ -33,7 +33,7 @@
 #pragma once
 
 #include "base/device/device.h"
-#include "comm/comm_device.h"
+#include "comm/backend.h"
 #include "comm/nccl/door.h"
 #include "comm/nccl/nccl.h"
 
