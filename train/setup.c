@@ -503,10 +503,8 @@ void trainer_destroy(struct trainer *trainer)
     zero_snapshot_destroy(trainer->snapshot);
     close_rows(trainer);
     json_decref(trainer->history.rows);
-    if (trainer->zero)
-        zero_destroy(trainer->zero);
-    if (trainer->model)
-        model_destroy(trainer->model);
+    zero_destroy(trainer->zero);
+    model_destroy(trainer->model);
     stream_destroy(trainer->streams_down);
     stream_destroy(trainer->streams_up);
     trace_destroy(trainer->trace);

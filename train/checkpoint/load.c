@@ -19,30 +19,10 @@ struct load {
     const struct checkpoint *checkpoint;
     const struct param_table *table;
     struct zero *zero;
-    /* (ROOM) as read, as fp32, and as written */
-    void *values, *converted;
-    float *scales, *wide, *converted_scales;
+    /* as read, as fp32, and as written */
+    float values[ROOM], wide[ROOM], converted[ROOM];
+    float scales[ROOM / OPTIM_QBLOCK], converted_scales[ROOM / OPTIM_QBLOCK];
 };
-
-static void load_init(struct load *load)
-{
-    size_t bytes = ROOM * sizeof(float);
-    size_t scale_bytes = ROOM / OPTIM_QBLOCK * sizeof(float);
-    load->values = zd_must(malloc(bytes));
-    load->wide = zd_must(malloc(bytes));
-    load->converted = zd_must(malloc(bytes));
-    load->scales = zd_must(malloc(scale_bytes));
-    load->converted_scales = zd_must(malloc(scale_bytes));
-}
-
-static void load_fini(struct load *load)
-{
-    free(load->values);
-    free(load->wide);
-    free(load->converted);
-    free(load->scales);
-    free(load->converted_scales);
-}
 
 /* Reading failed, and not the device that is filled. */
 static enum zd_status told(const struct load *load, enum zd_status status)
@@ -101,7 +81,7 @@ static enum zd_status decode_run(
     optim_lane_read(
             lane, OPTIM_8BIT, load->values, load->scales, blocks.count,
             load->converted);
-    memcpy(out, (float *)load->converted + skip, run->count * sizeof *out);
+    memcpy(out, load->converted + skip, run->count * sizeof *out);
     return ZD_OK;
 }
 
@@ -287,28 +267,27 @@ enum zd_status checkpoint_load(
         const struct checkpoint *checkpoint, const struct zero_plan *plan,
         struct zero *zero, enum checkpoint_moments *moments_out)
 {
-    struct load load = {
-            .checkpoint = checkpoint,
-            .table = plan->request.table,
-            .zero = zero};
+    struct load *load = zd_must(malloc(sizeof *load));
     enum checkpoint_moments moments =
             moments_of(checkpoint, &plan->request.optim);
-    load_init(&load);
+    load->checkpoint = checkpoint;
+    load->table = plan->request.table;
+    load->zero = zero;
     enum zd_status status = zero_states_clear(zero);
     for (int i = 0; status == ZD_OK && i < zero_range_count(zero, ZERO_HOLDS);
          i++) {
         struct zero_range range = zero_range_at(zero, ZERO_HOLDS, i);
-        if (!pieces_trained(checkpoint, load.table->params[range.id].name))
+        if (!pieces_trained(checkpoint, load->table->params[range.id].name))
             continue; /* zero_load read it */
-        status = load_range(&load, &range, moments == MOMENTS_LOADED);
+        status = load_range(load, &range, moments == MOMENTS_LOADED);
     }
     if (status == ZD_OK && moments == MOMENTS_LOADED) {
-        status = load_blocks(&load);
+        status = load_blocks(load);
         if (status == ZD_OK)
-            status = load_steps(&load);
-        say_converted(&load, plan);
+            status = load_steps(load);
+        say_converted(load, plan);
     }
-    load_fini(&load);
+    free(load);
     *moments_out = moments;
     return status;
 }

@@ -12,8 +12,9 @@
 /* The only state a handler may touch: signals are process-wide, so is this. The
  * handler runs in a thread of its own, and ranks may be threads; atomics
  * without a lock are safe in both. */
-static atomic_int pending_usr1, pending_usr2, pending_term, term_count;
-static struct timespec term_at; /* written once, before pending_term */
+enum { USR1, USR2, TERM, KINDS };
+static atomic_int pending[KINDS], term_count;
+static struct timespec term_at; /* written once, before pending[TERM] */
 /* Of the job; ranks that are threads of one process each set the same. */
 static struct run_options wanted;
 static pthread_mutex_t wanted_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -25,16 +26,13 @@ static bool is_taken; /* by a thread of their own; written once */
 
 static void on_signal(int number)
 {
-    if (number == SIGUSR1)
-        pending_usr1 = 1;
-    else if (number == SIGUSR2)
-        pending_usr2 = 1;
-    else {
+    int kind = number == SIGUSR1 ? USR1 : number == SIGUSR2 ? USR2 : TERM;
+    if (kind == TERM) {
         if (++term_count > 1)
             _Exit(75); /* asked twice: now, without a save */
         clock_gettime(CLOCK_MONOTONIC, &term_at);
-        pending_term = 1;
     }
+    pending[kind] = 1;
 }
 
 static void handled_signals(sigset_t *set)
@@ -93,18 +91,10 @@ void signals_install(const struct run_options *options)
     signal(SIGXFSZ, SIG_IGN);
 }
 
-static int64_t flag_of(enum on_signal what)
-{
-    switch (what) {
-    case ON_SIGNAL_CHECKPOINT:
-        return SIGNALS_SAVE;
-    case ON_SIGNAL_CHECKPOINT_AND_EXIT:
-        return SIGNALS_SAVE_EXIT;
-    case ON_SIGNAL_EXIT:
-        return SIGNALS_EXIT;
-    }
-    return 0;
-}
+static const int64_t flags_of[] = {
+        [ON_SIGNAL_CHECKPOINT] = SIGNALS_SAVE,
+        [ON_SIGNAL_CHECKPOINT_AND_EXIT] = SIGNALS_SAVE_EXIT,
+        [ON_SIGNAL_EXIT] = SIGNALS_EXIT};
 
 /* Open MPI's mpirun sends KILL one second after TERM (odls_base_sigkill_timeout
  * lengthens that; srun gives Slurm's KillWait). */
@@ -129,15 +119,15 @@ int64_t signals_take(double save_seconds)
 {
     int64_t flags = 0;
     const struct run_options options = wanted_now();
-    if (atomic_exchange(&pending_usr1, 0))
-        flags |= flag_of(options.on_sigusr1);
-    if (atomic_exchange(&pending_usr2, 0))
-        flags |= flag_of(options.on_sigusr2);
-    if (atomic_exchange(&pending_term, 0)) {
-        int64_t flag = flag_of(options.on_sigterm);
+    const enum on_signal asked[KINDS] = {
+            options.on_sigusr1, options.on_sigusr2, options.on_sigterm};
+    for (int kind = 0; kind < KINDS; kind++) {
+        if (!atomic_exchange(&pending[kind], 0))
+            continue;
+        int64_t flag = flags_of[asked[kind]];
         double gone = clock_seconds() - (double)term_at.tv_sec -
                       1e-9 * (double)term_at.tv_nsec;
-        if (flag != SIGNALS_EXIT &&
+        if (kind == TERM && flag != SIGNALS_EXIT &&
             gone + save_seconds > 0.5 * grace_seconds()) {
             cut_short = true;
             flag = SIGNALS_EXIT;

@@ -120,7 +120,7 @@ enum zd_status plan_snapshot(
  * must stay together, naming sizes that do not. */
 enum zd_status plan_check_slices(
         const struct train_job *job, const struct job_plan *plan);
-/* heads.c: what plan->shape.cp exchanges, as the job says; "auto" takes what
+/* What plan->shape.cp exchanges, as the job says; "auto" takes what
  * sends less. ZD_ERR_CONFIG where heads do not divide. */
 enum zd_status plan_choose_heads(
         const struct train_job *job, struct job_plan *plan);

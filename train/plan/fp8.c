@@ -42,15 +42,14 @@ void plan_warn_of_fp8(
         const struct job_plan *plan, const struct plan_machine *machine)
 {
     enum fp8_mode mode = plan->shape.fp8;
-    int capability = machine->capability;
-    if (mode == FP8_NONE || plan->backend != DEVICE_CUDA || !capability ||
-        plan_has_fp8(mode, capability))
-        return;
-    zd_log_warning(
-            "train.fp8 = \"%s\" needs a GPU of compute capability %s, and %s "
-            "has %d.%d: a run there would be refused",
-            mode_name(mode), needed_capability(mode), machine->name,
-            capability / 10, capability % 10);
+    int has = machine->capability;
+    if (mode != FP8_NONE && plan->backend == DEVICE_CUDA && has &&
+        !plan_has_fp8(mode, has))
+        zd_log_warning(
+                "train.fp8 = \"%s\" needs a GPU of compute capability %s, and "
+                "%s has %d.%d: a run there would be refused",
+                mode_name(mode), needed_capability(mode), machine->name,
+                has / 10, has % 10);
 }
 
 bool plan_multiplies_codes(const struct job_plan *plan)

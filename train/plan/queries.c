@@ -49,11 +49,21 @@ static enum zd_status fail_smallest(
 
 /* --- what fits ------------------------------------------------------------ */
 
-static enum zd_status find_smallest(
+/* All that is allowed, unscored. */
+static struct plan_query query_fit(const struct plan_search *search)
+{
+    struct plan_query query = {
+            .search = search,
+            .space = plan_space_fit(search->job, search->allow)};
+    query.space.options[CHOOSE_BATCH] = 0;
+    return query;
+}
+
+enum zd_status plan_search_smallest(
         const struct plan_search *search, struct plan_meshes *meshes,
         struct plan_smallest *out)
 {
-    struct plan_query query = plan_query_fit(search);
+    struct plan_query query = query_fit(search);
     struct plan_found *none;
     int count;
     *out = (struct plan_smallest){0};
@@ -62,19 +72,13 @@ static enum zd_status find_smallest(
     return plan_search_run(&query, &none, &count);
 }
 
-enum zd_status plan_search_smallest(
-        const struct plan_search *search, struct plan_smallest *out)
-{
-    return find_smallest(search, NULL, out);
-}
-
 static enum zd_status fail_fits(
         const struct plan_search *search, struct plan_meshes *meshes)
 {
     struct plan_smallest smallest;
     char what[300], device[UNITS_TEXT], host[UNITS_TEXT];
     const struct plan_limits *limits = &smallest.limits;
-    ZD_TRY(find_smallest(search, meshes, &smallest));
+    ZD_TRY(plan_search_smallest(search, meshes, &smallest));
     snprintf(
             what, sizeof what,
             "no change that is allowed makes the job fit %s of device memory "
@@ -92,7 +96,7 @@ enum zd_status plan_search_fits(
         const struct plan_search *search, struct plan_found **found_out,
         int *count_out)
 {
-    struct plan_query query = plan_query_fit(search);
+    struct plan_query query = query_fit(search);
     struct plan_meshes meshes = {0};
     query.score = PLAN_BY_TIME;
     query.meshes = &meshes;
@@ -151,7 +155,7 @@ static enum zd_status query(
         search.local_size = value < node ? value : node;
     }
     struct plan_query query =
-            asked->fits ? plan_query_fit(&search) : plan_query_job(&search);
+            asked->fits ? query_fit(&search) : plan_query_job(&search);
     query.keeps_batch |= asked->what == PLAN_MOST_BATCH;
     if (query.keeps_batch) /* a rank's samples are those of its group */
         query.space.options[CHOOSE_CP] = query.space.options[CHOOSE_TP] = 0;

@@ -627,15 +627,6 @@ struct train_job plan_settled(
     return settled;
 }
 
-struct plan_query plan_query_fit(const struct plan_search *search)
-{
-    struct plan_query query = {
-            .search = search,
-            .space = plan_space_fit(search->job, search->allow)};
-    query.space.options[CHOOSE_BATCH] = 0;
-    return query;
-}
-
 struct plan_query plan_query_job(const struct plan_search *search)
 {
     return (struct plan_query){

@@ -81,8 +81,7 @@ struct plan_query {
 /* The job with what "auto" has chosen in a plan of it. */
 struct train_job plan_settled(
         const struct train_job *job, const struct job_plan *plan);
-/* All that is allowed, unscored; and the job as it is. */
-struct plan_query plan_query_fit(const struct plan_search *search);
+/* The job as it is. */
 struct plan_query plan_query_job(const struct plan_search *search);
 /* The loop. The caller frees *found_out, which is set even after an error. */
 enum zd_status plan_search_run(
@@ -95,8 +94,10 @@ enum zd_status plan_search_fits(
         const struct plan_search *search, struct plan_found **found_out,
         int *count_out);
 
+/* `meshes` NULL: they are found. */
 enum zd_status plan_search_smallest(
-        const struct plan_search *search, struct plan_smallest *out);
+        const struct plan_search *search, struct plan_meshes *meshes,
+        struct plan_smallest *out);
 
 /* The most of one thing that fits, or the fewest ranks, all else as the job has
  * it (`fits`: or as any candidate has it). WORLD: of any number up to a node

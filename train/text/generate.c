@@ -36,14 +36,11 @@ static void generation_fini(struct generation *g)
     for (int i = 0; i < g->text_count; i++)
         decoder_text_fini(&g->texts[i]);
     free(g->texts);
-    if (g->model)
-        model_destroy(g->model);
+    model_destroy(g->model);
     arena_release(&g->arena);
     arena_plan_fini(&g->plan);
-    if (g->replica)
-        replicated_destroy(g->replica);
-    if (g->source.read)
-        weights_close(&g->source);
+    replicated_destroy(g->replica);
+    weights_close(&g->source);
     text_close(&g->text);
     param_table_fini(&g->table);
     model_config_fini(&g->config);

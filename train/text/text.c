@@ -190,8 +190,7 @@ enum zd_status text_open_dir(
 
 void text_close(struct text *text)
 {
-    if (text->tokenizer)
-        tokenizer_close(text->tokenizer);
+    tokenizer_close(text->tokenizer);
     text->tokenizer = NULL;
 }
 

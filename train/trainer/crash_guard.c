@@ -228,10 +228,6 @@ enum zd_status crash_guard_begin(
     struct timespec now;
     enum zd_status status = ZD_OK;
     const char *digest = job->digest ? job->digest : "";
-    struct { /* rank 0's */
-        int64_t seconds, nanoseconds;
-        char from[64];
-    } first = {0};
     *guard_out = NULL;
     if (job->run.resume == RESUME_PATH || job->run.resume == RESUME_NEVER)
         return ZD_OK;
@@ -239,24 +235,24 @@ enum zd_status crash_guard_begin(
     *guard = (struct crash_guard){.comm = comm, .file = -1, .reached = -1};
     fs_join(guard->path, sizeof guard->path, job->job.output_dir, STARTS_FILE);
     clock_gettime(CLOCK_REALTIME, &now);
-    first.seconds = now.tv_sec;
-    first.nanoseconds = now.tv_nsec;
-    snprintf(first.from, sizeof first.from, "%s", from);
+    snprintf(/* as rank 0 has it */
+             guard->prefix, sizeof guard->prefix,
+             "{\"start\": \"%lld.%09ld\", \"from\": \"%.60s\", \"job\": "
+             "\"%.60s\", \"rank\": ",
+             (long long)now.tv_sec, now.tv_nsec, from, digest);
     if (comm_rank(comm) == 0)
         status = look_back(guard, from, digest, name);
     status = comm_agree(comm, status);
     if (status == ZD_OK)
-        status = comm_broadcast(comm, &first, sizeof first, 0);
+        status = comm_broadcast(comm, guard->prefix, sizeof guard->prefix, 0);
     if (status != ZD_OK) {
         free(guard);
         return status;
     }
+    size_t used = strlen(guard->prefix);
     snprintf(
-            guard->prefix, sizeof guard->prefix,
-            "{\"start\": \"%lld.%09lld\", \"from\": \"%.60s\", \"job\": "
-            "\"%.60s\", \"rank\": %d, ",
-            (long long)first.seconds, (long long)first.nanoseconds, first.from,
-            digest, comm_rank(comm));
+            guard->prefix + used, sizeof guard->prefix - used, "%d, ",
+            comm_rank(comm));
     open_file(guard);
     watch_faults(guard);
     *guard_out = guard;

@@ -142,28 +142,23 @@ void live_settings(const struct trainer *trainer, double *values)
 
 /* --- resume --------------------------------------------------------------- */
 
-static bool is_changed(const json_t *before, const json_t *now, const char *key)
-{
-    const json_t *a = json_object_get(before, key);
-    const json_t *b = json_object_get(now, key);
-    if (!a || !b || json_number_value(a) == json_number_value(b))
-        return false;
-    zd_log_info(
-            "%s of the job file holds again: it was changed after `set` had "
-            "set it",
-            key);
-    return true;
-}
-
 static void forget_changed(
         struct train_live *live, const json_t *before, const json_t *now)
 {
-    for (int id = 0; id < SETTINGS; id++)
-        if (live->given[id] && id != SET_ACCUMULATION &&
-            is_changed(before, now, train_settings[id].key)) {
-            live->given[id] = false;
-            live->value[id] = 0;
-        }
+    for (int id = 0; id < SETTINGS; id++) {
+        const char *key = train_settings[id].key;
+        const json_t *a = json_object_get(before, key);
+        const json_t *b = json_object_get(now, key);
+        if (!live->given[id] || id == SET_ACCUMULATION || !a || !b ||
+            json_number_value(a) == json_number_value(b))
+            continue;
+        zd_log_info(
+                "%s of the job file holds again: it was changed after `set` "
+                "had set it",
+                key);
+        live->given[id] = false;
+        live->value[id] = 0;
+    }
 }
 
 /* A job that gives the global batch keeps it whatever the world; one that gives

@@ -159,14 +159,10 @@ enum zd_status trainer_sample_request(
 /* Could the request be answered? The same on all ranks. */
 enum zd_status trainer_sample_check(
         struct trainer *trainer, const struct sample_request *request);
-/* export.c */
+/* weights.c */
 enum zd_status trainer_export(struct trainer *trainer);
 /* Below output_dir: "hf" or "peft". */
 const char *export_folder(const struct train_job *job);
-/* weights.c: what the model of a struct train_job is without adapters. */
-enum zd_status trainer_open_base(
-        const void *job, const struct model_config *config,
-        const struct param_table *table, struct weight_source *source);
 /* Collective: all of the model from where it begins, with the digests of its
  * tensors where they are wanted: trainer->base_digests, and in the writer that
  * of what does not train. */
