@@ -280,15 +280,6 @@ static enum zd_status open_merged(struct export *e)
 
 /* --- a model -------------------------------------------------------------- */
 
-static enum dtype dtype_of_name(const char *name)
-{
-    static const enum dtype types[] = {DTYPE_FP32, DTYPE_BF16, DTYPE_FP16};
-    for (size_t i = 0; name && i < sizeof types / sizeof types[0]; i++)
-        if (strcmp(dtype_name(types[i]), name) == 0)
-            return types[i];
-    return DTYPE_FP32; /* loses nothing */
-}
-
 static enum zd_status open_source(struct export *e)
 {
     if (is_adapter(e))
@@ -320,13 +311,14 @@ static enum zd_status export_open(struct export *e)
         return ZD_OK;
     ZD_TRY(open_source(e));
     const char *type = json_string_at(e->manifest, "export_dtype");
+    enum dtype dtype = DTYPE_FP32; /* loses nothing */
+    dtype_find(dtype_name, type, &dtype);
     e->job = (struct hf_export_job){
             .dir = request->out_dir,
             .config = &e->config,
             .table = &e->table,
             .options = {
-                    .dtype = request->dtype ? *request->dtype
-                                            : dtype_of_name(type),
+                    .dtype = request->dtype ? *request->dtype : dtype,
                     .max_shard_bytes = request->max_shard_bytes,
                     .copy_from = request->path,
                     .file_prefix = json_is_true(
