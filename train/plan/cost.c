@@ -4,16 +4,43 @@
 
 #include <math.h>
 
+/* What of a job with narrow states keeps them in fp32: embeddings, and tensors
+ * that are too small. */
+static void note_wide(struct costs *costs)
+{
+    const struct zero_request *request = &costs->plan->zero.request;
+    bool on_host = costs->plan->zero.states_on_host;
+    bool is_bare = request->optim.master == OPTIM_MASTER_NONE;
+    double master = is_bare ? 2 : 4, wide = 0, all = 0;
+    if (!on_host && (is_bare || request->dtype == DTYPE_FP32))
+        master = 0; /* the parameters are */
+    if (request->optim.state_type == OPTIM_STATE_FP32)
+        return;
+    for (int id = 0; id < request->table->count; id++) {
+        const struct param *param = &request->table->params[id];
+        struct optim_layout layout = zero_layout_of(&costs->plan->zero, id);
+        all += param->trainable ? (double)param->count : 0;
+        if (layout.lane[OPTIM_M] != OPTIM_FP32)
+            continue;
+        wide += (double)param->count;
+        costs->wide_width =
+                master + (layout.lane[OPTIM_V] == OPTIM_FP32 ? 8 : 4);
+    }
+    costs->wide = wide < all ? wide / all : 0;
+}
+
 struct costs costs_of(
         const struct job_plan *plan, const struct plan_machine *machine)
 {
     enum dtype type = plan->zero.request.dtype;
-    return (struct costs){
+    struct costs costs = {
             .plan = plan,
             .fp8 = fp8_use_of(plan_slice_table(plan), &plan->shape),
             .machine = machine,
             .type = type == DTYPE_FP32,
             .width = (double)dtype_bytes(type)};
+    note_wide(&costs);
+    return costs;
 }
 
 /* Elements of the compute type that are read or written so often. */
@@ -398,11 +425,6 @@ double cost_norm(const struct costs *costs)
            costs->machine->latency * (plan->world - 1);
 }
 
-static int update_kind(const struct costs *costs)
-{
-    return plan_update_kind(&costs->plan->zero.request.optim);
-}
-
 double cost_state_width(const struct job_plan *plan)
 {
     double bytes = 0, held = (double)plan->zero.trainable_count;
@@ -426,17 +448,22 @@ double cost_slot_width(const struct job_plan *plan)
 }
 
 /* Of an element: states are read and written, the gradient read, the parameter
- * written. */
-static double update_bytes(const struct costs *costs, double grad)
+ * written, at the rates of both kinds of states. */
+static double update_seconds(
+        const struct costs *costs, const double *rates, double grad)
 {
-    return 2 * cost_state_width(costs->plan) + grad + costs->width;
+    int kind = plan_update_kind(&costs->plan->zero.request.optim);
+    double width = cost_state_width(costs->plan), moved = grad + costs->width;
+    double narrow =
+            (width - costs->wide * costs->wide_width) / (1 - costs->wide);
+    return (1 - costs->wide) * (2 * narrow + moved) / rates[kind] +
+           costs->wide * (2 * costs->wide_width + moved) / rates[kind % 2];
 }
 
 double cost_update(const struct costs *costs, double count)
 {
     double grad = (double)dtype_bytes(costs->plan->zero.grad_dtype);
-    return count * update_bytes(costs, grad) /
-           costs->machine->update[update_kind(costs)];
+    return count * update_seconds(costs, costs->machine->update, grad);
 }
 
 /* What it may be undone from is copied while it is in the cache, and past the
@@ -452,8 +479,8 @@ static double keep_old(const struct costs *costs, double count)
 
 double cost_update_host(const struct costs *costs, double count, bool is_early)
 {
-    double bytes = update_bytes(costs, cost_slot_width(costs->plan));
-    return count * bytes / costs->machine->host[update_kind(costs)] +
+    double grad = cost_slot_width(costs->plan);
+    return count * update_seconds(costs, costs->machine->host, grad) +
            (is_early ? keep_old(costs, count) : 0);
 }
 

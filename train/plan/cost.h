@@ -14,8 +14,10 @@ struct costs {
     const struct job_plan *plan;
     struct fp8_use fp8;
     const struct plan_machine *machine;
-    int type;     /* of what is computed: 0: 16 bits, 1: fp32 */
-    double width; /* bytes of an element of it */
+    int type;                /* of what is computed: 0: 16 bits, 1: fp32 */
+    double width;            /* bytes of an element of it */
+    double wide, wide_width; /* share of the elements whose states stay in fp32
+                                in a job of narrow ones, and bytes of those */
 };
 struct costs costs_of(
         const struct job_plan *plan, const struct plan_machine *machine);

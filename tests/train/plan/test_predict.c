@@ -318,6 +318,24 @@ Test(predict, undo_costs_the_bytes_of_old_values_on_the_cpu)
             0.02 * (undoes - waits));
 }
 
+/* Its embedding of 1000 x 256 and 25 norms, 28 bytes an element. */
+Test(predict, what_stays_in_fp32_is_updated_at_the_rate_of_fp32)
+{
+    for (int tier = 0; tier < 2; tier++) {
+        struct asked asked = {
+                .world = 1, .optimizer = tier ? OFFLOAD_CPU : OFFLOAD_NONE};
+        struct train_job job = job_of(&asked), again = job_of(&asked);
+        struct plan_machine machine = *plan_machine_find("cpu");
+        double *fp32 = tier ? &machine.host[0] : &machine.update[0];
+        job.optim.state_type = again.optim.state_type = OPTIM_STATE_8BIT;
+        double slow = predict_job(job, 1, &machine).step_seconds;
+        double seconds = (1000 + 25) * 256 * 28 / *fp32;
+        *fp32 = 1e30;
+        double fast = predict_job(again, 1, &machine).step_seconds;
+        cr_expect_float_eq(slow - fast, seconds, 0.01 * seconds);
+    }
+}
+
 /* Its memory moves bytes as fast as the kind of update that computes least. */
 Test(predict, copies_on_the_host_of_a_gpu_cost_its_memory)
 {
