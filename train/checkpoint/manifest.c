@@ -193,14 +193,6 @@ static json_t *base_json(const struct checkpoint_writer *writer)
             "codes", manifest_codes(&plan->table));
 }
 
-/* As PEFT's files have its configuration; NULL without one. */
-static json_t *adapter_json(const struct job_plan *plan)
-{
-    return plan->table.adapters
-                   ? json_pack("{s:O}", "config", plan->adapter.json)
-                   : NULL;
-}
-
 /* Which algorithms products on rank 0's GPU have, chosen by timing; NULL: there
  * are none. */
 static json_t *products_json(void)
@@ -373,6 +365,7 @@ json_t *manifest_build(
     json_t *progress = progress_json(state);
     json_t *steps = steps_json(writer, state);
     struct mesh mesh = writer->plan->mesh;
+    const struct param_table *table = &writer->plan->table;
     bool is_newer = steps || saves_columns(writer->plan->zero.request.table);
     int format = is_newer ? CHECKPOINT_FORMAT : CHECKPOINT_FORMAT_OLDEST;
     return json_pack(
@@ -388,15 +381,17 @@ json_t *manifest_build(
             manifest_data(writer->job, &writer->identity), "settings",
             manifest_settings(writer->job, writer->global_batch), "optimizer",
             optimizer_json(&writer->plan->zero, steps), "tensors",
-            tensors_json(&writer->plan->table), "export_dtype",
+            tensors_json(table), "export_dtype",
             dtype_name(writer->plan->export_dtype), "gpt2_prefix",
             writer->file_prefix, "others",
             writer->plan->config.wrapper ? writer->job->model.path : NULL,
             "moments", !writer->job->checkpoint.save_only_model, "adapter",
-            adapter_json(writer->plan), "base", base_json(writer), "products",
-            products_json(), "parameters", "trainable",
-            (json_int_t)writer->plan->table.trainable, "all",
-            (json_int_t)writer->plan->table.total, "files");
+            table->adapters
+                    ? json_pack("{s:O}", "config", writer->plan->adapter.json)
+                    : NULL,
+            "base", base_json(writer), "products", products_json(),
+            "parameters", "trainable", (json_int_t)table->trainable, "all",
+            (json_int_t)table->total, "files");
 }
 
 json_t *manifest_file_json(const struct manifest_file *file)

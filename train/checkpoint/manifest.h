@@ -33,7 +33,7 @@ void manifest_seal(json_t *manifest);
 /* Read DIR/manifest.json: form, format number, seal, and that file names stay
  * in the folder. ZD_ERR_DATA naming what is wrong. New reference. */
 enum zd_status manifest_read(const char *dir, json_t **manifest_out);
-/* verify.c: read it, and check its files. *manifest_out is set also where only
+/* scan.c: read it, and check its files. *manifest_out is set also where only
  * the files are wrong, else NULL. */
 enum zd_status manifest_open(
         const char *dir, enum checkpoint_check check, json_t **manifest_out);

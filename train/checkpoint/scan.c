@@ -1,15 +1,277 @@
-/* scan.c - which checkpoints are in a folder, and which may go. */
+/* scan.c - which checkpoints are in a folder, and which may go; the files of
+ * one against its manifest: lengths, digests of every byte, and what of a shard
+ * is damaged. */
+#include "base/device/device.h"
 #include "base/file/fs.h"
 #include "base/log.h"
 #include "base/must.h"
+#include "base/progress.h"
+#include "base/text_buffer.h"
+#include "base/threads.h"
+#include "train/checkpoint/arrays.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/manifest.h"
 
 #include <errno.h>
 #include <limits.h>
 #include <math.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+/* --- what of a shard is damaged ------------------------------------------- */
+
+enum { NAMED_MAX = 3 }; /* arrays that a message names; further are counted */
+
+struct damage {
+    char text[400];
+    struct text_buffer buffer;
+    int arrays;
+};
+
+static void add_damaged(
+        struct damage *damage, const struct held *held,
+        const struct held_array *array)
+{
+    if (damage->arrays++ < NAMED_MAX)
+        text_buffer_add(
+                &damage->buffer, "%s%s of %s", damage->arrays > 1 ? ", " : "",
+                array_kind_name(array->kind), held->name);
+}
+
+/* False: the file has no such array, or cannot be read there. */
+static bool check_array(
+        const struct st_file *file, const struct held *held,
+        const struct held_array *array, struct damage *damage)
+{
+    char name[ARRAY_NAME], hex[HASH_HEX];
+    array_name(name, array->kind, held->name, &held->columns, held->begin);
+    const struct st_tensor *tensor = st_find(file, name);
+    if (!tensor || strcmp(tensor->dtype, array->type) != 0 ||
+        st_tensor_digest(file, tensor, hex) != ZD_OK)
+        return false;
+    if (strncmp(hex, array->digest, HELD_DIGEST) != 0)
+        add_damaged(damage, held, array);
+    return true;
+}
+
+/* What of a file with a wrong digest is wrong; "" when the manifest does not
+ * say what it holds. */
+static void find_damage(
+        const char *path, const json_t *entry, struct damage *damage)
+{
+    size_t i;
+    json_t *text;
+    struct st_file *file = NULL;
+    const json_t *holds = json_object_get(entry, "holds");
+    damage->buffer = (struct text_buffer){
+            .out = damage->text, .bytes = sizeof damage->text};
+    if (!holds)
+        return;
+    bool header = st_open(path, &file) != ZD_OK;
+    json_array_foreach(holds, i, text)
+    {
+        struct held held;
+        if (header || !held_parse(json_string_value(text), &held))
+            break;
+        for (int k = 0; k < held.array_count; k++)
+            header |= !check_array(file, &held, &held.arrays[k], damage);
+    }
+    st_close(file);
+    zd_error_clear();
+    if (damage->arrays > NAMED_MAX)
+        text_buffer_add(
+                &damage->buffer, " and %d more", damage->arrays - NAMED_MAX);
+    if (header || damage->arrays == 0)
+        strcpy(damage->text, "its header");
+}
+
+/* --- one file ------------------------------------------------------------- */
+
+enum zd_status manifest_check_bytes(
+        const char *path, uint64_t bytes, uint64_t expected)
+{
+    if (bytes == expected)
+        return ZD_OK;
+    return ZD_FAIL(
+            ZD_ERR_DATA, "E0804", "%s has %llu bytes, the manifest says %llu",
+            path, (unsigned long long)bytes, (unsigned long long)expected);
+}
+
+static enum zd_status check_length(const char *path, const json_t *entry)
+{
+    int fd;
+    uint64_t bytes;
+    ZD_TRY(fs_open_read(path, &fd, &bytes));
+    close(fd);
+    return manifest_check_bytes(
+            path, bytes, (uint64_t)json_integer_at(entry, "bytes"));
+}
+
+/* One whose header cannot be read keeps an empty digest. */
+static enum zd_status digest_parts(const char *path, char hex[HASH_HEX])
+{
+    enum zd_status status = st_digest(path, hex);
+    if (status != ZD_ERR_DATA)
+        return status;
+    zd_error_clear();
+    return ZD_OK;
+}
+
+static enum zd_status check_digest(const char *path, const json_t *entry)
+{
+    char hex[HASH_HEX] = "";
+    uint64_t bytes;
+    struct damage damage = {.arrays = 0};
+    const char *parts = json_string_at(entry, MANIFEST_PARTS_DIGEST);
+    const char *digest = parts ? parts : json_string_at(entry, MANIFEST_DIGEST);
+    ZD_TRY(parts ? digest_parts(path, hex) : hash_file(path, hex, &bytes));
+    if (digest && strcmp(digest, hex) == 0)
+        return ZD_OK;
+    find_damage(path, entry, &damage);
+    ZD_FAIL(ZD_ERR_DATA, "E0805",
+            "%s is damaged%s%s: %s%s, the manifest says %s", path,
+            damage.text[0] ? " in " : "", damage.text,
+            hex[0] ? "its digest is " : "no digest can be taken of it", hex,
+            digest ? digest : "none");
+    return zd_fail_help("go on from another checkpoint: run.resume = \"PATH\"");
+}
+
+static enum zd_status verify_file(
+        const char *dir, const json_t *entry, bool full)
+{
+    char path[PATH_MAX];
+    fs_join(path, sizeof path, dir, json_string_at(entry, "name"));
+    enum zd_status status = check_length(path, entry);
+    if (status == ZD_OK && full)
+        status = check_digest(path, entry);
+    if (status == ZD_ERR_NO_INPUT) { /* inside a checkpoint: damage */
+        struct zd_error error = *zd_error_get();
+        error.status = status = ZD_ERR_DATA;
+        zd_error_set(&error);
+    }
+    return status;
+}
+
+/* --- by threads ----------------------------------------------------------- */
+
+enum { THREADS_MAX = 16 };
+
+struct work {
+    const char *dir;
+    const json_t *files;
+    int of; /* each `of`-th file is this rank's */
+    struct progress *progress;
+    _Atomic int next; /* the file that no thread has taken yet */
+    pthread_mutex_t lock;
+    /* under it */
+    int failed; /* the first file of the manifest that is wrong */
+    struct zd_error error;
+};
+
+static void *work_on(void *ctx)
+{
+    struct work *work = ctx;
+    struct progress *before = progress_use(work->progress);
+    int count = (int)json_array_size(work->files);
+    for (;;) {
+        int i = atomic_fetch_add(&work->next, work->of);
+        if (i >= count || i < 0)
+            break;
+        const json_t *entry = json_array_get(work->files, (size_t)i);
+        if (verify_file(work->dir, entry, true) == ZD_OK)
+            continue;
+        pthread_mutex_lock(&work->lock);
+        if (i < work->failed) {
+            work->failed = i;
+            work->error = *zd_error_get();
+        }
+        pthread_mutex_unlock(&work->lock);
+        zd_error_clear();
+        atomic_store(&work->next, count); /* those before it are taken */
+    }
+    progress_use(before);
+    return NULL;
+}
+
+/* Every byte of each `of`-th file from `first` on; threads 0: one for each CPU.
+ * A thread has one file open at a time. */
+static enum zd_status verify_files(
+        const char *dir, const json_t *manifest, int first, int of, int threads)
+{
+    pthread_t helpers[THREADS_MAX];
+    struct progress *progress = progress_use(NULL);
+    struct work work = {
+            .dir = dir,
+            .files = json_object_get(manifest, "files"),
+            .of = of,
+            .progress = progress,
+            .next = first,
+            .failed = INT_MAX};
+    int files = (int)json_array_size(work.files) / of, started = 0;
+
+    progress_use(progress);
+    threads = threads ? threads : device_affinity_cpus();
+    threads = threads < THREADS_MAX ? threads : THREADS_MAX;
+    pthread_mutex_init(&work.lock, NULL);
+    while (started + 1 < threads && started < files &&
+           thread_start(&helpers[started], "zerod-verify", work_on, &work) == 0)
+        started++;
+    work_on(&work);
+    for (int i = 0; i < started; i++)
+        pthread_join(helpers[i], NULL);
+    pthread_mutex_destroy(&work.lock);
+    if (work.failed == INT_MAX)
+        return ZD_OK;
+    zd_error_set(&work.error);
+    return work.error.status;
+}
+
+enum zd_status manifest_open(
+        const char *dir, enum checkpoint_check check, json_t **manifest_out)
+{
+    size_t i;
+    json_t *entry;
+    *manifest_out = NULL;
+    ZD_TRY(manifest_read(dir, manifest_out));
+    if (check == CHECKPOINT_DIGESTS)
+        return verify_files(dir, *manifest_out, 0, 1, 0);
+    if (check == CHECKPOINT_SIZES)
+        json_array_foreach(json_object_get(*manifest_out, "files"), i, entry)
+                ZD_TRY(verify_file(dir, entry, false));
+    return ZD_OK;
+}
+
+/* --- by ranks ------------------------------------------------------------- */
+
+enum zd_status checkpoint_verify_ranks(
+        struct comm *comm, const char *dir, int threads)
+{
+    void *gathered;
+    json_t *manifest;
+    int size = comm_size(comm);
+    struct zd_error own = {.status = ZD_OK}, worst = {.status = ZD_OK};
+    enum zd_status status = manifest_open(dir, CHECKPOINT_TRUSTED, &manifest);
+    if (status == ZD_OK)
+        status = verify_files(dir, manifest, comm_rank(comm), size, threads);
+    json_decref(manifest);
+    if (status != ZD_OK)
+        own = *zd_error_get();
+    zd_error_clear();
+    ZD_TRY(comm_gather_new(comm, &own, sizeof own, &gathered));
+    const struct zd_error *all = gathered;
+    for (int r = 0; r < size; r++)
+        if (worst.status == ZD_OK ||
+            (worst.status != ZD_ERR_DATA && all[r].status == ZD_ERR_DATA))
+            worst = all[r];
+    free(gathered);
+    if (comm_rank(comm) == 0 && worst.status != ZD_OK)
+        zd_error_set(&worst);
+    return worst.status;
+}
+
+/* --- a folder of checkpoints ---------------------------------------------- */
 
 void checkpoint_name(char *out, size_t out_bytes, int64_t step)
 {
@@ -146,7 +408,7 @@ enum zd_status checkpoint_sweep(const char *output_dir)
 /* Is the checkpoint of a step sound (its files' digests too when `full`)? One
  * that cannot be read is neither: nothing follows from it. *eval_loss: of an
  * evaluation at that very step, else NaN. */
-static enum zd_status verify(
+static enum zd_status look_at(
         const struct train_job *job, int64_t step, bool full,
         bool *is_sound_out, double *eval_loss)
 {
@@ -203,7 +465,7 @@ static enum zd_status best_of(
     bool is_sound, greater = job->checkpoint.greater_is_better;
     *best_out = -1;
     for (int i = 0; i < count; i++) {
-        ZD_TRY(verify(job, steps[i], false, &is_sound, &loss));
+        ZD_TRY(look_at(job, steps[i], false, &is_sound, &loss));
         if (is_sound && better(loss, best_loss, greater)) {
             best_loss = loss;
             *best_out = steps[i];
@@ -234,7 +496,7 @@ static enum zd_status retain(
     for (int i = 0; i < count; i++) {
         bool is_needed = sound < KEEP_SOUND;
         if (is_needed && !is_among(steps[i], own, own_count))
-            ZD_TRY(verify(job, steps[i], true, &is_needed, &loss));
+            ZD_TRY(look_at(job, steps[i], true, &is_needed, &loss));
         sound += is_needed;
         if (i >= limit && !is_needed && steps[i] != best)
             ZD_TRY(remove_checkpoint(job->job.output_dir, steps[i]));

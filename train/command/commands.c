@@ -156,14 +156,17 @@ static void tell(struct trainer *trainer, const struct outcome *outcome)
 
 /* --- the commands --------------------------------------------------------- */
 
-/* The last of a run: nothing goes on meanwhile. */
-static enum zd_status save_last(
-        struct trainer *trainer, struct outcome *outcome)
+/* Its result is where it is, but of one that goes on in the background. */
+static enum zd_status save(
+        struct trainer *trainer, enum save_reason reason,
+        struct outcome *outcome)
 {
     ZD_TRY(between_begin(trainer));
-    ZD_TRY(settle(trainer, trainer_save(trainer, SAVE_STOPPING), outcome));
+    ZD_TRY(settle(trainer, trainer_save(trainer, reason), outcome));
     ZD_TRY(between_end(trainer));
-    if (outcome->status == ZD_OK)
+    outcome->is_later = outcome->status == ZD_OK &&
+                        trainer->saves.asked.state == ASKED_WRITING;
+    if (outcome->status == ZD_OK && !outcome->is_later)
         outcome->result = json_pack("{s:s}", "path", trainer->last_checkpoint);
     return ZD_OK;
 }
@@ -232,7 +235,7 @@ static enum zd_status do_stop(struct trainer *trainer, struct outcome *outcome)
 {
     trainer_tell_state(trainer, RUN_STOPPING);
     if (outcome->command->save)
-        ZD_TRY(save_last(trainer, outcome));
+        ZD_TRY(save(trainer, SAVE_STOPPING, outcome));
     else
         outcome->result = json_object();
     trainer->is_stopped = outcome->status == ZD_OK;
@@ -277,22 +280,13 @@ static enum zd_status make_way(struct trainer *trainer)
 static enum zd_status do_checkpoint(
         struct trainer *trainer, struct outcome *outcome)
 {
-    struct asked_save *asked = &trainer->saves.asked;
     ZD_TRY(settle(trainer, save_check(trainer), outcome));
     if (outcome->status != ZD_OK)
         return ZD_OK;
     ZD_TRY(make_way(trainer));
-    ZD_TRY(between_begin(trainer));
-    ZD_TRY(settle(trainer, trainer_save(trainer, SAVE_ASKED), outcome));
-    ZD_TRY(between_end(trainer));
-    if (outcome->status != ZD_OK)
-        return ZD_OK;
-    outcome->is_later = asked->state == ASKED_WRITING;
-    if (!outcome->is_later) {
-        outcome->result = json_pack("{s:s}", "path", trainer->last_checkpoint);
-        return ZD_OK;
-    }
-    asked->command = *outcome->command;
+    ZD_TRY(save(trainer, SAVE_ASKED, outcome));
+    if (outcome->is_later)
+        trainer->saves.asked.command = *outcome->command;
     return ZD_OK;
 }
 

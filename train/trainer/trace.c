@@ -162,17 +162,15 @@ static enum zd_status agree_on_clock(
 enum zd_status trace_begin(struct trainer *trainer, int steps)
 {
     struct trace *trace = NULL;
-    enum zd_status status = ZD_OK;
-    if (trainer->trace)
-        status = ZD_FAIL(ZD_ERR_USAGE, "E1031", "a profile is being made");
-    else
-        status = create(trainer, steps, &trace);
-    enum zd_status agreed = comm_agree(trainer->comm, status);
-    if (agreed == ZD_OK)
-        agreed = agree_on_clock(trainer, trace);
-    if (agreed != ZD_OK) {
+    enum zd_status status = trainer->trace ? ZD_FAIL(ZD_ERR_USAGE, "E1031",
+                                                     "a profile is being made")
+                                           : create(trainer, steps, &trace);
+    status = comm_agree(trainer->comm, status);
+    if (status == ZD_OK)
+        status = agree_on_clock(trainer, trace);
+    if (status != ZD_OK) {
         trace_destroy(trace);
-        return agreed;
+        return status;
     }
     trainer->trace = trace;
     attach(trainer, trace->spans);
