@@ -1,6 +1,7 @@
 #include "base/library.h"
 
 #include "base/text_buffer.h"
+#include "base/words.h"
 
 #include <dlfcn.h>
 #include <glob.h>
@@ -47,17 +48,10 @@ static void *open_in(const struct search *search, const char *folder)
 
 static void *open_in_list(const struct search *search, const char *list)
 {
+    char folder[PATH_MAX];
     void *handle = NULL;
-    while (list && *list && !handle) {
-        char folder[PATH_MAX];
-        size_t length = strcspn(list, ":");
-        if (length > 0 && length < sizeof folder) {
-            memcpy(folder, list, length);
-            folder[length] = 0;
-            handle = open_in(search, folder);
-        }
-        list += length + (list[length] == ':');
-    }
+    while (!handle && words_next(&list, ":", folder, sizeof folder))
+        handle = open_in(search, folder);
     return handle;
 }
 

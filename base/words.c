@@ -10,33 +10,23 @@
 /* "64MiB", "5 GB", "1.5e9" into bytes; false when it is none. */
 bool words_size(const char *text, double *bytes_out)
 {
-    static const struct {
-        const char *name;
-        double bytes;
-    } units[] = {
-            {"", 1},
-            {"B", 1},
-            {"KB", 1e3},
-            {"MB", 1e6},
-            {"GB", 1e9},
-            {"TB", 1e12},
-            {"PB", 1e15},
-            {"KiB", 1024.0},
-            {"MiB", 1048576.0},
-            {"GiB", 1073741824.0},
-            {"TiB", 1099511627776.0},
-            {"PiB", 1125899906842624.0}};
+    static const char prefixes[] = "kmgtp";
     char *end;
     if (!isdigit((unsigned char)text[0]))
         return false;
-    double number = strtod(text, &end);
+    double bytes = strtod(text, &end);
     end += strspn(end, " ");
-    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++)
-        if (strcasecmp(end, units[i].name) == 0) {
-            *bytes_out = number * units[i].bytes;
-            return true;
-        }
-    return false;
+    const char *prefix =
+            *end ? strchr(prefixes, tolower((unsigned char)*end)) : NULL;
+    if (prefix) {
+        bool is_binary = tolower((unsigned char)end[1]) == 'i';
+        bytes *= pow(is_binary ? 1024 : 1000, (double)(prefix - prefixes + 1));
+        end += 1 + is_binary;
+    }
+    if (strcasecmp(end, "B") != 0 && (prefix || *end))
+        return false;
+    *bytes_out = bytes;
+    return true;
 }
 
 /* "90%" into 0.9. */

@@ -15,22 +15,21 @@
 /* What huggingface_hub still inspects. */
 static const size_t HEADER_MAX = 25000000;
 
-struct slot { /* a tensor in file order */
-    int entry;
-    int rank;              /* of its dtype */
-    uint64_t begin, bytes; /* in the file */
-    uint64_t done;         /* of them */
-    const char *name;      /* borrowed while the header is made */
-    struct hasher *hasher; /* while it is neither empty nor full */
+struct slot {                     /* a tensor */
+    const struct st_entry *entry; /* borrowed while the header is made */
+    int rank;                     /* of its dtype */
+    uint64_t begin, bytes;        /* in the file */
+    uint64_t done;                /* of them */
+    struct hasher *hasher;        /* while it is neither empty nor full */
+    char digest[HASH_HEX];        /* when it is full */
 };
 
 struct st_writer {
     char *path;
     int fd;
     char header_digest[HASH_HEX];
-    char (*digests)[HASH_HEX]; /* of full tensors, by entry */
-    int *slot_of;              /* by entry */
-    struct slot *slots;
+    struct slot *slots;  /* by entry, .. */
+    struct slot **order; /* .. and in file order */
     int slot_count;
     uint64_t bytes;
     struct write_behind behind;
@@ -41,10 +40,11 @@ struct st_writer {
 
 static int by_file_order(const void *a, const void *b)
 {
-    const struct slot *x = a, *y = b;
+    const struct slot *x = *(struct slot *const *)a;
+    const struct slot *y = *(struct slot *const *)b;
     if (x->rank != y->rank)
         return x->rank > y->rank ? -1 : 1;
-    return strcmp(x->name, y->name);
+    return strcmp(x->entry->name, y->entry->name);
 }
 
 static enum zd_status order_entries(
@@ -53,26 +53,23 @@ static enum zd_status order_entries(
 {
     size_t count = (size_t)entry_count;
     writer->slots = zd_array(count, sizeof *writer->slots);
-    writer->digests = zd_array(count, sizeof *writer->digests);
-    writer->slot_of = zd_array(count, sizeof *writer->slot_of);
+    writer->order = zd_array(count, sizeof *writer->order);
     writer->slot_count = entry_count;
     for (int i = 0; i < entry_count; i++) {
         const struct st_entry *entry = &entries[i];
         uint64_t elements;
         struct slot *slot = &writer->slots[i];
-        slot->entry = i;
-        slot->name = entry->name;
+        writer->order[i] = slot;
+        slot->entry = entry;
         slot->rank = st_dtype_rank(entry->dtype);
         assert(slot->rank >= 0 && entry->dims <= ST_DIMS_MAX);
         ZD_TRY(st_dtype_extent(
                 writer->path, entry->name, entry->dtype, entry->dims,
                 entry->shape, &elements, &slot->bytes));
         if (slot->bytes == 0)
-            hash_bytes("", 0, writer->digests[i]);
+            hash_bytes("", 0, slot->digest);
     }
-    qsort(writer->slots, count, sizeof *writer->slots, by_file_order);
-    for (int i = 0; i < entry_count; i++)
-        writer->slot_of[writer->slots[i].entry] = i;
+    qsort(writer->order, count, sizeof *writer->order, by_file_order);
     return ZD_OK;
 }
 
@@ -88,9 +85,7 @@ static json_t *entry_json(
 }
 
 /* The header as text: metadata first, no spaces, as the reference writes it. */
-static char *header_text(
-        const struct st_writer *writer, const struct st_entry *entries,
-        const json_t *metadata)
+static char *header_text(const struct st_writer *writer, const json_t *metadata)
 {
     uint64_t at = 0;
     const char *key;
@@ -101,8 +96,8 @@ static char *header_text(
             json_object_set(strings, key, value);
     json_object_set_new(root, "__metadata__", strings);
     for (int i = 0; i < writer->slot_count; i++) {
-        const struct slot *slot = &writer->slots[i];
-        const struct st_entry *entry = &entries[slot->entry];
+        const struct slot *slot = writer->order[i];
+        const struct st_entry *entry = slot->entry;
         assert(!json_object_get(root, entry->name) && "a name is given twice");
         json_object_set_new(
                 root, entry->name, entry_json(entry, at, at + slot->bytes));
@@ -132,8 +127,8 @@ static enum zd_status write_header(struct st_writer *writer, const char *text)
     writer->bytes = sizeof written + padded;
     hash_bytes(header, (size_t)writer->bytes, writer->header_digest);
     for (int i = 0; i < writer->slot_count; i++) {
-        writer->slots[i].begin = writer->bytes;
-        writer->bytes += writer->slots[i].bytes;
+        writer->order[i]->begin = writer->bytes;
+        writer->bytes += writer->order[i]->bytes;
     }
     enum zd_status status = fs_reserve(writer->fd, writer->path, writer->bytes);
     if (status == ZD_OK)
@@ -185,7 +180,7 @@ static enum zd_status put(
 enum zd_status st_writer_add(
         struct st_writer *writer, int entry, const void *data, size_t bytes)
 {
-    struct slot *slot = &writer->slots[writer->slot_of[entry]];
+    struct slot *slot = &writer->slots[entry];
     if (!bytes)
         return ZD_OK;
     uint64_t at = slot->begin + slot->done;
@@ -197,7 +192,7 @@ enum zd_status st_writer_add(
     slot->done += bytes;
     if (slot->done < slot->bytes)
         return ZD_OK;
-    hasher_finish(slot->hasher, writer->digests[slot->entry]);
+    hasher_finish(slot->hasher, slot->digest);
     hasher_destroy(slot->hasher);
     slot->hasher = NULL;
     return ZD_OK;
@@ -212,8 +207,7 @@ static void writer_free(struct st_writer *writer)
         close(writer->fd);
     for (int i = 0; writer->slots && i < writer->slot_count; i++)
         hasher_destroy(writer->slots[i].hasher);
-    free(writer->digests);
-    free(writer->slot_of);
+    free(writer->order);
     free(writer->slots);
     free(writer->room);
     free(writer->path);
@@ -235,7 +229,7 @@ enum zd_status st_writer_create(
     }
     enum zd_status status = order_entries(writer, entries, entry_count);
     if (status == ZD_OK) {
-        char *text = header_text(writer, entries, metadata);
+        char *text = header_text(writer, metadata);
         status = write_header(writer, text);
         free(text);
     }
@@ -248,7 +242,7 @@ enum zd_status st_writer_create(
 
 void *st_writer_room(struct st_writer *writer, int entry, size_t bytes)
 {
-    const struct slot *slot = &writer->slots[writer->slot_of[entry]];
+    const struct slot *slot = &writer->slots[entry];
     assert(bytes <= ST_ROOM_MAX && !writer->direct_room);
     if (writer->direct && bytes > WRITE_DIRECT_SMALL)
         return writer->direct_room = write_direct_room(
@@ -261,8 +255,8 @@ void *st_writer_room(struct st_writer *writer, int entry, size_t bytes)
 const char *st_writer_digest(const struct st_writer *writer, int entry)
 {
     assert(entry >= 0 && entry < writer->slot_count &&
-           writer->digests[entry][0] && "its bytes are not all there");
-    return writer->digests[entry];
+           writer->slots[entry].digest[0] && "its bytes are not all there");
+    return writer->slots[entry].digest;
 }
 
 /* As st_digest. */
@@ -272,8 +266,7 @@ static void digest_all(
     struct hasher *hasher = hasher_create();
     hasher_update(hasher, writer->header_digest, HASH_HEX - 1);
     for (int i = 0; i < writer->slot_count; i++)
-        hasher_update(
-                hasher, writer->digests[writer->slots[i].entry], HASH_HEX - 1);
+        hasher_update(hasher, writer->order[i]->digest, HASH_HEX - 1);
     hasher_finish(hasher, digest_hex);
     hasher_destroy(hasher);
 }
@@ -283,12 +276,11 @@ enum zd_status st_writer_finish(
 {
     enum zd_status status = ZD_OK;
     for (int i = 0; i < writer->slot_count && status == ZD_OK; i++)
-        if (writer->slots[i].done < writer->slots[i].bytes)
+        if (writer->order[i]->done < writer->order[i]->bytes)
             status = ZD_FAIL(
                     ZD_ERR_BUG, "E0902",
-                    "%s was finished %llu bytes into its tensor %d of "
-                    "%d",
-                    writer->path, (unsigned long long)writer->slots[i].done,
+                    "%s was finished %llu bytes into its tensor %d of %d",
+                    writer->path, (unsigned long long)writer->order[i]->done,
                     i + 1, writer->slot_count);
     if (status == ZD_OK && digest_hex)
         digest_all(writer, digest_hex);

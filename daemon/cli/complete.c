@@ -1,6 +1,7 @@
 #include "daemon/cli/complete.h"
 
 #include "base/embedded.h"
+#include "base/words.h"
 
 #include <ctype.h>
 #include <string.h>
@@ -44,16 +45,12 @@ static void offer_value(
         const struct completion *completion, const char *placeholder,
         complete_value_fn *values)
 {
-    char text[256], *rest = text;
-    size_t used = 0;
-    for (const char *c = placeholder; *c; c++)
-        if (!strchr("[]", *c) && used < sizeof text - 1)
-            text[used++] = *c;
-    while (used && text[used - 1] == '.')
-        used--;
-    text[used] = '\0';
-    for (char *part; (part = strsep(&rest, "|"));)
+    char part[64];
+    while (words_next(&placeholder, "|[]", part, sizeof part)) {
+        for (size_t end = strlen(part); end && part[end - 1] == '.';)
+            part[--end] = '\0';
         offer_part(completion, part, values);
+    }
 }
 
 /* --- commands and options --- */
