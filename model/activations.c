@@ -218,21 +218,12 @@ static void push_head(
 
 int checkpointing_segment(struct checkpointing checkpointing, int layers)
 {
-    switch (checkpointing.mode) {
-    case CHECKPOINTING_NONE:
-    case CHECKPOINTING_SELECTIVE:
-        return 0;
-    case CHECKPOINTING_FULL:
-        return 1;
-    case CHECKPOINTING_EVERY:
-        return checkpointing.every;
-    case CHECKPOINTING_SQRT:
-        return (int)lround(sqrt((double)layers));
-    case CHECKPOINTING_AUTO:
-        break;
-    }
-    assert(!"auto is settled before it gets here");
-    return 0;
+    enum checkpointing_mode mode = checkpointing.mode;
+    assert(mode != CHECKPOINTING_AUTO); /* it is settled before */
+    return mode == CHECKPOINTING_FULL    ? 1
+           : mode == CHECKPOINTING_EVERY ? checkpointing.every
+           : mode == CHECKPOINTING_SQRT  ? (int)lround(sqrt((double)layers))
+                                         : 0;
 }
 
 int activations_first_layer(

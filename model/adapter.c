@@ -26,18 +26,6 @@ static struct dropout dropout_of(
             .key = rng_u64(seed, view->stream, 0)};
 }
 
-/* Rows from row n on that follow each other in the pass, and the first's place
- * there: with tensor parallelism each share has as many rows of a part of the
- * pass. */
-static int rows_from(const struct linear *l, int first, int n, int *row_out)
-{
-    const struct pass *pass = l->pass;
-    int tp = tp_size(l->model->config), each = l->N / tp;
-    int T = pass->queries.rows ? pass->queries.rows : pass->T;
-    *row_out = n / each * (pass->B * T / tp) + first + n % each;
-    return each - n % each;
-}
-
 /* out(N, C), rows `stride` apart, = or += what dropout leaves of x, of rows
  * that follow each other at a time; with context parallelism of a piece of a
  * sample. */
@@ -49,9 +37,13 @@ static enum zd_status drop_rows(
     struct attention_queries own = l->pass->queries;
     size_t element = dtype_bytes(k->dtype);
     struct dropout part = *dropout;
+    int tp = tp_size(l->model->config), each = l->N / tp;
+    int T = own.rows ? own.rows : l->pass->T;
     for (int n = 0, count; n < l->N; n += count) {
-        int row, half = own.rows / 2;
-        count = rows_from(l, (int)dropout->first_row, n, &row);
+        /* with tensor parallelism each share has as many rows of a part */
+        int first = n / each * (l->pass->B * T / tp) + n % each;
+        int row = first + (int)dropout->first_row, half = own.rows / 2;
+        count = each - n % each;
         part.first_row = row;
         if (own.rows) {
             int r = row % own.rows, left = half - r % half;

@@ -6,21 +6,11 @@
 
 enum fp8_group fp8_group_of(enum role role)
 {
-    switch (role) {
-    case ROLE_Q:
-    case ROLE_K:
-    case ROLE_V:
-        return FP8_QKV;
-    case ROLE_O:
-        return FP8_O;
-    case ROLE_GATE:
-    case ROLE_UP:
-        return FP8_GATE_UP;
-    case ROLE_DOWN:
-        return FP8_DOWN;
-    default:
-        return FP8_GROUPS;
-    }
+    return role == ROLE_Q || role == ROLE_K || role == ROLE_V ? FP8_QKV
+           : role == ROLE_O                                   ? FP8_O
+           : role == ROLE_GATE || role == ROLE_UP             ? FP8_GATE_UP
+           : role == ROLE_DOWN                                ? FP8_DOWN
+                                                              : FP8_GROUPS;
 }
 
 static enum fp8_group group_of(const struct param *param)

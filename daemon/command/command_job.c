@@ -6,7 +6,6 @@
 #include "daemon/command/cli.h"
 #include "data/inspect.h"
 #include "model/files/config.h"
-#include "model/files/hf_files.h"
 #include "model/files/weights_hf.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/plan/plan.h"

@@ -61,22 +61,21 @@ static enum zd_status check_agreement(
     bool nested = stored->nested_block > 0;
     bool none = options->quantize_base == LORA_BASE_NONE;
     enum quant_format format = format_of(options->quantize_base);
-    if (options->gives_quantize_base && (none || format != stored->format)) {
+    if (options->gives_quantize_base && (none || format != stored->format))
         ZD_FAIL(ZD_ERR_CONFIG, "E0329",
                 "lora.quantize_base = \"%s\", but the model is stored in %s",
                 none ? "none" : quant_format_name(format),
                 quant_format_name(stored->format));
-        return zd_fail_help("remove the key: it is trained as it is stored");
-    }
-    if (options->gives_double_quant && quant_is_4bit(stored) &&
-        options->double_quant != nested) {
+    else if (
+            options->gives_double_quant && quant_is_4bit(stored) &&
+            options->double_quant != nested)
         ZD_FAIL(ZD_ERR_CONFIG, "E0329",
                 "lora.double_quant = %s, but the model's scales are stored %s",
                 options->double_quant ? "true" : "false",
                 nested ? "in 8 bits" : "in fp32");
-        return zd_fail_help("remove the key: it is trained as it is stored");
-    }
-    return ZD_OK;
+    else
+        return ZD_OK;
+    return zd_fail_help("remove the key: it is trained as it is stored");
 }
 
 /* --- all ------------------------------------------------------------------ */

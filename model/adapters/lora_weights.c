@@ -9,12 +9,9 @@
 #include <stdlib.h>
 
 struct lora_source {
-    const struct model_config *config;
     const struct param_table *table;
     struct weight_source base, random;
     struct peft_adapter adapter; /* parts NULL: new ones */
-    struct param_table plain;    /* the base's, whose ids `adapter` has */
-    int *ids;                    /* (table->count) in plain; owned */
 };
 
 static void lora_close(void *ctx)
@@ -22,10 +19,7 @@ static void lora_close(void *ctx)
     struct lora_source *source = ctx;
     weights_close(&source->base);
     weights_close(&source->random);
-    if (source->adapter.parts)
-        peft_close(&source->adapter);
-    param_table_fini(&source->plain);
-    free(source->ids);
+    peft_close(&source->adapter);
     free(source);
 }
 
@@ -35,7 +29,7 @@ static const struct st_tensor *stored(const struct lora_source *source, int id)
     const struct param *param = &source->table->params[id];
     if (!source->adapter.parts)
         return NULL;
-    int at = source->ids[param->part == PARAM_BASE ? id : param->adapts];
+    int at = param->part == PARAM_BASE ? id : param->adapts;
     static const enum peft_kind kinds[] = {
             [PARAM_BASE] = PEFT_SAVED,
             [PARAM_LORA_A] = PEFT_A,
@@ -89,32 +83,17 @@ static const struct quantized *lora_stored(void *ctx, int id)
                                : NULL;
 }
 
-static enum zd_status open_stored(
-        struct lora_source *source, const struct model_config *config,
-        const char *path)
-{
-    const struct param_table *table = source->table;
-    ZD_TRY(param_table_build(config, NULL, 0, &source->plain));
-    source->ids = zd_array((size_t)table->count, sizeof *source->ids);
-    for (int id = 0; id < table->count; id++)
-        if (table->params[id].part == PARAM_BASE)
-            source->ids[id] =
-                    param_table_find(&source->plain, table->params[id].name);
-    return peft_open(path, config, &source->plain, &source->adapter);
-}
-
 enum zd_status weights_open_lora(
         const struct model_config *config, const struct param_table *table,
         struct weight_source *base, uint64_t seed, const char *path,
         struct weight_source *source_out)
 {
     struct lora_source *source = zd_array(1, sizeof *source);
-    source->config = config;
     source->table = table;
     source->base = *base;
     enum zd_status status = weights_open_random(seed, table, &source->random);
     if (status == ZD_OK && path)
-        status = open_stored(source, config, path);
+        status = peft_open(path, config, table, &source->adapter);
     if (status != ZD_OK) {
         lora_close(source);
         return status;

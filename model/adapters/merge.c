@@ -9,14 +9,13 @@
 
 struct merged {
     struct weight_source base;
-    bool owns_base;
     const struct param_table *table;
     struct merge_part *parts; /* owned */
     int part_count;
-    struct peft_adapter *adapters; /* that are closed with it; owned */
-    int adapter_count;
-    int id;        /* of the tensor in `values`; -1: none */
-    float *values; /* merged, as the table has it; owned */
+    struct peft_adapter *adapters; /* (part_count), closed with it and the
+                                      base; NULL: both are not its own */
+    int id;                        /* of the tensor in `values`; -1: none */
+    float *values;                 /* merged, as the table has it; owned */
 };
 
 static struct merge_what of(const struct merge_part *part, int id)
@@ -234,9 +233,9 @@ static enum zd_status merged_read(
 static void merged_close(void *ctx)
 {
     struct merged *m = ctx;
-    for (int i = 0; i < m->adapter_count; i++)
+    for (int i = 0; m->adapters && i < m->part_count; i++)
         peft_close(&m->adapters[i]);
-    if (m->owns_base)
+    if (m->adapters)
         weights_close(&m->base);
     free(m->adapters);
     free(m->parts);
@@ -245,10 +244,12 @@ static void merged_close(void *ctx)
 }
 
 static struct merged *merged_create(
-        const struct param_table *table, int part_count)
+        const struct weight_source *base, const struct param_table *table,
+        int part_count)
 {
     struct merged *m = zd_array(1, sizeof *m);
     *m = (struct merged){
+            .base = *base,
             .table = table,
             .parts = zd_array((size_t)part_count, sizeof *m->parts),
             .part_count = part_count,
@@ -262,25 +263,11 @@ enum zd_status weights_open_merged(
         struct weight_source *source_out)
 {
     ZD_TRY(merge_check(table, parts, part_count));
-    struct merged *m = merged_create(table, part_count);
-    m->base = *base;
+    struct merged *m = merged_create(base, table, part_count);
     for (int i = 0; i < part_count; i++)
         m->parts[i] = parts[i];
     *source_out = (struct weight_source){merged_read, merged_close, m};
     return ZD_OK;
-}
-
-static enum zd_status open_adapters(
-        struct merged *m, const struct model_config *config,
-        const struct adapter_choice *choices)
-{
-    for (int i = 0; i < m->part_count; i++) {
-        ZD_TRY(peft_open(choices[i].dir, config, m->table, &m->adapters[i]));
-        m->adapter_count++;
-        m->parts[i] = merge_part_of_peft(
-                &m->adapters[i], choices[i].weight, choices[i].dir);
-    }
-    return merge_check(m->table, m->parts, m->part_count);
 }
 
 enum zd_status weights_open_adapted(
@@ -294,12 +281,18 @@ enum zd_status weights_open_adapted(
     *source_out = base;
     if (choice_count == 0)
         return ZD_OK;
-    struct merged *m = merged_create(table, choice_count);
-    m->base = base;
-    m->owns_base = true;
+    struct merged *m = merged_create(&base, table, choice_count);
     m->adapters = zd_array((size_t)choice_count, sizeof *m->adapters);
     *source_out = (struct weight_source){merged_read, merged_close, m};
-    enum zd_status status = open_adapters(m, config, choices);
+    enum zd_status status = ZD_OK;
+    for (int i = 0; status == ZD_OK && i < choice_count; i++) {
+        struct peft_adapter *adapter = &m->adapters[i];
+        status = peft_open(choices[i].dir, config, table, adapter);
+        m->parts[i] =
+                merge_part_of_peft(adapter, choices[i].weight, choices[i].dir);
+    }
+    if (status == ZD_OK)
+        status = merge_check(table, m->parts, choice_count);
     if (status != ZD_OK)
         weights_close(source_out);
     return status;

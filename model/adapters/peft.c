@@ -165,7 +165,7 @@ static enum zd_status place_saved(
     if (o->config->tied && strcmp(ours, "lm_head.weight") == 0)
         return check_tied_head(o, tensor);
     int id = param_table_find(o->table, ours);
-    if (id < 0)
+    if (id < 0 || o->table->params[id].part != PARAM_BASE)
         return REFUSE(o, "E0322", no_module, tensor->name);
     if (!peft_config_saves(
                 &a->config, peft_module(o->config, o->table, id).name))

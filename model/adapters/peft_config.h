@@ -50,9 +50,6 @@ double peft_config_alpha(const struct peft_config *config, const char *module);
 /* What B A is multiplied by: alpha / r or alpha / sqrt(r). */
 double peft_config_scale(const struct peft_config *config, const char *module);
 
-/* Can the pattern be compiled? If not, `problem` says why. */
-bool pattern_is_sound(const char *pattern, char problem[160]);
-
 /* Is it the module `name`, or one that ends in ".NAME"? */
 bool peft_module_is(const char *module, const char *name);
 

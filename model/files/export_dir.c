@@ -2,6 +2,7 @@
 
 #include "base/file/fs.h"
 #include "base/file/safetensors.h"
+#include "base/words.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -94,12 +95,11 @@ enum zd_status export_copy_files(
 
 static bool is_export_name(const char *name)
 {
+    static const char written[] =
+            "config.json model.safetensors model.safetensors.index.json "
+            "adapter_config.json adapter_model.safetensors";
     int shard, shards, used = 0;
-    if (strcmp(name, "config.json") == 0 ||
-        strcmp(name, "model.safetensors") == 0 ||
-        strcmp(name, "model.safetensors.index.json") == 0 ||
-        strcmp(name, "adapter_config.json") == 0 ||
-        strcmp(name, "adapter_model.safetensors") == 0)
+    if (words_have(written, " ", name))
         return true;
     for (int i = 0; export_copied_files[i]; i++)
         if (strcmp(name, export_copied_files[i]) == 0)

@@ -3,9 +3,9 @@
 #include "base/must.h"
 #include "model/files/config.h"
 #include "model/files/export_dir.h"
-#include "model/files/hf_files.h"
 #include "model/files/hf_names.h"
 #include "model/files/tensor_files.h"
+#include "model/files/weights_hf.h"
 #include "model/quantized/codes.h"
 #include "model/quantized/quantized.h"
 

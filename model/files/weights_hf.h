@@ -1,6 +1,7 @@
 /* weights_hf.h - the weights in the folder of a Hugging Face model. */
 #pragma once
 
+#include "base/file/safetensors.h"
 #include "model/weights.h"
 
 /* model.safetensors, or model.safetensors.index.json and its shards (names must
@@ -31,3 +32,15 @@ bool weights_hf_has(const char *dir, const char *name);
  * keeps what was read. True where it cannot be known: save_pretrained writes
  * it, and loading will say what is wrong. */
 bool weights_hf_has_prefix(const char *dir, const struct model_config *config);
+
+/* The weight files in the folder of a Hugging Face model: model.safetensors, or
+ * model.safetensors.index.json and its shards, whose names must stay inside the
+ * folder. */
+struct hf_files {
+    struct st_file **files; /* owned, each open */
+    int count;
+};
+
+/* ZD_ERR_DATA naming folder, index or file. */
+enum zd_status hf_files_open(const char *dir, struct hf_files *out);
+void hf_files_close(struct hf_files *files);

@@ -114,16 +114,17 @@ static enum zd_status add_packed(
     struct packed *p = ctx;
     (void)begin;
     base_digest_add(
-            &p->digest, codes, param_code_bytes(p->table, p->id, count));
+            &p->digest, codes,
+            quant_code_bytes(&p->table->codes[p->id], count));
     return ZD_OK;
 }
 
 static enum zd_status read_codes(struct reading *r, int id)
 {
     const char *name = r->table->params[id].name;
-    size_t decoding = param_scale_bytes(r->table, id);
-    float *scales =
-            zd_array(param_whole_scale_count(r->table, id), sizeof *scales);
+    size_t decoding = quant_scale_bytes(&r->table->codes[id]);
+    float *scales = zd_array(
+            quant_scale_count(param_whole_codes(r->table, id)), sizeof *scales);
     char *bytes = zd_array(decoding, 1);
     struct packed codes = {base_digest_codes(name, 0), r->table, id};
     struct base_digest digest = base_digest_scales(name, 0);
