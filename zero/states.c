@@ -113,15 +113,6 @@ static char *state_element(
            (extent->at.extent.offset - begin) * dtype_bytes(type);
 }
 
-/* This rank's weights of an extent, of plan_master_type. */
-static void *states_master(
-        const struct zero *zero, const struct extent_memory *extent)
-{
-    return state_element(
-            zero, extent, zero->memory[extent->at.segment].master,
-            plan_master_type(zero->plan));
-}
-
 /* This rank's kept gradient of an extent, of plan->grad_dtype. */
 static const void *states_grad(
         const struct zero *zero, const struct extent_memory *extent)
@@ -247,8 +238,9 @@ struct optim_span states_span(
             .decays = param->decays,
             .rate = param->learning_rate,
             .began = zero->began[at->id]};
-    span.master = (char *)states_master(zero, extent) +
-                  begin * dtype_bytes(span.master_type);
+    span.master =
+            state_element(zero, extent, memory->master, span.master_type) +
+            begin * dtype_bytes(span.master_type);
     span.grad = (const char *)states_grad(zero, extent) +
                 begin * dtype_bytes(span.grad_type);
     if (plan_has_master(plan))
