@@ -103,12 +103,6 @@ void codec_decode_plain(
     }
 }
 
-void codec_map(enum optim_lane lane, float entries[256])
-{
-    for (int code = 0; code < 256; code++)
-        entries[code] = decode(lane, code, 1);
-}
-
 /* --- the fastest code ----------------------------------------------------- */
 
 #if defined(__x86_64__)

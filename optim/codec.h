@@ -32,9 +32,6 @@
 
 #include "optim/optim.h"
 
-/* The 256 entries in rising order: what codes decode to under scale 1. */
-void codec_map(enum optim_lane lane, float entries[256]);
-
 /* One qblock of up to 256 elements: (count) values and codes. */
 void codec_encode_plain(
         enum optim_lane lane, const float *values, size_t count, uint8_t *codes,

@@ -59,7 +59,10 @@ Test(codec, the_entries_are_those_of_bitsandbytes)
 {
     for (int lane = 0; lane < OPTIM_LANES; lane++) {
         float map[256];
-        codec_map((enum optim_lane)lane, map);
+        for (int code = 0; code < 256; code++) {
+            uint8_t one = (uint8_t)code;
+            codec_decode_plain((enum optim_lane)lane, &one, 1, 1, &map[code]);
+        }
         for (int code = 0; code < 256; code++) {
             double theirs = (double)bitsandbytes[lane][code];
             double off = fabs((double)map[code] - theirs);
