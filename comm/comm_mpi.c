@@ -1,6 +1,5 @@
 #include "comm/comm_mpi.h"
 #include "base/must.h"
-#include "comm/leftovers.h"
 
 #include <assert.h>
 #include <fcntl.h>

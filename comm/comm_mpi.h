@@ -72,3 +72,8 @@ bool stream_op_is_done(const struct comm_op *op);
 
 /* The i-th peer of this rank, i in 0 .. size - 2. */
 int mpi_peer(const struct comm *comm, int i);
+
+/* Before MPI is begun, by one rank of a host: what ranks that were killed
+ * together with their mpirun left in shared memory. Best effort: what cannot be
+ * known is left. */
+void leftovers_sweep(void);

@@ -1,4 +1,7 @@
-#include "comm/leftovers.h"
+/* leftovers.c - Open MPI's segments in shared memory, which no one else removes
+ * and which fill /dev/shm in the end. Only those of this user and host that no
+ * process has mapped go. */
+#include "comm/comm_mpi.h"
 
 #include <dirent.h>
 #include <fcntl.h>
