@@ -382,7 +382,6 @@ enum zd_status trainer_resume(struct trainer *trainer)
         if (is_own)
             trainer->last_saved_step = state->step;
     }
-    trainer->base_step = state->step;
     crash_guard_step(trainer->crash_guard, state->step);
     trainer->writer.may_replace = goes_back(trainer->job);
     trainer->writer.own = trainer->last_checkpoint;

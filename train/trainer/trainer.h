@@ -71,7 +71,6 @@ struct trainer {
     struct hang_told hang;
     bool had_events; /* rank 0: of a run before */
     struct train_state state;
-    int64_t base_step;   /* where this process began */
     int64_t base_sample; /* where the loader began */
     char resumed_from[PATH_MAX];
     int64_t resumed_event; /* the last event that it knows of */
