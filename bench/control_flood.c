@@ -102,7 +102,7 @@ static void speak(struct flood *f, int i)
         return;
     if (i < SLOW + DEAF) {
         for (int k = 0; k < 8; k++) { /* in a row: more than a buffer holds */
-            const char *text = deaf_texts[(i + k) % 3];
+            const char *text = deaf_texts[(i + k) % 2];
             put(fd, text, strlen(text));
         }
         return;
