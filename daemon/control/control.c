@@ -7,7 +7,6 @@
 #include "daemon/http/http.h"
 #include "daemon/sinks/sink.h"
 #include "daemon/state/messages.h"
-#include "daemon/state/tee.h"
 
 #include <errno.h>
 #include <fcntl.h>

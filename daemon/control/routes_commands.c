@@ -10,14 +10,6 @@
 
 /* --- waiting clients --- */
 
-static struct waiter *find_waiter(struct routes *routes, int64_t id)
-{
-    struct waiter *waiter = routes->waiters;
-    while (waiter && waiter->id != id)
-        waiter = waiter->next;
-    return waiter;
-}
-
 /* The command goes on without its client. */
 static void on_gone(void *owner)
 {
@@ -224,7 +216,9 @@ static json_t *result_json(
 
 void routes_done(struct routes *routes, const struct message_done *done)
 {
-    struct waiter *waiter = find_waiter(routes, done->command.id);
+    struct waiter *waiter = routes->waiters;
+    while (waiter && waiter->id != done->command.id)
+        waiter = waiter->next;
     if (!waiter)
         return; /* of a deadline */
     if (done->failed)

@@ -79,9 +79,7 @@ void command_answer(const struct ask *ask, enum train_command_kind kind);
 
 /* --- the other files --- */
 
-route_answer route_history, route_config, route_samples, route_plan,
-        route_health, route_ready, route_metrics, route_page, route_events,
-        route_logs;
+route_answer route_events, route_logs;
 void followers_tick(struct routes *routes);
 void followers_end(struct routes *routes);
 void commands_tick(struct routes *routes);

@@ -121,21 +121,12 @@ void http_sweep(struct http_server *server)
 
 /* --- begin and end -------------------------------------------------------- */
 
-/* False: neither the owner nor root. */
-static bool read_peer(struct http_conn *conn)
-{
-    struct ucred cred = {.uid = (uid_t)-1};
-    socklen_t bytes = sizeof cred;
-    getsockopt(conn->fd, SOL_SOCKET, SO_PEERCRED, &cred, &bytes);
-    conn->uid = cred.uid;
-    conn->pid = cred.pid;
-    return cred.uid == conn->server->owner || cred.uid == 0;
-}
-
 struct http_conn *http_conn_create(
         struct http_door *door, struct MHD_Connection *mhd)
 {
     struct http_server *server = door->server;
+    struct ucred cred = {.uid = (uid_t)-1};
+    socklen_t bytes = sizeof cred;
     struct http_conn *conn = zd_array(1, sizeof *conn);
     *conn = (struct http_conn){
             .server = server,
@@ -144,12 +135,15 @@ struct http_conn *http_conn_create(
             .fd = MHD_get_connection_info(
                           mhd, MHD_CONNECTION_INFO_CONNECTION_FD)
                           ->connect_fd,
-            .is_tcp = door->is_tcp,
-            .uid = (uid_t)-1};
+            .is_tcp = door->is_tcp};
     server->newest = conn;
     server->count++;
     http_conn_enter(conn, CONN_FRESH);
-    if (!door->is_tcp && !read_peer(conn))
+    if (!door->is_tcp)
+        getsockopt(conn->fd, SOL_SOCKET, SO_PEERCRED, &cred, &bytes);
+    conn->uid = cred.uid;
+    conn->pid = cred.pid;
+    if (!door->is_tcp && cred.uid != server->owner && cred.uid != 0)
         http_conn_drop(conn);
     trim(server);
     return conn;

@@ -73,20 +73,11 @@ void history_fini(struct history *history)
 
 /* --- as JSON --- */
 
-static json_t *points_json(const struct history *history)
-{
-    json_t *steps = json_array(), *values = json_array();
-    for (int i = 0; i < history->count; i++) {
-        json_array_append_new(steps, json_integer(history->points[i].step));
-        json_array_append_new(values, json_real(history->points[i].value));
-    }
-    return json_pack("{s:o, s:o}", "step", steps, "value", values);
-}
-
 /* Thinned as the series itself, to two points a stretch, and the last one. */
 json_t *history_json(const struct history *history, int64_t since, int max)
 {
     const struct point *points = history->points;
+    json_t *steps = json_array(), *values = json_array();
     int first = 0, last = history->count - 1;
     while (first <= last && points[first].step <= since)
         first++;
@@ -101,9 +92,12 @@ json_t *history_json(const struct history *history, int64_t since, int max)
         out.count = put_thinned(&out, out.count, points[i]);
     if (count)
         out.points[out.count++] = points[last];
-    json_t *json = points_json(&out);
+    for (int i = 0; i < out.count; i++) {
+        json_array_append_new(steps, json_integer(out.points[i].step));
+        json_array_append_new(values, json_real(out.points[i].value));
+    }
     history_fini(&out);
-    return json;
+    return json_pack("{s:o, s:o}", "step", steps, "value", values);
 }
 
 /* --- the series of a run --- */

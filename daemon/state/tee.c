@@ -1,8 +1,6 @@
-#include "daemon/state/tee.h"
+#include "daemon/state/messages.h"
 
 #include "base/clock.h"
-
-#include "daemon/state/messages.h"
 
 #include <limits.h>
 #include <string.h>
