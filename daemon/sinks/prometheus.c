@@ -212,15 +212,12 @@ static void put_table(
 
 /* --- the job --- */
 
-static const char *model_of(const struct train_job *job)
-{
-    const char *type = json_string_at(job->model.config, "model_type");
-    return job->model.path ? job->model.path : type ? type : "";
-}
-
 static void put_job(struct exposition *to, const struct run_state *state)
 {
     const struct train_job *job = state->job;
+    const char *model =
+            job->model.path ? job->model.path
+                            : json_string_at(job->model.config, "model_type");
     char stage[16] = "", world[16] = "";
     if (state->has_banner) {
         snprintf(stage, sizeof stage, "%d", state->facts.zero_stage);
@@ -230,7 +227,7 @@ static void put_job(struct exposition *to, const struct run_state *state)
     const char *const build[] = {"version", ZD_VERSION, "matmul", matmul, NULL};
     const char *const facts[] = {
             "run_name",   job->job.run_name ? job->job.run_name : "",
-            "model",      model_of(job),
+            "model",      model ? model : "",
             "optimizer",  train_optimizer_name(job->optim.name),
             "zero_stage", stage,
             "world_size", world,
