@@ -128,14 +128,6 @@ static enum zd_status match_data(
     return status;
 }
 
-static void say_change(const char *key, const json_t *before, const json_t *now)
-{
-    char a[VALUE_TEXT], b[VALUE_TEXT];
-    zd_log_info(
-            "resuming with %s = %s (was %s)", key, text_of(now, b),
-            text_of(before, a));
-}
-
 /* 1 and 1.0 are the same. */
 static bool is_same(const json_t *a, const json_t *b)
 {
@@ -144,27 +136,25 @@ static bool is_same(const json_t *a, const json_t *b)
                    : json_equal(a, b);
 }
 
-static void say_changes(const json_t *before, const json_t *now)
-{
-    const char *key;
-    json_t *value;
-    json_object_foreach((json_t *)(uintptr_t)now, key, value)
-    {
-        const json_t *old = json_object_get(before, key);
-        if (old && !is_same(old, value))
-            say_change(key, old, value);
-    }
-}
-
 enum zd_status checkpoint_match_run(
         const struct checkpoint *checkpoint, const struct train_job *job,
         int64_t global_batch, const struct run_identity *identity)
 {
     const json_t *manifest = checkpoint_manifest(checkpoint);
     const json_t *before = json_object_get(manifest, "settings");
+    char a[VALUE_TEXT], b[VALUE_TEXT];
+    const char *key;
+    json_t *value;
     ZD_TRY(match_data(json_object_get(manifest, "data"), job, identity));
     json_t *now = manifest_settings(job, global_batch);
-    say_changes(before, now);
+    json_object_foreach(now, key, value)
+    {
+        const json_t *old = json_object_get(before, key);
+        if (old && !is_same(old, value))
+            zd_log_info(
+                    "resuming with %s = %s (was %s)", key, text_of(value, b),
+                    text_of(old, a));
+    }
     json_decref(now);
     return ZD_OK;
 }
