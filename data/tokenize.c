@@ -365,8 +365,6 @@ static enum zd_status tokenize_line(
 {
     json_t *record;
     ZD_TRY(check_utf8(unit, text, bytes));
-    if (is_blank(text, bytes))
-        return ZD_OK;
     enum zd_status status = json_parse_record(
             text, bytes, unit->file->path, ZD_ERR_DATA, &record);
     if (status != ZD_OK) {
@@ -417,15 +415,17 @@ static enum zd_status tokenize_lines(
     for (int64_t line = unit->first_line; text < end; line++) {
         const char *newline = memchr(text, '\n', (size_t)(end - text));
         const char *stop = newline ? newline : end;
-        size_t before = words->count;
-        enum zd_status status = tokenize_line(
-                worker, unit, line, text, (size_t)(stop - text), words);
+        size_t before = words->count, bytes = (size_t)(stop - text);
+        bool has_row = !is_blank(text, bytes);
+        enum zd_status status = ZD_OK;
+        if (has_row)
+            status = tokenize_line(worker, unit, line, text, bytes, words);
         if (status == ZD_ERR_DATA && worker->recipe->skips_bad_rows) {
             words->count = before;
             row_notes_take_error(&worker->notes);
         } else if (status != ZD_OK) {
             return status;
-        } else {
+        } else if (has_row) {
             note_row(worker, unit, line, words, before);
         }
         text = newline ? newline + 1 : end;
