@@ -101,17 +101,20 @@ static size_t find_prompt(
     return NO_PLACE;
 }
 
-/* What add_generation_prompt adds after the first `count` messages, or where
- * these are refused after one of a user: `out` from *from_out on. */
+/* What add_generation_prompt adds after the first `count` messages or, where
+ * these are refused or it is NO_PLACE, after one of a user: `out` from
+ * *from_out on. */
 static enum zd_status generation_prompt(
         struct skeleton *s, size_t count, struct jinja_output *out,
         size_t *from_out)
 {
     struct jinja_output before = {0};
-    enum zd_status status = skeleton_render(s, count, true, out);
-    if (status == ZD_OK)
+    enum zd_status status = ZD_OK;
+    if (count != NO_PLACE)
+        status = skeleton_render(s, count, true, out);
+    if (count != NO_PLACE && status == ZD_OK)
         status = skeleton_render(s, count, false, &before);
-    if (chat_is_refusal(status)) {
+    if (count == NO_PLACE || chat_is_refusal(status)) {
         json_t *one = json_pack("[{s:s, s:s}]", "role", "user", "content", "x");
         status = chat_render_text(s->renderer, s->conversation, one, true, out);
         if (status == ZD_OK)
@@ -276,6 +279,23 @@ static enum zd_status find_seam(
     return ZD_OK;
 }
 
+/* Where the generation prompt after these messages is not what the text has, as
+ * Gemma 4's after a tool's: after what it is after a user's. */
+static enum zd_status find_header(
+        struct skeleton *s, const struct around *around, size_t *at_out)
+{
+    struct jinja_output prompt = {0};
+    size_t from = 0;
+    enum zd_status status = generation_prompt(s, NO_PLACE, &prompt, &from);
+    if (status == ZD_OK)
+        *at_out = find_prompt(
+                prompt.text + from, prompt.bytes - from, s->shape.text.text,
+                around->before, around->first);
+    learn(&s->begins, around->before, around->first, *at_out);
+    jinja_output_fini(&prompt);
+    return status;
+}
+
 /* --- ranges --------------------------------------------------------------- */
 
 /* By the texts before and up to a message, where both begin the skeleton, or
@@ -374,6 +394,8 @@ static enum zd_status find_range(
         ZD_TRY(find_begin(s, message, &around, begin_out));
     if (of->has && *begin_out == NO_PLACE)
         ZD_TRY(find_seam(s, message, &around, begin_out));
+    if (of->has && *begin_out == NO_PLACE)
+        ZD_TRY(find_header(s, &around, begin_out));
     if (of->has && *begin_out != NO_PLACE)
         ZD_TRY(find_end(s, message, &around, end_out));
     return ZD_OK;
@@ -400,6 +422,18 @@ static enum zd_status find_ranges(struct skeleton *s, size_t *missing_out)
             shape_train(&s->shape, begin, end);
     }
     return ZD_OK;
+}
+
+/* The first message, from 1, that is wanted and has words of another one
+ * between its own, as Gemma 4 puts a tool's answer between calls and content;
+ * 0: none. */
+static size_t find_torn(const struct skeleton *s)
+{
+    const struct chat_memory *memory = s->renderer->memory;
+    for (size_t i = 0; i < json_array_size(s->messages); i++)
+        if (memory->wanted[i] && s->of[i].is_torn && !memory->is_whole)
+            return i + 1;
+    return 0;
 }
 
 static enum zd_status fail_missing(const struct chat *chat, size_t message)
@@ -435,6 +469,13 @@ enum zd_status chat_find_spans(
             chat_write_key(memory, conversation, (enum marked)marked);
         enum zd_status status =
                 skeleton_make(&skeleton, (enum marked)marked, &is_sound);
+        /* marks of the assistant alone do not show it */
+        size_t torn =
+                is_sound && marked == MARKS_ALL ? find_torn(&skeleton) : 0;
+        if (torn) {
+            skeleton_fini(&skeleton);
+            return fail_missing(renderer->chat, torn);
+        }
         if (status == ZD_OK && is_sound)
             status = find_ranges(&skeleton, &missing);
         if (status == ZD_OK && is_sound && !missing) {
