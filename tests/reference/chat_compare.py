@@ -70,7 +70,7 @@ def expect(tokenizer, template, talk):
     encoding = tokenizer(whole, add_special_tokens=False, return_offsets_mapping=True)
     if spans is None:
         return encoding["input_ids"], None
-    mask = [int(any(a < end and b > begin for begin, end in spans)) for a, b in encoding["offset_mapping"]]
+    mask = [int(any(a < end and b > begin for begin, end in spans if end > begin)) for a, b in encoding["offset_mapping"]]
     return encoding["input_ids"], mask
 
 
@@ -163,7 +163,7 @@ def read_rows(zerod, path, data, good):
 def compare(options, tokenizer, name, talks):
     with open(name) as f:
         template = f.read()
-    row = {"of": 0, "ids": 0, "mask": 0, "mask differs": 0, "ahead": 0, "65": 0, "refused": 0, "refused by both": 0}
+    row = {"empty": 0, "of": 0, "ids": 0, "mask": 0, "mask differs": 0, "ahead": 0, "65": 0, "refused": 0, "refused by both": 0}
     told, refused = [], []
     with tempfile.TemporaryDirectory() as folder:
         data = os.path.join(folder, "data.jsonl")
@@ -172,7 +172,10 @@ def compare(options, tokenizer, name, talks):
             good = []
             for talk in talks[begin:begin + SLICE]:
                 try:
-                    good.append((talk, *expect(tokenizer, template, talk)))
+                    ids, mask = expect(tokenizer, template, talk)
+                    row["empty"] += len(ids) == 0  # no sample
+                    if len(ids):
+                        good.append((talk, ids, mask))
                 except Exception as error:
                     refused.append((talk, str(error), type(error) is jinja2.TemplateError))
             row["of"] += len(good)
