@@ -383,10 +383,12 @@ enum zd_status command_plan_most(
                 " --set train.global_batch_size=%" PRId64, most.global);
     if (cli_wants_json(args)) {
         json_t *json = json_pack(
-                "{s:{s:s, s:I, s:s*, s:s*, s:o*}}", args->max ? "max" : "min",
-                "what", word, "value", (json_int_t)most.value, "name",
-                most.name, "argument", *argument ? argument : NULL, "fit",
-                args->fit ? found_json(&most.best) : NULL);
+                "{s:{s:s, s:I, s:s*, s:s*, s:o*, s:o*}}",
+                args->max ? "max" : "min", "what", word, "value",
+                (json_int_t)most.value, "name", most.name, "argument",
+                *argument ? argument : NULL, "fit",
+                args->fit ? found_json(&most.best) : NULL, "divides",
+                most.divisor ? json_integer(most.divisor) : NULL);
         output_json(json);
         json_decref(json);
         return ZD_OK;
@@ -398,6 +400,11 @@ enum zd_status command_plan_most(
     fputc('\n', stream);
     if (*argument)
         fprintf(stream, "          %s\n", argument);
+    if (most.divisor && most.divisor < most.value)
+        fprintf(stream,
+                "          %s%" PRId64 " is the largest that divides the "
+                "job's train.global_batch_size\n",
+                amounts[what].argument, most.divisor);
     if (args->fit)
         print_found(&most.best, NULL, 3, stream);
     output_end(&output);

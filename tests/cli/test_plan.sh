@@ -242,6 +242,7 @@ ok '  larger with --fit, which prints the changes' eval 'few=$n && call 0 "${one
     words=$(sed -n "s/.*\"arguments\": \"\(.*\)\",/\1/p" out) && [ -n "$words" ] && call 69 "${one[@]}" --set train.per_device_train_batch_size=$n &&
     call 0 "${one[@]}" --set train.per_device_train_batch_size=$n $words && call 0 "${one[@]}" --max batch --fit && has "^batch $n$" out && has "a step, .* binds" out && has "--set" out'
 ok '  a global batch that is given goes with it' eval 'call 0 "${one[@]}" --max batch --set train.per_device_train_batch_size=1 --set train.global_batch_size=1 &&
+    has "per_device_train_batch_size=1 is the largest that divides the job.s train.global_batch_size$" out &&
     words=$(sed -n 2p out) && [[ $words = *global_batch_size=* ]] && call 0 "${one[@]}" $words'
 ok 'a size without a unit: a warning' eval 'call 69 plan --job job.toml --world 1 --device-memory 24 && has "did you mean 24GiB" err'
 ok 'only adapters fit: they are offered, and do' eval 'small=(plan --job job.toml --world 1 --device-memory 6MB --host-memory 1MB) && call 69 "${small[@]}" &&
