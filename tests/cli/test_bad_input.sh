@@ -63,6 +63,13 @@ stored() {
     shift
     lora "r = 2" "$@"
 }
+# talks: a checkpoint of training on conversations, in place of the others
+talks() {
+    rm -r out
+    printf '{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}\n%.0s' 1 2 3 >a.jsonl
+    data a.jsonl
+    "$zerod" --job job.toml --set checkpoint.save_steps=1 --set checkpoint.export=none >log 2>&1
+}
 # broken FROM TO: of the same length, in every place of the model's file
 broken() { edit model/model.safetensors "s/$1/$2/g"; }
 # nul FILE TEXT: where the whole string is TEXT, a NUL and more after it

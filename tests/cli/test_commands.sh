@@ -251,6 +251,7 @@ ok 'export --merge of a whole model' eval 'call 65 export $c -o no --merge && ha
 ok 'the run goes on to its end' call 0 --job job.toml --resume auto
 ok '  from step 2' eval '! has "^step [12]/3" err && has "^step 3/3" err && [ -s run/hf/model.safetensors ]'
 ok '  rows that were there are not rewritten' eval '[ $(wc -l <run/metrics.jsonl) = 3 ]'
+ok '  with fewer steps than it has made it is finished' eval 'call 0 --job job.toml --max-steps 1 && has "^this run is finished: .* is at step [0-9]+, the last is 1$" err'
 ok '  its report has the phases of all of them' eval 'tr -d " " <run/report.html | grep -q "\"perf/forward\":{\"step\":\[1,2,3\]"'
 ok 'a finished run says so' call 0 --job job.toml
 ok 'never, where there are checkpoints' eval 'call 0 --job job.toml --resume never && has "begins anew at step 0: it replaces" err'
