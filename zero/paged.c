@@ -23,11 +23,9 @@
 
 /* --- life ----------------------------------------------------------------- */
 
-/* Counts the chunks, and lists them when there is a list. */
-static int list_chunks(const struct zero *zero, struct paged_chunk *chunks)
+static void list_chunks(const struct zero *zero, struct zero_paged *paged)
 {
-    size_t most = cut_most(&zero->plan->request.offload);
-    int chunk_count = 0;
+    size_t most = cut_most(&zero->plan->request.offload), room = 0;
     for (int i = 0; i < zero->extent_count; i++) {
         const struct state_extent *at = &zero->extents[i].at;
         size_t offset = at->spill_offset;
@@ -35,28 +33,24 @@ static int list_chunks(const struct zero *zero, struct paged_chunk *chunks)
         for (size_t part = 0; part < parts; part++) {
             struct cut cut = cut_at(at->spilled, most, part);
             size_t bytes = state_record_bytes(&at->layout, cut.count);
-            if (chunks)
-                chunks[chunk_count] = (struct paged_chunk){
-                        .extent = i,
-                        .begin = cut.begin,
-                        .count = cut.count,
-                        .offset = offset,
-                        .bytes = bytes};
+            ZD_GROW(paged->chunks, room, paged->chunk_count + 1);
+            paged->chunks[paged->chunk_count++] = (struct paged_chunk){
+                    .extent = i,
+                    .begin = cut.begin,
+                    .count = cut.count,
+                    .offset = offset,
+                    .bytes = bytes};
             offset += bytes;
-            chunk_count++;
         }
     }
-    return chunk_count;
 }
 
 enum zd_status paged_begin(struct zero *zero, const struct offload_place *place)
 {
     struct zero_paged *paged = &zero->paged;
-    int count = list_chunks(zero, NULL);
-    if (!count)
+    list_chunks(zero, paged);
+    if (!paged->chunk_count)
         return ZD_OK;
-    paged->chunks = zd_array((size_t)count, sizeof *paged->chunks);
-    paged->chunk_count = list_chunks(zero, paged->chunks);
     paged->host = arena_span(zero->arena, "zero.paged");
     paged->staging = arena_span(zero->arena, "zero.paged.staging");
     paged->buffer_bytes =

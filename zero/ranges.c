@@ -53,17 +53,16 @@ static struct zero_range range_of(
     return range;
 }
 
-/* The list is counted where `ranges` is NULL. */
 struct range_list {
     struct zero_range *ranges;
+    size_t room;
     int count;
 };
 
 static void add_range(struct range_list *list, struct zero_range range)
 {
-    if (list->ranges)
-        list->ranges[list->count] = range;
-    list->count++;
+    ZD_GROW(list->ranges, list->room, list->count + 1);
+    list->ranges[list->count++] = range;
 }
 
 /* What of an extent this rank saves, of those that tp gives a slice. */
@@ -124,10 +123,7 @@ static void list_ranges(
 void ranges_create(struct zero *zero)
 {
     for (int which = 0; which < ZERO_RANGES; which++) {
-        struct range_list list = {.ranges = NULL};
-        list_ranges(zero, (enum zero_ranges_of)which, &list);
-        list.ranges = zd_array((size_t)list.count, sizeof *list.ranges);
-        list.count = 0;
+        struct range_list list = {0};
         list_ranges(zero, (enum zero_ranges_of)which, &list);
         zero->ranges[which] = list.ranges;
         zero->range_count[which] = list.count;

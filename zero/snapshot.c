@@ -163,9 +163,9 @@ struct zero_snapshot {
     char *memory;
     size_t room, bytes; /* of it; that are copied */
     int count;
-    struct zero_range *ranges; /* owned */
-    struct places *places;     /* by range; owned */
-    struct copying *copies;    /* owned */
+    const struct zero_range *ranges; /* of ZERO_SAVES */
+    struct places *places;           /* by range; owned */
+    struct copying *copies;          /* owned */
     int copy_count;
     struct populating *populating; /* NULL: no one makes its pages */
     int helpers;                   /* copying threads in addition to OpenMP's */
@@ -217,24 +217,23 @@ static void place_range(struct zero_snapshot *snapshot, int i)
  * packed is unpacked once. */
 enum { CHUNK = 1 << 20 };
 
-/* Where there is none, only counts. */
 static void list_copies(struct zero_snapshot *snapshot)
 {
-    int count = 0;
+    size_t room = 0;
     for (int i = 0; i < snapshot->count; i++)
         for (int lane = 0; lane < LANES; lane++) {
             size_t all = snapshot->ranges[i].count;
             if (snapshot->places[i].values[lane] == SIZE_MAX)
                 continue;
-            for (size_t done = 0; done < all; done += CHUNK, count++)
-                if (snapshot->copies)
-                    snapshot->copies[count] = (struct copying){
-                            .range = i,
-                            .lane = lane,
-                            .begin = done,
-                            .count = all - done < CHUNK ? all - done : CHUNK};
+            for (size_t done = 0; done < all; done += CHUNK) {
+                ZD_GROW(snapshot->copies, room, snapshot->copy_count + 1);
+                snapshot->copies[snapshot->copy_count++] = (struct copying){
+                        .range = i,
+                        .lane = lane,
+                        .begin = done,
+                        .count = all - done < CHUNK ? all - done : CHUNK};
+            }
         }
-    snapshot->copy_count = count;
 }
 
 struct zero_snapshot *zero_snapshot_create(
@@ -250,18 +249,13 @@ struct zero_snapshot *zero_snapshot_create(
                     zero->plan->request.offload.clipping == OFFLOAD_CLIP_UNDO,
             .memory = memory,
             .room = bytes,
-            .count = zero_range_count(zero, ZERO_SAVES)};
-    size_t count = (size_t)snapshot->count;
-    snapshot->ranges = zd_array(count, sizeof *snapshot->ranges);
-    snapshot->places = zd_array(count, sizeof *snapshot->places);
-    for (int i = 0; i < snapshot->count; i++) {
-        snapshot->ranges[i] = zero_range_at(zero, ZERO_SAVES, i);
+            .ranges = zero->ranges[ZERO_SAVES],
+            .count = zero->range_count[ZERO_SAVES]};
+    snapshot->places =
+            zd_array((size_t)snapshot->count, sizeof *snapshot->places);
+    for (int i = 0; i < snapshot->count; i++)
         place_range(snapshot, i);
-    }
     assert(snapshot->bytes <= bytes);
-    list_copies(snapshot);
-    snapshot->copies =
-            zd_array((size_t)snapshot->copy_count, sizeof *snapshot->copies);
     list_copies(snapshot);
     if (snapshot->engine)
         offload_snapshot_create(
@@ -275,7 +269,6 @@ void zero_snapshot_destroy(struct zero_snapshot *snapshot)
     if (!snapshot)
         return;
     populate_end(snapshot->populating);
-    free(snapshot->ranges);
     free(snapshot->places);
     free(snapshot->copies);
     free(snapshot);
