@@ -296,15 +296,6 @@ enum zd_status config_keys_read(
     return ZD_OK;
 }
 
-static json_t *value_of(
-        const struct config_key *key, const struct model_config *config)
-{
-    const void *field = (const char *)config + key->field;
-    return key->kind == CONFIG_INT    ? json_integer(*(const int *)field)
-           : key->kind == CONFIG_REAL ? json_real(*(const double *)field)
-                                      : json_boolean(*(const bool *)field);
-}
-
 static json_t *token_or_null(int id)
 {
     return id < 0 ? json_null() : json_integer(id);
@@ -326,9 +317,16 @@ json_t *config_keys_complete(
     json_t *json = zd_must(json_deep_copy(reader->json));
     add_missing(json, "model_type", json_string(family->name));
     add_missing(json, "architectures", json_pack("[s]", family->architecture));
-    for (const struct config_key *key = NULL; (key = next_key(family, key));)
+    for (const struct config_key *key = NULL; (key = next_key(family, key));) {
+        const void *field = (const char *)config + key->field;
         if (key->flags & CONFIG_WRITTEN)
-            add_missing(json, key->name, value_of(key, config));
+            add_missing(
+                    json, key->name,
+                    key->kind == CONFIG_INT ? json_integer(*(const int *)field)
+                    : key->kind == CONFIG_REAL
+                            ? json_real(*(const double *)field)
+                            : json_boolean(*(const bool *)field));
+    }
     if (config->rope_count == 1 && !json_object_get(json, "rope_parameters"))
         json_object_set_new(
                 json, "rope_theta", json_real(config->ropes[0].theta));

@@ -83,17 +83,6 @@ static enum zd_status layer_rotates(
             "a list of 1 (rotates) and 0 (does not)");
 }
 
-static bool slides_by_rule(
-        const struct layer_rule *rule, int layer, bool rotates)
-{
-    enum window_rule kind = rule->c->family->window;
-    return rule->window > 0 &&
-           (kind == WINDOW_ALL ||
-            (kind == WINDOW_LAST && layer >= rule->from) ||
-            (kind == WINDOW_NOPE && !rotates) ||
-            (kind == WINDOW_PATTERN && (layer + 1) % rule->pattern != 0));
-}
-
 /* "attention" is the older name of "full_attention". */
 static enum zd_status slides_by_list(
         const struct layer_rule *rule, int layer, bool *slides)
@@ -128,6 +117,7 @@ enum zd_status config_read_layers(
         const struct config_reader *r, struct model_config *c)
 {
     struct layer_rule rule = {r, c};
+    enum window_rule kind = c->family->window;
     ZD_TRY(read_rule(&rule));
     c->layer_attention =
             zd_array((size_t)c->layers, sizeof *c->layer_attention);
@@ -135,7 +125,11 @@ enum zd_status config_read_layers(
         struct layer_attention *out = &c->layer_attention[i];
         bool rotates;
         ZD_TRY(layer_rotates(&rule, i, &rotates));
-        bool slides = slides_by_rule(&rule, i, rotates);
+        bool slides = rule.window > 0 &&
+                      (kind == WINDOW_ALL ||
+                       (kind == WINDOW_LAST && i >= rule.from) ||
+                       (kind == WINDOW_NOPE && !rotates) ||
+                       (kind == WINDOW_PATTERN && (i + 1) % rule.pattern != 0));
         if (rule.types)
             ZD_TRY(slides_by_list(&rule, i, &slides));
         out->window = slides ? rule.window : 0;

@@ -87,18 +87,6 @@ enum zd_status fp8_weights(
     return settle_amax(model, weight_amax(model, layer, FP8_QKV), FP8_GROUPS);
 }
 
-/* Places have channels of their own of the inputs of o and down. */
-static enum zd_status input_amax(const struct linear *l, const void *x)
-{
-    bool is_cut = l->group == FP8_O || l->group == FP8_DOWN;
-    if (!is_tensorwise(l->model))
-        return ZD_OK;
-    ZD_TRY(l->model->kernels->fp8_amax(
-            NULL, l->x_amax, x, l->model->kernels->dtype, l->N, l->in, l->in,
-            false));
-    return is_cut ? settle_amax(l->model, l->x_amax, 1) : ZD_OK;
-}
-
 enum zd_status fp8_grads(
         const struct linear *linears, void *const *dy, int count)
 {
@@ -144,22 +132,17 @@ static enum zd_status cast_tokens(
                           .padded = fp8_padded(l->N)});
 }
 
-/* A base in blocks of FP8, which blockwise matmuls take as it lies. */
-static const struct codes_view *stored_codes(const struct linear *l)
-{
-    const struct weight_view *weight = &l->weight;
-    bool is_fp8 = weight->part_count == 1 &&
-                  weight->parts[0].matrix->format == QUANT_FP8;
-    return is_fp8 && !is_tensorwise(l->model) ? &weight->parts[0] : NULL;
-}
-
 /* W(out, in), or `turned` (in, out), in the scratch or as it is stored; scales
  * as a matmul has them. */
 static enum zd_status take_weight(
         const struct linear *l, bool turned, struct fp8_codes *weight_out)
 {
-    const struct codes_view *stored = stored_codes(l);
     const struct model *model = l->model;
+    /* a base in blocks of FP8, which blockwise matmuls take as it lies */
+    const struct codes_view *part = l->weight.parts, *stored = NULL;
+    if (!is_tensorwise(model) && l->weight.part_count == 1 &&
+        part->matrix->format == QUANT_FP8)
+        stored = part;
     struct fp8_codes to = model->fp8.weight;
     int rows = l->conv1d ? l->in : l->out;
     int columns = l->conv1d ? l->out : l->in;
@@ -220,7 +203,14 @@ enum zd_status fp8_forward(
 {
     const struct fp8_scratch *s = &l->model->fp8;
     if (is_first) {
-        ZD_TRY(input_amax(l, x));
+        if (is_tensorwise(l->model))
+            ZD_TRY(l->model->kernels->fp8_amax(
+                    NULL, l->x_amax, x, l->model->kernels->dtype, l->N, l->in,
+                    l->in, false));
+        /* places have channels of their own of the inputs of o and down */
+        if (is_tensorwise(l->model) &&
+            (l->group == FP8_O || l->group == FP8_DOWN))
+            ZD_TRY(settle_amax(l->model, l->x_amax, 1));
         ZD_TRY(cast_tokens(
                 l, x, l->in, DTYPE_E4M3, l->x_amax, y ? &s->tokens : NULL,
                 &l->xt));

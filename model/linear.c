@@ -87,19 +87,6 @@ static bool goes_on(const struct model *model, int id)
            model->grads[id] == (grad ? grad + count * wide : NULL);
 }
 
-static void set_fp8(
-        struct linear *linear, const struct layer_acts *acts, enum role role)
-{
-    const struct model *model = linear->model;
-    linear->group = fp8_group_of(role);
-    linear->is_fp8 = model->fp8_use.has[linear->group] && !linear->pass->decode;
-    if (!linear->is_fp8)
-        return;
-    linear->xt = acts->xt[linear->group];
-    linear->x_amax =
-            (acts->x_amax ? acts->x_amax : model->fp8.inputs) + linear->group;
-}
-
 struct linear layer_linear(
         const struct layer_run *run, enum role first, enum role last)
 {
@@ -128,7 +115,13 @@ struct linear layer_linear(
     if (model->config->tp.place > 0 && (first == ROLE_O || first == ROLE_DOWN))
         linear.bias = linear.dbias = NULL;
     linear.layer = run->layer;
-    set_fp8(&linear, run->acts, first);
+    linear.group = fp8_group_of(first);
+    linear.is_fp8 = model->fp8_use.has[linear.group] && !run->pass->decode;
+    if (linear.is_fp8) {
+        float *amax = run->acts->x_amax ? run->acts->x_amax : model->fp8.inputs;
+        linear.xt = run->acts->xt[linear.group];
+        linear.x_amax = amax + linear.group;
+    }
     for (int i = id; i < end; i++) {
         assert(i == id || goes_on(model, i));
         assert(i == id || bias < 0 || goes_on(model, bias + i - id));

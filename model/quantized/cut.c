@@ -88,20 +88,6 @@ bool codes_can_cut(const struct param *param, const struct quant_matrix *whole)
 
 /* --- how ------------------------------------------------------------------ */
 
-static struct quant_matrix matrix_of(
-        const struct param *param, const struct quant_matrix *whole)
-{
-    struct quant_matrix m = *whole;
-    size_t group = whole->block * whole->nested_block;
-    m.rows = param_out(param);
-    m.columns = param_in(param);
-    if (param->slice.range_count && group &&
-        (cuts_columns(param) ||
-         !begins_at(param, whole, unit_of(param, whole, group))))
-        m.nested_block = 0;
-    return m;
-}
-
 void codes_cut(const struct param_table *whole, struct param_table *slice)
 {
     size_t count = (size_t)slice->count;
@@ -113,8 +99,16 @@ void codes_cut(const struct param_table *whole, struct param_table *slice)
     for (int id = 0; id < slice->count; id++) {
         if (!param_is_quantized(whole, id))
             continue;
-        slice->whole_codes[id] = whole->codes[id];
-        slice->codes[id] = matrix_of(&slice->params[id], &whole->codes[id]);
+        const struct param *p = &slice->params[id];
+        const struct quant_matrix *all = &whole->codes[id];
+        struct quant_matrix *m = &slice->codes[id];
+        size_t group = all->block * all->nested_block;
+        slice->whole_codes[id] = *m = *all;
+        m->rows = param_out(p);
+        m->columns = param_in(p);
+        if (p->slice.range_count && group &&
+            (cuts_columns(p) || !begins_at(p, all, unit_of(p, all, group))))
+            m->nested_block = 0;
     }
 }
 

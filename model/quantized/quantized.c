@@ -513,10 +513,19 @@ enum zd_status quantized_read_codes(
     return ZD_OK;
 }
 
-/* The values of the codes are the format's own, which every decoder knows. */
-static enum zd_status check_maps(const struct quantized *w)
+enum zd_status quantized_read_scales(
+        const struct quantized *weight, void *scales)
 {
-    float values[16], map[256];
+    const struct quantized *w = weight;
+    struct quant_matrix m = quantized_matrix(w);
+    size_t count = quant_scale_count(&m);
+    float *out = scales, values[16], map[256];
+    if (w->format > QUANT_FP4) {
+        memcpy(out, w->scales, count * sizeof *out);
+        return ZD_OK;
+    }
+    /* the values of the codes are the format's own, which every decoder knows
+     */
     quant_values(w->format, values);
     quant_dynamic_map(map);
     if (memcmp(values, w->values, sizeof values) != 0 ||
@@ -524,21 +533,6 @@ static enum zd_status check_maps(const struct quantized *w)
         return refuse(
                 w->codes, "has its own quant_map, which training does not "
                           "support");
-    return ZD_OK;
-}
-
-enum zd_status quantized_read_scales(
-        const struct quantized *weight, void *scales)
-{
-    const struct quantized *w = weight;
-    struct quant_matrix m = quantized_matrix(w);
-    size_t count = quant_scale_count(&m);
-    float *out = scales;
-    if (w->format > QUANT_FP4) {
-        memcpy(out, w->scales, count * sizeof *out);
-        return ZD_OK;
-    }
-    ZD_TRY(check_maps(w));
     if (!w->state.is_nested) {
         ZD_TRY(take_bytes(w->absmax, out));
         return check_finite(w->absmax, out, count, 1, 0);
