@@ -66,6 +66,8 @@ typedef float vf_any
         __attribute__((vector_size(VL * 4), aligned(4), may_alias));
 typedef uint16_t vh_any
         __attribute__((vector_size(VL * 2), aligned(2), may_alias));
+typedef uint32_t vu_any
+        __attribute__((vector_size(VL * 4), aligned(2), may_alias));
 
 /* x in every lane. (Minus zero: x + 0 is not x when x is -0, so the compiler
  * would have to keep the addition.) */
@@ -143,13 +145,13 @@ ALWAYS_INLINE float vf_top(vf v)
 #endif
 }
 
-/* bf16 bits of v, in the low halves. */
+/* bf16 bits of v, in the high halves; in the low ones, what rounding leaves. */
 ALWAYS_INLINE vu round_to_bf16(vf v)
 {
     vu bits = (vu)v;
-    vu rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+    vu rounded = bits + 0x7fffu + ((bits >> 16) & 1u);
     vu nan = (vu)(v != v);
-    return (nan & ((bits >> 16) | 0x40u)) | (~nan & rounded);
+    return (nan & (bits | 0x400000u)) | (~nan & rounded);
 }
 
 /* bf16 to float and back. GCC 12 makes two to five instructions of each
@@ -170,14 +172,14 @@ ALWAYS_INLINE vh bf16_narrow(vf v)
 #if HAS_BF16 /* subnormals become 0 */
     return (vh)_mm512_cvtneps_pbh(v);
 #elif defined(__AVX512F__)
-    return (vh)_mm512_cvtepi32_epi16((__m512i)round_to_bf16(v));
+    return (vh)_mm512_cvtepi32_epi16((__m512i)(round_to_bf16(v) >> 16));
 #elif defined(__AVX2__)
-    __m256i half = (__m256i)round_to_bf16(v);
+    __m256i half = (__m256i)(round_to_bf16(v) >> 16);
     __m256i mixed = _mm256_packus_epi32(half, half); /* by 4: low high .. */
     mixed = _mm256_permute4x64_epi64(mixed, 0x08);
     return (vh)_mm256_castsi256_si128(mixed);
 #else
-    return __builtin_convertvector(round_to_bf16(v), vh);
+    return __builtin_convertvector(round_to_bf16(v) >> 16, vh);
 #endif
 }
 
@@ -308,6 +310,89 @@ ALWAYS_INLINE void vf_store_some(float *p, vf v, int64_t count)
     memcpy(p, lanes, (size_t)count * sizeof *p);
 }
 
+/* First v, then next. */
+ALWAYS_INLINE void store_both(elem *p, vf v, vf next)
+{
+#if HAS_BF16
+    _mm512_storeu_si512(p, (__m512i)_mm512_cvtne2ps_pbh(next, v));
+#else
+    store(p, v);
+    store(p + VL, next);
+#endif
+}
+
+/* Two vectors of elements that lie together: of bf16 those at even places, then
+ * those at odd ones, which is a third of the work to widen and to narrow; of
+ * others the first, then the second. */
+struct two {
+    vf a, b;
+};
+
+ALWAYS_INLINE struct two load_two(const elem *p)
+{
+#if KERNEL_TYPE == KERNEL_BF16
+    vu both = *(const vu_any *)p;
+    return (struct two){(vf)(both << 16), (vf)(both & 0xffff0000u)};
+#else
+    return (struct two){load(p), load(p + VL)};
+#endif
+}
+
+ALWAYS_INLINE void store_two(elem *p, struct two v)
+{
+#if HAS_BF16
+    static const uint16_t mixed[32] = {
+            0, 16, 1, 17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,
+            8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
+    __m512i in_turn = (__m512i)_mm512_cvtne2ps_pbh(v.b, v.a);
+    _mm512_storeu_si512(
+            p, _mm512_permutexvar_epi16(_mm512_loadu_si512(mixed), in_turn));
+#elif KERNEL_TYPE == KERNEL_BF16
+    *(vu_any *)p =
+            round_to_bf16(v.a) >> 16 | (round_to_bf16(v.b) & 0xffff0000u);
+#else
+    store(p, v.a);
+    store(p + VL, v.b);
+#endif
+}
+
+/* The elements of `v`, the first VL of them and then the others. */
+ALWAYS_INLINE struct two two_in_order(struct two v)
+{
+#if KERNEL_TYPE == KERNEL_BF16
+    vi first, second;
+    for (int i = 0; i < VL; i++) {
+        first[i] = i / 2 + i % 2 * VL;
+        second[i] = first[i] + VL / 2;
+    }
+    return (struct two){
+            __builtin_shuffle(v.a, v.b, first),
+            __builtin_shuffle(v.a, v.b, second)};
+#else
+    return v;
+#endif
+}
+
+ALWAYS_INLINE struct two load_two_some(const elem *p, int64_t count)
+{
+    if (count >= 2 * VL)
+        return load_two(p);
+    elem lanes[2 * VL] = {0};
+    memcpy(lanes, p, (size_t)count * sizeof *p);
+    return load_two(lanes);
+}
+
+ALWAYS_INLINE void store_two_some(elem *p, struct two v, int64_t count)
+{
+    elem lanes[2 * VL];
+    if (count >= 2 * VL) {
+        store_two(p, v);
+        return;
+    }
+    store_two(lanes, v);
+    memcpy(p, lanes, (size_t)count * sizeof *p);
+}
+
 /* e^x within 2 units in the last place; 0 below -87, infinity from 88.4, NaN
  * for NaN. x = n ln 2 + r with |r| <= ln 2 / 2, then e^r as a polynomial
  * (Cephes' expf coefficients) times 2^n. Adding 1.5 * 2^23 rounds to an integer
@@ -335,12 +420,28 @@ ALWAYS_INLINE vf vf_exp(vf x)
 /* Where elements are bf16 and there are instructions for it: */
 #if KERNEL_TYPE == KERNEL_BF16 && defined(__AVX512F__)
 #define HAS_EXP2 1
-/* 2^t within 3e-6 of it: 2^f of a fraction 0 <= f < 1 is a polynomial that is
- * best in its largest relative error, and one instruction scales by powers of
- * two. */
+/* The fraction 0 <= f < 1 of t, whose 2^f is a polynomial that is best in its
+ * largest relative error; one instruction scales by powers of two. */
+ALWAYS_INLINE vf vf_fraction(vf t)
+{
+    return _mm512_reduce_ps(t, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
+}
+
+/* 2^t within 8e-5 of it, a 25th of what rounding to bf16 may change; and within
+ * 3e-6, for sums. */
+ALWAYS_INLINE vf vf_exp2_rough(vf t)
+{
+    vf f = vf_fraction(t);
+    vf p = vf_all(7.80245206e-2f);
+    p = p * f + 2.26067156e-1f;
+    p = p * f + 6.95833538e-1f;
+    p = p * f + 9.99925219e-1f;
+    return _mm512_scalef_ps(p, t);
+}
+
 ALWAYS_INLINE vf vf_exp2_elem(vf t)
 {
-    vf f = _mm512_reduce_ps(t, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
+    vf f = vf_fraction(t);
     vf p = vf_all(1.35341679e-2f);
     p = p * f + 5.20114606e-2f;
     p = p * f + 2.41442757e-1f;
@@ -364,9 +465,15 @@ ALWAYS_INLINE vf vf_exp_scaled(vf x, float scale, float less)
 #endif
 }
 
-ALWAYS_INLINE vf vf_exp_elem(vf x)
+/* e^(x - less), as near as an element that it becomes needs. */
+ALWAYS_INLINE vf vf_exp_rough(vf x, float less)
 {
-    return vf_exp_scaled(x, 1.0f, 0.0f);
+#if HAS_EXP2
+    const float log2_e = 1.44269504f;
+    return vf_exp2_rough(x * log2_e - less * log2_e);
+#else
+    return vf_exp(x - less);
+#endif
 }
 
 /* tanh x within 2 units in the last place: a polynomial (Cephes' tanhf) where
@@ -394,10 +501,4 @@ ALWAYS_INLINE vf vf_reciprocal(vf d)
 #else
     return 1.0f / d;
 #endif
-}
-
-/* 1 / (1 + e^-x), with the power kept finite. */
-ALWAYS_INLINE vf vf_sigmoid(vf x)
-{
-    return vf_reciprocal(1.0f + vf_exp_elem(-vf_max(vf_all(-80.0f), x)));
 }
