@@ -1,10 +1,6 @@
 #include "kernels/cpu/fast.h"
 #include "kernels/loss/cross_entropy.h"
 
-cross_entropy_fn FAST(cross_entropy);
-row_scores_fn FAST(row_scores);
-row_losses_fn FAST(row_losses);
-
 ALWAYS_INLINE vf mapped(vf z, const struct logit_map *map)
 {
     if (!map)
@@ -63,34 +59,58 @@ ALWAYS_INLINE float row_exp_sum(
     return vf_sum((sum[0] + sum[1]) + (sum[2] + sum[3]));
 }
 
-/* `count` elements of the gradient: e^(y - top) scale, by the map's slope. */
-ALWAYS_INLINE void gradient_step(
-        elem *d, const float *row, float top, float scale, int count,
-        const struct logit_map *map)
+/* Returns the sum of e^(y - *top). For a narrow type one pass less: *top is the
+ * greatest of the first logits only, unless the sum becomes too large. The map
+ * grows, so that the greatest logit stays it. */
+ALWAYS_INLINE float row_weight(
+        float *top, const float *row, int V, const struct logit_map *map)
 {
-    vf y = mapped(vf_load_some(row, count), map);
-    vf p = exp_below(y, top) * scale;
-    store_some(d, map ? p * slope(y, map) : p, count);
+    enum { FIRST = 1024 };
+    if (KERNEL_TYPE != KERNEL_FP32 && V > FIRST) {
+        *top = mapped(vf_all(row_top(row, FIRST)), map)[0];
+        float sum = row_exp_sum(row, *top, V, map);
+        if (sum < 1e30f)
+            return sum;
+    }
+    *top = mapped(vf_all(row_top(row, V)), map)[0];
+    return row_exp_sum(row, *top, V, map);
 }
 
-/* The row is in cache after the first of its three passes. e^x is computed
- * twice rather than stored, since dlogits may be narrower. The map grows, so
- * that the greatest logit stays it. */
+/* Part of the gradient: e^(y - top) scale, by the map's slope. */
+ALWAYS_INLINE vf
+gradient(vf z, float top, float scale, const struct logit_map *map)
+{
+    vf y = mapped(z, map), p = vf_exp_rough(y, top) * scale;
+    return map ? p * slope(y, map) : p;
+}
+
+ALWAYS_INLINE void gradients(
+        elem *d, const float *row, float top, float scale, int V,
+        const struct logit_map *map)
+{
+    int v = 0;
+    for (; v + 2 * VL <= V; v += 2 * VL)
+        store_both(
+                d + v, gradient(vf_load(row + v), top, scale, map),
+                gradient(vf_load(row + v + VL), top, scale, map));
+    for (; v < V; v += VL)
+        store_some(
+                d + v, gradient(vf_load_some(row + v, V - v), top, scale, map),
+                V - v);
+}
+
+/* The row is in cache after the first of its passes. e^x is computed twice
+ * rather than stored, since dlogits may be narrower. */
 ALWAYS_INLINE float row_loss(
         elem *d, const float *row, int target, float dloss, int V,
         const struct logit_map *map)
 {
-    float top = mapped(vf_all(row_top(row, V)), map)[0];
-    float sum = row_exp_sum(row, top, V, map);
+    float top, sum = row_weight(&top, row, V, map);
     vf wanted = mapped(vf_all(row[target]), map);
     float shifted = wanted[0] - top, scale = dloss / sum;
     if (!d)
         return logf(sum) - shifted;
-    int v = 0;
-    for (; v + VL <= V; v += VL)
-        gradient_step(d + v, row + v, top, scale, VL, map);
-    if (v < V)
-        gradient_step(d + v, row + v, top, scale, V - v, map);
+    gradients(d, row, top, scale, V, map);
     vf at_target = (exp_below(wanted, top) * scale) - dloss;
     store_some(d + target, map ? at_target * slope(wanted, map) : at_target, 1);
     return logf(sum) - shifted;
@@ -130,10 +150,8 @@ enum zd_status FAST(row_scores)(
         const float *row = (const float *)logits + (size_t)i * stride;
         int target = targets[i] - slice->first;
         struct row_score score = {ROW_NONE, 0, ROW_NONE};
-        if (V > 0) {
-            score.top = mapped(vf_all(row_top(row, V)), map)[0];
-            score.sum = row_exp_sum(row, score.top, V, map);
-        }
+        if (V > 0)
+            score.sum = row_weight(&score.top, row, V, map);
         if (target >= 0 && target < V)
             score.target = mapped(vf_all(row[target]), map)[0];
         scores[i] = score;

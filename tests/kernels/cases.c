@@ -271,6 +271,8 @@ static void mapped_shape(
     for (int t = 0; t < n; t++)
         list[t] = t % 5 == 2 ? -1 : t * 13 % V;
     list[0] = V - 1;
+    if (n > 1) /* far above those before it: e to their difference is inf */
+        floats[stride + V - 1] = 120;
     pairs_begin();
     struct pair logits = pair_of_logits(floats, count);
     struct pair targets = pair_of_ints(list, (size_t)n);
