@@ -253,16 +253,6 @@ static bool renders_as(
     return is_same;
 }
 
-static void name(const struct chat *chat, bool has_own)
-{
-    if (chat->is_own)
-        zd_log_info("chat template: the model's own, %s", chat->name);
-    else
-        zd_log_info(
-                "chat template: %s%s", chat->name,
-                has_own ? "" : "; the model has none");
-}
-
 /* Markers like <|im_start|> that are no tokens of the tokenizer. */
 static void tell_markers(
         const struct chat *chat, const struct tokenizer *tokenizer)
@@ -304,7 +294,10 @@ void chat_tell(
     bool has_own = tokenizer_chat(tokenizer).source != NULL;
     struct chat *own = NULL;
     if (names)
-        name(chat, has_own);
+        zd_log_info(
+                "chat template: %s%s%s",
+                chat->is_own ? "the model's own, " : "", chat->name,
+                chat->is_own || has_own ? "" : "; the model has none");
     if (!chat->is_own)
         tell_markers(chat, tokenizer);
     if (chat->is_own || !has_own)

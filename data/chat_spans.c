@@ -158,14 +158,6 @@ static enum zd_status find_begin(
     return status;
 }
 
-/* Bytes of the marker at `text`; NO_PLACE: none is there. */
-static size_t marker_bytes(const char *text, size_t bytes)
-{
-    const char *close =
-            bytes > 0 && *text == '<' ? memchr(text, '>', bytes) : NULL;
-    return close ? (size_t)(close + 1 - text) : NO_PLACE;
-}
-
 /* Bytes of the end mark at `text`, of which `alone` follows the message where
  * it is the last one; NO_PLACE: it cannot be told. A message that the next one
  * may go on from needs none. */
@@ -184,10 +176,12 @@ static size_t end_mark(
     if (same > 0)
         return same;
     /* another mark, as gpt-oss has <|return|> and <|end|> */
-    size_t mark = marker_bytes(text + spaces, bytes - spaces);
-    if (mark == NO_PLACE)
-        return may_go_on ? spaces : NO_PLACE;
-    return spaces + mark;
+    bool has_mark = spaces < bytes && text[spaces] == '<';
+    const char *close =
+            has_mark ? memchr(text + spaces, '>', bytes - spaces) : NULL;
+    if (close)
+        return (size_t)(close + 1 - text);
+    return may_go_on ? spaces : NO_PLACE;
 }
 
 /* The last mark of a message in a text: its word, how often it is there, and

@@ -380,51 +380,43 @@ static enum zd_status finish(
     return status;
 }
 
-static enum zd_status read_talk(
-        const struct reading *reading, const struct message_names *names)
+static enum zd_status read_talk(const struct reading *reading, bool is_sharegpt)
 {
+    const struct data_entry usual = data_entry_default();
+    const struct data_entry *entry = reading->recipe->entry;
     const json_t *record = reading->record;
+    struct message_names names = {
+            entry->messages_field, entry->role_field, entry->content_field,
+            is_sharegpt};
     struct conversation talk = {0};
+    /* its names, where the job does not give others */
+    if (is_sharegpt && strcmp(names.list, usual.messages_field) == 0 &&
+        !json_object_get(record, names.list))
+        names.list = "conversations";
+    if (is_sharegpt && strcmp(names.role, usual.role_field) == 0)
+        names.role = "from";
+    if (is_sharegpt && strcmp(names.content, usual.content_field) == 0)
+        names.content = "value";
     const json_t *first =
-            json_array_get(json_object_get(record, names->list), 0);
-    const char *role = json_string_at(first, names->role);
+            json_array_get(json_object_get(record, names.list), 0);
+    const char *role = json_string_at(first, names.role);
     enum zd_status status = read_system(record, &talk);
     if (status == ZD_OK && talk.messages && role && strcmp(role, "system") == 0)
         status = fail("the record has a \"system\", and its conversation "
                       "begins with a system message too");
     if (status == ZD_OK)
-        status = read_messages(names, record, names->list, false, &talk);
+        status = read_messages(&names, record, names.list, false, &talk);
     return finish(reading, status, &talk);
-}
-
-static struct message_names names_of(const struct reading *reading)
-{
-    const struct data_entry *entry = reading->recipe->entry;
-    return (struct message_names){
-            entry->messages_field, entry->role_field, entry->content_field,
-            false};
 }
 
 enum zd_status record_chat(const struct reading *reading)
 {
-    const struct message_names names = names_of(reading);
-    return read_talk(reading, &names);
+    return read_talk(reading, false);
 }
 
-/* Its names, where the job does not give others. */
 enum zd_status record_sharegpt(const struct reading *reading)
 {
-    const struct data_entry usual = data_entry_default();
-    struct message_names names = names_of(reading);
-    names.is_sharegpt = true;
-    if (strcmp(names.list, usual.messages_field) == 0 &&
-        !json_object_get(reading->record, names.list))
-        names.list = "conversations";
-    if (strcmp(names.role, usual.role_field) == 0)
-        names.role = "from";
-    if (strcmp(names.content, usual.content_field) == 0)
-        names.content = "value";
-    return read_talk(reading, &names);
+    return read_talk(reading, true);
 }
 
 /* --- records of other forms as conversations --- */

@@ -121,23 +121,17 @@ static enum zd_status fill(struct loader *loader, int slot, int64_t batch)
     return ZD_OK;
 }
 
-/* Wait until the next batch may be written; false: there is nothing to do. */
-static bool wait_for_room(struct loader *loader)
-{
-    pthread_mutex_lock(&loader->mutex);
-    while (!loader->stopping &&
-           loader->produced >= loader->consumed + loader->ahead)
-        pthread_cond_wait(&loader->may_produce, &loader->mutex);
-    bool go_on = !loader->stopping;
-    pthread_mutex_unlock(&loader->mutex);
-    return go_on;
-}
-
 static void *produce(void *argument)
 {
     struct loader *loader = argument;
     for (int64_t i = 0; i < loader->batch_count; i++) {
-        if (!wait_for_room(loader))
+        pthread_mutex_lock(&loader->mutex);
+        while (!loader->stopping &&
+               loader->produced >= loader->consumed + loader->ahead)
+            pthread_cond_wait(&loader->may_produce, &loader->mutex);
+        bool goes_on = !loader->stopping;
+        pthread_mutex_unlock(&loader->mutex);
+        if (!goes_on)
             break;
         int slot = (int)(i % loader->slot_count);
         assert(loader->produced == i); /* no one else writes it */

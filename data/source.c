@@ -66,9 +66,7 @@ static enum zd_status read_first_line(
     while (status == ZD_OK && more && begin == unit->bytes &&
            reader.offset < RECORD_MAX_BYTES) {
         status = unit_read(&reader, unit, &more);
-        for (begin = 0;
-             begin < unit->bytes && is_json_space(unit->text[begin]);)
-            begin++;
+        begin = json_blanks(unit->text, unit->bytes);
     }
     bool is_long = reader.offset >= RECORD_MAX_BYTES;
     unit_reader_fini(&reader);

@@ -26,6 +26,15 @@ static inline bool is_json_space(char c)
     return c == ' ' || c == '\t' || c == '\r' || c == '\n';
 }
 
+/* Bytes of it that a text begins with. */
+static inline size_t json_blanks(const char *text, size_t bytes)
+{
+    size_t n = 0;
+    while (n < bytes && is_json_space(text[n]))
+        n++;
+    return n;
+}
+
 struct data_stream;
 
 /* `file` is borrowed until the stream is closed; its format and has_lines need

@@ -335,14 +335,6 @@ static enum zd_status tokenize_document(
     return ZD_OK;
 }
 
-static bool is_blank(const char *text, size_t bytes)
-{
-    for (size_t i = 0; i < bytes; i++)
-        if (!is_json_space(text[i]))
-            return false;
-    return true;
-}
-
 /* A JSON error knows its place in the line; the line's place in the file is
  * known here. */
 static void place_in_file(const struct data_file *file, int64_t line)
@@ -416,7 +408,7 @@ static enum zd_status tokenize_lines(
         const char *newline = memchr(text, '\n', (size_t)(end - text));
         const char *stop = newline ? newline : end;
         size_t before = words->count, bytes = (size_t)(stop - text);
-        bool has_row = !is_blank(text, bytes);
+        bool has_row = json_blanks(text, bytes) < bytes;
         enum zd_status status = ZD_OK;
         if (has_row)
             status = tokenize_line(worker, unit, line, text, bytes, words);

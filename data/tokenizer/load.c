@@ -3,6 +3,7 @@
 
 #include "base/log.h"
 #include "base/must.h"
+#include "data/tokenizer/utf8.h"
 
 #include <string.h>
 
@@ -107,12 +108,12 @@ static void merges_finish(
 {
     merges->characters = table->is_fallback ? vocab : NULL;
     for (int b = 0; b < 256; b++) {
-        unsigned char byte = (unsigned char)b, spelling[8];
+        unsigned char spelling[8];
         size_t bytes = table->is_fallback
                                ? (size_t)snprintf(
                                          (char *)spelling, sizeof spelling,
                                          "<0x%02X>", (unsigned)b)
-                               : byte_table_spell(table, &byte, 1, spelling);
+                               : utf8_write(spelling, table->char_of[b]);
         merges->byte_id[b] = vocab_find(vocab, spelling, bytes);
     }
 }

@@ -441,9 +441,10 @@ static enum zd_status load_processor(
     return ZD_OK;
 }
 
-static enum zd_status load_post_processor(
-        struct tokenizer *tokenizer, const json_t *part)
+enum zd_status tokenizer_load_around(
+        struct tokenizer *tokenizer, const json_t *root)
 {
+    const json_t *part = json_object_get(root, "post_processor");
     const json_t *processors = json_object_get(part, "processors");
     size_t i;
     json_t *inner;
@@ -507,11 +508,4 @@ enum zd_status tokenizer_load_pipeline(
     ZD_TRY(load_pre_tokenizer(
             tokenizer, json_object_get(root, "pre_tokenizer")));
     return check_others(tokenizer, root);
-}
-
-enum zd_status tokenizer_load_around(
-        struct tokenizer *tokenizer, const json_t *root)
-{
-    return load_post_processor(
-            tokenizer, json_object_get(root, "post_processor"));
 }

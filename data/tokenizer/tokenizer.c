@@ -237,12 +237,13 @@ enum zd_status tokenizer_open_bytes(struct tokenizer **out)
     tokenizer->eos = BYTES_EOS;
     vocab_init(&tokenizer->vocab, BYTES_VOCAB);
     for (int id = 0; id < BYTES_VOCAB; id++) {
-        unsigned char byte = (unsigned char)id, spelling[2];
-        size_t bytes = byte_table_spell(&tokenizer->table, &byte, 1, spelling);
-        /* end of text stands for no byte */
+        unsigned char spelling[4];
+        size_t bytes = 0; /* end of text stands for no byte */
+        if (id < BYTES_EOS)
+            bytes = utf8_write(spelling, tokenizer->table.char_of[id]);
         vocab_add(
                 &tokenizer->vocab, &tokenizer->table, (const char *)spelling,
-                id < BYTES_EOS ? bytes : 0, id);
+                bytes, id);
     }
     hash_bytes(byte_rules, sizeof byte_rules, tokenizer->digest);
     snprintf(

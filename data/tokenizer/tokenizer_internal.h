@@ -68,12 +68,6 @@ struct byte_table {
 #define META_SPACE "\xe2\x96\x81" /* U+2581, which stands for a space */
 enum { META_BYTES = sizeof META_SPACE - 1 };
 void byte_table_init(struct byte_table *table);
-/* Bytes as a byte-level tokenizer spells them. `out` has room for 2 * bytes;
- * returns bytes written. */
-size_t byte_table_spell(
-        const struct byte_table *table, const unsigned char *bytes,
-        size_t count, unsigned char *out);
-
 /* ---- tokens: id <-> spelling, id -> bytes ---- */
 
 struct vocab_token {

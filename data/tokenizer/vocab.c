@@ -25,16 +25,6 @@ void byte_table_init(struct byte_table *table)
     }
 }
 
-size_t byte_table_spell(
-        const struct byte_table *table, const unsigned char *bytes,
-        size_t count, unsigned char *out)
-{
-    size_t used = 0;
-    for (size_t i = 0; i < count; i++)
-        used += utf8_write(out + used, table->char_of[bytes[i]]);
-    return used;
-}
-
 /* The byte that "<0xNN>" is, or -1. */
 static int fallback_byte(const unsigned char *token, size_t count)
 {
