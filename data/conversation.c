@@ -335,17 +335,6 @@ static enum zd_status read_list(
                              key);
 }
 
-/* What stands beside the messages. */
-static enum zd_status read_beside(
-        const json_t *record, struct conversation *conversation)
-{
-    conversation->variables = json_object_get(record, "chat_template_kwargs");
-    if (!json_is_object(conversation->variables))
-        conversation->variables = NULL;
-    ZD_TRY(read_list(record, "documents", &conversation->documents));
-    return read_list(record, "tools", &conversation->tools);
-}
-
 /* Special tokens in the strings of messages. */
 static int64_t count_specials(
         const struct tokenizer *tokenizer, const json_t *value)
@@ -368,8 +357,13 @@ static enum zd_status finish(
         const struct reading *reading, enum zd_status status,
         struct conversation *talk)
 {
+    talk->variables = json_object_get(reading->record, "chat_template_kwargs");
+    if (!json_is_object(talk->variables))
+        talk->variables = NULL;
     if (status == ZD_OK)
-        status = read_beside(reading->record, talk);
+        status = read_list(reading->record, "documents", &talk->documents);
+    if (status == ZD_OK)
+        status = read_list(reading->record, "tools", &talk->tools);
     if (status == ZD_OK)
         status = chat_render(
                 reading->renderer, talk, reading->recipe->train_on,

@@ -234,16 +234,6 @@ static enum zd_status open_tokens(
     return raw_digest(corpus);
 }
 
-/* Whole documents for what has prompts, else one stream. */
-static enum data_packing resolve_packing(
-        const struct data_options *options, const struct file_list *list)
-{
-    if (options->packing != PACKING_AUTO)
-        return options->packing;
-    return sources_are_text(list) || list->is_tokens ? PACKING_STREAM
-                                                     : PACKING_DOCUMENTS;
-}
-
 enum zd_status corpus_find(
         const struct dataset_request *request, const struct data_entry *entry,
         struct corpus *corpus)
@@ -253,7 +243,12 @@ enum zd_status corpus_find(
             .eos = request->eos,
             .vocab_size = request->vocab_size};
     ZD_TRY(sources_find(entry, &corpus->list));
-    corpus->packing = resolve_packing(request->options, &corpus->list);
+    corpus->packing = request->options->packing;
+    if (corpus->packing == PACKING_AUTO) /* whole: what has prompts */
+        corpus->packing =
+                sources_are_text(&corpus->list) || corpus->list.is_tokens
+                        ? PACKING_STREAM
+                        : PACKING_DOCUMENTS;
     return ZD_OK;
 }
 

@@ -284,16 +284,6 @@ void dataset_check_wait(struct dataset *dataset)
     dataset->has_checker = false;
 }
 
-static enum zd_status check_damaged(const struct dataset *dataset)
-{
-    const char *path = atomic_load(&dataset->damaged);
-    if (!path)
-        return ZD_OK;
-    ZD_FAIL(ZD_ERR_DATA, "E0450", "%s is damaged: its digest does not match",
-            path);
-    return zd_fail_help("start again: it will be rebuilt");
-}
-
 void dataset_close(struct dataset *dataset)
 {
     if (!dataset)
@@ -380,7 +370,12 @@ enum zd_status dataset_sample(
     int64_t sample = 0;
     int count, T = dataset->T, start = 0;
     assert(n >= 0);
-    ZD_TRY(check_damaged(dataset));
+    const char *damaged = atomic_load(&dataset->damaged);
+    if (damaged) {
+        ZD_FAIL(ZD_ERR_DATA, "E0450",
+                "%s is damaged: its digest does not match", damaged);
+        return zd_fail_help("start again: it will be rebuilt");
+    }
     struct dataset_part *part = dataset->parts;
     if (dataset->in_windows)
         ZD_TRY(windows_find(dataset, n, &part, &sample));

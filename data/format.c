@@ -253,14 +253,16 @@ static enum zd_status check_one_fits(
     return ZD_OK;
 }
 
-/* Keys that their author expects to change what is trained. */
-static enum zd_status check_keys(
+enum zd_status format_check(
         const json_t *record, const struct data_entry *entry,
         enum data_format format)
 {
+    /* that their author expects to change what is trained */
     static const char *const keys[] = {
             "labels", "loss_mask", "images", "videos", "audios"};
     const json_t *weight = record_get(record, "weight");
+    if (entry->format == DATA_AUTO)
+        ZD_TRY(check_one_fits(record, entry));
     bool is_named = formats[entry->format].is_chat || format == DATA_TEXT;
     if (!is_named)
         ZD_TRY(record_check_preference(record));
@@ -280,25 +282,6 @@ static enum zd_status check_keys(
                 "sources have a weight, in [[data.train]]; so have messages, "
                 "of 0 or 1");
     return ZD_OK;
-}
-
-enum zd_status format_check(
-        const json_t *record, const struct data_entry *entry,
-        enum data_format format)
-{
-    if (entry->format == DATA_AUTO)
-        ZD_TRY(check_one_fits(record, entry));
-    return check_keys(record, entry, format);
-}
-
-/* Are its records rendered as conversations by this template (NULL: none)? */
-static bool format_talks(
-        enum data_format format, const struct data_entry *entry,
-        const struct chat *chat)
-{
-    return formats[format].is_chat ||
-           (formats[format].talk && entry->format == DATA_AUTO && chat &&
-            !chat->is_layout);
 }
 
 static enum zd_status fail_no_object(const json_t *record)
@@ -325,7 +308,8 @@ enum zd_status format_read(
                        json_is_array(json_object_get(record, "prompt"));
     if (is_messages && !recipe->chat)
         return chat_fail_none(recipe->tokenizer, ZD_ERR_DATA);
-    bool talks =
-            is_messages || format_talks(format, recipe->entry, recipe->chat);
+    bool is_own = it->talk && recipe->entry->format == DATA_AUTO &&
+                  recipe->chat && !recipe->chat->is_layout;
+    bool talks = is_messages || it->is_chat || is_own;
     return talks && it->talk ? it->talk(reading) : it->read(reading);
 }

@@ -195,23 +195,20 @@ static enum zd_status table_open(struct data_stream *stream)
     return parquet_open(stream->fd, file->path, file->bytes, &table->parquet);
 }
 
-static enum zd_status next_row(struct table *table, size_t most, bool *more_out)
-{
-    if (table->row.capacity > KEEP_BYTES) {
-        free(table->row.bytes);
-        table->row = (struct parquet_text){0};
-    }
-    table->at = table->row.used = 0;
-    return parquet_row(table->parquet, most, &table->row, more_out);
-}
-
 static enum zd_status table_read(
         struct data_stream *stream, char *text, size_t bytes, size_t *bytes_out)
 {
     struct table *table = stream->state;
     bool more = true;
-    if (table->at == table->row.used)
-        ZD_TRY(next_row(table, stream->row_most, &more));
+    if (table->at == table->row.used) {
+        if (table->row.capacity > KEEP_BYTES) {
+            free(table->row.bytes);
+            table->row = (struct parquet_text){0};
+        }
+        table->at = table->row.used = 0;
+        ZD_TRY(parquet_row(
+                table->parquet, stream->row_most, &table->row, &more));
+    }
     stream->at = parquet_consumed(table->parquet);
     size_t left = more ? table->row.used - table->at : 0;
     if (bytes > left)
