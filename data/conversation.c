@@ -105,14 +105,6 @@ static enum zd_status read_role(
     return zd_fail_help("roles are system, user, assistant and tool");
 }
 
-static bool is_text_part(const json_t *part)
-{
-    const json_t *type = json_object_get(part, "type");
-    return json_is_string(part) ||
-           (json_is_string(json_object_get(part, "text")) &&
-            (!type || strcmp(json_string_value(type), "text") == 0));
-}
-
 /* A text, parts that are texts, or nothing beside calls of tools. */
 static enum zd_status check_content(
         const struct message_names *names, const json_t *value)
@@ -126,21 +118,15 @@ static enum zd_status check_content(
     json_array_foreach(content, i, part)
     {
         const char *type = json_string_at(part, "type");
-        if (!is_text_part(part))
+        bool has_type = json_object_get(part, "type") != NULL;
+        bool has_text = json_is_string(json_object_get(part, "text")) &&
+                        (!has_type || (type && strcmp(type, "text") == 0));
+        if (!json_is_string(part) && !has_text)
             return ZD_FAIL(
                     ZD_ERR_DATA, "E0437", "part %zu is \"%s\", not \"text\"",
                     i + 1, type ? type : "?");
     }
     return ZD_OK;
-}
-
-static enum zd_status check_calls(const json_t *value)
-{
-    const json_t *calls = record_get(value, "tool_calls"), *call;
-    size_t i;
-    bool is_good = !calls || json_is_array(calls);
-    json_array_foreach(calls, i, call) is_good &= json_is_object(call);
-    return is_good ? ZD_OK : fail("\"tool_calls\" is not a list of objects");
 }
 
 /* ShareGPT's function_call: the text is JSON, a call or a list of them. */
@@ -208,14 +194,18 @@ static enum zd_status read_message(
         const struct message_names *names, const json_t *value, bool is_masked,
         struct conversation *conversation)
 {
+    const json_t *calls = record_get(value, "tool_calls"), *call;
     const char *role = NULL;
-    bool is_left_out = false;
+    size_t i;
+    bool is_left_out = false, are_calls = !calls || json_is_array(calls);
     if (!json_is_object(value))
         return fail("it is not an object");
     ZD_TRY(check_message_keys(value));
     ZD_TRY(read_role(names, value, &role));
     ZD_TRY(check_content(names, value));
-    ZD_TRY(check_calls(value));
+    json_array_foreach(calls, i, call) are_calls &= json_is_object(call);
+    if (!are_calls)
+        return fail("\"tool_calls\" is not a list of objects");
     ZD_TRY(read_mask(value, &is_left_out));
     bool is_call = strcmp(role, "function_call") == 0;
     const json_t *content = record_get(value, names->content);

@@ -12,19 +12,6 @@
 
 /* --- pre-tokenized files -------------------------------------------------- */
 
-static enum zd_status open_file(
-        struct raw *raw, int index, const struct data_file *file,
-        struct cache_writer *documents)
-{
-    struct raw_file *opened = &raw->files[index];
-    *opened = (struct raw_file){
-            .path = file->path, .fd = -1, .begin = raw->count};
-    ZD_TRY(fs_open_read(file->path, &opened->fd, &opened->bytes));
-    ZD_TRY(format_of(file->format)->open(opened, documents));
-    raw->count += opened->count;
-    return ZD_OK;
-}
-
 static void raw_close(struct raw *raw)
 {
     for (int i = 0; i < raw->file_count; i++)
@@ -45,9 +32,14 @@ static enum zd_status raw_open(
     enum zd_status status = ZD_OK;
     memset(raw, 0, sizeof *raw);
     raw->files = zd_array((size_t)list->count, sizeof *raw->files);
-    while (raw->file_count < list->count && status == ZD_OK) {
-        int index = raw->file_count++;
-        status = open_file(raw, index, &list->files[index], documents);
+    for (int i = 0; i < list->count && status == ZD_OK; i++) {
+        struct raw_file *file = &raw->files[raw->file_count++];
+        *file = (struct raw_file){
+                .path = list->files[i].path, .fd = -1, .begin = raw->count};
+        status = fs_open_read(file->path, &file->fd, &file->bytes);
+        if (status == ZD_OK)
+            status = format_of(list->files[i].format)->open(file, documents);
+        raw->count += file->count;
     }
     if (status != ZD_OK)
         raw_close(raw);

@@ -181,17 +181,6 @@ static int thread_count(int wanted)
 
 /* --- the recipe ----------------------------------------------------------- */
 
-/* May a record be rendered by a chat template? */
-static bool may_talk(
-        const struct file_list *list, const struct data_entry *entry)
-{
-    bool may = sources_have_chat(list);
-    for (int i = 0; i < list->count; i++)
-        may |= format_of(list->files[i].format)->talk &&
-               (entry->format == DATA_AUTO || entry->format == DATA_COMPLETION);
-    return may;
-}
-
 static enum zd_status resolve_recipe(
         const struct dataset_request *request, const struct data_entry *entry,
         const struct file_list *list, struct recipe *recipe)
@@ -214,13 +203,16 @@ static enum zd_status resolve_recipe(
             .eos = options->add_eos ? request->eos : -1,
             .skips_bad_rows = options->on_bad_row == BAD_ROW_SKIP,
     };
-    if (!may_talk(list, entry))
+    bool has_chat = sources_have_chat(list), may_talk = has_chat;
+    for (int i = 0; i < list->count; i++)
+        may_talk |= format_of(list->files[i].format)->talk &&
+                    (entry->format == DATA_AUTO ||
+                     entry->format == DATA_COMPLETION);
+    if (!may_talk)
         return ZD_OK;
     const struct chat_choice choice = {
             options->chat_template, options->chat_file, request->template_date};
-    return chat_create(
-            &choice, request->tokenizer, sources_have_chat(list),
-            &recipe->chat);
+    return chat_create(&choice, request->tokenizer, has_chat, &recipe->chat);
 }
 
 /* --- the words ------------------------------------------------------------ */

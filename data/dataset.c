@@ -61,21 +61,6 @@ static enum zd_status fail_short(
     return ZD_ERR_DATA;
 }
 
-/* Which samples of the entry take part. */
-static enum zd_status set_part(
-        struct dataset_part *part, const struct dataset_request *request)
-{
-    int64_t all = count_samples(part, request->options->cutoff_len);
-    int64_t most = part->corpus.entry->max_samples;
-    if (most > 0 && all > most)
-        all = most;
-    part->all = all;
-    part->first = llround(request->from * (double)all);
-    part->count = llround(request->to * (double)all) - part->first;
-    part->taken = part->count;
-    return part->count > 0 ? ZD_OK : fail_short(part, request);
-}
-
 /* With weights an epoch has as many samples as without, shared by weight. */
 static enum zd_status set_shares(struct dataset *dataset)
 {
@@ -174,13 +159,19 @@ static enum zd_status open_part(
         return ZD_OK; /* its samples are not known yet */
     if (part->corpus.packing != PACKING_STREAM && part->corpus.cache.map)
         ZD_TRY(pack_obtain(&part->pack, request, &part->index));
-    if (!part->corpus.is_part) {
-        ZD_TRY(set_part(part, request));
-    } else { /* what is known of it; more may follow */
-        int64_t count = count_samples(part, dataset->T);
-        part->taken = part->count = count > 0 ? count : 0;
+    int64_t all = count_samples(part, dataset->T);
+    int64_t most = part->corpus.entry->max_samples;
+    if (part->corpus.is_part) { /* what is known of it; more may follow */
+        part->taken = part->count = all > 0 ? all : 0;
+        return ZD_OK;
     }
-    return ZD_OK;
+    if (most > 0 && all > most)
+        all = most;
+    part->all = all;
+    part->first = llround(request->from * (double)all);
+    part->count = llround(request->to * (double)all) - part->first;
+    part->taken = part->count;
+    return part->count > 0 ? ZD_OK : fail_short(part, request);
 }
 
 /* What a start refuses and tells. */

@@ -161,21 +161,17 @@ static void tell_long(
     free(text);
 }
 
-/* Is some of it text that the loss does not count, as prompts are? */
-static bool has_masks(const struct corpus *corpus)
-{
-    const struct token_cache *cache = &corpus->cache;
-    return !corpus->list.is_tokens &&
-           cache->trained_count + cache->doc_count < cache->word_count;
-}
-
 /* Prompts and answers in a stream are read for the warning, since an answer
  * without its question is the worse loss. */
 enum zd_status facts_tell(struct dataset *dataset, struct dataset_part *part)
 {
+    const struct token_cache *cache = &part->corpus.cache;
     struct dataset_facts facts = {0};
+    bool has_masks = /* text that the loss does not count */
+            !part->corpus.list.is_tokens &&
+            cache->trained_count + cache->doc_count < cache->word_count;
     tell_long(dataset, part);
-    if (part->corpus.packing != PACKING_STREAM || !has_masks(&part->corpus))
+    if (part->corpus.packing != PACKING_STREAM || !has_masks)
         return ZD_OK;
     ZD_TRY(count_part(dataset, part, &facts));
     if (facts.split_documents > 0)

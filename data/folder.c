@@ -308,16 +308,6 @@ static enum zd_status find_config(
 
 /* --- the split ------------------------------------------------------------ */
 
-static const char *choose_split(
-        const struct data_entry *entry, const json_t *splits)
-{
-    if (strcmp(entry->split, "auto") != 0)
-        return entry->split;
-    if (!entry->is_eval)
-        return "train";
-    return json_object_get(splits, "validation") ? "validation" : "test";
-}
-
 /* Of the set `name`, unless it is NULL. */
 static enum zd_status take_split(
         struct file_list *list, const char *name, const json_t *splits,
@@ -325,7 +315,11 @@ static enum zd_status take_split(
 {
     const struct data_entry *entry = &list->entry;
     char names[400];
-    const char *split = choose_split(entry, splits);
+    const char *split = entry->split;
+    if (strcmp(split, "auto") == 0)
+        split = !entry->is_eval                         ? "train"
+                : json_object_get(splits, "validation") ? "validation"
+                                                        : "test";
     const json_t *files = json_object_get(splits, split), *file;
     size_t i;
     if (json_object_size(splits) == 0 && name)

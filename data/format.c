@@ -284,25 +284,21 @@ enum zd_status format_check(
     return ZD_OK;
 }
 
-static enum zd_status fail_no_object(const json_t *record)
+enum zd_status format_read(
+        const struct reading *reading, enum data_format format)
 {
     static const char *const types[] = {"an object", "an array", "a string",
                                         "a number",  "a number", "true",
                                         "false",     "null"};
-    ZD_FAIL(ZD_ERR_DATA, "E0436", "the row is %s, not a JSON object",
-            types[json_typeof(record)]);
-    return zd_fail_help("a row has to be an object: {\"text\": \"...\"}");
-}
-
-enum zd_status format_read(
-        const struct reading *reading, enum data_format format)
-{
     const struct format *it = &formats[format];
     const struct recipe *recipe = reading->recipe;
     const json_t *record = reading->record;
     document_clear(reading->document);
-    if (!json_is_object(record))
-        return fail_no_object(record);
+    if (!json_is_object(record)) {
+        ZD_FAIL(ZD_ERR_DATA, "E0436", "the row is %s, not a JSON object",
+                types[json_typeof(record)]);
+        return zd_fail_help("a row has to be an object: {\"text\": \"...\"}");
+    }
     ZD_TRY(format_check(record, recipe->entry, format));
     bool is_messages = format == DATA_COMPLETION &&
                        json_is_array(json_object_get(record, "prompt"));

@@ -87,14 +87,6 @@ int32_t *batch_take_pieces(
     return starts;
 }
 
-static int64_t count_targets(const int32_t *targets, int T)
-{
-    int64_t count = 0;
-    for (int t = 0; t < T; t++)
-        count += targets[t] >= 0;
-    return count;
-}
-
 static enum zd_status fill(struct loader *loader, int slot, int64_t batch)
 {
     const struct loader_order *order = &loader->order;
@@ -110,7 +102,8 @@ static enum zd_status fill(struct loader *loader, int slot, int64_t batch)
                 tokens + row, targets + row, starts + row, &count));
         made.token_count += count;
         longest = count > longest ? count : longest;
-        made.target_count += count_targets(targets + row, T);
+        for (int t = 0; t < T; t++)
+            made.target_count += targets[row + (size_t)t] >= 0;
     }
     made.T = batch_close_up(
             tokens, targets, starts, B, T, order->keeps_length ? T : longest);

@@ -41,23 +41,6 @@ struct rooms {
     uint32_t words; /* of bits */
 };
 
-static void rooms_init(struct rooms *rooms, uint32_t most, uint32_t samples)
-{
-    uint32_t count = most + 1;
-    rooms->words = (count + 63) / 64;
-    rooms->first = zd_array(count, sizeof *rooms->first);
-    rooms->next = zd_array(samples, sizeof *rooms->next);
-    rooms->bits = zd_array(rooms->words, sizeof *rooms->bits);
-    memset(rooms->first, 0xff, count * sizeof *rooms->first);
-}
-
-static void rooms_fini(struct rooms *rooms)
-{
-    free(rooms->bits);
-    free(rooms->first);
-    free(rooms->next);
-}
-
 static void rooms_put(struct rooms *rooms, uint32_t room, uint32_t sample)
 {
     rooms->next[sample] = rooms->first[room];
@@ -142,10 +125,14 @@ static uint32_t *sort_documents(
  * Returns how many there are. */
 static uint32_t fit(struct packing *packing)
 {
-    struct rooms rooms;
-    uint32_t samples = 0, count;
+    uint32_t samples = 0, count, sizes = packing->most + 1;
     uint32_t *order = sort_documents(packing, &count);
-    rooms_init(&rooms, packing->most, count);
+    struct rooms rooms = {
+            .words = (sizes + 63) / 64,
+            .first = zd_array(sizes, sizeof *rooms.first),
+            .next = zd_array(count, sizeof *rooms.next),
+            .bits = zd_array((sizes + 63) / 64, sizeof *rooms.bits)};
+    memset(rooms.first, 0xff, sizes * sizeof *rooms.first);
     memset(packing->sample, 0xff, packing->documents * sizeof(uint32_t));
     for (uint32_t i = 0; i < count; i++) {
         uint32_t length = last_piece(packing, order[i]);
@@ -156,7 +143,9 @@ static uint32_t fit(struct packing *packing)
         rooms_put(
                 &rooms, (room == NONE ? packing->most : room) - length, sample);
     }
-    rooms_fini(&rooms);
+    free(rooms.bits);
+    free(rooms.first);
+    free(rooms.next);
     free(order);
     return samples;
 }

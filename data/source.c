@@ -151,17 +151,6 @@ static enum zd_status detect_tokens(struct data_file *file, int fd)
             "set format = \"nanogpt\" if it holds bare 16-bit tokens");
 }
 
-/* A name with no known ending: a CSV table would be trained on as text. */
-static enum zd_status fail_name(const char *path)
-{
-    ZD_FAIL(ZD_ERR_CONFIG, "E0431",
-            "cannot tell the format of %s: .txt and .text are text, .jsonl, "
-            ".ndjson and .json are records, each also as .gz or .zst, .parquet "
-            "is records, .bin is tokens",
-            path);
-    return zd_fail_help("format = \"text\" trains on the file as it is");
-}
-
 static enum zd_status settle_format(
         const struct data_entry *entry, struct data_file *file)
 {
@@ -185,19 +174,17 @@ static enum zd_status settle_format(
                       (file->format != DATA_AUTO && file->format != DATA_TEXT);
     if (file->has_lines)
         return look_at_record(entry, file);
-    if (file->format == DATA_AUTO && kind != NAME_TEXT)
-        return fail_name(file->path);
+    if (file->format == DATA_AUTO && kind != NAME_TEXT) {
+        /* no known ending: a CSV table would be trained on as text */
+        ZD_FAIL(ZD_ERR_CONFIG, "E0431",
+                "cannot tell the format of %s: .txt and .text are text, "
+                ".jsonl, .ndjson and .json are records, each also as .gz or "
+                ".zst, .parquet is records, .bin is tokens",
+                file->path);
+        return zd_fail_help("format = \"text\" trains on the file as it is");
+    }
     file->format = DATA_TEXT;
     return ZD_OK;
-}
-
-/* A copy of `path`; of a Megatron index, the path of its .bin. */
-static char *copy_path(const char *path)
-{
-    char *copy = zd_must(strdup(path));
-    if (name_ends_with(copy, ".idx"))
-        strcpy(copy + strlen(copy) - 4, ".bin");
-    return copy;
 }
 
 /* The paths that the entry names. */
@@ -229,7 +216,9 @@ static enum zd_status expand(
     list->files = zd_array((size_t)found.count, sizeof *list->files);
     for (int i = 0; i < found.count; i++)
         if (is_plain || !name_ends_with(found.paths[i], ".idx"))
-            list->files[list->count++].path = copy_path(found.paths[i]);
+            list->files[list->count++].path = zd_must(strdup(found.paths[i]));
+    if (is_plain && name_ends_with(found.paths[0], ".idx"))
+        memcpy(strrchr(list->files->path, '.'), ".bin", 4);
     match_free(&found);
     if (status == ZD_OK && list->count == 0)
         return ZD_FAIL(

@@ -229,14 +229,6 @@ static enum zd_status check_setting(
                              "model.%s = %s is not supported", key, text);
 }
 
-static bool has_all_bytes(const struct merges *merges)
-{
-    for (int b = 0; b < 256; b++)
-        if (merges->byte_id[b] < 0)
-            return false;
-    return true;
-}
-
 /* After which bytes a token goes on with "▁". Words may be cut where none does
  * without changing ids, unless a word that is a token as a whole skips the
  * merges: then only the pre-tokenizer cuts. */
@@ -300,7 +292,10 @@ enum zd_status tokenizer_load_model(
             json_is_true(json_object_get(model, "ignore_merges"));
     find_joins(tokenizer);
     /* the unknown token stands for bytes that the vocabulary lacks */
-    if (has_all_bytes(&tokenizer->merges))
+    int byte = 0;
+    while (byte < 256 && tokenizer->merges.byte_id[byte] >= 0)
+        byte++;
+    if (byte == 256)
         return ZD_OK;
     if (tokenizer->table.is_fallback)
         return ZD_FAIL(
