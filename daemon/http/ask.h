@@ -4,7 +4,7 @@
  * Names of sockets lie where others can make files first (/tmp/zerod-UID), or
  * are read from files that others may write. So before a byte is sent or
  * believed, the process that listens (SO_PEERCRED), the folder and the socket's
- * file must belong to this user or to root. Root may ask anyone.
+ * file must belong to this user or to root.
  *
  * Source: RFC 9112, sections 4 to 6. */
 #pragma once
@@ -33,12 +33,12 @@ int http_ask(
         const char *path, const struct http_question *question,
         uid_t *stranger_out);
 
-enum http_reader_state { /* head, then a body of Content-Length or until the
-                            connection ends */
-                         HTTP_HEAD,
-                         HTTP_BODY,
-                         HTTP_DONE,
-                         HTTP_BROKEN /* not HTTP, or a head that is too long */
+/* A head, then a body of Content-Length or until the connection ends. */
+enum http_reader_state {
+    HTTP_HEAD,
+    HTTP_BODY,
+    HTTP_DONE,
+    HTTP_BROKEN /* not HTTP, or a head that is too long */
 };
 
 struct http_reader {
