@@ -28,7 +28,7 @@ static struct queued total(void)
 }
 
 /* Tensors are multiples of 256 elements, as those of useful models are. */
-static void job_write(const char *path, const char *family)
+static void job_write(const char *path, const char *family, bool adapted)
 {
     FILE *file = fopen(path, "w");
     if (!file)
@@ -49,11 +49,16 @@ static void job_write(const char *path, const char *family)
           "[optim]\nwarmup_steps = 0\n[eval]\neval_strategy = \"no\"\n"
           "[checkpoint]\nsave_strategy = \"no\"\nexport = \"none\"\n",
           file);
+    if (adapted)
+        fputs("[lora]\nenabled = true\nr = 16\nlora_dropout = 0.0\n"
+              "target_modules = \"all-linear\"\n",
+              file);
     fclose(file);
 }
 
 static struct queued of_run(
-        const char *family, int layers, int micro_batches, int steps, bool *ran)
+        const char *family, bool adapted, int layers, int micro_batches,
+        int steps, bool *ran)
 {
     char path[256], depth[64], batch[64], count[64];
     const char *dir = job_threads_dir();
@@ -65,7 +70,7 @@ static struct queued of_run(
                           NULL};
     struct queued before = total();
     snprintf(path, sizeof path, "%s/job.toml", dir);
-    job_write(path, family);
+    job_write(path, family, adapted);
     snprintf(
             depth, sizeof depth, "model.config.%s=%d",
             strcmp(family, "gpt2") == 0 ? "n_layer" : "num_hidden_layers",
@@ -88,13 +93,15 @@ struct steps {
 };
 
 /* The start of a run is what one step has more than the second adds. */
-static struct steps steps_of(const char *family, int layers, bool *ran)
+static struct steps steps_of(
+        const char *family, bool adapted, int layers, bool *ran)
 {
     struct steps steps = {{{0, 0}}};
-    struct queued first = of_run(family, layers, 2, 1, ran);
-    struct queued both = of_run(family, layers, 2, 2, ran);
+    struct queued first = of_run(family, adapted, layers, 2, 1, ran);
+    struct queued both = of_run(family, adapted, layers, 2, 2, ran);
     for (int m = 1; m <= 3; m++) {
-        struct queued run = m == 2 ? first : of_run(family, layers, m, 1, ran);
+        struct queued run =
+                m == 2 ? first : of_run(family, adapted, layers, m, 1, ran);
         steps.of[m].kernels = run.kernels - 2 * first.kernels + both.kernels;
         steps.of[m].products =
                 run.products - 2 * first.products + both.products;
@@ -114,13 +121,13 @@ static bool page_has(const char *line)
 }
 
 /* Of several micro-batches, which are added up in fp32; and of one. */
-static void expect_row(const char *family, const char *name)
+static void expect_row(const char *family, bool adapted, const char *name)
 {
     enum { LAYERS = 2 }; /* and twice as many */
     char line[160];
     bool ran = true;
-    struct steps few = steps_of(family, LAYERS, &ran);
-    struct steps many = steps_of(family, 2 * LAYERS, &ran);
+    struct steps few = steps_of(family, adapted, LAYERS, &ran);
+    struct steps many = steps_of(family, adapted, 2 * LAYERS, &ran);
     struct queued layer[4]; /* of a layer, in a step */
     for (int m = 1; m <= 3; m++) {
         layer[m].kernels = (many.of[m].kernels - few.of[m].kernels) / LAYERS;
@@ -140,8 +147,9 @@ static void expect_row(const char *family, const char *name)
 
 int main(void)
 {
-    expect_row("gpt2", "GPT-2");
-    expect_row("llama", "Llama");
-    expect_row("qwen3", "Qwen3");
+    expect_row("gpt2", false, "GPT-2");
+    expect_row("llama", false, "Llama");
+    expect_row("llama", true, "Llama, 7 adapters a layer");
+    expect_row("qwen3", false, "Qwen3");
     return tap_done();
 }
