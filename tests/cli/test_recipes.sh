@@ -12,7 +12,10 @@ refused() { # CODE TEXT COMMAND...: ends with CODE and says TEXT
     [ $code = "$want" ] && grep -q -e "$text" said
 }
 mkdir -p data/val out
-while read -r name config; do mkdir -p "models/$name" && echo "$config" >"models/$name/config.json"; done <"$2/tests/cli/recipe_models.txt"
+while read -r name config; do
+    mkdir -p "models/$name" && echo "$config" >"models/$name/config.json"
+    printf '\2\0\0\0\0\0\0\0{}' >"models/$name/model.safetensors" # of no tensors: validate reads headers
+done <"$2/tests/cli/recipe_models.txt"
 tokenizers=$2/tests/fixtures/tokenizers
 cp "$tokenizers"/gpt2/tokenizer*.json models/gpt2-xl
 for model in gemma-3-1b-it Qwen3-0.6B Qwen3-8B Qwen3-14B phi-4 SmolLM3-3B; do cp "$tokenizers"/qwen2/tokenizer*.json "models/$model"; done
