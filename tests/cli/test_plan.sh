@@ -346,8 +346,10 @@ ok 'what auto chose' eval 'call 0 plan --job job.toml --world 1 --set train.grad
     has "^         optimizer adamw_8bit, 8-bit states, fp32 master weights$" out &&
     has "^         offload of optimizer: cpu, params: none, activations: none$" out'
 ok '  and with less room' eval 'call 0 plan --job job.toml --world 1 --set train.gradient_checkpointing=auto --set offload.optimizer=cpu \
-    --set train.gradient_accumulation_steps=2 --set device.memory_limit=11MiB &&
+    --set train.gradient_accumulation_steps=2 --set device.memory_limit=11MiB --set train.accumulation_order=depth_first &&
     has "checkpointing (full|sqrt) .by auto., gradients of 2 micro-batches, depth_first, added up on the host .by auto.$" out'
+ok '  or by layer, whose sums fit the device' eval 'call 0 plan --job job.toml --world 1 --set train.gradient_checkpointing=auto --set offload.optimizer=cpu \
+    --set train.gradient_accumulation_steps=2 --set device.memory_limit=11MiB && has "breadth_first .by auto., added up on the device .by auto.$" out'
 ok '  as JSON' eval 'call 0 plan --job job.toml --world 1 --format json --set train.gradient_checkpointing=every:2 --set optim.name=sgd &&
     has "\"gradient_checkpointing\": \"every:2\"" out && has "\"optimizer\": \"sgd\"" out && has "\"accumulate\": \"device\"" out'
 # --- an update that begins before the norm is known ---

@@ -226,9 +226,10 @@ static enum zd_status try_modes(struct plan_fit *fit, bool in_pieces)
 
 /* --- the order of micro-batches ------------------------------------------- */
 
-/* Both orders have the same bits, and something is moved that one of them could
- * move less often. At stages 2 and 3 several ranks reduce each micro-batch
- * depth first; which order they take must not follow from what fits. */
+/* Both orders have the same bits, or depth first would be added up on the host,
+ * and something is moved that one of them could move less often. At stages 2
+ * and 3 several ranks reduce each micro-batch depth first; which order they
+ * take must not follow from what fits. */
 static bool order_is_open(const struct plan_fit *fit)
 {
     const struct train_job *job = fit->job;
@@ -238,7 +239,6 @@ static bool order_is_open(const struct plan_fit *fit)
     return job->train.accumulation_order == ORDER_AUTO && fit->choice.A > 1 &&
            moves && !adds_to_head &&
            (plan->world == 1 || job->zero.stage < 2) &&
-           !fit->choice.accumulate_on_host &&
            job->offload.accumulate != OFFLOAD_ACCUMULATE_HOST;
 }
 
