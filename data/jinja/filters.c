@@ -341,6 +341,7 @@ JINJA_FUNCTION(do_dictsort)
     X(select, "*", 0, selected(j, self, given, false, true))                   \
     X(selectattr, "*", 0, selected(j, self, given, true, true))                \
     X(string, "", 0, jinja_str(j, self))                                       \
+    X(title, "", 0, jinja_in_case(j, jinja_str(j, self), TITLE))               \
     X(trim, "chars", 0,                                                        \
       jinja_stripped(j, jinja_str(j, self), a[0], true, true))                 \
     X(upper, "", 0, jinja_in_case(j, jinja_str(j, self), UPPER))

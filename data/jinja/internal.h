@@ -220,7 +220,7 @@ struct value jinja_stripped(
         struct jinja *j, struct value text, struct value set, bool left,
         bool right);
 uint32_t jinja_character(struct value text, size_t at, unsigned *bytes_out);
-enum letter_case { LOWER, UPPER, CAPITAL };
+enum letter_case { LOWER, UPPER, CAPITAL, TITLE };
 struct value jinja_in_case(
         struct jinja *j, struct value text, enum letter_case to);
 /* Up to `most` times, all for less than 0. */

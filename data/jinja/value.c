@@ -77,11 +77,17 @@ struct value jinja_in_case(
 {
     size_t mark = jinja_capture(j);
     unsigned length;
+    bool begins = true; /* the text, or with TITLE a word */
     jinja_looks(j, text, NULL);
     for (size_t i = 0; i < text.bytes && jinja_charge(j, 1, 0); i += length) {
         utf8proc_int32_t c =
                 (utf8proc_int32_t)jinja_character(text, i, &length);
-        enum letter_case way = to == CAPITAL && i > 0 ? LOWER : to;
+        enum letter_case way = to < CAPITAL    ? to
+                               : !begins       ? LOWER
+                               : to == CAPITAL ? CAPITAL
+                                               : UPPER;
+        begins = to == TITLE && (memchr("-({[<", text.text[i], 5) ||
+                                 jinja_is_space((uint32_t)c));
         unsigned char bytes[4];
         if (c == 0xdf && way != LOWER) { /* the sharp s */
             jinja_write(j, way == UPPER ? "SS" : "Ss", 2);
