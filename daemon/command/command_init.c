@@ -302,7 +302,7 @@ static enum zd_status check_args(const struct cli_args *args, int files)
 
 enum zd_status command_init(struct cli_args *args, int *argc, char ***argv)
 {
-    struct origin origin;
+    struct origin origin = {0};
     int files = find_origin(args, &origin);
     ZD_TRY(check_args(args, files));
     ZD_TRY(cli_check_limits(args));

@@ -8,6 +8,7 @@
 #include "tests/base/device/gpu_case.h"
 #include "tests/cuda/cudnn/cudnn_standin.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
