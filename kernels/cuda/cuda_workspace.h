@@ -6,8 +6,10 @@
 
 #include <stddef.h>
 
-/* --- the block of the thread's current device (kernels_set_workspace) ----- */
+/* --- the block of the thread's current device ----------------------------- */
 
+/* The memory is the caller's and outlives it. */
+void cuda_workspace_set(void *device, size_t bytes);
 /* At least `bytes`, aligned to 256; NULL where less was handed over, which is
  * our own mistake: the caller asserts. */
 void *cuda_workspace(size_t bytes);
