@@ -1,9 +1,14 @@
 /* fast_table.c - the fast paths of one instruction set and type, by name. */
 #include "kernels/attention/attention_cpu.h"
 #include "kernels/backend.h"
-#include "kernels/cpu/fast.h"
 #include "kernels/matmul/matmul_cpu.h"
+#include "kernels/plain.h"
 #include "kernels/quant/quant_cpu.h"
+
+#define OP(op) op##_fn FAST(op);
+KERNELS_EACH(OP)
+OP(matmul)
+#undef OP
 
 const struct cpu_backend FAST(backend) = {
         .ops = {.dtype = ELEM_DTYPE,

@@ -4,6 +4,8 @@
 #include "kernels/attention/attention_block.h"
 #include "kernels/attention/attention_cpu.h"
 
+attention_backward_fn FAST(attention_backward);
+
 /* What a task works on: whole columns of a head for the sample's tokens, and
  * one block of scores. */
 struct backward {

@@ -10,6 +10,8 @@
 #include "kernels/attention/attention.h"
 #include "kernels/attention/attention_block.h"
 
+attention_forward_fn FAST(attention_forward);
+
 /* Turns a row of scores into the words of e^(scale score - top), updates the
  * row's running maximum and sum, and rescales what the row has collected so
  * far. `end` is a multiple of NR. */

@@ -1,6 +1,8 @@
 #include "kernels/attention/attention.h"
 #include "kernels/cpu/fast.h"
 
+attention_decode_fn FAST(attention_decode);
+
 /* Keys whose scores are kept at a time. */
 enum { KEYS = 64 };
 

@@ -1,6 +1,6 @@
 /* fast.h - what the fast CPU paths share: vectors, and their threads.
  *
- * What they define is declared here by the types of the families' headers, and
+ * A path declares what it defines by the type of its family's header, and
  * fast_table.c has them all by their names: they cannot drift apart.
  *
  * A fast path divides its rows, columns or tiles among threads in any way it
@@ -10,16 +10,10 @@
 
 #include "kernels/cpu/simd.h"
 #include "kernels/cpu/threads.h"
-#include "kernels/plain.h"
 
 #include <assert.h>
 #include <math.h>
 #include <omp.h>
-
-#define OP(op) op##_fn FAST(op);
-KERNELS_EACH(OP)
-OP(matmul)
-#undef OP
 
 /* Threads worth waking for `work` elements: waking them costs microseconds,
  * and much more where ranks share cores. */

@@ -1,6 +1,11 @@
 #include "kernels/cpu/fast.h"
 #include "kernels/elementwise/activation.h"
 
+gelu_forward_fn FAST(gelu_forward);
+gelu_backward_fn FAST(gelu_backward);
+gated_forward_fn FAST(gated_forward);
+gated_backward_fn FAST(gated_backward);
+
 /* Elements a thread takes at a time. It makes their divisors first: of a long
  * chain of operations two halves overlap better. */
 enum { RUN = 1024 };

@@ -1,6 +1,9 @@
 #include "kernels/cpu/fast.h"
 #include "kernels/elementwise/elementwise.h"
 
+add_fn FAST(add);
+reduce_rows_fn FAST(reduce_rows);
+
 /* Elements a thread takes at a time; columns summed in the first-level cache,
  * at most; rows summed before they join the total. */
 enum { PIECE = 4096, COLUMNS = 2048, ROWS = 128 };

@@ -1,6 +1,10 @@
 #include "kernels/cpu/fast.h"
 #include "kernels/elementwise/magnitudes.h"
 
+row_gains_fn FAST(row_gains);
+scale_columns_fn FAST(scale_columns);
+column_dots_fn FAST(column_dots);
+
 /* Columns summed in the first-level cache; rows summed before they join the
  * total. */
 enum { COLUMNS = 512, ROWS = 128 };

@@ -1,6 +1,8 @@
 #include "kernels/cpu/fast.h"
 #include "kernels/elementwise/masked.h"
 
+scale_rows_fn FAST(scale_rows);
+
 /* Elements of a row whose scales are made at a time. */
 enum { PIECE = 64 };
 

@@ -1,6 +1,9 @@
 #include "kernels/cpu/fast.h"
 #include "kernels/embedding/embedding.h"
 
+embedding_forward_fn FAST(embedding_forward);
+embedding_backward_fn FAST(embedding_backward);
+
 enum zd_status FAST(embedding_forward)(
         struct stream *stream, void *out, const int32_t *ids, const void *table,
         int N, int C, bool add)

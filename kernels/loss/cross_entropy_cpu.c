@@ -1,6 +1,10 @@
 #include "kernels/cpu/fast.h"
 #include "kernels/loss/cross_entropy.h"
 
+cross_entropy_fn FAST(cross_entropy);
+row_scores_fn FAST(row_scores);
+row_losses_fn FAST(row_losses);
+
 ALWAYS_INLINE vf mapped(vf z, const struct logit_map *map)
 {
     if (!map)

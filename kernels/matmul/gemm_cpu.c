@@ -29,6 +29,11 @@
 
 #include <limits.h>
 
+matmul_fn FAST(matmul);
+gelu_forward_fn FAST(gelu_forward);
+gelu_backward_fn FAST(gelu_backward);
+reduce_rows_fn FAST(reduce_rows);
+
 /* Best of 256, 384 and 512 for KC, and 1024 for NC, on Zen 3 (32 KiB L1, 512
  * KiB L2): GPT-2's matmuls at M = 1024 then reach 0.9 of two cores' peak.
  * Pairs: best of 256 to 1536 on Zen 5 (48 KiB, 1 MiB), where panels stream from

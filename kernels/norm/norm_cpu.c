@@ -2,6 +2,13 @@
 #include "kernels/elementwise/elementwise.h"
 #include "kernels/norm/norm.h"
 
+norm_forward_fn FAST(norm_forward);
+norm_backward_fn FAST(norm_backward);
+head_norm_rope_forward_fn FAST(head_norm_rope_forward);
+head_norm_rope_backward_fn FAST(head_norm_rope_backward);
+add_fn FAST(add);
+rope_fn FAST(rope);
+
 /* Rows whose columns are summed before they join the total: a long sum of small
  * numbers loses less when it is made of short ones. And rows side by side. */
 enum { ROWS = KERNEL_TYPE == KERNEL_FP32 ? 128 : 64, SIDE_BY_SIDE = 2 };

@@ -5,6 +5,8 @@
 #include "kernels/quant/codes_rows.h"
 #include "kernels/quant/quant_cpu.h"
 
+codes_rows_fn FAST(codes_rows);
+
 enum { PIECE = 2048, CUT = 64 };
 static_assert(PIECE % ROWS_STEP == 0, "sums in the order of whole rows");
 

@@ -10,6 +10,8 @@
 #include "kernels/cpu/fast.h"
 #include "kernels/fp8/fp8_lanes.h"
 
+dequantize_fn FAST(dequantize);
+
 /* A block's products as elements. */
 static void fill_table(elem table[16], const float values[16], float absmax)
 {

@@ -1,6 +1,8 @@
 #include "kernels/cpu/fast.h"
 #include "kernels/rope/rope.h"
 
+rope_fn FAST(rope);
+
 /* Of the two products the compiler fuses one with the sum (-ffp-contract): the
  * results have the bits of this order of loads and stores. */
 ALWAYS_INLINE void turn_halves(
