@@ -268,11 +268,10 @@ static enum zd_status sync_rows(struct trainer *trainer)
     return status;
 }
 
-static void tell_stopped(
-        const struct trainer *trainer, const char *how, const char *deadline)
+static void tell_stopped(const struct trainer *trainer, const char *how)
 {
     zd_log_info(
-            "stopped %s%s after step %lld; %s", how, deadline,
+            "stopped %s after step %lld; %s", how,
             (long long)trainer->state.step,
             trainer->last_checkpoint[0]
                     ? "start the same command again to go on"
@@ -300,18 +299,17 @@ static enum zd_status finish(struct trainer *trainer)
     show_end(trainer, complete && job->checkpoint.export != EXPORT_NONE, false);
     trainer_tell_state(trainer, complete ? RUN_DONE : RUN_STOPPED);
     if (trainer->is_stopped && trainer_is_first(trainer))
-        tell_stopped(trainer, "on request", "");
+        tell_stopped(trainer, "on request");
     return ZD_OK;
 }
 
 static void tell_stop(const struct trainer *trainer)
 {
-    char deadline[64];
-    deadline_print(&trainer->deadline, deadline, sizeof deadline);
-    tell_stopped(
-            trainer,
-            trainer->met_deadline ? "in time for the deadline " : "by a signal",
-            trainer->met_deadline ? deadline : "");
+    char how[160] = "by a signal";
+    if (trainer->met_deadline)
+        deadline_print(
+                &trainer->deadline, clock_wall_seconds(), how, sizeof how);
+    tell_stopped(trainer, how);
 }
 
 static enum zd_status run(struct trainer *trainer)

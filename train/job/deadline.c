@@ -46,14 +46,17 @@ bool deadline_has_come(
     return deadline->at > 0 && now + margin >= deadline->at;
 }
 
-void deadline_print(const struct deadline *deadline, char *out, size_t bytes)
+void deadline_print(
+        const struct deadline *deadline, double now, char *out, size_t bytes)
 {
-    char text[32];
+    char text[32], when[64] = "in time for";
     struct tm tm;
     time_t at = (time_t)deadline->at;
     gmtime_r(&at, &tm);
     strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &tm);
+    if (now > deadline->at)
+        snprintf(when, sizeof when, "%.1f s after", now - deadline->at);
     snprintf(
-            out, bytes, "%s%s", text,
+            out, bytes, "%s the deadline %s%s", when, text,
             deadline->is_slurm ? " (" SLURM_VARIABLE ")" : "");
 }

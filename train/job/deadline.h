@@ -24,5 +24,7 @@ void deadline_init(
 bool deadline_has_come(
         const struct deadline *deadline, double now, double save_seconds,
         double step_seconds);
-/* "2026-11-22T08:00:00Z (SLURM_JOB_END_TIME)" */
-void deadline_print(const struct deadline *deadline, char *out, size_t bytes);
+/* "in time for the deadline 2026-11-22T08:00:00Z (SLURM_JOB_END_TIME)", or
+ * "2.5 s after the deadline .." */
+void deadline_print(
+        const struct deadline *deadline, double now, char *out, size_t bytes);

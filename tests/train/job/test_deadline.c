@@ -42,6 +42,14 @@ static void unit(void)
     deadline_init(&none, 1000, &d);
     tap_ok(d.at == 0, "nor is what makes no sense");
     unsetenv("SLURM_JOB_END_TIME");
+    char met[128], missed[128];
+    deadline_init(&after, 1000, &d);
+    deadline_print(&d, 1099.5, met, sizeof met);
+    deadline_print(&d, 1102.5, missed, sizeof missed);
+    tap_ok(strcmp(met, "in time for the deadline 1970-01-01T00:18:20Z") == 0 &&
+                   strcmp(missed,
+                          "2.5 s after the deadline 1970-01-01T00:18:20Z") == 0,
+           "a deadline that was missed is told as such: %s", missed);
 }
 
 /* Steps that the newest checkpoint of a stopped run holds; -1: none is sound.
