@@ -290,16 +290,23 @@ static void tell_auto(const struct train_banner *banner)
         zd_log_info("  auto     %s", line);
 }
 
-/* `set` before the run was resumed overrides the job file. */
+/* `set` before the run was resumed overrides the job file. A job that gives the
+ * global batch keeps that, on whatever number of ranks. */
 static void tell_kept(const struct train_banner *banner)
 {
     char line[320] = "";
     struct text_buffer text = {.out = line, .bytes = sizeof line};
-    for (int id = 0; id < SETTINGS; id++)
+    for (int id = 0; id < SETTINGS; id++) {
+        bool is_batch = id == SET_ACCUMULATION &&
+                        banner->job->train.global_batch_size > 0;
         if (banner->is_kept[id])
             text_buffer_add(
                     &text, "%s%s = %.10g", text.used ? ", " : "",
-                    train_settings[id].key, banner->kept[id]);
+                    is_batch ? "train.global_batch_size"
+                             : train_settings[id].key,
+                    is_batch ? (double)banner->plan->global_batch
+                             : banner->kept[id]);
+    }
     if (text.used)
         zd_log_info(
                 "  set      %s: set in an earlier start, still in force", line);

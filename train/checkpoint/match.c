@@ -146,11 +146,18 @@ enum zd_status checkpoint_match_run(
     const char *key;
     json_t *value;
     ZD_TRY(match_data(json_object_get(manifest, "data"), job, identity));
+    /* a batch that was set is told by live_resume */
+    const struct train_setting *accumulation =
+            &train_settings[SET_ACCUMULATION];
+    bool keeps_batch =
+            checkpoint_state(checkpoint).live.given[SET_ACCUMULATION] &&
+            !manifest_batch_changed(manifest, &job->train);
     json_t *now = manifest_settings(job, global_batch);
     json_object_foreach(now, key, value)
     {
         const json_t *old = json_object_get(before, key);
-        if (old && !is_same(old, value))
+        bool is_set = keeps_batch && strcmp(key, accumulation->key) == 0;
+        if (old && !is_same(old, value) && !is_set)
             zd_log_info(
                     "resuming with %s = %s (was %s)", key, text_of(value, b),
                     text_of(old, a));

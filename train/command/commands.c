@@ -423,6 +423,15 @@ static void tell_rate(
     json_object_set_new(result, "warning", json_string(warning));
 }
 
+static void tell_batch(
+        const struct trainer *trainer, int64_t before, json_t *result)
+{
+    static const char key[] = "global_batch_size";
+    json_object_set_new(result, key, json_integer(trainer->plan.global_batch));
+    json_object_set_new(
+            json_object_get(result, "before"), key, json_integer(before));
+}
+
 static double rate_to_set(const struct trainer *trainer)
 {
     double peak = live_peak_rate(trainer);
@@ -433,6 +442,7 @@ static enum zd_status do_set(struct trainer *trainer, struct outcome *outcome)
 {
     const struct train_command *command = outcome->command;
     double values[SETTINGS], rate = rate_to_set(trainer);
+    int64_t batch = trainer->plan.global_batch;
     live_settings(trainer, values);
     if (check_set(trainer, command) != ZD_OK)
         return fail(outcome);
@@ -448,6 +458,8 @@ static enum zd_status do_set(struct trainer *trainer, struct outcome *outcome)
     save_outdated(trainer);
     live_settings(trainer, values);
     add_settings(outcome->result, NULL, values);
+    if (command->given[SET_ACCUMULATION])
+        tell_batch(trainer, batch, outcome->result);
     if (command->given[SET_LEARNING_RATE])
         tell_rate(
                 trainer, rate, command->value[SET_LEARNING_RATE],

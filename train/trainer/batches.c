@@ -99,8 +99,8 @@ enum zd_status batches_accumulate(struct trainer *trainer, int accumulation)
     if (status != ZD_OK) {
         bool has_batch = trainer->job->train.global_batch_size > 0;
         zd_fail_help(
-                "stop the run, set train.%s = %lld in its job file and start "
-                "it again: it goes on from its checkpoint",
+                "set train.%s = %lld in the job file: the next start goes on "
+                "from the checkpoint with it",
                 has_batch ? "global_batch_size" : "gradient_accumulation_steps",
                 has_batch ? across * accumulation : (long long)accumulation);
         return status;

@@ -170,6 +170,11 @@ static enum zd_status resume_accumulation(struct trainer *trainer)
     int64_t across = (int64_t)trainer->plan.per_device * samplers;
     int64_t A = (int64_t)live->value[SET_ACCUMULATION];
     if (trainer->job->train.global_batch_size > 0) {
+        zd_log_info(
+                "resuming with train.global_batch_size = %lld, set while the "
+                "run went on (%lld in the job file)",
+                (long long)live->global_batch,
+                (long long)trainer->writer.global_batch);
         A = live->global_batch / across;
         if (A * across != live->global_batch) {
             ZD_FAIL(ZD_ERR_CONFIG, "E1009",

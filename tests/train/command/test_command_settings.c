@@ -123,6 +123,21 @@ static void the_answer_tells_what_the_schedule_makes_of_it(void)
     commander_fini(&commander);
 }
 
+static void the_answer_tells_the_global_batch(void)
+{
+    struct commander commander;
+    const char *dir = job_threads_dir();
+    commander_ask(&commander, "5 gradient_accumulation_steps 3");
+    bool ran = run(dir, 2, "", &commander);
+    const json_t *result = commander.entries[0].result;
+    tap_ok(ran && json_integer_at(result, "global_batch_size") ==
+                           3 * json_integer_at(
+                                       json_object_get(result, "before"),
+                                       "global_batch_size"),
+           "three micro-batches: the global batch before and after");
+    commander_fini(&commander);
+}
+
 /* The rest of the run is that of a job which has this batch from there on. */
 static void accumulation_changes(int world, const char *stage)
 {
@@ -265,6 +280,7 @@ int main(void)
     a_rate_is_set_exactly();
     a_peak_is_set_in_the_warmup();
     the_answer_tells_what_the_schedule_makes_of_it();
+    the_answer_tells_the_global_batch();
     for (int world = 1; world <= 3; world++)
         accumulation_changes(world, "zero.stage=3");
     accumulation_changes(2, "zero.stage=1");
