@@ -290,6 +290,21 @@ static void tell_auto(const struct train_banner *banner)
         zd_log_info("  auto     %s", line);
 }
 
+/* "auto" that chose breadth first is told above. */
+static void tell_order(const struct train_banner *banner)
+{
+    const struct job_plan *plan = banner->plan;
+    if (plan->accumulation > 1 && !plan->chose_order)
+        zd_log_info(
+                "  order    micro-batches %s (train.accumulation_order)",
+                plan_order_name(plan->by_layer));
+    else if (
+            plan->accumulation == 1 &&
+            banner->job->train.accumulation_order != ORDER_AUTO)
+        zd_log_info("  note     train.accumulation_order changes nothing: a "
+                    "step has one micro-batch");
+}
+
 /* `set` before the run was resumed overrides the job file. A job that gives the
  * global batch keeps that, on whatever number of ranks. */
 static void tell_kept(const struct train_banner *banner)
@@ -321,6 +336,7 @@ void report_banner(const struct train_banner *banner)
     tell_fp8(banner);
     tell_offload(banner);
     tell_auto(banner);
+    tell_order(banner);
     tell_work(banner);
     tell_scale(banner);
     tell_text(banner);

@@ -366,6 +366,9 @@ ok '  every row has the bytes of its own step' eval \
 ok 'a run on the device says the optimizer only' eval 'rm -rf told && call 0 $brief && has "^  optim +adamw, states in fp32, no master weights$" err && ! has "^  (offload|file) " err'
 ok 'what auto became' eval 'rm -rf told && call 0 $brief --set train.gradient_checkpointing=auto --set train.gradient_accumulation_steps=2 \
     --set train.global_batch_size=4 --set offload.optimizer=cpu && has "^  auto +train.gradient_checkpointing = \"none\", offload.accumulate = \"device\"" err'
+ok '  the order of the micro-batches' has '^  order +micro-batches depth_first \(train.accumulation_order\)$' err
+ok 'an order of one micro-batch' eval 'rm -rf told && call 0 $brief --set train.accumulation_order=breadth_first &&
+    has "^  note +train.accumulation_order changes nothing: a step has one micro-batch$" err && ! has "^  order " err'
 ok '  and with less memory' eval 'call 0 plan --job job.toml --world 1 --set train.gradient_checkpointing=selective --format json &&
     limit=$(sed -n "/\"name\": \"device\"/{n;s/.*: \([0-9]*\).*/\1/p;q}" out) && rm -rf told && call 0 $brief --set train.gradient_checkpointing=auto \
     --set device.memory_limit=$limit && has "^  auto +train.gradient_checkpointing = \"selective\"" err'
