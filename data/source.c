@@ -220,12 +220,13 @@ static enum zd_status expand(
     if (is_plain && name_ends_with(found.paths[0], ".idx"))
         memcpy(strrchr(list->files->path, '.'), ".bin", 4);
     match_free(&found);
-    if (status == ZD_OK && list->count == 0)
-        return ZD_FAIL(
-                ZD_ERR_NO_INPUT, "E0430",
+    if (status == ZD_OK && list->count == 0) {
+        ZD_FAIL(ZD_ERR_NO_INPUT, "E0430",
                 strpbrk(entry->path, "*?[{") ? "no file matches %s"
                                              : "%s does not exist",
                 entry->path);
+        return zd_fail_help("paths are relative to where zerod is started");
+    }
     return status;
 }
 

@@ -144,8 +144,10 @@ static void tell(
                 key->section, toml_kind_name(node->kind));
     else if (fault == VALUE_RANGE)
         snprintf(
-                what, sizeof what, "`%s` in [%s] is out of range", key->name,
-                key->section);
+                what, sizeof what,
+                key->type == SCHEMA_NAME ? "`%s` in [%s] is not a name"
+                                         : "`%s` in [%s] is out of range",
+                key->name, key->section);
     else
         snprintf(
                 what, sizeof what, "\"%.80s\" is not a value of `%s` in [%s]",

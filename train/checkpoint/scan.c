@@ -135,7 +135,8 @@ static enum zd_status check_digest(const char *path, const json_t *entry)
             damage.text[0] ? " in " : "", damage.text,
             hex[0] ? "its digest is " : "no digest can be taken of it", hex,
             digest ? digest : "none");
-    return zd_fail_help("go on from another checkpoint: run.resume = \"PATH\"");
+    return zd_fail_help("use another checkpoint; a run resumes from one with "
+                        "run.resume = \"PATH\"");
 }
 
 static enum zd_status verify_file(
