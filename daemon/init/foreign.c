@@ -355,6 +355,7 @@ static void take_value(struct foreign *from, const char *name, json_t *value)
     const char *otherwise = json_string_at(row, "else");
     const char *why = json_string_at(row, "note");
     const char *converter = json_string_at(row, "take");
+    const char *differs = json_string_at(row, "differs");
     bool is_noted = word ? json_is_null(word)
                          : is_same(json_object_get(row, "same"), value) ||
                                     (off && is_off(value));
@@ -373,9 +374,11 @@ static void take_value(struct foreign *from, const char *name, json_t *value)
         take_word(from, word);
     else if (off || otherwise)
         foreign_refuse(from, off ? off : otherwise);
-    else if (json_object_get(row, "key") || json_object_get(row, "keys"))
+    else if (json_object_get(row, "key") || json_object_get(row, "keys")) {
         set_key(from);
-    else if (why)
+        if (differs && !is_off(value) && !from->is_part)
+            draft_differ(from->draft, name, differs);
+    } else if (why)
         note(from, name, why);
 }
 
