@@ -229,7 +229,7 @@ static void print_found_all(
         fprintf(stream,
                 "%d more are slower, or hardly differ (--format json)\n",
                 count - lines);
-    fprintf(stream, "%s.\n",
+    fprintf(stream, "%s; for another GPU: --machine NAME.\n",
             machine->is_guess      ? plan_guess_words
             : machine->is_measured ? "The times are computed from what was "
                                      "measured here"
@@ -297,8 +297,9 @@ static enum zd_status write_job(
     draft_say(
             &draft,
             "A rank takes %" PRIu64 " bytes of the device, %" PRIu64
-            " of the host and %" PRIu64 " of the disk.",
-            best->device, best->host, best->disk);
+            " of the host (%" PRIu64
+            " without checkpoint.snapshot) and %" PRIu64 " of the disk.",
+            best->device, best->host, best->host - best->snapshot, best->disk);
     draft_set(&draft, ".extends", json_string(base), NULL);
     add_sets(&draft, args, job);
     draft_set_found(&draft, best);

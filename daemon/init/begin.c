@@ -265,7 +265,8 @@ static void write_found(
         const struct plan_found *found, const struct facts *facts,
         struct draft *draft)
 {
-    char device[UNITS_TEXT], host[UNITS_TEXT], number[UNITS_TEXT];
+    char device[UNITS_TEXT], host[UNITS_TEXT], least[UNITS_TEXT];
+    char number[UNITS_TEXT];
     draft_set_found(draft, found);
     draft_say(
             draft, "%s, %s parameters, on %s, for %d rank%s: by zerod init.",
@@ -273,9 +274,10 @@ static void write_found(
             request->data, request->world, request->world == 1 ? "" : "s");
     draft_say(
             draft,
-            "A rank takes %s of device memory and %s of host memory; %s s a "
-            "step are",
+            "A rank takes %s of device memory and %s of host memory (%s "
+            "without checkpoint.snapshot); %s s a step are",
             units_bytes(found->device, device), units_bytes(found->host, host),
+            units_bytes(found->host - found->snapshot, least),
             units_number(
                     found->predicted.step_seconds,
                     plan_machine_digits(search->machine), number));
