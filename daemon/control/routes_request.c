@@ -194,6 +194,8 @@ static bool unknown_key(
     for (int i = 0; i < count; i++) {
         const char *name = keys[i].name;
         suggest_offer(&nearest, key, edit_distance(key, name), name);
+        if (keys[0].given && !keys[i].given)
+            continue; /* beside settings, "wait" is none */
         snprintf(
                 hint + strlen(hint), sizeof hint - strlen(hint), "%s%s",
                 i ? ", " : "it takes ", name);

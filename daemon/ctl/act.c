@@ -27,7 +27,7 @@ struct act {
 };
 
 typedef enum zd_status make_body(const struct cli_args *args, json_t *body);
-typedef void show_result(const struct look *look, const json_t *answer);
+typedef void show_result(const struct act *act, const json_t *answer);
 
 struct act_row {
     const char *command;
@@ -211,7 +211,8 @@ static enum zd_status stop_body(const struct cli_args *args, json_t *body)
 
 /* --- results --- */
 
-static void show_samples_of(const struct look *look, const json_t *answer)
+/* A chat's answer stands alone; other text goes on from its prompt. */
+static void show_samples_of(const struct act *act, const json_t *answer)
 {
     json_t *list =
             json_object_get(json_object_get(answer, "result"), "samples");
@@ -220,7 +221,10 @@ static void show_samples_of(const struct look *look, const json_t *answer)
     json_array_foreach(list, i, sample)
     {
         fputs(i ? "\n" : "", stdout);
-        show_sample(look, sample, stdout);
+        if (act->args->chat)
+            show_text(&act->look, sample, stdout);
+        else
+            show_sample(&act->look, sample, stdout);
     }
 }
 
@@ -235,7 +239,7 @@ static const char *setting_text(
     return out;
 }
 
-static void show_settings(const struct look *look, const json_t *answer)
+static void show_settings(const struct act *act, const json_t *answer)
 {
     const char *key;
     json_t *was, *result = json_object_get(answer, "result");
@@ -244,11 +248,12 @@ static void show_settings(const struct look *look, const json_t *answer)
     json_object_foreach(json_object_get(result, "before"), key, was)
     {
         fputs("  ", stdout);
-        text_print(look, key, false, stdout);
+        text_print(&act->look, key, false, stdout);
         printf(" = %s (was %s)\n", setting_text(result, key, now),
                setting_text(json_object_get(result, "before"), key, before));
     }
-    fill_print(look, result, "[{note|s}\n][warning: {warning|s}\n]", stdout);
+    fill_print(
+            &act->look, result, "[{note|s}\n][warning: {warning|s}\n]", stdout);
 }
 
 /* --- the table --- */
@@ -258,8 +263,7 @@ static const struct act_row acts[] = {
          "checkpoint of step {step|w}: {result.path|s}\n"},
         {"eval", "the step to end and the evaluation", NULL,
          "eval loss {result.eval_loss|n} at step {step|w}\n"},
-        {"sample", "the step to end and the text", sample_body, NULL,
-         show_samples_of},
+        {"sample", "the sample", sample_body, NULL, show_samples_of},
         {"pause", "the step to end", NULL,
          "paused after step {step|w}; zerodctl resume continues the run\n"},
         {"resume", "the ranks to go on", NULL,
@@ -280,7 +284,7 @@ static void show_answer(const struct act *act, const json_t *answer)
         printf("%s queued: the job does it at the next step boundary\n",
                row->command);
     else if (row->show)
-        row->show(&act->look, answer);
+        row->show(act, answer);
     else
         fill_print(&act->look, answer, row->result, stdout);
     fflush(stdout);

@@ -318,6 +318,11 @@ void show_sample(const struct look *look, const json_t *sample, FILE *out)
     fputs(look_style(look, LOOK_BOLD), out);
     text_print(look, json_text_of(sample, "prompt", ""), true, out);
     fputs(look_style(look, LOOK_PLAIN), out);
+    show_text(look, sample, out);
+}
+
+void show_text(const struct look *look, const json_t *sample, FILE *out)
+{
     text_print(look, json_text_of(sample, "text", ""), true, out);
     fputc('\n', out);
 }

@@ -17,6 +17,8 @@ void show_memory(const struct look *look, const json_t *answer, FILE *out);
 void show_samples(const struct look *look, const json_t *answer, FILE *out);
 /* Prompt and text of one. */
 void show_sample(const struct look *look, const json_t *sample, FILE *out);
+/* Its text alone. */
+void show_text(const struct look *look, const json_t *sample, FILE *out);
 /* `data` of an event as one line. */
 void show_event(const struct look *look, const json_t *event, FILE *out);
 

@@ -79,13 +79,14 @@ path=$(sed 's/.*: //' out.txt)
 ok '  it is there, and verifies' call 0 ckpt verify "$path"
 ok 'eval' shows 0 '^eval loss [0-9.]+ at step' eval
 ok 'sample' shows 0 '^Once upon a time' sample "Once upon a time" --max-new-tokens 4
-ok 'sample --chat' shows 0 '^Hi' sample --chat Hi --max-new-tokens 4
+ok 'sample --chat: the answer alone' eval 'ctl 0 sample --chat Hi --max-new-tokens 4 && [ -s out.txt ] && ! grep -q ^Hi out.txt'
 ok '  its event says so' eval '"$ctl" events -o json | grep -q "\"command\":\"sample\",\"prompt\":\"Hi\",\"chat\":true"'
 ok 'samples' shows 0 '^Once upon a time' samples
 ok 'set' shows 0 'save_steps = 700000 .was 500.' set optim.learning_rate=1e-3 save_steps=700000
 ok '  what changes, and no more' eval 'says "learning_rate = .*was" && ! grep -q logging_steps out.txt'
 ok 'a value out of range: 64' ctl 64 set learning_rate=-1
 ok '  what it must be' eval 'grep -q "must be a number above 0" err && grep -q "help: like zerodctl set learning_rate=" err'
+ok 'an unknown setting: those that there are' eval 'ctl 64 set frobnicate=1 && grep -q "it takes learning_rate, " err && ! grep -q wait err'
 ok 'more micro-batches than memory was planned for: 69' ctl 69 set gradient_accumulation_steps=1000
 ok '  how many, and how to go on with more' grep -q 'at most zerodctl set gradient_accumulation_steps=[0-9]*; .*train.gradient_accumulation_steps = 1000 in the job' err
 ok 'pause' ctl 0 pause
