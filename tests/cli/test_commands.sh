@@ -191,6 +191,7 @@ chat_stops() {
     return 1
 }
 ok 'generate --chat: the layout of the model, to the end of the turn' chat_stops
+ok '  its name, where the model has no template' has 'chat template: llama3; the model has none' err
 ok '  not without its markers' eval 'call 65 generate --chat --model "$fixtures/gpt2/model" --prompt a && has "E0464" err'
 ok '  a model that is an adapter' eval 'call 66 generate --model "$fixtures/llama/lora" --prompt a && has "E0303.*is an adapter" err && has "help: .*--adapter .*/lora" err'
 ok '  which prompt is too long' eval \

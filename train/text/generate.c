@@ -82,6 +82,18 @@ static enum zd_status encode(
             g->config.max_positions);
 }
 
+/* Which layout stands in for a template that the model does not have. */
+static enum zd_status tell_layout(const struct tokenizer *tokenizer)
+{
+    const struct chat_choice choice = {.name = CHAT_AUTO};
+    struct chat *chat = NULL;
+    ZD_TRY(chat_create(&choice, tokenizer, false, &chat));
+    if (chat && !chat->is_own)
+        chat_tell(chat, tokenizer, true);
+    chat_destroy(chat);
+    return ZD_OK;
+}
+
 static enum zd_status open_prompts(
         const struct generate_options *options, struct generation *g)
 {
@@ -99,6 +111,8 @@ static enum zd_status open_prompts(
         if (text->prompt.count > longest)
             longest = text->prompt.count;
     }
+    if (options->chat)
+        ZD_TRY(tell_layout(g->text.tokenizer));
     size_t wanted = longest + (size_t)options->max_new_tokens;
     size_t most = (size_t)g->config.max_positions;
     g->capacity = (int)(wanted < most ? wanted : most);
