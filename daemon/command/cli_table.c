@@ -33,7 +33,7 @@ static const struct cli_option options[] = {
 {"all", 0, NULL, CLI_FLAG, ARG(all), NULL, "Read all of the data, into the cache that a run uses"},
 {"print", 0, NULL, CLI_FLAG, ARG(print), NULL, "Print every resolved value and its origin"},
 {"format", 0, "text|json", CLI_CHOICE, ARG(format), "text|json", "Output format"},
-{"out", 'o', "PATH", CLI_TEXT, ARG(out), NULL, "Output folder; for init an output file (default: stdout)"},
+{"out", 'o', "PATH", CLI_TEXT, ARG(out), NULL, "Output folder; with init a file, else stdout"},
 {"dtype", 0, "bf16|fp16|fp32", CLI_CHOICE, ARG(dtype), "bf16|fp16|fp32", "Element type of the files; default: as the model was stored"},
 {"quantize", 0, "nf4|int8", CLI_CHOICE, ARG(quantize), "nf4|int8", "Quantize the linear weights of the layers, as transformers loads them with bitsandbytes"},
 {"double-quant", 0, NULL, CLI_FLAG, ARG(double_quant), NULL, "With nf4: quantize the block scales to 8 bits too"},
