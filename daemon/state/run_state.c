@@ -323,11 +323,12 @@ static void apply_settings(
         state->asked[i] = command->value[i];
         state->set_step[i] = step;
     }
-    if (!command->given[SET_ACCUMULATION])
+    if (!command->given[SET_ACCUMULATION] || !state->facts.accumulation)
         return;
+    /* with tp_size or cp_size several ranks share a sample */
+    int64_t micro = state->facts.global_batch / state->facts.accumulation;
     state->facts.accumulation = (int)command->value[SET_ACCUMULATION];
-    state->facts.global_batch = (int64_t)state->facts.accumulation *
-                                state->facts.world * state->facts.per_device;
+    state->facts.global_batch = micro * state->facts.accumulation;
 }
 
 static void take_done(struct run_state *state, const struct message_done *done)
