@@ -259,9 +259,9 @@ static void show_settings(const struct act *act, const json_t *answer)
 /* --- the table --- */
 
 static const struct act_row acts[] = {
-        {"checkpoint", "the step to end and the checkpoint to be written", NULL,
+        {"checkpoint", "the checkpoint to be written", NULL,
          "checkpoint of step {step|w}: {result.path|s}\n"},
-        {"eval", "the step to end and the evaluation", NULL,
+        {"eval", "the evaluation", NULL,
          "eval loss {result.eval_loss|n} at step {step|w}\n"},
         {"sample", "the sample", sample_body, NULL, show_samples_of},
         {"pause", "the step to end", NULL,
