@@ -2,6 +2,7 @@
 
 #include "base/file/fs.h"
 #include "base/must.h"
+#include "base/text_buffer.h"
 #include "data/folder.h"
 #include "data/format.h"
 #include "data/match.h"
@@ -151,6 +152,21 @@ static enum zd_status detect_tokens(struct data_file *file, int fd)
             "set format = \"nanogpt\" if it holds bare 16-bit tokens");
 }
 
+/* A table of text is made records by Python's own csv. */
+static enum zd_status help_with_name(const char *path)
+{
+    char word[2 * PATH_MAX] = "";
+    struct text_buffer quoted = {.out = word, .bytes = sizeof word};
+    bool has_tabs = name_ends_with(path, ".tsv");
+    if (!has_tabs && !name_ends_with(path, ".csv"))
+        return zd_fail_help("format = \"text\" trains on the file as it is");
+    text_buffer_add_word(&quoted, path);
+    return zd_fail_help(
+            "python3 -c \"import csv, json, sys; [print(json.dumps(r)) for r "
+            "in csv.DictReader(sys.stdin%s)]\" <%s >data.jsonl",
+            has_tabs ? ", delimiter='\\t'" : "", word);
+}
+
 static enum zd_status settle_format(
         const struct data_entry *entry, struct data_file *file)
 {
@@ -181,7 +197,7 @@ static enum zd_status settle_format(
                 ".jsonl, .ndjson and .json are records, each also as .gz or "
                 ".zst, .parquet is records, .bin is tokens",
                 file->path);
-        return zd_fail_help("format = \"text\" trains on the file as it is");
+        return help_with_name(file->path);
     }
     file->format = DATA_TEXT;
     return ZD_OK;

@@ -399,6 +399,18 @@ static void note_row(
                     w == ROW_SPECIALS ? specials : 1, row);
 }
 
+/* After the help of the error itself. */
+static void offer_skip(void)
+{
+    struct zd_error error = *zd_error_get();
+    size_t used = strlen(error.help);
+    snprintf(
+            error.help + used, sizeof error.help - used,
+            "%sdata.on_bad_row = \"skip\" leaves bad rows out",
+            used ? "\n" : "");
+    zd_error_set(&error);
+}
+
 static enum zd_status tokenize_lines(
         struct tokenize_worker *worker, const struct unit *unit,
         struct token_vector *words)
@@ -416,6 +428,8 @@ static enum zd_status tokenize_lines(
             words->count = before;
             row_notes_take_error(&worker->notes);
         } else if (status != ZD_OK) {
+            if (status == ZD_ERR_DATA)
+                offer_skip();
             return status;
         } else if (has_row) {
             note_row(worker, unit, line, words, before);
