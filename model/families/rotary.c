@@ -13,8 +13,11 @@ enum zd_status rotary_settle_heads(
         return config_bad(
                 r,
                 "`num_attention_heads` %d is not a multiple of "
-                "`num_key_value_heads` %d",
-                c->heads, c->kv_heads);
+                "`num_key_value_heads` %d%s",
+                c->heads, c->kv_heads,
+                config_get(r, "num_key_value_heads")
+                        ? ""
+                        : ", the default, as the key is not there");
     if (!c->head_dim && c->hidden_size % c->heads != 0)
         return config_bad(
                 r,

@@ -14,6 +14,7 @@ ok 'validate says so on stdout alone' eval '[ "$(cat out)" = "job.toml: valid" ]
 ok 'weights that are cut, and none' eval 'cp -r model cut && truncate -s -100 cut/model.safetensors && call 65 validate job.toml --set model.path=cut && has "cut/model.safetensors" err &&
     rm cut/model.safetensors && call 65 validate job.toml --set model.path=cut && has "E0307.*neither model.safetensors" err &&
     call 0 validate job.toml --set model.path=cut --set run.resume=cut && has "^warning: cut has no model.safetensors: only a start that goes on" err && rm -r cut'
+ok '[model.config] without a vocab_size' eval 'sed "/^vocab_size/d" "$fixtures/../cli/doctor.toml" >rows.toml && call 0 validate rows.toml && has "^warning: \[model.config\] has no vocab_size: the model has 32000 rows" err'
 ok 'validate --print: what was set and what was not' call 0 validate job.toml --print --world 4 --set train.max_steps=9
 ok '  a switch with batch_size in its name is no batch size' has '^auto_find_batch_size = false +# default$' out
 ok '  the value of --set and its origin' has 'max_steps *= 9 .*--set' out

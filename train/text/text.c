@@ -129,6 +129,19 @@ enum zd_status text_check(const struct train_job *job)
     return ZD_ERR_NO_INPUT;
 }
 
+static void warn_of_rows(
+        const struct train_job *job, const struct text *text,
+        const struct model_config *config)
+{
+    int ids = tokenizer_vocab_size(text->tokenizer);
+    if (job->model.config && ids < config->vocab_size &&
+        !json_object_get(job->model.config, "vocab_size"))
+        zd_log_warning(
+                "[model.config] has no vocab_size: the model has %d rows, the "
+                "default of %s, and the tokenizer %d ids",
+                config->vocab_size, config->family->name, ids);
+}
+
 enum zd_status text_open(
         const struct train_job *job, const struct model_config *config,
         struct text *text)
@@ -147,7 +160,10 @@ enum zd_status text_open(
         ZD_TRY(open_bytes(text));
     if (path && fs_is_dir(path))
         text->dir = path;
-    return finish(text, config, path);
+    ZD_TRY(finish(text, config, path));
+    if (text->tokenizer)
+        warn_of_rows(job, text, config);
+    return ZD_OK;
 }
 
 struct dataset_request text_request(
