@@ -63,13 +63,14 @@ static void split_set(const char *set, char **key_out, char **value_out)
     *value_out = trimmed(equals + 1, strlen(equals + 1));
 }
 
+enum { FEW_BYTES = 4096 }; /* no job fits in as many */
+
 static enum zd_status check_limit(const char *option, const char *value)
 {
-    enum { FEW = 4096 }; /* no job fits in as many bytes */
     double bytes;
     if (!value || !words_size(value, &bytes) || bytes < 0)
         return ZD_OK; /* the job's reader refuses what is not a size */
-    if (bytes >= 1 && bytes < FEW && !value[strspn(value, "0123456789.")])
+    if (bytes >= 1 && bytes < FEW_BYTES && !value[strspn(value, "0123456789.")])
         zd_log_warning(
                 "%s %.60s is so many bytes; did you mean %.60sGiB?", option,
                 value, value);
@@ -86,6 +87,23 @@ enum zd_status cli_check_limits(const struct cli_args *args)
 {
     ZD_TRY(check_limit("--device-memory", args->device_memory));
     return check_limit("--host-memory", args->host_memory);
+}
+
+void cli_warn_limits(const struct cli_args *args, const struct job *job)
+{
+    const struct device_options *device = &job_options(job)->device;
+    const struct {
+        const char *key, *option;
+        uint64_t bytes;
+    } limits[] = {
+            {"device.memory_limit", args->device_memory, device->memory_limit},
+            {"device.host_memory_limit", args->host_memory,
+             device->host_memory_limit}};
+    for (int i = 0; i < 2; i++)
+        if (!limits[i].option && limits[i].bytes && limits[i].bytes < FEW_BYTES)
+            zd_log_warning(
+                    "%s is %d bytes; did you mean a size like \"%dGiB\"?",
+                    limits[i].key, (int)limits[i].bytes, (int)limits[i].bytes);
 }
 
 struct job *cli_open_job(const struct cli_args *args)

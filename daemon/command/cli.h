@@ -61,6 +61,11 @@ cli_command_fn command_completions;
 /* --device-memory and --host-memory must not be 0, which in a job means all
  * there is. */
 enum zd_status cli_check_limits(const struct cli_args *args);
+/* Of limits that a job has of so few bytes, not by an option. */
+void cli_warn_limits(const struct cli_args *args, const struct job *job);
+/* The headers of the weights that a start reads, if it cannot go on from a
+ * checkpoint. */
+enum zd_status cli_check_weights(const struct train_job *job);
 /* The machine to plan for: --machine, else this one as measured (kept in
  * `here`), else the table of the job's backend. Warns about a calibration that
  * cannot be used. */

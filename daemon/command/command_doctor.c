@@ -21,6 +21,9 @@ static enum zd_status examine(
 {
     struct doctor doctor;
     doctor_examine(&doctor, options, has_job, comm);
+    if (has_job && comm_rank(comm) == 0 && !doctor_stops(&doctor) &&
+        cli_check_weights(options) != ZD_OK)
+        doctor_stop(&doctor);
     enum zd_status status = doctor_compare(&doctor, comm);
     if (status == ZD_OK && comm_rank(comm) == 0)
         tell(args, &doctor);
@@ -41,6 +44,8 @@ enum zd_status command_doctor(struct cli_args *args, int *argc, char ***argv)
     if (args->job)
         status = cli_need_job(args, comm_size(comm), JOB_PATHS_IGNORED, &job);
     status = comm_agree(comm, status);
+    if (status == ZD_OK && job && comm_rank(comm) == 0)
+        cli_warn_limits(args, job);
     if (status == ZD_OK)
         status = examine(
                 args, job ? job_options(job) : &defaults, job != NULL, comm);

@@ -65,37 +65,55 @@ enum zd_status cli_check_data(
 }
 
 /* May a start go on from a checkpoint, which has all weights but a base's? */
-static bool may_resume(const struct train_job *job)
+static enum zd_status may_resume(const struct train_job *job, bool *may_out)
 {
     const char *dir = job->job.output_dir;
     int64_t *steps = NULL;
     int count = job->run.resume == RESUME_PATH;
+    enum zd_status status = ZD_OK;
+    *may_out = false;
     if (job->lora.enabled || job->run.resume == RESUME_NEVER)
-        return false;
-    if (!count && fs_is_dir(dir) &&
-        checkpoint_list(dir, &steps, &count) != ZD_OK)
-        zd_error_clear();
+        return ZD_OK;
+    if (!count && fs_is_dir(dir))
+        status = checkpoint_list(dir, &steps, &count);
     free(steps);
-    return count > 0;
+    *may_out = count > 0;
+    return status;
+}
+
+static enum zd_status open_weights(const char *dir)
+{
+    struct hf_files files;
+    ZD_TRY(hf_files_open(dir, &files));
+    hf_files_close(&files);
+    return ZD_OK;
+}
+
+enum zd_status cli_check_weights(const struct train_job *job)
+{
+    const char *dir = train_stored_base(job);
+    bool resumes;
+    ZD_TRY(may_resume(job, &resumes));
+    return dir && !resumes ? open_weights(dir) : ZD_OK;
 }
 
 /* The headers of what a run reads whole. */
 static enum zd_status check_weights(const struct train_job *job)
 {
     const char *dir = train_stored_base(job);
-    struct hf_files files;
+    bool resumes;
     if (!dir)
         return ZD_OK;
-    if (!weights_hf_are_there(dir) && may_resume(job)) {
+    if (may_resume(job, &resumes) != ZD_OK)
+        zd_error_clear();
+    if (!weights_hf_are_there(dir) && resumes) {
         zd_log_warning(
                 "%s has no model.safetensors: only a start that goes on from a "
                 "checkpoint can do without",
                 dir);
         return ZD_OK;
     }
-    ZD_TRY(hf_files_open(dir, &files));
-    hf_files_close(&files);
-    return ZD_OK;
+    return open_weights(dir);
 }
 
 static void print_valid(
@@ -135,6 +153,7 @@ enum zd_status command_validate(struct cli_args *args, int *argc, char ***argv)
     ZD_TRY(cli_need_job(args, (int)args->world, JOB_PATHS_EXIST, &job));
     args->quiet = !args->all; /* what takes long tells how far it is */
     cli_configure_log(args, -1);
+    cli_warn_limits(args, job);
     enum zd_status status =
             cli_check_data(job_options(job), args->all, &is_part);
     if (status == ZD_OK)

@@ -495,6 +495,7 @@ enum zd_status command_plan(struct cli_args *args, int *argc, char ***argv)
     ZD_TRY(cli_need_job(args, (int)args->world, JOB_PATHS_IGNORED, &job));
     struct device *device = command_open_gpu(&job_options(job)->device);
     tell_limits(args, job_options(job));
+    cli_warn_limits(args, job);
     enum zd_status status = args->max || args->min
                                     ? command_plan_most(args, job)
                             : args->fit ? command_plan_fit(args, job)

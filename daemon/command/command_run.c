@@ -127,10 +127,12 @@ static void warn_about_binding(const struct train_job *job, struct comm *comm)
 
 /* Rank 0's: what is seen on the screen, and who answers on the socket. */
 static enum zd_status start_telling(
-        const struct job *job, struct report **report_out,
-        struct control **control_out)
+        const struct cli_args *args, const struct job *job,
+        struct report **report_out, struct control **control_out)
 {
     char keys[256];
+    cli_warn_limits(args, job);
+    ZD_TRY(cli_check_weights(job_options(job))); /* before all data is read */
     if (job_idle_keys(job, keys, sizeof keys))
         zd_log_info("without effect on the CPU: %s", keys);
     *report_out = report_create(job_options(job));
@@ -176,7 +178,8 @@ static void tell_cause(struct comm *comm, enum zd_status status)
     end_within(goes_first ? GIVE_UP_SECONDS : ENDING_SECONDS, status);
 }
 
-static enum zd_status train(struct comm *comm, const struct job *job)
+static enum zd_status train(
+        const struct cli_args *args, struct comm *comm, const struct job *job)
 {
     const struct train_job *options = job_options(job);
     struct report *report = NULL;
@@ -185,7 +188,7 @@ static enum zd_status train(struct comm *comm, const struct job *job)
     comm_work(comm, WORK_COMMAND); /* what rank 0 tells others may be long */
     warn_about_binding(options, comm);
     if (comm_rank(comm) == 0)
-        status = start_telling(job, &report, &control);
+        status = start_telling(args, job, &report, &control);
     status = comm_agree(comm, status);
     if (status == ZD_OK) {
         struct train_observer screen = report_observer(report);
@@ -249,7 +252,7 @@ enum zd_status command_run(struct cli_args *args, int *argc, char ***argv)
     }
     if (status == ZD_OK) {
         configure_log(job_options(job), comm_rank(comm));
-        status = train(comm, job);
+        status = train(args, comm, job);
     }
     job_free(job);
     leave(comm, status);

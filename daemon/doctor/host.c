@@ -36,12 +36,16 @@ void doctor_warn(
 void doctor_stop(struct doctor *doctor)
 {
     const struct zd_error *error = zd_error_get();
+    const char *where = error->where;
     add_finding(
             doctor,
             json_pack(
-                    "{s:s, s:s, s:s, s:s, s:s}", "level", "stop", "code",
-                    error->code, "what", error->what, "cost",
-                    "the job ends before its first step", "fix", error->help));
+                    "{s:s, s:s, s:o, s:s, s:s}", "level", "stop", "code",
+                    error->code, "what",
+                    json_sprintf(
+                            "%s%s%s", where, where[0] ? ": " : "", error->what),
+                    "cost", "the job ends before its first step", "fix",
+                    error->help));
     zd_error_clear();
 }
 

@@ -12,8 +12,12 @@ small_job "$fixtures"
 ok 'validate' call 0 validate job.toml
 ok 'validate says so on stdout alone' eval '[ "$(cat out)" = "job.toml: valid" ] && [ ! -s err ]'
 ok 'weights that are cut, and none' eval 'cp -r model cut && truncate -s -100 cut/model.safetensors && call 65 validate job.toml --set model.path=cut && has "cut/model.safetensors" err &&
+    call 69 doctor --job job.toml --set model.path=cut && has "^stops the job: \[E0726\] cut/model.safetensors has " out &&
+    call 65 --job job.toml --set model.path=cut && has E0726 err && [ ! -e run ] &&
     rm cut/model.safetensors && call 65 validate job.toml --set model.path=cut && has "E0307.*neither model.safetensors" err &&
+    call 69 doctor --job job.toml --set model.path=cut && has "^stops the job: \[E0307\]" out &&
     call 0 validate job.toml --set model.path=cut --set run.resume=cut && has "^warning: cut has no model.safetensors: only a start that goes on" err && rm -r cut'
+ok 'a limit without a unit' eval 'call 0 validate job.toml --set device.memory_limit=12 && has "^warning: device.memory_limit is 12 bytes; did you mean" err'
 ok '[model.config] without a vocab_size' eval 'sed "/^vocab_size/d" "$fixtures/../cli/doctor.toml" >rows.toml && call 0 validate rows.toml && has "^warning: \[model.config\] has no vocab_size: the model has 32000 rows" err'
 ok 'validate --print: what was set and what was not' call 0 validate job.toml --print --world 4 --set train.max_steps=9
 ok '  a switch with batch_size in its name is no batch size' has '^auto_find_batch_size = false +# default$' out
