@@ -290,6 +290,35 @@ static enum zd_status find_header(
     return status;
 }
 
+/* Where nothing is the generation prompt, and the texts before the message are
+ * other ones, as Mistral's with a message of the system: after what follows the
+ * words of the message before it where that is the last one. */
+static enum zd_status find_answer(
+        struct skeleton *s, size_t message, const struct around *around,
+        size_t *at_out)
+{
+    const struct message_place *before =
+            message > 0 ? &s->of[message - 1] : NULL;
+    struct jinja_output prompt = {0}, upto = {0};
+    size_t word, times, end;
+    if (!before || !before->has || before->is_torn || before->repeats ||
+        before->last + 1 != s->of[message].first)
+        return ZD_OK;
+    enum zd_status status = skeleton_render(s, message, true, &prompt);
+    if (status == ZD_OK)
+        status = skeleton_render(s, message, false, &upto);
+    if (status == ZD_OK && prompt.bytes == upto.bytes &&
+        is_prefix(&prompt, &upto) &&
+        find_last_mark(s, &upto, message - 1, &word, &times, &end) &&
+        upto.bytes - end <= around->first - around->before &&
+        memcmp(s->shape.text.text + around->before, upto.text + end,
+               upto.bytes - end) == 0)
+        *at_out = around->before + upto.bytes - end;
+    jinja_output_fini(&prompt);
+    jinja_output_fini(&upto);
+    return status;
+}
+
 /* --- ranges --------------------------------------------------------------- */
 
 /* By the texts before and up to a message, where both begin the skeleton, or
@@ -388,6 +417,8 @@ static enum zd_status find_range(
         ZD_TRY(find_begin(s, message, &around, begin_out));
     if (of->has && *begin_out == NO_PLACE)
         ZD_TRY(find_seam(s, message, &around, begin_out));
+    if (of->has && *begin_out == NO_PLACE)
+        ZD_TRY(find_answer(s, message, &around, begin_out));
     if (of->has && *begin_out == NO_PLACE)
         ZD_TRY(find_header(s, &around, begin_out));
     if (of->has && *begin_out != NO_PLACE)
