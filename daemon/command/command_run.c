@@ -132,7 +132,6 @@ static enum zd_status start_telling(
 {
     char keys[256];
     cli_warn_limits(args, job);
-    ZD_TRY(cli_check_weights(job_options(job))); /* before all data is read */
     if (job_idle_keys(job, keys, sizeof keys))
         zd_log_info("without effect on the CPU: %s", keys);
     *report_out = report_create(job_options(job));
@@ -184,10 +183,11 @@ static enum zd_status train(
     const struct train_job *options = job_options(job);
     struct report *report = NULL;
     struct control *control = NULL;
-    enum zd_status status = ZD_OK;
     comm_work(comm, WORK_COMMAND); /* what rank 0 tells others may be long */
     warn_about_binding(options, comm);
-    if (comm_rank(comm) == 0)
+    /* before all data is read */
+    enum zd_status status = cli_check_weights(options);
+    if (comm_rank(comm) == 0 && status == ZD_OK)
         status = start_telling(args, job, &report, &control);
     status = comm_agree(comm, status);
     if (status == ZD_OK) {
