@@ -65,7 +65,7 @@ enum zd_status config_unknown(
 enum zd_status config_keys_read(
         const struct config_reader *reader, struct model_config *config);
 /* The keys as given plus every one whose absence transformers would fill with a
- * default of its own. New reference. */
+ * default. The caller owns the result. */
 json_t *config_keys_complete(
         const struct config_reader *reader, const struct model_config *config);
 
