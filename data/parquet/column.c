@@ -121,48 +121,47 @@ static void parse_header(struct thrift *thrift, struct page_header *header)
     header->crc = (uint32_t)of[4];
 }
 
-/* So many bytes from column->at on, into the file's buffer. */
-static enum zd_status read_packed(struct parquet_column *column, uint64_t bytes)
+/* So many bytes from c->at on, into the file's buffer. */
+static enum zd_status read_packed(struct parquet_column *c, uint64_t bytes)
 {
-    struct parquet_file *file = column->file;
+    struct parquet_file *file = c->file;
     ZD_TRY(parquet_reserve(file, &file->packed, bytes));
     return fs_pread(
-            file->fd, file->path, file->packed.bytes, (size_t)bytes,
-            column->at);
+            file->fd, file->path, file->packed.bytes, (size_t)bytes, c->at);
 }
 
-/* Its length is not known before it is read; column->at is after it then. */
+/* Its length is not known before it is read; c->at is after it then. */
 static enum zd_status read_header(
-        struct parquet_column *column, struct page_header *header)
+        struct parquet_column *c, struct page_header *header)
 {
     enum { FIRST_BYTES = 1 << 12, MOST_BYTES = 1 << 24 };
     struct thrift thrift = {.is_short = true};
-    uint64_t left = column->chunk.end - column->at;
+    uint64_t left = c->chunk.end - c->at;
     for (uint64_t bytes = FIRST_BYTES; thrift.is_short; bytes *= 8) {
         bytes = bytes < left ? bytes : left;
-        ZD_TRY(read_packed(column, bytes));
-        const unsigned char *at = column->file->packed.bytes;
+        ZD_TRY(read_packed(c, bytes));
+        const unsigned char *at = c->file->packed.bytes;
         thrift = (struct thrift){.at = at, .end = at + bytes};
         parse_header(&thrift, header);
         thrift.is_short &= bytes < left && bytes < MOST_BYTES;
     }
     if (thrift.is_bad)
-        return column_damaged(column, "a page's header cannot be read");
-    column->at += (uint64_t)(thrift.at - column->file->packed.bytes);
-    left = column->chunk.end - column->at;
+        return column_damaged(c, "a page's header cannot be read");
+    c->at += (uint64_t)(thrift.at - c->file->packed.bytes);
+    left = c->chunk.end - c->at;
     if (header->bytes < 0 || (uint64_t)header->bytes > page_max ||
         header->packed_bytes < 0 || (uint64_t)header->packed_bytes > left ||
         (uint64_t)header->packed_bytes > page_max)
         return column_damaged(
-                column, "a page's size is beyond its chunk, or 256 MiB");
+                c, "a page's size is beyond its chunk, or 256 MiB");
     if (header->entries < 0)
-        return column_damaged(column, "a page's count is negative");
+        return column_damaged(c, "a page's count is negative");
     return ZD_OK;
 }
 
 /* The body of a page into `out`; the levels of v2 are never compressed. */
 static enum zd_status read_body(
-        struct parquet_column *column, const struct page_header *header,
+        struct parquet_column *c, const struct page_header *header,
         struct parquet_buffer *out)
 {
     size_t packed = (size_t)header->packed_bytes;
@@ -171,24 +170,23 @@ static enum zd_status read_body(
         header->def_bytes > header->packed_bytes ||
         header->rep_bytes > header->packed_bytes - header->def_bytes ||
         plain > (size_t)header->bytes)
-        return column_damaged(
-                column, "a page's levels are longer than the page");
-    ZD_TRY(parquet_reserve(column->file, out, (uint64_t)header->bytes));
-    ZD_TRY(read_packed(column, packed));
-    const unsigned char *in = column->file->packed.bytes;
-    column->at += packed;
+        return column_damaged(c, "a page's levels are longer than the page");
+    ZD_TRY(parquet_reserve(c->file, out, (uint64_t)header->bytes));
+    ZD_TRY(read_packed(c, packed));
+    const unsigned char *in = c->file->packed.bytes;
+    c->at += packed;
     if (header->has_crc && crc32(0, in, (unsigned)packed) != header->crc)
-        return column_damaged(column, "a page's CRC does not match");
+        return column_damaged(c, "a page's CRC does not match");
     if (plain > 0)
         memcpy(out->bytes, in, plain);
     size_t bytes = (size_t)header->bytes - plain;
-    int codec = header->is_packed ? column->chunk.codec : 0;
+    int codec = header->is_packed ? c->chunk.codec : 0;
     /* some writers compress what is empty, some do not */
     if (bytes > 0 &&
         !codecs[codec].inflate(
                 in + plain, packed - plain, out->bytes + plain, bytes))
         return column_damaged(
-                column, "a page does not decompress to its %zu bytes", bytes);
+                c, "a page does not decompress to its %zu bytes", bytes);
     return ZD_OK;
 }
 
@@ -204,122 +202,116 @@ static int level_bits(int most)
 
 /* Levels of a v1 page: their length (u32), then runs. */
 static enum zd_status begin_levels(
-        struct parquet_column *column, struct hybrid *levels, int most,
-        int encoding, const unsigned char **at, const unsigned char *end)
+        struct parquet_column *c, struct hybrid *levels, int most, int encoding,
+        const unsigned char **at, const unsigned char *end)
 {
     if (most == 0)
         return ZD_OK;
     if (encoding != LEVELS_RLE)
-        return column_unsupported(
-                column, "levels of encoding number %d", encoding);
+        return column_unsupported(c, "levels of encoding number %d", encoding);
     if (!hybrid_begin_sized(levels, at, end, level_bits(most)))
-        return column_damaged(column, "a page ends inside its levels");
+        return column_damaged(c, "a page ends inside its levels");
     return ZD_OK;
 }
 
 static enum zd_status begin_data(
-        struct parquet_column *column, const struct page_header *header)
+        struct parquet_column *c, const struct page_header *header)
 {
-    const struct parquet_leaf *leaf = column->leaf;
-    ZD_TRY(read_body(column, header, &column->page));
-    const unsigned char *at = column->page.bytes, *end = at + header->bytes;
+    const struct parquet_leaf *leaf = c->leaf;
+    ZD_TRY(read_body(c, header, &c->page));
+    const unsigned char *at = c->page.bytes, *end = at + header->bytes;
     if (header->type == PAGE_DATA_V2) {
         const unsigned char *defs = at + header->rep_bytes;
-        hybrid_begin(&column->reps, at, defs, level_bits(leaf->max_rep));
+        hybrid_begin(&c->reps, at, defs, level_bits(leaf->max_rep));
         at = defs + header->def_bytes;
-        hybrid_begin(&column->defs, defs, at, level_bits(leaf->max_def));
+        hybrid_begin(&c->defs, defs, at, level_bits(leaf->max_def));
     } else {
         ZD_TRY(begin_levels(
-                column, &column->reps, leaf->max_rep, header->rep_encoding, &at,
-                end));
+                c, &c->reps, leaf->max_rep, header->rep_encoding, &at, end));
         ZD_TRY(begin_levels(
-                column, &column->defs, leaf->max_def, header->def_encoding, &at,
-                end));
+                c, &c->defs, leaf->max_def, header->def_encoding, &at, end));
     }
-    if (header->entries > column->entries_left)
-        return column_damaged(
-                column, "its pages have more values than its chunk");
-    column->entries_left -= header->entries;
-    column->page_left = header->entries;
-    return values_begin(column, header->encoding, at, end);
+    if (header->entries > c->entries_left)
+        return column_damaged(c, "its pages have more values than its chunk");
+    c->entries_left -= header->entries;
+    c->page_left = header->entries;
+    return values_begin(c, header->encoding, at, end);
 }
 
 static enum zd_status read_dictionary(
-        struct parquet_column *column, const struct page_header *header)
+        struct parquet_column *c, const struct page_header *header)
 {
     if (header->encoding != PARQUET_PLAIN &&
         header->encoding != PARQUET_PLAIN_DICTIONARY)
         return column_unsupported(
-                column, "a dictionary of encoding number %d", header->encoding);
-    ZD_TRY(read_body(column, header, &column->dictionary_page));
-    return dictionary_read(column, header->entries, (size_t)header->bytes);
+                c, "a dictionary of encoding number %d", header->encoding);
+    ZD_TRY(read_body(c, header, &c->dictionary_page));
+    return dictionary_read(c, header->entries, (size_t)header->bytes);
 }
 
-static enum zd_status next_page(struct parquet_column *column)
+static enum zd_status next_page(struct parquet_column *c)
 {
     struct page_header header;
-    if (column->at >= column->chunk.end)
-        return column_damaged(column, "its pages end early");
-    ZD_TRY(read_header(column, &header));
+    if (c->at >= c->chunk.end)
+        return column_damaged(c, "its pages end early");
+    ZD_TRY(read_header(c, &header));
     if (header.type == PAGE_DICTIONARY)
-        return read_dictionary(column, &header);
+        return read_dictionary(c, &header);
     if (header.type == PAGE_DATA || header.type == PAGE_DATA_V2)
-        return begin_data(column, &header);
-    column->at += (uint64_t)header.packed_bytes; /* an index */
+        return begin_data(c, &header);
+    c->at += (uint64_t)header.packed_bytes; /* an index */
     return ZD_OK;
 }
 
 /* --- entries -------------------------------------------------------------- */
 
 static enum zd_status next_level(
-        struct parquet_column *column, struct hybrid *levels, int most,
-        int *out)
+        struct parquet_column *c, struct hybrid *levels, int most, int *out)
 {
     uint32_t level = 0;
     if (most > 0 && (!hybrid_next(levels, &level) || level > (uint32_t)most))
-        return column_damaged(column, "a level is missing, or too high");
+        return column_damaged(c, "a level is missing, or too high");
     *out = (int)level;
     return ZD_OK;
 }
 
-enum zd_status column_advance(struct parquet_column *column)
+enum zd_status column_advance(struct parquet_column *c)
 {
-    const struct parquet_leaf *leaf = column->leaf;
-    while (column->page_left == 0) {
-        if (column->entries_left == 0) {
-            column->is_at_end = true;
-            column->rep = column->def = 0;
+    const struct parquet_leaf *leaf = c->leaf;
+    while (c->page_left == 0) {
+        if (c->entries_left == 0) {
+            c->is_at_end = true;
+            c->rep = c->def = 0;
             return ZD_OK;
         }
-        ZD_TRY(next_page(column));
+        ZD_TRY(next_page(c));
     }
-    column->page_left--;
-    ZD_TRY(next_level(column, &column->reps, leaf->max_rep, &column->rep));
-    return next_level(column, &column->defs, leaf->max_def, &column->def);
+    c->page_left--;
+    ZD_TRY(next_level(c, &c->reps, leaf->max_rep, &c->rep));
+    return next_level(c, &c->defs, leaf->max_def, &c->def);
 }
 
 enum zd_status column_begin(
-        struct parquet_column *column, const struct parquet_chunk *chunk)
+        struct parquet_column *c, const struct parquet_chunk *chunk)
 {
     int codec = chunk->codec;
-    column->chunk = *chunk;
-    column->at = chunk->begin;
-    column->entries_left = chunk->entries;
-    column->page_left = 0;
-    column->is_at_end = false;
-    column->dictionary_count = 0;
+    c->chunk = *chunk;
+    c->at = chunk->begin;
+    c->entries_left = chunk->entries;
+    c->page_left = 0;
+    c->is_at_end = false;
+    c->dictionary_count = 0;
     if (codec < 0 || codec >= (int)(sizeof codecs / sizeof codecs[0]))
-        return column_unsupported(column, "codec number %d", codec);
+        return column_unsupported(c, "codec number %d", codec);
     if (!codecs[codec].inflate)
-        return column_unsupported(column, "the codec %s", codecs[codec].name);
-    return column_advance(column);
+        return column_unsupported(c, "the codec %s", codecs[codec].name);
+    return column_advance(c);
 }
 
-void column_fini(struct parquet_column *column)
+void column_fini(struct parquet_column *c)
 {
     struct parquet_buffer *const buffers[] = {
-            &column->page, &column->dictionary_page, &column->dictionary,
-            &column->values.last};
+            &c->page, &c->dictionary_page, &c->dictionary, &c->values.last};
     for (size_t i = 0; i < sizeof buffers / sizeof buffers[0]; i++)
-        parquet_release(column->file, buffers[i]);
+        parquet_release(c->file, buffers[i]);
 }

@@ -26,35 +26,34 @@ struct parquet {
 
 /* --- the footer ----------------------------------------------------------- */
 
-static enum zd_status read_metadata(struct parquet *parquet)
+static enum zd_status read_metadata(struct parquet *p)
 {
-    struct parquet_file *file = &parquet->file;
+    struct parquet_file *file = &p->file;
     struct thrift thrift = {
-            .at = parquet->footer.bytes,
-            .end = parquet->footer.bytes + parquet->footer.capacity};
+            .at = p->footer.bytes, .end = p->footer.bytes + p->footer.capacity};
     struct thrift_field field = {0};
     while (thrift_next(&thrift, &field)) {
-        if (field.id == 2 && !parquet->schema.leaves) {
+        if (field.id == 2 && !p->schema.leaves) {
             size_t count = thrift_structs(&thrift, &field);
-            ZD_TRY(parquet_schema_read(file, &thrift, count, &parquet->schema));
+            ZD_TRY(parquet_schema_read(file, &thrift, count, &p->schema));
         } else if (field.id == 4) {
             size_t count = thrift_structs(&thrift, &field);
-            parquet->groups = thrift;
-            parquet->groups_left = count;
+            p->groups = thrift;
+            p->groups_left = count;
             for (size_t i = 0; i < count && !thrift.is_bad; i++)
                 thrift_skip(&thrift, THRIFT_STRUCT);
         } else {
             thrift_skip(&thrift, field.type);
         }
     }
-    if (thrift.is_bad || !parquet->schema.leaves)
+    if (thrift.is_bad || !p->schema.leaves)
         return parquet_damaged(file, NULL, "its footer cannot be read");
     return ZD_OK;
 }
 
-static enum zd_status read_footer(struct parquet *parquet)
+static enum zd_status read_footer(struct parquet *p)
 {
-    struct parquet_file *file = &parquet->file;
+    struct parquet_file *file = &p->file;
     unsigned char tail[TAIL_BYTES];
     uint32_t bytes;
     if (file->bytes < 4 + TAIL_BYTES)
@@ -75,53 +74,52 @@ static enum zd_status read_footer(struct parquet *parquet)
         bytes > FOOTER_MAX)
         return parquet_damaged(
                 file, NULL, "its footer has %" PRIu32 " bytes", bytes);
-    ZD_TRY(parquet_reserve(file, &parquet->footer, bytes));
+    ZD_TRY(parquet_reserve(file, &p->footer, bytes));
     ZD_TRY(fs_pread(
-            file->fd, file->path, parquet->footer.bytes, bytes,
+            file->fd, file->path, p->footer.bytes, bytes,
             file->bytes - TAIL_BYTES - bytes));
-    return read_metadata(parquet);
+    return read_metadata(p);
 }
 
 enum zd_status parquet_open(
         int fd, const char *path, uint64_t bytes, struct parquet **out)
 {
-    struct parquet *parquet = zd_array(1, sizeof *parquet);
-    parquet->file =
-            (struct parquet_file){.fd = fd, .path = path, .bytes = bytes};
-    enum zd_status status = read_footer(parquet);
+    struct parquet *p = zd_array(1, sizeof *p);
+    p->file = (struct parquet_file){.fd = fd, .path = path, .bytes = bytes};
+    enum zd_status status = read_footer(p);
     if (status != ZD_OK) {
-        parquet_close(parquet);
+        parquet_close(p);
         return status;
     }
-    int count = parquet->schema.leaf_count;
-    parquet->columns = zd_array((size_t)count, sizeof *parquet->columns);
+    int count = p->schema.leaf_count;
+    p->columns = zd_array((size_t)count, sizeof *p->columns);
     for (int i = 0; i < count; i++) {
-        parquet->columns[i].file = &parquet->file;
-        parquet->columns[i].leaf = &parquet->schema.leaves[i];
+        p->columns[i].file = &p->file;
+        p->columns[i].leaf = &p->schema.leaves[i];
     }
-    *out = parquet;
+    *out = p;
     return ZD_OK;
 }
 
-void parquet_close(struct parquet *parquet)
+void parquet_close(struct parquet *p)
 {
-    if (!parquet)
+    if (!p)
         return;
-    for (int i = 0; parquet->columns && i < parquet->schema.leaf_count; i++)
-        column_fini(&parquet->columns[i]);
-    parquet_release(&parquet->file, &parquet->file.packed);
-    parquet_release(&parquet->file, &parquet->footer);
-    parquet_schema_free(&parquet->schema);
-    free(parquet->columns);
-    free(parquet);
+    for (int i = 0; p->columns && i < p->schema.leaf_count; i++)
+        column_fini(&p->columns[i]);
+    parquet_release(&p->file, &p->file.packed);
+    parquet_release(&p->file, &p->footer);
+    parquet_schema_free(&p->schema);
+    free(p->columns);
+    free(p);
 }
 
-uint64_t parquet_consumed(const struct parquet *parquet)
+uint64_t parquet_consumed(const struct parquet *p)
 {
     uint64_t most = 0;
-    for (int i = 0; i < parquet->schema.leaf_count; i++)
-        if (parquet->columns[i].at > most)
-            most = parquet->columns[i].at;
+    for (int i = 0; i < p->schema.leaf_count; i++)
+        if (p->columns[i].at > most)
+            most = p->columns[i].at;
     return most;
 }
 
@@ -173,17 +171,16 @@ static enum zd_status begin_chunk(
     return column_begin(column, &chunk);
 }
 
-static enum zd_status begin_chunks(struct parquet *parquet, size_t count)
+static enum zd_status begin_chunks(struct parquet *p, size_t count)
 {
-    struct thrift *thrift = &parquet->groups;
-    if (count != (size_t)parquet->schema.leaf_count)
+    struct thrift *thrift = &p->groups;
+    if (count != (size_t)p->schema.leaf_count)
         return parquet_damaged(
-                &parquet->file, NULL,
-                "a row group has %zu columns, the schema %d", count,
-                parquet->schema.leaf_count);
+                &p->file, NULL, "a row group has %zu columns, the schema %d",
+                count, p->schema.leaf_count);
     for (size_t i = 0; i < count; i++) {
         int64_t of[FACTS] = {0};
-        struct parquet_column *column = &parquet->columns[i];
+        struct parquet_column *column = &p->columns[i];
         bool is_here = read_chunk(thrift, of);
         if (thrift->is_bad)
             break;
@@ -195,42 +192,40 @@ static enum zd_status begin_chunks(struct parquet *parquet, size_t count)
     return ZD_OK;
 }
 
-static enum zd_status begin_group(struct parquet *parquet)
+static enum zd_status begin_group(struct parquet *p)
 {
-    struct thrift *thrift = &parquet->groups;
+    struct thrift *thrift = &p->groups;
     struct thrift_field field = {0};
     bool has_columns = false;
-    parquet->groups_left--;
-    parquet->rows_left = 0;
+    p->groups_left--;
+    p->rows_left = 0;
     while (thrift_next(thrift, &field)) {
         if (field.id == 1 && !has_columns) {
             size_t count = thrift_structs(thrift, &field);
-            ZD_TRY(begin_chunks(parquet, count));
+            ZD_TRY(begin_chunks(p, count));
             has_columns = true;
         } else if (field.id == 3) {
-            parquet->rows_left = thrift_integer(thrift, &field);
+            p->rows_left = thrift_integer(thrift, &field);
         } else {
             thrift_skip(thrift, field.type);
         }
     }
-    if (thrift->is_bad || parquet->rows_left < 0 || !has_columns)
-        return parquet_damaged(
-                &parquet->file, NULL, "a row group cannot be read");
+    if (thrift->is_bad || p->rows_left < 0 || !has_columns)
+        return parquet_damaged(&p->file, NULL, "a row group cannot be read");
     return ZD_OK;
 }
 
 /* --- a row as text -------------------------------------------------------- */
 
-static enum zd_status put(
-        struct parquet *parquet, const void *bytes, size_t count)
+static enum zd_status put(struct parquet *p, const void *bytes, size_t count)
 {
-    struct parquet_text *text = parquet->text;
-    if (count > parquet->text_end - text->used) {
-        long long row = (long long)parquet->file.row;
+    struct parquet_text *text = p->text;
+    if (count > p->text_end - text->used) {
+        long long row = (long long)p->file.row;
         ZD_FAIL(ZD_ERR_DATA, "E0440",
                 "row %lld of %s is longer than a record may be", row,
-                parquet->file.path);
-        return zd_fail_where("%s:row %lld", parquet->file.path, row);
+                p->file.path);
+        return zd_fail_where("%s:row %lld", p->file.path, row);
     }
     if (text->used + count > text->capacity)
         ZD_GROW(text->bytes, text->capacity, text->used + count);
@@ -239,32 +234,32 @@ static enum zd_status put(
     return ZD_OK;
 }
 
-static enum zd_status put_word(struct parquet *parquet, const char *word)
+static enum zd_status put_word(struct parquet *p, const char *word)
 {
-    return put(parquet, word, strlen(word));
+    return put(p, word, strlen(word));
 }
 
 static enum zd_status put_string(
-        struct parquet *parquet, const unsigned char *bytes, size_t count)
+        struct parquet *p, const unsigned char *bytes, size_t count)
 {
     char escaped[8];
-    ZD_TRY(put_word(parquet, "\""));
+    ZD_TRY(put_word(p, "\""));
     for (size_t i = 0, plain; i < count; i += plain + 1) {
         for (plain = 0; i + plain < count && bytes[i + plain] >= ' ' &&
                         bytes[i + plain] != '"' && bytes[i + plain] != '\\';)
             plain++;
         if (plain > 0)
-            ZD_TRY(put(parquet, bytes + i, plain));
+            ZD_TRY(put(p, bytes + i, plain));
         if (i + plain == count)
             break;
         snprintf(escaped, sizeof escaped, "\\u%04x", bytes[i + plain]);
-        ZD_TRY(put_word(parquet, escaped));
+        ZD_TRY(put_word(p, escaped));
     }
-    return put_word(parquet, "\"");
+    return put_word(p, "\"");
 }
 
 static enum zd_status put_value(
-        struct parquet *parquet, const struct parquet_leaf *leaf,
+        struct parquet *p, const struct parquet_leaf *leaf,
         const struct parquet_value *value)
 {
     char number[40];
@@ -272,16 +267,16 @@ static enum zd_status put_value(
     double real;
     switch (leaf->type) {
     case PARQUET_BOOLEAN:
-        return put_word(parquet, value->integer ? "true" : "false");
+        return put_word(p, value->integer ? "true" : "false");
     case PARQUET_BYTE_ARRAY:
-        return put_string(parquet, value->bytes, value->count);
+        return put_string(p, value->bytes, value->count);
     case PARQUET_FLOAT:
     case PARQUET_DOUBLE:
         memcpy(&single, &value->integer, sizeof single);
         memcpy(&real, &value->integer, sizeof real);
         real = leaf->type == PARQUET_FLOAT ? (double)single : real;
         if (!isfinite(real))
-            return put_word(parquet, "null");
+            return put_word(p, "null");
         snprintf(number, sizeof number, "%.17g", real);
         if (!strpbrk(number, ".e"))
             strcat(number, ".0");
@@ -296,7 +291,7 @@ static enum zd_status put_value(
                             ? (uint64_t)(uint32_t)value->integer
                             : (uint64_t)value->integer);
     }
-    return put_word(parquet, number);
+    return put_word(p, number);
 }
 
 /* --- a row from its entries -----------------------------------------------
@@ -312,29 +307,29 @@ static enum zd_status fail_levels(
 
 /* All leaves of the node have one entry, below definition level `def`. */
 static enum zd_status take_absent(
-        struct parquet *parquet, const struct parquet_node *node, int def,
+        struct parquet *p, const struct parquet_node *node, int def,
         const char *word)
 {
     for (int i = 0; i < node->leaf_count; i++) {
-        struct parquet_column *column = &parquet->columns[node->first_leaf + i];
+        struct parquet_column *column = &p->columns[node->first_leaf + i];
         if (column->def >= def)
             return fail_levels(
                     column,
                     "have a value where those of its neighbor have none");
         ZD_TRY(column_advance(column));
     }
-    return put_word(parquet, word);
+    return put_word(p, word);
 }
 
 static enum zd_status put_node(
-        struct parquet *parquet, const struct parquet_node *node);
+        struct parquet *p, const struct parquet_node *node);
 
 /* *more_out: the entries that are next continue the list. */
 static enum zd_status list_goes_on(
-        const struct parquet *parquet, const struct parquet_node *node,
+        const struct parquet *p, const struct parquet_node *node,
         bool *more_out)
 {
-    const struct parquet_column *first = &parquet->columns[node->first_leaf];
+    const struct parquet_column *first = &p->columns[node->first_leaf];
     *more_out = first->rep == node->rep;
     for (int i = 0; i < node->leaf_count; i++)
         if (first[i].rep > node->rep ||
@@ -346,87 +341,85 @@ static enum zd_status list_goes_on(
 }
 
 static enum zd_status put_list(
-        struct parquet *parquet, const struct parquet_node *node)
+        struct parquet *p, const struct parquet_node *node)
 {
     bool more = true;
-    if (parquet->columns[node->first_leaf].def <= node->def)
-        return take_absent(parquet, node, node->def + 1, "[]");
-    ZD_TRY(put_word(parquet, "["));
+    if (p->columns[node->first_leaf].def <= node->def)
+        return take_absent(p, node, node->def + 1, "[]");
+    ZD_TRY(put_word(p, "["));
     for (const char *before = ""; more; before = ",") {
-        ZD_TRY(put_word(parquet, before));
-        ZD_TRY(put_node(parquet, node->children));
-        ZD_TRY(list_goes_on(parquet, node, &more));
+        ZD_TRY(put_word(p, before));
+        ZD_TRY(put_node(p, node->children));
+        ZD_TRY(list_goes_on(p, node, &more));
     }
-    return put_word(parquet, "]");
+    return put_word(p, "]");
 }
 
 static enum zd_status put_group(
-        struct parquet *parquet, const struct parquet_node *node)
+        struct parquet *p, const struct parquet_node *node)
 {
-    ZD_TRY(put_word(parquet, "{"));
+    ZD_TRY(put_word(p, "{"));
     for (int i = 0; i < node->child_count; i++) {
         const struct parquet_node *child = &node->children[i];
-        ZD_TRY(put_word(parquet, i ? "," : ""));
+        ZD_TRY(put_word(p, i ? "," : ""));
         ZD_TRY(put_string(
-                parquet, (const unsigned char *)child->name,
-                child->name_bytes));
-        ZD_TRY(put_word(parquet, ":"));
-        ZD_TRY(put_node(parquet, child));
+                p, (const unsigned char *)child->name, child->name_bytes));
+        ZD_TRY(put_word(p, ":"));
+        ZD_TRY(put_node(p, child));
     }
-    return put_word(parquet, "}");
+    return put_word(p, "}");
 }
 
 static enum zd_status put_node(
-        struct parquet *parquet, const struct parquet_node *node)
+        struct parquet *p, const struct parquet_node *node)
 {
-    struct parquet_column *column = &parquet->columns[node->first_leaf];
+    struct parquet_column *column = &p->columns[node->first_leaf];
     struct parquet_value value = {0};
     if (column->def < node->def)
-        return node->is_optional ? take_absent(parquet, node, node->def, "null")
+        return node->is_optional ? take_absent(p, node, node->def, "null")
                                  : fail_levels(
                                            column, "have no value where those "
                                                    "of its neighbor have one");
     if (node->kind == PARQUET_LIST)
-        return put_list(parquet, node);
+        return put_list(p, node);
     if (node->kind == PARQUET_GROUP)
-        return put_group(parquet, node);
+        return put_group(p, node);
     ZD_TRY(column_value(column, &value));
-    ZD_TRY(put_value(parquet, column->leaf, &value));
+    ZD_TRY(put_value(p, column->leaf, &value));
     return column_advance(column);
 }
 
 /* Before the next row, or after the last of a row group. */
-static enum zd_status check_row_begins(const struct parquet *parquet, bool ends)
+static enum zd_status check_row_begins(const struct parquet *p, bool ends)
 {
-    for (int i = 0; i < parquet->schema.leaf_count; i++)
-        if (parquet->columns[i].rep != 0 ||
-            parquet->columns[i].is_at_end != ends)
+    for (int i = 0; i < p->schema.leaf_count; i++)
+        if (p->columns[i].rep != 0 || p->columns[i].is_at_end != ends)
             return fail_levels(
-                    &parquet->columns[i],
+                    &p->columns[i],
                     "make another number of rows than there are");
     return ZD_OK;
 }
 
 enum zd_status parquet_row(
-        struct parquet *parquet, size_t most, struct parquet_text *text,
+        struct parquet *p, size_t most, struct parquet_text *text,
         bool *more_out)
 {
-    while (parquet->rows_left == 0) {
-        *more_out = parquet->groups_left > 0;
+    while (p->rows_left == 0) {
+        *more_out = p->groups_left > 0;
         if (!*more_out)
             return ZD_OK;
-        ZD_TRY(begin_group(parquet));
-        if (parquet->rows_left == 0)
-            ZD_TRY(check_row_begins(parquet, true));
+        ZD_TRY(begin_group(p));
+        if (p->rows_left == 0)
+            ZD_TRY(check_row_begins(p, true));
     }
-    parquet->file.row++;
-    parquet->text = text;
-    parquet->text_end = text->used + most;
-    ZD_TRY(check_row_begins(parquet, false));
-    ZD_TRY(put_group(parquet, &parquet->schema.root));
-    ZD_TRY(put_word(parquet, "\n"));
+    p->file.row++;
+    p->text = text;
+    p->text_end = text->used + most;
+    ZD_TRY(check_row_begins(p, false));
+    ZD_TRY(put_group(p, &p->schema.root));
+    ZD_TRY(put_word(p, "\n"));
     *more_out = true;
-    if (--parquet->rows_left == 0)
-        return check_row_begins(parquet, true);
+    if (--p->rows_left == 0)
+        return check_row_begins(p, true);
     return ZD_OK;
 }

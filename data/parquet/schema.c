@@ -92,28 +92,25 @@ static bool has_name(const struct element *element, const char *name)
 
 /* The next element, at these levels of what it is in. */
 static enum zd_status build(
-        struct builder *builder, int def, int rep, struct parquet_node *node);
+        struct builder *b, int def, int rep, struct parquet_node *node);
 
 static enum zd_status build_leaf(
-        struct builder *builder, const struct element *element,
+        struct builder *b, const struct element *element,
         struct parquet_node *node)
 {
     static const char *const types[] = {
             [PARQUET_INT96] = "the type INT96",
             [PARQUET_FIXED] = "the type FIXED_LEN_BYTE_ARRAY"};
-    struct parquet_schema *schema = builder->schema;
+    struct parquet_schema *schema = b->schema;
     int type = element->type;
     if (type > PARQUET_FIXED)
-        return parquet_damaged(
-                builder->file, builder->path, "its type is number %d", type);
+        return parquet_damaged(b->file, b->path, "its type is number %d", type);
     if (type == PARQUET_INT96 || type == PARQUET_FIXED)
-        return parquet_unsupported(
-                builder->file, builder->path, "%s", types[type]);
+        return parquet_unsupported(b->file, b->path, "%s", types[type]);
     if (element->meaning == AS_DECIMAL)
-        return parquet_unsupported(
-                builder->file, builder->path, "the type DECIMAL");
+        return parquet_unsupported(b->file, b->path, "the type DECIMAL");
     schema->leaves[schema->leaf_count++] = (struct parquet_leaf){
-            .path = zd_must(strdup(builder->path)),
+            .path = zd_must(strdup(b->path)),
             .type = (enum parquet_type)type,
             .is_unsigned = element->meaning == AS_UNSIGNED,
             .max_def = node->def,
@@ -123,25 +120,25 @@ static enum zd_status build_leaf(
 }
 
 static enum zd_status build_children(
-        struct builder *builder, int count, struct parquet_node *node)
+        struct builder *b, int count, struct parquet_node *node)
 {
-    size_t left = builder->count - builder->next;
+    size_t left = b->count - b->next;
     if (count <= 0 || (size_t)count > left)
         return parquet_damaged(
-                builder->file, builder->path,
+                b->file, b->path,
                 "its group has %d columns, of which %zu follow", count, left);
     node->kind = PARQUET_GROUP;
     node->children = zd_array((size_t)count, sizeof *node->children);
     node->child_count = count;
     for (int i = 0; i < count; i++)
-        ZD_TRY(build(builder, node->def, node->rep, &node->children[i]));
+        ZD_TRY(build(b, node->def, node->rep, &node->children[i]));
     return ZD_OK;
 }
 
 /* What an element is besides its repetition, at the node's levels;
- * builder->next is after it. */
+ * b->next is after it. */
 static enum zd_status build_body(
-        struct builder *builder, const struct element *element,
+        struct builder *b, const struct element *element,
         struct parquet_node *node);
 
 static void make_list(struct parquet_node *node)
@@ -154,16 +151,16 @@ static void make_list(struct parquet_node *node)
 
 /* A list whose elements are what `element` is, without its repetition. */
 static enum zd_status build_elements(
-        struct builder *builder, const struct element *element,
+        struct builder *b, const struct element *element,
         struct parquet_node *node)
 {
     make_list(node);
     struct parquet_node *child = node->children;
     child->def = node->def + 1;
     child->rep = node->rep;
-    child->first_leaf = builder->schema->leaf_count;
-    enum zd_status status = build_body(builder, element, child);
-    child->leaf_count = builder->schema->leaf_count - child->first_leaf;
+    child->first_leaf = b->schema->leaf_count;
+    enum zd_status status = build_body(b, element, child);
+    child->leaf_count = b->schema->leaf_count - child->first_leaf;
     return status;
 }
 
@@ -171,74 +168,72 @@ static enum zd_status build_elements(
  * files of old writers and has the element in it elsewhere. (LogicalTypes.md,
  * "Backward-compatibility rules") */
 static enum zd_status build_list(
-        struct builder *builder, const struct element *element,
+        struct builder *b, const struct element *element,
         struct parquet_node *node)
 {
-    const struct element *repeated = &builder->elements[builder->next];
+    const struct element *repeated = &b->elements[b->next];
     char tuple[PATH_BYTES];
-    if (element->children != 1 || builder->next >= builder->count ||
+    if (element->children != 1 || b->next >= b->count ||
         repeated->repetition != REPEATED)
         return parquet_unsupported(
-                builder->file, builder->path,
-                "a list that is not one repeated field");
+                b->file, b->path, "a list that is not one repeated field");
     snprintf(
             tuple, sizeof tuple, "%.*s_tuple", (int)element->name_bytes,
             element->name);
-    bool is_element = repeated->type >= 0 || repeated->children != 1 ||
-                      has_name(repeated, "array") ||
-                      has_name(repeated, tuple) ||
-                      (builder->next + 1 < builder->count &&
-                       repeated[1].repetition == REPEATED);
-    builder->next++;
+    bool is_element =
+            repeated->type >= 0 || repeated->children != 1 ||
+            has_name(repeated, "array") || has_name(repeated, tuple) ||
+            (b->next + 1 < b->count && repeated[1].repetition == REPEATED);
+    b->next++;
     if (is_element)
-        return build_elements(builder, repeated, node);
+        return build_elements(b, repeated, node);
     make_list(node);
-    return build(builder, node->def + 1, node->rep, node->children);
+    return build(b, node->def + 1, node->rep, node->children);
 }
 
 static enum zd_status build_body(
-        struct builder *builder, const struct element *element,
+        struct builder *b, const struct element *element,
         struct parquet_node *node)
 {
     if (element->meaning == AS_MAP)
-        return parquet_unsupported(builder->file, builder->path, "a MAP");
+        return parquet_unsupported(b->file, b->path, "a MAP");
     if (element->type >= 0)
-        return build_leaf(builder, element, node);
-    if (builder->depth >= DEPTH_MAX)
+        return build_leaf(b, element, node);
+    if (b->depth >= DEPTH_MAX)
         return parquet_damaged(
-                builder->file, NULL, "its schema is deeper than %d", DEPTH_MAX);
-    builder->depth++;
+                b->file, NULL, "its schema is deeper than %d", DEPTH_MAX);
+    b->depth++;
     enum zd_status status =
             element->meaning == AS_LIST
-                    ? build_list(builder, element, node)
-                    : build_children(builder, element->children, node);
-    builder->depth--;
+                    ? build_list(b, element, node)
+                    : build_children(b, element->children, node);
+    b->depth--;
     return status;
 }
 
 static enum zd_status build(
-        struct builder *builder, int def, int rep, struct parquet_node *node)
+        struct builder *b, int def, int rep, struct parquet_node *node)
 {
-    size_t length = strlen(builder->path);
-    if (builder->next >= builder->count)
-        return parquet_damaged(builder->file, NULL, "its schema ends early");
-    const struct element *element = &builder->elements[builder->next++];
+    size_t length = strlen(b->path);
+    if (b->next >= b->count)
+        return parquet_damaged(b->file, NULL, "its schema ends early");
+    const struct element *element = &b->elements[b->next++];
     snprintf(
-            builder->path + length, PATH_BYTES - length, "%s%.*s",
-            length ? "." : "", (int)element->name_bytes, element->name);
+            b->path + length, PATH_BYTES - length, "%s%.*s", length ? "." : "",
+            (int)element->name_bytes, element->name);
     *node = (struct parquet_node){
             .name = element->name,
             .name_bytes = element->name_bytes,
             .is_optional = element->repetition == OPTIONAL,
             .def = def + (element->repetition == OPTIONAL),
             .rep = rep,
-            .first_leaf = builder->schema->leaf_count};
+            .first_leaf = b->schema->leaf_count};
     /* REPEATED outside of a list's group: a list that cannot be null */
     enum zd_status status = element->repetition == REPEATED
-                                    ? build_elements(builder, element, node)
-                                    : build_body(builder, element, node);
-    builder->path[length] = '\0';
-    node->leaf_count = builder->schema->leaf_count - node->first_leaf;
+                                    ? build_elements(b, element, node)
+                                    : build_body(b, element, node);
+    b->path[length] = '\0';
+    node->leaf_count = b->schema->leaf_count - node->first_leaf;
     return status;
 }
 
@@ -250,23 +245,20 @@ enum zd_status parquet_schema_read(
         return parquet_damaged(
                 file, NULL, "its schema has %zu elements, not 2 to %d", count,
                 ELEMENTS_MAX);
-    struct element *elements = zd_array(count, sizeof *elements);
+    ZD_FREED struct element *elements = zd_array(count, sizeof *elements);
     for (size_t i = 0; i < count; i++)
         elements[i] = read_element(thrift);
-    struct builder builder = {file, schema, elements, count, 1, 0, ""};
+    struct builder b = {file, schema, elements, count, 1, 0, ""};
     schema->leaves = zd_array(count, sizeof *schema->leaves);
-    enum zd_status status =
-            thrift->is_bad
-                    ? parquet_damaged(file, NULL, "its schema cannot be read")
-                    : build_children(
-                              &builder, elements[0].children, &schema->root);
+    if (thrift->is_bad)
+        return parquet_damaged(file, NULL, "its schema cannot be read");
+    ZD_TRY(build_children(&b, elements[0].children, &schema->root));
     schema->root.leaf_count = schema->leaf_count;
-    if (status == ZD_OK && builder.next != count)
-        status = parquet_damaged(
-                file, NULL, "its schema has %zu elements in no group",
-                count - builder.next);
-    free(elements);
-    return status;
+    return b.next == count ? ZD_OK
+                           : parquet_damaged(
+                                     file, NULL,
+                                     "its schema has %zu elements in no group",
+                                     count - b.next);
 }
 
 static void free_children(struct parquet_node *node)

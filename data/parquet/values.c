@@ -148,16 +148,15 @@ static bool delta_next(struct delta *delta, int64_t *value_out)
     return true;
 }
 
-static enum zd_status fail_short(const struct parquet_column *column)
+static enum zd_status fail_short(const struct parquet_column *c)
 {
-    return column_damaged(column, "a page has fewer values than it says");
+    return column_damaged(c, "a page has fewer values than it says");
 }
 
 /* --- plain ---------------------------------------------------------------- */
 
 static bool plain_next(
-        struct values *values, enum parquet_type type,
-        struct parquet_value *value)
+        struct values *v, enum parquet_type type, struct parquet_value *value)
 {
     static const size_t widths[] = {
             [PARQUET_INT32] = 4,
@@ -165,22 +164,22 @@ static bool plain_next(
             [PARQUET_FLOAT] = 4,
             [PARQUET_DOUBLE] = 8,
             [PARQUET_BYTE_ARRAY] = 4 /* the length */};
-    size_t left = (size_t)(values->end - values->at), width = widths[type];
+    size_t left = (size_t)(v->end - v->at), width = widths[type];
     uint64_t raw = 0;
     if (left == 0 || width > left)
         return false;
-    memcpy(&raw, values->at, width);
-    values->at += width;
+    memcpy(&raw, v->at, width);
+    v->at += width;
     if (type == PARQUET_BOOLEAN) {
-        value->integer = *values->at >> values->bit & 1;
-        values->bit = (values->bit + 1) % 8;
-        values->at += values->bit == 0;
+        value->integer = *v->at >> v->bit & 1;
+        v->bit = (v->bit + 1) % 8;
+        v->at += v->bit == 0;
     } else if (type == PARQUET_BYTE_ARRAY) {
         if (raw > left - width)
             return false;
-        value->bytes = values->at;
+        value->bytes = v->at;
         value->count = (size_t)raw;
-        values->at += raw;
+        v->at += raw;
     } else {
         value->integer = width == 4 ? (int32_t)raw : (int64_t)raw;
     }
@@ -188,22 +187,21 @@ static bool plain_next(
 }
 
 enum zd_status dictionary_read(
-        struct parquet_column *column, int64_t count, size_t bytes)
+        struct parquet_column *c, int64_t count, size_t bytes)
 {
-    const unsigned char *at = column->dictionary_page.bytes;
+    const unsigned char *at = c->dictionary_page.bytes;
     struct values plain = {.at = at, .end = at + bytes};
     struct parquet_value *value;
     /* a value takes at least one bit */
     if (count < 0 || (uint64_t)count > 8 * (uint64_t)bytes)
-        return fail_short(column);
+        return fail_short(c);
     ZD_TRY(parquet_reserve(
-            column->file, &column->dictionary,
-            (uint64_t)count * sizeof *value));
-    value = (struct parquet_value *)column->dictionary.bytes;
-    column->dictionary_count = (size_t)count;
+            c->file, &c->dictionary, (uint64_t)count * sizeof *value));
+    value = (struct parquet_value *)c->dictionary.bytes;
+    c->dictionary_count = (size_t)count;
     for (int64_t i = 0; i < count; i++)
-        if (!plain_next(&plain, column->leaf->type, value++))
-            return fail_short(column);
+        if (!plain_next(&plain, c->leaf->type, value++))
+            return fail_short(c);
     return ZD_OK;
 }
 
@@ -232,15 +230,15 @@ static const struct {
 };
 
 static enum zd_status check_encoding(
-        const struct parquet_column *column, int encoding)
+        const struct parquet_column *c, int encoding)
 {
     if (encoding < 0 ||
         encoding >= (int)(sizeof encodings / sizeof encodings[0]))
-        return column_unsupported(column, "encoding number %d", encoding);
-    if (encodings[encoding].types >> column->leaf->type & 1)
+        return column_unsupported(c, "encoding number %d", encoding);
+    if (encodings[encoding].types >> c->leaf->type & 1)
         return ZD_OK;
     return column_unsupported(
-            column, "the encoding %s for its type", encodings[encoding].name);
+            c, "the encoding %s for its type", encodings[encoding].name);
 }
 
 /* Run through the lengths at `at`; *end_out: after them. */
@@ -263,139 +261,135 @@ static bool skip_lengths(
  * of the value before each begins with, then the rest of each in that
  * encoding. */
 static bool begin_strings(
-        struct values *values, const unsigned char *at,
-        const unsigned char *end)
+        struct values *v, const unsigned char *at, const unsigned char *end)
 {
     const unsigned char *after;
-    values->last_bytes = 0;
-    if (!delta_begin(&values->delta, at, end))
+    v->last_bytes = 0;
+    if (!delta_begin(&v->delta, at, end))
         return false;
-    if (values->encoding == PARQUET_DELTA_BYTE_ARRAY) {
+    if (v->encoding == PARQUET_DELTA_BYTE_ARRAY) {
         if (!skip_lengths(at, end, &after) ||
-            !delta_begin(&values->suffixes, after, end))
+            !delta_begin(&v->suffixes, after, end))
             return false;
         at = after;
     }
-    return skip_lengths(at, end, &values->at);
+    return skip_lengths(at, end, &v->at);
 }
 
 enum zd_status values_begin(
-        struct parquet_column *column, int encoding, const unsigned char *at,
+        struct parquet_column *c, int encoding, const unsigned char *at,
         const unsigned char *end)
 {
-    struct values *values = &column->values;
+    struct values *v = &c->values;
     bool is_good = true;
-    *values = (struct values){
+    *v = (struct values){
             .encoding = (enum parquet_encoding)encoding,
             .at = at,
             .end = end,
-            .last = values->last};
-    ZD_TRY(check_encoding(column, encoding));
+            .last = v->last};
+    ZD_TRY(check_encoding(c, encoding));
     if (at == end)
         return ZD_OK; /* every entry is null */
     switch (encoding) {
     case PARQUET_PLAIN_DICTIONARY:
     case PARQUET_RLE_DICTIONARY:
         if (*at > 32)
-            return column_damaged(column, "indexes of %d bits", *at);
-        hybrid_begin(&values->hybrid, at + 1, end, *at);
+            return column_damaged(c, "indexes of %d bits", *at);
+        hybrid_begin(&v->hybrid, at + 1, end, *at);
         break;
     case PARQUET_RLE:
-        is_good = hybrid_begin_sized(&values->hybrid, &at, end, 1);
+        is_good = hybrid_begin_sized(&v->hybrid, &at, end, 1);
         break;
     case PARQUET_DELTA_BINARY_PACKED:
-        is_good = delta_begin(&values->delta, at, end);
+        is_good = delta_begin(&v->delta, at, end);
         break;
     case PARQUET_DELTA_LENGTH_BYTE_ARRAY:
     case PARQUET_DELTA_BYTE_ARRAY:
-        is_good = begin_strings(values, at, end);
+        is_good = begin_strings(v, at, end);
         break;
     default:
         break;
     }
     return is_good ? ZD_OK
                    : column_damaged(
-                             column,
-                             "the lengths or counts of a page cannot be");
+                             c, "the lengths or counts of a page cannot be");
 }
 
 /* --- one value ------------------------------------------------------------ */
 
-static bool string_next(struct values *values, struct parquet_value *value)
+static bool string_next(struct values *v, struct parquet_value *value)
 {
     int64_t bytes;
-    if (!delta_next(&values->delta, &bytes) || bytes < 0 ||
-        bytes > values->end - values->at)
+    if (!delta_next(&v->delta, &bytes) || bytes < 0 || bytes > v->end - v->at)
         return false;
-    value->bytes = values->at;
+    value->bytes = v->at;
     value->count = (size_t)bytes;
-    values->at += bytes;
+    v->at += bytes;
     return true;
 }
 
 /* The value before keeps its beginning in `last`, where the rest is put. */
 static enum zd_status front_coded_next(
-        struct parquet_column *column, struct parquet_value *value)
+        struct parquet_column *c, struct parquet_value *value)
 {
-    struct values *values = &column->values;
+    struct values *v = &c->values;
     int64_t same, rest;
-    if (!delta_next(&values->delta, &same) || same < 0 ||
-        (uint64_t)same > values->last_bytes ||
-        !delta_next(&values->suffixes, &rest) || rest < 0 ||
-        rest > values->end - values->at)
-        return fail_short(column);
+    if (!delta_next(&v->delta, &same) || same < 0 ||
+        (uint64_t)same > v->last_bytes || !delta_next(&v->suffixes, &rest) ||
+        rest < 0 || rest > v->end - v->at)
+        return fail_short(c);
     size_t bytes = (size_t)same + (size_t)rest;
-    if (bytes > values->last.capacity) {
+    if (bytes > v->last.capacity) {
         struct parquet_buffer larger = {0};
-        ZD_TRY(parquet_reserve(column->file, &larger, 2 * bytes));
+        ZD_TRY(parquet_reserve(c->file, &larger, 2 * bytes));
         if (same > 0)
-            memcpy(larger.bytes, values->last.bytes, (size_t)same);
-        parquet_release(column->file, &values->last);
-        values->last = larger;
+            memcpy(larger.bytes, v->last.bytes, (size_t)same);
+        parquet_release(c->file, &v->last);
+        v->last = larger;
     }
     if (rest > 0)
-        memcpy(values->last.bytes + same, values->at, (size_t)rest);
-    values->at += rest;
-    values->last_bytes = bytes;
-    value->bytes = values->last.bytes;
+        memcpy(v->last.bytes + same, v->at, (size_t)rest);
+    v->at += rest;
+    v->last_bytes = bytes;
+    value->bytes = v->last.bytes;
     value->count = bytes;
     return ZD_OK;
 }
 
 enum zd_status column_value(
-        struct parquet_column *column, struct parquet_value *value_out)
+        struct parquet_column *c, struct parquet_value *value_out)
 {
     const struct parquet_value *dictionary =
-            (struct parquet_value *)column->dictionary.bytes;
-    struct values *values = &column->values;
-    enum parquet_type type = column->leaf->type;
+            (struct parquet_value *)c->dictionary.bytes;
+    struct values *v = &c->values;
+    enum parquet_type type = c->leaf->type;
     uint32_t index = 0;
     bool is_good = false;
-    switch (values->encoding) {
+    switch (v->encoding) {
     case PARQUET_PLAIN:
-        is_good = plain_next(values, type, value_out);
+        is_good = plain_next(v, type, value_out);
         break;
     case PARQUET_PLAIN_DICTIONARY:
     case PARQUET_RLE_DICTIONARY:
-        is_good = hybrid_next(&values->hybrid, &index) &&
-                  index < column->dictionary_count;
+        is_good =
+                hybrid_next(&v->hybrid, &index) && index < c->dictionary_count;
         if (is_good)
             *value_out = dictionary[index];
         break;
     case PARQUET_RLE:
-        is_good = hybrid_next(&values->hybrid, &index);
+        is_good = hybrid_next(&v->hybrid, &index);
         value_out->integer = index;
         break;
     case PARQUET_DELTA_BINARY_PACKED:
-        is_good = delta_next(&values->delta, &value_out->integer);
+        is_good = delta_next(&v->delta, &value_out->integer);
         if (type == PARQUET_INT32)
             value_out->integer = (int32_t)value_out->integer;
         break;
     case PARQUET_DELTA_LENGTH_BYTE_ARRAY:
-        is_good = string_next(values, value_out);
+        is_good = string_next(v, value_out);
         break;
     case PARQUET_DELTA_BYTE_ARRAY:
-        return front_coded_next(column, value_out);
+        return front_coded_next(c, value_out);
     }
-    return is_good ? ZD_OK : fail_short(column);
+    return is_good ? ZD_OK : fail_short(c);
 }
