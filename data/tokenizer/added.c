@@ -66,109 +66,104 @@ static int lower_bound(
 
 /* The longest token that the text has at `at`, or NULL. */
 static const struct added_token *longest_at(
-        const struct added_scan *scan, size_t at)
+        const struct added_scan *s, size_t at)
 {
-    const struct added_set *set = scan->set;
+    const struct added_set *set = s->set;
     const struct added_token *found = NULL;
-    int from = set->first[scan->text[at]];
-    int to = set->first[scan->text[at] + 1];
+    int from = set->first[s->text[at]];
+    int to = set->first[s->text[at] + 1];
     for (size_t depth = 1; from < to; depth++) {
         if (set->tokens[from].bytes == depth) {
             found = &set->tokens[from];
             while (from < to && set->tokens[from].bytes == depth)
                 from++;
         }
-        if (at + depth == scan->bytes)
+        if (at + depth == s->bytes)
             break;
-        int byte = scan->text[at + depth];
+        int byte = s->text[at + depth];
         from = lower_bound(set, from, to, depth, byte);
         to = lower_bound(set, from, to, depth, byte + 1);
     }
     return found;
 }
 
-static uint8_t class_at(
-        const struct added_scan *scan, size_t at, unsigned *step)
+static uint8_t class_at(const struct added_scan *s, size_t at, unsigned *step)
 {
-    return scan->classes[utf8_read(scan->text + at, step)];
+    return s->classes[utf8_read(s->text + at, step)];
 }
 
-static bool touches_word(
-        const struct added_scan *scan, size_t begin, size_t end)
+static bool touches_word(const struct added_scan *s, size_t begin, size_t end)
 {
     unsigned step;
-    size_t before = begin > 0 ? utf8_before(scan->text, begin) : 0;
-    return (begin > 0 && class_at(scan, before, &step) & UNICODE_WORD) ||
-           (end < scan->bytes && class_at(scan, end, &step) & UNICODE_WORD);
+    size_t before = begin > 0 ? utf8_before(s->text, begin) : 0;
+    return (begin > 0 && class_at(s, before, &step) & UNICODE_WORD) ||
+           (end < s->bytes && class_at(s, end, &step) & UNICODE_WORD);
 }
 
-static size_t strip_left(const struct added_scan *scan, size_t begin)
+static size_t strip_left(const struct added_scan *s, size_t begin)
 {
     unsigned step;
-    while (begin > scan->begin) {
-        size_t before = utf8_before(scan->text, begin);
-        if (!(class_at(scan, before, &step) & UNICODE_SPACE))
+    while (begin > s->begin) {
+        size_t before = utf8_before(s->text, begin);
+        if (!(class_at(s, before, &step) & UNICODE_SPACE))
             break;
         begin = before;
     }
     /* the match before may have taken spaces, and this one's place, already */
-    return begin > scan->begin ? begin : scan->begin;
+    return begin > s->begin ? begin : s->begin;
 }
 
-static size_t strip_right(const struct added_scan *scan, size_t end)
+static size_t strip_right(const struct added_scan *s, size_t end)
 {
     unsigned step;
-    while (end < scan->bytes && class_at(scan, end, &step) & UNICODE_SPACE)
+    while (end < s->bytes && class_at(s, end, &step) & UNICODE_SPACE)
         end += step;
     return end;
 }
 
-/* The next match that counts, from scan->at on. */
+/* The next match that counts, from s->at on. */
 static const struct added_token *next_match(
-        struct added_scan *scan, size_t *begin_out, size_t *end_out)
+        struct added_scan *s, size_t *begin_out, size_t *end_out)
 {
-    const struct added_set *set = scan->set;
-    while (set->count > 0 && scan->at < scan->bytes) {
-        size_t begin = scan->at;
-        const struct added_token *token = longest_at(scan, begin);
+    const struct added_set *set = s->set;
+    while (set->count > 0 && s->at < s->bytes) {
+        size_t begin = s->at;
+        const struct added_token *token = longest_at(s, begin);
         if (!token) {
-            scan->at++;
+            s->at++;
             continue;
         }
         size_t end = begin + token->bytes;
-        scan->at = end;
-        if (token->single_word && touches_word(scan, begin, end))
+        s->at = end;
+        if (token->single_word && touches_word(s, begin, end))
             continue;
-        *begin_out = token->lstrip ? strip_left(scan, begin) : begin;
-        *end_out = token->rstrip ? strip_right(scan, end) : end;
+        *begin_out = token->lstrip ? strip_left(s, begin) : begin;
+        *end_out = token->rstrip ? strip_right(s, end) : end;
         return token;
     }
     return NULL;
 }
 
-bool added_scan_next(struct added_scan *scan, struct added_piece *piece_out)
+bool added_scan_next(struct added_scan *s, struct added_piece *piece_out)
 {
     size_t begin, end;
-    if (!scan->pending) {
-        scan->pending = next_match(scan, &begin, &end);
-        if (!scan->pending)
-            begin = end = scan->bytes;
-        scan->pending_end = end;
-        if (scan->begin < begin) {
-            *piece_out =
-                    (struct added_piece){.begin = scan->begin, .end = begin};
-            scan->begin = begin;
+    if (!s->pending) {
+        s->pending = next_match(s, &begin, &end);
+        if (!s->pending)
+            begin = end = s->bytes;
+        s->pending_end = end;
+        if (s->begin < begin) {
+            *piece_out = (struct added_piece){.begin = s->begin, .end = begin};
+            s->begin = begin;
             return true;
         }
     }
-    if (!scan->pending)
+    if (!s->pending)
         return false;
     *piece_out = (struct added_piece){
-            .token = scan->pending,
-            .begin = scan->begin,
-            .end = scan->pending_end};
-    scan->begin = scan->pending_end;
-    scan->pending = NULL;
+            .token = s->pending, .begin = s->begin, .end = s->pending_end};
+    s->begin = s->pending_end;
+    s->pending = NULL;
     return true;
 }
 
@@ -176,7 +171,7 @@ int64_t tokenizer_count_specials(
         const struct tokenizer *tokenizer, const char *text, size_t bytes)
 {
     const struct added_set *set = &tokenizer->added_raw;
-    struct added_scan scan = {
+    struct added_scan s = {
             set, tokenizer->classes, (const unsigned char *)text, bytes};
     struct added_piece piece;
     int64_t count = 0;
@@ -185,7 +180,7 @@ int64_t tokenizer_count_specials(
     if (set->count == 0 || (set->tokens[set->count - 1].content[0] == first &&
                             !memchr(text, first, bytes)))
         return 0;
-    while (added_scan_next(&scan, &piece))
+    while (added_scan_next(&s, &piece))
         count += piece.token && piece.token->special;
     return count;
 }

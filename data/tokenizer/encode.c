@@ -178,7 +178,8 @@ struct cache_entry { /* one cache line */
 
 struct encoder {
     const struct tokenizer *tokenizer;
-    bool continues; /* the text at hand goes on from another */
+    struct token_vector *ids; /* of the text at hand */
+    bool continues;           /* it goes on from another */
     struct cache_entry *cache;
     struct bpe bpe;
     struct byte_buffer normal;   /* a normalized stretch */
@@ -200,106 +201,103 @@ struct encoder {
     struct byte_buffer measured;
 };
 
-static void create_matcher(struct encoder *encoder)
+static void create_matcher(struct encoder *e)
 {
     enum { STACK_FIRST = 32 << 10, STACK_MOST = 8 << 20 };
-    const struct splitter *splitter = &encoder->tokenizer->splitter;
+    const struct splitter *splitter = &e->tokenizer->splitter;
     bool has_pattern = false;
     for (int i = 0; i < splitter->count; i++)
         has_pattern |= splitter->stages[i].kind == SPLIT_PATTERN;
     if (!has_pattern)
         return;
-    encoder->match = zd_must(pcre2_match_data_create(1, NULL));
-    encoder->context = zd_must(pcre2_match_context_create(NULL));
-    encoder->stack = pcre2_jit_stack_create(STACK_FIRST, STACK_MOST, NULL);
-    if (encoder->stack) /* none: no JIT in this build of PCRE2 */
-        pcre2_jit_stack_assign(encoder->context, NULL, encoder->stack);
+    e->match = zd_must(pcre2_match_data_create(1, NULL));
+    e->context = zd_must(pcre2_match_context_create(NULL));
+    e->stack = pcre2_jit_stack_create(STACK_FIRST, STACK_MOST, NULL);
+    if (e->stack) /* none: no JIT in this build of PCRE2 */
+        pcre2_jit_stack_assign(e->context, NULL, e->stack);
 }
 
-struct encoder *encoder_create(const struct tokenizer *tokenizer)
+struct encoder *encoder_create(const struct tokenizer *t)
 {
-    struct encoder *encoder = zd_array(1, sizeof *encoder);
-    size_t cache_bytes = sizeof *encoder->cache << CACHE_BITS;
-    encoder->tokenizer = tokenizer;
-    if (tokenizer->is_bytes)
-        return encoder;
-    encoder->cache =
-            zd_must(aligned_alloc(sizeof *encoder->cache, cache_bytes));
-    memset(encoder->cache, 0, cache_bytes);
-    encoder->spelling = zd_array((size_t)tokenizer->vocab.longest + 1, 1);
-    create_matcher(encoder);
-    return encoder;
+    struct encoder *e = zd_array(1, sizeof *e);
+    size_t cache_bytes = sizeof *e->cache << CACHE_BITS;
+    e->tokenizer = t;
+    if (t->is_bytes)
+        return e;
+    e->cache = zd_must(aligned_alloc(sizeof *e->cache, cache_bytes));
+    memset(e->cache, 0, cache_bytes);
+    e->spelling = zd_array((size_t)t->vocab.longest + 1, 1);
+    create_matcher(e);
+    return e;
 }
 
-void encoder_destroy(struct encoder *encoder)
+void encoder_destroy(struct encoder *e)
 {
-    if (!encoder)
+    if (!e)
         return;
-    free(encoder->cache);
-    free(encoder->spelling);
-    bpe_fini(&encoder->bpe);
-    byte_buffer_fini(&encoder->normal);
-    byte_buffer_fini(&encoder->prefixed);
-    byte_buffer_fini(&encoder->measured);
-    pcre2_match_data_free(encoder->match);
-    pcre2_match_context_free(encoder->context);
-    pcre2_jit_stack_free(encoder->stack);
-    free(encoder);
+    free(e->cache);
+    free(e->spelling);
+    bpe_fini(&e->bpe);
+    byte_buffer_fini(&e->normal);
+    byte_buffer_fini(&e->prefixed);
+    byte_buffer_fini(&e->measured);
+    pcre2_match_data_free(e->match);
+    pcre2_match_context_free(e->context);
+    pcre2_jit_stack_free(e->stack);
+    free(e);
 }
 
 /* ---- borders ---- */
 
 /* Bytes of a part of what is split once it is normalized. */
 static size_t normal_bytes(
-        struct encoder *encoder, const unsigned char *text, size_t bytes)
+        struct encoder *e, const unsigned char *text, size_t bytes)
 {
-    const struct tokenizer *tokenizer = encoder->tokenizer;
-    encoder->measured.count = 0;
-    if (tokenizer->is_metaspace)
-        meta_replace(text, bytes, false, &encoder->measured);
-    else if (!tokenizer_normalize(
-                     tokenizer, text, bytes, false, &encoder->measured))
+    const struct tokenizer *t = e->tokenizer;
+    e->measured.count = 0;
+    if (t->is_metaspace)
+        meta_replace(text, bytes, false, &e->measured);
+    else if (!tokenizer_normalize(t, text, bytes, false, &e->measured))
         return bytes;
-    return encoder->measured.count;
+    return e->measured.count;
 }
 
 /* Find `next`. Each part of a stretch is normalized once more for it. */
-static void aim(struct encoder *encoder)
+static void aim(struct encoder *e)
 {
-    bool is_last = encoder->border == encoder->border_end;
-    size_t at = is_last ? SIZE_MAX : encoder->border->at;
-    if (at != SIZE_MAX && encoder->raw && at > encoder->origin_at) {
-        size_t from = encoder->passed_raw, to = at - encoder->origin_at;
-        if (to >= encoder->raw_bytes) {
+    bool is_last = e->border == e->border_end;
+    size_t at = is_last ? SIZE_MAX : e->border->at;
+    if (at != SIZE_MAX && e->raw && at > e->origin_at) {
+        size_t from = e->passed_raw, to = at - e->origin_at;
+        if (to >= e->raw_bytes) {
             at = SIZE_MAX;
         } else {
-            encoder->passed +=
-                    normal_bytes(encoder, encoder->raw + from, to - from);
-            encoder->passed_raw = to;
-            at = encoder->origin_at + encoder->passed;
+            e->passed += normal_bytes(e, e->raw + from, to - from);
+            e->passed_raw = to;
+            at = e->origin_at + e->passed;
         }
     }
-    encoder->next = at;
+    e->next = at;
 }
 
 /* From here on `text` is split; `raw` is NULL where it is the text itself,
  * `prefix` the bytes in front of it. */
 static void set_origin(
-        struct encoder *encoder, const unsigned char *text, size_t at,
+        struct encoder *e, const unsigned char *text, size_t at,
         const unsigned char *raw, size_t raw_bytes, size_t prefix)
 {
-    encoder->origin = text;
-    encoder->origin_at = at;
-    encoder->raw = raw;
-    encoder->raw_bytes = raw_bytes;
-    encoder->passed_raw = 0;
-    encoder->passed = prefix;
-    aim(encoder);
+    e->origin = text;
+    e->origin_at = at;
+    e->raw = raw;
+    e->raw_bytes = raw_bytes;
+    e->passed_raw = 0;
+    e->passed = prefix;
+    aim(e);
 }
 
-static size_t place_of(const struct encoder *encoder, const unsigned char *text)
+static size_t place_of(const struct encoder *e, const unsigned char *text)
 {
-    return encoder->origin_at + (size_t)(text - encoder->origin);
+    return e->origin_at + (size_t)(text - e->origin);
 }
 
 /* The place of a token without its spaces. */
@@ -318,38 +316,36 @@ static void trim_place(
 }
 
 /* Bytes of the normalized text that a token was made of. */
-static size_t source_bytes(const struct tokenizer *tokenizer, int32_t id)
+static size_t source_bytes(const struct tokenizer *t, int32_t id)
 {
-    const struct vocab_token *token = &tokenizer->vocab.tokens[id];
-    const unsigned char *text = tokenizer->vocab.text.data + token->decoded;
-    bool is_byte = token->decoded_bytes == 1 &&
-                   tokenizer->merges.byte_id[text[0]] == id;
-    return tokenizer->table.is_fallback && !is_byte ? token->spelling_bytes
-                                                    : token->decoded_bytes;
+    const struct vocab_token *token = &t->vocab.tokens[id];
+    const unsigned char *text = t->vocab.text.data + token->decoded;
+    bool is_byte =
+            token->decoded_bytes == 1 && t->merges.byte_id[text[0]] == id;
+    return t->table.is_fallback && !is_byte ? token->spelling_bytes
+                                            : token->decoded_bytes;
 }
 
 /* The borders within [begin, end), whose tokens are ids[first..]. What the last
  * one does not spell belongs to it, as spaces that an added token takes. */
 static void place_borders(
-        struct encoder *encoder, size_t begin, size_t end, size_t first,
-        const struct token_vector *ids)
+        struct encoder *e, size_t begin, size_t end, size_t first)
 {
-    const struct tokenizer *tokenizer = encoder->tokenizer;
-    while (encoder->next < end) {
-        struct encode_border *border = encoder->border++;
+    const struct tokenizer *t = e->tokenizer;
+    while (e->next < end) {
+        struct encode_border *border = e->border++;
         size_t i = first, from = begin;
-        for (size_t to; i < ids->count; i++, from = to) {
-            int32_t id = ids->ids[i];
-            to = i + 1 == ids->count ? end : from + source_bytes(tokenizer, id);
+        for (size_t to; i < e->ids->count; i++, from = to) {
+            int32_t id = e->ids->ids[i];
+            to = i + 1 == e->ids->count ? end : from + source_bytes(t, id);
             size_t token_begin = from, token_end = to;
-            if (tokenizer->trim_offsets)
-                trim_place(&tokenizer->vocab, id, &token_begin, &token_end);
-            if (border->is_end ? token_begin >= encoder->next
-                               : token_end > encoder->next)
+            if (t->trim_offsets)
+                trim_place(&t->vocab, id, &token_begin, &token_end);
+            if (border->is_end ? token_begin >= e->next : token_end > e->next)
                 break;
         }
         border->token = i;
-        aim(encoder);
+        aim(e);
     }
 }
 
@@ -357,61 +353,58 @@ static void place_borders(
 
 /* The id of a pre-token that is a token as a whole, or -1. */
 static int whole_token(
-        struct encoder *encoder, const unsigned char *word, size_t bytes)
+        struct encoder *e, const unsigned char *word, size_t bytes)
 {
-    const struct tokenizer *tokenizer = encoder->tokenizer;
+    const struct tokenizer *t = e->tokenizer;
     /* a byte is spelled with 1 or 2 */
-    if (bytes > (size_t)tokenizer->vocab.longest)
+    if (bytes > (size_t)t->vocab.longest)
         return -1;
     size_t spelled = 0;
-    if (tokenizer->table.is_fallback)
-        return vocab_find(&tokenizer->vocab, word, bytes);
+    if (t->table.is_fallback)
+        return vocab_find(&t->vocab, word, bytes);
     for (size_t i = 0; i < bytes; i++) {
-        if (spelled + 2 > (size_t)tokenizer->vocab.longest + 1)
+        if (spelled + 2 > (size_t)t->vocab.longest + 1)
             return -1;
-        spelled += utf8_write(
-                encoder->spelling + spelled, tokenizer->table.char_of[word[i]]);
+        spelled += utf8_write(e->spelling + spelled, t->table.char_of[word[i]]);
     }
-    return vocab_find(&tokenizer->vocab, encoder->spelling, spelled);
+    return vocab_find(&t->vocab, e->spelling, spelled);
 }
 
 static enum zd_status encode_uncached(
-        struct encoder *encoder, const unsigned char *word, size_t bytes,
-        struct token_vector *ids)
+        struct encoder *e, const unsigned char *word, size_t bytes)
 {
-    const struct tokenizer *tokenizer = encoder->tokenizer;
-    if (tokenizer->ignore_merges) {
-        int id = whole_token(encoder, word, bytes);
+    const struct tokenizer *t = e->tokenizer;
+    if (t->ignore_merges) {
+        int id = whole_token(e, word, bytes);
         if (id >= 0) {
-            token_vector_push(ids, id);
+            token_vector_push(e->ids, id);
             return ZD_OK;
         }
     }
-    return bpe_encode(&encoder->bpe, &tokenizer->merges, word, bytes, ids);
+    return bpe_encode(&e->bpe, &t->merges, word, bytes, e->ids);
 }
 
 static enum zd_status encode_word(
-        struct encoder *encoder, const unsigned char *word, size_t bytes,
-        struct token_vector *ids)
+        struct encoder *e, const unsigned char *word, size_t bytes)
 {
     if (bytes > CACHED_BYTES)
-        return encode_uncached(encoder, word, bytes, ids);
+        return encode_uncached(e, word, bytes);
     size_t place = text_hash(word, bytes) >> (64 - CACHE_BITS);
-    struct cache_entry *entry = &encoder->cache[place];
+    struct cache_entry *entry = &e->cache[place];
     if (entry->bytes == bytes && memcmp(entry->word, word, bytes) == 0) {
-        token_vector_append(ids, entry->id, entry->ids);
+        token_vector_append(e->ids, entry->id, entry->ids);
         return ZD_OK;
     }
-    size_t before = ids->count;
-    ZD_TRY(encode_uncached(encoder, word, bytes, ids));
-    size_t made = ids->count - before;
+    size_t before = e->ids->count;
+    ZD_TRY(encode_uncached(e, word, bytes));
+    size_t made = e->ids->count - before;
     if (made > CACHED_IDS)
         return ZD_OK;
     entry->bytes = (uint8_t)bytes;
     entry->ids = (uint8_t)made;
     memcpy(entry->word, word, bytes);
     if (made > 0)
-        memcpy(entry->id, ids->ids + before, made * sizeof *entry->id);
+        memcpy(entry->id, e->ids->ids + before, made * sizeof *entry->id);
     return ZD_OK;
 }
 
@@ -419,153 +412,142 @@ static enum zd_status encode_word(
 
 /* A stretch in which all is done but to split it. */
 static enum zd_status encode_words(
-        struct encoder *encoder, const unsigned char *text, size_t bytes,
-        struct token_vector *ids)
+        struct encoder *e, const unsigned char *text, size_t bytes)
 {
-    const struct tokenizer *tokenizer = encoder->tokenizer;
-    size_t at = place_of(encoder, text);
-    bool is_prefixed = tokenizer->add_prefix_space && text[0] != ' ';
+    const struct tokenizer *t = e->tokenizer;
+    size_t at = place_of(e, text);
+    bool is_prefixed = t->add_prefix_space && text[0] != ' ';
     if (is_prefixed) {
-        encoder->prefixed.count = 0;
-        byte_buffer_append(&encoder->prefixed, " ", 1);
-        byte_buffer_append(&encoder->prefixed, text, bytes);
-        text = encoder->prefixed.data;
-        bytes = encoder->prefixed.count;
+        e->prefixed.count = 0;
+        byte_buffer_append(&e->prefixed, " ", 1);
+        byte_buffer_append(&e->prefixed, text, bytes);
+        text = e->prefixed.data;
+        bytes = e->prefixed.count;
     }
     struct split_scan scan = {
-            .splitter = &tokenizer->splitter,
-            .classes = tokenizer->classes,
+            .splitter = &t->splitter,
+            .classes = t->classes,
             .text = text,
             .bytes = bytes,
-            .match = encoder->match,
-            .context = encoder->context,
+            .match = e->match,
+            .context = e->context,
     };
     while (scan.at < bytes) {
-        size_t begin = scan.at, end, first = ids->count;
+        size_t begin = scan.at, end, first = e->ids->count;
         ZD_TRY(split_scan_next(&scan, &end));
-        ZD_TRY(encode_word(encoder, text + begin, end - begin, ids));
-        if (encoder->next < at + end - is_prefixed)
+        ZD_TRY(encode_word(e, text + begin, end - begin));
+        if (e->next < at + end - is_prefixed)
             place_borders(
-                    encoder, at + begin - is_prefixed, at + end - is_prefixed,
-                    first, ids);
+                    e, at + begin - is_prefixed, at + end - is_prefixed, first);
     }
     return ZD_OK;
 }
 
 /* A stretch without added tokens, normalized. */
-static enum zd_status encode_stretch(
-        struct encoder *encoder, const unsigned char *text, size_t bytes,
-        struct token_vector *ids)
+static enum zd_status encode_part(
+        struct encoder *e, const unsigned char *text, size_t bytes)
 {
-    const struct tokenizer *tokenizer = encoder->tokenizer;
-    if (!tokenizer->is_metaspace)
-        return encode_words(encoder, text, bytes, ids);
-    size_t at = place_of(encoder, text);
+    const struct tokenizer *t = e->tokenizer;
+    if (!t->is_metaspace)
+        return encode_words(e, text, bytes);
+    size_t at = place_of(e, text);
     bool is_there =
             text[0] == ' ' ||
             (bytes >= META_BYTES && memcmp(text, META_SPACE, META_BYTES) == 0);
-    bool prefixes = !is_there && (at > 0 || !encoder->continues) &&
-                    (tokenizer->prefixes == PREFIX_UNLESS_THERE ||
-                     (tokenizer->prefixes == PREFIX_FIRST && at == 0));
-    const unsigned char *whole = encoder->origin;
-    encoder->normal.count = 0;
-    meta_replace(text, bytes, prefixes, &encoder->normal);
-    set_origin(
-            encoder, encoder->normal.data, at, text, bytes,
-            prefixes ? META_BYTES : 0);
-    enum zd_status status = encode_words(
-            encoder, encoder->normal.data, encoder->normal.count, ids);
-    set_origin(encoder, whole, 0, NULL, 0, 0);
+    bool prefixes = !is_there && (at > 0 || !e->continues) &&
+                    (t->prefixes == PREFIX_UNLESS_THERE ||
+                     (t->prefixes == PREFIX_FIRST && at == 0));
+    const unsigned char *whole = e->origin;
+    e->normal.count = 0;
+    meta_replace(text, bytes, prefixes, &e->normal);
+    set_origin(e, e->normal.data, at, text, bytes, prefixes ? META_BYTES : 0);
+    enum zd_status status = encode_words(e, e->normal.data, e->normal.count);
+    set_origin(e, whole, 0, NULL, 0, 0);
     return status;
 }
 
+typedef enum zd_status stretch_fn(
+        struct encoder *e, const unsigned char *text, size_t bytes);
+
 /* The added tokens of one scan, and what `encode` makes of the text between. */
 static enum zd_status encode_between(
-        struct encoder *encoder, const struct added_set *set,
-        const unsigned char *text, size_t bytes, struct token_vector *ids,
-        enum zd_status (*encode)(
-                struct encoder *encoder, const unsigned char *text,
-                size_t bytes, struct token_vector *ids))
+        struct encoder *e, const struct added_set *set,
+        const unsigned char *text, size_t bytes, stretch_fn *encode)
 {
-    struct added_scan scan = {set, encoder->tokenizer->classes, text, bytes};
+    struct added_scan scan = {set, e->tokenizer->classes, text, bytes};
     struct added_piece piece;
     while (added_scan_next(&scan, &piece)) {
         if (!piece.token) {
-            ZD_TRY(encode(
-                    encoder, text + piece.begin, piece.end - piece.begin, ids));
+            ZD_TRY(encode(e, text + piece.begin, piece.end - piece.begin));
             continue;
         }
-        token_vector_push(ids, piece.token->id);
-        size_t at = place_of(encoder, text);
-        place_borders(
-                encoder, at + piece.begin, at + piece.end, ids->count - 1, ids);
+        token_vector_push(e->ids, piece.token->id);
+        size_t at = place_of(e, text);
+        place_borders(e, at + piece.begin, at + piece.end, e->ids->count - 1);
     }
     return ZD_OK;
 }
 
 /* A stretch between added tokens of the first scan. */
-static enum zd_status encode_raw_stretch(
-        struct encoder *encoder, const unsigned char *text, size_t bytes,
-        struct token_vector *ids)
+static enum zd_status encode_raw(
+        struct encoder *e, const unsigned char *text, size_t bytes)
 {
-    const struct tokenizer *tokenizer = encoder->tokenizer;
-    size_t at = place_of(encoder, text);
-    bool begins = at > 0 || !encoder->continues;
-    encoder->normal.count = 0;
-    if (!tokenizer_normalize(tokenizer, text, bytes, begins, &encoder->normal))
+    const struct tokenizer *t = e->tokenizer;
+    size_t at = place_of(e, text);
+    bool begins = at > 0 || !e->continues;
+    e->normal.count = 0;
+    if (!tokenizer_normalize(t, text, bytes, begins, &e->normal))
         return encode_between(
-                encoder, &tokenizer->added_normalized, text, bytes, ids,
-                encode_stretch);
-    const unsigned char *whole = encoder->origin;
+                e, &t->added_normalized, text, bytes, encode_part);
+    const unsigned char *whole = e->origin;
     set_origin(
-            encoder, encoder->normal.data, at, text, bytes,
-            begins && tokenizer->prefixes == PREFIX_ALWAYS ? META_BYTES : 0);
+            e, e->normal.data, at, text, bytes,
+            begins && t->prefixes == PREFIX_ALWAYS ? META_BYTES : 0);
     enum zd_status status = encode_between(
-            encoder, &tokenizer->added_normalized, encoder->normal.data,
-            encoder->normal.count, ids, encode_stretch);
-    set_origin(encoder, whole, 0, NULL, 0, 0);
+            e, &t->added_normalized, e->normal.data, e->normal.count,
+            encode_part);
+    set_origin(e, whole, 0, NULL, 0, 0);
     return status;
 }
 
 /* The encoder has its borders. */
 static enum zd_status encode(
-        struct encoder *encoder, const unsigned char *text, size_t bytes,
-        bool continues, struct token_vector *ids)
+        struct encoder *e, const unsigned char *text, size_t bytes,
+        bool continues)
 {
-    const struct tokenizer *tokenizer = encoder->tokenizer;
+    const struct tokenizer *t = e->tokenizer;
     size_t valid = utf8_valid_prefix((const char *)text, bytes);
-    size_t first = ids->count;
+    size_t first = e->ids->count;
     if (valid < bytes)
         return ZD_FAIL(
                 ZD_ERR_DATA, "E0413", "invalid UTF-8 at byte offset %zu",
                 valid);
-    for (size_t i = 0; tokenizer->is_bytes && i < bytes; i++)
-        token_vector_push(ids, text[i]);
-    encoder->continues = continues;
-    set_origin(encoder, text, 0, NULL, 0, 0);
-    if (!tokenizer->is_bytes)
-        ZD_TRY(encode_between(
-                encoder, &tokenizer->added_raw, text, bytes, ids,
-                encode_raw_stretch));
-    for (; encoder->border < encoder->border_end; encoder->border++)
-        encoder->border->token =
-                tokenizer->is_bytes ? first + encoder->border->at : ids->count;
+    for (size_t i = 0; t->is_bytes && i < bytes; i++)
+        token_vector_push(e->ids, text[i]);
+    e->continues = continues;
+    set_origin(e, text, 0, NULL, 0, 0);
+    if (!t->is_bytes)
+        ZD_TRY(encode_between(e, &t->added_raw, text, bytes, encode_raw));
+    for (; e->border < e->border_end; e->border++)
+        e->border->token = t->is_bytes ? first + e->border->at : e->ids->count;
     return ZD_OK;
 }
 
 enum zd_status encoder_encode(
-        struct encoder *encoder, const char *text, size_t bytes, bool continues,
+        struct encoder *e, const char *text, size_t bytes, bool continues,
         struct token_vector *ids)
 {
-    encoder->border = encoder->border_end = NULL;
-    return encode(encoder, (const unsigned char *)text, bytes, continues, ids);
+    e->border = e->border_end = NULL;
+    e->ids = ids;
+    return encode(e, (const unsigned char *)text, bytes, continues);
 }
 
 enum zd_status encoder_encode_borders(
-        struct encoder *encoder, const char *text, size_t bytes,
+        struct encoder *e, const char *text, size_t bytes,
         struct token_vector *ids, struct encode_border *borders, size_t count)
 {
-    encoder->border = borders;
-    encoder->border_end = count > 0 ? borders + count : borders;
-    return encode(encoder, (const unsigned char *)text, bytes, false, ids);
+    e->border = borders;
+    e->border_end = count > 0 ? borders + count : borders;
+    e->ids = ids;
+    return encode(e, (const unsigned char *)text, bytes, false);
 }

@@ -55,7 +55,7 @@ static enum zd_status ids_needed(
 }
 
 static enum zd_status load_vocab(
-        struct tokenizer *tokenizer, json_t *vocab, const json_t *added)
+        struct tokenizer *t, json_t *vocab, const json_t *added)
 {
     const char *token;
     size_t bytes;
@@ -66,11 +66,11 @@ static enum zd_status load_vocab(
     if (json_object_size(vocab) == 0)
         return broken("model.vocab is empty");
     ZD_TRY(ids_needed(vocab, added, &capacity));
-    vocab_init(&tokenizer->vocab, capacity);
+    vocab_init(&t->vocab, capacity);
     json_object_keylen_foreach(vocab, token, bytes, value)
     {
         ZD_TRY(vocab_add(
-                &tokenizer->vocab, &tokenizer->table, token, bytes,
+                &t->vocab, &t->table, token, bytes,
                 (int)json_integer_value(value)));
     }
     return ZD_OK;
@@ -147,8 +147,8 @@ static bool split_merge(
 }
 
 static enum zd_status add_merge(
-        struct tokenizer *tokenizer, struct part parts[3],
-        struct byte_buffer *joined, size_t number, int rank)
+        struct tokenizer *t, struct part parts[3], struct byte_buffer *joined,
+        size_t number, int rank)
 {
     static const char *const names[] = {"left part", "right part", "result"};
     int ids[3];
@@ -158,20 +158,19 @@ static enum zd_status add_merge(
     parts[2] = (struct part){(const char *)joined->data, joined->count};
     for (int i = 0; i < 3; i++) {
         size_t bytes = parts[i].bytes;
-        ids[i] = vocab_find(&tokenizer->vocab, parts[i].text, bytes);
+        ids[i] = vocab_find(&t->vocab, parts[i].text, bytes);
         if (ids[i] < 0)
             return ZD_FAIL(
                     ZD_ERR_DATA, "E0405",
                     "merge %zu: its %s `%.*s` is not in the vocabulary", number,
                     names[i], (int)(bytes < 200 ? bytes : 200), parts[i].text);
     }
-    merges_add(&tokenizer->merges, ids[0], ids[1], rank, ids[2]);
+    merges_add(&t->merges, ids[0], ids[1], rank, ids[2]);
     return ZD_OK;
 }
 
 static enum zd_status load_each_merge(
-        struct tokenizer *tokenizer, const json_t *merges,
-        struct byte_buffer *joined)
+        struct tokenizer *t, const json_t *merges, struct byte_buffer *joined)
 {
     static const char version[] = "#version";
     bool is_legacy = json_is_string(json_array_get(merges, 0));
@@ -189,27 +188,24 @@ static enum zd_status load_each_merge(
                     ZD_ERR_DATA, "E0405", "merge %zu is not %s", number,
                     is_legacy ? "two parts with one space between"
                               : "an array of two strings");
-        ZD_TRY(add_merge(tokenizer, parts, joined, number, rank++));
+        ZD_TRY(add_merge(t, parts, joined, number, rank++));
     }
     return ZD_OK;
 }
 
-static enum zd_status load_merges(
-        struct tokenizer *tokenizer, const json_t *merges)
+static enum zd_status load_merges(struct tokenizer *t, const json_t *merges)
 {
-    struct byte_buffer joined = {0};
+    ZD_SCOPED(byte_buffer_fini) struct byte_buffer joined = {0};
     if (!json_is_array(merges))
         return broken("model.merges is not an array");
     if (json_array_size(merges) >= TOKENIZER_MERGES_MAX)
         return ZD_FAIL(
                 ZD_ERR_DATA, "E0405", "%zu merges: only %d are supported",
                 json_array_size(merges), TOKENIZER_MERGES_MAX - 1);
-    merges_init(&tokenizer->merges, (int)json_array_size(merges));
-    enum zd_status status = load_each_merge(tokenizer, merges, &joined);
-    byte_buffer_fini(&joined);
-    if (status == ZD_OK)
-        merges_finish(&tokenizer->merges, &tokenizer->vocab, &tokenizer->table);
-    return status;
+    merges_init(&t->merges, (int)json_array_size(merges));
+    ZD_TRY(load_each_merge(t, merges, &joined));
+    merges_finish(&t->merges, &t->vocab, &t->table);
+    return ZD_OK;
 }
 
 /* ---- model ---- */
@@ -232,17 +228,16 @@ static enum zd_status check_setting(
 /* After which bytes a token goes on with "▁". Words may be cut where none does
  * without changing ids, unless a word that is a token as a whole skips the
  * merges: then only the pre-tokenizer cuts. */
-static void find_joins(struct tokenizer *tokenizer)
+static void find_joins(struct tokenizer *t)
 {
-    struct splitter *splitter = &tokenizer->splitter;
-    const struct vocab *vocab = &tokenizer->vocab;
-    if (!tokenizer->table.is_fallback || splitter->count > 0)
+    struct splitter *splitter = &t->splitter;
+    const struct vocab *vocab = &t->vocab;
+    if (!t->table.is_fallback || splitter->count > 0)
         return;
-    if (!tokenizer->ignore_merges)
+    if (!t->ignore_merges)
         splitter_push(splitter, SPLIT_META);
-    for (int i = 0; i < tokenizer->merges.count; i++) {
-        const struct vocab_token *token =
-                &vocab->tokens[tokenizer->merges.result[i]];
+    for (int i = 0; i < t->merges.count; i++) {
+        const struct vocab_token *token = &vocab->tokens[t->merges.result[i]];
         const unsigned char *text = vocab->text.data + token->spelling;
         for (size_t at = 1; at + META_BYTES <= token->spelling_bytes; at++)
             if (memcmp(text + at, META_SPACE, META_BYTES) == 0)
@@ -277,27 +272,25 @@ static enum zd_status check_settings(const json_t *model, bool is_fallback)
     return ZD_OK;
 }
 
-enum zd_status tokenizer_load_model(
-        struct tokenizer *tokenizer, const json_t *root)
+enum zd_status tokenizer_load_model(struct tokenizer *t, const json_t *root)
 {
     const json_t *model = json_object_get(root, "model");
     if (!json_is_object(model))
         return broken("it has no model");
-    ZD_TRY(check_settings(model, tokenizer->table.is_fallback));
+    ZD_TRY(check_settings(model, t->table.is_fallback));
     ZD_TRY(load_vocab(
-            tokenizer, json_object_get(model, "vocab"),
+            t, json_object_get(model, "vocab"),
             json_object_get(root, "added_tokens")));
-    ZD_TRY(load_merges(tokenizer, json_object_get(model, "merges")));
-    tokenizer->ignore_merges =
-            json_is_true(json_object_get(model, "ignore_merges"));
-    find_joins(tokenizer);
+    ZD_TRY(load_merges(t, json_object_get(model, "merges")));
+    t->ignore_merges = json_is_true(json_object_get(model, "ignore_merges"));
+    find_joins(t);
     /* the unknown token stands for bytes that the vocabulary lacks */
     int byte = 0;
-    while (byte < 256 && tokenizer->merges.byte_id[byte] >= 0)
+    while (byte < 256 && t->merges.byte_id[byte] >= 0)
         byte++;
     if (byte == 256)
         return ZD_OK;
-    if (tokenizer->table.is_fallback)
+    if (t->table.is_fallback)
         return ZD_FAIL(
                 ZD_ERR_DATA, "E0403",
                 "model.byte_fallback without a token for each of the bytes "
@@ -326,15 +319,14 @@ static enum zd_status read_flag(
 /* The id that the reference gives: the vocabulary's own, else the next free one
  * in the order of the file. What the file says is only compared. */
 static enum zd_status added_id(
-        struct tokenizer *tokenizer, const char *content, size_t bytes,
-        int listed, int *most, int *id_out)
+        struct tokenizer *t, const char *content, size_t bytes, int listed,
+        int *most, int *id_out)
 {
-    struct vocab *vocab = &tokenizer->vocab;
+    struct vocab *vocab = &t->vocab;
     int id = vocab_find(vocab, content, bytes);
     if (id < 0) {
-        id = *most >= tokenizer->model_tokens ? *most + 1
-                                              : tokenizer->model_tokens;
-        ZD_TRY(vocab_add(vocab, &tokenizer->table, content, bytes, id));
+        id = *most >= t->model_tokens ? *most + 1 : t->model_tokens;
+        ZD_TRY(vocab_add(vocab, &t->table, content, bytes, id));
     }
     if (id > *most)
         *most = id;
@@ -350,24 +342,23 @@ static enum zd_status added_id(
 /* What a token is matched by: its content, normalized if it is matched so. Then
  * this is also what it decodes as. */
 static void matched_content(
-        struct tokenizer *tokenizer, const char *content, size_t bytes,
+        struct tokenizer *t, const char *content, size_t bytes,
         struct added_token *token)
 {
     struct byte_buffer normal = {0};
-    if (token->normalized && tokenizer_normalize(
-                                     tokenizer, (const unsigned char *)content,
-                                     bytes, true, &normal))
+    if (token->normalized &&
+        tokenizer_normalize(
+                t, (const unsigned char *)content, bytes, true, &normal))
         vocab_set_decoded(
-                &tokenizer->vocab, &tokenizer->table, normal.data, normal.count,
-                token->id);
+                &t->vocab, &t->table, normal.data, normal.count, token->id);
     else
         byte_buffer_append(&normal, content, bytes);
     token->content = normal.data;
     token->bytes = normal.count;
 }
 
-static enum zd_status load_added(
-        struct tokenizer *tokenizer, const json_t *item, int *most)
+static enum zd_status load_one(
+        struct tokenizer *t, const json_t *item, int *most)
 {
     const json_t *content = json_object_get(item, "content");
     struct added_token token = {0};
@@ -384,28 +375,26 @@ static enum zd_status load_added(
     ZD_TRY(read_flag(item, "rstrip", false, &token.rstrip));
     if (bytes == 0)
         return ZD_OK; /* as the reference: it matches nothing */
-    ZD_TRY(added_id(tokenizer, text, bytes, listed, most, &token.id));
-    matched_content(tokenizer, text, bytes, &token);
-    struct added_set *set = token.normalized ? &tokenizer->added_normalized
-                                             : &tokenizer->added_raw;
+    ZD_TRY(added_id(t, text, bytes, listed, most, &token.id));
+    matched_content(t, text, bytes, &token);
+    struct added_set *set =
+            token.normalized ? &t->added_normalized : &t->added_raw;
     ZD_GROW(set->tokens, set->capacity, set->count + 1);
     set->tokens[set->count++] = token;
     return ZD_OK;
 }
 
-enum zd_status tokenizer_load_added(
-        struct tokenizer *tokenizer, const json_t *root)
+enum zd_status tokenizer_load_added(struct tokenizer *t, const json_t *root)
 {
     const json_t *added = json_object_get(root, "added_tokens");
     json_t *item;
     size_t i;
     int most = -1;
-    tokenizer->model_tokens = tokenizer->vocab.count;
+    t->model_tokens = t->vocab.count;
     if (!json_is_absent(added) && !json_is_array(added))
         return broken("added_tokens is not an array");
-    json_array_foreach(added, i, item)
-            ZD_TRY(load_added(tokenizer, item, &most));
-    added_set_finish(&tokenizer->added_raw);
-    added_set_finish(&tokenizer->added_normalized);
+    json_array_foreach(added, i, item) ZD_TRY(load_one(t, item, &most));
+    added_set_finish(&t->added_raw);
+    added_set_finish(&t->added_normalized);
     return ZD_OK;
 }

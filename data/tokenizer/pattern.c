@@ -21,7 +21,7 @@
 struct translation {
     const unsigned char *pattern;
     size_t at;
-    struct byte_buffer out;
+    struct byte_buffer *out;
     uint8_t *class; /* (UNICODE_POINTS) 1: in the class at hand */
     bool folds[64]; /* by group: inside (?i: */
     int depth;
@@ -37,7 +37,7 @@ static enum zd_status put(struct translation *t, const char *format, ...)
     va_start(args, format);
     int bytes = vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    byte_buffer_append(&t->out, text, (size_t)bytes);
+    byte_buffer_append(t->out, text, (size_t)bytes);
     return ZD_OK;
 }
 
@@ -198,7 +198,7 @@ static enum zd_status interval(struct translation *t)
     if (first == 0 || begin[bytes] != '}' || begin[bytes + 1] == '?' ||
         begin[bytes + 1] == '+')
         return refuse(t, "an interval of this kind");
-    byte_buffer_append(&t->out, begin, bytes + 1);
+    byte_buffer_append(t->out, begin, bytes + 1);
     t->at += bytes + 1;
     return ZD_OK;
 }
@@ -265,37 +265,22 @@ static enum zd_status translate_next(struct translation *t)
     }
 }
 
-/* Rewrite a pattern of Hugging Face's engine for PCRE2, its classes written
- * out. The caller frees *out. */
-static enum zd_status split_translate(const char *pattern, char **out)
-{
-    struct translation t = {
-            .pattern = (const unsigned char *)pattern,
-            .class = zd_array(UNICODE_POINTS, 1)};
-    enum zd_status status = ZD_OK;
-    while (t.pattern[t.at] != '\0' && status == ZD_OK)
-        status = translate_next(&t);
-    byte_buffer_append(&t.out, "", 1);
-    free(t.class);
-    *out = (char *)t.out.data;
-    return status;
-}
-
 static enum zd_status compile(const char *pattern, pcre2_code **code_out)
 {
     int error;
     PCRE2_SIZE offset;
     uint32_t matches_empty = 0;
-    char *translated;
-    enum zd_status status = split_translate(pattern, &translated);
-    if (status != ZD_OK) {
-        free(translated);
-        return status;
-    }
+    ZD_SCOPED(byte_buffer_fini) struct byte_buffer out = {0};
+    ZD_FREED uint8_t *class = zd_array(UNICODE_POINTS, 1);
+    struct translation t = {
+            .pattern = (const unsigned char *)pattern,
+            .out = &out,
+            .class = class};
+    while (t.pattern[t.at] != '\0')
+        ZD_TRY(translate_next(&t));
+    byte_buffer_append(&out, "", 1);
     pcre2_code *code = pcre2_compile(
-            (PCRE2_SPTR)translated, PCRE2_ZERO_TERMINATED, PCRE2_UTF, &error,
-            &offset, NULL);
-    free(translated);
+            out.data, PCRE2_ZERO_TERMINATED, PCRE2_UTF, &error, &offset, NULL);
     *code_out = code;
     if (!code) {
         PCRE2_UCHAR message[120];

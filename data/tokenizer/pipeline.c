@@ -162,27 +162,26 @@ static bool is_space(const json_t *part)
     return is_text(json_object_get(pattern, "String"), " ");
 }
 
-static enum zd_status load_normalizer(
-        struct tokenizer *tokenizer, const json_t *part)
+static enum zd_status load_normalizer(struct tokenizer *t, const json_t *part)
 {
     if (json_is_absent(part))
         return ZD_OK;
     if (is_type(part, "NFC")) {
-        tokenizer->nfc = true;
+        t->nfc = true;
     } else if (is_type(part, "Replace")) {
         if (!is_space(part) ||
             !is_text(json_object_get(part, "content"), META_SPACE))
             return refuse(
                     "normalizer", "Replace of anything but \" \" by "
                                   "\"" META_SPACE "\"");
-        tokenizer->table.is_fallback = true;
+        t->table.is_fallback = true;
     } else if (is_type(part, "Prepend")) {
         if (!is_text(json_object_get(part, "prepend"), META_SPACE) ||
-            tokenizer->prefixes != PREFIX_NONE)
+            t->prefixes != PREFIX_NONE)
             return refuse(
                     "normalizer",
                     "Prepend of anything but one \"" META_SPACE "\"");
-        tokenizer->prefixes = PREFIX_ALWAYS;
+        t->prefixes = PREFIX_ALWAYS;
     } else {
         return refuse("normalizer", type_of(part));
     }
@@ -190,20 +189,18 @@ static enum zd_status load_normalizer(
 }
 
 /* One or a Sequence. */
-static enum zd_status load_normalizers(
-        struct tokenizer *tokenizer, const json_t *part)
+static enum zd_status load_normalizers(struct tokenizer *t, const json_t *part)
 {
     const json_t *parts = json_object_get(part, "normalizers"), *inner;
     size_t i;
     if (!is_type(part, "Sequence"))
-        ZD_TRY(load_normalizer(tokenizer, part));
+        ZD_TRY(load_normalizer(t, part));
     else
-        json_array_foreach(parts, i, inner)
-                ZD_TRY(load_normalizer(tokenizer, inner));
-    bool is_fallback = tokenizer->table.is_fallback;
-    if (tokenizer->prefixes != PREFIX_NONE && !is_fallback)
+        json_array_foreach(parts, i, inner) ZD_TRY(load_normalizer(t, inner));
+    bool is_fallback = t->table.is_fallback;
+    if (t->prefixes != PREFIX_NONE && !is_fallback)
         return refuse("normalizer", "Prepend without Replace");
-    if (tokenizer->nfc && is_fallback)
+    if (t->nfc && is_fallback)
         return refuse("normalizer", "Sequence of NFC and Replace");
     return ZD_OK;
 }
@@ -225,15 +222,14 @@ void meta_replace(
 }
 
 bool tokenizer_normalize(
-        const struct tokenizer *tokenizer, const unsigned char *text,
-        size_t bytes, bool begins, struct byte_buffer *out)
+        const struct tokenizer *t, const unsigned char *text, size_t bytes,
+        bool begins, struct byte_buffer *out)
 {
-    if (tokenizer->nfc)
-        return nfc_normalize(tokenizer->classes, text, bytes, out);
-    if (!tokenizer->table.is_fallback || tokenizer->is_metaspace)
+    if (t->nfc)
+        return nfc_normalize(t->classes, text, bytes, out);
+    if (!t->table.is_fallback || t->is_metaspace)
         return false;
-    meta_replace(
-            text, bytes, begins && tokenizer->prefixes == PREFIX_ALWAYS, out);
+    meta_replace(text, bytes, begins && t->prefixes == PREFIX_ALWAYS, out);
     return true;
 }
 
@@ -260,21 +256,20 @@ static enum zd_status split_pattern(const json_t *part, const char **out)
     return refuse("pre_tokenizer", "Split with its behavior and invert");
 }
 
-static enum zd_status load_digits(
-        struct tokenizer *tokenizer, const json_t *part)
+static enum zd_status load_digits(struct tokenizer *t, const json_t *part)
 {
     const json_t *single = json_object_get(part, "individual_digits");
     if (!json_is_boolean(single))
         return refuse("pre_tokenizer", "Digits without individual_digits");
     splitter_push(
-            &tokenizer->splitter,
+            &t->splitter,
             json_is_true(single) ? SPLIT_EACH_DIGIT : SPLIT_DIGITS);
     return ZD_OK;
 }
 
 /* `is_alone`: not one of a Sequence of several. */
 static enum zd_status load_byte_level(
-        struct tokenizer *tokenizer, const json_t *part, bool is_alone)
+        struct tokenizer *t, const json_t *part, bool is_alone)
 {
     const json_t *prefix = json_object_get(part, "add_prefix_space");
     const json_t *regex = json_object_get(part, "use_regex");
@@ -283,19 +278,18 @@ static enum zd_status load_byte_level(
                 ZD_ERR_DATA, "E0402",
                 "broken tokenizer.json: a ByteLevel pre_tokenizer needs "
                 "add_prefix_space, true or false, and may have use_regex");
-    tokenizer->add_prefix_space = json_is_true(prefix);
-    if (tokenizer->add_prefix_space && !is_alone)
+    t->add_prefix_space = json_is_true(prefix);
+    if (t->add_prefix_space && !is_alone)
         return refuse(
                 "pre_tokenizer",
                 "Sequence with a ByteLevel of add_prefix_space");
     if (!json_is_false(regex))
-        splitter_push(&tokenizer->splitter, SPLIT_GPT2);
+        splitter_push(&t->splitter, SPLIT_GPT2);
     return ZD_OK;
 }
 
 /* Split and Digits, as many as there are, then ByteLevel. */
-static enum zd_status load_sequence(
-        struct tokenizer *tokenizer, const json_t *sequence)
+static enum zd_status load_sequence(struct tokenizer *t, const json_t *sequence)
 {
     const json_t *parts = json_object_get(sequence, "pretokenizers");
     size_t count = json_array_size(parts);
@@ -306,13 +300,13 @@ static enum zd_status load_sequence(
         const json_t *part = json_array_get(parts, i);
         if (is_type(part, "ByteLevel"))
             return i + 1 == count
-                           ? load_byte_level(tokenizer, part, count == 1)
+                           ? load_byte_level(t, part, count == 1)
                            : refuse("pre_tokenizer", "ByteLevel before others");
         if (is_type(part, "Digits")) {
-            ZD_TRY(load_digits(tokenizer, part));
+            ZD_TRY(load_digits(t, part));
         } else if (is_type(part, "Split")) {
             ZD_TRY(split_pattern(part, &pattern));
-            ZD_TRY(splitter_add(&tokenizer->splitter, pattern, false));
+            ZD_TRY(splitter_add(&t->splitter, pattern, false));
         } else {
             return refuse("pre_tokenizer", type_of(part));
         }
@@ -321,8 +315,7 @@ static enum zd_status load_sequence(
 }
 
 /* Older files have add_prefix_space, true or false, for prepend_scheme. */
-static enum zd_status load_metaspace(
-        struct tokenizer *tokenizer, const json_t *part)
+static enum zd_status load_metaspace(struct tokenizer *t, const json_t *part)
 {
     const json_t *scheme = json_object_get(part, "prepend_scheme");
     const json_t *split = json_object_get(part, "split");
@@ -331,51 +324,50 @@ static enum zd_status load_metaspace(
         return refuse(
                 "pre_tokenizer",
                 "Metaspace with a replacement but \"" META_SPACE "\"");
-    if (tokenizer->table.is_fallback || tokenizer->nfc)
+    if (t->table.is_fallback || t->nfc)
         return refuse("pre_tokenizer", "Metaspace after a normalizer");
     if (is_text(scheme, "never") || (!scheme && !has_prefix))
-        tokenizer->prefixes = PREFIX_NONE;
+        t->prefixes = PREFIX_NONE;
     else if (is_text(scheme, "first"))
-        tokenizer->prefixes = PREFIX_FIRST;
+        t->prefixes = PREFIX_FIRST;
     else if (is_text(scheme, "always") || !scheme)
-        tokenizer->prefixes = PREFIX_UNLESS_THERE;
+        t->prefixes = PREFIX_UNLESS_THERE;
     else
         return refuse("pre_tokenizer", "Metaspace with its prepend_scheme");
     if (split && !json_is_boolean(split))
         return refuse("pre_tokenizer", "Metaspace with its split");
-    tokenizer->table.is_fallback = tokenizer->is_metaspace = true;
+    t->table.is_fallback = t->is_metaspace = true;
     if (!json_is_false(split))
-        splitter_push(&tokenizer->splitter, SPLIT_META);
+        splitter_push(&t->splitter, SPLIT_META);
     return ZD_OK;
 }
 
-static enum zd_status load_pre_tokenizer(
-        struct tokenizer *tokenizer, const json_t *part)
+static enum zd_status load_pretokenizer(struct tokenizer *t, const json_t *part)
 {
     if (is_type(part, "Metaspace"))
-        return load_metaspace(tokenizer, part);
-    if (tokenizer->table.is_fallback) {
+        return load_metaspace(t, part);
+    if (t->table.is_fallback) {
         /* a split at spaces finds none: the normalizer took them */
         if (json_is_absent(part) || (is_type(part, "Split") && is_space(part)))
             return ZD_OK;
         return refuse("pre_tokenizer after Replace:", type_of(part));
     }
     if (is_type(part, "ByteLevel"))
-        return load_byte_level(tokenizer, part, true);
+        return load_byte_level(t, part, true);
     if (is_type(part, "Sequence"))
-        return load_sequence(tokenizer, part);
+        return load_sequence(t, part);
     return refuse("pre_tokenizer", type_of(part));
 }
 
 /* ---- post_processor ---- */
 
 static enum zd_status add_around(
-        const struct tokenizer *tokenizer, const json_t *id, const char *name,
+        const struct tokenizer *t, const json_t *id, const char *name,
         struct token_vector *around)
 {
     json_int_t value = json_integer_value(id);
-    if (!json_is_integer(id) || value < 0 || value >= tokenizer->vocab.ids ||
-        !tokenizer->vocab.tokens[value].present)
+    if (!json_is_integer(id) || value < 0 || value >= t->vocab.ids ||
+        !t->vocab.tokens[value].present)
         return ZD_FAIL(
                 ZD_ERR_DATA, "E0407",
                 "post_processor: an id of `%.200s` is not a token", name);
@@ -384,8 +376,7 @@ static enum zd_status add_around(
 }
 
 /* `single`: special tokens, the text, special tokens. */
-static enum zd_status load_template(
-        struct tokenizer *tokenizer, const json_t *part)
+static enum zd_status load_template(struct tokenizer *t, const json_t *part)
 {
     const json_t *single = json_object_get(part, "single");
     const json_t *tokens = json_object_get(part, "special_tokens");
@@ -417,9 +408,7 @@ static enum zd_status load_template(
                     name ? name : "?");
         json_array_foreach(ids, k, id)
         {
-            ZD_TRY(add_around(
-                    tokenizer, id, name,
-                    has_text ? &tokenizer->suffix : &tokenizer->prefix));
+            ZD_TRY(add_around(t, id, name, has_text ? &t->suffix : &t->prefix));
         }
     }
     if (!has_text)
@@ -429,20 +418,17 @@ static enum zd_status load_template(
 
 /* One that puts tokens around the text, or ByteLevel, which moves offsets
  * alone. */
-static enum zd_status load_processor(
-        struct tokenizer *tokenizer, const json_t *part)
+static enum zd_status load_processor(struct tokenizer *t, const json_t *part)
 {
     if (is_type(part, "TemplateProcessing"))
-        return load_template(tokenizer, part);
+        return load_template(t, part);
     if (!is_type(part, "ByteLevel"))
         return refuse("post_processor", type_of(part));
-    tokenizer->trim_offsets |=
-            !json_is_false(json_object_get(part, "trim_offsets"));
+    t->trim_offsets |= !json_is_false(json_object_get(part, "trim_offsets"));
     return ZD_OK;
 }
 
-enum zd_status tokenizer_load_around(
-        struct tokenizer *tokenizer, const json_t *root)
+enum zd_status tokenizer_load_around(struct tokenizer *t, const json_t *root)
 {
     const json_t *part = json_object_get(root, "post_processor");
     const json_t *processors = json_object_get(part, "processors");
@@ -452,13 +438,13 @@ enum zd_status tokenizer_load_around(
     if (json_is_absent(part))
         return ZD_OK;
     if (!is_type(part, "Sequence"))
-        return load_processor(tokenizer, part);
+        return load_processor(t, part);
     json_array_foreach(processors, i, inner)
     {
         bool is_one = !is_type(inner, "ByteLevel");
         if (has_one && is_one)
             return refuse("post_processor", "Sequence of two templates");
-        ZD_TRY(load_processor(tokenizer, inner));
+        ZD_TRY(load_processor(t, inner));
         has_one |= is_one;
     }
     return ZD_OK;
@@ -483,12 +469,11 @@ static enum zd_status check_decoder(const json_t *part)
     return ZD_OK;
 }
 
-static enum zd_status check_others(
-        struct tokenizer *tokenizer, const json_t *root)
+static enum zd_status check_others(struct tokenizer *t, const json_t *root)
 {
     static const char *const keys[] = {"truncation", "padding"};
     const json_t *decoder = json_object_get(root, "decoder");
-    if (tokenizer->table.is_fallback)
+    if (t->table.is_fallback)
         ZD_TRY(check_decoder(decoder));
     else if (!is_type(decoder, "ByteLevel"))
         return refuse("decoder", type_of(decoder));
@@ -501,11 +486,9 @@ static enum zd_status check_others(
     return ZD_OK;
 }
 
-enum zd_status tokenizer_load_pipeline(
-        struct tokenizer *tokenizer, const json_t *root)
+enum zd_status tokenizer_load_pipeline(struct tokenizer *t, const json_t *root)
 {
-    ZD_TRY(load_normalizers(tokenizer, json_object_get(root, "normalizer")));
-    ZD_TRY(load_pre_tokenizer(
-            tokenizer, json_object_get(root, "pre_tokenizer")));
-    return check_others(tokenizer, root);
+    ZD_TRY(load_normalizers(t, json_object_get(root, "normalizer")));
+    ZD_TRY(load_pretokenizer(t, json_object_get(root, "pre_tokenizer")));
+    return check_others(t, root);
 }

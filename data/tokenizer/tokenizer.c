@@ -16,32 +16,32 @@ static const char byte_rules[] = "zerod bytes 1";
 enum { BYTES_EOS = 256, BYTES_VOCAB = 257, TEMPLATE_FILE_MAX = 1 << 20 };
 enum { VALUES_MAX = 4000000 }; /* of tokenizer.json: four for each merge */
 
-void tokenizer_close(struct tokenizer *tokenizer)
+void tokenizer_close(struct tokenizer *t)
 {
-    if (!tokenizer)
+    if (!t)
         return;
-    token_vector_fini(&tokenizer->prefix);
-    token_vector_fini(&tokenizer->suffix);
-    free(tokenizer->chat.source);
-    free(tokenizer->chat.with_tools);
-    free(tokenizer->chat.path);
-    json_decref(tokenizer->chat.tokens);
-    free(tokenizer->classes);
-    vocab_fini(&tokenizer->vocab);
-    merges_fini(&tokenizer->merges);
-    added_set_fini(&tokenizer->added_raw);
-    added_set_fini(&tokenizer->added_normalized);
-    splitter_fini(&tokenizer->splitter);
-    free(tokenizer);
+    token_vector_fini(&t->prefix);
+    token_vector_fini(&t->suffix);
+    free(t->chat.source);
+    free(t->chat.with_tools);
+    free(t->chat.path);
+    json_decref(t->chat.tokens);
+    free(t->classes);
+    vocab_fini(&t->vocab);
+    merges_fini(&t->merges);
+    added_set_fini(&t->added_raw);
+    added_set_fini(&t->added_normalized);
+    splitter_fini(&t->splitter);
+    free(t);
 }
 
 static struct tokenizer *create(void)
 {
-    struct tokenizer *tokenizer = zd_array(1, sizeof *tokenizer);
-    tokenizer->eos = -1;
-    byte_table_init(&tokenizer->table);
-    tokenizer->classes = unicode_classes_create();
-    return tokenizer;
+    struct tokenizer *t = zd_array(1, sizeof *t);
+    t->eos = -1;
+    byte_table_init(&t->table);
+    t->classes = unicode_classes_create();
+    return t;
 }
 
 /* A token as tokenizer_config.json has it: its text, or an object of it. */
@@ -119,9 +119,9 @@ static char *copy_text(const json_t *text)
 
 /* `path`: of tokenizer_config.json; `config` may be NULL. */
 static enum zd_status load_chat(
-        struct tokenizer *tokenizer, const json_t *config, const char *path)
+        struct tokenizer *t, const json_t *config, const char *path)
 {
-    struct tokenizer_chat *chat = &tokenizer->chat;
+    struct tokenizer_chat *chat = &t->chat;
     chat->tokens = load_tokens(config);
     chat->source = copy_text(template_of(config, "default"));
     chat->with_tools = copy_text(template_of(config, "tool_use"));
@@ -134,69 +134,57 @@ static enum zd_status load_chat(
 }
 
 /* eos_token of tokenizer_config.json, if there is such a file. */
-static enum zd_status load_config(struct tokenizer *tokenizer, const char *path)
+static enum zd_status load_config(struct tokenizer *t, const char *path)
 {
-    json_t *config;
-    enum zd_status status = ZD_OK;
+    json_auto_t *config = NULL;
     if (!fs_exists(path))
-        return load_chat(tokenizer, NULL, path);
+        return load_chat(t, NULL, path);
     ZD_TRY(json_parse_file(path, TOKENIZER_FILE_MAX, &config));
-    if (!json_is_object(config))
-        status = ZD_FAIL(
-                ZD_ERR_DATA, "E0402",
-                "broken tokenizer_config.json: it is not a JSON object");
     const json_t *eos = token_of(config, "eos_token");
     const char *text = json_string_value(eos);
     if (text)
-        tokenizer->eos = vocab_find(&tokenizer->vocab, text, strlen(text));
-    if (text && tokenizer->eos < 0)
-        status = ZD_FAIL(
-                ZD_ERR_DATA, "E0408",
+        t->eos = vocab_find(&t->vocab, text, strlen(text));
+    if (!json_is_object(config))
+        ZD_FAIL(ZD_ERR_DATA, "E0402",
+                "broken tokenizer_config.json: it is not a JSON object");
+    else if (text && t->eos < 0)
+        ZD_FAIL(ZD_ERR_DATA, "E0408",
                 "eos_token `%.200s` is not a token of tokenizer.json", text);
     else if (!text && !json_is_absent(eos))
-        status = ZD_FAIL(
-                ZD_ERR_DATA, "E0408",
+        ZD_FAIL(ZD_ERR_DATA, "E0408",
                 "eos_token is neither a string nor an object with content");
-    if (status != ZD_OK)
-        zd_fail_where("%s", path);
     else
-        status = load_chat(tokenizer, config, path);
-    json_decref(config);
-    return status;
+        return load_chat(t, config, path);
+    return zd_fail_where("%s", path);
 }
 
-static enum zd_status load_parts(
-        struct tokenizer *tokenizer, const json_t *root)
+static enum zd_status load_parts(struct tokenizer *t, const json_t *root)
 {
     if (!json_is_object(root))
         return ZD_FAIL(
                 ZD_ERR_DATA, "E0402",
                 "broken tokenizer.json: it is not a JSON object");
-    ZD_TRY(tokenizer_load_pipeline(tokenizer, root));
-    ZD_TRY(tokenizer_load_model(tokenizer, root));
-    ZD_TRY(tokenizer_load_added(tokenizer, root));
-    return tokenizer_load_around(tokenizer, root);
+    ZD_TRY(tokenizer_load_pipeline(t, root));
+    ZD_TRY(tokenizer_load_model(t, root));
+    ZD_TRY(tokenizer_load_added(t, root));
+    return tokenizer_load_around(t, root);
 }
 
-static enum zd_status load_file(struct tokenizer *tokenizer, const char *path)
+static enum zd_status load_file(struct tokenizer *t, const char *path)
 {
-    char *text;
+    ZD_FREED char *text = NULL;
     size_t bytes;
-    json_t *root = NULL;
+    json_auto_t *root = NULL;
     ZD_TRY(fs_read_file(path, TOKENIZER_FILE_MAX, &text, &bytes));
     char digest[HASH_HEX + sizeof rules];
     hash_bytes(text, bytes, digest);
     memcpy(digest + HASH_HEX, rules, sizeof rules);
-    hash_bytes(digest, sizeof digest, tokenizer->digest);
-    enum zd_status status =
-            json_parse_upto(text, bytes, VALUES_MAX, path, ZD_ERR_DATA, &root);
-    free(text);
-    if (status == ZD_OK)
-        status = load_parts(tokenizer, root);
-    if (status != ZD_OK)
-        zd_fail_where("%s", path);
-    json_decref(root);
-    return status;
+    hash_bytes(digest, sizeof digest, t->digest);
+    if (json_parse_upto(text, bytes, VALUES_MAX, path, ZD_ERR_DATA, &root) !=
+                ZD_OK ||
+        load_parts(t, root) != ZD_OK)
+        return zd_fail_where("%s", path);
+    return ZD_OK;
 }
 
 enum zd_status tokenizer_open(const char *path, struct tokenizer **out)
@@ -212,92 +200,86 @@ enum zd_status tokenizer_open(const char *path, struct tokenizer **out)
         snprintf(file, sizeof file, "%s", path);
         find_beside(path, "tokenizer_config.json", config);
     }
-    struct tokenizer *tokenizer = create();
-    enum zd_status status = load_file(tokenizer, file);
+    struct tokenizer *t = create();
+    enum zd_status status = load_file(t, file);
     if (status == ZD_OK)
-        status = load_config(tokenizer, config);
+        status = load_config(t, config);
     if (status != ZD_OK) {
-        tokenizer_close(tokenizer);
+        tokenizer_close(t);
         return status;
     }
     snprintf(
-            tokenizer->describe, sizeof tokenizer->describe,
-            "%s, %d tokens, %d merges",
-            tokenizer->table.is_fallback ? "BPE with byte fallback"
-                                         : "byte-level BPE",
-            tokenizer->vocab.count, tokenizer->merges.count);
-    *out = tokenizer;
+            t->describe, sizeof t->describe, "%s, %d tokens, %d merges",
+            t->table.is_fallback ? "BPE with byte fallback" : "byte-level BPE",
+            t->vocab.count, t->merges.count);
+    *out = t;
     return ZD_OK;
 }
 
 enum zd_status tokenizer_open_bytes(struct tokenizer **out)
 {
-    struct tokenizer *tokenizer = create();
-    tokenizer->is_bytes = true;
-    tokenizer->eos = BYTES_EOS;
-    vocab_init(&tokenizer->vocab, BYTES_VOCAB);
+    struct tokenizer *t = create();
+    t->is_bytes = true;
+    t->eos = BYTES_EOS;
+    vocab_init(&t->vocab, BYTES_VOCAB);
     for (int id = 0; id < BYTES_VOCAB; id++) {
         unsigned char spelling[4];
         size_t bytes = 0; /* end of text stands for no byte */
         if (id < BYTES_EOS)
-            bytes = utf8_write(spelling, tokenizer->table.char_of[id]);
-        vocab_add(
-                &tokenizer->vocab, &tokenizer->table, (const char *)spelling,
-                bytes, id);
+            bytes = utf8_write(spelling, t->table.char_of[id]);
+        vocab_add(&t->vocab, &t->table, (const char *)spelling, bytes, id);
     }
-    hash_bytes(byte_rules, sizeof byte_rules, tokenizer->digest);
-    snprintf(
-            tokenizer->describe, sizeof tokenizer->describe,
-            "bytes, 256 is end of text");
-    *out = tokenizer;
+    hash_bytes(byte_rules, sizeof byte_rules, t->digest);
+    snprintf(t->describe, sizeof t->describe, "bytes, 256 is end of text");
+    *out = t;
     return ZD_OK;
 }
 
-int tokenizer_vocab_size(const struct tokenizer *tokenizer)
+int tokenizer_vocab_size(const struct tokenizer *t)
 {
-    return tokenizer->vocab.ids;
+    return t->vocab.ids;
 }
 
-int tokenizer_eos(const struct tokenizer *tokenizer)
+int tokenizer_eos(const struct tokenizer *t)
 {
-    return tokenizer->eos;
+    return t->eos;
 }
 
-const struct token_vector *tokenizer_prefix(const struct tokenizer *tokenizer)
+const struct token_vector *tokenizer_prefix(const struct tokenizer *t)
 {
-    return &tokenizer->prefix;
+    return &t->prefix;
 }
 
-const struct token_vector *tokenizer_suffix(const struct tokenizer *tokenizer)
+const struct token_vector *tokenizer_suffix(const struct tokenizer *t)
 {
-    return &tokenizer->suffix;
+    return &t->suffix;
 }
 
-struct tokenizer_chat tokenizer_chat(const struct tokenizer *tokenizer)
+struct tokenizer_chat tokenizer_chat(const struct tokenizer *t)
 {
-    return tokenizer->chat;
+    return t->chat;
 }
 
-int tokenizer_token_id(const struct tokenizer *tokenizer, const char *token)
+int tokenizer_token_id(const struct tokenizer *t, const char *token)
 {
-    return vocab_find(&tokenizer->vocab, token, strlen(token));
+    return vocab_find(&t->vocab, token, strlen(token));
 }
 
-const char *tokenizer_digest(const struct tokenizer *tokenizer)
+const char *tokenizer_digest(const struct tokenizer *t)
 {
-    return tokenizer->digest;
+    return t->digest;
 }
 
-const char *tokenizer_describe(const struct tokenizer *tokenizer)
+const char *tokenizer_describe(const struct tokenizer *t)
 {
-    return tokenizer->describe;
+    return t->describe;
 }
 
 enum zd_status tokenizer_token_bytes(
-        const struct tokenizer *tokenizer, int32_t id, const char **bytes_out,
+        const struct tokenizer *t, int32_t id, const char **bytes_out,
         size_t *count_out)
 {
-    const struct vocab *vocab = &tokenizer->vocab;
+    const struct vocab *vocab = &t->vocab;
     if (id < 0 || id >= vocab->ids || !vocab->tokens[id].present)
         return ZD_FAIL(
                 ZD_ERR_DATA, "E0409",

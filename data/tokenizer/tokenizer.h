@@ -9,7 +9,6 @@
 
 #include "base/file/hash.h"
 #include "base/file/json.h"
-#include "base/status.h"
 
 #include <stdbool.h>
 #include <stddef.h>

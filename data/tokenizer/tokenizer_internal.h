@@ -12,7 +12,6 @@
  * of one thread. */
 #pragma once
 
-#include "base/file/json.h"
 #include "data/tokenizer/tokenizer.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
