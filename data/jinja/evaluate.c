@@ -64,8 +64,7 @@ static struct value lookup(struct jinja *j, const struct node *node)
 
 /* --- calls ---------------------------------------------------------------- */
 
-static struct arguments evaluate_arguments(
-        struct jinja *j, const struct node *node)
+static struct arguments arguments_of(struct jinja *j, const struct node *node)
 {
     struct arguments given = {0};
     size_t count = (size_t)(node->count > 0 ? node->count - 1 : 0);
@@ -168,21 +167,16 @@ static struct value call(
     return jinja_none();
 }
 
+/* Of a filter or a test, too. */
 static struct value evaluate_call(struct jinja *j, const struct node *node)
 {
-    struct value function = jinja_evaluate(j, node->parts[0]);
-    struct arguments given = evaluate_arguments(j, node);
-    j->line = node->line;
-    return is_ok(j) ? call(j, function, &given) : function;
-}
-
-/* A filter or a test. */
-static struct value evaluate_row(struct jinja *j, const struct node *node)
-{
     struct value self = jinja_evaluate(j, node->parts[0]);
-    struct arguments given = evaluate_arguments(j, node);
+    struct arguments given = arguments_of(j, node);
     j->line = node->line;
-    return is_ok(j) ? jinja_call_row(j, node->row, self, &given) : self;
+    if (!is_ok(j))
+        return self;
+    return node->row ? jinja_call_row(j, node->row, self, &given)
+                     : call(j, self, &given);
 }
 
 /* --- operators ------------------------------------------------------------ */
@@ -203,8 +197,7 @@ static bool holds(struct jinja *j, char op, struct value a, struct value b)
     return !has_nan && (order < 0 || (order == 0 && which > 1));
 }
 
-static struct value evaluate_comparison(
-        struct jinja *j, const struct node *node)
+static struct value evaluate_compare(struct jinja *j, const struct node *node)
 {
     struct value a = jinja_evaluate(j, node->parts[0]);
     bool is_true = true;
@@ -343,13 +336,13 @@ static struct value (*const evaluators[])(
         [ITEM] = evaluate_part,
         [SLICED] = evaluate_slice,
         [CALL] = evaluate_call,
-        [FILTER] = evaluate_row,
-        [TEST] = evaluate_row,
+        [FILTER] = evaluate_call,
+        [TEST] = evaluate_call,
         [NOT] = evaluate_not,
         [SIGN] = evaluate_sign,
         [OPERATE] = evaluate_operators,
         [CONCATENATE] = evaluate_operators,
-        [COMPARE] = evaluate_comparison,
+        [COMPARE] = evaluate_compare,
         [AND] = evaluate_either,
         [OR] = evaluate_either,
         [CHOICE] = evaluate_choice,
