@@ -93,15 +93,14 @@ static enum zd_status parse(
 static void set_digest(
         struct chat *chat, const char *source, const char *with_tools)
 {
-    struct hasher *hasher = zd_must(hasher_create());
-    char *variables = zd_must(json_dumps(chat->variables, JSON_COMPACT));
+    struct hasher *hasher = hasher_create();
+    ZD_FREED char *variables =
+            zd_must(json_dumps(chat->variables, JSON_COMPACT));
     hasher_string(hasher, "chat 2");
     hasher_string(hasher, source);
     hasher_string(hasher, with_tools ? with_tools : "");
     hasher_string(hasher, variables);
-    free(variables);
     hasher_finish(hasher, chat->digest);
-    hasher_destroy(hasher);
 }
 
 void chat_today(char date[CHAT_DATE_BYTES])
@@ -150,21 +149,15 @@ static enum zd_status create_of_file(
         const struct chat_choice *choice, const struct tokenizer *tokenizer,
         struct chat **out)
 {
-    char *source;
+    ZD_FREED char *source = NULL;
     size_t bytes;
     ZD_TRY(fs_read_file(choice->path, TEMPLATE_FILE_MAX, &source, &bytes));
-    enum zd_status status = ZD_ERR_DATA;
-    if (strlen(source) == bytes) {
-        status = create(
-                choice->path, source, NULL, tokenizer, choice->date, out);
-    } else {
-        ZD_FAIL(status, "E0416",
-                "the chat template cannot be used: a NUL is at byte offset %zu",
-                strlen(source));
-        zd_fail_where("%s", choice->path);
-    }
-    free(source);
-    return status;
+    if (strlen(source) == bytes)
+        return create(choice->path, source, NULL, tokenizer, choice->date, out);
+    ZD_FAIL(ZD_ERR_DATA, "E0416",
+            "the chat template cannot be used: a NUL is at byte offset %zu",
+            strlen(source));
+    return zd_fail_where("%s", choice->path);
 }
 
 enum zd_status chat_fail_none(

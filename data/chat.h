@@ -13,7 +13,6 @@
  */
 #pragma once
 
-#include "base/file/json.h"
 #include "data/document.h"
 #include "data/jinja/jinja.h"
 #include "data/row_notes.h"
@@ -76,6 +75,7 @@ struct chat_memory; /* chat_skeleton.h */
 /* What one thread needs. */
 struct chat_renderer {
     const struct chat *chat;
+    const struct conversation *talk; /* at hand */
     json_t *context;
     struct jinja_output text;   /* of a conversation, rendered first */
     struct jinja_limits limits; /* of all renderings of it together */
@@ -85,13 +85,12 @@ void chat_renderer_init(
         struct chat_renderer *renderer, const struct chat *chat);
 void chat_renderer_fini(struct chat_renderer *renderer);
 
-/* Render `messages` of the conversation, or all of them (NULL). Into
- * renderer->text: a conversation begins, and its limits are set by its size.
- * ZD_ERR_DATA: the template refuses it, fails, or takes too much. */
+/* Render `messages` of renderer->talk, or all of them (NULL): then it begins,
+ * and its limits are set by its size. ZD_ERR_DATA: the template refuses it,
+ * fails, or takes too much. */
 enum zd_status chat_render_text(
-        struct chat_renderer *renderer, const struct conversation *conversation,
-        const json_t *messages, bool add_generation_prompt,
-        struct jinja_output *out);
+        struct chat_renderer *renderer, const json_t *messages,
+        bool add_generation_prompt, struct jinja_output *out);
 /* The text and its trained ranges. ZD_ERR_DATA too where a message's range is
  * not found. */
 enum zd_status chat_render(
@@ -110,5 +109,5 @@ enum zd_status chat_render_prompt(
  * the shape of the conversation's key, or NULL. */
 struct shape;
 enum zd_status chat_find_spans(
-        struct chat_renderer *renderer, const struct conversation *conversation,
-        struct shape *known, struct document *document);
+        struct chat_renderer *renderer, struct shape *known,
+        struct document *document);

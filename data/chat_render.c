@@ -5,8 +5,7 @@
 #include "base/log.h"
 #include "base/must.h"
 #include "base/text_buffer.h"
-#include "data/chat.h"
-#include "data/record.h"
+#include "data/format.h"
 
 #include <string.h>
 
@@ -30,16 +29,16 @@ void chat_renderer_fini(struct chat_renderer *renderer)
 
 /* Messages whose ranges are looked for: those that are trained or, where
  * everything else is, those that are not. False: there are none. */
-static bool choose(
-        struct chat_memory *memory, const struct conversation *conversation,
-        enum train_on train_on)
+static bool choose(struct chat_renderer *renderer, enum train_on train_on)
 {
-    size_t count = json_array_size(conversation->messages), last = count;
+    struct chat_memory *memory = renderer->memory;
+    const struct conversation *talk = renderer->talk;
+    size_t count = json_array_size(talk->messages), last = count;
     bool has_any = false;
     memory->is_whole = train_on == TRAIN_ON_ALL;
     ZD_GROW(memory->wanted, memory->wanted_capacity, count + 1);
     for (size_t i = count; i-- > 0;) {
-        const struct turn *turn = &conversation->turns[i];
+        const struct turn *turn = &talk->turns[i];
         last = turn->is_assistant && last == count ? i : last;
         memory->wanted[i] =
                 memory->is_whole
@@ -54,24 +53,25 @@ static bool choose(
 /* The ranges that the template marks, where each is of one message or all are
  * trained, in the shape. */
 static bool take_tags(
-        const struct jinja_output *text, const struct chat_memory *memory,
-        const struct conversation *conversation, struct shape *shape)
+        const struct chat_renderer *renderer, const struct jinja_output *text,
+        struct shape *shape)
 {
-    size_t count = json_array_size(conversation->messages);
-    size_t assistants = 0, n = 0;
+    const struct turn *turns = renderer->talk->turns;
+    const bool *wanted = renderer->memory->wanted;
+    size_t count = json_array_size(renderer->talk->messages);
+    size_t assistants = 0, message = 0;
     bool wants_all = true;
     for (size_t i = 0; i < count; i++) {
-        assistants += conversation->turns[i].is_assistant;
-        wants_all &= memory->wanted[i] || !conversation->turns[i].is_assistant;
+        assistants += turns[i].is_assistant;
+        wants_all &= wanted[i] || !turns[i].is_assistant;
     }
-    for (size_t i = 0; wants_all && i < text->span_count; i++)
-        shape_train(shape, text->spans[i].begin, text->spans[i].end);
-    if (wants_all || assistants != text->span_count)
-        return wants_all;
-    for (size_t i = 0; i < count; i++) {
-        if (memory->wanted[i])
-            shape_train(shape, text->spans[n].begin, text->spans[n].end);
-        n += conversation->turns[i].is_assistant;
+    if (!wants_all && assistants != text->span_count)
+        return false;
+    for (size_t i = 0; i < text->span_count; i++) {
+        while (!wants_all && !turns[message].is_assistant)
+            message++;
+        if (wants_all || wanted[message++])
+            shape_train(shape, text->spans[i].begin, text->spans[i].end);
     }
     return true;
 }
@@ -79,22 +79,21 @@ static bool take_tags(
 /* Keep the shape of a conversation whose ranges need no search. One that has
  * other ranges is kept as one of no use. */
 static void remember(
-        struct chat_renderer *renderer, const struct conversation *conversation,
-        bool has_tags, const struct document *document)
+        struct chat_renderer *renderer, bool has_tags,
+        const struct document *document)
 {
-    struct skeleton s = {.renderer = renderer, .conversation = conversation};
+    struct skeleton s = {.renderer = renderer};
     struct document again = {0};
-    bool is_sound = false;
     if (renderer->memory->key_bytes > SHAPE_BYTES)
         return;
-    if (skeleton_make(&s, MARKS_ALL, &is_sound) != ZD_OK)
+    if (skeleton_make(&s, MARKS_ALL) != ZD_OK)
         zd_error_clear();
-    if (is_sound && has_tags)
-        take_tags(&s.shape.text, renderer->memory, conversation, &s.shape);
-    if (is_sound)
+    if (s.is_sound && has_tags)
+        take_tags(renderer, &s.shape.text, &s.shape);
+    if (s.is_sound)
         shape_apply(&s.shape, &again);
     s.shape.watch.depends |=
-            !is_sound || again.trained_count != document->trained_count ||
+            !s.is_sound || again.trained_count != document->trained_count ||
             (again.trained_count > 0 &&
              memcmp(again.trained, document->trained,
                     again.trained_count * sizeof *again.trained) != 0);
@@ -105,24 +104,22 @@ static void remember(
 
 /* `known`: the shape of its key, where there was one. */
 static enum zd_status render_whole(
-        struct chat_renderer *renderer, const struct conversation *conversation,
-        bool has_any, struct shape *known, struct document *document)
+        struct chat_renderer *renderer, bool has_any, struct shape *known,
+        struct document *document)
 {
-    const struct chat_memory *memory = renderer->memory;
+    bool may_have_tags = has_any && renderer->chat->has_tags;
     struct shape tagged = {0};
-    ZD_TRY(chat_render_text(
-            renderer, conversation, NULL, false, &renderer->text));
+    ZD_TRY(chat_render_text(renderer, NULL, false, &renderer->text));
     document_append(document, renderer->text.text, renderer->text.bytes);
-    bool has_tags = has_any && renderer->chat->has_tags && !memory->is_whole &&
-                    take_tags(&renderer->text, memory, conversation, &tagged);
+    bool has_tags = may_have_tags && !renderer->memory->is_whole &&
+                    take_tags(renderer, &renderer->text, &tagged);
     shape_apply(&tagged, document);
     shape_fini(&tagged);
     if (has_any && !has_tags)
         return chat_find_spans(
-                renderer, conversation, renderer->chat->has_tags ? NULL : known,
-                document);
+                renderer, may_have_tags ? NULL : known, document);
     if (!known)
-        remember(renderer, conversation, has_tags, document);
+        remember(renderer, has_tags, document);
     return ZD_OK;
 }
 
@@ -154,12 +151,12 @@ static bool have(const json_t *messages, const char *key, bool as_parts)
 }
 
 /* What the conversation has and the template does not read. */
-static unsigned find_ignored(
-        const struct chat *chat, const struct conversation *conversation)
+static unsigned find_ignored(const struct chat_renderer *renderer)
 {
-    const json_t *messages = conversation->messages;
-    bool has_tools = conversation->tools != NULL;
-    unsigned ignored = has_tools ? chat->ignored_with_tools : chat->ignored;
+    const json_t *messages = renderer->talk->messages;
+    bool has_tools = renderer->talk->tools != NULL;
+    unsigned ignored = has_tools ? renderer->chat->ignored_with_tools
+                                 : renderer->chat->ignored;
     unsigned found = (unsigned)has_tools << ROW_TOOLS;
     if (ignored >> ROW_CALLS & 1)
         found |= (unsigned)have(messages, "tool_calls", false) << ROW_CALLS;
@@ -175,17 +172,17 @@ enum zd_status chat_render(
         enum train_on train_on, struct document *document)
 {
     struct chat_memory *memory = renderer->memory;
-    bool has_any = choose(memory, conversation, train_on);
-    chat_write_key(memory, conversation, MARKS_ALL);
+    renderer->talk = conversation;
+    bool has_any = choose(renderer, train_on);
+    chat_write_key(renderer, MARKS_ALL);
     struct shape *known = chat_find_shape(memory);
     document_clear(document);
     if (known && shape_fill(known, memory, document)) {
         shape_apply(known, document);
         document->ignored = known->ignored;
     } else {
-        memory->ignored = find_ignored(renderer->chat, conversation);
-        document->ignored = memory->ignored;
-        ZD_TRY(render_whole(renderer, conversation, has_any, known, document));
+        document->ignored = memory->ignored = find_ignored(renderer);
+        ZD_TRY(render_whole(renderer, has_any, known, document));
     }
     if (memory->is_whole)
         train_others(document);
@@ -200,25 +197,22 @@ enum zd_status chat_render_prompt(
 {
     static const char *const roles[] = {"user", "assistant"};
     const char *const contents[] = {content, answer};
-    struct conversation talk = {0};
+    ZD_SCOPED(conversation_fini) struct conversation talk = {0};
     for (int i = 0; i < 2 && contents[i]; i++)
         conversation_add(
                 &talk,
                 json_pack(
                         "{s:s, s:s}", "role", roles[i], "content", contents[i]),
                 false);
-    enum zd_status status =
-            answer ? chat_render(renderer, &talk, TRAIN_ON_LAST, document)
-                   : chat_render_text(
-                             renderer, &talk, NULL, true, &renderer->text);
-    if (status == ZD_OK && !answer) {
-        document_clear(document);
-        document_append(document, renderer->text.text, renderer->text.bytes);
-        document->is_chat = true;
-        document->adds_prefix = renderer->chat->is_layout;
-    }
-    conversation_fini(&talk);
-    return status;
+    renderer->talk = &talk;
+    if (answer)
+        return chat_render(renderer, &talk, TRAIN_ON_LAST, document);
+    ZD_TRY(chat_render_text(renderer, NULL, true, &renderer->text));
+    document_clear(document);
+    document_append(document, renderer->text.text, renderer->text.bytes);
+    document->is_chat = true;
+    document->adds_prefix = renderer->chat->is_layout;
+    return ZD_OK;
 }
 
 /* --- which template renders, and how it differs from the model's own ------ */
@@ -237,8 +231,9 @@ static bool renders_as(
         json_array_remove(talk.messages, 0);
     chat_renderer_init(&a, chat);
     chat_renderer_init(&b, own);
-    bool is_same = chat_render_text(&a, &talk, NULL, false, &a.text) == ZD_OK &&
-                   chat_render_text(&b, &talk, NULL, false, &b.text) == ZD_OK;
+    a.talk = b.talk = &talk;
+    bool is_same = chat_render_text(&a, NULL, false, &a.text) == ZD_OK &&
+                   chat_render_text(&b, NULL, false, &b.text) == ZD_OK;
     const char *bos = json_string_at(own->variables, "bos_token");
     size_t skip = bos ? strlen(bos) : 0;
     if (is_same && (!bos || strncmp(b.text.text, bos, skip) != 0 ||

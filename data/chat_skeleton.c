@@ -75,17 +75,19 @@ static size_t kept_bytes(const char *text, size_t bytes)
     return 0;
 }
 
-static void put_mark(struct chat_memory *to, struct word word)
+static void put_mark(
+        struct chat_memory *to, const char *text, size_t bytes, bool is_blank)
 {
     if (to->word_count == to->word_capacity)
         ZD_GROW(to->words, to->word_capacity, to->word_count + 1);
-    to->words[to->word_count] = word;
+    to->words[to->word_count] =
+            (struct word){text, bytes, to->message, is_blank};
     jinja_write_mark(to->word_count++, reserve(to, MARK_BYTES));
     to->key_bytes += MARK_BYTES;
 }
 
 static void put_whole_word(
-        struct chat_memory *to, const char *text, size_t bytes, size_t message)
+        struct chat_memory *to, const char *text, size_t bytes)
 {
     size_t before = jinja_blanks(text, bytes);
     size_t end = before < bytes ? chat_strip_end(text, bytes) : 0;
@@ -94,7 +96,7 @@ static void put_whole_word(
         return;
     }
     put_escaped(to, text, before);
-    put_mark(to, (struct word){text + before, end - before, message, false});
+    put_mark(to, text + before, end - before, false);
     put_escaped(to, text + end, bytes - end);
 }
 
@@ -104,36 +106,34 @@ static bool is_escaped(uint32_t c)
 }
 
 /* Text without a kept word. */
-static void put_word(
-        struct chat_memory *to, const char *text, size_t bytes, size_t message)
+static void put_word(struct chat_memory *to, const char *text, size_t bytes)
 {
     size_t from = 0;
     unsigned step;
     for (size_t at = 0; to->in_pieces && at < bytes; at += step)
         if (is_escaped(utf8_read((const unsigned char *)text + at, &step))) {
-            put_whole_word(to, text + from, at - from, message);
+            put_whole_word(to, text + from, at - from);
             put_escaped(to, text + at, step);
             from = at + step;
         }
-    put_whole_word(to, text + from, bytes - from, message);
+    put_whole_word(to, text + from, bytes - from);
 }
 
 /* The words of a text, and what is kept between them. */
-static void put_words(
-        struct chat_memory *to, const char *text, size_t bytes, size_t message)
+static void put_words(struct chat_memory *to, const char *text, size_t bytes)
 {
     bool may = memchr(text, '<', bytes) || memchr(text, '/', bytes);
     size_t from = 0, at = may ? strcspn(text, "</") : bytes, skip;
     for (; at < bytes; at += strcspn(text + at, "</")) {
         skip = kept_bytes(text + at, bytes - at);
         if (skip > 0) {
-            put_word(to, text + from, at - from, message);
+            put_word(to, text + from, at - from);
             put(to, text + at, skip);
             from = at + skip;
         }
         at += skip > 0 ? skip : 1;
     }
-    put_word(to, text + from, bytes - from, message);
+    put_word(to, text + from, bytes - from);
 }
 
 enum depth { NO_WORDS, BY_KEY, ALL_WORDS, BLANK };
@@ -171,12 +171,11 @@ static bool is_blank(const json_t *message, bool beside_calls)
 }
 
 static void put_value(
-        struct chat_memory *to, const json_t *value, size_t message,
-        enum depth depth);
+        struct chat_memory *to, const json_t *value, enum depth depth);
 
 static void put_object(
-        struct chat_memory *to, const json_t *value, size_t message,
-        enum depth depth, bool is_message)
+        struct chat_memory *to, const json_t *value, enum depth depth,
+        bool is_message)
 {
     const char *key, *before = "{\"";
     json_t *item;
@@ -190,7 +189,7 @@ static void put_object(
         put(to, before, 2);
         put_escaped(to, key, strlen(key));
         put(to, "\":", 2);
-        put_value(to, item, message, under);
+        put_value(to, item, under);
         before = ",\"";
     }
     put(to, "{}", before[0] == '{' ? 2 : 0);
@@ -198,28 +197,27 @@ static void put_object(
 }
 
 static void put_value(
-        struct chat_memory *to, const json_t *value, size_t message,
-        enum depth depth)
+        struct chat_memory *to, const json_t *value, enum depth depth)
 {
     const char *text = json_string_value(value);
     size_t bytes = json_string_length(value), i;
     json_t *item;
     if (json_is_object(value)) {
-        put_object(to, value, message, depth, false);
+        put_object(to, value, depth, false);
     } else if (json_is_array(value)) {
         put(to, "[", 1);
         json_array_foreach(value, i, item)
         {
             put(to, ",", i > 0);
-            put_value(to, item, message, depth);
+            put_value(to, item, depth);
         }
         put(to, "]", 1);
     } else if (text) {
         put(to, "\"", 1);
         if (depth == BLANK)
-            put_mark(to, (struct word){text, bytes, message, true});
+            put_mark(to, text, bytes, true);
         else if (depth == ALL_WORDS)
-            put_words(to, text, bytes, message);
+            put_words(to, text, bytes);
         else
             put_escaped(to, text, bytes);
         put(to, "\"", 1);
@@ -230,40 +228,38 @@ static void put_value(
     }
 }
 
-void chat_write_key(
-        struct chat_memory *memory, const struct conversation *conversation,
-        enum marked marked)
+void chat_write_key(struct chat_renderer *renderer, enum marked marked)
 {
-    const json_t *beside[] = {
-            conversation->tools, conversation->documents,
-            conversation->variables};
+    struct chat_memory *memory = renderer->memory;
+    const struct conversation *talk = renderer->talk;
+    const json_t *beside[] = {talk->tools, talk->documents, talk->variables};
     json_t *message;
     size_t i;
     memory->key_bytes = memory->word_count = 0;
     memory->has_blank = false;
     memory->in_pieces = marked == MARKS_PIECES || marked == MARKS_BLANK;
-    json_array_foreach(conversation->messages, i, message)
+    json_array_foreach(talk->messages, i, message)
     {
-        bool is_assistant = conversation->turns[i].is_assistant;
+        bool is_assistant = talk->turns[i].is_assistant;
         bool is = marked == MARKS_ALL || (marked < MARKS_NONE && is_assistant);
         bool blank = is_assistant && is_blank(message, marked == MARKS_BLANK);
         enum depth depth = !is ? NO_WORDS : blank ? BLANK : BY_KEY;
         memory->has_blank |= depth == BLANK;
         put(memory, i > 0 ? "," : "[", 1);
-        put_object(memory, message, i, depth, true);
+        memory->message = i;
+        put_object(memory, message, depth, true);
     }
     put(memory, "]", 1);
     memory->messages_bytes = memory->key_bytes;
     for (i = 0; i < 3; i++) {
         put(memory, "\n", 1);
         if (beside[i])
-            put_value(memory, beside[i], 0, NO_WORDS);
+            put_value(memory, beside[i], NO_WORDS);
     }
     for (i = 0; memory->has_blank && i < memory->word_count; i++)
         put(memory, memory->words[i].is_blank ? "-" : "+", 1);
     put(memory, (const char *)&memory->is_whole, sizeof memory->is_whole);
-    put(memory, (const char *)memory->wanted,
-        json_array_size(conversation->messages));
+    put(memory, (const char *)memory->wanted, json_array_size(talk->messages));
 }
 
 /* --- a conversation, or some messages of it, rendered --------------------- */
@@ -326,13 +322,13 @@ static void allow(const json_t *value, struct jinja_limits *limits)
     json_object_foreach((json_t *)value, key, item) allow(item, limits);
 }
 
-static struct jinja_limits limits_of(const struct conversation *conversation)
+static struct jinja_limits limits_of(const struct conversation *talk)
 {
     struct jinja_limits limits = {.steps = BASE_STEPS, .bytes = BASE_BYTES};
-    allow(conversation->messages, &limits);
-    allow(conversation->tools, &limits);
-    allow(conversation->documents, &limits);
-    allow(conversation->variables, &limits);
+    allow(talk->messages, &limits);
+    allow(talk->tools, &limits);
+    allow(talk->documents, &limits);
+    allow(talk->variables, &limits);
     if (limits.steps > MOST_STEPS)
         limits.steps = MOST_STEPS;
     limits.most_steps = limits.steps;
@@ -340,32 +336,29 @@ static struct jinja_limits limits_of(const struct conversation *conversation)
 }
 
 enum zd_status chat_render_text(
-        struct chat_renderer *renderer, const struct conversation *conversation,
-        const json_t *messages, bool add_generation_prompt,
-        struct jinja_output *out)
+        struct chat_renderer *renderer, const json_t *messages,
+        bool add_generation_prompt, struct jinja_output *out)
 {
     const struct chat *chat = renderer->chat;
+    const struct conversation *talk = renderer->talk;
     json_t *context = renderer->context;
     char why[300] = "";
-    if (conversation->variables) { /* of this conversation alone */
+    if (!messages)
+        renderer->limits = limits_of(talk);
+    if (talk->variables) { /* of this conversation alone */
         context = zd_must(json_copy(context));
-        json_object_update(context, (json_t *)conversation->variables);
+        json_object_update(context, (json_t *)talk->variables);
     }
-    set(context, "messages", messages ? messages : conversation->messages);
-    set(context, "tools", conversation->tools);
-    set(context, "documents", conversation->documents);
-    json_object_set_new(
-            context, "add_generation_prompt",
-            json_boolean(add_generation_prompt));
+    set(context, "messages", messages ? messages : talk->messages);
+    set(context, "tools", talk->tools);
+    set(context, "documents", talk->documents);
+    set(context, "add_generation_prompt", json_boolean(add_generation_prompt));
     jinja_output_fini(out);
-    if (out == &renderer->text)
-        renderer->limits = limits_of(conversation);
     enum jinja_result result = jinja_render(
-            conversation->tools && chat->with_tools ? chat->with_tools
-                                                    : chat->template,
+            talk->tools && chat->with_tools ? chat->with_tools : chat->template,
             context, &renderer->limits, out, why, sizeof why);
     set(context, "messages", NULL);
-    if (conversation->variables)
+    if (talk->variables)
         json_decref(context);
     return result == JINJA_DONE ? ZD_OK : fail_rendering(chat, result, why);
 }
@@ -465,23 +458,23 @@ static bool find_places(struct shape *shape, size_t word_count)
 }
 
 bool shape_explains(
-        struct shape *shape, const struct chat_memory *memory, const char *text,
-        size_t bytes)
+        struct shape *shape, const struct chat_memory *memory,
+        const struct jinja_output *text)
 {
-    const char *from = shape->text.text;
-    size_t at = 0, done = 0;
+    const char *from = shape->text.text, *to = text->text;
+    size_t at = 0, done = 0, bytes = text->bytes;
     for (size_t p = 0; p <= shape->place_count; p++) {
         bool is_last = p == shape->place_count;
         struct place *place = is_last ? NULL : &shape->places[p];
         size_t fixed = (place ? place->at : shape->text.bytes) - done;
-        if (fixed > bytes - at || memcmp(text + at, from + done, fixed) != 0)
+        if (fixed > bytes - at || memcmp(to + at, from + done, fixed) != 0)
             return false;
         at += fixed;
         if (!place)
             break;
         const struct word *word = &memory->words[place->word];
         bool is_there = word->bytes <= bytes - at &&
-                        memcmp(text + at, word->text, word->bytes) == 0;
+                        memcmp(to + at, word->text, word->bytes) == 0;
         if (!is_there && !word->is_blank)
             return false;
         at += is_there ? word->bytes : 0;
@@ -550,26 +543,34 @@ void shape_apply(const struct shape *shape, struct document *document)
 
 /* --- the skeleton of a conversation --------------------------------------- */
 
-enum zd_status skeleton_render(
+enum zd_status skeleton_text(
         struct skeleton *s, size_t count, bool add_generation_prompt,
-        struct jinja_output *out)
+        const struct jinja_output **out)
 {
     struct jinja_limits *limits = &s->renderer->limits;
-    struct jinja_watch marks_alone = {.depends = true}, *watch = limits->watch;
-    json_t *messages = s->messages;
-    if (count < json_array_size(s->messages)) {
-        /* what the list takes */
+    struct jinja_watch marks_alone = {.depends = true};
+    bool is_user = count == A_USER;
+    struct prefix *prefix =
+            &s->prefixes[is_user ? 2 : count % 2][add_generation_prompt];
+    bool is_all = count == json_array_size(s->messages);
+    *out = is_all && !add_generation_prompt ? &s->shape.text : &prefix->text;
+    if (*out == &s->shape.text || (prefix->text.text && prefix->count == count))
+        return ZD_OK;
+    json_t *messages = json_array();
+    if (is_user)
+        json_array_append_new(
+                messages,
+                json_pack("{s:s, s:s}", "role", "user", "content", "x"));
+    else /* what the list takes */
         limits->steps -= count < limits->steps ? count : limits->steps;
-        messages = json_array();
-        for (size_t i = 0; i < count; i++)
-            json_array_append(messages, json_array_get(s->messages, i));
-    }
-    limits->watch = watch ? watch : &marks_alone;
+    for (size_t i = 0; !is_user && i < count; i++)
+        json_array_append(messages, json_array_get(s->messages, i));
+    prefix->count = count;
+    limits->watch = &marks_alone;
     enum zd_status status = chat_render_text(
-            s->renderer, s->conversation, messages, add_generation_prompt, out);
-    limits->watch = watch;
-    if (messages != s->messages)
-        json_decref(messages);
+            s->renderer, messages, add_generation_prompt, &prefix->text);
+    limits->watch = NULL;
+    json_decref(messages);
     return status;
 }
 
@@ -593,13 +594,14 @@ static void place_messages(struct skeleton *s)
 
 void skeleton_fini(struct skeleton *s)
 {
+    for (int i = 0; i < 6; i++)
+        jinja_output_fini(&s->prefixes[i / 2][i % 2].text);
     json_decref(s->messages);
     shape_fini(&s->shape);
     free(s->of);
 }
 
-enum zd_status skeleton_make(
-        struct skeleton *s, enum marked marked, bool *sound_out)
+enum zd_status skeleton_make(struct skeleton *s, enum marked marked)
 {
     struct chat_renderer *renderer = s->renderer;
     const struct chat_memory *memory = renderer->memory;
@@ -607,7 +609,6 @@ enum zd_status skeleton_make(
     s->marked = marked;
     s->messages = json_loadb(
             memory->key, memory->messages_bytes, JSON_ALLOW_NUL, NULL);
-    *sound_out = false;
     if (!s->messages)
         return ZD_OK;
     s->of = zd_array(json_array_size(s->messages) + 1, sizeof *s->of);
@@ -615,15 +616,13 @@ enum zd_status skeleton_make(
     watch->word_count = memory->word_count;
     watch->depends = memory->has_blank;
     renderer->limits.watch = watch;
-    enum zd_status status = skeleton_render(
-            s, json_array_size(s->messages), false, &s->shape.text);
+    enum zd_status status =
+            chat_render_text(renderer, s->messages, false, &s->shape.text);
     renderer->limits.watch = NULL;
-    *sound_out = status == ZD_OK &&
-                 find_places(&s->shape, memory->word_count) &&
-                 shape_explains(
-                         &s->shape, memory, renderer->text.text,
-                         renderer->text.bytes);
-    if (*sound_out)
+    s->is_sound = status == ZD_OK &&
+                  find_places(&s->shape, memory->word_count) &&
+                  shape_explains(&s->shape, memory, &renderer->text);
+    if (s->is_sound)
         place_messages(s);
     return status;
 }

@@ -29,6 +29,7 @@ enum marked {
 };
 
 #define NO_PLACE SIZE_MAX
+#define A_USER   SIZE_MAX /* instead of a count of messages: one of a user */
 enum { MARK_BYTES = JINJA_MARK_BYTES };
 enum {
     CHAT_SHAPES = 1024,
@@ -68,6 +69,7 @@ struct chat_memory {
                   the shape too */
     size_t key_bytes, key_capacity, messages_bytes;
     struct word *words; /* of it, borrowed from its messages */
+    size_t message;     /* that is written */
     size_t word_count, word_capacity;
     bool has_blank, in_pieces;
     unsigned ignored; /* of what is kept */
@@ -79,10 +81,8 @@ struct chat_memory {
 };
 void chat_memory_destroy(struct chat_memory *memory);
 
-/* Key and words of a conversation, of which `wanted` and `is_whole` are set. */
-void chat_write_key(
-        struct chat_memory *memory, const struct conversation *conversation,
-        enum marked marked);
+/* Key and words of renderer->talk, of which `wanted` and `is_whole` are set. */
+void chat_write_key(struct chat_renderer *renderer, enum marked marked);
 /* That of the key, or NULL. */
 struct shape *chat_find_shape(struct chat_memory *memory);
 /* It is moved. */
@@ -91,8 +91,8 @@ void shape_fini(struct shape *shape);
 void shape_train(struct shape *shape, size_t begin, size_t end);
 /* Is this the skeleton with the words put back? Then its places are known. */
 bool shape_explains(
-        struct shape *shape, const struct chat_memory *memory, const char *text,
-        size_t bytes);
+        struct shape *shape, const struct chat_memory *memory,
+        const struct jinja_output *text);
 /* The text made without rendering; false: the words may change it. */
 bool shape_fill(
         struct shape *shape, const struct chat_memory *memory,
@@ -117,25 +117,28 @@ struct edges {
     size_t count; /* ever; the last ones stay */
 };
 
-struct skeleton { /* of a conversation */
+struct skeleton { /* of renderer->talk */
     struct chat_renderer *renderer;
-    const struct conversation *conversation;
     enum marked marked;
+    bool is_sound;    /* it explains renderer->text */
     json_t *messages; /* of the key */
     struct shape shape;
     struct message_place *of; /* (messages) */
     struct edges begins, ends;
+    struct prefix { /* of skeleton_text, the last ones */
+        size_t count;
+        struct jinja_output text;
+    } prefixes[3][2];
 };
 
-/* `s` has its renderer and conversation; the key is written. *sound_out: it
- * explains renderer->text. */
-enum zd_status skeleton_make(
-        struct skeleton *s, enum marked marked, bool *sound_out);
+/* `s` has its renderer; the key is written. */
+enum zd_status skeleton_make(struct skeleton *s, enum marked marked);
 void skeleton_fini(struct skeleton *s);
-/* Of its first `count` messages. */
-enum zd_status skeleton_render(
+/* Of its first `count` messages, or of A_USER. Valid until another count that
+ * is as even or odd is asked for. */
+enum zd_status skeleton_text(
         struct skeleton *s, size_t count, bool add_generation_prompt,
-        struct jinja_output *out);
+        const struct jinja_output **out);
 
 /* A template may refuse a part of a conversation: the error is cleared then. */
 bool chat_is_refusal(enum zd_status status);

@@ -83,53 +83,64 @@ static void learn(struct edges *edges, size_t from, size_t to, size_t found)
                 (struct edge){from, to - from, found - from};
 }
 
+/* What a template adds to messages. */
+struct added {
+    const char *text;
+    size_t bytes;
+};
+
 /* Where the generation prompt ends in [from, to). What it begins with its last
  * markers may be missing there, as <think> is in earlier turns. NO_PLACE: not
  * found. */
 static size_t find_prompt(
-        const char *prompt, size_t prompt_bytes, const char *text, size_t from,
-        size_t to)
+        struct added prompt, const char *text, size_t from, size_t to)
 {
-    for (size_t length = prompt_bytes; length > 0;) {
+    for (size_t length = prompt.bytes; length > 0;) {
         for (size_t at = to; at-- > from;)
-            if (at + length <= to && memcmp(text + at, prompt, length) == 0)
+            if (at + length <= to &&
+                memcmp(text + at, prompt.text, length) == 0)
                 return at + length;
         do
             length--;
-        while (length > 0 && prompt[length] != '<');
+        while (length > 0 && prompt.text[length] != '<');
     }
     return NO_PLACE;
 }
 
 /* What add_generation_prompt adds after the first `count` messages or, where
- * these are refused or it is NO_PLACE, after one of a user: `out` from
- * *from_out on. */
+ * these are refused or it is A_USER, after one of a user. */
 static enum zd_status generation_prompt(
-        struct skeleton *s, size_t count, struct jinja_output *out,
-        size_t *from_out)
+        struct skeleton *s, size_t count, struct added *out)
 {
-    struct jinja_output before = {0};
-    enum zd_status status = ZD_OK;
-    if (count != NO_PLACE)
-        status = skeleton_render(s, count, true, out);
-    if (count != NO_PLACE && status == ZD_OK)
-        status = skeleton_render(s, count, false, &before);
-    if (count == NO_PLACE || chat_is_refusal(status)) {
-        json_t *one = json_pack("[{s:s, s:s}]", "role", "user", "content", "x");
-        status = chat_render_text(s->renderer, s->conversation, one, true, out);
-        if (status == ZD_OK)
-            status = chat_render_text(
-                    s->renderer, s->conversation, one, false, &before);
-        json_decref(one);
-    }
+    const struct jinja_output *with, *without;
+    enum zd_status status = skeleton_text(s, count, true, &with);
+    if (status == ZD_OK)
+        status = skeleton_text(s, count, false, &without);
+    if (count != A_USER && chat_is_refusal(status))
+        return generation_prompt(s, A_USER, out);
+    ZD_TRY(status);
     size_t same = 0;
-    while (same < out->bytes && same < before.bytes &&
-           out->text[same] == before.text[same])
+    while (same < with->bytes && same < without->bytes &&
+           with->text[same] == without->text[same])
         same++;
-    *from_out =
-            same < before.bytes ? without_begun_marker(out->text, same) : same;
-    jinja_output_fini(&before);
-    return status;
+    if (same < without->bytes)
+        same = without_begun_marker(with->text, same);
+    *out = (struct added){with->text + same, with->bytes - same};
+    return ZD_OK;
+}
+
+/* After the generation prompt of the first `count` messages. With A_USER: where
+ * theirs is not what the text has, as Gemma 4's after a tool's. */
+static enum zd_status find_header(
+        struct skeleton *s, size_t count, const struct around *around,
+        size_t *at_out)
+{
+    struct added prompt;
+    ZD_TRY(generation_prompt(s, count, &prompt));
+    *at_out = find_prompt(
+            prompt, s->shape.text.text, around->before, around->first);
+    learn(&s->begins, around->before, around->first, *at_out);
+    return ZD_OK;
 }
 
 /* In the skeleton; NO_PLACE: not found. */
@@ -137,25 +148,19 @@ static enum zd_status find_begin(
         struct skeleton *s, size_t message, const struct around *around,
         size_t *at_out)
 {
-    struct jinja_output prompt = {0};
-    size_t from = 0;
+    const struct jinja_output *prompt;
     *at_out = known_edge(s, &s->begins, around->before, around->first);
     if (*at_out != NO_PLACE)
         return ZD_OK;
-    enum zd_status status = skeleton_render(s, message, true, &prompt);
-    if (status == ZD_OK && is_prefix(&prompt, &s->shape.text) &&
-        prompt.bytes >= around->before && prompt.bytes <= around->first) {
-        *at_out = prompt.bytes;
-    } else if (status == ZD_OK || chat_is_refusal(status)) {
-        status = generation_prompt(s, message, &prompt, &from);
-        if (status == ZD_OK)
-            *at_out = find_prompt(
-                    prompt.text + from, prompt.bytes - from, s->shape.text.text,
-                    around->before, around->first);
-    }
+    enum zd_status status = skeleton_text(s, message, true, &prompt);
+    if (status != ZD_OK && !chat_is_refusal(status))
+        return status;
+    if (status != ZD_OK || !is_prefix(prompt, &s->shape.text) ||
+        prompt->bytes < around->before || prompt->bytes > around->first)
+        return find_header(s, message, around, at_out);
+    *at_out = prompt->bytes;
     learn(&s->begins, around->before, around->first, *at_out);
-    jinja_output_fini(&prompt);
-    return status;
+    return ZD_OK;
 }
 
 /* Bytes of the end mark at `text`, of which `alone` follows the message where
@@ -229,7 +234,7 @@ static enum zd_status find_end(
 {
     const char *text = s->shape.text.text;
     size_t word = 0, times = 0, last = around->last, mark = NO_PLACE;
-    struct jinja_output upto = {0};
+    const struct jinja_output *upto;
     *at_out = NO_PLACE;
     if (message + 1 == json_array_size(s->messages)) {
         *at_out = last + chat_strip_end(text + last, around->after - last);
@@ -239,16 +244,15 @@ static enum zd_status find_end(
         *at_out = known_edge(s, &s->ends, around->last, around->after);
     if (*at_out != NO_PLACE)
         return ZD_OK;
-    ZD_TRY(skeleton_render(s, message + 1, false, &upto));
-    if (find_last_mark(s, &upto, message, &word, &times, &last)) {
+    ZD_TRY(skeleton_text(s, message + 1, false, &upto));
+    if (find_last_mark(s, upto, message, &word, &times, &last)) {
         if (s->of[message].repeats)
             leave_repeated(s, message, word, times, around);
         mark = end_mark(
                 text + around->last, around->after - around->last,
-                upto.text + last, upto.bytes - last,
-                s->conversation->turns[message + 1].is_assistant);
+                upto->text + last, upto->bytes - last,
+                s->renderer->talk->turns[message + 1].is_assistant);
     }
-    jinja_output_fini(&upto);
     if (mark != NO_PLACE)
         *at_out = around->last + mark;
     if (!s->of[message].repeats)
@@ -264,30 +268,13 @@ static enum zd_status find_seam(
 {
     const char *text = s->shape.text.text;
     struct around before;
-    if (message == 0 || !s->conversation->turns[message - 1].is_assistant ||
+    if (message == 0 || !s->renderer->talk->turns[message - 1].is_assistant ||
         !s->of[message - 1].has || !find_around(s, message - 1, &before))
         return ZD_OK;
     ZD_TRY(find_end(s, message - 1, &before, at_out));
     while (*at_out < around->first && isspace((unsigned char)text[*at_out]))
         ++*at_out;
     return ZD_OK;
-}
-
-/* Where the generation prompt after these messages is not what the text has, as
- * Gemma 4's after a tool's: after what it is after a user's. */
-static enum zd_status find_header(
-        struct skeleton *s, const struct around *around, size_t *at_out)
-{
-    struct jinja_output prompt = {0};
-    size_t from = 0;
-    enum zd_status status = generation_prompt(s, NO_PLACE, &prompt, &from);
-    if (status == ZD_OK)
-        *at_out = find_prompt(
-                prompt.text + from, prompt.bytes - from, s->shape.text.text,
-                around->before, around->first);
-    learn(&s->begins, around->before, around->first, *at_out);
-    jinja_output_fini(&prompt);
-    return status;
 }
 
 /* Where nothing is the generation prompt, and the texts before the message are
@@ -299,59 +286,49 @@ static enum zd_status find_answer(
 {
     const struct message_place *before =
             message > 0 ? &s->of[message - 1] : NULL;
-    struct jinja_output prompt = {0}, upto = {0};
+    const struct jinja_output *prompt, *plain;
     size_t word, times, end;
     if (!before || !before->has || before->is_torn || before->repeats ||
         before->last + 1 != s->of[message].first)
         return ZD_OK;
-    enum zd_status status = skeleton_render(s, message, true, &prompt);
-    if (status == ZD_OK)
-        status = skeleton_render(s, message, false, &upto);
-    if (status == ZD_OK && prompt.bytes == upto.bytes &&
-        is_prefix(&prompt, &upto) &&
-        find_last_mark(s, &upto, message - 1, &word, &times, &end) &&
-        upto.bytes - end <= around->first - around->before &&
-        memcmp(s->shape.text.text + around->before, upto.text + end,
-               upto.bytes - end) == 0)
-        *at_out = around->before + upto.bytes - end;
-    jinja_output_fini(&prompt);
-    jinja_output_fini(&upto);
-    return status;
+    ZD_TRY(skeleton_text(s, message, true, &prompt));
+    ZD_TRY(skeleton_text(s, message, false, &plain));
+    if (prompt->bytes == plain->bytes && is_prefix(prompt, plain) &&
+        find_last_mark(s, plain, message - 1, &word, &times, &end) &&
+        plain->bytes - end <= around->first - around->before &&
+        memcmp(s->shape.text.text + around->before, plain->text + end,
+               plain->bytes - end) == 0)
+        *at_out = around->before + plain->bytes - end;
+    return ZD_OK;
 }
 
 /* --- ranges --------------------------------------------------------------- */
 
 /* By the texts before and up to a message, where both begin the skeleton, or
  * are the same since the template prints nothing of the message. */
-static enum zd_status find_by_prefixes(
+static enum zd_status find_by_prefix(
         struct skeleton *s, size_t message, size_t *begin_out, size_t *end_out)
 {
+    static const struct jinja_output nothing;
+    const struct jinja_output *whole = &s->shape.text, *plain = &nothing;
+    const struct jinja_output *before, *upto;
     bool is_whole = s->renderer->memory->is_whole;
-    struct jinja_output plain = {0}, prompt = {0}, upto = {0};
-    const struct jinja_output *before = is_whole ? &plain : &prompt;
-    enum zd_status status = ZD_OK;
     if (message > 0)
-        status = skeleton_render(s, message, false, &plain);
-    if (status == ZD_OK && !is_whole)
-        status = skeleton_render(s, message, true, &prompt);
-    if (status == ZD_OK)
-        status = skeleton_render(s, message + 1, false, &upto);
-    *begin_out = *end_out = before->bytes;
-    bool is_nothing = message > 0 && plain.bytes == upto.bytes &&
-                      is_prefix(&plain, &upto);
-    bool is_added = !is_nothing && is_prefix(before, &s->shape.text) &&
-                    is_prefix(&upto, &s->shape.text);
-    size_t end = is_whole ? upto.bytes : chat_strip_end(upto.text, upto.bytes);
-    if (is_added && end > before->bytes)
-        *end_out = end;
-    if (*begin_out > s->shape.text.bytes)
-        *begin_out = *end_out = s->shape.text.bytes;
-    if (status != ZD_OK || (!is_nothing && !is_added))
-        *begin_out = *end_out = NO_PLACE;
-    jinja_output_fini(&plain);
-    jinja_output_fini(&prompt);
-    jinja_output_fini(&upto);
-    return status;
+        ZD_TRY(skeleton_text(s, message, false, &plain));
+    before = plain;
+    if (!is_whole)
+        ZD_TRY(skeleton_text(s, message, true, &before));
+    ZD_TRY(skeleton_text(s, message + 1, false, &upto));
+    bool is_nothing = message > 0 && plain->bytes == upto->bytes &&
+                      is_prefix(plain, upto);
+    bool is_added = is_prefix(before, whole) && is_prefix(upto, whole);
+    if (!is_nothing && !is_added)
+        return ZD_OK;
+    size_t end =
+            is_whole ? upto->bytes : chat_strip_end(upto->text, upto->bytes);
+    *begin_out = before->bytes < whole->bytes ? before->bytes : whole->bytes;
+    *end_out = !is_nothing && end > *begin_out ? end : *begin_out;
+    return ZD_OK;
 }
 
 /* Of a message whose words the template leaves out, and which is the only one
@@ -363,8 +340,9 @@ static enum zd_status find_bare(
     const struct word *words = s->renderer->memory->words;
     const struct place *places = s->shape.places;
     const char *text = s->shape.text.text;
-    struct jinja_output prompt = {0}, upto = {0};
-    size_t p = 0, cut = 0, count = s->shape.place_count;
+    const struct jinja_output *upto;
+    struct added prompt;
+    size_t p = 0, count = s->shape.place_count;
     while (p < count && words[places[p].word].message < message)
         p++;
     size_t from = p > 0 ? places[p - 1].at + MARK_BYTES : 0;
@@ -373,57 +351,50 @@ static enum zd_status find_bare(
     size_t end = p < count ? words[places[p].word].message + 1
                            : json_array_size(s->messages);
     for (; i < end; i++)
-        if (i != message && s->conversation->turns[i].is_assistant)
+        if (i != message && s->renderer->talk->turns[i].is_assistant)
             return ZD_OK;
-    enum zd_status status = generation_prompt(s, message, &prompt, &cut);
-    if (status == ZD_OK)
-        status = skeleton_render(s, message + 1, false, &upto);
-    if (status == ZD_OK) {
-        const char *added = prompt.text + cut;
-        size_t bytes = prompt.bytes - cut;
-        size_t alone = find_prompt(added, bytes, upto.text, 0, upto.bytes);
-        *begin_out = find_prompt(added, bytes, text, from, to);
-        if (*begin_out != NO_PLACE && alone != NO_PLACE)
-            *end_out = end_mark(
-                    text + *begin_out, to - *begin_out, upto.text + alone,
-                    upto.bytes - alone, false);
-        *end_out += *end_out != NO_PLACE ? *begin_out : 0;
-    }
-    jinja_output_fini(&prompt);
-    jinja_output_fini(&upto);
-    return status;
+    ZD_TRY(generation_prompt(s, message, &prompt));
+    ZD_TRY(skeleton_text(s, message + 1, false, &upto));
+    size_t alone = find_prompt(prompt, upto->text, 0, upto->bytes);
+    size_t begin = find_prompt(prompt, text, from, to);
+    if (begin == NO_PLACE || alone == NO_PLACE)
+        return ZD_OK;
+    size_t mark = end_mark(
+            text + begin, to - begin, upto->text + alone, upto->bytes - alone,
+            false);
+    *begin_out = begin;
+    *end_out = mark == NO_PLACE ? NO_PLACE : begin + mark;
+    return ZD_OK;
 }
 
+/* NO_PLACE both where it is not found. */
 static enum zd_status find_range(
         struct skeleton *s, size_t message, size_t *begin_out, size_t *end_out)
 {
     struct around around = {0};
     const struct message_place *of = &s->of[message];
+    *begin_out = *end_out = NO_PLACE;
     if (s->renderer->memory->is_whole || !of->has) {
-        enum zd_status status =
-                find_by_prefixes(s, message, begin_out, end_out);
+        enum zd_status status = find_by_prefix(s, message, begin_out, end_out);
         if (status != ZD_OK && !chat_is_refusal(status))
             return status;
         if (*begin_out != NO_PLACE || s->marked == MARKS_NONE ||
-            !s->conversation->turns[message].is_assistant)
+            !s->renderer->talk->turns[message].is_assistant)
             return ZD_OK;
     }
-    *begin_out = *end_out = NO_PLACE;
     if (!of->has)
-        ZD_TRY(find_bare(s, message, begin_out, end_out));
-    else if (!find_around(s, message, &around))
+        return find_bare(s, message, begin_out, end_out);
+    if (!find_around(s, message, &around))
         return ZD_OK;
-    else
-        ZD_TRY(find_begin(s, message, &around, begin_out));
-    if (of->has && *begin_out == NO_PLACE)
+    ZD_TRY(find_begin(s, message, &around, begin_out));
+    if (*begin_out == NO_PLACE)
         ZD_TRY(find_seam(s, message, &around, begin_out));
-    if (of->has && *begin_out == NO_PLACE)
+    if (*begin_out == NO_PLACE)
         ZD_TRY(find_answer(s, message, &around, begin_out));
-    if (of->has && *begin_out == NO_PLACE)
-        ZD_TRY(find_header(s, &around, begin_out));
-    if (of->has && *begin_out != NO_PLACE)
-        ZD_TRY(find_end(s, message, &around, end_out));
-    return ZD_OK;
+    if (*begin_out == NO_PLACE)
+        ZD_TRY(find_header(s, A_USER, &around, begin_out));
+    return *begin_out == NO_PLACE ? ZD_OK
+                                  : find_end(s, message, &around, end_out);
 }
 
 /* *missing_out: the message, from 1, whose range is not found; 0: none. */
@@ -475,46 +446,37 @@ static enum zd_status fail_missing(const struct chat *chat, size_t message)
 }
 
 enum zd_status chat_find_spans(
-        struct chat_renderer *renderer, const struct conversation *conversation,
-        struct shape *known, struct document *document)
+        struct chat_renderer *renderer, struct shape *known,
+        struct document *document)
 {
     struct chat_memory *memory = renderer->memory;
     size_t missing = 1, first = 0;
-    bool explains = known && shape_explains(
-                                     known, memory, renderer->text.text,
-                                     renderer->text.bytes);
-    if (explains)
+    if (known && shape_explains(known, memory, &renderer->text)) {
         shape_apply(known, document);
+        return ZD_OK;
+    }
     for (int marked = known ? MARKS_ASSISTANT : MARKS_ALL;
-         missing && !explains && marked <= MARKS_NONE; marked++) {
-        struct skeleton skeleton = {
-                .renderer = renderer, .conversation = conversation};
-        bool is_sound = false;
+         missing && marked <= MARKS_NONE; marked++) {
+        struct skeleton s = {.renderer = renderer};
         if (marked != MARKS_ALL)
-            chat_write_key(memory, conversation, (enum marked)marked);
-        enum zd_status status =
-                skeleton_make(&skeleton, (enum marked)marked, &is_sound);
+            chat_write_key(renderer, (enum marked)marked);
+        enum zd_status status = skeleton_make(&s, (enum marked)marked);
         /* marks of the assistant alone do not show it */
-        size_t torn =
-                is_sound && marked == MARKS_ALL ? find_torn(&skeleton) : 0;
-        if (torn) {
-            skeleton_fini(&skeleton);
-            return fail_missing(renderer->chat, torn);
-        }
-        if (status == ZD_OK && is_sound)
-            status = find_ranges(&skeleton, &missing);
-        if (status == ZD_OK && is_sound && !missing) {
-            shape_apply(&skeleton.shape, document);
+        size_t torn = s.is_sound && marked == MARKS_ALL ? find_torn(&s) : 0;
+        if (torn)
+            status = fail_missing(renderer->chat, torn);
+        else if (s.is_sound)
+            status = find_ranges(&s, &missing);
+        if (status == ZD_OK && s.is_sound && !missing) {
+            shape_apply(&s.shape, document);
             if (marked == MARKS_ALL)
-                chat_keep_shape(memory, &skeleton.shape);
+                chat_keep_shape(memory, &s.shape);
         }
-        skeleton_fini(&skeleton);
+        skeleton_fini(&s);
         if (status != ZD_OK && !chat_is_refusal(status))
             return status;
-        if (!first && is_sound)
+        if (!first && s.is_sound)
             first = missing;
     }
-    return missing && !explains
-                   ? fail_missing(renderer->chat, first ? first : 1)
-                   : ZD_OK;
+    return missing ? fail_missing(renderer->chat, first ? first : 1) : ZD_OK;
 }

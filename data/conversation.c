@@ -1,8 +1,7 @@
 /* conversation.c - records of conversations: chat and ShareGPT. */
 #include "data/format.h"
 
-#include "data/chat.h"
-#include "data/record.h"
+#include "base/must.h"
 
 #include <string.h>
 
@@ -162,7 +161,7 @@ static enum zd_status read_calls(const json_t *content, json_t *message)
 
 /* As transformers gives it to a template: without keys that are null, with the
  * reasoning under both of its names. */
-static json_t *template_message(
+static json_t *as_template(
         const struct message_names *names, const json_t *value,
         const char *role)
 {
@@ -209,8 +208,7 @@ static enum zd_status read_message(
     ZD_TRY(read_mask(value, &is_left_out));
     bool is_call = strcmp(role, "function_call") == 0;
     const json_t *content = record_get(value, names->content);
-    json_t *message =
-            template_message(names, value, is_call ? "assistant" : role);
+    json_t *message = as_template(names, value, is_call ? "assistant" : role);
     conversation_add(conversation, message, is_masked || is_left_out);
     return is_call && json_is_string(content) ? read_calls(content, message)
                                               : ZD_OK;
@@ -342,26 +340,21 @@ static int64_t count_specials(
     return count;
 }
 
-/* The document of a conversation that was read with `status`. */
+/* The document of a conversation. */
 static enum zd_status finish(
-        const struct reading *reading, enum zd_status status,
-        struct conversation *talk)
+        const struct reading *reading, struct conversation *talk)
 {
     talk->variables = json_object_get(reading->record, "chat_template_kwargs");
     if (!json_is_object(talk->variables))
         talk->variables = NULL;
-    if (status == ZD_OK)
-        status = read_list(reading->record, "documents", &talk->documents);
-    if (status == ZD_OK)
-        status = read_list(reading->record, "tools", &talk->tools);
-    if (status == ZD_OK)
-        status = chat_render(
-                reading->renderer, talk, reading->recipe->train_on,
-                reading->document);
+    ZD_TRY(read_list(reading->record, "documents", &talk->documents));
+    ZD_TRY(read_list(reading->record, "tools", &talk->tools));
+    ZD_TRY(chat_render(
+            reading->renderer, talk, reading->recipe->train_on,
+            reading->document));
     reading->document->specials =
             count_specials(reading->recipe->tokenizer, talk->messages);
-    conversation_fini(talk);
-    return status;
+    return ZD_OK;
 }
 
 static enum zd_status read_talk(const struct reading *reading, bool is_sharegpt)
@@ -372,7 +365,7 @@ static enum zd_status read_talk(const struct reading *reading, bool is_sharegpt)
     struct message_names names = {
             entry->messages_field, entry->role_field, entry->content_field,
             is_sharegpt};
-    struct conversation talk = {0};
+    ZD_SCOPED(conversation_fini) struct conversation talk = {0};
     /* its names, where the job does not give others */
     if (is_sharegpt && strcmp(names.list, usual.messages_field) == 0 &&
         !json_object_get(record, names.list))
@@ -384,13 +377,12 @@ static enum zd_status read_talk(const struct reading *reading, bool is_sharegpt)
     const json_t *first =
             json_array_get(json_object_get(record, names.list), 0);
     const char *role = json_string_at(first, names.role);
-    enum zd_status status = read_system(record, &talk);
-    if (status == ZD_OK && talk.messages && role && strcmp(role, "system") == 0)
-        status = fail("the record has a \"system\", and its conversation "
-                      "begins with a system message too");
-    if (status == ZD_OK)
-        status = read_messages(&names, record, names.list, false, &talk);
-    return finish(reading, status, &talk);
+    ZD_TRY(read_system(record, &talk));
+    if (talk.messages && role && strcmp(role, "system") == 0)
+        return fail("the record has a \"system\", and its conversation "
+                    "begins with a system message too");
+    ZD_TRY(read_messages(&names, record, names.list, false, &talk));
+    return finish(reading, &talk);
 }
 
 enum zd_status record_chat(const struct reading *reading)
@@ -424,12 +416,11 @@ static enum zd_status read_history(
 
 enum zd_status record_alpaca_talk(const struct reading *reading)
 {
-    struct conversation talk = {0};
+    ZD_SCOPED(conversation_fini) struct conversation talk = {0};
     struct alpaca alpaca;
     ZD_TRY(record_get_alpaca(reading->record, &alpaca));
-    enum zd_status status = read_system(reading->record, &talk);
-    if (status == ZD_OK)
-        status = read_history(reading->record, &talk);
+    ZD_TRY(read_system(reading->record, &talk));
+    ZD_TRY(read_history(reading->record, &talk));
     json_t *question = json_incref((json_t *)alpaca.instruction);
     if (alpaca.input) {
         json_decref(question);
@@ -442,7 +433,7 @@ enum zd_status record_alpaca_talk(const struct reading *reading)
     add_text(&talk, "user", question);
     json_decref(question);
     add_text(&talk, "assistant", alpaca.output);
-    return finish(reading, status, &talk);
+    return finish(reading, &talk);
 }
 
 enum zd_status record_completion_talk(const struct reading *reading)
@@ -451,17 +442,15 @@ enum zd_status record_completion_talk(const struct reading *reading)
     const json_t *record = reading->record;
     const json_t *prompt = record_get(record, "prompt"), *completion = NULL;
     bool trains_prompt = reading->recipe->train_on == TRAIN_ON_ALL;
-    struct conversation talk = {0};
-    enum zd_status status = ZD_OK;
+    ZD_SCOPED(conversation_fini) struct conversation talk = {0};
     if (json_is_array(prompt)) { /* messages, as TRL has them */
-        status = read_messages(&names, record, "prompt", !trains_prompt, &talk);
-        if (status == ZD_OK)
-            status = read_messages(&names, record, "completion", false, &talk);
+        ZD_TRY(read_messages(&names, record, "prompt", !trains_prompt, &talk));
+        ZD_TRY(read_messages(&names, record, "completion", false, &talk));
     } else {
         ZD_TRY(record_get_string(record, "prompt", &prompt));
         ZD_TRY(record_get_string(record, "completion", &completion));
         add_text(&talk, "user", prompt);
         add_text(&talk, "assistant", completion);
     }
-    return finish(reading, status, &talk);
+    return finish(reading, &talk);
 }

@@ -3,8 +3,6 @@
 #include "base/file/fs.h"
 #include "base/log.h"
 #include "base/must.h"
-#include "data/format.h"
-#include "data/raw.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -24,26 +22,22 @@ static void raw_close(struct raw *raw)
 
 /* Open and check the files' headers and sizes. A Megatron index is read
  * through, checked, and where its documents begin is written to `documents`
- * (may be NULL). The list must outlive `raw`. */
+ * (may be NULL). The list must outlive `raw`; raw_close follows. */
 static enum zd_status raw_open(
         struct raw *raw, const struct file_list *list,
         struct cache_writer *documents)
 {
-    enum zd_status status = ZD_OK;
     memset(raw, 0, sizeof *raw);
     raw->files = zd_array((size_t)list->count, sizeof *raw->files);
-    for (int i = 0; i < list->count && status == ZD_OK; i++) {
+    for (int i = 0; i < list->count; i++) {
         struct raw_file *file = &raw->files[raw->file_count++];
         *file = (struct raw_file){
                 .path = list->files[i].path, .fd = -1, .begin = raw->count};
-        status = fs_open_read(file->path, &file->fd, &file->bytes);
-        if (status == ZD_OK)
-            status = format_of(list->files[i].format)->open(file, documents);
+        ZD_TRY(fs_open_read(file->path, &file->fd, &file->bytes));
+        ZD_TRY(format_of(list->files[i].format)->open(file, documents));
         raw->count += file->count;
     }
-    if (status != ZD_OK)
-        raw_close(raw);
-    return status;
+    return ZD_OK;
 }
 
 /* The file that holds `position`. */
@@ -128,23 +122,21 @@ static const uint64_t check_max_bytes = UINT64_C(4) << 30;
 static enum zd_status index_key(const struct corpus *corpus, char key[HASH_HEX])
 {
     const int64_t eos = corpus->eos;
-    struct hasher *hasher = zd_must(hasher_create());
+    struct hasher *hasher = hasher_create();
     hasher_string(hasher, "index 1");
     hasher_update(hasher, &eos, sizeof eos);
     enum zd_status status = sources_identity(&corpus->list, false, hasher);
     hasher_finish(hasher, key);
-    hasher_destroy(hasher);
     return status;
 }
 
 static enum zd_status raw_digest(struct corpus *corpus)
 {
-    struct hasher *hasher = zd_must(hasher_create());
+    struct hasher *hasher = hasher_create();
     enum zd_status status = ZD_OK;
     for (int i = 0; i < corpus->list.count && status == ZD_OK; i++)
         status = source_identity(&corpus->list.files[i], true, hasher);
     hasher_finish(hasher, corpus->digest);
-    hasher_destroy(hasher);
     return status;
 }
 
@@ -159,22 +151,20 @@ static enum zd_status scan_tokens(
         struct corpus *corpus, uint64_t at, uint64_t end,
         struct cache_writer *writer)
 {
-    uint32_t *ids = zd_array(CHECK_TOKENS, sizeof *ids);
-    enum zd_status status = ZD_OK;
+    ZD_FREED uint32_t *ids = zd_array(CHECK_TOKENS, sizeof *ids);
     bool begins = true;
-    while (at < end && status == ZD_OK) {
+    while (at < end) {
         size_t part =
                 end - at < CHECK_TOKENS ? (size_t)(end - at) : CHECK_TOKENS;
-        status = raw_read(corpus, at, part, ids);
-        for (size_t i = 0; writer && i < part && status == ZD_OK; i++) {
+        ZD_TRY(raw_read(corpus, at, part, ids));
+        for (size_t i = 0; writer && i < part; i++) {
             if (begins || raw_begins_file(&corpus->raw, at + i))
-                status = cache_writer_document(writer, at + i);
+                ZD_TRY(cache_writer_document(writer, at + i));
             begins = (int64_t)ids[i] == corpus->eos;
         }
         at += part;
     }
-    free(ids);
-    return status;
+    return ZD_OK;
 }
 
 /* --- what the cache files hold --- */
@@ -182,12 +172,9 @@ static enum zd_status scan_tokens(
 static enum zd_status write_index(void *ctx, struct cache_writer *writer)
 {
     struct corpus *corpus = ctx;
-    struct raw again;
-    if (!has_index(corpus))
-        return scan_tokens(corpus, 0, corpus->count, writer);
-    ZD_TRY(raw_open(&again, &corpus->list, writer));
-    raw_close(&again);
-    return ZD_OK;
+    ZD_SCOPED(raw_close) struct raw again = {0};
+    return has_index(corpus) ? raw_open(&again, &corpus->list, writer)
+                             : scan_tokens(corpus, 0, corpus->count, writer);
 }
 
 /* Check every id of files up to check_max_bytes, or the first ones of each

@@ -6,7 +6,7 @@
 #pragma once
 
 #include "base/progress.h"
-#include "data/raw.h"
+#include "data/format.h"
 #include "data/token_cache.h"
 #include "data/tokenize.h"
 

@@ -4,10 +4,7 @@
 #include "base/file/fs.h"
 #include "base/log.h"
 #include "base/must.h"
-#include "base/progress.h"
 #include "base/threads.h"
-#include "data/format.h"
-#include "data/token_cache.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -20,6 +17,26 @@
 #include <time.h>
 #include <unistd.h>
 
+/* Words of text, on their way into the cache. */
+struct text_words {
+    struct corpus *corpus; /* of a thread's only list, key and left_out */
+    struct recipe recipe;
+    int threads;
+    bool is_look, is_part; /* the first records are enough, and were */
+    bool grows;            /* it is trained on meanwhile */
+    const char *waits;     /* of the request */
+    struct row_notes notes;
+    int bad_told;
+    struct cache_writer *writer;
+    int64_t records, words; /* so far */
+    int64_t units;          /* in the writer */
+};
+
+static void text_fini(struct text_words *text)
+{
+    chat_destroy(text->recipe.chat);
+}
+
 /* --- growth: the writer's thread, and readers ----------------------------- */
 
 struct growth {
@@ -30,8 +47,8 @@ struct growth {
     /* of the rank that writes; the thread's until it is joined */
     pthread_t thread;
     bool has_thread;
-    struct cache_writer *writer;
-    struct text_words *text; /* the thread frees it */
+    struct cache_writer *writer; /* the thread frees it */
+    struct text_words text;
 };
 
 /* --- readers of text that grows ------------------------------------------- */
@@ -115,27 +132,15 @@ void growth_end(struct growth *growth)
     atomic_store(&growth->stop, true);
     if (growth->has_thread)
         pthread_join(growth->thread, NULL);
+    else
+        cache_writer_abandon(growth->writer);
+    text_fini(&growth->text);
     if (growth->fd >= 0)
         close(growth->fd);
     free(growth);
 }
 
 /* --- text ----------------------------------------------------------------- */
-
-/* Words of text, on their way into the cache. */
-struct text_words {
-    struct corpus *corpus; /* of a thread's only list, key and left_out */
-    struct recipe recipe;
-    int threads;
-    bool is_look, is_part; /* the first records are enough, and were */
-    bool grows;            /* it is trained on meanwhile */
-    const char *waits;     /* of the request */
-    struct row_notes notes;
-    int bad_told;
-    struct cache_writer *writer;
-    int64_t records, words; /* so far */
-    int64_t units;          /* in the writer */
-};
 
 /* Everything that decides what the cache file holds, and nothing else.
  * `portable`: the same on every host (source_identity). */
@@ -149,7 +154,7 @@ static enum zd_status text_key(
             entry->field, entry->messages_field, entry->role_field,
             entry->content_field};
     const int64_t eos = recipe->eos, train_on = recipe->train_on;
-    struct hasher *hasher = zd_must(hasher_create());
+    struct hasher *hasher = hasher_create();
     hasher_string(hasher, "words 3");
     hasher_string(hasher, tokenizer_digest(recipe->tokenizer));
     hasher_update(hasher, &eos, sizeof eos);
@@ -167,7 +172,6 @@ static enum zd_status text_key(
         hasher_string(hasher, entry->roles[i]);
     enum zd_status status = sources_identity(list, portable, hasher);
     hasher_finish(hasher, key);
-    hasher_destroy(hasher);
     return status;
 }
 
@@ -302,7 +306,7 @@ static enum zd_status write_growing(
 static void *grow(void *argument)
 {
     struct growth *growth = argument;
-    enum zd_status status = write_growing(growth->text, growth->writer);
+    enum zd_status status = write_growing(&growth->text, growth->writer);
     if (status == ZD_OK)
         status = cache_writer_finish(growth->writer, 0);
     else
@@ -316,13 +320,11 @@ static void *grow(void *argument)
         if (status == ZD_ERR_IO)
             atomic_store(&growth->stop, true); /* no one will write a state */
     }
-    chat_destroy(growth->text->recipe.chat);
-    free(growth->text);
     zd_error_clear();
     return NULL;
 }
 
-/* The thread has the text's recipe then. */
+/* The thread has the text then. */
 static enum zd_status start_growth(
         struct growth *growth, struct text_words *text, const char *folder,
         const char *name)
@@ -334,24 +336,16 @@ static enum zd_status start_growth(
     mallopt(M_MMAP_THRESHOLD, LARGE);
     ZD_TRY(cache_writer_create(
             folder, corpus->key, name, &growth->stop, &growth->writer));
-    enum zd_status status = open_to_read(growth);
+    ZD_TRY(open_to_read(growth));
     text->grows = true;
     if (text->threads > corpus->growth_threads)
         text->threads = corpus->growth_threads;
-    growth->text = zd_array(1, sizeof *text);
-    *growth->text = *text;
-    if (status == ZD_OK &&
-        thread_start(&growth->thread, "zerod-grow", grow, growth) != 0)
-        status = ZD_FAIL(
-                ZD_ERR_MEMORY, "E0602", "cannot start a thread to tokenize");
-    growth->has_thread = status == ZD_OK;
-    if (growth->has_thread) {
-        text->recipe.chat = NULL;
-        return ZD_OK;
-    }
-    cache_writer_abandon(growth->writer);
-    free(growth->text);
-    return status;
+    growth->text = ZD_TAKE(*text);
+    growth->has_thread =
+            thread_start(&growth->thread, "zerod-grow", grow, growth) == 0;
+    return growth->has_thread ? ZD_OK
+                              : ZD_FAIL(ZD_ERR_MEMORY, "E0602",
+                                        "cannot start a thread to tokenize");
 }
 
 /* Begin it, or read what another rank of this host has begun: then
@@ -361,28 +355,23 @@ static enum zd_status begin_growth(
 {
     struct corpus *corpus = text->corpus;
     char folder[PATH_MAX], path[PATH_MAX], name[NAME_MAX];
-    struct growth *growth = zd_array(1, sizeof *growth);
+    struct growth *growth = corpus->growth = zd_array(1, sizeof *growth);
     growth->fd = -1;
     snprintf(name, sizeof name, "%s-%d", request->growth, corpus->number);
     if (request->begins_growth)
         zd_log_info(
                 "%s is tokenized while it is trained on",
                 source_label(text->recipe.entry).text);
-    enum zd_status status =
-            token_cache_folder(request->options->cache_dir, folder);
-    if (status == ZD_OK) {
-        cache_path(path, folder, corpus->key);
-        status = cache_temporary_path(growth->path, path, name);
-    }
-    if (status == ZD_OK && request->begins_growth)
-        status = start_growth(growth, text, folder, name);
-    else if (status == ZD_OK && fs_exists(growth->path))
-        status = open_to_read(growth);
-    if (status == ZD_OK && growth->fd >= 0)
-        corpus->growth = growth;
-    else
-        growth_end(growth);
-    return status;
+    ZD_TRY(token_cache_folder(request->options->cache_dir, folder));
+    cache_path(path, folder, corpus->key);
+    ZD_TRY(cache_temporary_path(growth->path, path, name));
+    if (request->begins_growth)
+        return start_growth(growth, text, folder, name);
+    if (fs_exists(growth->path))
+        return open_to_read(growth);
+    growth_end(growth);
+    corpus->growth = NULL;
+    return ZD_OK;
 }
 
 /* --- opened --------------------------------------------------------------- */
@@ -436,19 +425,15 @@ static enum zd_status open_words(
 enum zd_status corpus_open_text(
         struct corpus *corpus, const struct dataset_request *request)
 {
+    ZD_SCOPED(text_fini)
     struct text_words text = {
             .corpus = corpus,
             .threads = thread_count(request->options->preprocessing_threads),
             .is_look = request->depth == DATA_LOOK,
             .waits = request->waits};
-    enum zd_status status =
-            resolve_recipe(request, corpus->entry, &corpus->list, &text.recipe);
+    ZD_TRY(resolve_recipe(request, corpus->entry, &corpus->list, &text.recipe));
     const struct chat *chat = text.recipe.chat;
-    if (status == ZD_OK && chat &&
-        (sources_have_chat(&corpus->list) || !chat->is_layout))
+    if (chat && (sources_have_chat(&corpus->list) || !chat->is_layout))
         corpus->chat_template = zd_must(strdup(chat->name));
-    if (status == ZD_OK)
-        status = open_words(&text, request);
-    chat_destroy(text.recipe.chat);
-    return status;
+    return open_words(&text, request);
 }

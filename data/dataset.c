@@ -4,7 +4,6 @@
 #include "base/must.h"
 #include "base/number/rng.h"
 #include "base/threads.h"
-#include "data/chat.h"
 
 #include <assert.h>
 #include <math.h>
@@ -94,7 +93,7 @@ static enum zd_status set_shares(struct dataset *dataset)
 static void set_digest(
         struct dataset *dataset, const struct dataset_request *request)
 {
-    struct hasher *hasher = zd_must(hasher_create());
+    struct hasher *hasher = hasher_create();
     for (int i = 0; i < dataset->part_count; i++) {
         const struct data_entry *entry = dataset->parts[i].corpus.entry;
         double weight = entry->weight > 0 ? entry->weight : 1; /* as it was */
@@ -105,7 +104,6 @@ static void set_digest(
     hasher_update(hasher, &request->from, sizeof request->from);
     hasher_update(hasher, &request->to, sizeof request->to);
     hasher_finish(hasher, dataset->digest);
-    hasher_destroy(hasher);
 }
 
 static enum zd_status check_request(const struct dataset_request *request)
@@ -187,45 +185,41 @@ static enum zd_status check_part(
     return request->from > 0 ? ZD_OK : facts_tell(dataset, part);
 }
 
+static enum zd_status open_parts(
+        struct dataset *dataset, const struct dataset_request *request)
+{
+    ZD_TRY(windows_choose(dataset, request));
+    for (int i = 0; i < dataset->part_count; i++)
+        ZD_TRY(open_part(dataset, &dataset->parts[i], request));
+    if (dataset->in_windows)
+        windows_share(dataset);
+    else
+        ZD_TRY(set_shares(dataset));
+    for (int i = 0; i < dataset->part_count && request->depth != DATA_TRUST;
+         i++)
+        ZD_TRY(check_part(dataset, &dataset->parts[i], request));
+    set_digest(dataset, request);
+    return ZD_OK;
+}
+
 enum zd_status dataset_open(
         const struct dataset_request *request, struct dataset **out)
 {
-    const struct data_options *options = request->options;
     ZD_TRY(check_request(request));
     struct dataset *dataset = zd_array(1, sizeof *dataset);
-    enum zd_status status = ZD_OK;
+    size_t room = (size_t)request->options->cutoff_len + 1;
     pthread_mutex_init(&dataset->long_record, NULL);
-    dataset->T = options->cutoff_len;
+    dataset->T = request->options->cutoff_len;
     dataset->shuffle = request->shuffle;
     dataset->seed = request->data_seed;
-    dataset->words = zd_array((size_t)dataset->T + 1, sizeof *dataset->words);
-    dataset->starts = zd_array((size_t)dataset->T + 1, sizeof *dataset->starts);
-    dataset->parts =
-            zd_array((size_t)request->entry_count, sizeof *dataset->parts);
-    for (int i = 0; i < request->entry_count && status == ZD_OK; i++)
-        status = corpus_find(
-                request, &request->entries[i],
-                &dataset->parts[dataset->part_count++].corpus);
+    dataset->words = zd_array(room, sizeof *dataset->words);
+    dataset->starts = zd_array(room, sizeof *dataset->starts);
+    enum zd_status status = open_parts(dataset, request);
     if (status == ZD_OK)
-        status = windows_choose(dataset, request);
-    for (int i = 0; i < dataset->part_count; i++)
-        if (status == ZD_OK)
-            status = open_part(dataset, &dataset->parts[i], request);
-    if (status == ZD_OK && dataset->in_windows)
-        windows_share(dataset);
-    else if (status == ZD_OK)
-        status = set_shares(dataset);
-    for (int i = 0; i < dataset->part_count && request->depth != DATA_TRUST;
-         i++)
-        if (status == ZD_OK)
-            status = check_part(dataset, &dataset->parts[i], request);
-    if (status != ZD_OK) {
+        *out = dataset;
+    else
         dataset_close(dataset);
-        return status;
-    }
-    set_digest(dataset, request);
-    *out = dataset;
-    return ZD_OK;
+    return status;
 }
 
 /* --- the cache, read whole beside the training ---------------------------- */

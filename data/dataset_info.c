@@ -38,7 +38,8 @@ enum zd_status dataset_info_read(const char *folder, json_t **sets_out)
 {
     char path[PATH_MAX];
     const char *key;
-    json_t *root, *set;
+    json_auto_t *root = NULL;
+    json_t *set;
     *sets_out = NULL;
     fs_join(path, sizeof path, folder, "dataset_info.json");
     if (!fs_exists(path))
@@ -47,9 +48,7 @@ enum zd_status dataset_info_read(const char *folder, json_t **sets_out)
     bool is_theirs = json_object_size(root) > 0;
     json_object_foreach(root, key, set) is_theirs &= is_set(set);
     if (is_theirs)
-        *sets_out = root;
-    else
-        json_decref(root);
+        *sets_out = json_incref(root);
     return ZD_OK;
 }
 

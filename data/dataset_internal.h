@@ -1,7 +1,6 @@
 /* dataset_internal.h - what dataset.h hides, for dataset.c and inspect.c. */
 #pragma once
 
-#include "base/progress.h"
 #include "data/corpus.h"
 
 #include <pthread.h>
@@ -65,9 +64,10 @@ enum zd_status dataset_read(
 
 /* --- windows.c --- */
 
-/* Settle whether samples are taken in windows: of the files and the job alone,
- * since it decides their order. ZD_ERR_CONFIG where a job asks for windows of
- * what has none. Tells all corpora, which were found. */
+/* Find the corpora of all entries, and settle whether samples are taken in
+ * windows: of the files and the job alone, since it decides their order.
+ * ZD_ERR_CONFIG where a job asks for windows of what has none. Tells the
+ * corpora; they are closed whatever happens. */
 enum zd_status windows_choose(
         struct dataset *dataset, const struct dataset_request *request);
 /* The entries' shares. */

@@ -4,7 +4,6 @@
 #include "base/file/yaml.h"
 #include "base/must.h"
 #include "base/text_buffer.h"
-#include "data/source.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -48,12 +47,13 @@ static enum zd_status choose(
     }
     list_names(sets, names, sizeof names);
     if (wanted)
-        ZD_FAIL(ZD_ERR_DATA, "E0454", "%s has no set \"%s\"; it has %s",
-                entry->path, wanted, names);
+        ZD_FAIL(ZD_ERR_DATA, "E0454",
+                "%s has no set \"%s\"; it has %s", entry->path,
+                wanted, names);
     else
         ZD_FAIL(ZD_ERR_DATA, "E0454",
-                "%s has several sets, and none is the default: %s", entry->path,
-                names);
+                "%s has several sets, and none is the default: %s",
+                entry->path, names);
     return zd_fail_help("choose one: name = \"...\"");
 }
 
@@ -73,55 +73,52 @@ static bool is_data(const char *path)
 
 /* The data files that a pattern below the folder names. */
 static enum zd_status match_below(
-        const char *folder, const char *pattern, struct match_list *found)
+        const char *folder, const char *pattern, json_t **paths_out)
 {
     char escaped[PATH_MAX], whole[PATH_MAX];
-    int kept = 0;
+    json_auto_t *found = NULL;
+    json_t *path;
+    size_t i;
     if (!match_escape(folder, escaped, sizeof escaped) ||
         snprintf(whole, sizeof whole, "%s/%s", escaped, pattern) >=
                 (int)sizeof whole)
         return fail_folder(folder, "has a path that is too long");
-    ZD_TRY(match_files(whole, found));
-    for (int i = 0; i < found->count; i++) {
-        if (is_data(found->paths[i]) && !fs_is_dir(found->paths[i]))
-            found->paths[kept++] = found->paths[i];
-        else
-            free(found->paths[i]);
-    }
-    found->count = kept;
+    ZD_TRY(match_files(whole, &found));
+    *paths_out = json_array();
+    json_array_foreach(found, i, path) if (
+            is_data(json_string_value(path)) &&
+            !fs_is_dir(json_string_value(path)))
+            json_array_append(*paths_out, path);
     return ZD_OK;
 }
 
 /* Only files of the kind that most are, as `datasets` does. */
-static void keep_one_kind(struct file_list *list, struct match_list *found)
+static json_t *keep_one_kind(struct file_list *list, const json_t *paths)
 {
-    int counts[NAME_TABLE + 1] = {0}, kept = 0;
+    int counts[NAME_TABLE + 1] = {0};
     enum name_kind best = NAME_TEXT;
-    for (int i = 0; i < found->count; i++)
-        counts[name_kind(found->paths[i])]++;
+    json_t *path, *kept = json_array();
+    size_t i;
+    json_array_foreach(paths, i, path)
+            counts[name_kind(json_string_value(path))]++;
     for (enum name_kind kind = NAME_TEXT; kind <= NAME_TABLE; kind++)
         if (counts[kind] >= counts[best])
             best = kind;
-    for (int i = 0; i < found->count; i++) {
-        if (name_kind(found->paths[i]) == best) {
-            found->paths[kept++] = found->paths[i];
-            continue;
-        }
-        if (list->left_out++ == 0)
-            list->first_left_out = list_keep(list, found->paths[i]);
-        free(found->paths[i]);
+    json_array_foreach(paths, i, path)
+    {
+        if (name_kind(json_string_value(path)) == best)
+            json_array_append(kept, path);
+        else if (list->left_out++ == 0)
+            list->first_left_out = list_keep(list, json_string_value(path));
     }
-    found->count = kept;
+    return kept;
 }
 
-static void add_found(json_t *splits, const char *split, const char *path)
+static void add_found(json_t *splits, const char *split, json_t *path)
 {
-    json_t *files = json_object_get(splits, split);
-    if (!files) {
-        files = json_array();
-        json_object_set_new(splits, split, files);
-    }
-    json_array_append_new(files, json_string(path));
+    if (!json_object_get(splits, split))
+        json_object_set_new(splits, split, json_array());
+    json_array_append(json_object_get(splits, split), path);
 }
 
 /* --- splits by names ------------------------------------------------------ */
@@ -190,28 +187,31 @@ static bool path_has_one(const char *path, const char *const words[4], int by)
 /* {split: [files]} of a folder without a description. */
 static enum zd_status find_by_names(const char *folder, json_t **splits_out)
 {
-    struct match_list all;
+    json_auto_t *all = NULL;
+    json_t *path;
     char split[200];
-    size_t skip = strlen(folder) + 1;
+    size_t i, skip = strlen(folder) + 1;
     ZD_TRY(match_below(folder, "**", &all));
     json_t *splits = *splits_out = json_object();
-    for (int i = 0; i < all.count; i++) {
-        const char *below = all.paths[i] + skip;
+    json_array_foreach(all, i, path)
+    {
+        const char *below = json_string_value(path) + skip;
         int bytes = sharded_name(below);
         snprintf(split, sizeof split, "%.*s", bytes, below + 5);
         if (bytes > 0)
-            add_found(splits, split, all.paths[i]);
+            add_found(splits, split, path);
     }
     for (int in_file = 0; in_file < 2 && !json_object_size(splits); in_file++)
         for (size_t k = 0; k < sizeof keywords / sizeof keywords[0]; k++)
-            for (int i = 0; i < all.count; i++)
-                if (path_has_one(
-                            all.paths[i] + skip, keywords[k].words, in_file))
-                    add_found(splits, keywords[k].split, all.paths[i]);
-    bool has_names = json_object_size(splits) > 0;
-    for (int i = 0; i < all.count && !has_names; i++)
-        add_found(splits, "train", all.paths[i]);
-    match_free(&all);
+            json_array_foreach(all, i, path) if (path_has_one(
+                                                         json_string_value(
+                                                                 path) +
+                                                                 skip,
+                                                         keywords[k].words,
+                                                         in_file))
+                    add_found(splits, keywords[k].split, path);
+    if (!json_object_size(splits) && json_array_size(all) > 0)
+        json_object_set(splits, "train", all);
     return ZD_OK;
 }
 
@@ -220,32 +220,26 @@ static enum zd_status find_by_names(const char *folder, json_t **splits_out)
 /* {config_name: config}; NULL: README.md has none. */
 static enum zd_status read_configs(const char *folder, json_t **configs_out)
 {
-    char path[PATH_MAX], *text, *end;
+    char path[PATH_MAX], *end;
+    ZD_FREED char *text = NULL;
     size_t bytes, i;
-    json_t *root = NULL, *config;
+    json_auto_t *root = NULL, *configs = json_object();
+    json_t *config;
     *configs_out = NULL;
     fs_join(path, sizeof path, folder, "README.md");
     if (!fs_exists(path))
         return ZD_OK;
     ZD_TRY(fs_read_file(path, README_MAX, &text, &bytes));
-    enum zd_status status = ZD_OK;
     if (strncmp(text, "---\n", 4) == 0 && (end = strstr(text + 3, "\n---")))
-        status =
-                yaml_parse(text + 4, (size_t)(end + 1 - text - 4), path, &root);
-    free(text);
-    ZD_TRY(status);
-    json_t *configs = json_object();
+        ZD_TRY(yaml_parse(text + 4, (size_t)(end + 1 - text - 4), path, &root));
     json_array_foreach(json_object_get(root, "configs"), i, config)
     {
         const char *name = json_string_at(config, "config_name");
         if (name)
             json_object_set(configs, name, config);
     }
-    json_decref(root);
     if (json_object_size(configs) > 0)
-        *configs_out = configs;
-    else
-        json_decref(configs);
+        *configs_out = json_incref(configs);
     return ZD_OK;
 }
 
@@ -254,18 +248,16 @@ static enum zd_status add_patterns(
         const char *folder, const char *split, const json_t *patterns,
         json_t *splits)
 {
-    struct match_list found;
-    const json_t *pattern;
+    json_auto_t *found = NULL;
+    json_t *item;
     size_t i;
-    if (json_is_string(patterns)) {
-        ZD_TRY(match_below(folder, json_string_value(patterns), &found));
-        for (int k = 0; k < found.count; k++)
-            add_found(splits, split, found.paths[k]);
-        match_free(&found);
+    if (!json_is_string(patterns)) {
+        json_array_foreach(patterns, i, item)
+                ZD_TRY(add_patterns(folder, split, item, splits));
         return ZD_OK;
     }
-    json_array_foreach(patterns, i, pattern)
-            ZD_TRY(add_patterns(folder, split, pattern, splits));
+    ZD_TRY(match_below(folder, json_string_value(patterns), &found));
+    json_array_foreach(found, i, item) add_found(splits, split, item);
     return ZD_OK;
 }
 
@@ -311,7 +303,7 @@ static enum zd_status find_config(
 /* Of the set `name`, unless it is NULL. */
 static enum zd_status take_split(
         struct file_list *list, const char *name, const json_t *splits,
-        struct match_list *found)
+        json_t **paths_out)
 {
     const struct data_entry *entry = &list->entry;
     char names[400];
@@ -320,8 +312,7 @@ static enum zd_status take_split(
         split = !entry->is_eval                         ? "train"
                 : json_object_get(splits, "validation") ? "validation"
                                                         : "test";
-    const json_t *files = json_object_get(splits, split), *file;
-    size_t i;
+    const json_t *files = json_object_get(splits, split);
     if (json_object_size(splits) == 0 && name)
         return ZD_FAIL(
                 ZD_ERR_DATA, "E0454",
@@ -333,19 +324,17 @@ static enum zd_status take_split(
                              ".txt, also .gz and .zst)");
     list_names(splits, names, sizeof names);
     if (!files) {
-        ZD_FAIL(ZD_ERR_DATA, "E0454", "%s has no split \"%s\"; it has %s",
-                entry->path, split, names);
+        ZD_FAIL(ZD_ERR_DATA, "E0454",
+                "%s has no split \"%s\"; it has %s", entry->path,
+                split, names);
         return zd_fail_help("choose one: split = \"...\"");
     }
-    found->paths = zd_array(json_array_size(files), sizeof *found->paths);
-    found->capacity = json_array_size(files);
-    json_array_foreach(files, i, file) found->paths[found->count++] =
-            zd_must(strdup(json_string_value(file)));
-    keep_one_kind(list, found);
+    *paths_out = keep_one_kind(list, files);
+    int count = (int)json_array_size(*paths_out);
     snprintf(
             list->which, sizeof list->which, "%s%.80s%ssplit %.40s, %d file%s",
             name ? "set " : "", name ? name : "", name ? ", " : "", split,
-            found->count, found->count == 1 ? "" : "s");
+            count, count == 1 ? "" : "s");
     return ZD_OK;
 }
 
@@ -386,16 +375,15 @@ static enum zd_status find_set(
             &path));
     if (fs_is_dir(path))
         return find_by_names(path, splits_out);
-    *splits_out = json_object();
-    add_found(*splits_out, "train", path);
+    *splits_out = json_pack("{s:[s]}", "train", path);
     return ZD_OK;
 }
 
 enum zd_status folder_find(
         const struct data_entry *entry, struct file_list *list,
-        struct match_list *found)
+        json_t **paths_out)
 {
-    json_t *sets, *configs = NULL, *splits = NULL;
+    json_auto_t *sets = NULL, *configs = NULL, *splits = NULL;
     const char *name = NULL;
     ZD_TRY(check_saved(entry->path));
     ZD_TRY(dataset_info_read(entry->path, &sets));
@@ -408,14 +396,8 @@ enum zd_status folder_find(
                 entry->path, entry->name);
         return zd_fail_help("without `name` all its data files are read");
     }
-    enum zd_status status =
-            sets      ? find_set(entry, sets, list, &name, &splits)
-            : configs ? find_config(entry, configs, &name, &splits)
-                      : find_by_names(entry->path, &splits);
-    if (status == ZD_OK)
-        status = take_split(list, name, splits, found);
-    json_decref(splits);
-    json_decref(configs);
-    json_decref(sets);
-    return status;
+    ZD_TRY(sets      ? find_set(entry, sets, list, &name, &splits)
+           : configs ? find_config(entry, configs, &name, &splits)
+                     : find_by_names(entry->path, &splits));
+    return take_split(list, name, splits, paths_out);
 }

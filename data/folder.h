@@ -17,12 +17,13 @@
 #include "data/match.h"
 #include "data/source.h"
 
-/* The files of entry->path, a folder, into `found`; fields, columns and roles
- * that it describes into list->entry, and what was chosen into list->which.
- * ZD_ERR_DATA, E0454: nothing can be chosen, or what is there is not read. */
+/* The files of entry->path, a folder, as match_files gives them; fields,
+ * columns and roles that it describes into list->entry, and what was chosen
+ * into list->which. ZD_ERR_DATA, E0454: nothing can be chosen, or what is there
+ * is not read. */
 enum zd_status folder_find(
         const struct data_entry *entry, struct file_list *list,
-        struct match_list *found);
+        json_t **paths_out);
 
 /* --- dataset_info.c --- */
 

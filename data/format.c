@@ -3,8 +3,6 @@
 
 #include "base/file/fs.h"
 #include "base/text_buffer.h"
-#include "data/record.h"
-#include "data/source.h"
 
 #include <limits.h>
 #include <stdio.h>

@@ -126,7 +126,7 @@ static void print_passage(
         const struct printer *to, const struct token *tokens, int count)
 {
     size_t bytes;
-    char *text = passage_text(to->tokenizer, tokens, count, &bytes);
+    ZD_FREED char *text = passage_text(to->tokenizer, tokens, count, &bytes);
     const char *before = "", *after = "";
     if (!tokens->is_trained) {
         before = to->view->color ? "\033[2m" : "[-";
@@ -139,7 +139,6 @@ static void print_passage(
         print_text(to->out, text, bytes);
         fputs(after, to->out);
     }
-    free(text);
 }
 
 /* A line feed within a token would look like the end of its line. */
@@ -268,14 +267,12 @@ enum zd_status dataset_inspect(
 {
     const struct printer to = {out, tokenizer, view};
     ZD_TRY(print_totals(out, dataset));
-    struct sample sample = sample_create(dataset);
-    enum zd_status status = print_samples(&to, dataset, &sample);
-    if (status == ZD_OK && fflush(out) != 0)
-        status =
-                ZD_FAIL(ZD_ERR_IO, "E0707", "cannot write the samples: %s",
-                        strerror(errno));
-    sample_free(&sample);
-    return status;
+    ZD_SCOPED(sample_free) struct sample sample = sample_create(dataset);
+    ZD_TRY(print_samples(&to, dataset, &sample));
+    return fflush(out) == 0
+                   ? ZD_OK
+                   : ZD_FAIL(ZD_ERR_IO, "E0707", "cannot write the samples: %s",
+                             strerror(errno));
 }
 
 /* --- as JSON --- */
@@ -284,11 +281,10 @@ static json_t *passage_json(
         const struct printer *to, const struct token *tokens, int count)
 {
     size_t bytes;
-    char *text = passage_text(to->tokenizer, tokens, count, &bytes);
+    ZD_FREED char *text = passage_text(to->tokenizer, tokens, count, &bytes);
     json_t *json = json_pack(
             "{s:o, s:b}", "text", utf8_json(text, bytes, true), "trained",
             tokens->is_trained);
-    free(text);
     if (tokens->begins)
         json_object_set_new(json, "begins_document", json_true());
     if (!to->view->ids)
@@ -369,22 +365,14 @@ enum zd_status dataset_inspect_json(
     const struct printer to = {NULL, tokenizer, view};
     struct dataset_facts facts;
     ZD_TRY(dataset_count(dataset, &facts));
-    struct sample sample = sample_create(dataset);
-    json_t *samples = json_array();
-    enum zd_status status = ZD_OK;
+    ZD_SCOPED(sample_free) struct sample sample = sample_create(dataset);
+    json_auto_t *samples = json_array();
     for (int64_t n = 0; n < view->count && n < dataset->samples; n++) {
-        status = sample_read(dataset, n, &sample);
-        if (status != ZD_OK)
-            break;
+        ZD_TRY(sample_read(dataset, n, &sample));
         json_array_append_new(samples, sample_json(&to, &sample, n));
     }
-    sample_free(&sample);
-    if (status != ZD_OK) {
-        json_decref(samples);
-        return status;
-    }
     *json_out = totals_json(dataset, &facts, tokenizer);
-    json_object_set_new(*json_out, "shown", samples);
+    json_object_set(*json_out, "shown", samples);
     return ZD_OK;
 }
 
@@ -418,15 +406,12 @@ static void put(FILE *out, const char *text, size_t bytes)
 
 static void put_json(FILE *out, const json_t *value)
 {
-    char *text;
-    if (json_is_string(value)) {
+    ZD_FREED char *text =
+            json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(6));
+    if (json_is_string(value))
         put(out, json_string_value(value), json_string_length(value));
-        return;
-    }
-    text = json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(6));
-    if (text)
+    else if (text)
         put(out, text, strlen(text));
-    free(text);
 }
 
 static void put_totals(FILE *out, const json_t *json)

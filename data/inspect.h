@@ -8,7 +8,6 @@
  * With ids a token is a line: its id, + when the loss counts it, its text. */
 #pragma once
 
-#include "base/file/json.h"
 #include "data/dataset.h"
 
 #include <stdio.h>

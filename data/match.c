@@ -10,10 +10,10 @@
 #include <string.h>
 #include <sys/stat.h>
 
-static void add_path(struct match_list *list, const char *path)
+/* Found paths are the keys of an object: each once. */
+static void add_path(json_t *found, const char *path)
 {
-    ZD_GROW(list->paths, list->capacity, list->count + 1);
-    list->paths[list->count++] = zd_must(strdup(path));
+    json_object_set_new_nocheck(found, path, json_null());
 }
 
 /* Each `**` is a whole name, and stands outside braces. */
@@ -52,26 +52,23 @@ bool match_escape(const char *name, char *out, size_t out_bytes)
     return true;
 }
 
-static void match_plain(
-        const char *pattern, bool files_only, struct match_list *list)
+static void match_plain(const char *pattern, bool files_only, json_t *found)
 {
-    glob_t found = {0};
-    int result = glob(pattern, GLOB_BRACE, NULL, &found);
+    glob_t all = {0};
+    int result = glob(pattern, GLOB_BRACE, NULL, &all);
     if (result == GLOB_NOSPACE)
         zd_out_of_memory();
-    for (size_t i = 0; result == 0 && i < found.gl_pathc; i++)
-        if (!files_only || !fs_is_dir(found.gl_pathv[i]))
-            add_path(list, found.gl_pathv[i]);
-    globfree(&found);
+    for (size_t i = 0; result == 0 && i < all.gl_pathc; i++)
+        if (!files_only || !fs_is_dir(all.gl_pathv[i]))
+            add_path(found, all.gl_pathv[i]);
+    globfree(&all);
 }
 
-static void match_any(
-        const char *pattern, bool files_only, struct match_list *list);
+static void match_any(const char *pattern, bool files_only, json_t *found);
 
 /* `rest` below `folder` ("" or with a slash at its end) and, so that ** stands
  * for any depth, below each of its folders. */
-static void descend(
-        const char *folder, const char *rest, struct match_list *list)
+static void descend(const char *folder, const char *rest, json_t *found)
 {
     char pattern[PATH_MAX], path[PATH_MAX];
     struct dirent *item;
@@ -80,7 +77,7 @@ static void descend(
         strlen(pattern) + strlen(rest) >= sizeof pattern)
         return; /* no file has such a path */
     strcat(pattern, rest);
-    match_any(pattern, true, list);
+    match_any(pattern, true, found);
     DIR *dir = opendir(folder[0] ? folder : ".");
     while (dir && (item = readdir(dir))) {
         int length = snprintf(path, sizeof path, "%s%s", folder, item->d_name);
@@ -88,71 +85,58 @@ static void descend(
             lstat(path, &info) != 0 || !S_ISDIR(info.st_mode))
             continue;
         strcpy(path + length, "/");
-        descend(path, rest, list);
+        descend(path, rest, found);
     }
     if (dir)
         closedir(dir);
 }
 
 /* A pattern that check_deep has passed. */
-static void match_any(
-        const char *pattern, bool files_only, struct match_list *list)
+static void match_any(const char *pattern, bool files_only, json_t *found)
 {
-    char before[PATH_MAX];
-    const char *deep = strstr(pattern, "**");
-    struct match_list folders = {0};
+    char before[PATH_MAX] = "";
+    const char *deep = strstr(pattern, "**"), *folder;
+    json_auto_t *folders = json_object();
+    json_t *unused;
+    size_t bytes = deep ? (size_t)(deep - pattern) : 0;
     if (!deep) {
-        match_plain(pattern, files_only, list);
+        match_plain(pattern, files_only, found);
         return;
     }
-    snprintf(before, sizeof before, "%.*s", (int)(deep - pattern), pattern);
-    if (deep == pattern)
-        add_path(&folders, "");
-    else if (deep - pattern < PATH_MAX)
-        match_plain(before, false, &folders);
-    for (int i = 0; i < folders.count; i++)
-        descend(folders.paths[i], deep[2] ? deep + 3 : "*", list);
-    match_free(&folders);
+    if (bytes >= sizeof before)
+        return;
+    memcpy(before, pattern, bytes);
+    if (bytes == 0)
+        add_path(folders, "");
+    else
+        match_plain(before, false, folders);
+    json_object_foreach(folders, folder, unused)
+            descend(folder, deep[2] ? deep + 3 : "*", found);
 }
 
 static int compare_paths(const void *a, const void *b)
 {
-    return strcmp(*(char *const *)a, *(char *const *)b);
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-static void keep_each_once(struct match_list *list)
+enum zd_status match_files(const char *pattern, json_t **paths_out)
 {
-    int kept = 0;
-    if (list->count > 1)
-        qsort(list->paths, (size_t)list->count, sizeof *list->paths,
-              compare_paths);
-    for (int i = 0; i < list->count; i++) {
-        if (kept > 0 && strcmp(list->paths[kept - 1], list->paths[i]) == 0)
-            free(list->paths[i]);
-        else
-            list->paths[kept++] = list->paths[i];
-    }
-    list->count = kept;
-}
-
-enum zd_status match_files(const char *pattern, struct match_list *list_out)
-{
-    struct match_list list = {0};
+    json_auto_t *found = json_object();
+    json_t *unused;
+    const char *path;
+    size_t count = 0;
     if (fs_exists(pattern)) { /* brackets in it may simply be a name's */
-        add_path(&list, pattern);
+        add_path(found, pattern);
     } else {
         ZD_TRY(check_deep(pattern));
-        match_any(pattern, false, &list);
+        match_any(pattern, false, found);
     }
-    keep_each_once(&list);
-    *list_out = list;
+    ZD_FREED const char **paths =
+            zd_array(json_object_size(found) + 1, sizeof *paths);
+    json_object_foreach(found, path, unused) paths[count++] = path;
+    qsort(paths, count, sizeof *paths, compare_paths);
+    *paths_out = json_array();
+    for (size_t i = 0; i < count; i++)
+        json_array_append_new(*paths_out, json_string_nocheck(paths[i]));
     return ZD_OK;
-}
-
-void match_free(struct match_list *list)
-{
-    for (int i = 0; i < list->count; i++)
-        free(list->paths[i]);
-    free(list->paths);
-    *list = (struct match_list){0};
 }

@@ -99,6 +99,13 @@ static enum zd_status open_columns(struct megatron *index)
     return ZD_OK;
 }
 
+static void close_columns(struct megatron *index)
+{
+    for (int i = 0; i < 3; i++)
+        if (index->columns[i])
+            fclose(index->columns[i]);
+}
+
 /* The next sequence, which is added to the file's. */
 static enum zd_status next_sequence(
         const struct megatron *index, struct raw_file *file)
@@ -160,19 +167,14 @@ void megatron_index_path(const char *bin, char path[PATH_MAX])
 enum zd_status megatron_open(
         struct raw_file *file, struct cache_writer *documents)
 {
-    struct megatron index = {.sequences = 0};
+    ZD_SCOPED(close_columns) struct megatron index = {.sequences = 0};
     uint64_t bytes;
     int fd;
     megatron_index_path(file->path, index.path);
     ZD_TRY(fs_open_read(index.path, &fd, &bytes));
     enum zd_status status = read_header(&index, fd, bytes, file);
     close(fd);
-    if (status == ZD_OK)
-        status = open_columns(&index);
-    if (status == ZD_OK)
-        status = read_columns(&index, file, documents);
-    for (int i = 0; i < 3; i++)
-        if (index.columns[i])
-            fclose(index.columns[i]);
-    return status;
+    ZD_TRY(status);
+    ZD_TRY(open_columns(&index));
+    return read_columns(&index, file, documents);
 }

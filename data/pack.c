@@ -196,16 +196,13 @@ static enum zd_status write_index(void *ctx, struct cache_writer *writer)
             .most = (uint32_t)pack->T + 1,
             .documents = (uint32_t)corpus_documents(pack->corpus),
             .writer = writer};
-    packing.sample = zd_array(packing.documents, sizeof *packing.sample);
+    ZD_FREED uint32_t *sample = zd_array(packing.documents, sizeof *sample);
+    ZD_FREED uint32_t *next = zd_array(packing.documents, sizeof *next);
+    packing.sample = sample;
     size_t samples = fit(&packing);
-    uint32_t *next = zd_array(packing.documents, sizeof *next);
-    uint32_t *last = zd_array(samples, sizeof *last);
+    ZD_FREED uint32_t *last = zd_array(samples, sizeof *last);
     memset(last, 0xff, samples * sizeof *last);
-    enum zd_status status = write_samples(&packing, next, last);
-    free(last);
-    free(next);
-    free(packing.sample);
-    return status;
+    return write_samples(&packing, next, last);
 }
 
 struct cache_limits pack_limits(const struct pack *pack)
@@ -237,12 +234,11 @@ enum zd_status pack_obtain(
                 "%llu tokens at data.cutoff_len = %d: at most 2^30",
                 (unsigned long long)corpus->cache.doc_count,
                 (unsigned long long)corpus->count, pack->T);
-    struct hasher *hasher = zd_must(hasher_create());
+    struct hasher *hasher = hasher_create();
     hasher_update(hasher, "samples 1", sizeof "samples 1");
     hasher_update(hasher, corpus->key, sizeof corpus->key);
     hasher_update(hasher, settings, sizeof settings);
     hasher_finish(hasher, key);
-    hasher_destroy(hasher);
     return cache_obtain(request, &content, index_out);
 }
 

@@ -11,10 +11,10 @@
 #include "data/tokenize.h"
 
 #include "base/log.h"
+#include "base/must.h"
 #include "base/threads.h"
 #include "data/stream.h"
 
-#include <stdlib.h>
 #include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
@@ -36,11 +36,9 @@ struct pipeline {
 };
 
 struct worker {
-    struct tokenize_worker tokenizer;
-    struct unit unit;
-    int64_t number; /* of the unit */
-    struct token_vector words;
-    struct zd_error error; /* ZD_OK when the words are good */
+    struct tokenize_worker of;
+    int64_t number;        /* of its unit */
+    struct zd_error error; /* ZD_OK when its words are good */
     bool has_stepped_back;
 };
 
@@ -64,29 +62,29 @@ static void step_back(const struct pipeline *pipeline, struct worker *worker)
 /* false: there is no more. */
 static bool take_unit(struct pipeline *pipeline, struct worker *worker)
 {
+    struct unit *unit = &worker->of.unit;
     bool more = false;
     pthread_mutex_lock(&pipeline->mutex);
     while (!pipeline->ends &&
            (pipeline->in_flight >= IN_FLIGHT_BYTES || pipeline->has_long))
         pthread_cond_wait(&pipeline->moved, &pipeline->mutex);
     if (!pipeline->ends) {
-        bool failed =
-                unit_read(&pipeline->reader, &worker->unit, &more) != ZD_OK;
+        bool failed = unit_read(&pipeline->reader, unit, &more) != ZD_OK;
         if (failed) { /* told in its turn: a unit before may fail too */
             keep_error(&worker->error);
-            worker->unit.bytes = 0;
+            unit->bytes = 0;
         }
         pipeline->ends = failed || !more;
         more |= failed;
     }
     if (more) {
         worker->number = pipeline->taken++;
-        pipeline->in_flight += worker->unit.bytes;
+        pipeline->in_flight += unit->bytes;
         step_back(pipeline, worker);
         /* a long record takes memory that is planned once: in its turn, so that
          * who has it waits for no other */
         pipeline->has_long =
-                pipeline->run->long_record && worker->unit.bytes > UNIT_BYTES;
+                pipeline->run->long_record && unit->bytes > UNIT_BYTES;
         while (pipeline->has_long && pipeline->handed != worker->number)
             pthread_cond_wait(&pipeline->moved, &pipeline->mutex);
     }
@@ -121,26 +119,27 @@ static void report(struct pipeline *pipeline, const struct unit *unit)
 static void hand_on(struct pipeline *pipeline, struct worker *worker)
 {
     const struct tokenize_run *run = pipeline->run;
+    const struct unit *unit = &worker->of.unit;
+    const struct token_vector *words = &worker->of.words;
     pthread_mutex_lock(&pipeline->mutex);
     while (pipeline->handed != worker->number)
         pthread_cond_wait(&pipeline->moved, &pipeline->mutex);
     if (pipeline->error.status == ZD_OK && worker->error.status == ZD_OK) {
-        report(pipeline, &worker->unit);
-        row_notes_append(run->notes, &worker->tokenizer.notes);
-        enum zd_status status = run->sink(
-                run->ctx, (const uint32_t *)worker->words.ids,
-                worker->words.count);
+        report(pipeline, unit);
+        row_notes_append(run->notes, &worker->of.notes);
+        enum zd_status status =
+                run->sink(run->ctx, (const uint32_t *)words->ids, words->count);
         if (status != ZD_OK)
             keep_error(&worker->error);
         worker->error.status = status; /* enough is no error */
-        pipeline->words += worker->words.count;
+        pipeline->words += words->count;
     }
     if (pipeline->error.status == ZD_OK)
         pipeline->error = worker->error;
     pipeline->ends |= pipeline->error.status != ZD_OK;
-    pipeline->in_flight -= worker->unit.bytes;
+    pipeline->in_flight -= unit->bytes;
     pipeline->handed++;
-    if (pipeline->has_long && worker->unit.bytes > UNIT_BYTES) {
+    if (pipeline->has_long && unit->bytes > UNIT_BYTES) {
         pthread_mutex_unlock(run->long_record);
         pipeline->has_long = false;
     }
@@ -149,13 +148,10 @@ static void hand_on(struct pipeline *pipeline, struct worker *worker)
 }
 
 /* Memory of an unusually long document goes back at once. */
-static void trim(struct worker *worker)
+static void trim(struct tokenize_worker *worker)
 {
-    if (worker->unit.capacity > KEEP_BYTES) {
-        free(worker->unit.text);
-        worker->unit.text = NULL;
-        worker->unit.capacity = 0;
-    }
+    if (worker->unit.capacity > KEEP_BYTES)
+        unit_fini(&worker->unit);
     if (worker->words.capacity * sizeof *worker->words.ids > KEEP_BYTES)
         token_vector_fini(&worker->words);
     worker->words.count = 0;
@@ -165,31 +161,25 @@ static void *work(void *argument)
 {
     struct pipeline *pipeline = argument;
     struct worker worker = {0};
-    tokenize_worker_init(&worker.tokenizer, pipeline->run->recipe);
+    tokenize_worker_init(&worker.of, pipeline->run->recipe);
     while (take_unit(pipeline, &worker)) {
-        if (worker.error.status == ZD_OK &&
-            tokenize_unit(&worker.tokenizer, &worker.unit, &worker.words) !=
-                    ZD_OK)
+        if (worker.error.status == ZD_OK && tokenize_unit(&worker.of) != ZD_OK)
             keep_error(&worker.error);
         hand_on(pipeline, &worker);
-        trim(&worker);
+        trim(&worker.of);
     }
-    tokenize_worker_fini(&worker.tokenizer);
-    token_vector_fini(&worker.words);
-    free(worker.unit.text);
+    tokenize_worker_fini(&worker.of);
     return NULL;
 }
 
 /* Read past the units whose words are there. */
 static enum zd_status skip_units(struct pipeline *pipeline)
 {
-    struct unit unit = {0};
-    enum zd_status status = ZD_OK;
+    ZD_SCOPED(unit_fini) struct unit unit = {0};
     bool more = true;
-    for (int64_t i = 0; i < pipeline->run->skip && more && status == ZD_OK; i++)
-        status = unit_read(&pipeline->reader, &unit, &more);
-    free(unit.text);
-    return status;
+    for (int64_t i = 0; i < pipeline->run->skip && more; i++)
+        ZD_TRY(unit_read(&pipeline->reader, &unit, &more));
+    return ZD_OK;
 }
 
 enum zd_status tokenize_files(const struct tokenize_run *run)

@@ -1,10 +1,8 @@
 /* record.c - records of a text, of a prompt and its completion, of Alpaca; the
  * names of their keys; the documents that they become. */
-#include "data/record.h"
+#include "data/format.h"
 
 #include "base/must.h"
-#include "data/document.h"
-#include "data/format.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -81,12 +79,10 @@ enum zd_status record_check_preference(const json_t *record)
 
 /* --- the readers --- */
 
-static void add_string(
-        struct document *document, const json_t *string, bool train)
+static void add_string(struct document *doc, const json_t *string, bool train)
 {
     document_add(
-            document, json_string_value(string), json_string_length(string),
-            train);
+            doc, json_string_value(string), json_string_length(string), train);
 }
 
 enum zd_status record_text(const struct reading *reading)
@@ -146,7 +142,7 @@ static enum zd_status read_prompted(
     static const char help[] =
             "write such records as \"messages\", one for each turn";
     const json_t *record = reading->record;
-    struct document *document = reading->document;
+    struct document *doc = reading->document;
     struct alpaca alpaca;
     bool trains = trains_prompt(reading);
     ZD_TRY(record_get_alpaca(record, &alpaca));
@@ -154,15 +150,15 @@ static enum zd_status read_prompted(
     ZD_TRY(record_refuse_filled(record, "history", "an Alpaca record", help));
     add_prompt(
             reading, alpaca.input ? prompt->begin_with_input : prompt->begin);
-    add_string(document, alpaca.instruction, trains);
+    add_string(doc, alpaca.instruction, trains);
     if (alpaca.input) {
         add_prompt(reading, prompt->between);
-        add_string(document, alpaca.input, trains);
+        add_string(doc, alpaca.input, trains);
     }
     add_prompt(reading, prompt->end);
-    document->end_of_text = true;
-    document->is_cut = prompt->is_cut;
-    add_string(document, alpaca.output, true);
+    doc->end_of_text = true;
+    doc->is_cut = prompt->is_cut;
+    add_string(doc, alpaca.output, true);
     return ZD_OK;
 }
 
@@ -262,58 +258,50 @@ json_t *columns_apply(const struct data_entry *entry, json_t *record)
 
 /* --- documents ----------------------------------------------------------- */
 
-void document_clear(struct document *document)
+void document_clear(struct document *doc)
 {
-    document->bytes = 0;
-    document->piece_count = 0;
-    document->trained_count = 0;
-    document->end_of_text = document->is_cut = false;
-    document->is_chat = document->adds_prefix = false;
-    document->ignored = 0;
-    document->specials = 0;
+    doc->bytes = 0;
+    doc->trained_count = 0;
+    doc->end_of_text = doc->is_cut = false;
+    doc->is_chat = doc->adds_prefix = false;
+    doc->ignored = 0;
+    doc->specials = 0;
 }
 
-void document_fini(struct document *document)
+void document_fini(struct document *doc)
 {
-    free(document->text);
-    free(document->pieces);
-    free(document->trained);
-    memset(document, 0, sizeof *document);
+    free(doc->text);
+    free(doc->trained);
+    memset(doc, 0, sizeof *doc);
 }
 
-void document_append(struct document *document, const char *text, size_t bytes)
+void document_append(struct document *doc, const char *text, size_t bytes)
 {
-    if (document->bytes + bytes > document->capacity)
-        ZD_GROW(document->text, document->capacity, document->bytes + bytes);
+    if (doc->bytes + bytes > doc->capacity)
+        ZD_GROW(doc->text, doc->capacity, doc->bytes + bytes);
     if (bytes > 0)
-        memcpy(document->text + document->bytes, text, bytes);
-    document->bytes += bytes;
+        memcpy(doc->text + doc->bytes, text, bytes);
+    doc->bytes += bytes;
 }
 
 void document_add(
-        struct document *document, const char *text, size_t bytes, bool train)
+        struct document *doc, const char *text, size_t bytes, bool train)
 {
-    struct piece piece = {document->bytes, document->bytes + bytes, train};
+    size_t begin = doc->bytes;
+    struct text_range *last =
+            doc->trained_count ? &doc->trained[doc->trained_count - 1] : NULL;
     if (bytes == 0)
         return;
-    document_append(document, text, bytes);
-    struct piece *last = document->piece_count
-                                 ? &document->pieces[document->piece_count - 1]
-                                 : NULL;
-    if (last && !document->is_cut && last->train == train) {
-        last->end = piece.end;
-        return;
-    }
-    document->is_cut = false;
-    ZD_GROW(document->pieces, document->piece_capacity,
-            document->piece_count + 1);
-    document->pieces[document->piece_count++] = piece;
+    document_append(doc, text, bytes);
+    if (train && last && last->end == begin && !doc->is_cut)
+        last->end = doc->bytes;
+    else if (train)
+        document_train(doc, begin, doc->bytes);
+    doc->is_cut = false;
 }
 
-void document_train(struct document *document, size_t begin, size_t end)
+void document_train(struct document *doc, size_t begin, size_t end)
 {
-    ZD_GROW(document->trained, document->trained_capacity,
-            document->trained_count + 1);
-    document->trained[document->trained_count++] =
-            (struct text_range){begin, end};
+    ZD_GROW(doc->trained, doc->trained_capacity, doc->trained_count + 1);
+    doc->trained[doc->trained_count++] = (struct text_range){begin, end};
 }

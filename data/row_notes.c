@@ -98,22 +98,20 @@ static void path_of(char out[PATH_MAX], const char *cache)
 enum zd_status row_notes_save(const struct row_notes *notes, const char *path)
 {
     char name[PATH_MAX];
-    json_t *json = row_notes_json(notes);
+    json_auto_t *json = row_notes_json(notes);
     path_of(name, path);
-    enum zd_status status = ZD_OK;
     if (json_object_size(json))
-        status = json_write_file(name, json);
-    else
-        unlink(name);
-    json_decref(json);
-    return status;
+        return json_write_file(name, json);
+    unlink(name);
+    return ZD_OK;
 }
 
 void row_notes_load(struct row_notes *notes, const char *path)
 {
     enum { NOTES_BYTES = 1 << 20 };
     char name[PATH_MAX];
-    json_t *json = NULL, *row;
+    json_auto_t *json = NULL;
+    json_t *row;
     size_t i;
     path_of(name, path);
     *notes = (struct row_notes){0};
@@ -130,7 +128,6 @@ void row_notes_load(struct row_notes *notes, const char *path)
                 json_object_get(note, "first"), i, row) if (json_is_string(row))
                 keep(noted, json_string_value(row));
     }
-    json_decref(json);
 }
 
 /* --- told ----------------------------------------------------------------- */

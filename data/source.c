@@ -5,8 +5,6 @@
 #include "base/text_buffer.h"
 #include "data/folder.h"
 #include "data/format.h"
-#include "data/match.h"
-#include "data/record.h"
 #include "data/stream.h"
 #include "data/tokenize.h"
 
@@ -59,24 +57,21 @@ static enum zd_status read_first_line(
         struct data_file *file, struct unit *unit, size_t *begin_out)
 {
     const struct file_list one = {.files = file, .count = 1};
+    ZD_SCOPED(unit_reader_fini)
     struct unit_reader reader = {
             .list = &one, .most = RECORD_MAX_BYTES, .file = -1};
-    enum zd_status status = ZD_OK;
     bool more = true;
-    size_t begin = 0;
-    while (status == ZD_OK && more && begin == unit->bytes &&
+    *begin_out = 0;
+    while (more && *begin_out == unit->bytes &&
            reader.offset < RECORD_MAX_BYTES) {
-        status = unit_read(&reader, unit, &more);
-        begin = json_blanks(unit->text, unit->bytes);
+        ZD_TRY(unit_read(&reader, unit, &more));
+        *begin_out = json_blanks(unit->text, unit->bytes);
     }
-    bool is_long = reader.offset >= RECORD_MAX_BYTES;
-    unit_reader_fini(&reader);
-    if (status == ZD_OK && begin == unit->bytes)
-        return ZD_FAIL(
-                ZD_ERR_DATA, "E0439", "%s holds no document%s", file->path,
-                is_long ? " in its first 256 MiB" : "");
-    *begin_out = begin;
-    return status;
+    if (*begin_out < unit->bytes)
+        return ZD_OK;
+    return ZD_FAIL(
+            ZD_ERR_DATA, "E0439", "%s holds no document%s", file->path,
+            reader.offset >= RECORD_MAX_BYTES ? " in its first 256 MiB" : "");
 }
 
 /* The format by the first record. An error in it is reported, with its place,
@@ -85,7 +80,7 @@ static enum zd_status detect_record(
         const struct data_entry *entry, struct data_file *file,
         const struct unit *unit, size_t begin)
 {
-    json_t *record = NULL;
+    json_auto_t *record = NULL;
     struct zd_error before = *zd_error_get();
     const char *line = unit->text + begin;
     size_t bytes = unit->bytes - begin;
@@ -99,12 +94,10 @@ static enum zd_status detect_record(
         return ZD_OK;
     record = columns_apply(entry, record);
     enum data_format format = format_recognize(record, entry);
-    bool is_known = format != DATA_AUTO || !json_is_object(record);
     enum zd_status status = format_check(record, entry, format);
-    json_decref(record);
     if (format != DATA_AUTO)
         file->format = format;
-    if (status == ZD_OK && !is_known) {
+    else if (status == ZD_OK && json_is_object(record)) {
         char keys[400];
         format_keys(entry, keys, sizeof keys);
         status = ZD_FAIL(
@@ -125,15 +118,13 @@ static enum zd_status detect_record(
 static enum zd_status look_at_record(
         const struct data_entry *entry, struct data_file *file)
 {
-    struct unit unit = {0};
-    size_t begin = 0;
+    ZD_SCOPED(unit_fini) struct unit unit = {0};
+    size_t begin;
     if (file->container != CONTAINER_PARQUET)
         ZD_TRY(find_array(file));
-    enum zd_status status = read_first_line(file, &unit, &begin);
-    if (status == ZD_OK && file->format == DATA_AUTO)
-        status = detect_record(entry, file, &unit, begin);
-    free(unit.text);
-    return status;
+    ZD_TRY(read_first_line(file, &unit, &begin));
+    return file->format == DATA_AUTO ? detect_record(entry, file, &unit, begin)
+                                     : ZD_OK;
 }
 
 static enum zd_status detect_tokens(struct data_file *file, int fd)
@@ -206,14 +197,14 @@ static enum zd_status settle_format(
 /* The paths that the entry names. */
 static enum zd_status find_paths(
         const struct data_entry *entry, struct file_list *list,
-        struct match_list *found)
+        json_t **paths_out)
 {
     if (fs_is_dir(entry->path))
-        return folder_find(entry, list, found);
-    ZD_TRY(match_files(entry->path, found));
+        return folder_find(entry, list, paths_out);
+    ZD_TRY(match_files(entry->path, paths_out));
     bool is_train = strcmp(entry->split, "auto") == 0 ||
                     strcmp(entry->split, "train") == 0;
-    if (found->count > 0 && !is_train)
+    if (json_array_size(*paths_out) > 0 && !is_train)
         return ZD_FAIL(
                 ZD_ERR_DATA, "E0454",
                 "%s has no split \"%s\": splits are of folders", entry->path,
@@ -225,50 +216,50 @@ static enum zd_status find_paths(
 static enum zd_status expand(
         const struct data_entry *entry, struct file_list *list)
 {
-    struct match_list found = {0};
-    enum zd_status status = find_paths(entry, list, &found);
+    json_auto_t *found = NULL;
+    json_t *path;
+    size_t i;
+    ZD_TRY(find_paths(entry, list, &found));
+    const char *first = json_string_value(json_array_get(found, 0));
     bool is_plain =
-            found.count == 1 && strcmp(found.paths[0], entry->path) == 0;
-    list->files = zd_array((size_t)found.count, sizeof *list->files);
-    for (int i = 0; i < found.count; i++)
-        if (is_plain || !name_ends_with(found.paths[i], ".idx"))
-            list->files[list->count++].path = zd_must(strdup(found.paths[i]));
-    if (is_plain && name_ends_with(found.paths[0], ".idx"))
-        memcpy(strrchr(list->files->path, '.'), ".bin", 4);
-    match_free(&found);
-    if (status == ZD_OK && list->count == 0) {
-        ZD_FAIL(ZD_ERR_NO_INPUT, "E0430",
-                strpbrk(entry->path, "*?[{") ? "no file matches %s"
-                                             : "%s does not exist",
-                entry->path);
-        return zd_fail_help("paths are relative to where zerod is started");
+            json_array_size(found) == 1 && strcmp(first, entry->path) == 0;
+    list->files = zd_array(json_array_size(found), sizeof *list->files);
+    json_array_foreach(found, i, path)
+    {
+        const char *name = json_string_value(path);
+        if (is_plain || !name_ends_with(name, ".idx"))
+            list->files[list->count++].path = zd_must(strdup(name));
     }
-    return status;
+    if (is_plain && name_ends_with(first, ".idx"))
+        memcpy(strrchr(list->files->path, '.'), ".bin", 4);
+    if (list->count > 0)
+        return ZD_OK;
+    ZD_FAIL(ZD_ERR_NO_INPUT, "E0430",
+            strpbrk(entry->path, "*?[{") ? "no file matches %s"
+                                         : "%s does not exist",
+            entry->path);
+    return zd_fail_help("paths are relative to where zerod is started");
 }
 
 enum zd_status sources_find(
         const struct data_entry *entry, struct file_list *list_out)
 {
-    struct file_list list = {.entry = *entry};
+    ZD_SCOPED(sources_free) struct file_list list = {.entry = *entry};
     ZD_TRY(columns_check(entry));
-    enum zd_status status = expand(entry, &list);
-    for (int i = 0; i < list.count && status == ZD_OK; i++) {
-        status = settle_format(&list.entry, &list.files[i]);
+    ZD_TRY(expand(entry, &list));
+    for (int i = 0; i < list.count; i++) {
+        ZD_TRY(settle_format(&list.entry, &list.files[i]));
         enum data_format format = list.files[i].format;
-        if (status == ZD_OK && i > 0 && format != list.files[0].format &&
+        if (i > 0 && format != list.files[0].format &&
             (format_of(format)->open != NULL || list.is_tokens))
-            status = ZD_FAIL(
+            return ZD_FAIL(
                     ZD_ERR_CONFIG, "E0432",
                     "%s is %s and %s is %s; make them two entries",
                     list.files[0].path, format_of(list.files[0].format)->name,
                     list.files[i].path, format_of(format)->name);
         list.is_tokens = format_of(format)->open != NULL;
     }
-    if (status != ZD_OK) {
-        sources_free(&list);
-        return status;
-    }
-    *list_out = list;
+    *list_out = ZD_TAKE(list);
     return ZD_OK;
 }
 
@@ -302,20 +293,17 @@ bool sources_have_chat(const struct file_list *list)
 static enum zd_status hash_parts(
         int fd, const char *path, uint64_t file_bytes, struct hasher *hasher)
 {
-    char *part = zd_must(malloc(1 << 20));
-    enum zd_status status = ZD_OK;
+    ZD_FREED char *part = zd_must(malloc(1 << 20));
     bool whole = file_bytes <= WHOLE_MAX;
     uint64_t bytes = whole ? 1 << 20 : PART_BYTES;
     uint64_t step = whole ? bytes : (file_bytes - bytes) / (PART_COUNT - 1);
-    for (uint64_t at = 0; at < file_bytes && status == ZD_OK; at += step) {
+    for (uint64_t at = 0; at < file_bytes; at += step) {
         if (at + bytes > file_bytes)
             bytes = file_bytes - at;
-        status = fs_pread(fd, path, part, (size_t)bytes, at);
-        if (status == ZD_OK)
-            hasher_update(hasher, part, (size_t)bytes);
+        ZD_TRY(fs_pread(fd, path, part, (size_t)bytes, at));
+        hasher_update(hasher, part, (size_t)bytes);
     }
-    free(part);
-    return status;
+    return ZD_OK;
 }
 
 static enum zd_status path_identity(

@@ -1,7 +1,6 @@
 /* source.h - the files of one [[data.train]] or [[data.eval]] entry. */
 #pragma once
 
-#include "base/file/json.h"
 #include "data/dataset.h"
 
 #include <limits.h>

@@ -27,12 +27,11 @@ struct data_stream {
 };
 
 struct container {
-    enum zd_status (*open)(struct data_stream *stream); /* and close: or NULL */
+    enum zd_status (*open)(struct data_stream *s); /* and close: or NULL */
     /* At least one byte, up to `bytes`; 0: the end. */
     enum zd_status (*read)(
-            struct data_stream *stream, char *text, size_t bytes,
-            size_t *bytes_out);
-    void (*close)(struct data_stream *stream);
+            struct data_stream *s, char *text, size_t bytes, size_t *bytes_out);
+    void (*close)(struct data_stream *s);
 };
 
 /* --- compressed ------------------------------------------------------------
@@ -51,11 +50,11 @@ struct unpacker {
     unsigned char input[INPUT_BYTES];
 };
 
-static enum zd_status open_packed(struct data_stream *stream)
+static enum zd_status open_packed(struct data_stream *s)
 {
     struct unpacker *unpacker = zd_array(1, sizeof *unpacker);
-    stream->state = unpacker;
-    if (stream->file->container == CONTAINER_ZSTD) {
+    s->state = unpacker;
+    if (s->file->container == CONTAINER_ZSTD) {
         unpacker->zstd = zd_must(ZSTD_createDStream());
         ZSTD_DCtx_setParameter(
                 unpacker->zstd, ZSTD_d_windowLogMax, ZSTD_WINDOW_LOG_MAX);
@@ -65,9 +64,9 @@ static enum zd_status open_packed(struct data_stream *stream)
     return ZD_OK;
 }
 
-static void close_packed(struct data_stream *stream)
+static void close_packed(struct data_stream *s)
 {
-    struct unpacker *unpacker = stream->state;
+    struct unpacker *unpacker = s->state;
     if (unpacker && unpacker->zstd)
         ZSTD_freeDStream(unpacker->zstd);
     else if (unpacker)
@@ -77,24 +76,24 @@ static void close_packed(struct data_stream *stream)
 
 /* `is_after`: it begins no other part. */
 static enum zd_status fail_damaged(
-        const struct data_stream *stream, bool is_after, const char *reason)
+        const struct data_stream *s, bool is_after, const char *reason)
 {
-    const struct unpacker *unpacker = stream->state;
+    const struct unpacker *unpacker = s->state;
     const char *name = unpacker->zstd ? "zstd" : "gzip";
     return is_after && unpacker->has_part
                    ? ZD_FAIL(ZD_ERR_DATA, "E0451",
                              "%s: what follows its last %s %s is not %s",
-                             stream->file->path, name,
+                             s->file->path, name,
                              unpacker->zstd ? "frame" : "member", name)
                    : ZD_FAIL(ZD_ERR_DATA, "E0451",
-                             "%s is damaged: %s says \"%s\"",
-                             stream->file->path, name, reason);
+                             "%s is damaged: %s says \"%s\"", s->file->path,
+                             name, reason);
 }
 
 static enum zd_status gzip_step(
-        struct data_stream *stream, char *text, size_t bytes, size_t *bytes_out)
+        struct data_stream *s, char *text, size_t bytes, size_t *bytes_out)
 {
-    struct unpacker *unpacker = stream->state;
+    struct unpacker *unpacker = s->state;
     z_stream *z = &unpacker->gzip;
     unsigned room = bytes < 1u << 30 ? (unsigned)bytes : 1u << 30;
     z->next_in = unpacker->input + unpacker->at;
@@ -105,8 +104,7 @@ static enum zd_status gzip_step(
     if (result == Z_MEM_ERROR)
         zd_out_of_memory();
     if (result != Z_OK && result != Z_STREAM_END && result != Z_BUF_ERROR)
-        return fail_damaged(
-                stream, z->total_out == 0, z->msg ? z->msg : "no data");
+        return fail_damaged(s, z->total_out == 0, z->msg ? z->msg : "no data");
     unpacker->at = unpacker->end - z->avail_in;
     unpacker->in_part = result != Z_STREAM_END;
     if (result == Z_STREAM_END) {
@@ -118,9 +116,9 @@ static enum zd_status gzip_step(
 }
 
 static enum zd_status zstd_step(
-        struct data_stream *stream, char *text, size_t bytes, size_t *bytes_out)
+        struct data_stream *s, char *text, size_t bytes, size_t *bytes_out)
 {
-    struct unpacker *unpacker = stream->state;
+    struct unpacker *unpacker = s->state;
     ZSTD_outBuffer out = {text, bytes, 0};
     ZSTD_inBuffer in = {unpacker->input, unpacker->end, unpacker->at};
     size_t result = ZSTD_decompressStream(unpacker->zstd, &out, &in);
@@ -129,14 +127,13 @@ static enum zd_status zstd_step(
         zd_out_of_memory();
     if (code == ZSTD_error_frameParameter_windowTooLarge) {
         ZD_FAIL(ZD_ERR_DATA, "E0451",
-                "%s was compressed with a window above 128 MiB",
-                stream->file->path);
+                "%s was compressed with a window above 128 MiB", s->file->path);
         return zd_fail_help(
                 "compress it again without --long, or with --long=27");
     }
     if (ZSTD_isError(result))
         return fail_damaged(
-                stream, code == ZSTD_error_prefix_unknown,
+                s, code == ZSTD_error_prefix_unknown,
                 ZSTD_getErrorName(result));
     unpacker->at = in.pos;
     unpacker->in_part = result != 0;
@@ -146,30 +143,30 @@ static enum zd_status zstd_step(
 }
 
 static enum zd_status read_packed(
-        struct data_stream *stream, char *text, size_t bytes, size_t *bytes_out)
+        struct data_stream *s, char *text, size_t bytes, size_t *bytes_out)
 {
-    struct unpacker *unpacker = stream->state;
+    struct unpacker *unpacker = s->state;
     /* zstd may have text that it did not give yet */
     bool may_hold_more = unpacker->zstd && unpacker->in_part;
     for (*bytes_out = 0; *bytes_out == 0; may_hold_more = false) {
         if (unpacker->at == unpacker->end && !may_hold_more) {
-            uint64_t left = stream->file->bytes - stream->at;
+            uint64_t left = s->file->bytes - s->at;
             unpacker->at = 0;
             unpacker->end = left < INPUT_BYTES ? (size_t)left : INPUT_BYTES;
             ZD_TRY(fs_pread(
-                    stream->fd, stream->file->path, unpacker->input,
-                    unpacker->end, stream->at));
-            stream->at += unpacker->end;
+                    s->fd, s->file->path, unpacker->input, unpacker->end,
+                    s->at));
+            s->at += unpacker->end;
             if (unpacker->end == 0 && unpacker->in_part)
                 return ZD_FAIL(
                         ZD_ERR_DATA, "E0451", "%s: the file ends inside a %s",
-                        stream->file->path,
+                        s->file->path,
                         unpacker->zstd ? "zstd frame" : "gzip member");
             if (unpacker->end == 0)
                 break;
         }
         ZD_TRY((unpacker->zstd ? zstd_step
-                               : gzip_step)(stream, text, bytes, bytes_out));
+                               : gzip_step)(s, text, bytes, bytes_out));
     }
     return ZD_OK;
 }
@@ -187,18 +184,18 @@ struct table {
     size_t at;
 };
 
-static enum zd_status table_open(struct data_stream *stream)
+static enum zd_status table_open(struct data_stream *s)
 {
-    const struct data_file *file = stream->file;
+    const struct data_file *file = s->file;
     struct table *table = zd_array(1, sizeof *table);
-    stream->state = table;
-    return parquet_open(stream->fd, file->path, file->bytes, &table->parquet);
+    s->state = table;
+    return parquet_open(s->fd, file->path, file->bytes, &table->parquet);
 }
 
 static enum zd_status table_read(
-        struct data_stream *stream, char *text, size_t bytes, size_t *bytes_out)
+        struct data_stream *s, char *text, size_t bytes, size_t *bytes_out)
 {
-    struct table *table = stream->state;
+    struct table *table = s->state;
     bool more = true;
     if (table->at == table->row.used) {
         if (table->row.capacity > KEEP_BYTES) {
@@ -206,10 +203,9 @@ static enum zd_status table_read(
             table->row = (struct parquet_text){0};
         }
         table->at = table->row.used = 0;
-        ZD_TRY(parquet_row(
-                table->parquet, stream->row_most, &table->row, &more));
+        ZD_TRY(parquet_row(table->parquet, s->row_most, &table->row, &more));
     }
-    stream->at = parquet_consumed(table->parquet);
+    s->at = parquet_consumed(table->parquet);
     size_t left = more ? table->row.used - table->at : 0;
     if (bytes > left)
         bytes = left;
@@ -220,9 +216,9 @@ static enum zd_status table_read(
     return ZD_OK;
 }
 
-static void table_close(struct data_stream *stream)
+static void table_close(struct data_stream *s)
 {
-    struct table *table = stream->state;
+    struct table *table = s->state;
     if (!table)
         return;
     parquet_close(table->parquet);
@@ -238,14 +234,14 @@ static const struct container parquet_container = {
 enum { ARRAY_BYTES = 256 << 10 };
 
 static enum zd_status plain_read(
-        struct data_stream *stream, char *text, size_t bytes, size_t *bytes_out)
+        struct data_stream *s, char *text, size_t bytes, size_t *bytes_out)
 {
-    uint64_t left = stream->file->bytes - stream->at;
+    uint64_t left = s->file->bytes - s->at;
     if (bytes > left)
         bytes = (size_t)left;
     *bytes_out = bytes;
-    ZD_TRY(fs_pread(stream->fd, stream->file->path, text, bytes, stream->at));
-    stream->at += bytes;
+    ZD_TRY(fs_pread(s->fd, s->file->path, text, bytes, s->at));
+    s->at += bytes;
     return ZD_OK;
 }
 
@@ -258,27 +254,27 @@ static const struct container *const containers[] = {
 enum zd_status data_stream_open(
         const struct data_file *file, size_t row_most, struct data_stream **out)
 {
-    struct data_stream *stream = zd_array(1, sizeof *stream);
+    struct data_stream *s = zd_array(1, sizeof *s);
     uint64_t bytes = 0;
-    stream->file = file;
-    stream->row_most = row_most;
-    stream->fd = -1;
-    stream->container = &plain_container;
-    enum zd_status status = fs_open_read(file->path, &stream->fd, &bytes);
+    s->file = file;
+    s->row_most = row_most;
+    s->fd = -1;
+    s->container = &plain_container;
+    enum zd_status status = fs_open_read(file->path, &s->fd, &bytes);
     if (status == ZD_OK && bytes != file->bytes)
         status =
                 ZD_FAIL(ZD_ERR_DATA, "E0441", "%s changed while it was read",
                         file->path);
     if (status == ZD_OK) {
-        stream->container = containers[file->container];
-        if (stream->container->open)
-            status = stream->container->open(stream);
+        s->container = containers[file->container];
+        if (s->container->open)
+            status = s->container->open(s);
     }
     if (status != ZD_OK) {
-        data_stream_close(stream);
+        data_stream_close(s);
         return status;
     }
-    *out = stream;
+    *out = s;
     return ZD_OK;
 }
 
@@ -287,85 +283,83 @@ enum zd_status data_stream_open(
  * Elements are told apart by depth and strings alone; each one is parsed, and
  * refused if it is not JSON, where lines are. */
 
-static enum zd_status fail_array(
-        const struct data_stream *stream, const char *what)
+static enum zd_status fail_array(const struct data_stream *s, const char *what)
 {
-    long long row = (long long)stream->elements;
+    long long row = (long long)s->elements;
     ZD_FAIL(ZD_ERR_DATA, "E0436", "row %lld of the array in %s: %s", row,
-            stream->file->path, what);
-    return zd_fail_where("%s:row %lld", stream->file->path, row);
+            s->file->path, what);
+    return zd_fail_where("%s:row %lld", s->file->path, row);
 }
 
 /* A byte of an element; *out: what stands for it in the element's line. Line
  * feeds between its parts become blanks. One inside a string is not JSON, and
  * a carriage return, which is not either, keeps it so. */
-static void take_value(struct data_stream *stream, char c, char *out)
+static void take_value(struct data_stream *s, char c, char *out)
 {
     *out = c;
-    if (stream->in_string) {
+    if (s->in_string) {
         if (c == '\n')
             *out = '\r';
-        if (stream->is_escaped)
-            stream->is_escaped = false;
+        if (s->is_escaped)
+            s->is_escaped = false;
         else if (c == '\\')
-            stream->is_escaped = true;
+            s->is_escaped = true;
         else if (c == '"')
-            stream->in_string = false;
+            s->in_string = false;
     } else if (c == '"') {
-        stream->in_string = true;
+        s->in_string = true;
     } else if (c == '{' || c == '[') {
-        stream->depth++;
-    } else if ((c == '}' || c == ']') && stream->depth > 0) {
-        stream->depth--;
+        s->depth++;
+    } else if ((c == '}' || c == ']') && s->depth > 0) {
+        s->depth--;
     } else if (c == '\n') {
         *out = ' ';
-    } else if (stream->depth == 0 && (c == ',' || c == ']')) {
-        stream->phase = c == ',' ? ARRAY_ELEMENT : ARRAY_AFTER;
+    } else if (s->depth == 0 && (c == ',' || c == ']')) {
+        s->phase = c == ',' ? ARRAY_ELEMENT : ARRAY_AFTER;
         *out = '\n';
     }
 }
 
 /* It may give a byte of text, at text[*used]. */
 static enum zd_status take_byte(
-        struct data_stream *stream, char c, char *text, size_t *used)
+        struct data_stream *s, char c, char *text, size_t *used)
 {
-    if (stream->phase == ARRAY_VALUE) {
-        take_value(stream, c, &text[(*used)++]);
+    if (s->phase == ARRAY_VALUE) {
+        take_value(s, c, &text[(*used)++]);
         return ZD_OK;
     }
     if (is_json_space(c))
         return ZD_OK;
-    if (stream->phase == ARRAY_BEFORE) { /* '[', perhaps after a mark */
-        stream->phase = c == '[' ? ARRAY_ELEMENT : ARRAY_BEFORE;
+    if (s->phase == ARRAY_BEFORE) { /* '[', perhaps after a mark */
+        s->phase = c == '[' ? ARRAY_ELEMENT : ARRAY_BEFORE;
         return ZD_OK;
     }
-    if (stream->phase == ARRAY_AFTER)
-        return fail_array(stream, "text follows the array");
-    if (c == ']' && stream->elements == 0) {
-        stream->phase = ARRAY_AFTER;
+    if (s->phase == ARRAY_AFTER)
+        return fail_array(s, "text follows the array");
+    if (c == ']' && s->elements == 0) {
+        s->phase = ARRAY_AFTER;
         return ZD_OK;
     }
-    stream->elements++;
+    s->elements++;
     if (c == ']' || c == ',')
-        return fail_array(
-                stream, "there is no value before this comma or bracket");
-    stream->phase = ARRAY_VALUE;
-    take_value(stream, c, &text[(*used)++]);
+        return fail_array(s, "there is no value before this comma or bracket");
+    s->phase = ARRAY_VALUE;
+    take_value(s, c, &text[(*used)++]);
     return ZD_OK;
 }
 
 static enum zd_status array_read(
-        struct data_stream *stream, char *text, size_t bytes, size_t *bytes_out)
+        struct data_stream *s, char *text, size_t bytes, size_t *bytes_out)
 {
     size_t used = 0;
     while (used == 0) {
         size_t count = 0, want = bytes < ARRAY_BYTES ? bytes : ARRAY_BYTES;
         /* a byte gives at most one, so it is taken apart where it lies */
-        ZD_TRY(stream->container->read(stream, text, want, &count));
-        if (count == 0 && stream->phase != ARRAY_AFTER)
-            return fail_array(stream, "the file ends inside the array");
+        ZD_TRY(s->container->read(s, text, want, &count));
+        if (count == 0 && s->phase != ARRAY_AFTER)
+            return fail_array(s, "the file ends inside the array");
         for (size_t i = 0; i < count; i++)
-            ZD_TRY(take_byte(stream, text[i], text, &used));
+            ZD_TRY(take_byte(s, text[i], text, &used));
         if (count == 0)
             break;
     }
@@ -376,32 +370,32 @@ static enum zd_status array_read(
 /* -------------------------------------------------------------------------- */
 
 enum zd_status data_stream_read(
-        struct data_stream *stream, char *text, size_t bytes, size_t *bytes_out)
+        struct data_stream *s, char *text, size_t bytes, size_t *bytes_out)
 {
     size_t done = 0, part = 1;
     while (done < bytes && part > 0) {
-        ZD_TRY(stream->file->is_array
-                       ? array_read(stream, text + done, bytes - done, &part)
-                       : stream->container->read(
-                                 stream, text + done, bytes - done, &part));
+        ZD_TRY(s->file->is_array
+                       ? array_read(s, text + done, bytes - done, &part)
+                       : s->container->read(
+                                 s, text + done, bytes - done, &part));
         done += part;
     }
     *bytes_out = done;
     return ZD_OK;
 }
 
-uint64_t data_stream_consumed(const struct data_stream *stream)
+uint64_t data_stream_consumed(const struct data_stream *s)
 {
-    return stream->at;
+    return s->at;
 }
 
-void data_stream_close(struct data_stream *stream)
+void data_stream_close(struct data_stream *s)
 {
-    if (!stream)
+    if (!s)
         return;
-    if (stream->container->close)
-        stream->container->close(stream);
-    if (stream->fd >= 0)
-        close(stream->fd);
-    free(stream);
+    if (s->container->close)
+        s->container->close(s);
+    if (s->fd >= 0)
+        close(s->fd);
+    free(s);
 }

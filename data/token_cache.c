@@ -112,16 +112,14 @@ static enum zd_status check_content(
     enum { CHUNK = 1 << 20 };
     struct check check = {.cache = cache, .ids = limits->ids, .is_sound = true};
     char digest[HASH_HEX];
-    struct hasher *hasher = zd_must(hasher_create());
-    char *chunk = zd_must(malloc(CHUNK));
+    struct hasher *hasher = hasher_create();
+    ZD_FREED char *chunk = zd_must(malloc(CHUNK));
     uint64_t words = sizeof(struct cache_header), at = words;
     uint64_t docs = cache_docs_offset(cache->word_count);
     enum zd_status status = ZD_OK;
-    while (at < cache->map_bytes && status == ZD_OK) {
+    while (at < cache->map_bytes && !(stop && atomic_load(stop))) {
         uint64_t left = (at < docs ? docs : cache->map_bytes) - at;
         size_t part = left < CHUNK ? (size_t)left : CHUNK;
-        if (stop && atomic_load(stop))
-            break;
         status = fs_pread(cache->fd, cache->path, chunk, part, at);
         if (status != ZD_OK)
             break;
@@ -133,8 +131,6 @@ static enum zd_status check_content(
         at += part;
     }
     hasher_finish(hasher, digest);
-    hasher_destroy(hasher);
-    free(chunk);
     *sound_out = at < cache->map_bytes ||
                  (check.is_sound &&
                   memcmp(digest, cache->digest, sizeof digest) == 0 &&
@@ -215,7 +211,7 @@ enum zd_status token_cache_open(
         const struct cache_limits *limits, struct token_cache *cache_out)
 {
     char path[PATH_MAX];
-    struct stat info;
+    struct stat info = {.st_size = 0};
     int fd;
     bool is_sound = false;
     *cache_out = (struct token_cache){0};
@@ -223,26 +219,23 @@ enum zd_status token_cache_open(
     if (!fs_exists(path))
         return ZD_OK;
     ZD_TRY(fs_open_read(path, &fd, NULL));
+    ZD_SCOPED(token_cache_close)
     struct token_cache cache = {.path = zd_must(strdup(path)), .fd = fd};
-    enum zd_status status = ZD_OK;
-    if (fstat(fd, &info) != 0)
-        info = (struct stat){.st_size = 0};
+    fstat(fd, &info);
     if (is_foreign(&info) && !limits->is_shared) {
         zd_log_warning(
                 "%s is not used: it belongs to user %u, who could have put "
                 "other tokens there; data.cache_shared = true uses it",
                 path, (unsigned)info.st_uid);
-    } else {
-        status = take_file(
-                &cache, key, check == CACHE_TIMES, limits, &info, &is_sound);
-        if (status == ZD_OK && !is_sound)
-            zd_log_warning("%s is damaged and is made again", path);
+        return ZD_OK;
     }
-    if (status == ZD_OK && is_sound)
-        *cache_out = cache;
+    ZD_TRY(take_file(
+            &cache, key, check == CACHE_TIMES, limits, &info, &is_sound));
+    if (is_sound)
+        *cache_out = ZD_TAKE(cache);
     else
-        token_cache_close(&cache);
-    return status;
+        zd_log_warning("%s is damaged and is made again", path);
+    return ZD_OK;
 }
 
 enum zd_status token_cache_check(

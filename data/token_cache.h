@@ -17,7 +17,6 @@
 #pragma once
 
 #include "base/file/hash.h"
-#include "base/status.h"
 
 #include <limits.h>
 #include <stdatomic.h>

@@ -3,9 +3,7 @@
 #include "base/log.h"
 #include "base/must.h"
 #include "data/corpus.h"
-#include "data/row_notes.h"
 #include "data/token_cache.h"
-#include "data/tokenize.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -81,19 +79,19 @@ static enum zd_status create_temporary(
     }
 }
 
-static enum zd_status fail_write(const struct cache_writer *writer)
+static enum zd_status fail_write(const struct cache_writer *w)
 {
     return ZD_FAIL(
-            ZD_ERR_IO, "E0707", "cannot write %s: %s", writer->temporary,
+            ZD_ERR_IO, "E0707", "cannot write %s: %s", w->temporary,
             strerror(errno));
 }
 
 static enum zd_status append(
-        const struct cache_writer *writer, FILE *file, const void *data,
+        const struct cache_writer *w, FILE *file, const void *data,
         size_t bytes)
 {
     if (bytes && fwrite(data, 1, bytes, file) != bytes)
-        return fail_write(writer);
+        return fail_write(w);
     return ZD_OK;
 }
 
@@ -103,230 +101,214 @@ enum zd_status cache_writer_create(
 {
     char docs[PATH_MAX];
     const struct cache_header blank = {.magic = {0}};
-    struct cache_writer *writer = zd_array(1, sizeof *writer);
-    snprintf(writer->folder, sizeof writer->folder, "%s", folder);
-    snprintf(writer->header.key, sizeof writer->header.key, "%s", key);
-    memcpy(writer->header.magic, CACHE_MAGIC, sizeof writer->header.magic);
-    writer->header.version = CACHE_VERSION;
-    writer->stop = stop;
-    cache_path(writer->path, folder, key);
+    struct cache_writer *w = zd_array(1, sizeof *w);
+    snprintf(w->folder, sizeof w->folder, "%s", folder);
+    snprintf(w->header.key, sizeof w->header.key, "%s", key);
+    memcpy(w->header.magic, CACHE_MAGIC, sizeof w->header.magic);
+    w->header.version = CACHE_VERSION;
+    w->stop = stop;
+    cache_path(w->path, folder, key);
     remove_leftovers(folder);
-    writer->hasher = zd_must(hasher_create());
-    enum zd_status status = create_temporary(
-            writer->path, name, writer->temporary, &writer->words);
+    w->hasher = hasher_create();
+    enum zd_status status =
+            create_temporary(w->path, name, w->temporary, &w->words);
     if (status == ZD_OK)
-        status = create_temporary(writer->path, NULL, docs, &writer->docs);
+        status = create_temporary(w->path, NULL, docs, &w->docs);
     if (status == ZD_OK) {
         unlink(docs);
         /* reserve the header, which is written last */
-        status = append(writer, writer->words, &blank, sizeof blank);
+        status = append(w, w->words, &blank, sizeof blank);
     }
     if (status != ZD_OK) {
-        cache_writer_abandon(writer);
+        cache_writer_abandon(w);
         return status;
     }
-    *writer_out = writer;
+    *writer_out = w;
     return ZD_OK;
 }
 
-enum zd_status cache_writer_document(
-        struct cache_writer *writer, uint64_t position)
+enum zd_status cache_writer_document(struct cache_writer *w, uint64_t position)
 {
-    writer->header.doc_count++;
-    return append(writer, writer->docs, &position, sizeof position);
+    w->header.doc_count++;
+    return append(w, w->docs, &position, sizeof position);
 }
 
 enum zd_status cache_writer_words(
-        struct cache_writer *writer, const uint32_t *words, size_t count)
+        struct cache_writer *w, const uint32_t *words, size_t count)
 {
-    if (writer->stop && atomic_load(writer->stop))
+    if (w->stop && atomic_load(w->stop))
         return ZD_FAIL(ZD_ERR_STOPPED, "E0446", "tokenizing was stopped");
     for (size_t i = 0; i < count; i++) {
-        writer->header.trained_count += (words[i] & WORD_TRAIN) != 0;
+        w->header.trained_count += (words[i] & WORD_TRAIN) != 0;
         if (words[i] & WORD_FIRST)
-            ZD_TRY(cache_writer_document(
-                    writer, writer->header.word_count + i));
+            ZD_TRY(cache_writer_document(w, w->header.word_count + i));
     }
-    writer->header.word_count += count;
-    hasher_update(writer->hasher, words, count * sizeof *words);
-    return append(writer, writer->words, words, count * sizeof *words);
+    w->header.word_count += count;
+    hasher_update(w->hasher, words, count * sizeof *words);
+    return append(w, w->words, words, count * sizeof *words);
 }
 
 enum zd_status cache_writer_notes(
-        struct cache_writer *writer, const struct row_notes *notes, bool keeps)
+        struct cache_writer *w, const struct row_notes *notes, bool keeps)
 {
-    writer->header.skipped_count = (uint64_t)notes->of[ROW_BAD].rows;
-    return keeps ? row_notes_save(notes, writer->path) : ZD_OK;
+    w->header.skipped_count = (uint64_t)notes->of[ROW_BAD].rows;
+    return keeps ? row_notes_save(notes, w->path) : ZD_OK;
 }
 
 /* Documents after the words. */
-static enum zd_status copy_docs(struct cache_writer *writer, uint64_t tokens)
+static enum zd_status copy_docs(struct cache_writer *w, uint64_t tokens)
 {
-    char *chunk = zd_must(malloc(CHUNK));
-    size_t bytes = 0;
-    enum zd_status status =
-            append(writer, writer->docs, &tokens, sizeof tokens);
-    if (status == ZD_OK && fflush(writer->docs) != 0)
-        status = fail_write(writer);
-    rewind(writer->docs);
-    while (status == ZD_OK && (bytes = fread(chunk, 1, CHUNK, writer->docs))) {
-        hasher_update(writer->hasher, chunk, bytes);
-        status = append(writer, writer->words, chunk, bytes);
+    ZD_FREED char *chunk = zd_must(malloc(CHUNK));
+    size_t bytes;
+    ZD_TRY(append(w, w->docs, &tokens, sizeof tokens));
+    if (fflush(w->docs) != 0)
+        return fail_write(w);
+    rewind(w->docs);
+    while ((bytes = fread(chunk, 1, CHUNK, w->docs))) {
+        hasher_update(w->hasher, chunk, bytes);
+        ZD_TRY(append(w, w->words, chunk, bytes));
     }
-    if (status == ZD_OK && ferror(writer->docs))
-        status = fail_write(writer);
-    free(chunk);
-    return status;
+    return ferror(w->docs) ? fail_write(w) : ZD_OK;
 }
 
-static enum zd_status write_header(struct cache_writer *writer, time_t now)
+static enum zd_status write_header(struct cache_writer *w, time_t now)
 {
-    writer->header.modified_s = now;
-    hasher_finish(writer->hasher, writer->header.digest);
-    cache_header_seal(&writer->header);
-    if (fseeko(writer->words, 0, SEEK_SET) != 0)
-        return fail_write(writer);
-    ZD_TRY(append(
-            writer, writer->words, &writer->header, sizeof writer->header));
-    return fflush(writer->words) == 0 ? ZD_OK : fail_write(writer);
+    w->header.modified_s = now;
+    hasher_finish(w->hasher, w->header.digest);
+    w->hasher = NULL;
+    cache_header_seal(&w->header);
+    if (fseeko(w->words, 0, SEEK_SET) != 0)
+        return fail_write(w);
+    ZD_TRY(append(w, w->words, &w->header, sizeof w->header));
+    return fflush(w->words) == 0 ? ZD_OK : fail_write(w);
 }
 
 /* The file's time is made that of its header: a later change shows. */
-static enum zd_status commit(struct cache_writer *writer)
+static enum zd_status commit(struct cache_writer *w)
 {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
     now.tv_nsec = 0; /* which every file system can keep */
-    ZD_TRY(write_header(writer, now.tv_sec));
+    ZD_TRY(write_header(w, now.tv_sec));
     const struct timespec times[] = {now, now};
-    if (futimens(fileno(writer->words), times) != 0 ||
-        (writer->header.unit_count == 0 && fsync(fileno(writer->words)) != 0) ||
-        rename(writer->temporary, writer->path) != 0) {
-        ZD_FAIL(ZD_ERR_IO, "E0707", "cannot write %s: %s", writer->path,
+    if (futimens(fileno(w->words), times) != 0 ||
+        (w->header.unit_count == 0 && fsync(fileno(w->words)) != 0) ||
+        rename(w->temporary, w->path) != 0) {
+        ZD_FAIL(ZD_ERR_IO, "E0707", "cannot write %s: %s", w->path,
                 strerror(errno));
         return zd_fail_help("set data.cache_dir to a folder of your own");
     }
-    writer->temporary[0] = '\0';
-    return fs_sync_dir(writer->folder);
+    w->temporary[0] = '\0';
+    return fs_sync_dir(w->folder);
 }
 
 /* Tell readers that no words will follow. */
-static enum zd_status set_state(struct cache_writer *writer, uint32_t state)
+static enum zd_status set_state(struct cache_writer *w, uint32_t state)
 {
     const struct cache_header header = {
-            .reserved = state, .word_count = writer->header.word_count};
-    if (fflush(writer->words) != 0)
-        return fail_write(writer);
-    return fs_pwrite(
-            fileno(writer->words), writer->temporary, &header, sizeof header,
-            0);
+            .reserved = state, .word_count = w->header.word_count};
+    if (fflush(w->words) != 0)
+        return fail_write(w);
+    return fs_pwrite(fileno(w->words), w->temporary, &header, sizeof header, 0);
 }
 
 enum zd_status cache_writer_keep(
-        struct cache_writer *writer, int64_t units,
-        const struct row_notes *notes)
+        struct cache_writer *w, int64_t units, const struct row_notes *notes)
 {
-    cache_part_key(writer->header.key);
-    cache_path(writer->path, writer->folder, writer->header.key);
-    writer->header.unit_count = (uint64_t)units;
-    return row_notes_save(notes, writer->path);
+    cache_part_key(w->header.key);
+    cache_path(w->path, w->folder, w->header.key);
+    w->header.unit_count = (uint64_t)units;
+    return row_notes_save(notes, w->path);
 }
 
 static enum zd_status copy_words(
-        struct cache_writer *writer, struct token_cache *part)
+        struct cache_writer *w, struct token_cache *part)
 {
     enum { WORDS = CHUNK / sizeof(uint32_t) };
     for (uint64_t at = 0; at < part->word_count; at += WORDS) {
         uint64_t left = part->word_count - at;
         size_t count = left < WORDS ? (size_t)left : WORDS;
-        ZD_TRY(cache_writer_words(writer, part->words + at, count));
+        ZD_TRY(cache_writer_words(w, part->words + at, count));
         token_cache_touch(part, CHUNK);
     }
     return ZD_OK;
 }
 
 enum zd_status cache_writer_resume(
-        struct cache_writer *writer, const struct cache_limits *limits,
+        struct cache_writer *w, const struct cache_limits *limits,
         int64_t *units_out, struct row_notes *notes)
 {
-    struct token_cache part;
-    char key[sizeof writer->header.key];
+    ZD_SCOPED(token_cache_close) struct token_cache part = {0};
+    char key[sizeof w->header.key];
     bool found;
-    memcpy(key, writer->header.key, sizeof key);
+    memcpy(key, w->header.key, sizeof key);
     cache_part_key(key);
     *units_out = 0;
-    ZD_TRY(token_cache_open(writer->folder, key, CACHE_TRUSTED, limits, &part));
+    ZD_TRY(token_cache_open(w->folder, key, CACHE_TRUSTED, limits, &part));
     if (!part.map)
         return ZD_OK;
-    enum zd_status status =
-            token_cache_check(&part, limits, writer->stop, &found);
-    if (status == ZD_OK && found) {
+    ZD_TRY(token_cache_check(&part, limits, w->stop, &found));
+    if (found) {
         zd_log_info(
                 "%.1f million tokens are there, of a run that was stopped",
                 (double)part.word_count / 1e6);
-        status = copy_words(writer, &part);
-    }
-    if (status == ZD_OK && found) {
+        ZD_TRY(copy_words(w, &part));
         *units_out = (int64_t)part.unit_count;
         row_notes_load(notes, part.path);
     }
-    if (status == ZD_OK)
-        unlink(part.path);
-    token_cache_close(&part);
-    return status;
+    unlink(part.path);
+    return ZD_OK;
 }
 
-void cache_writer_fail(
-        struct cache_writer *writer, const struct zd_error *error)
+void cache_writer_fail(struct cache_writer *w, const struct zd_error *error)
 {
     const struct zd_error copy = *error;
-    if (writer->header.unit_count > 0) {
-        cache_writer_finish(writer, 0);
+    if (w->header.unit_count > 0) {
+        cache_writer_finish(w, 0);
         zd_error_set(&copy);
         return;
     }
-    fflush(writer->words);
+    fflush(w->words);
     if (fs_pwrite(
-                fileno(writer->words), writer->temporary, &copy, sizeof copy,
+                fileno(w->words), w->temporary, &copy, sizeof copy,
                 sizeof(struct cache_header) +
-                        writer->header.word_count * sizeof(uint32_t)) == ZD_OK)
-        set_state(writer, CACHE_FAILED);
+                        w->header.word_count * sizeof(uint32_t)) == ZD_OK)
+        set_state(w, CACHE_FAILED);
     zd_error_set(&copy);
-    cache_writer_abandon(writer);
+    cache_writer_abandon(w);
 }
 
-enum zd_status cache_writer_finish(struct cache_writer *writer, uint64_t tokens)
+enum zd_status cache_writer_finish(struct cache_writer *w, uint64_t tokens)
 {
     const uint32_t padding = 0;
     enum zd_status status = set_state(
-            writer,
-            writer->header.unit_count > 0 ? CACHE_STOPPED : CACHE_WHOLE);
-    if (writer->header.word_count > 0)
-        tokens = writer->header.word_count;
-    if (status == ZD_OK && writer->header.word_count % 2) {
-        hasher_update(writer->hasher, &padding, sizeof padding);
-        status = append(writer, writer->words, &padding, sizeof padding);
+            w, w->header.unit_count > 0 ? CACHE_STOPPED : CACHE_WHOLE);
+    if (w->header.word_count > 0)
+        tokens = w->header.word_count;
+    if (status == ZD_OK && w->header.word_count % 2) {
+        hasher_update(w->hasher, &padding, sizeof padding);
+        status = append(w, w->words, &padding, sizeof padding);
     }
     if (status == ZD_OK)
-        status = copy_docs(writer, tokens);
+        status = copy_docs(w, tokens);
     if (status == ZD_OK)
-        status = commit(writer);
-    cache_writer_abandon(writer);
+        status = commit(w);
+    cache_writer_abandon(w);
     return status;
 }
 
-void cache_writer_abandon(struct cache_writer *writer)
+void cache_writer_abandon(struct cache_writer *w)
 {
-    if (!writer)
+    if (!w)
         return;
-    if (writer->temporary[0] && writer->words)
-        unlink(writer->temporary);
-    if (writer->words)
-        fclose(writer->words);
-    if (writer->docs)
-        fclose(writer->docs);
-    hasher_destroy(writer->hasher);
-    free(writer);
+    if (w->temporary[0] && w->words)
+        unlink(w->temporary);
+    if (w->words)
+        fclose(w->words);
+    if (w->docs)
+        fclose(w->docs);
+    hasher_destroy(w->hasher);
+    free(w);
 }
 
 /* --- a file of the cache: found, or made ---------------------------------- */
@@ -335,14 +317,14 @@ static enum zd_status make(
         const struct cache_content *content, const char *folder,
         struct token_cache *cache_out)
 {
-    struct cache_writer *writer;
-    ZD_TRY(cache_writer_create(folder, content->key, NULL, NULL, &writer));
-    enum zd_status status = content->write(content->ctx, writer);
+    struct cache_writer *w;
+    ZD_TRY(cache_writer_create(folder, content->key, NULL, NULL, &w));
+    enum zd_status status = content->write(content->ctx, w);
     if (status != ZD_OK) {
-        cache_writer_abandon(writer);
+        cache_writer_abandon(w);
         return status;
     }
-    ZD_TRY(cache_writer_finish(writer, content->limits.tokens));
+    ZD_TRY(cache_writer_finish(w, content->limits.tokens));
     ZD_TRY(token_cache_open(
             folder, content->key, CACHE_TRUSTED, &content->limits, cache_out));
     if (cache_out->map)

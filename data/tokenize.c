@@ -2,7 +2,6 @@
 
 #include "base/must.h"
 #include "data/format.h"
-#include "data/record.h"
 #include "data/stream.h"
 
 #include <stdlib.h>
@@ -14,21 +13,19 @@
 
 enum { KEEP_BYTES = 1 << 20 };
 
-void unit_reader_fini(struct unit_reader *reader)
+void unit_reader_fini(struct unit_reader *r)
 {
-    data_stream_close(reader->stream);
-    free(reader->rest);
-    *reader = (struct unit_reader){.list = NULL};
+    data_stream_close(r->stream);
+    free(r->rest);
+    *r = (struct unit_reader){.list = NULL};
 }
 
-static enum zd_status open_next(struct unit_reader *reader)
+static enum zd_status open_next(struct unit_reader *r)
 {
-    ZD_TRY(data_stream_open(
-            &reader->list->files[++reader->file], reader->most,
-            &reader->stream));
-    reader->offset = 0;
-    reader->line = 1;
-    reader->has_ended = reader->has_unit = false;
+    ZD_TRY(data_stream_open(&r->list->files[++r->file], r->most, &r->stream));
+    r->offset = 0;
+    r->line = 1;
+    r->has_ended = r->has_unit = false;
     return ZD_OK;
 }
 
@@ -48,19 +45,18 @@ static size_t cut_lines(const struct unit *unit)
 }
 
 static enum zd_status fail_long(
-        const struct unit_reader *reader, const struct data_file *file)
+        const struct unit_reader *r, const struct data_file *file)
 {
     if (file->has_lines)
         ZD_FAIL(ZD_ERR_DATA, "E0440", "%s %lld of %s has more than %zu bytes",
-                source_unit(file), (long long)reader->line, file->path,
-                reader->most);
+                source_unit(file), (long long)r->line, file->path, r->most);
     else
         ZD_FAIL(ZD_ERR_DATA, "E0440",
                 "%s has more than %zu bytes from byte %llu on without a blank "
                 "after a letter or a number, where the tokenizer may cut it",
-                file->path, reader->most, (unsigned long long)reader->offset);
-    source_place(file, reader->line);
-    if (reader->most < RECORD_MAX_BYTES)
+                file->path, r->most, (unsigned long long)r->offset);
+    source_place(file, r->line);
+    if (r->most < RECORD_MAX_BYTES)
         zd_fail_help(
                 "`zerod data inspect --job JOB --count 0` tokenizes the data "
                 "into the cache, of records of up to %d MiB; then start again",
@@ -70,67 +66,66 @@ static enum zd_status fail_long(
 
 /* Up to `want` bytes of text and one more, which shows that more follow. */
 static enum zd_status fill(
-        struct unit_reader *reader, struct unit *unit, size_t want)
+        struct unit_reader *r, struct unit *unit, size_t want)
 {
     size_t bytes = 0;
-    if (reader->has_ended || unit->bytes > want)
+    if (r->has_ended || unit->bytes > want)
         return ZD_OK;
     ZD_GROW(unit->text, unit->capacity, want + 1);
     ZD_TRY(data_stream_read(
-            reader->stream, unit->text + unit->bytes, want + 1 - unit->bytes,
+            r->stream, unit->text + unit->bytes, want + 1 - unit->bytes,
             &bytes));
     unit->bytes += bytes;
-    reader->has_ended = unit->bytes <= want;
+    r->has_ended = unit->bytes <= want;
     return ZD_OK;
 }
 
 /* As much as UNIT_BYTES holds, or more where it cannot be cut there, into the
  * unit; *part_out: so much of its text belongs to it. */
 static enum zd_status read_text(
-        struct unit_reader *reader, const struct data_file *file,
-        struct unit *unit, size_t *part_out)
+        struct unit_reader *r, const struct data_file *file, struct unit *unit,
+        size_t *part_out)
 {
     for (size_t want = UNIT_BYTES;;) {
-        ZD_TRY(fill(reader, unit, want));
-        *part_out = reader->has_ended ? unit->bytes
+        ZD_TRY(fill(r, unit, want));
+        *part_out = r->has_ended      ? unit->bytes
                     : file->has_lines ? cut_lines(unit)
                                       : tokenizer_cut(
-                                                reader->tokenizer, unit->text,
+                                                r->tokenizer, unit->text,
                                                 unit->bytes - 1);
-        if (*part_out > 0 || reader->has_ended)
+        if (*part_out > 0 || r->has_ended)
             return ZD_OK;
-        if (unit->bytes > reader->most)
-            return fail_long(reader, file);
+        if (unit->bytes > r->most)
+            return fail_long(r, file);
         if (unit->bytes >= want)
-            want = 2 * want < reader->most ? 2 * want : reader->most;
+            want = 2 * want < r->most ? 2 * want : r->most;
     }
 }
 
 /* The text after the first `part` bytes of the unit is kept. */
 static void keep_rest(
-        struct unit_reader *reader, const struct unit *unit, size_t part)
+        struct unit_reader *r, const struct unit *unit, size_t part)
 {
     size_t rest = unit->bytes - part;
-    if (reader->rest_capacity > KEEP_BYTES) {
-        free(reader->rest);
-        reader->rest = NULL;
-        reader->rest_capacity = 0;
+    if (r->rest_capacity > KEEP_BYTES) {
+        free(r->rest);
+        r->rest = NULL;
+        r->rest_capacity = 0;
     }
-    if (rest > reader->rest_capacity)
-        ZD_GROW(reader->rest, reader->rest_capacity, rest);
+    if (rest > r->rest_capacity)
+        ZD_GROW(r->rest, r->rest_capacity, rest);
     if (rest > 0)
-        memcpy(reader->rest, unit->text + part, rest);
-    reader->rest_bytes = rest;
+        memcpy(r->rest, unit->text + part, rest);
+    r->rest_bytes = rest;
 }
 
 /* A byte-order mark at the beginning is no text. */
-static void skip_mark(
-        struct unit_reader *reader, struct unit *unit, size_t *part)
+static void skip_mark(struct unit_reader *r, struct unit *unit, size_t *part)
 {
-    if (reader->offset > 0 || *part < 3 ||
+    if (r->offset > 0 || *part < 3 ||
         memcmp(unit->text, "\xef\xbb\xbf", 3) != 0)
         return;
-    reader->offset = 3;
+    r->offset = 3;
     unit->bytes -= 3;
     *part -= 3;
     memmove(unit->text, unit->text + 3, unit->bytes);
@@ -138,49 +133,49 @@ static void skip_mark(
 
 /* A unit of the open file; *has_out false: there is no more. */
 static enum zd_status read_unit(
-        struct unit_reader *reader, struct unit *unit, bool *has_out)
+        struct unit_reader *r, struct unit *unit, bool *has_out)
 {
-    const struct data_file *file = &reader->list->files[reader->file];
+    const struct data_file *file = &r->list->files[r->file];
     size_t part;
     /* what was kept is the beginning */
-    ZD_GROW(unit->text, unit->capacity, reader->rest_bytes + 1);
-    unit->bytes = reader->rest_bytes;
-    memcpy(unit->text, reader->rest ? reader->rest : "", unit->bytes);
-    ZD_TRY(read_text(reader, file, unit, &part));
-    skip_mark(reader, unit, &part);
+    ZD_GROW(unit->text, unit->capacity, r->rest_bytes + 1);
+    unit->bytes = r->rest_bytes;
+    memcpy(unit->text, r->rest ? r->rest : "", unit->bytes);
+    ZD_TRY(read_text(r, file, unit, &part));
+    skip_mark(r, unit, &part);
     *has_out = part > 0;
-    if (part == 0 && !reader->has_unit)
+    if (part == 0 && !r->has_unit)
         return ZD_FAIL(
                 ZD_ERR_DATA, "E0439", "%s holds no document", file->path);
-    bool is_last = reader->has_ended && part == unit->bytes;
-    keep_rest(reader, unit, part);
+    bool is_last = r->has_ended && part == unit->bytes;
+    keep_rest(r, unit, part);
     unit->file = file;
-    unit->offset = reader->offset;
-    unit->first_line = reader->line;
-    unit->consumed = data_stream_consumed(reader->stream);
-    unit->begins = !reader->has_unit;
+    unit->offset = r->offset;
+    unit->first_line = r->line;
+    unit->consumed = data_stream_consumed(r->stream);
+    unit->begins = !r->has_unit;
     unit->ends = is_last;
     unit->bytes = part;
-    reader->has_unit |= part > 0;
-    reader->offset += part;
-    reader->line += count_newlines(unit->text, part);
+    r->has_unit |= part > 0;
+    r->offset += part;
+    r->line += count_newlines(unit->text, part);
     if (!is_last && part > 0)
         return ZD_OK;
-    data_stream_close(reader->stream);
-    reader->stream = NULL;
+    data_stream_close(r->stream);
+    r->stream = NULL;
     return ZD_OK;
 }
 
 enum zd_status unit_read(
-        struct unit_reader *reader, struct unit *unit, bool *more_out)
+        struct unit_reader *r, struct unit *unit, bool *more_out)
 {
     *more_out = false;
     while (!*more_out) {
-        if (!reader->stream && reader->file + 1 == reader->list->count)
+        if (!r->stream && r->file + 1 == r->list->count)
             break;
-        if (!reader->stream)
-            ZD_TRY(open_next(reader));
-        ZD_TRY(read_unit(reader, unit, more_out));
+        if (!r->stream)
+            ZD_TRY(open_next(r));
+        ZD_TRY(read_unit(r, unit, more_out));
     }
     return ZD_OK;
 }
@@ -188,20 +183,22 @@ enum zd_status unit_read(
 /* --- their words ---------------------------------------------------------- */
 
 void tokenize_worker_init(
-        struct tokenize_worker *worker, const struct recipe *recipe)
+        struct tokenize_worker *w, const struct recipe *recipe)
 {
-    memset(worker, 0, sizeof *worker);
-    worker->recipe = recipe;
-    worker->encoder = encoder_create(recipe->tokenizer);
-    chat_renderer_init(&worker->renderer, recipe->chat);
+    memset(w, 0, sizeof *w);
+    w->recipe = recipe;
+    w->encoder = encoder_create(recipe->tokenizer);
+    chat_renderer_init(&w->renderer, recipe->chat);
 }
 
-void tokenize_worker_fini(struct tokenize_worker *worker)
+void tokenize_worker_fini(struct tokenize_worker *w)
 {
-    encoder_destroy(worker->encoder);
-    chat_renderer_fini(&worker->renderer);
-    document_fini(&worker->document);
-    free(worker->borders);
+    encoder_destroy(w->encoder);
+    chat_renderer_fini(&w->renderer);
+    document_fini(&w->document);
+    token_vector_fini(&w->words);
+    unit_fini(&w->unit);
+    free(w->borders);
 }
 
 /* Refuse what is not UTF-8 before anything looks at it. */
@@ -223,80 +220,75 @@ static enum zd_status check_utf8(
     return source_place(unit->file, line);
 }
 
-static uint32_t *words_from(struct token_vector *vector, size_t begin)
+static uint32_t *word_at(struct token_vector *words, size_t at)
 {
-    return (uint32_t *)vector->ids + begin;
+    return (uint32_t *)words->ids + at;
 }
 
 static enum zd_status append_text(
-        struct tokenize_worker *worker, const char *text, size_t bytes,
-        bool continues, bool train, struct token_vector *words)
+        struct tokenize_worker *w, const char *text, size_t bytes,
+        bool continues, bool train)
 {
-    size_t begin = words->count;
-    ZD_TRY(encoder_encode(worker->encoder, text, bytes, continues, words));
-    if (!train)
-        return ZD_OK;
-    uint32_t *added = words_from(words, begin);
-    for (size_t i = 0; i < words->count - begin; i++)
-        added[i] |= WORD_TRAIN;
+    size_t begin = w->words.count;
+    if (bytes > 0)
+        ZD_TRY(encoder_encode(w->encoder, text, bytes, continues, &w->words));
+    for (size_t i = begin; train && i < w->words.count; i++)
+        *word_at(&w->words, i) |= WORD_TRAIN;
     return ZD_OK;
 }
 
 /* The first word of a document is never a target. */
-static void mark_first(struct token_vector *words, size_t begin)
+static void mark_first(struct tokenize_worker *w, size_t begin)
 {
-    if (words->count == begin)
+    uint32_t *first;
+    if (w->words.count == begin)
         return;
-    uint32_t *first = words_from(words, begin);
+    first = word_at(&w->words, begin);
     *first = (*first & ~WORD_TRAIN) | WORD_FIRST;
 }
 
-static void append_prefix(
-        const struct tokenize_worker *worker, struct token_vector *words)
+static void append_prefix(struct tokenize_worker *w)
 {
-    const struct token_vector *prefix =
-            tokenizer_prefix(worker->recipe->tokenizer);
-    token_vector_append(words, prefix->ids, prefix->count);
+    const struct token_vector *prefix = tokenizer_prefix(w->recipe->tokenizer);
+    token_vector_append(&w->words, prefix->ids, prefix->count);
 }
 
-static void append_trained(int32_t id, struct token_vector *words)
+static void append_trained(struct tokenize_worker *w, int32_t id)
 {
-    token_vector_push(words, (int32_t)((uint32_t)id | WORD_TRAIN));
+    token_vector_push(&w->words, (int32_t)((uint32_t)id | WORD_TRAIN));
 }
 
 /* What the post-processor puts after a text, then the end of text unless that
  * was the last of it. */
-static void append_end_of_text(
-        const struct tokenize_worker *worker, struct token_vector *words)
+static void append_end_of_text(struct tokenize_worker *w)
 {
-    const struct token_vector *suffix =
-            tokenizer_suffix(worker->recipe->tokenizer);
-    int eos = worker->recipe->eos;
+    const struct token_vector *suffix = tokenizer_suffix(w->recipe->tokenizer);
+    int eos = w->recipe->eos;
     for (size_t i = 0; i < suffix->count; i++)
-        append_trained(suffix->ids[i], words);
+        append_trained(w, suffix->ids[i]);
     bool has_end = suffix->count > 0 && suffix->ids[suffix->count - 1] == eos;
     if (eos >= 0 && !has_end)
-        append_trained(eos, words);
+        append_trained(w, eos);
 }
 
 /* The text as a whole; what its trained ranges touch is trained. */
-static enum zd_status tokenize_chat(
-        struct tokenize_worker *worker, struct token_vector *words)
+static enum zd_status tokenize_chat(struct tokenize_worker *w)
 {
-    const struct document *document = &worker->document;
+    const struct document *document = &w->document;
+    struct token_vector *words = &w->words;
     size_t count = 2 * document->trained_count, begin = words->count;
-    ZD_GROW(worker->borders, worker->border_capacity, count + 1);
+    ZD_GROW(w->borders, w->border_capacity, count + 1);
     for (size_t i = 0; i < count; i++)
-        worker->borders[i] = (struct encode_border){
+        w->borders[i] = (struct encode_border){
                 .at = i % 2 ? document->trained[i / 2].end
                             : document->trained[i / 2].begin,
                 .is_end = i % 2};
     if (document->adds_prefix)
-        append_prefix(worker, words);
+        append_prefix(w);
     size_t first = words->count, twice = 0;
     ZD_TRY(encoder_encode_borders(
-            worker->encoder, document->text, document->bytes, words,
-            worker->borders, count));
+            w->encoder, document->text, document->bytes, words, w->borders,
+            count));
     /* the text has the prefix itself */
     if (first > begin && words->count - first >= first - begin &&
         memcmp(words->ids + first, words->ids + begin,
@@ -307,96 +299,91 @@ static enum zd_status tokenize_chat(
         words->count -= twice;
     }
     for (size_t i = 0; i < count; i += 2)
-        for (size_t n = worker->borders[i].token;
-             n < worker->borders[i + 1].token; n++)
-            *words_from(words, n - twice) |= WORD_TRAIN;
-    mark_first(words, begin);
+        for (size_t n = w->borders[i].token; n < w->borders[i + 1].token; n++)
+            *word_at(words, n - twice) |= WORD_TRAIN;
+    mark_first(w, begin);
     return ZD_OK;
 }
 
-static enum zd_status tokenize_document(
-        struct tokenize_worker *worker, struct token_vector *words)
+static enum zd_status tokenize_document(struct tokenize_worker *w)
 {
-    const struct document *document = &worker->document;
-    size_t begin = words->count;
+    const struct document *document = &w->document;
+    size_t begin = w->words.count, at = 0;
     if (document->is_chat)
-        return tokenize_chat(worker, words);
-    append_prefix(worker, words);
-    for (int i = 0; i < document->piece_count; i++) {
-        const struct piece *piece = &document->pieces[i];
+        return tokenize_chat(w);
+    append_prefix(w);
+    for (size_t i = 0; i < document->trained_count; i++) {
+        const struct text_range *range = &document->trained[i];
         ZD_TRY(append_text(
-                worker, document->text + piece->begin,
-                piece->end - piece->begin, piece->begin > 0, piece->train,
-                words));
+                w, document->text + at, range->begin - at, at > 0, false));
+        ZD_TRY(append_text(
+                w, document->text + range->begin, range->end - range->begin,
+                range->begin > 0, true));
+        at = range->end;
     }
+    ZD_TRY(append_text(
+            w, document->text + at, document->bytes - at, at > 0, false));
     if (document->end_of_text)
-        append_end_of_text(worker, words);
-    mark_first(words, begin);
+        append_end_of_text(w);
+    mark_first(w, begin);
     return ZD_OK;
 }
 
 /* A JSON error knows its place in the line; the line's place in the file is
  * known here. */
-static void place_in_file(const struct data_file *file, int64_t line)
+static enum zd_status place_in_file(const struct tokenize_worker *w)
 {
     struct zd_error error = *zd_error_get();
     const char *colon = strrchr(error.where, ':');
     int column = colon ? atoi(colon + 1) : 1;
-    bool is_line = strcmp(source_unit(file), "line") == 0;
-    snprintf(
-            error.where, sizeof error.where, "%s:%s%lld:%d", file->path,
-            is_line ? "" : "row ", (long long)line, column);
+    char row[ROW_BYTES];
+    source_row(w->unit.file, w->line, row, sizeof row);
+    snprintf(error.where, sizeof error.where, "%s:%d", row, column);
     zd_error_set(&error);
-    if (is_line)
+    if (strcmp(source_unit(w->unit.file), "line") == 0)
         zd_fail_help("each line of the file is one JSON object");
+    return error.status;
 }
 
 static enum zd_status tokenize_line(
-        struct tokenize_worker *worker, const struct unit *unit, int64_t line,
-        const char *text, size_t bytes, struct token_vector *words)
+        struct tokenize_worker *w, const char *text, size_t bytes)
 {
-    json_t *record;
-    ZD_TRY(check_utf8(unit, text, bytes));
-    enum zd_status status = json_parse_record(
-            text, bytes, unit->file->path, ZD_ERR_DATA, &record);
-    if (status != ZD_OK) {
-        place_in_file(unit->file, line);
-        return status;
-    }
-    record = columns_apply(worker->recipe->entry, record);
+    const struct data_file *file = w->unit.file;
+    json_auto_t *record = NULL;
+    ZD_TRY(check_utf8(&w->unit, text, bytes));
+    if (json_parse_record(text, bytes, file->path, ZD_ERR_DATA, &record) !=
+        ZD_OK)
+        return place_in_file(w);
+    record = columns_apply(w->recipe->entry, record);
     const struct reading reading = {
-            worker->recipe, &worker->renderer, record, &worker->document};
-    status = format_read(&reading, unit->file->format);
-    json_decref(record);
-    if (status == ZD_OK)
-        status = tokenize_document(worker, words);
-    if (status != ZD_OK)
-        source_place(unit->file, line);
-    return status;
+            w->recipe, &w->renderer, record, &w->document};
+    if (format_read(&reading, file->format) != ZD_OK ||
+        tokenize_document(w) != ZD_OK)
+        return source_place(file, w->line);
+    return ZD_OK;
 }
 
 /* What is told of a row whose words begin at `begin`. */
-static void note_row(
-        struct tokenize_worker *worker, const struct unit *unit, int64_t line,
-        const struct token_vector *words, size_t begin)
+static void note_row(struct tokenize_worker *w, size_t begin)
 {
-    const struct document *document = &worker->document;
-    const int64_t specials = document->specials;
-    unsigned bits = document->ignored |
+    const int64_t specials = w->document.specials;
+    unsigned bits = w->document.ignored |
                     (unsigned)(specials > 0) << ROW_SPECIALS |
                     1u << ROW_UNTRAINED;
     char row[ROW_BYTES];
-    for (size_t i = begin; i < words->count && bits >> ROW_UNTRAINED & 1; i++)
-        if ((uint32_t)words->ids[i] & WORD_TRAIN)
+    for (size_t i = begin; i < w->words.count; i++)
+        if (*word_at(&w->words, i) & WORD_TRAIN) {
             bits &= ~(1u << ROW_UNTRAINED);
+            break;
+        }
     if (!bits)
         return;
-    source_row(unit->file, line, row, sizeof row);
-    for (int w = 0; w < ROW_NOTES; w++)
-        if (bits >> w & 1)
+    source_row(w->unit.file, w->line, row, sizeof row);
+    for (int n = 0; n < ROW_NOTES; n++)
+        if (bits >> n & 1)
             row_notes_add(
-                    &worker->notes, (enum row_note)w,
-                    w == ROW_SPECIALS ? specials : 1, row);
+                    &w->notes, (enum row_note)n,
+                    n == ROW_SPECIALS ? specials : 1, row);
 }
 
 /* After the help of the error itself. */
@@ -411,96 +398,85 @@ static void offer_skip(void)
     zd_error_set(&error);
 }
 
-static enum zd_status tokenize_lines(
-        struct tokenize_worker *worker, const struct unit *unit,
-        struct token_vector *words)
+static enum zd_status tokenize_lines(struct tokenize_worker *w)
 {
-    const char *text = unit->text, *end = unit->text + unit->bytes;
-    for (int64_t line = unit->first_line; text < end; line++) {
-        const char *newline = memchr(text, '\n', (size_t)(end - text));
-        const char *stop = newline ? newline : end;
-        size_t before = words->count, bytes = (size_t)(stop - text);
-        bool has_row = json_blanks(text, bytes) < bytes;
-        enum zd_status status = ZD_OK;
-        if (has_row)
-            status = tokenize_line(worker, unit, line, text, bytes, words);
-        if (status == ZD_ERR_DATA && worker->recipe->skips_bad_rows) {
-            words->count = before;
-            row_notes_take_error(&worker->notes);
+    const struct unit *unit = &w->unit;
+    const char *text = unit->text, *end = unit->text + unit->bytes, *stop;
+    w->line = unit->first_line;
+    for (; text < end; text = stop + 1, w->line++) {
+        stop = memchr(text, '\n', (size_t)(end - text));
+        stop = stop ? stop : end;
+        size_t before = w->words.count, bytes = (size_t)(stop - text);
+        if (json_blanks(text, bytes) == bytes)
+            continue;
+        enum zd_status status = tokenize_line(w, text, bytes);
+        if (status == ZD_ERR_DATA && w->recipe->skips_bad_rows) {
+            w->words.count = before;
+            row_notes_take_error(&w->notes);
         } else if (status != ZD_OK) {
             if (status == ZD_ERR_DATA)
                 offer_skip();
             return status;
-        } else if (has_row) {
-            note_row(worker, unit, line, words, before);
+        } else {
+            note_row(w, before);
         }
-        text = newline ? newline + 1 : end;
     }
     return ZD_OK;
 }
 
 /* A part of a text file, which is one document. */
-static enum zd_status tokenize_text(
-        struct tokenize_worker *worker, const struct unit *unit,
-        struct token_vector *words)
+static enum zd_status tokenize_text(struct tokenize_worker *w)
 {
-    size_t begin = words->count;
+    const struct unit *unit = &w->unit;
+    size_t begin = w->words.count;
     ZD_TRY(check_utf8(unit, unit->text, unit->bytes));
     if (unit->begins)
-        append_prefix(worker, words);
-    ZD_TRY(append_text(
-            worker, unit->text, unit->bytes, !unit->begins, true, words));
+        append_prefix(w);
+    ZD_TRY(append_text(w, unit->text, unit->bytes, !unit->begins, true));
     if (unit->ends)
-        append_end_of_text(worker, words);
+        append_end_of_text(w);
     if (unit->begins)
-        mark_first(words, begin);
+        mark_first(w, begin);
     return ZD_OK;
 }
 
-enum zd_status tokenize_unit(
-        struct tokenize_worker *worker, const struct unit *unit,
-        struct token_vector *words)
+enum zd_status tokenize_unit(struct tokenize_worker *w)
 {
-    return unit->file->has_lines ? tokenize_lines(worker, unit, words)
-                                 : tokenize_text(worker, unit, words);
+    return w->unit.file->has_lines ? tokenize_lines(w) : tokenize_text(w);
 }
 
 /* The last trained token of an answer of one letter, unless it is that. */
-static int32_t find_turn_end(
-        struct tokenize_worker *worker, const char *content)
+static int32_t find_turn_end(struct tokenize_worker *w, const char *content)
 {
     static const char answer[] = "x";
-    struct token_vector words = {0};
+    const struct tokenizer *tokenizer = w->recipe->tokenizer;
     int32_t found = -1;
     const char *text;
     size_t bytes;
-    if (chat_render_prompt(
-                &worker->renderer, content, answer, &worker->document) ==
+    if (chat_render_prompt(&w->renderer, content, answer, &w->document) ==
                 ZD_OK &&
-        tokenize_document(worker, &words) == ZD_OK)
-        for (size_t i = 0; i < words.count; i++)
-            if (*words_from(&words, i) & WORD_TRAIN)
-                found = (int32_t)(*words_from(&words, i) & WORD_ID);
+        tokenize_document(w) == ZD_OK)
+        for (size_t i = 0; i < w->words.count; i++)
+            if (*word_at(&w->words, i) & WORD_TRAIN)
+                found = (int32_t)(*word_at(&w->words, i) & WORD_ID);
     bool is_answer =
             found >= 0 &&
-            tokenizer_token_bytes(
-                    worker->recipe->tokenizer, found, &text, &bytes) == ZD_OK &&
+            tokenizer_token_bytes(tokenizer, found, &text, &bytes) == ZD_OK &&
             bytes <= 2 && memchr(text, answer[0], bytes);
-    token_vector_fini(&words);
+    w->words.count = 0;
     zd_error_clear();
     return is_answer ? -1 : found;
 }
 
 static enum zd_status encode_chat_prompt(
-        struct tokenize_worker *worker, const char *content,
+        struct tokenize_worker *w, const char *content,
         struct token_vector *ids, int32_t *end_out)
 {
-    *end_out = find_turn_end(worker, content);
-    ZD_TRY(chat_render_prompt(
-            &worker->renderer, content, NULL, &worker->document));
-    ZD_TRY(tokenize_document(worker, ids));
-    for (size_t i = 0; i < ids->count; i++)
-        ids->ids[i] = (int32_t)(*words_from(ids, i) & WORD_ID);
+    *end_out = find_turn_end(w, content);
+    ZD_TRY(chat_render_prompt(&w->renderer, content, NULL, &w->document));
+    ZD_TRY(tokenize_document(w));
+    for (size_t i = 0; i < w->words.count; i++)
+        token_vector_push(ids, (int32_t)(*word_at(&w->words, i) & WORD_ID));
     return ZD_OK;
 }
 
@@ -510,7 +486,7 @@ enum zd_status tokenize_chat_prompt(
         int32_t *end_out)
 {
     struct recipe recipe = {.tokenizer = tokenizer, .eos = -1};
-    struct tokenize_worker worker = {0};
+    struct tokenize_worker w;
     size_t valid = utf8_valid_prefix(content, strlen(content));
     if (content[valid])
         return ZD_FAIL(
@@ -524,9 +500,9 @@ enum zd_status tokenize_chat_prompt(
                 tokenizer_describe(tokenizer));
         return zd_fail_help("without --chat the prompt is continued as it is");
     }
-    tokenize_worker_init(&worker, &recipe);
-    enum zd_status status = encode_chat_prompt(&worker, content, ids, end_out);
-    tokenize_worker_fini(&worker);
+    tokenize_worker_init(&w, &recipe);
+    enum zd_status status = encode_chat_prompt(&w, content, ids, end_out);
+    tokenize_worker_fini(&w);
     chat_destroy(recipe.chat);
     return status;
 }

@@ -13,11 +13,10 @@
 #pragma once
 
 #include "data/chat.h"
-#include "data/document.h"
-#include "data/row_notes.h"
 #include "data/source.h"
 
 #include <pthread.h>
+#include <stdlib.h>
 
 #define WORD_TRAIN 0x80000000u
 #define WORD_FIRST 0x40000000u
@@ -38,6 +37,12 @@ struct unit {
     char *text;         /* owned by the unit's holder */
     size_t bytes, capacity;
 };
+
+static inline void unit_fini(struct unit *unit)
+{
+    free(unit->text);
+    *unit = (struct unit){.file = NULL};
+}
 
 /* Reads the units of a list of files one after the other; `file` begins as -1.
  */
@@ -67,7 +72,10 @@ struct tokenize_worker {
     const struct recipe *recipe;
     struct encoder *encoder;
     struct chat_renderer renderer;
-    struct document document;
+    struct unit unit;              /* at hand, whose text it owns, */
+    int64_t line;                  /* in it, */
+    struct document document;      /* of the line, */
+    struct token_vector words;     /* of the unit: uint32_t kept in ids */
     struct row_notes notes;        /* of the units so far */
     struct encode_border *borders; /* of its ranges */
     size_t border_capacity;
@@ -75,11 +83,9 @@ struct tokenize_worker {
 void tokenize_worker_init(
         struct tokenize_worker *worker, const struct recipe *recipe);
 void tokenize_worker_fini(struct tokenize_worker *worker);
-/* Append the words of a unit (uint32_t kept in the vector's ids). Errors name
- * file, line and, for bytes that are not UTF-8, the byte offset. */
-enum zd_status tokenize_unit(
-        struct tokenize_worker *worker, const struct unit *unit,
-        struct token_vector *words);
+/* Append the words of worker->unit. Errors name file, line and, for bytes that
+ * are not UTF-8, the byte offset. */
+enum zd_status tokenize_unit(struct tokenize_worker *worker);
 
 /* The ids of a user's message, up to where the assistant begins to answer, by
  * the template of `choice`; *end_out: the token that ends the answer,

@@ -102,27 +102,21 @@ uint64_t dataset_growth_bytes(
 {
     const struct dataset_request request = {
             .options = options,
+            .entries = options->train,
+            .entry_count = options->train_count,
             .shuffle = options->shuffle != SHUFFLE_NO,
             .to = options->val_split > 0 ? 1 - options->val_split : 1};
-    struct dataset dataset = {
-            .parts = zd_array(
-                    (size_t)options->train_count, sizeof *dataset.parts)};
-    enum zd_status status = ZD_OK;
+    struct dataset dataset = {.part_count = 0};
     uint64_t bytes = 0;
     *waits_out = NULL;
-    for (int i = 0; i < options->train_count && status == ZD_OK; i++)
-        status = corpus_find(
-                &request, &options->train[i],
-                &dataset.parts[dataset.part_count++].corpus);
-    if (status == ZD_OK)
-        status = windows_choose(&dataset, &request);
-    if (status == ZD_OK)
+    if (windows_choose(&dataset, &request) == ZD_OK) {
         *waits_out = why_whole(&dataset, options, counts_samples);
-    if (status == ZD_OK && dataset.in_windows && !counts_samples)
-        bytes = (uint64_t)thread_count(
-                        &dataset, options->preprocessing_threads) *
-                        THREAD_BYTES +
-                reader_bytes(&dataset);
+        if (dataset.in_windows && !counts_samples)
+            bytes = (uint64_t)thread_count(
+                            &dataset, options->preprocessing_threads) *
+                            THREAD_BYTES +
+                    reader_bytes(&dataset);
+    }
     for (int i = 0; i < dataset.part_count; i++)
         corpus_close(&dataset.parts[i].corpus);
     free(dataset.parts);
@@ -138,6 +132,12 @@ enum zd_status windows_choose(
     enum data_shuffle shuffle = request->options->shuffle;
     bool is_whole = request->from == 0 && request->to == 1, may = is_whole;
     uint64_t bytes = 0;
+    dataset->parts =
+            zd_array((size_t)request->entry_count, sizeof *dataset->parts);
+    for (int i = 0; i < request->entry_count; i++)
+        ZD_TRY(corpus_find(
+                request, &request->entries[i],
+                &dataset->parts[dataset->part_count++].corpus));
     if (!request->shuffle || shuffle == SHUFFLE_WHOLE)
         return ZD_OK;
     for (int i = 0; i < dataset->part_count; i++) {

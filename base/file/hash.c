@@ -41,6 +41,7 @@ void hasher_string(struct hasher *hasher, const char *text)
 void hasher_finish(struct hasher *hasher, char hex[HASH_HEX])
 {
     to_hex(XXH3_128bits_digest((XXH3_state_t *)hasher), hex);
+    hasher_destroy(hasher);
 }
 
 void hasher_destroy(struct hasher *hasher)
@@ -70,7 +71,6 @@ enum zd_status hash_part(
     }
     hasher_finish(hasher, hex);
     free(chunk);
-    hasher_destroy(hasher);
     return status;
 }
 

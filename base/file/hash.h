@@ -12,6 +12,7 @@ struct hasher; /* streaming */
 struct hasher *hasher_create(void);
 void hasher_update(struct hasher *hasher, const void *data, size_t bytes);
 void hasher_string(struct hasher *hasher, const char *text); /* with its NUL */
+/* The digest; the hasher is freed. */
 void hasher_finish(struct hasher *hasher, char hex[HASH_HEX]);
 void hasher_destroy(struct hasher *hasher);
 

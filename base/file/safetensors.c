@@ -402,9 +402,7 @@ enum zd_status st_digest(const char *path, char hex[HASH_HEX])
         status = st_tensor_digest(file, &file->tensors[i], hex);
     }
     hasher_update(all, hex, HASH_HEX - 1);
-    if (status == ZD_OK)
-        hasher_finish(all, hex);
-    hasher_destroy(all);
+    hasher_finish(all, hex);
     st_close(file);
     return status;
 }

@@ -193,7 +193,6 @@ enum zd_status st_writer_add(
     if (slot->done < slot->bytes)
         return ZD_OK;
     hasher_finish(slot->hasher, slot->digest);
-    hasher_destroy(slot->hasher);
     slot->hasher = NULL;
     return ZD_OK;
 }
@@ -268,7 +267,6 @@ static void digest_all(
     for (int i = 0; i < writer->slot_count; i++)
         hasher_update(hasher, writer->order[i]->digest, HASH_HEX - 1);
     hasher_finish(hasher, digest_hex);
-    hasher_destroy(hasher);
 }
 
 enum zd_status st_writer_finish(

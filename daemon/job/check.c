@@ -178,16 +178,15 @@ static void check_entries(
 {
     for (int i = 0; i < count; i++) {
         struct toml_place place = entry_place(job, name, i);
-        struct match_list found;
+        json_auto_t *found = NULL;
         if (!entries[i].path || !*entries[i].path)
             continue; /* refused */
         if (match_files(entries[i].path, &found) != ZD_OK) {
             problem_take_record(&job->problems, place);
             continue;
         }
-        if (found.count == 0)
+        if (json_array_size(found) == 0)
             tell_missing(job, place, "data", "dataset", entries[i].path);
-        match_free(&found);
     }
 }
 

@@ -90,7 +90,6 @@ static enum zd_status read_all(
     for (int i = 0; i < count && status == ZD_OK; i++)
         status = read_blocks(saver, &view, i, hasher);
     hasher_finish(hasher, hex);
-    hasher_destroy(hasher);
     return status;
 }
 
