@@ -457,3 +457,10 @@ void fs_join(char *out, size_t out_bytes, const char *dir, const char *name)
     assert(written >= 0 && (size_t)written < out_bytes);
     (void)written;
 }
+
+struct fs_path fs_in(const char *dir, const char *name)
+{
+    struct fs_path path;
+    fs_join(path.text, sizeof path.text, dir, name);
+    return path;
+}

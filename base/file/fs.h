@@ -5,6 +5,7 @@
 
 #include "base/status.h"
 
+#include <limits.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -63,3 +64,8 @@ enum zd_status fs_remove_tree(const char *path);
 enum zd_status fs_free_bytes(const char *path, uint64_t *bytes_out);
 /* Join with one '/'; asserts that it fits PATH_MAX. */
 void fs_join(char *out, size_t out_bytes, const char *dir, const char *name);
+/* The same as a value: fs_exists(fs_in(dir, "config.json").text). */
+struct fs_path {
+    char text[PATH_MAX];
+};
+struct fs_path fs_in(const char *dir, const char *name);
