@@ -259,6 +259,7 @@ enum zd_status param_table_slice(
         const char *const *freeze, int freeze_count,
         struct param_table *table_out)
 {
+    ZD_SCOPED(param_table_fini)
     struct param_table table = {.unit_count = whole->layers + 2};
     struct model_config slice;
     struct builder builder = {&slice, whole, &table, .place = tp.place};
@@ -273,21 +274,17 @@ enum zd_status param_table_slice(
     table.unit_first =
             zd_array((size_t)table.unit_count + 1, sizeof *table.unit_first);
     add_all(&builder);
-    enum zd_status status = ZD_OK;
-    for (int i = 0; status == ZD_OK && i < freeze_count; i++)
-        status = freeze_matching(config, &table, freeze[i]);
+    for (int i = 0; i < freeze_count; i++)
+        ZD_TRY(freeze_matching(config, &table, freeze[i]));
     for (int id = 0; id < table.count; id++)
         table.trainable +=
                 table.params[id].trainable ? table.params[id].count : 0;
-    if (status == ZD_OK && table.trainable == 0)
-        status =
-                ZD_FAIL(ZD_ERR_CONFIG, "E0306",
-                        "train.freeze leaves no tensor to train");
-    if (status == ZD_OK)
-        *table_out = table;
-    else
-        param_table_fini(&table);
-    return status;
+    if (table.trainable == 0)
+        return ZD_FAIL(
+                ZD_ERR_CONFIG, "E0306",
+                "train.freeze leaves no tensor to train");
+    *table_out = ZD_TAKE(table);
+    return ZD_OK;
 }
 
 size_t param_code_bytes(const struct param_table *table, int id, size_t count)

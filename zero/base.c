@@ -18,7 +18,6 @@
 #include "model/quantized/codes.h"
 #include "model/quantized/cut.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /* One weight, and this rank's part of it. */
@@ -26,27 +25,12 @@ struct loading {
     struct zero *zero;
     int id;
     uint64_t *digest; /* of it, so far */
+    struct codes_maker maker;
 };
 
 static const struct param_table *table_of(const struct loading *l)
 {
     return l->zero->plan->request.table;
-}
-
-static const char *name_of(const struct loading *l)
-{
-    return table_of(l)->params[l->id].name;
-}
-
-static const struct quant_matrix *whole_of(const struct loading *l)
-{
-    return param_whole_codes(table_of(l), l->id);
-}
-
-/* Scales of the whole weight, two in a word. */
-static size_t word_count(const struct param_table *table, int id)
-{
-    return (param_whole_scale_count(table, id) + 1) / 2;
 }
 
 /* Of its codes. */
@@ -108,7 +92,7 @@ static enum zd_status put_codes(
 {
     const struct codes_range *r = &c->range;
     const struct param_table *table = table_of(c->l);
-    size_t across = (size_t)whole_of(c->l)->columns;
+    size_t across = (size_t)c->l->maker.whole->columns;
     size_t packed = (size_t)param_codes_packed(table);
     int64_t row = (int64_t)(begin / across) - r->row + r->here;
     int64_t column = (int64_t)(begin % across) - r->column;
@@ -141,7 +125,7 @@ static enum zd_status write_codes(
 {
     struct codes_part *c = ctx;
     const struct codes_range *r = &c->range;
-    size_t across = (size_t)whole_of(c->l)->columns;
+    size_t across = (size_t)c->l->maker.whole->columns;
     size_t rows = (size_t)r->rows, columns = (size_t)r->columns;
     size_t row = (size_t)r->row, end = begin + count;
     if (columns == across) { /* all of them lie one after the other */
@@ -175,16 +159,15 @@ static size_t told_of(const struct codes_part *c, size_t at)
         row = r->rows;
         column = 0;
     }
-    return (size_t)((r->row + row) * whole_of(c->l)->columns + column);
+    return (size_t)((r->row + row) * c->l->maker.whole->columns + column);
 }
 
 /* What is made: whole rows of columns that are cut, and what completes the last
  * 256 bytes that have one digest. */
-static enum zd_status make_range(
-        struct codes_part *c, struct codes_maker *maker, float *scales)
+static enum zd_status make_range(struct codes_part *c, float *scales)
 {
-    const struct quant_matrix *whole = whole_of(c->l);
-    int id = c->l->id;
+    const struct quant_matrix *whole = c->l->maker.whole;
+    const struct codes_maker *maker = &c->l->maker;
     size_t packed = (size_t)param_codes_packed(table_of(c->l));
     size_t across = (size_t)whole->columns, begin = c->begin, end = c->end;
     size_t all = quant_matrix_count(whole);
@@ -197,20 +180,18 @@ static enum zd_status make_range(
     c->counts = size_round_up(code_bytes(c->l, c->end), BASE_DIGEST_BYTES);
     if (!tells)
         c->counts = 0;
-    c->digest = base_digest_codes(name_of(c->l), c->counted);
+    c->digest = base_digest_codes(c->l->maker.param->name, c->counted);
     if (c->counted < c->counts && end < c->counts * packed)
         end = size_min(c->counts * packed, all);
-    ZD_TRY(codes_make(maker, id, begin, c->begin, write_codes, c, NULL));
+    ZD_TRY(codes_make(maker, begin, c->begin, write_codes, c, NULL));
     ZD_TRY(codes_make(
-            maker, id, c->begin, c->end, write_codes, c,
-            tells ? scales : NULL));
-    ZD_TRY(codes_make(maker, id, c->end, end, write_codes, c, NULL));
+            maker, c->begin, c->end, write_codes, c, tells ? scales : NULL));
+    ZD_TRY(codes_make(maker, c->end, end, write_codes, c, NULL));
     *c->l->digest += base_digest_end(&c->digest);
     return ZD_OK;
 }
 
-static enum zd_status make_codes(
-        const struct loading *l, struct codes_maker *maker, float *scales)
+static enum zd_status make_codes(const struct loading *l, float *scales)
 {
     const struct zero_request *request = &l->zero->plan->request;
     const struct param *param = &table_of(l)->params[l->id];
@@ -218,8 +199,8 @@ static enum zd_status make_codes(
     const struct zero_segment *segment =
             &l->zero->plan->segments[place->segment];
     struct codes_range ranges[SLICE_RANGES];
-    int count =
-            codes_ranges(param, whole_of(l), request->config->tp.place, ranges);
+    int count = codes_ranges(
+            param, l->maker.whole, request->config->tp.place, ranges);
     size_t packed = (size_t)segment->format.packed;
     struct part part = part_of(
             l->zero, place->segment, zero_segment_bytes(segment, place->offset),
@@ -229,7 +210,7 @@ static enum zd_status make_codes(
         c.begin = told_of(&c, size_min(part.begin * packed, param->count));
         c.end = told_of(&c, size_min(part.end * packed, param->count));
         if (c.begin < c.end)
-            ZD_TRY(make_range(&c, maker, scales));
+            ZD_TRY(make_range(&c, scales));
     }
     return ZD_OK;
 }
@@ -253,88 +234,53 @@ static enum zd_status share_scales(
     return ZD_OK;
 }
 
-/* Memory for the largest weight. */
-struct rooms {
-    int64_t *scales; /* of all its blocks, two in a word */
-    char *decoding;  /* of the whole, and .. */
-    char *slice;     /* .. of the slice */
-};
-
-static enum zd_status keep_scales(
-        const struct loading *l, const struct codes_maker *maker,
-        const struct rooms *rooms)
+static enum zd_status keep_scales(const struct loading *l, float *scales)
 {
+    const struct param_table *table = table_of(l);
     const struct zero_place *place = &l->zero->plan->places[l->id];
-    float *scales = (float *)(void *)rooms->scales;
-    const char *decoding = rooms->decoding;
-    bool is_cut = table_of(l)->params[l->id].slice.range_count > 0;
+    size_t whole = param_whole_scale_bytes(table, l->id);
+    size_t own = param_scale_bytes(table, l->id);
     bool is_first = comm_rank(l->zero->comm) == 0;
     struct part part =
-            part_of(l->zero, place->scales_segment, place->scales,
-                    param_scale_bytes(table_of(l), l->id));
+            part_of(l->zero, place->scales_segment, place->scales, own);
     if (part.begin == part.end && !is_first)
         return ZD_OK;
-    ZD_TRY(codes_finish(maker, l->id, scales, rooms->decoding));
+    ZD_FREED char *decoding = zd_array(whole, 1);
+    ZD_FREED char *slice = zd_array(own, 1);
+    const char *from = decoding;
+    ZD_TRY(codes_finish(&l->maker, scales, decoding));
     if (is_first) {
-        struct base_digest digest = base_digest_scales(name_of(l), 0);
-        base_digest_add(
-                &digest, decoding, param_whole_scale_bytes(table_of(l), l->id));
+        struct base_digest digest = base_digest_scales(l->maker.param->name, 0);
+        base_digest_add(&digest, decoding, whole);
         *l->digest += base_digest_end(&digest);
     }
-    if (is_cut) {
-        codes_cut_scales(
-                table_of(l), l->id, rooms->decoding, scales, rooms->slice);
-        decoding = rooms->slice;
+    if (table->params[l->id].slice.range_count > 0) {
+        codes_cut_scales(table, l->id, decoding, scales, slice);
+        from = slice;
     }
-    return part.begin < part.end ? put(l->zero, part.at, decoding + part.begin,
+    return part.begin < part.end ? put(l->zero, part.at, from + part.begin,
                                        part.end - part.begin)
                                  : ZD_OK;
 }
 
 /* --- all ------------------------------------------------------------------ */
 
-static void rooms_take(const struct param_table *table, struct rooms *rooms)
-{
-    size_t words = 0, bytes = 0, slice = 0;
-    for (int id = 0; id < table->count; id++) {
-        if (!param_is_quantized(table, id))
-            continue;
-        size_t own = word_count(table, id);
-        size_t decoding = param_whole_scale_bytes(table, id);
-        size_t cut = param_scale_bytes(table, id);
-        words = own > words ? own : words;
-        bytes = decoding > bytes ? decoding : bytes;
-        slice = cut > slice ? cut : slice;
-    }
-    rooms->scales = zd_must(malloc((words + 1) * sizeof *rooms->scales));
-    rooms->decoding = zd_must(malloc(bytes + 1));
-    rooms->slice = table->whole_codes ? zd_must(malloc(slice + 1)) : NULL;
-}
-
-static void rooms_free(struct rooms *rooms)
-{
-    free(rooms->scales);
-    free(rooms->decoding);
-    free(rooms->slice);
-}
-
 /* After a failure a rank still takes part in the sums, so that the others do
  * not wait for it, but does nothing else. */
 static enum zd_status load_weight(
-        const struct loading *l, struct codes_maker *maker,
-        const struct rooms *rooms, bool is_shared, enum zd_status status)
+        const struct loading *l, enum zd_status status)
 {
-    size_t words = word_count(table_of(l), l->id);
-    float *scales = (float *)(void *)rooms->scales;
-    memset(rooms->scales, 0, words * sizeof *rooms->scales);
+    size_t words = (param_whole_scale_count(table_of(l), l->id) + 1) / 2;
+    ZD_FREED int64_t *room = zd_array(words, sizeof *room); /* two in a word */
+    float *scales = (float *)(void *)room;
     if (status == ZD_OK)
-        status = make_codes(l, maker, scales);
-    if (is_shared) {
+        status = make_codes(l, scales);
+    if (!codes_are_stored(&l->maker)) {
         enum zd_status shared = share_scales(l->zero, scales, words);
         status = status == ZD_OK ? shared : status;
     }
     if (status == ZD_OK)
-        status = keep_scales(l, maker, rooms);
+        status = keep_scales(l, scales);
     return status;
 }
 
@@ -343,21 +289,15 @@ enum zd_status base_load(
         uint64_t *digests, enum zd_status so_far)
 {
     const struct param_table *table = zero->plan->request.table;
-    struct rooms rooms = {0};
-    if (!table->codes)
-        return so_far;
-    rooms_take(table, &rooms);
-    struct codes_maker *maker = codes_maker_create(table, source);
     for (int id = 0; id < table->count; id++) {
         if (!param_is_quantized(table, id))
             continue;
         uint64_t unwanted = 0;
         bool counts = digests && zero_counts_held(zero);
-        struct loading l = {zero, id, counts ? &digests[id] : &unwanted};
-        so_far = load_weight(
-                &l, maker, &rooms, !codes_are_stored(maker, id), so_far);
+        struct loading l = {
+                zero, id, counts ? &digests[id] : &unwanted,
+                codes_maker_of(table, source, id)};
+        so_far = load_weight(&l, so_far);
     }
-    codes_maker_destroy(maker);
-    rooms_free(&rooms);
     return so_far;
 }

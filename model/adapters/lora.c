@@ -101,17 +101,14 @@ static enum zd_status check_arrangement(
 {
     const char *key, *first;
     json_t *value;
-    struct peft_config asked;
+    ZD_SCOPED(peft_config_fini) struct peft_config asked = {0};
     if (!options || !options->path ||
         !(first = otherwise(options, reader->adapter, true)))
         return ZD_OK;
-    json_t *keys = zd_must(json_deep_copy(reader->adapter->json));
+    json_auto_t *keys = zd_must(json_deep_copy(reader->adapter->json));
     json_object_foreach(options->given, key, value) if (is_of_arrangement(key))
             json_object_set(keys, key, value);
-    enum zd_status status =
-            peft_config_parse(keys, "[lora]", ZD_ERR_CONFIG, &asked);
-    json_decref(keys);
-    ZD_TRY(status);
+    ZD_TRY(peft_config_parse(keys, "[lora]", ZD_ERR_CONFIG, &asked));
     const struct peft_view other = {reader->config, &asked, reader->table};
     bool is_same = true; /* for each module */
     for (int id = 0; id < reader->table->count; id++) {
@@ -119,7 +116,6 @@ static enum zd_status check_arrangement(
         struct peft_factors b = peft_factors(&other, id);
         is_same &= a.r == b.r && (float)a.scale == (float)b.scale;
     }
-    peft_config_fini(&asked);
     return is_same ? ZD_OK : refuse_key(options, reader->adapter, first);
 }
 
@@ -152,7 +148,7 @@ enum zd_status lora_config(
         json_array_append_new(saved, json_string(o->modules_to_save[i]));
     json_t *targets = o->target_modules ? json_incref(o->target_modules)
                                         : json_string("all-linear");
-    json_t *keys = zd_must(json_pack(
+    json_auto_t *keys = zd_must(json_pack(
             "{s:s, s:s, s:i, s:f, s:f, s:b, s:b, s:s, s:o, s:o, s:O*, s:O*, "
             "s:O*, s:O*}",
             "peft_type", "LORA", "task_type", "CAUSAL_LM", "r", o->r,
@@ -163,10 +159,7 @@ enum zd_status lora_config(
             "exclude_modules", o->exclude_modules, "layers_to_transform",
             o->layers_to_transform, "rank_pattern", o->rank_pattern,
             "alpha_pattern", o->alpha_pattern));
-    enum zd_status status =
-            peft_config_parse(keys, "[lora]", ZD_ERR_CONFIG, config_out);
-    json_decref(keys);
-    return status;
+    return peft_config_parse(keys, "[lora]", ZD_ERR_CONFIG, config_out);
 }
 
 /* --- names: modules that the model has -------------------------------------
@@ -232,12 +225,12 @@ static enum zd_status check_name(
 static enum zd_status check_saved(
         const struct peft_view *reader, const json_t *name)
 {
+    ZD_SCOPED(peft_config_fini)
     struct peft_config only = {
             .json = zd_must(json_pack("{s:[O]}", "modules_to_save", name))};
     struct peft_view alone = {reader->config, &only, reader->table};
     bool found = false;
     if (reader->config->tied && peft_config_saves(&only, "lm_head")) {
-        json_decref(only.json);
         REFUSE("lora.modules_to_save: `lm_head` is tied to the embedding of "
                "this model, and is not a module itself");
         return zd_fail_help(
@@ -246,7 +239,6 @@ static enum zd_status check_saved(
     }
     for (int id = 0; id < reader->table->count; id++)
         found |= peft_saves(&alone, id);
-    json_decref(only.json);
     if (found)
         return ZD_OK;
     REFUSE("lora.modules_to_save: `%s` is not a module of the model",
@@ -317,6 +309,7 @@ static enum zd_status check_pattern(
         const struct peft_view *reader, const struct param_table *adapted,
         const char *key, const char *pattern)
 {
+    ZD_SCOPED(peft_config_fini)
     struct peft_config only = {
             .json = zd_must(
                     json_pack("{s:{s:i}}", "rank_pattern", pattern, 1))};
@@ -326,7 +319,6 @@ static enum zd_status check_pattern(
                 peft_config_rank(
                         &only, peft_module(reader->config, adapted, id).name) ==
                         1;
-    json_decref(only.json);
     if (found)
         return ZD_OK;
     REFUSE("lora.%s: `%s` matches no module that gets an adapter", key,
@@ -542,6 +534,7 @@ enum zd_status lora_extend(
     struct peft_view reader = {config, adapter, table};
     ZD_TRY(check_arrangement(&reader, options));
     size_t most = 4 * (size_t)table->count, units = (size_t)table->unit_count;
+    ZD_SCOPED(param_table_fini)
     struct param_table out = {
             .params = zd_array(most, sizeof(struct param)),
             .adapters = zd_array(most, sizeof(struct adapter)),
@@ -553,13 +546,12 @@ enum zd_status lora_extend(
     if (status == ZD_OK)
         status = check_patterns(&reader, options, &out);
     if (status != ZD_OK) {
-        param_table_fini(&out);
         bool is_of_file = !options || options->path;
         return status == ZD_ERR_CONFIG && is_of_file
                        ? blame_file(options ? options->path : NULL)
                        : status;
     }
     param_table_fini(table);
-    *table = out;
+    *table = ZD_TAKE(out);
     return ZD_OK;
 }

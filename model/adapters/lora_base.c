@@ -84,7 +84,7 @@ static enum zd_status fill(
         const struct model_config *config, const struct lora_options *options,
         const char *dir, struct param_table *table)
 {
-    struct weight_source source;
+    ZD_SCOPED(weights_close) struct weight_source source = {0};
     if (!dir || !config->is_quantized) {
         if (options->quantize_base != LORA_BASE_NONE)
             make_all(
@@ -94,9 +94,7 @@ static enum zd_status fill(
     }
     if (weights_hf_are_there(dir)) {
         ZD_TRY(weights_open_hf(dir, config, table, NULL, &source));
-        enum zd_status status = take_stored(&source, table);
-        weights_close(&source);
-        ZD_TRY(status);
+        ZD_TRY(take_stored(&source, table));
     } else {
         make_all(config->stored_format, config->stored_nested, table);
     }

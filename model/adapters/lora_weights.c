@@ -45,20 +45,16 @@ static enum zd_status read_magnitude(
         const struct lora_source *source, const struct st_tensor *tensor,
         int weight, size_t begin, size_t count, float *out)
 {
-    float *norms = zd_array(count, sizeof *norms);
-    enum zd_status status =
-            peft_read(&source->adapter, tensor, begin, count, out);
-    if (status == ZD_OK)
-        status = weights_row_norms(
-                &source->base, source->table, weight,
-                param_is_quantized(source->table, weight)
-                        ? &source->table->codes[weight]
-                        : NULL,
-                begin, count, norms);
-    for (size_t i = 0; status == ZD_OK && i < count; i++)
+    ZD_FREED float *norms = zd_array(count, sizeof *norms);
+    const struct param_table *table = source->table;
+    ZD_TRY(peft_read(&source->adapter, tensor, begin, count, out));
+    ZD_TRY(weights_row_norms(
+            &source->base, table, weight,
+            param_is_quantized(table, weight) ? &table->codes[weight] : NULL,
+            begin, count, norms));
+    for (size_t i = 0; i < count; i++)
         out[i] -= norms[i];
-    free(norms);
-    return status;
+    return ZD_OK;
 }
 
 static enum zd_status lora_read(
@@ -89,16 +85,13 @@ enum zd_status weights_open_lora(
         struct weight_source *source_out)
 {
     struct lora_source *source = zd_array(1, sizeof *source);
+    ZD_SCOPED(weights_close)
+    struct weight_source opened = {lora_read, lora_close, source, lora_stored};
     source->table = table;
     source->base = *base;
-    enum zd_status status = weights_open_random(seed, table, &source->random);
-    if (status == ZD_OK && path)
-        status = peft_open(path, config, table, &source->adapter);
-    if (status != ZD_OK) {
-        lora_close(source);
-        return status;
-    }
-    *source_out =
-            (struct weight_source){lora_read, lora_close, source, lora_stored};
+    ZD_TRY(weights_open_random(seed, table, &source->random));
+    if (path)
+        ZD_TRY(peft_open(path, config, table, &source->adapter));
+    *source_out = ZD_TAKE(opened);
     return ZD_OK;
 }

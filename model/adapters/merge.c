@@ -18,32 +18,15 @@ struct merged {
     float *values;                 /* merged, as the table has it; owned */
 };
 
-static struct merge_what of(const struct merge_part *part, int id)
-{
-    return part->what(part->source.ctx, id);
-}
-
 static bool is_adapted(const struct merged *m, int id)
 {
     for (int i = 0; i < m->part_count; i++)
-        if (of(&m->parts[i], id).r)
+        if (m->parts[i].parts[id].r)
             return true;
     return false;
 }
 
 /* --- of PEFT's files ------------------------------------------------------ */
-
-static struct merge_what stored_what(const void *ctx, int id)
-{
-    const struct peft_adapter *adapter = ctx;
-    const struct peft_part *part = &adapter->parts[id];
-    return (struct merge_what){
-            .r = part->tensors[PEFT_A] ? part->r : 0,
-            .scale = part->scale,
-            .has_magnitude = part->tensors[PEFT_MAGNITUDE],
-            .is_saved = part->tensors[PEFT_SAVED],
-            .has_under = part->tensors[PEFT_UNDER]};
-}
 
 static enum zd_status stored_read(
         const void *ctx, int id, enum peft_kind kind, size_t begin,
@@ -60,7 +43,7 @@ struct merge_part merge_part_of_peft(
         const struct peft_adapter *adapter, double weight, const char *name)
 {
     return (struct merge_part){
-            stored_what, {stored_read, adapter}, weight, name};
+            adapter->parts, {stored_read, adapter}, weight, name};
 }
 
 /* --- what cannot be merged ------------------------------------------------ */
@@ -72,28 +55,28 @@ static enum zd_status check_tensor(
     const struct merge_part *saves = NULL, *adapts = NULL;
     bool dora = false;
     for (int i = 0; i < part_count; i++) {
-        struct merge_what what = of(&parts[i], id);
-        if ((what.has_magnitude || what.is_saved) && parts[i].weight != 1)
+        const struct peft_part *what = &parts[i].parts[id];
+        bool is_dora = what->has[PEFT_MAGNITUDE];
+        bool is_saved = what->has[PEFT_SAVED];
+        if ((is_dora || is_saved) && parts[i].weight != 1)
             return ZD_FAIL(
                     ZD_ERR_DATA, "E0324",
                     "`%s` cannot be weighted by %g: `%s` is of %s",
                     parts[i].name, parts[i].weight, p->name,
-                    what.has_magnitude ? "DoRA" : "modules_to_save");
-        if (what.is_saved && saves)
+                    is_dora ? "DoRA" : "modules_to_save");
+        if (is_saved && saves)
             return ZD_FAIL(
                     ZD_ERR_DATA, "E0324", "`%s` and `%s` both save `%s` whole",
                     saves->name, parts[i].name, p->name);
-        if (what.r && adapts && (dora || what.has_magnitude))
+        if (what->r && adapts && (dora || is_dora))
             return ZD_FAIL(
                     ZD_ERR_DATA, "E0324",
                     "`%s` and `%s` both adapt `%s`, and one is DoRA, which "
                     "cannot be combined",
                     adapts->name, parts[i].name, p->name);
-        if (what.is_saved)
-            saves = &parts[i];
-        if (what.r)
-            adapts = &parts[i];
-        dora = dora || what.has_magnitude;
+        saves = is_saved ? &parts[i] : saves;
+        adapts = what->r ? &parts[i] : adapts;
+        dora |= is_dora;
     }
     return ZD_OK;
 }
@@ -122,7 +105,7 @@ static enum zd_status read_all(
  * merge_and_unload. Norms are summed in double. `row` is scratch, (in). */
 static void merge_into(
         float *weight, const struct param *p, double scale,
-        const struct merge_what *what, const float *a, const float *b,
+        const struct peft_part *what, const float *a, const float *b,
         const float *magnitude, float *row)
 {
     size_t in = (size_t)param_in(p), out = (size_t)param_out(p);
@@ -139,7 +122,7 @@ static void merge_into(
             *x += (float)scale * row[i];
             squares += (double)*x * *x;
         }
-        if (!what->has_magnitude)
+        if (!what->has[PEFT_MAGNITUDE])
             continue;
         float factor = magnitude[o] / (float)sqrt(squares);
         for (size_t i = 0; i < in; i++)
@@ -150,23 +133,20 @@ static void merge_into(
 static enum zd_status add_adapter(
         struct merged *m, int id, const struct merge_part *part)
 {
-    struct merge_what what = of(part, id);
+    const struct peft_part *what = &part->parts[id];
     const struct param *p = &m->table->params[id];
     size_t in = (size_t)param_in(p), out = (size_t)param_out(p);
-    size_t r = (size_t)what.r;
-    float *a = zd_array(r * in + out * r + out + in, sizeof *a);
+    size_t r = (size_t)what->r;
+    ZD_FREED float *a = zd_array(r * in + out * r + out + in, sizeof *a);
     float *b = a + r * in, *magnitude = b + out * r, *row = magnitude + out;
-    enum zd_status status = read_all(part, id, PEFT_A, r * in, a);
-    if (status == ZD_OK)
-        status = read_all(part, id, PEFT_B, out * r, b);
-    if (status == ZD_OK && what.has_magnitude)
-        status = read_all(part, id, PEFT_MAGNITUDE, out, magnitude);
-    if (status == ZD_OK)
-        merge_into(
-                m->values, p, part->weight * what.scale, &what, a, b, magnitude,
-                row);
-    free(a);
-    return status;
+    ZD_TRY(read_all(part, id, PEFT_A, r * in, a));
+    ZD_TRY(read_all(part, id, PEFT_B, out * r, b));
+    if (what->has[PEFT_MAGNITUDE])
+        ZD_TRY(read_all(part, id, PEFT_MAGNITUDE, out, magnitude));
+    merge_into(
+            m->values, p, part->weight * what->scale, what, a, b, magnitude,
+            row);
+    return ZD_OK;
 }
 
 /* What adapters are added to: the base's tensor, or the one saved for it, or
@@ -176,8 +156,8 @@ static enum zd_status read_under(
 {
     const struct peft_source *source = NULL;
     for (int i = 0; i < m->part_count; i++) {
-        struct merge_what what = of(&m->parts[i], id);
-        if (what.is_saved || (what.has_under && !source))
+        const bool *has = m->parts[i].parts[id].has;
+        if (has[PEFT_SAVED] || (has[PEFT_UNDER] && !source))
             source = &m->parts[i].source;
     }
     if (source)
@@ -208,7 +188,7 @@ static enum zd_status merge_tensor(struct merged *m, int id)
     m->values = zd_array(p->count, sizeof *m->values);
     ZD_TRY(read_under(m, id, 0, p->count, m->values));
     for (int i = 0; i < m->part_count; i++)
-        if (of(&m->parts[i], id).r) {
+        if (m->parts[i].parts[id].r) {
             ZD_TRY(add_adapter(m, id, &m->parts[i]));
             ZD_TRY(check_merged(m, id, &m->parts[i]));
         }
@@ -276,26 +256,22 @@ enum zd_status weights_open_adapted(
         int choice_count, enum dtype *storage_out,
         struct weight_source *source_out)
 {
-    struct weight_source base;
+    ZD_SCOPED(weights_close) struct weight_source base = {0};
     ZD_TRY(weights_open_hf(dir, config, table, storage_out, &base));
-    *source_out = base;
-    if (choice_count == 0)
-        return ZD_OK;
-    struct merged *m = merged_create(&base, table, choice_count);
-    m->adapters = zd_array((size_t)choice_count, sizeof *m->adapters);
-    *source_out = (struct weight_source){merged_read, merged_close, m};
-    enum zd_status status = ZD_OK;
-    for (int i = 0; status == ZD_OK && i < choice_count; i++) {
-        struct peft_adapter *adapter = &m->adapters[i];
-        status = peft_open(choices[i].dir, config, table, adapter);
-        m->parts[i] =
-                merge_part_of_peft(adapter, choices[i].weight, choices[i].dir);
+    if (choice_count > 0) {
+        struct merged *m = merged_create(&base, table, choice_count);
+        m->adapters = zd_array((size_t)choice_count, sizeof *m->adapters);
+        base = (struct weight_source){merged_read, merged_close, m};
+        for (int i = 0; i < choice_count; i++) {
+            const struct adapter_choice *choice = &choices[i];
+            ZD_TRY(peft_open(choice->dir, config, table, &m->adapters[i]));
+            m->parts[i] = merge_part_of_peft(
+                    &m->adapters[i], choice->weight, choice->dir);
+        }
+        ZD_TRY(merge_check(table, m->parts, choice_count));
     }
-    if (status == ZD_OK)
-        status = merge_check(table, m->parts, choice_count);
-    if (status != ZD_OK)
-        weights_close(source_out);
-    return status;
+    *source_out = ZD_TAKE(base);
+    return ZD_OK;
 }
 
 void merge_tell_codes(const char *base)

@@ -13,20 +13,11 @@
 #include "model/adapters/peft.h"
 #include "model/weights.h"
 
-/* What an adapter holds for one tensor. */
-struct merge_what {
-    int r; /* 0: no factors */
-    double scale;
-    bool has_magnitude;
-    bool is_saved;  /* whole, in place of the base's */
-    bool has_under; /* what the factors were trained on */
-};
-
 struct merge_part {
-    struct merge_what (*what)(const void *ctx, int id);
-    struct peft_source source; /* and the ctx of both */
-    double weight;             /* any sign */
-    const char *name;          /* for errors */
+    const struct peft_part *parts; /* by id; their tensors are not read */
+    struct peft_source source;
+    double weight;    /* any sign */
+    const char *name; /* for errors */
 };
 /* Of an adapter as PEFT stores it, which is borrowed. */
 struct merge_part merge_part_of_peft(

@@ -86,7 +86,7 @@ static enum zd_status place(
         enum peft_kind kind)
 {
     int64_t shape[2];
-    char is[SHAPE_TEXT], asked[SHAPE_TEXT];
+    struct stored stored = {o->adapter->file, tensor};
     struct peft_part *part = &o->adapter->parts[id];
     int dims = peft_shape(&o->table->params[id], kind, part->r, shape);
     if (part->tensors[kind])
@@ -94,16 +94,12 @@ static enum zd_status place(
                 o, "E0322", "tensor `%s` appears twice, also as `%s`",
                 tensor->name, part->tensors[kind]->name);
     part->tensors[kind] = tensor;
-    if (tensor->dims == dims && tensor->shape[0] == shape[0] &&
-        (dims == 1 || tensor->shape[1] == shape[1]))
-        return ZD_OK;
-    shape_text(tensor->dims, tensor->shape, is);
-    shape_text(dims, shape, asked);
-    return REFUSE(
-            o, "E0323",
-            "tensor `%s` has the shape %s; the base and adapter_config.json "
-            "ask for %s",
-            tensor->name, is, asked);
+    part->has[kind] = true;
+    return stored_check_shape(
+                   stored, "E0323", "the base and adapter_config.json ask for",
+                   dims, shape) == ZD_OK
+                   ? ZD_OK
+                   : tell_place(o);
 }
 
 static enum zd_status place_lora(
@@ -249,12 +245,10 @@ static enum zd_status read_rope(const struct st_file *file, json_t **table_out)
 
 static enum zd_status check_rope(const struct opening *o)
 {
-    json_t *table;
+    json_auto_t *table = NULL;
     const struct st_file *file = o->adapter->file;
     ZD_TRY(read_rope(file, &table));
-    bool is_same = !table || json_equal(table, model_config_rope(o->config));
-    json_decref(table);
-    if (is_same)
+    if (!table || json_equal(table, model_config_rope(o->config)))
         return ZD_OK;
     ZD_FAIL(ZD_ERR_DATA, "E0326",
             "the adapter was trained with rope_scaling = %.300s, which the "
@@ -268,7 +262,7 @@ static enum zd_status check_rope(const struct opening *o)
 static enum zd_status extend(
         const struct st_file *file, struct model_config *config)
 {
-    json_t *table;
+    json_auto_t *table = NULL;
     char module[HF_NAME_BYTES], name[2 * HF_NAME_BYTES];
     hf_name_of_module(config, config->family->embeddings[0].name, module);
     snprintf(name, sizeof name, PREFIX "%s", module);
@@ -277,23 +271,19 @@ static enum zd_status extend(
     if (rows > config->vocab_size && rows <= INT_MAX)
         model_config_resize_vocab(config, (int)rows);
     ZD_TRY(read_rope(file, &table));
-    enum zd_status status = ZD_OK;
-    if (table && !config->rope_scaling &&
-        !json_equal(table, model_config_rope(config)))
-        status =
-                model_config_scale_rope(table, file->path, ZD_ERR_DATA, config);
-    json_decref(table);
-    return status;
+    if (!table || config->rope_scaling ||
+        json_equal(table, model_config_rope(config)))
+        return ZD_OK;
+    return model_config_scale_rope(table, file->path, ZD_ERR_DATA, config);
 }
 
 enum zd_status peft_extend_config(const char *dir, struct model_config *config)
 {
-    char path[PATH_MAX];
+    const struct fs_path path = fs_in(dir, WEIGHTS);
     struct st_file *file;
-    fs_join(path, sizeof path, dir, WEIGHTS);
-    if (!fs_exists(path)) /* told by who opens it */
+    if (!fs_exists(path.text)) /* told by who opens it */
         return ZD_OK;
-    ZD_TRY(st_open(path, &file));
+    ZD_TRY(st_open(path.text, &file));
     enum zd_status status = extend(file, config);
     st_close(file);
     return status;
@@ -303,34 +293,26 @@ enum zd_status peft_open(
         const char *dir, const struct model_config *config,
         const struct param_table *table, struct peft_adapter *adapter_out)
 {
-    char path[PATH_MAX];
-    struct peft_adapter adapter = {0};
+    ZD_SCOPED(peft_close) struct peft_adapter adapter = {0};
     struct opening o = {config, table, &adapter};
     ZD_TRY(peft_config_read(dir, &adapter.config));
-    fs_join(path, sizeof path, dir, WEIGHTS);
-    enum zd_status status = st_open(path, &adapter.file);
+    enum zd_status status = st_open(fs_in(dir, WEIGHTS).text, &adapter.file);
     if (status == ZD_ERR_NO_INPUT)
         zd_fail_help("an adapter in a pickle file (adapter_model.bin) is never "
                      "read; save it as safetensors");
+    ZD_TRY(status);
     adapter.parts = zd_array((size_t)table->count, sizeof *adapter.parts);
     /* sorted by name: the embedding comes later than a tied head */
     for (int pass = 0; pass < 2; pass++)
-        for (int i = 0; status == ZD_OK && i < adapter.file->tensor_count;
-             i++) {
+        for (int i = 0; i < adapter.file->tensor_count; i++) {
             const struct st_tensor *t = &adapter.file->tensors[i];
             bool late = strcmp(t->name, PREFIX "lm_head.weight") == 0;
             if (late == (pass == 1))
-                status = place_tensor(&o, t);
+                ZD_TRY(place_tensor(&o, t));
         }
-    if (status == ZD_OK)
-        status = check_complete(&o);
-    if (status == ZD_OK)
-        status = check_rope(&o);
-    if (status != ZD_OK) {
-        peft_close(&adapter);
-        return status;
-    }
-    *adapter_out = adapter;
+    ZD_TRY(check_complete(&o));
+    ZD_TRY(check_rope(&o));
+    *adapter_out = ZD_TAKE(adapter);
     return ZD_OK;
 }
 

@@ -25,9 +25,10 @@ enum peft_kind {
     PEFT_KINDS
 };
 struct peft_part {
-    int r; /* 0: no adapter for this tensor */
+    int r; /* 0: no factors for this tensor */
     double scale;
-    const struct st_tensor *tensors[PEFT_KINDS]; /* NULL: none */
+    bool has[PEFT_KINDS];
+    const struct st_tensor *tensors[PEFT_KINDS]; /* of a file; NULL: none */
 };
 
 /* The shape of a kind's tensor for `param`; returns its dimensions. */

@@ -61,11 +61,9 @@ static bool matches_all(const char *pattern, const char *name)
 static bool matches_end(const char *pattern, const char *name)
 {
     size_t bytes = strlen(pattern) + sizeof "(?:.*\\.)?(?:)";
-    char *whole = zd_must(malloc(bytes));
+    ZD_FREED char *whole = zd_must(malloc(bytes));
     snprintf(whole, bytes, "(?:.*\\.)?(?:%s)", pattern);
-    bool matches = matches_all(whole, name);
-    free(whole);
-    return matches;
+    return matches_all(whole, name);
 }
 
 /* --- keys that we have, and those that we have not ------------------------ */
@@ -164,15 +162,13 @@ static enum zd_status check_default(
         const struct config_reader *r, const struct key *key,
         const json_t *value)
 {
-    json_t *absent =
+    char text[CONFIG_TEXT];
+    json_auto_t *absent =
             key->absent
                     ? zd_must(json_loads(key->absent, JSON_DECODE_ANY, NULL))
                     : NULL;
-    bool equal = json_equal(value, absent);
-    json_decref(absent);
-    if (equal)
+    if (json_equal(value, absent))
         return ZD_OK;
-    char text[CONFIG_TEXT];
     return config_fail(
             r, "E0321", "`%s` = %s is not supported; %s is", key->name,
             config_text(value, text), key->absent ? key->absent : "null");
@@ -327,15 +323,12 @@ enum zd_status peft_config_parse(
 /* A folder without adapter_config.json: which one was meant? */
 static enum zd_status refuse_folder(const char *dir)
 {
-    char path[PATH_MAX];
     ZD_FAIL(ZD_ERR_NO_INPUT, "E0712", "%s/adapter_config.json does not exist",
             dir);
-    fs_join(path, sizeof path, dir, "peft/adapter_config.json");
-    if (fs_exists(path))
+    if (fs_exists(fs_in(dir, "peft/adapter_config.json").text))
         return zd_fail_help("%s/peft is one", dir);
-    fs_join(path, sizeof path, dir, "manifest.json");
     return zd_fail_help(
-            fs_exists(path)
+            fs_exists(fs_in(dir, "manifest.json").text)
                     ? "it is a checkpoint, of which `zerod export %s --out "
                       "DIR` writes one"
                     : "the folder that peft's save_pretrained has written, or "
@@ -345,18 +338,14 @@ static enum zd_status refuse_folder(const char *dir)
 
 enum zd_status peft_config_read(const char *dir, struct peft_config *config_out)
 {
-    char path[PATH_MAX];
-    json_t *json;
+    const struct fs_path path = fs_in(dir, "adapter_config.json");
+    json_auto_t *json = NULL;
     bool is_there;
-    fs_join(path, sizeof path, dir, "adapter_config.json");
-    ZD_TRY(fs_look(path, &is_there));
+    ZD_TRY(fs_look(path.text, &is_there));
     if (!is_there)
         return refuse_folder(dir);
-    ZD_TRY(json_parse_file(path, CONFIG_BYTES_MAX, &json));
-    enum zd_status status =
-            peft_config_parse(json, path, ZD_ERR_DATA, config_out);
-    json_decref(json);
-    return status;
+    ZD_TRY(json_parse_file(path.text, CONFIG_BYTES_MAX, &json));
+    return peft_config_parse(json, path.text, ZD_ERR_DATA, config_out);
 }
 
 void peft_config_fini(struct peft_config *config)

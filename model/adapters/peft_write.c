@@ -48,21 +48,20 @@ static enum zd_status read_tensor(
 /* How heads turned while the adapter was trained, where the job said so. */
 static json_t *metadata_of(const struct model_config *config)
 {
-    json_t *metadata = zd_must(json_object());
-    char *table = config->rope_scaling
-                          ? json_dumps(config->rope_scaling, JSON_COMPACT)
-                          : NULL;
-    if (table)
-        json_object_set_new(metadata, PEFT_ROPE_KEY, json_string(table));
-    free(table);
-    return metadata;
+    ZD_FREED char *table =
+            config->rope_scaling
+                    ? json_dumps(config->rope_scaling, JSON_COMPACT)
+                    : NULL;
+    return zd_must(json_pack("{s:s*}", PEFT_ROPE_KEY, table));
 }
 
 static enum zd_status write_weights(struct writing *w, enum dtype dtype)
 {
+    json_auto_t *metadata = metadata_of(w->view.config);
+    ZD_SCOPED(tensor_files_fini)
     struct tensor_files files = {
             .dir = w->dir,
-            .metadata = metadata_of(w->view.config),
+            .metadata = metadata,
             .stem = "adapter_model",
             .files = 1,
             .read = read_tensor,
@@ -75,12 +74,8 @@ static enum zd_status write_weights(struct writing *w, enum dtype dtype)
         if (!adapts && peft_saves(&w->view, id))
             add_tensor(w, &files, id, PEFT_SAVED, dtype);
     }
-    enum zd_status status = tensor_files_create(&files);
-    if (status == ZD_OK)
-        status = tensor_files_write(&files, 0, 1);
-    json_decref(files.metadata);
-    tensor_files_fini(&files);
-    return status;
+    ZD_TRY(tensor_files_create(&files));
+    return tensor_files_write(&files, 0, 1);
 }
 
 /* --- adapter_config.json -------------------------------------------------- */
@@ -166,10 +161,9 @@ static json_t *copy_or(const json_t *json, const char *key, json_t *absent)
 static enum zd_status write_config(
         const struct writing *w, const char *base_model)
 {
-    char path[EXPORT_PATH_BYTES];
     const struct peft_config *a = w->view.adapter;
     double alpha = a->lora_alpha * (a->use_rslora ? sqrt(a->r) : 1);
-    json_t *json = zd_must(json_pack(
+    json_auto_t *json = zd_must(json_pack(
             "{s:s s:s s:s? s:b s:i s:o s:f s:o s:o s:o s:o s:b s:b s:s s:b "
             "s:b}",
             "peft_type", "LORA", "task_type", "CAUSAL_LM",
@@ -181,10 +175,7 @@ static enum zd_status write_config(
             folded_alphas(w), "use_rslora", false, "use_dora", a->use_dora,
             "bias", "none", "fan_in_fan_out", w->view.config->family->conv1d,
             "init_lora_weights", true));
-    fs_join(path, sizeof path, w->dir, "adapter_config.json");
-    enum zd_status status = json_write_file(path, json);
-    json_decref(json);
-    return status;
+    return json_write_file(fs_in(w->dir, "adapter_config.json").text, json);
 }
 
 static void note_readers(const struct writing *w, char note[PEFT_NOTE_BYTES])

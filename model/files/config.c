@@ -129,13 +129,12 @@ static enum zd_status parse_wrapped(
         struct model_config *c)
 {
     const json_t *whole = r->json;
-    json_t *inner = text_config_inner(wrapper, whole);
+    json_auto_t *inner = text_config_inner(wrapper, whole);
     if (!inner)
         return config_wrong(r, "text_config", "a table of keys");
     r->json = inner;
     enum zd_status status = parse_text(r, c);
     r->json = whole;
-    json_decref(inner);
     ZD_TRY(status);
     json_t *json = zd_must(json_deep_copy(whole));
     json_object_set_new(json, "text_config", c->json);
@@ -149,22 +148,18 @@ enum zd_status model_config_parse(
         struct model_config *config_out)
 {
     struct config_reader r = {json, name, on_error, "E0302"};
-    struct model_config c = {0};
+    ZD_SCOPED(model_config_fini) struct model_config c = {0};
     const struct text_wrapper *wrapper =
             on_error == ZD_ERR_DATA ? text_wrapper_of(json) : NULL;
-    enum zd_status status =
-            wrapper ? parse_wrapped(&r, wrapper, &c) : parse_text(&r, &c);
-    if (status == ZD_OK)
-        *config_out = c;
-    else
-        model_config_fini(&c);
-    return status;
+    ZD_TRY(wrapper ? parse_wrapped(&r, wrapper, &c) : parse_text(&r, &c));
+    *config_out = ZD_TAKE(c);
+    return ZD_OK;
 }
 
 /* DIR/config.json as JSON, which the caller lets go of. */
-static enum zd_status read_json(const char *dir, char path[4096], json_t **json)
+static enum zd_status read_json(
+        const char *dir, const char *path, json_t **json)
 {
-    char exported[PATH_MAX];
     if (!fs_is_dir(dir)) {
         enum zd_status status = fs_exists(dir) ? ZD_ERR_DATA : ZD_ERR_NO_INPUT;
         ZD_FAIL(status, "E0303",
@@ -175,10 +170,7 @@ static enum zd_status read_json(const char *dir, char path[4096], json_t **json)
                      "config.json alone is enough");
         return status;
     }
-    fs_join(path, 4096, dir, "adapter_config.json");
-    bool is_adapter = fs_exists(path);
-    fs_join(path, 4096, dir, "config.json");
-    if (is_adapter && !fs_exists(path)) {
+    if (fs_exists(fs_in(dir, "adapter_config.json").text) && !fs_exists(path)) {
         ZD_FAIL(ZD_ERR_NO_INPUT, "E0303", "%s is an adapter, not a model", dir);
         return zd_fail_help(
                 "name the folder of its base model here; `zerod generate` "
@@ -190,8 +182,7 @@ static enum zd_status read_json(const char *dir, char path[4096], json_t **json)
     if (status != ZD_ERR_NO_INPUT)
         return status;
     /* the output folder of a run holds the model beside its checkpoints */
-    fs_join(exported, sizeof exported, dir, "hf/config.json");
-    if (fs_exists(exported))
+    if (fs_exists(fs_in(dir, "hf/config.json").text))
         zd_fail_help("the model of this run is %s/hf", dir);
     return status;
 }
@@ -238,37 +229,31 @@ static enum zd_status check_quantization(
 static enum zd_status read_config(
         const char *dir, bool may_be_quantized, struct model_config *config_out)
 {
-    char path[4096];
-    json_t *json;
-    ZD_TRY(read_json(dir, path, &json));
-    struct config_reader reader = {json, path, ZD_ERR_DATA, "E0302"};
-    json_t *quantization =
+    const struct fs_path path = fs_in(dir, "config.json");
+    json_auto_t *json = NULL;
+    ZD_TRY(read_json(dir, path.text, &json));
+    struct config_reader reader = {json, path.text, ZD_ERR_DATA, "E0302"};
+    json_auto_t *keys =
             json_incref(json_object_get(json, "quantization_config"));
-    bool is_quantized =
-            may_be_quantized && quantization && !json_is_null(quantization);
-    enum zd_status status =
-            is_quantized ? check_quantization(&reader, quantization) : ZD_OK;
+    const char *type = json_string_at(keys, "bnb_4bit_quant_type");
+    bool is_quantized = may_be_quantized && keys && !json_is_null(keys);
+    if (is_quantized)
+        ZD_TRY(check_quantization(&reader, keys));
     if (may_be_quantized)
         json_object_del(json, "quantization_config");
-    if (status == ZD_OK)
-        status = model_config_parse(json, path, ZD_ERR_DATA, config_out);
-    if (status == ZD_OK)
-        settle_tied(dir, json, config_out);
-    if (status == ZD_OK && is_quantized) {
-        const char *type = json_string_at(quantization, "bnb_4bit_quant_type");
-        config_out->is_quantized = true;
-        config_out->stored_nested = json_is_true(
-                json_object_get(quantization, "bnb_4bit_use_double_quant"));
-        config_out->stored_format =
-                json_object_get(quantization, "weight_block_size") ? QUANT_FP8
-                : json_is_true(json_object_get(quantization, "load_in_8bit"))
-                        ? QUANT_INT8
-                : type && strcmp(type, "nf4") == 0 ? QUANT_NF4
-                                                   : QUANT_FP4;
-    }
-    json_decref(quantization);
-    json_decref(json);
-    return status;
+    ZD_TRY(model_config_parse(json, path.text, ZD_ERR_DATA, config_out));
+    settle_tied(dir, json, config_out);
+    if (!is_quantized)
+        return ZD_OK;
+    config_out->is_quantized = true;
+    config_out->stored_nested =
+            json_is_true(json_object_get(keys, "bnb_4bit_use_double_quant"));
+    config_out->stored_format =
+            json_object_get(keys, "weight_block_size")            ? QUANT_FP8
+            : json_is_true(json_object_get(keys, "load_in_8bit")) ? QUANT_INT8
+            : type && strcmp(type, "nf4") == 0                    ? QUANT_NF4
+                                                                  : QUANT_FP4;
+    return ZD_OK;
 }
 
 enum zd_status model_config_read(

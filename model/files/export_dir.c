@@ -2,6 +2,7 @@
 
 #include "base/file/fs.h"
 #include "base/file/safetensors.h"
+#include "base/must.h"
 #include "base/words.h"
 
 #include <errno.h>
@@ -9,8 +10,6 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { PATH_BYTES = 4096 };
 
 const char *const export_copied_files[] = {
         "generation_config.json",
@@ -49,13 +48,13 @@ static bool is_blob_of(const char *path, const char *real_dir)
 
 enum zd_status export_check_link(const char *dir, const char *name)
 {
-    char path[PATH_MAX], real[PATH_MAX], real_dir[PATH_MAX];
-    fs_join(path, sizeof path, dir, name);
-    if (realpath(path, real) && realpath(dir, real_dir) &&
+    char real[PATH_MAX], real_dir[PATH_MAX];
+    const struct fs_path path = fs_in(dir, name);
+    if (realpath(path.text, real) && realpath(dir, real_dir) &&
         (is_below(real, real_dir) || is_blob_of(real, real_dir)))
         return ZD_OK;
     ZD_FAIL(ZD_ERR_DATA, "E0316",
-            "%s is a link to a file outside of the model's folder", path);
+            "%s is a link to a file outside of the model's folder", path.text);
     return zd_fail_help(
             "replace the link by the file: every checkpoint and the "
             "exported model have a copy of it");
@@ -65,21 +64,16 @@ static enum zd_status copy_file(
         const char *from_dir, const char *to_dir, const char *name)
 {
     enum { COPY_BYTES_MAX = 1 << 30 };
-    char from[PATH_BYTES], to[PATH_BYTES];
-    char *data;
+    const struct fs_path from = fs_in(from_dir, name);
+    ZD_FREED char *data = NULL;
     size_t bytes;
-    fs_join(from, sizeof from, from_dir, name);
-    fs_join(to, sizeof to, to_dir, name);
     bool is_there;
-    ZD_TRY(fs_look(from, &is_there));
+    ZD_TRY(fs_look(from.text, &is_there));
     if (!is_there)
         return ZD_OK;
-    ZD_TRY(fs_read_file(from, COPY_BYTES_MAX, &data, &bytes));
-    enum zd_status status = export_check_link(from_dir, name);
-    if (status == ZD_OK)
-        status = fs_write_file(to, data, bytes);
-    free(data);
-    return status;
+    ZD_TRY(fs_read_file(from.text, COPY_BYTES_MAX, &data, &bytes));
+    ZD_TRY(export_check_link(from_dir, name));
+    return fs_write_file(fs_in(to_dir, name).text, data, bytes);
 }
 
 enum zd_status export_copy_files(
@@ -114,10 +108,8 @@ static bool is_export_name(const char *name)
 static enum zd_status has_our_mark(
         const char *dir, const char *name, bool *is_ours_out)
 {
-    char path[PATH_BYTES];
     struct st_file *file;
-    fs_join(path, sizeof path, dir, name);
-    enum zd_status status = st_open(path, &file);
+    enum zd_status status = st_open(fs_in(dir, name).text, &file);
     *is_ours_out = false;
     if (status == ZD_ERR_DATA || status == ZD_ERR_NO_INPUT) {
         zd_error_clear();
@@ -209,11 +201,9 @@ enum zd_status export_dir_names(
 {
     static const char *const files[] = {"adapter_config.json", "config.json"};
     static const char *const kinds[] = {"an adapter", "a model"};
-    char other[EXPORT_PATH_BYTES + 32];
     ZD_TRY(export_dir_places(dir, to, temporary));
     ZD_TRY(check(to, true));
-    fs_join(other, sizeof other, to, files[is_adapter]);
-    if (!fs_exists(other))
+    if (!fs_exists(fs_in(to, files[is_adapter]).text))
         return check(temporary, false);
     ZD_FAIL(ZD_ERR_CREATE, "E0314", "`%s` holds %s, which %s would replace", to,
             kinds[is_adapter], kinds[!is_adapter]);

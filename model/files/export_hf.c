@@ -78,7 +78,7 @@ static enum zd_status list_quantized(
     int64_t blocks = (int64_t)quant_scale_count(&m);
     if (nested)
         ZD_TRY(hold_weight(q, id));
-    char *text = is_4bit ? state_text(q, id) : NULL;
+    ZD_FREED char *text = is_4bit ? state_text(q, id) : NULL;
     const struct {
         bool is_written;
         int kind;
@@ -111,7 +111,6 @@ static enum zd_status list_quantized(
                 tensor->name, sizeof tensor->name, "%.*s%s", stem, name,
                 kind == KIND_WEIGHT ? ".weight" : quantized_ends[kind - 1]);
     }
-    free(text);
     return ZD_OK;
 }
 
@@ -120,7 +119,7 @@ static enum zd_status read_quantized(
         size_t count, void *out)
 {
     float map[256];
-    char *text = NULL;
+    ZD_FREED char *text = NULL;
     struct quant_matrix m = matrix_of(q, tensor->id);
     size_t groups = quant_parts(quant_scale_count(&m), QUANT_NESTED_BLOCK);
     size_t element = strcmp(tensor->entry.dtype, "F32") == 0 ? 4 : 1;
@@ -142,7 +141,6 @@ static enum zd_status read_quantized(
     else if (tensor->kind == KIND_OF(BESIDE_WEIGHT_FORMAT))
         from = ""; /* 0: by rows */
     memcpy(out, (const char *)from + begin * element, count * element);
-    free(text);
     return ZD_OK;
 }
 
@@ -233,9 +231,9 @@ static enum zd_status list_tensors(struct hf_export *e)
 
 static enum zd_status write_index(const struct hf_export *e)
 {
-    char path[EXPORT_PATH_BYTES], name[TENSOR_FILE_NAME];
+    char name[TENSOR_FILE_NAME];
     json_t *map = zd_must(json_object());
-    json_t *index = zd_must(json_pack(
+    json_auto_t *index = zd_must(json_pack(
             "{s:{s:I} s:o}", "metadata", "total_size",
             (json_int_t)tensor_files_bytes(&e->files), "weight_map", map));
     for (int i = 0; i < e->files.count; i++) {
@@ -243,10 +241,8 @@ static enum zd_status write_index(const struct hf_export *e)
         tensor_files_name(&e->files, tensor->file, name);
         json_object_set_new(map, tensor->name, zd_must(json_string(name)));
     }
-    fs_join(path, sizeof path, e->dir, "model.safetensors.index.json");
-    enum zd_status status = json_write_file(path, index);
-    json_decref(index);
-    return status;
+    return json_write_file(
+            fs_in(e->dir, "model.safetensors.index.json").text, index);
 }
 
 /* Of a part, only where it is there. */
@@ -264,12 +260,12 @@ static void set_dtype(json_t *json, const char *type, bool is_whole)
  * vocabulary. */
 static enum zd_status write_config(const struct hf_export *e)
 {
-    char path[EXPORT_PATH_BYTES];
     const char *type = dtype_torch_name(e->job->options.dtype);
-    json_t *json = NULL;
+    json_auto_t *json = NULL;
     if (e->job->options.copy_from) {
-        fs_join(path, sizeof path, e->job->options.copy_from, "config.json");
-        ZD_TRY(json_parse_file(path, CONFIG_BYTES_MAX, &json));
+        ZD_TRY(json_parse_file(
+                fs_in(e->job->options.copy_from, "config.json").text,
+                CONFIG_BYTES_MAX, &json));
     } else {
         json = zd_must(json_deep_copy(e->job->config->json));
     }
@@ -285,10 +281,7 @@ static enum zd_status write_config(const struct hf_export *e)
     if (e->job->options.quantization)
         json_object_set(
                 json, "quantization_config", e->job->options.quantization);
-    fs_join(path, sizeof path, e->dir, "config.json");
-    enum zd_status status = json_write_file(path, json);
-    json_decref(json);
-    return status;
+    return json_write_file(fs_in(e->dir, "config.json").text, json);
 }
 
 /* --- all of it ------------------------------------------------------------ */
@@ -320,12 +313,19 @@ static enum zd_status end(struct hf_export *e)
     return export_dir_replace(e->dir, e->to);
 }
 
+static void export_fini(struct hf_export *e)
+{
+    tensor_files_fini(&e->files);
+    hf_files_close(&e->others);
+}
+
 enum { STEP_BEGIN = 1, STEP_WRITE = 2, STEP_END = 4 };
 
 static enum zd_status export_steps(
         const struct hf_export_job *job, const struct weight_source *source,
         struct quantizing *quantizing, unsigned steps, int part, int parts)
 {
+    ZD_SCOPED(export_fini)
     struct hf_export e = {
             .job = job,
             .source = source,
@@ -337,16 +337,12 @@ static enum zd_status export_steps(
         ZD_TRY(export_dir_names(job->dir, false, e.to, e.dir));
         ZD_TRY(export_dir_begin(e.dir));
     }
-    enum zd_status status = list_tensors(&e);
-    if (status == ZD_OK && steps & STEP_BEGIN)
-        status = tensor_files_create(&e.files);
-    if (status == ZD_OK && steps & STEP_WRITE)
-        status = tensor_files_write(&e.files, part, parts);
-    if (status == ZD_OK && steps & STEP_END)
-        status = end(&e);
-    tensor_files_fini(&e.files);
-    hf_files_close(&e.others);
-    return status;
+    ZD_TRY(list_tensors(&e));
+    if (steps & STEP_BEGIN)
+        ZD_TRY(tensor_files_create(&e.files));
+    if (steps & STEP_WRITE)
+        ZD_TRY(tensor_files_write(&e.files, part, parts));
+    return steps & STEP_END ? end(&e) : ZD_OK;
 }
 
 enum zd_status weights_export_begin(const struct hf_export_job *job)

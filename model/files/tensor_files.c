@@ -108,26 +108,23 @@ void tensor_files_fini(struct tensor_files *files)
     *files = (struct tensor_files){0};
 }
 
-static void path_of(
-        const struct tensor_files *files, int file,
-        char path[EXPORT_PATH_BYTES])
+static struct fs_path path_of(const struct tensor_files *files, int file)
 {
     char name[TENSOR_FILE_NAME];
     tensor_files_name(files, file, name);
-    fs_join(path, EXPORT_PATH_BYTES, files->dir, name);
+    return fs_in(files->dir, name);
 }
 
 enum zd_status tensor_files_create(const struct tensor_files *files)
 {
-    struct st_entry *entries = zd_array((size_t)files->count, sizeof *entries);
-    json_t *mark =
+    ZD_FREED struct st_entry *entries =
+            zd_array((size_t)files->count, sizeof *entries);
+    json_auto_t *mark =
             zd_must(json_pack("{s:s}", EXPORT_WRITER_KEY, EXPORT_WRITER));
     if (files->metadata)
         json_object_update(mark, files->metadata);
-    enum zd_status status = ZD_OK;
-    for (int file = 0; status == ZD_OK && file < files->files; file++) {
+    for (int file = 0; file < files->files; file++) {
         struct st_writer *writer;
-        char path[EXPORT_PATH_BYTES];
         int count = 0;
         for (int i = 0; i < files->count; i++) {
             const struct file_tensor *tensor = &files->tensors[i];
@@ -136,14 +133,11 @@ enum zd_status tensor_files_create(const struct tensor_files *files)
             entries[count] = tensor->entry;
             entries[count++].name = tensor->name;
         }
-        path_of(files, file, path);
-        status = st_writer_create(path, entries, count, mark, &writer);
-        if (status == ZD_OK)
-            status = st_writer_leave(writer);
+        ZD_TRY(st_writer_create(
+                path_of(files, file).text, entries, count, mark, &writer));
+        ZD_TRY(st_writer_leave(writer));
     }
-    json_decref(mark);
-    free(entries);
-    return status;
+    return ZD_OK;
 }
 
 /* --- what is in the files ------------------------------------------------- */
@@ -217,26 +211,25 @@ static enum zd_status write_tensors(
  * all. */
 static enum zd_status write_part(struct writing *w, int index, uint64_t at)
 {
-    char path[EXPORT_PATH_BYTES];
+    const struct fs_path path = path_of(w->files, index);
     struct st_file *file;
     uint64_t bytes = file_bytes(w->files, index), end = at + bytes;
     if (w->begin >= end || w->end <= at)
         return ZD_OK;
-    path_of(w->files, index, path);
-    ZD_TRY(st_open(path, &file));
+    ZD_TRY(st_open(path.text, &file));
     uint64_t data = file->file_bytes - bytes;
     uint64_t from = place_of(data, bytes, w->begin > at ? w->begin - at : 0);
     uint64_t to = place_of(data, bytes, w->end < end ? w->end - at : bytes);
     enum zd_status status;
     w->file = file;
-    w->fd = open(path, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
+    w->fd = open(path.text, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
     if (w->fd < 0) {
         status =
-                ZD_FAIL(ZD_ERR_CREATE, "E0708", "cannot create %s: %s", path,
-                        strerror(errno));
+                ZD_FAIL(ZD_ERR_CREATE, "E0708", "cannot create %s: %s",
+                        path.text, strerror(errno));
     } else {
         status = write_tensors(w, index, from, to);
-        enum zd_status synced = fs_sync_close(w->fd, path);
+        enum zd_status synced = fs_sync_close(w->fd, path.text);
         status = status == ZD_OK ? synced : status;
     }
     st_close(file);
@@ -248,18 +241,16 @@ enum zd_status tensor_files_write(
 {
     uint64_t at = 0, total = tensor_files_bytes(files);
     uint64_t each = total / (uint64_t)parts;
+    ZD_FREED float *values = zd_array(2 * PIECE, sizeof *values);
     struct writing w = {
             .files = files,
             .begin = each * (uint64_t)part,
             .end = part + 1 == parts ? total : each * (uint64_t)(part + 1),
-            .values = zd_array(PIECE, sizeof *w.values),
-            .packed = zd_array(PIECE, sizeof(float))};
-    enum zd_status status = ZD_OK;
-    for (int i = 0; status == ZD_OK && i < files->files; i++) {
-        status = write_part(&w, i, at);
+            .values = values,
+            .packed = values + PIECE};
+    for (int i = 0; i < files->files; i++) {
+        ZD_TRY(write_part(&w, i, at));
         at += file_bytes(files, i);
     }
-    free(w.values);
-    free(w.packed);
-    return status;
+    return ZD_OK;
 }

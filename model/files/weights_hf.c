@@ -11,9 +11,10 @@
 enum {
     CONFIG_BYTES_MAX = 16 << 20,
     INDEX_BYTES_MAX = 256 << 20,
-    PATH_BYTES = 4096,
     LINES = 64 /* rows of a mean that are read at a time */
 };
+static const char ONE_FILE[] = "model.safetensors";
+static const char INDEX[] = "model.safetensors.index.json";
 
 /* --- files ---------------------------------------------------------------- */
 
@@ -43,7 +44,6 @@ static enum zd_status add_shard(
         struct hf_files *out, const char *dir, const char *index,
         const char *tensor, const json_t *value)
 {
-    char path[PATH_BYTES];
     const char *name = json_string_value(value);
     if (!name || !*name || strchr(name, '/') || strcmp(name, "..") == 0 ||
         strlen(name) > 255) {
@@ -53,52 +53,45 @@ static enum zd_status add_shard(
                 "name inside the folder",
                 tensor, name ? name : "?");
     }
-    fs_join(path, sizeof path, dir, name);
-    if (!fs_exists(path))
+    const struct fs_path path = fs_in(dir, name);
+    if (!fs_exists(path.text))
         return BAD_INDEX(
                 index, "the file `%s` of tensor `%.100s` is missing", name,
                 tensor);
-    return add_file(out, path);
+    return add_file(out, path.text);
 }
 
 static enum zd_status open_shards(
         struct hf_files *out, const char *dir, const char *index)
 {
     const char *tensor;
-    json_t *json, *value;
+    json_auto_t *json = NULL;
+    json_t *value;
     ZD_TRY(json_parse_file(index, INDEX_BYTES_MAX, &json));
     json_t *map = json_object_get(json, "weight_map");
-    enum zd_status status = ZD_OK;
     if (!json_is_object(map) || json_object_size(map) == 0)
-        status = BAD_INDEX(index, "there is no `weight_map`");
+        return BAD_INDEX(index, "there is no `weight_map`");
     out->files = zd_array(json_object_size(map), sizeof *out->files);
     json_object_foreach(map, tensor, value)
-    {
-        if (status == ZD_OK)
-            status = add_shard(out, dir, index, tensor, value);
-    }
-    json_decref(json);
-    return status;
+            ZD_TRY(add_shard(out, dir, index, tensor, value));
+    return ZD_OK;
 }
 
 static enum zd_status open_all(const char *dir, struct hf_files *out)
 {
-    char path[PATH_BYTES], index[PATH_BYTES];
-    fs_join(path, sizeof path, dir, "model.safetensors");
-    fs_join(index, sizeof index, dir, "model.safetensors.index.json");
-    if (fs_exists(path)) {
+    const struct fs_path path = fs_in(dir, ONE_FILE), index = fs_in(dir, INDEX);
+    if (fs_exists(path.text)) {
         out->files = zd_array(1, sizeof *out->files);
-        return add_file(out, path);
+        return add_file(out, path.text);
     }
-    if (fs_exists(index))
-        return open_shards(out, dir, index);
+    if (fs_exists(index.text))
+        return open_shards(out, dir, index.text);
     ZD_FAIL(ZD_ERR_DATA, "E0307",
             "there is neither model.safetensors nor "
             "model.safetensors.index.json");
     zd_fail_where("%s", dir);
-    fs_join(path, sizeof path, dir, "manifest.json");
     return zd_fail_help(
-            fs_exists(path)
+            fs_exists(fs_in(dir, "manifest.json").text)
                     ? "a checkpoint is made a model by `zerod export`"
                     : "weights in pickle files (pytorch_model.bin) are never "
                       "read; save them as safetensors");
@@ -178,25 +171,19 @@ static enum zd_status make_mean(struct hf_source *source, int id)
 {
     size_t rows = (size_t)source->rows;
     size_t columns = (size_t)source->table->params[id].shape[1];
-    double *sum = zd_array(columns, sizeof *sum);
-    float *lines = zd_array(LINES * columns, sizeof *lines);
-    float *mean = zd_array(columns, sizeof *mean);
-    enum zd_status status = ZD_OK;
-    for (size_t row = 0; status == ZD_OK && row < rows; row += LINES) {
+    ZD_FREED double *sum = zd_array(columns, sizeof *sum);
+    ZD_FREED float *lines = zd_array(LINES * columns, sizeof *lines);
+    for (size_t row = 0; row < rows; row += LINES) {
         size_t count = (rows - row < LINES ? rows - row : LINES) * columns;
-        status = read_stored(source, id, row * columns, count, lines);
-        for (size_t i = 0; status == ZD_OK && i < count; i++)
+        ZD_TRY(read_stored(source, id, row * columns, count, lines));
+        for (size_t i = 0; i < count; i++)
             sum[i % columns] += lines[i];
     }
+    float *mean = zd_array(columns, sizeof *mean);
     for (size_t i = 0; i < columns; i++)
         mean[i] = (float)(sum[i] / (double)rows);
-    free(sum);
-    free(lines);
-    if (status == ZD_OK)
-        source->tensors[id].mean = mean;
-    else
-        free(mean);
-    return status;
+    source->tensors[id].mean = mean;
+    return ZD_OK;
 }
 
 static enum zd_status mean_of(
@@ -238,23 +225,7 @@ static const struct quantized *hf_stored(void *ctx, int id)
 
 /* --- placing -------------------------------------------------------------- */
 
-static enum zd_status check_shape(
-        struct stored stored, int dims, const int64_t *shape)
-{
-    const struct st_tensor *tensor = stored.tensor;
-    bool equal = tensor->dims == dims;
-    for (int d = 0; equal && d < dims; d++)
-        equal = tensor->shape[d] == shape[d];
-    if (equal)
-        return ZD_OK;
-    char have[SHAPE_TEXT], want[SHAPE_TEXT];
-    shape_text(tensor->dims, tensor->shape, have);
-    shape_text(dims, shape, want);
-    return stored_fail(
-            stored, "E0310",
-            "tensor `%s` has the shape %s; config.json asks for %s",
-            tensor->name, have, want);
-}
+static const char asks[] = "config.json asks for";
 
 /* A tensor that belongs to the model although the table has none for it. */
 static enum zd_status check_extra(
@@ -267,7 +238,7 @@ static enum zd_status check_extra(
         return ZD_OK;
     if (c->tied && strcmp(name, "lm_head.weight") == 0) {
         int64_t shape[2] = {source->rows, c->hidden_size};
-        return check_shape(stored, 2, shape);
+        return stored_check_shape(stored, "E0310", asks, 2, shape);
     }
     return stored_fail(
             stored, "E0311", "tensor `%s` does not belong to a %s model",
@@ -353,7 +324,7 @@ static enum zd_status check_tensor(
                 slot->stored, "E0310",
                 "tensor `%s` has the type %s; F32, BF16 and F16 can be read",
                 slot->stored.tensor->name, name);
-    return check_shape(slot->stored, param->dims, shape);
+    return stored_check_shape(slot->stored, "E0310", asks, param->dims, shape);
 }
 
 static enum zd_status place_all(struct hf_source *source, const char *dir)
@@ -402,16 +373,14 @@ static enum dtype storage_dtype(const struct hf_source *source)
 static enum zd_status read_rows(
         const char *dir, const struct model_config *config, int64_t *rows_out)
 {
-    char path[PATH_BYTES];
-    json_t *json;
+    const struct fs_path path = fs_in(dir, "config.json");
+    json_auto_t *json = NULL;
     *rows_out = config->vocab_size;
-    fs_join(path, sizeof path, dir, "config.json");
-    if (!fs_exists(path))
+    if (!fs_exists(path.text))
         return ZD_OK;
-    ZD_TRY(json_parse_file(path, CONFIG_BYTES_MAX, &json));
+    ZD_TRY(json_parse_file(path.text, CONFIG_BYTES_MAX, &json));
     json_int_t rows =
             json_integer_at(text_config_of(json, config), "vocab_size");
-    json_decref(json);
     if (rows > 0 && rows < config->vocab_size)
         *rows_out = rows;
     return ZD_OK;
@@ -431,25 +400,20 @@ enum zd_status weights_open_hf(
             .rows = rows,
             .tensors = zd_array((size_t)table->count, sizeof *source->tensors)};
     pthread_mutex_init(&source->lock, NULL);
-    enum zd_status status = hf_files_open(dir, &source->files);
-    if (status == ZD_OK)
-        status = place_all(source, dir);
-    if (status != ZD_OK) {
-        hf_close(source);
-        return status;
-    }
+    ZD_SCOPED(weights_close)
+    struct weight_source opened = {hf_read, hf_close, source, hf_stored};
+    ZD_TRY(hf_files_open(dir, &source->files));
+    ZD_TRY(place_all(source, dir));
     if (storage_out)
         *storage_out = storage_dtype(source);
-    *source_out = (struct weight_source){hf_read, hf_close, source, hf_stored};
+    *source_out = ZD_TAKE(opened);
     return ZD_OK;
 }
 
 bool weights_hf_are_there(const char *dir)
 {
-    char path[PATH_BYTES], index[PATH_BYTES];
-    fs_join(path, sizeof path, dir, "model.safetensors");
-    fs_join(index, sizeof index, dir, "model.safetensors.index.json");
-    return fs_exists(path) || fs_exists(index);
+    return fs_exists(fs_in(dir, ONE_FILE).text) ||
+           fs_exists(fs_in(dir, INDEX).text);
 }
 
 bool weights_hf_has(const char *dir, const char *name)

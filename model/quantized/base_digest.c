@@ -3,6 +3,7 @@
 #include "base/file/hash.h"
 #include "base/must.h"
 #include "base/number/rng.h"
+#include "base/number/sizes.h"
 #include "base/progress.h"
 #include "model/quantized/codes.h"
 
@@ -76,27 +77,21 @@ void base_digest_text(uint64_t digest, char out[BASE_DIGEST_TEXT])
 
 /* --- a whole base --------------------------------------------------------- */
 
-struct reading {
-    const struct param_table *table;
-    const struct weight_source *source;
-    struct codes_maker *maker; /* NULL: none is quantized */
-    float *values;             /* (LIMIT) */
-    uint64_t sum;
-};
-
-static enum zd_status read_values(struct reading *r, int id)
+static enum zd_status add_values(
+        const struct weight_source *source, const struct param *p, int id,
+        uint64_t *total)
 {
-    const struct param *p = &r->table->params[id];
+    ZD_FREED float *values = zd_array(size_min(p->count, LIMIT), sizeof(float));
     for (size_t begin = 0; begin < p->count; begin += LIMIT) {
-        size_t left = p->count - begin, count = left < LIMIT ? left : LIMIT;
+        size_t count = size_min(p->count - begin, LIMIT);
         uint64_t sum = 0;
-        ZD_TRY(weights_read_parallel(r->source, id, begin, count, r->values));
+        ZD_TRY(weights_read_parallel(source, id, begin, count, values));
 #pragma omp parallel for reduction(+ : sum)
         for (size_t at = 0; at < count; at += PIECE)
             sum += base_digest_values(
-                    p->name, begin + at, r->values + at,
-                    count - at < PIECE ? count - at : PIECE);
-        r->sum += sum;
+                    p->name, begin + at, values + at,
+                    size_min(count - at, PIECE));
+        *total += sum;
         progress_completed();
     }
     return ZD_OK;
@@ -104,8 +99,7 @@ static enum zd_status read_values(struct reading *r, int id)
 
 struct packed {
     struct base_digest digest;
-    const struct param_table *table;
-    int id;
+    const struct quant_matrix *matrix;
 };
 
 static enum zd_status add_packed(
@@ -113,54 +107,41 @@ static enum zd_status add_packed(
 {
     struct packed *p = ctx;
     (void)begin;
-    base_digest_add(
-            &p->digest, codes,
-            quant_code_bytes(&p->table->codes[p->id], count));
+    base_digest_add(&p->digest, codes, quant_code_bytes(p->matrix, count));
     return ZD_OK;
 }
 
-static enum zd_status read_codes(struct reading *r, int id)
+static enum zd_status add_codes(struct codes_maker m, uint64_t *total)
 {
-    const char *name = r->table->params[id].name;
-    size_t decoding = quant_scale_bytes(&r->table->codes[id]);
-    float *scales = zd_array(
-            quant_scale_count(param_whole_codes(r->table, id)), sizeof *scales);
-    char *bytes = zd_array(decoding, 1);
-    struct packed codes = {base_digest_codes(name, 0), r->table, id};
+    const char *name = m.param->name;
+    size_t decoding = quant_scale_bytes(m.whole);
+    ZD_FREED float *scales =
+            zd_array(quant_scale_count(m.whole), sizeof(float));
+    ZD_FREED char *bytes = zd_array(decoding, 1);
+    struct packed codes = {base_digest_codes(name, 0), m.whole};
     struct base_digest digest = base_digest_scales(name, 0);
-    enum zd_status status = codes_make(
-            r->maker, id, 0, r->table->params[id].count, add_packed, &codes,
-            scales);
-    if (status == ZD_OK)
-        status = codes_finish(r->maker, id, scales, bytes);
-    if (status == ZD_OK) {
-        base_digest_add(&digest, bytes, decoding);
-        r->sum += base_digest_end(&codes.digest) + base_digest_end(&digest);
-    }
-    free(scales);
-    free(bytes);
+    ZD_TRY(codes_make(&m, 0, m.param->count, add_packed, &codes, scales));
+    ZD_TRY(codes_finish(&m, scales, bytes));
+    base_digest_add(&digest, bytes, decoding);
+    *total += base_digest_end(&codes.digest) + base_digest_end(&digest);
     progress_completed();
-    return status;
+    return ZD_OK;
 }
 
 enum zd_status base_digest_read(
         const struct param_table *table, const struct weight_source *source,
         uint64_t *digest_out)
 {
-    struct reading r = {
-            .table = table,
-            .source = source,
-            .maker = table->codes ? codes_maker_create(table, source) : NULL,
-            .values = zd_array(LIMIT, sizeof *r.values)};
-    enum zd_status status = ZD_OK;
-    for (int id = 0; id < table->count && status == ZD_OK; id++) {
-        if (table->params[id].trainable)
+    uint64_t sum = 0;
+    for (int id = 0; id < table->count; id++) {
+        const struct param *param = &table->params[id];
+        if (param->trainable)
             continue;
-        status = param_is_quantized(table, id) ? read_codes(&r, id)
-                                               : read_values(&r, id);
+        if (param_is_quantized(table, id))
+            ZD_TRY(add_codes(codes_maker_of(table, source, id), &sum));
+        else
+            ZD_TRY(add_values(source, param, id, &sum));
     }
-    codes_maker_destroy(r.maker);
-    free(r.values);
-    *digest_out = r.sum;
-    return status;
+    *digest_out = sum;
+    return ZD_OK;
 }

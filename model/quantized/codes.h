@@ -14,20 +14,25 @@
 
 #include "model/weights.h"
 
-struct codes_maker;
+/* A weight (param_is_quantized), and how the whole of it is quantized. */
+struct codes_maker {
+    const struct weight_source *source;
+    const struct param *param;
+    int id;
+    const struct quant_matrix *whole;
+};
+static inline struct codes_maker codes_maker_of(
+        const struct param_table *table, const struct weight_source *source,
+        int id)
+{
+    return (struct codes_maker){
+            source, &table->params[id], id, param_whole_codes(table, id)};
+}
 
-/* For weights of `table` (param_is_quantized), one after the other. All
- * borrowed.
- */
-struct codes_maker *codes_maker_create(
-        const struct param_table *table, const struct weight_source *source);
-void codes_maker_destroy(struct codes_maker *maker);
+/* Is it stored quantized? Then its scales are complete on every rank. */
+bool codes_are_stored(const struct codes_maker *maker);
 
-/* Is weight `id` stored quantized? Then its scales are complete on every rank.
- */
-bool codes_are_stored(const struct codes_maker *maker, int id);
-
-/* Codes of elements [begin, end) of weight `id`, piece by piece in order:
+/* Codes of elements [begin, end) of the weight, piece by piece in order:
  * write(ctx, first element, count, codes). begin and end at whole bytes, or
  * the weight's end. Sets scales[i] (quant_scale_count of them; NULL: none) of
  * every block, row or tile that begins in the range; leaves the others alone.
@@ -36,13 +41,12 @@ bool codes_are_stored(const struct codes_maker *maker, int id);
 typedef enum zd_status codes_write_fn(
         void *ctx, size_t begin, size_t count, const uint8_t *codes);
 enum zd_status codes_make(
-        struct codes_maker *maker, int id, size_t begin, size_t end,
+        const struct codes_maker *maker, size_t begin, size_t end,
         codes_write_fn *write, void *ctx, float *scales);
 
-/* What decodes weight `id` (quant_scale_bytes), of the scales of all. */
+/* What decodes the weight (quant_scale_bytes), of the scales of all. */
 enum zd_status codes_finish(
-        const struct codes_maker *maker, int id, const float *scales,
-        void *out);
+        const struct codes_maker *maker, const float *scales, void *out);
 
 /* The geometry of a weight that is quantized here. nested: absmax of 4-bit
  * blocks are quantized to 8 bits. */

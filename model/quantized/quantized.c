@@ -22,7 +22,9 @@ enum zd_status stored_check_finite(
     return ZD_OK;
 }
 
-void shape_text(int dims, const int64_t *shape, char out[SHAPE_TEXT])
+/* "[16, 64]" */
+enum { SHAPE_TEXT = 160 };
+static void shape_text(int dims, const int64_t *shape, char out[SHAPE_TEXT])
 {
     size_t used = (size_t)snprintf(out, SHAPE_TEXT, "[");
     for (int d = 0; d < dims && used < SHAPE_TEXT; d++)
@@ -31,6 +33,22 @@ void shape_text(int dims, const int64_t *shape, char out[SHAPE_TEXT])
                 (long long)shape[d]);
     if (used < SHAPE_TEXT)
         snprintf(out + used, SHAPE_TEXT - used, "]");
+}
+
+enum zd_status stored_check_shape(
+        struct stored stored, const char *code, const char *asks, int dims,
+        const int64_t *shape)
+{
+    char have[SHAPE_TEXT], want[SHAPE_TEXT];
+    const struct st_tensor *tensor = stored.tensor;
+    if (tensor->dims == dims &&
+        memcmp(tensor->shape, shape, (size_t)dims * sizeof *shape) == 0)
+        return ZD_OK;
+    shape_text(tensor->dims, tensor->shape, have);
+    shape_text(dims, shape, want);
+    return stored_fail(
+            stored, code, "tensor `%s` has the shape %s; %s %s", tensor->name,
+            have, asks, want);
 }
 
 /* --- names ---------------------------------------------------------------- */
@@ -134,17 +152,11 @@ enum zd_status quant_state_parse(
         const char *text, size_t bytes, const char *name,
         struct quant_state *state_out)
 {
-    json_t *json;
-    struct quant_state state = {0};
+    json_auto_t *json = NULL;
     if (bytes > QUANT_STATE_BYTES_MAX)
         return REFUSE(name, "%zu bytes are too many", bytes);
-    if (json_parse(text, bytes, name, ZD_ERR_DATA, &json) != ZD_OK)
-        return ZD_ERR_DATA;
-    enum zd_status status = read_state(json, name, &state);
-    json_decref(json);
-    ZD_TRY(status);
-    *state_out = state;
-    return ZD_OK;
+    ZD_TRY(json_parse(text, bytes, name, ZD_ERR_DATA, &json));
+    return read_state(json, name, state_out);
 }
 
 char *quant_state_text(const struct quant_state *state)
@@ -337,7 +349,7 @@ enum zd_status quantized_open(
         struct stored codes, const struct stored beside[BESIDES],
         struct quantized *weight_out)
 {
-    struct quantized w = {.codes = codes};
+    ZD_SCOPED(quantized_fini) struct quantized w = {.codes = codes};
     int kinds = (beside[BESIDE_STATE_NF4].tensor ||
                  beside[BESIDE_STATE_FP4].tensor) +
                 (beside[BESIDE_SCB].tensor != NULL) +
@@ -347,15 +359,10 @@ enum zd_status quantized_open(
                 codes, kinds ? "has scales of two kinds"
                              : "has scales, but nothing that says of which "
                                "kind (a quant_state, SCB, weight_scale_inv)");
-    enum zd_status status = beside[BESIDE_SCB].tensor ? open_int8(beside, &w)
-                            : beside[BESIDE_SCALE_INV].tensor
-                                    ? open_fp8(beside, &w)
-                                    : open_4bit(beside, &w);
-    if (status != ZD_OK) {
-        quantized_fini(&w);
-        return status;
-    }
-    *weight_out = w;
+    ZD_TRY(beside[BESIDE_SCB].tensor         ? open_int8(beside, &w)
+           : beside[BESIDE_SCALE_INV].tensor ? open_fp8(beside, &w)
+                                             : open_4bit(beside, &w));
+    *weight_out = ZD_TAKE(w);
     return ZD_OK;
 }
 

@@ -29,9 +29,10 @@ struct stored {
  */
 enum zd_status stored_check_finite(
         struct stored stored, size_t begin, size_t count, const float *values);
-/* "[16, 64]" */
-enum { SHAPE_TEXT = 160 };
-void shape_text(int dims, const int64_t *shape, char out[SHAPE_TEXT]);
+/* `code` unless it has that shape, which someone "asks for". */
+enum zd_status stored_check_shape(
+        struct stored stored, const char *code, const char *asks, int dims,
+        const int64_t *shape);
 
 /* How bitsandbytes quantized a weight to 4 bits: JSON in a tensor of bytes. */
 enum { QUANT_STATE_BYTES_MAX = 1 << 16 };

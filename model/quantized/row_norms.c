@@ -15,16 +15,14 @@ static enum zd_status add_values(
     size_t in = (size_t)param_in(param), out = (size_t)param_out(param);
     size_t lines = param->conv1d ? in : count;
     size_t length = param->conv1d ? count : in;
-    float *line = zd_array(length, sizeof *line);
-    enum zd_status status = ZD_OK;
-    for (size_t i = 0; status == ZD_OK && i < lines; i++) {
+    ZD_FREED float *line = zd_array(length, sizeof *line);
+    for (size_t i = 0; i < lines; i++) {
         size_t at = param->conv1d ? i * out + begin : (begin + i) * in;
-        status = source->read(source->ctx, id, at, length, line);
-        for (size_t j = 0; status == ZD_OK && j < length; j++)
+        ZD_TRY(source->read(source->ctx, id, at, length, line));
+        for (size_t j = 0; j < length; j++)
             squares[param->conv1d ? j : i] += (double)line[j] * line[j];
     }
-    free(line);
-    return status;
+    return ZD_OK;
 }
 
 /* Of rows [begin, begin + count) of what the quantized weight decodes to. */
@@ -33,7 +31,7 @@ static enum zd_status add_held(
         int id, const struct quant_matrix *matrix, size_t begin, size_t count,
         double *squares)
 {
-    struct codes_whole held;
+    ZD_SCOPED(codes_whole_fini) struct codes_whole held = {0};
     size_t columns = (size_t)matrix->columns;
     ZD_TRY(codes_make_whole(source, table, id, matrix, &held));
 #pragma omp parallel for
@@ -43,7 +41,6 @@ static enum zd_status add_held(
                     held.codes, held.scales, matrix, (begin + o) * columns + i);
             squares[o] += value * value;
         }
-    codes_whole_fini(&held);
     return ZD_OK;
 }
 
@@ -52,16 +49,14 @@ enum zd_status weights_row_norms(
         int id, const struct quant_matrix *held, size_t begin, size_t count,
         float *out)
 {
-    double *squares = zd_array(count, sizeof *squares);
+    ZD_FREED double *squares = zd_array(count, sizeof *squares);
     bool is_stored = source->stored && source->stored(source->ctx, id);
-    enum zd_status status =
-            held && !is_stored
-                    ? add_held(source, table, id, held, begin, count, squares)
-                    : add_values(
-                              source, &table->params[id], id, begin, count,
-                              squares);
-    for (size_t o = 0; status == ZD_OK && o < count; o++)
+    if (held && !is_stored)
+        ZD_TRY(add_held(source, table, id, held, begin, count, squares));
+    else
+        ZD_TRY(add_values(
+                source, &table->params[id], id, begin, count, squares));
+    for (size_t o = 0; o < count; o++)
         out[o] = (float)sqrt(squares[o]);
-    free(squares);
-    return status;
+    return ZD_OK;
 }

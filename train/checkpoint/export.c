@@ -25,8 +25,8 @@ struct export
     struct checkpoint *checkpoint;
     const json_t *manifest;
     struct model_config config;
-    struct param_table table, adapted; /* the model's own, with adapters */
-    int *ids;                          /* (table.count) in `adapted`; owned */
+    struct param_table table;  /* without adapters */
+    struct peft_part *parts;   /* (table.count) of the adapter; owned */
     struct weight_source base; /* of what the checkpoint does not hold */
     struct weight_source source;
     struct hf_export_job job;
@@ -71,15 +71,13 @@ static enum zd_status digest_base(
 
 static enum zd_status check_base(const struct export *e)
 {
-    struct param_table table;
+    ZD_SCOPED(param_table_fini) struct param_table table = {0};
     uint64_t digest = 0;
     const char *path = base_path(e), *given = e->request->base;
     if (e->request->check == CHECKPOINT_TRUSTED)
         return ZD_OK;
     ZD_TRY(param_table_build(&e->config, NULL, 0, &table));
-    enum zd_status status = digest_base(e, &table, &digest);
-    param_table_fini(&table);
-    ZD_TRY(status);
+    ZD_TRY(digest_base(e, &table, &digest));
     return checkpoint_match_digest(
             e->checkpoint, digest,
             given  ? given
@@ -158,16 +156,14 @@ static enum zd_status read_magnitude(
     struct quant_matrix matrix;
     size_t count = range->count;
     bool is_held = held_in_codes(e, id, &matrix);
-    float *change = zd_must(malloc(count * sizeof *change));
-    enum zd_status status = pieces_read_weights(e->checkpoint, range, change);
-    if (status == ZD_OK)
-        status = weights_row_norms(
-                &e->base, &e->table, id, is_held ? &matrix : NULL, range->begin,
-                count, out);
-    for (size_t i = 0; status == ZD_OK && i < count; i++)
+    ZD_FREED float *change = zd_array(count, sizeof *change);
+    ZD_TRY(pieces_read_weights(e->checkpoint, range, change));
+    ZD_TRY(weights_row_norms(
+            &e->base, &e->table, id, is_held ? &matrix : NULL, range->begin,
+            count, out));
+    for (size_t i = 0; i < count; i++)
         out[i] += change[i];
-    free(change);
-    return status;
+    return ZD_OK;
 }
 
 static enum zd_status read_kind(
@@ -212,7 +208,7 @@ static enum zd_status write_adapter(
 /* An adapter is small: rank 0 writes it. */
 static enum zd_status export_adapter(struct export *e, int rank)
 {
-    struct peft_config adapter;
+    ZD_SCOPED(peft_config_fini) struct peft_config adapter = {0};
     if (e->request->quantize) {
         ZD_FAIL(ZD_ERR_USAGE, "E0101",
                 "`%s` holds an adapter: there is nothing to quantize",
@@ -223,40 +219,30 @@ static enum zd_status export_adapter(struct export *e, int rank)
     if (rank > 0)
         return ZD_OK;
     ZD_TRY(config_of(e, &adapter));
-    enum zd_status status = write_adapter(e, &adapter);
-    peft_config_fini(&adapter);
-    return status;
+    return write_adapter(e, &adapter);
 }
 
 /* --- an adapter merged into its base -------------------------------------- */
 
-static struct merge_what what_of(const void *ctx, int id)
-{
-    const struct export *e = ctx;
-    int at = e->ids[id];
-    const struct adapter *adapter = &e->adapted.adapters[at];
-    struct merge_what what = {.is_saved = e->adapted.params[at].trainable};
-    if (!adapter->r)
-        return what;
-    what.r = adapter->r;
-    what.scale = adapter->scale;
-    what.has_magnitude = adapter->magnitude >= 0;
-    return what;
-}
-
+/* What the adapter has for each tensor. */
 static enum zd_status adapt(struct export *e)
 {
-    struct peft_config adapter;
-    ZD_TRY(param_table_build(&e->config, NULL, 0, &e->adapted));
-    ZD_TRY(config_of(e, &adapter));
-    enum zd_status status =
-            lora_extend(&e->config, &adapter, NULL, &e->adapted);
-    peft_config_fini(&adapter);
-    ZD_TRY(status);
-    e->ids = zd_array((size_t)e->table.count, sizeof *e->ids);
-    for (int id = 0; id < e->table.count; id++)
-        e->ids[id] = param_table_find(&e->adapted, e->table.params[id].name);
-    return checkpoint_match_model(e->checkpoint, &e->adapted);
+    ZD_SCOPED(peft_config_fini) struct peft_config config = {0};
+    ZD_SCOPED(param_table_fini) struct param_table adapted = {0};
+    ZD_TRY(param_table_build(&e->config, NULL, 0, &adapted));
+    ZD_TRY(config_of(e, &config));
+    ZD_TRY(lora_extend(&e->config, &config, NULL, &adapted));
+    e->parts = zd_array((size_t)e->table.count, sizeof *e->parts);
+    for (int id = 0; id < e->table.count; id++) {
+        int at = param_table_find(&adapted, e->table.params[id].name);
+        const struct adapter *adapter = &adapted.adapters[at];
+        struct peft_part *part = &e->parts[id];
+        part->r = adapter->r;
+        part->scale = adapter->scale;
+        part->has[PEFT_MAGNITUDE] = adapter->magnitude >= 0;
+        part->has[PEFT_SAVED] = adapted.params[at].trainable;
+    }
+    return checkpoint_match_model(e->checkpoint, &adapted);
 }
 
 static bool base_is_in_codes(const struct export *e)
@@ -270,9 +256,9 @@ static bool base_is_in_codes(const struct export *e)
 static enum zd_status open_merged(struct export *e)
 {
     const struct export_request *request = e->request;
-    struct merge_part part = {what_of, {read_kind, e}, 1, request->path};
     ZD_TRY(adapt(e));
     ZD_TRY(open_base(e));
+    struct merge_part part = {e->parts, {read_kind, e}, 1, request->path};
     if (!request->open_base && base_is_in_codes(e))
         merge_tell_codes(request->base ? request->base : base_path(e));
     return weights_open_merged(&e->base, &e->table, &part, 1, &e->source);
@@ -335,8 +321,7 @@ static void export_close(struct export *e)
 {
     weights_close(&e->source);
     weights_close(&e->base);
-    free(e->ids);
-    param_table_fini(&e->adapted);
+    free(e->parts);
     param_table_fini(&e->table);
     model_config_fini(&e->config);
     checkpoint_close(e->checkpoint);

@@ -136,6 +136,7 @@ Test(model_merge, adapters_that_cannot_be_added_are_refused_by_name)
             merge_check(&m.base.table, both, 2), ZD_ERR_DATA, "DoRA", "both");
     teardown(&m);
     setup(&m, "llama-patterns");
+    heavy.parts = both[0].parts = both[1].parts = m.adapter.parts;
     expect_refused(
             merge_check(&m.base.table, &heavy, 1), ZD_ERR_DATA, "", "saved");
     expect_refused(

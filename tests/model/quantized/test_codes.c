@@ -20,7 +20,6 @@ struct adapted {
     struct model_config config;
     struct param_table table;
     struct weight_source source;
-    struct codes_maker *maker;
     size_t least; /* elements of a part */
 };
 
@@ -40,7 +39,6 @@ static void adapt(struct adapted *m, const char *dir, enum lora_base base)
     tiny_must(
             dir ? weights_open_hf(dir, &m->config, &m->table, NULL, &m->source)
                 : weights_open_random(3, &m->table, &m->source));
-    m->maker = codes_maker_create(&m->table, &m->source);
 }
 
 /* Of a fixture. */
@@ -66,7 +64,6 @@ static void setup_wide(struct adapted *m, bool transposed, enum lora_base base)
 
 static void teardown(struct adapted *m)
 {
-    codes_maker_destroy(m->maker);
     weights_close(&m->source);
     param_table_fini(&m->table);
     model_config_fini(&m->config);
@@ -108,6 +105,7 @@ static void make(
         const struct adapted *m, int id, size_t part, uint8_t *codes,
         void *decoding)
 {
+    const struct codes_maker maker = codes_maker_of(&m->table, &m->source, id);
     const struct quant_matrix *matrix = &m->table.codes[id];
     size_t total = quant_matrix_count(matrix);
     size_t scale_count = quant_scale_count(matrix);
@@ -117,12 +115,12 @@ static void make(
         struct sink sink = {matrix, codes, at};
         memset(own, 0, scale_count * sizeof *own);
         size_t end = total - at < part ? total : at + part;
-        tiny_must(codes_make(m->maker, id, at, end, take, &sink, own));
+        tiny_must(codes_make(&maker, at, end, take, &sink, own));
         cr_assert(sink.next == end);
         for (size_t i = 0; i < scale_count; i++)
             scales[i] += own[i];
     }
-    tiny_must(codes_finish(m->maker, id, scales, decoding));
+    tiny_must(codes_finish(&maker, scales, decoding));
     free(scales);
     free(own);
 }
@@ -290,7 +288,8 @@ static void compare_stored(const struct adapted *m, int id)
     uint8_t *codes = malloc(quant_code_bytes(matrix, count));
     void *scales = malloc(quant_scale_bytes(matrix));
     float *x = values_of(m, id), *back = malloc(count * sizeof *back);
-    cr_assert(codes_are_stored(m->maker, id));
+    const struct codes_maker maker = codes_maker_of(&m->table, &m->source, id);
+    cr_assert(codes_are_stored(&maker));
     make(m, id, 1024, codes, scales);
     tiny_must(tiny_plain(DTYPE_FP32)
                       ->dequantize(NULL, back, codes, scales, matrix));
