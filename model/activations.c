@@ -264,21 +264,15 @@ static void begin_micros(const struct layout *l, struct activations *acts)
     }
 }
 
-/* Arrays of layers that have no backward: another micro-batch has its own x. */
+/* Arrays of layers that have no backward: each micro-batch has its own x. */
 static void push_lean_micros(struct layout *l, struct activations *acts)
 {
-    layout_lean(l, false, &acts->lean, &acts->lean_scratch);
-    for (int m = 1; m < acts->micros; m++) {
-        const struct layer_acts *of = &acts->lean;
-        struct layer_acts *a = &acts[m].lean;
-        *a = *of;
-        acts[m].lean_scratch = acts->lean_scratch;
-        void *x = push_rows(l, l->S, l->C);
-        a->attention.x = a->mlp.x = x;
-        if (of->attention.norm == of->attention.x)
-            a->attention.norm = x;
-        if (of->mlp.norm == of->mlp.x)
-            a->mlp.norm = x;
+    for (int m = 0; m < acts->micros; m++)
+        acts[m].lean.attention.x = push_rows(l, l->S, l->C);
+    size_t begin = l->top;
+    for (int m = 0; m < acts->micros; m++) {
+        l->top = begin;
+        layout_lean(l, false, &acts[m].lean, &acts[m].lean_scratch);
     }
 }
 
@@ -287,35 +281,14 @@ static void push_slots(struct layout *l, struct activations *acts)
     struct layer_acts shared = layout_shared(l);
     for (int i = 0; i < acts->segment; i++) {
         bool is_shared = acts->is_shared && i == acts->segment - 1;
-        const struct branch_acts *of = &acts->slots[i].attention;
-        layout_slot(l, i > 0, &shared, &acts->slots[i]);
-        for (int m = 1; m < acts->micros; m++) {
-            struct layer_acts *a = &acts[m].slots[i];
-            if (!is_shared) {
-                layout_slot(l, i > 0, &shared, a);
-                continue;
-            }
-            *a = acts->slots[i];
-            a->attention.x = i > 0 ? push_rows(l, l->S, l->C) : NULL;
-            if (of->norm == of->x)
-                a->attention.norm = a->attention.x;
+        for (int m = 0; m < acts->micros; m++)
+            acts[m].slots[i].attention.x =
+                    i > 0 ? push_rows(l, l->S, l->C) : NULL;
+        size_t begin = l->top;
+        for (int m = 0; m < acts->micros; m++) {
+            l->top = is_shared ? begin : l->top;
+            layout_slot(l, &shared, &acts[m].slots[i]);
         }
-    }
-}
-
-/* What is in use for one micro-batch at a time is that of the first. */
-static void share_micros(struct activations *acts)
-{
-    for (int m = 1; m < acts->micros; m++) {
-        struct activations *a = &acts[m];
-        a->adapters = acts->adapters;
-        a->scratch = acts->scratch;
-        a->head = acts->head;
-        a->grads = acts->grads;
-        if (a->grads.mlp_out == acts->dx)
-            a->grads.mlp_out = a->dx;
-        if (a->grads.proj == acts->dx)
-            a->grads.proj = a->dx;
     }
 }
 
@@ -346,10 +319,15 @@ static void lay_train(struct layout l, struct activations *acts)
         acts->scratch = push_bytes(&l, l.attention_scratch);
     l.top = acts->recompute ? below : above;
     push_head(&l, chunk, true, &acts->head);
-    l.top = above;
-    if (has_kept)
-        layout_grads(&l, acts->dx, &acts->grads);
-    share_micros(acts);
+    /* what is in use for one micro-batch at a time is that of the first */
+    for (int m = 0; m < acts->micros; m++) {
+        l.top = above;
+        acts[m].adapters = acts->adapters;
+        acts[m].scratch = acts->scratch;
+        acts[m].head = acts->head;
+        if (has_kept)
+            layout_grads(&l, acts[m].dx, &acts[m].grads);
+    }
     acts->bytes = l.peak;
 }
 
@@ -361,6 +339,7 @@ static void lay_lean(
     a->mlp_pieces = l->pieces;
     alloc_layers(a);
     layout_adapters(l, chunk, false, &a->adapters);
+    a->lean.attention.x = push_rows(l, l->S, l->C);
     layout_lean(l, decode, &a->lean, &a->lean_scratch);
     a->layer_gains = decode ? l->adapters.gains : 0;
     a->last = a->lean.attention.x;

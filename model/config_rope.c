@@ -266,16 +266,13 @@ enum zd_status config_read_rope(
         struct model_config *c, struct rope_set *s)
 {
     struct config_reader r = *reader;
-    json_t *empty = zd_must(json_object());
+    json_auto_t *empty = zd_must(json_object());
     r.json = table ? table : empty;
     *s = (struct rope_set){
             .factor = 1, .attention_factor = 1, .positions = c->max_positions};
-    enum zd_status status =
-            json_is_object(r.json)
-                    ? read_set(&r, key, theta, partial, c, s)
-                    : config_wrong(reader, key, "a table of keys");
-    json_decref(empty);
-    return status;
+    return json_is_object(r.json)
+                   ? read_set(&r, key, theta, partial, c, s)
+                   : config_wrong(reader, key, "a table of keys");
 }
 
 enum zd_status config_read_ropes(

@@ -4,7 +4,7 @@
 
 /* Each place has rows of the table of tokens, and finds zeros for the ids of
  * others (batch.c). Positions are those of the share. */
-enum zd_status embedding_rows(
+static enum zd_status add_rows(
         const struct model *model, const struct pass *pass, enum role role,
         const int32_t *rows, void *out, bool add)
 {
@@ -16,8 +16,28 @@ enum zd_status embedding_rows(
     return tokens_scatter(model, out, part, pass->share);
 }
 
+/* transformers multiplies by Gemma's as a tensor of the weight's type. */
+static double embedding_scale(const struct model *model)
+{
+    float scale = (float)model->config->embedding_scale;
+    if (model->config->family->embedding_scale_rounded)
+        dtype_round(&scale, model->kernels->dtype, 1);
+    return scale;
+}
+
+enum zd_status embedding_forward(
+        const struct model *model, const struct pass *pass, void *out)
+{
+    double scale = embedding_scale(model);
+    ZD_TRY(add_rows(model, pass, ROLE_TOKENS, pass->tokens, out, false));
+    if (role_id(model, 0, ROLE_POSITIONS) >= 0)
+        ZD_TRY(add_rows(
+                model, pass, ROLE_POSITIONS, pass->own_positions, out, true));
+    return scale ? hidden_scale(model, out, out, pass->share, scale) : ZD_OK;
+}
+
 /* A gradient that is not added to begins at 0. */
-enum zd_status embedding_scatter(
+static enum zd_status scatter_rows(
         const struct model *model, enum role role, const int32_t *rows,
         const int32_t *order, const struct pass *pass, bool add)
 {
@@ -37,6 +57,25 @@ enum zd_status embedding_scatter(
             model->config->hidden_size);
 }
 
+/* tokens_add: the head has written its part of the token table. */
+static enum zd_status scatter_pass(
+        const struct model *model, const struct pass *pass, bool tokens_add,
+        bool accumulate)
+{
+    double scale = embedding_scale(model);
+    void *dx = pass->acts->dx;
+    if (scale)
+        ZD_TRY(hidden_scale(model, dx, dx, pass->share, scale));
+    ZD_TRY(scatter_rows(
+            model, ROLE_TOKENS, pass->tokens, pass->token_order, pass,
+            tokens_add));
+    return role_id(model, 0, ROLE_POSITIONS) < 0
+                   ? ZD_OK
+                   : scatter_rows(
+                             model, ROLE_POSITIONS, pass->own_positions,
+                             pass->position_order, pass, accumulate);
+}
+
 enum zd_status embedding_backward(struct model *model)
 {
     bool held = model->embedding_grads_held;
@@ -46,7 +85,7 @@ enum zd_status embedding_backward(struct model *model)
     if (!held)
         ZD_TRY(unit_grads_acquire(model, 0, &accumulate));
     for (int m = 0; m < model->pass_count; m++) {
-        ZD_TRY(model->config->family->embed_backward(
+        ZD_TRY(scatter_pass(
                 model, &model->pass[m], held || accumulate, accumulate));
         accumulate = true;
     }

@@ -1,7 +1,7 @@
 /* family.h - what a family of models is. One file of model/families/ holds one:
- * the keys of its config.json, its tensors and their names, its arithmetic, and
- * what its backward reads. The rest of the program asks the fields of `config->
- * family`, never which family it is. families/families.h lists them. */
+ * the keys of its config.json, its tensors and their names, and what differs in
+ * its arithmetic. The rest of the program asks the fields of `config->family`,
+ * never which family it is. families/families.h lists them. */
 #pragma once
 
 #include "base/status.h"
@@ -13,9 +13,6 @@
 
 struct config_reader;
 struct model_config;
-struct model;
-struct pass;
-struct layer_run;
 
 /* --- keys of config.json -------------------------------------------------- */
 
@@ -146,9 +143,6 @@ struct tensor_row {
 
 /* --- a family ------------------------------------------------------------- */
 
-/* Of a layer, forward or backward. */
-typedef enum zd_status layer_part_fn(const struct layer_run *run);
-
 struct model_family {
     const char *name;         /* model_type */
     const char *architecture; /* of transformers */
@@ -186,23 +180,6 @@ struct model_family {
     bool gated_mlp; /* gate and up; else one projection before the activation */
     enum gate gate; /* its activation */
     bool embedding_scale_rounded; /* to the compute type */
-
-    /* Add up the rows of the embedding tables: (N, C); gradients of the tables
-     * from that of the sum, acts->dx. tokens_add: the head has written its part
-     * of the token table. */
-    enum zd_status (*embed)(
-            const struct model *model, const struct pass *pass, void *out);
-    enum zd_status (*embed_backward)(
-            const struct model *model, const struct pass *pass, bool tokens_add,
-            bool accumulate);
-    /* norm1 to q, k, v as attention reads them; their gradients to hidden. */
-    layer_part_fn *qkv_forward, *qkv_backward;
-    /* norm2 to out; NULL: only what backward reads. */
-    enum zd_status (*mlp_forward)(const struct layer_run *run, void *out);
-    layer_part_fn *mlp_backward;
-    /* Recompute for backward, to the same bits: act from gate and up, q and k
-     * from q_raw and k_raw. NULL: kept. */
-    layer_part_fn *recompute_act, *recompute_heads;
 };
 
 /* Has a layer a tensor of that role? Of roles without `when`. */

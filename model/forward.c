@@ -90,7 +90,7 @@ static enum zd_status forward_layers(
     ZD_TRY(unit_acquire(model, 0));
     for (int m = 0; m < count; m++) {
         model->due[m] = (struct residual_sum){0};
-        ZD_TRY(model->config->family->embed(
+        ZD_TRY(embedding_forward(
                 model, &passes[m], output_of(&passes[m], 0, layers)));
     }
     ZD_TRY(unit_release(model, 0));

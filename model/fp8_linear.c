@@ -1,6 +1,6 @@
-/* fp8_linear.c - a linear's matmuls in FP8 (fp8.h): each operand is cast, then
- * multiplied. Codes lie in the scratch of model->fp8 from one call to the next;
- * only inputs that backward reads are kept elsewhere. */
+/* fp8_linear.c - the operands of a linear's matmuls in FP8 (fp8.h): each is
+ * cast before it is multiplied. Codes lie in the scratch of model->fp8 from one
+ * call to the next; only inputs that backward reads are kept elsewhere. */
 #include "model/internal.h"
 
 #include <assert.h>
@@ -132,10 +132,9 @@ static enum zd_status cast_tokens(
                           .padded = fp8_padded(l->N)});
 }
 
-/* W(out, in), or `turned` (in, out), in the scratch or as it is stored; scales
- * as a matmul has them. */
-static enum zd_status take_weight(
-        const struct linear *l, bool turned, struct fp8_codes *weight_out)
+/* In the scratch or as it is stored; scales as a matmul has them. */
+enum zd_status fp8_weight(
+        const struct linear *l, bool turned, struct matmul_operand *weight_out)
 {
     const struct model *model = l->model;
     /* a base in blocks of FP8, which blockwise matmuls take as it lies */
@@ -170,109 +169,73 @@ static enum zd_status take_weight(
         else
             cast.codes = to.codes;
     }
-    *weight_out = to;
+    *weight_out = operand(&to, DTYPE_E4M3, weight_layout(model), true);
     return model->kernels->fp8_cast(NULL, &cast);
 }
 
-/* --- matmuls -------------------------------------------------------------- */
+/* --- operands ------------------------------------------------------------- */
 
-static enum zd_status multiply_tokens(
-        const struct linear *l, void *out, enum dtype type, bool turned,
-        const void *bias)
+static struct matmul_operand tokens_of(const struct linear *l, enum dtype type)
 {
-    const struct model *model = l->model;
-    struct fp8_codes weight;
-    ZD_TRY(take_weight(l, turned, &weight));
-    return model->kernels->matmul(
-            NULL,
-            &(struct matmul){
-                    .M = l->N,
-                    .N = turned ? l->in : l->out,
-                    .K = turned ? l->out : l->in,
-                    .a =
-                            operand(&model->fp8.tokens, type,
-                                    token_layout(model), false),
-                    .b = operand(
-                            &weight, DTYPE_E4M3, weight_layout(model), true),
-                    .out = {out, model->kernels->dtype},
-                    .bias = bias});
+    return operand(&l->model->fp8.tokens, type, token_layout(l->model), false);
 }
 
-enum zd_status fp8_forward(
-        const struct linear *l, void *y, const void *x, bool is_first)
+enum zd_status fp8_input(
+        const struct linear *l, const void *x, bool is_first, bool is_kept_only,
+        struct matmul_operand *x_out)
 {
     const struct fp8_scratch *s = &l->model->fp8;
-    if (is_first) {
-        if (is_tensorwise(l->model))
-            ZD_TRY(l->model->kernels->fp8_amax(
-                    NULL, l->x_amax, x, l->model->kernels->dtype, l->N, l->in,
-                    l->in, false));
-        /* places have channels of their own of the inputs of o and down */
-        if (is_tensorwise(l->model) &&
-            (l->group == FP8_O || l->group == FP8_DOWN))
-            ZD_TRY(settle_amax(l->model, l->x_amax, 1));
-        ZD_TRY(cast_tokens(
-                l, x, l->in, DTYPE_E4M3, l->x_amax, y ? &s->tokens : NULL,
-                &l->xt));
-    }
-    return y ? multiply_tokens(l, y, DTYPE_E4M3, false, l->bias) : ZD_OK;
+    *x_out = tokens_of(l, DTYPE_E4M3);
+    if (!is_first)
+        return ZD_OK;
+    if (is_tensorwise(l->model))
+        ZD_TRY(l->model->kernels->fp8_amax(
+                NULL, l->x_amax, x, l->model->kernels->dtype, l->N, l->in,
+                l->in, false));
+    /* places have channels of their own of the inputs of o and down */
+    if (is_tensorwise(l->model) && (l->group == FP8_O || l->group == FP8_DOWN))
+        ZD_TRY(settle_amax(l->model, l->x_amax, 1));
+    return cast_tokens(
+            l, x, l->in, DTYPE_E4M3, l->x_amax,
+            is_kept_only ? NULL : &s->tokens, &l->xt);
 }
 
-enum zd_status fp8_forward_again(const struct linear *l, void *y, const void *x)
+enum zd_status fp8_input_again(
+        const struct linear *l, const void *x, struct matmul_operand *x_out)
 {
-    ZD_TRY(cast_tokens(
-            l, x, l->in, DTYPE_E4M3, l->x_amax, &l->model->fp8.tokens, NULL));
-    return multiply_tokens(l, y, DTYPE_E4M3, false, NULL);
+    *x_out = tokens_of(l, DTYPE_E4M3);
+    return cast_tokens(
+            l, x, l->in, DTYPE_E4M3, l->x_amax, &l->model->fp8.tokens, NULL);
 }
 
-/* As the weight is stored: dYt Xt^T, or Xt dYt^T. */
-static enum zd_status weight_grads(
-        const struct linear *l, const struct fp8_codes *xt)
+enum zd_status fp8_transposed(
+        const struct linear *l, const void *dy, const void *x, bool is_first,
+        struct matmul_operand *dy_out, struct matmul_operand *x_out)
 {
-    const struct model *model = l->model;
-    const struct fp8_codes *dyt = &model->fp8.dy;
-    enum scale_layout layout = token_layout(model);
-    enum dtype type = grad_codes(model);
-    bool first = !l->conv1d;
-    return model->kernels->matmul(
-            NULL, &(struct matmul){
-                          .M = first ? l->out : l->in,
-                          .N = first ? l->in : l->out,
-                          .K = fp8_padded(l->N),
-                          .a = first ? operand(dyt, type, layout, false)
-                                     : operand(xt, DTYPE_E4M3, layout, false),
-                          .b = first ? operand(xt, DTYPE_E4M3, layout, true)
-                                     : operand(dyt, type, layout, true),
-                          .out = {l->dweight, l->grad_type},
-                          .accumulate = l->accumulate});
-}
-
-enum zd_status fp8_backward_params(
-        const struct linear *l, const void *dy, const void *x, bool is_first)
-{
-    const struct kernels *k = l->model->kernels;
     const struct fp8_scratch *s = &l->model->fp8;
-    const struct fp8_codes *xt = l->xt.codes ? &l->xt : &s->x;
+    enum scale_layout layout = token_layout(l->model);
+    enum dtype type = grad_codes(l->model);
+    *dy_out = operand(&s->dy, type, layout, false);
+    *x_out = operand(l->xt.codes ? &l->xt : &s->x, DTYPE_E4M3, layout, false);
     assert(l->grad_type == DTYPE_FP32 || !l->accumulate);
     ZD_TRY(cast_tokens(
-            l, dy, l->out, grad_codes(l->model), s->grads,
-            l->is_dora ? NULL : &s->tokens, l->dweight ? &s->dy : NULL));
-    if (l->dbias)
-        ZD_TRY(k->reduce_rows(NULL, l->dbias, dy, l->N, l->out, l->accumulate));
+            l, dy, l->out, type, s->grads, l->is_dora ? NULL : &s->tokens,
+            l->dweight ? &s->dy : NULL));
     if (is_first && !l->xt.codes && l->model->fp8_use.trains[l->group])
-        ZD_TRY(cast_tokens(l, x, l->in, DTYPE_E4M3, l->x_amax, NULL, &s->x));
-    return l->dweight ? weight_grads(l, xt) : ZD_OK;
+        return cast_tokens(l, x, l->in, DTYPE_E4M3, l->x_amax, NULL, &s->x);
+    return ZD_OK;
 }
 
-enum zd_status fp8_input_grads(
-        const struct linear *l, void *dx, const void *dy, bool is_other)
+enum zd_status fp8_output_grads(
+        const struct linear *l, const void *dy, bool is_other,
+        struct matmul_operand *dy_out)
 {
     const struct fp8_scratch *s = &l->model->fp8;
     void *other[] = {(void *)(uintptr_t)dy};
     enum dtype type = grad_codes(l->model);
-    if (is_other) {
-        ZD_TRY(fp8_grads(l, other, 1));
-        ZD_TRY(cast_tokens(l, dy, l->out, type, s->grads, &s->tokens, NULL));
-    }
-    return multiply_tokens(l, dx, type, true, NULL);
+    *dy_out = tokens_of(l, type);
+    if (!is_other)
+        return ZD_OK;
+    ZD_TRY(fp8_grads(l, other, 1));
+    return cast_tokens(l, dy, l->out, type, s->grads, &s->tokens, NULL);
 }

@@ -283,46 +283,57 @@ struct linear layer_linear(
 struct linear head_linear(
         const struct model *model, const struct pass *pass, int first_row,
         int N, bool accumulate);
-/* Tensor `id`, alone. */
+/* A weight in the compute type; a quantized one is decoded, and stays until the
+ * next call of these two. Tensor `id`, alone; the whole weight, (out, in) or
+ * with conv1d (in, out): whoever multiplies by it asks here, each time. */
 enum zd_status tensor_values(
         const struct model *model, int id, const void **values_out);
-/* The whole weight in the compute type, (out, in) or with conv1d (in, out):
- * whoever multiplies by it asks here, each time. It stays until the next call.
- */
 enum zd_status linear_weight(
         const struct linear *linear, const void **values_out);
-/* A quantized weight that a decode step multiplies by without dequantizing it.
- */
-bool linear_has_few_rows(const struct linear *linear);
 /* y NULL: only what backward reads. */
 enum zd_status linear_forward(
         const struct linear *linear, void *y, const void *x);
 /* Gradients of weight and bias, and dx unless NULL. */
-enum zd_status linear_backward_params(
-        const struct linear *linear, const void *dy, const void *x);
 enum zd_status linear_backward(
         const struct linear *linear, void *dx, const void *dy, const void *x);
-/* fp8_linear.c: the matmuls of linears in FP8, without adapters. One group's
- * follow each other: the first casts the input for all (`is_first`). */
+/* act = gelu(y) too; in backward dy becomes the gradient of y, of which act is
+ * that of the linear's input: with the matmul in one pass, where no adapter
+ * comes between, and no codes are multiplied. */
+enum zd_status linear_forward_gelu(
+        const struct linear *linear, void *act, void *y, const void *x);
+enum zd_status linear_backward_gelu(
+        const struct linear *linear, void *dgate, const void *dy,
+        const void *act, void *gate);
+/* fp8_linear.c: operands of the matmuls of linears in FP8, without adapters.
+ * One group's follow each other: the first casts the input for all
+ * (`is_first`). */
 /* Before a forward pass of the layer: amax of its weights. */
 enum zd_status fp8_weights(
         const struct model *model, const struct pass *pass, int layer);
-/* y NULL: only what backward reads. */
-enum zd_status fp8_forward(
-        const struct linear *linear, void *y, const void *x, bool is_first);
-/* y = x W of an input that forward has had, in backward. */
-enum zd_status fp8_forward_again(
-        const struct linear *linear, void *y, const void *x);
+/* W(out, in), or `turned` (in, out). */
+enum zd_status fp8_weight(
+        const struct linear *linear, bool turned,
+        struct matmul_operand *weight_out);
+/* is_kept_only: only what backward reads. */
+enum zd_status fp8_input(
+        const struct linear *linear, const void *x, bool is_first,
+        bool is_kept_only, struct matmul_operand *x_out);
+/* Of an input that forward has had, in backward. */
+enum zd_status fp8_input_again(
+        const struct linear *linear, const void *x,
+        struct matmul_operand *x_out);
 /* amax of the gradients of a group's outputs, before their casts. */
 enum zd_status fp8_grads(
         const struct linear *linears, void *const *dy, int count);
-/* dW and dbias; the codes of dy stay for fp8_input_grads. */
-enum zd_status fp8_backward_params(
+/* (out, P) and (in, P) for dW; the codes of dy stay for fp8_output_grads. */
+enum zd_status fp8_transposed(
         const struct linear *linear, const void *dy, const void *x,
-        bool is_first);
-/* dx = dy W; `is_other`: dy has not been cast. */
-enum zd_status fp8_input_grads(
-        const struct linear *linear, void *dx, const void *dy, bool is_other);
+        bool is_first, struct matmul_operand *dy_out,
+        struct matmul_operand *x_out);
+/* `is_other`: dy has not been cast. */
+enum zd_status fp8_output_grads(
+        const struct linear *linear, const void *dy, bool is_other,
+        struct matmul_operand *dy_out);
 
 /* Projections of one input: y (backward: dy) of each. */
 struct projections {
@@ -330,6 +341,11 @@ struct projections {
     void *y[LINEAR_PARTS];
     int count;
 };
+/* `count` from role `first` on, to y; where they lie in one tensor, or one
+ * after the other, as one. */
+struct projections layer_projections(
+        const struct layer_run *run, unsigned join, enum role first,
+        void *const *y, int count);
 enum zd_status projections_forward(const struct projections *p, const void *x);
 /* `sum` is scratch for types that cannot be added to. */
 enum zd_status projections_backward(
@@ -362,6 +378,30 @@ enum zd_status norm_backward(
         struct norm norm, void *dx, const void *dout, const void *dresidual,
         const void *x, const float *mean, const float *rstd);
 
+/* Of the layer's share of the tokens. */
+static inline enum zd_status layer_gather(
+        const struct layer_run *run, int i, void *share, void **all_out)
+{
+    return tokens_gather(run->model, i, share, run->pass->share, all_out);
+}
+static inline enum zd_status layer_scatter(
+        const struct layer_run *run, void *share, void *part)
+{
+    return tokens_scatter(run->model, share, part, run->pass->share);
+}
+
+/* branches.c: the norm to q, k and v as attention reads them, and their
+ * gradients to grads.hidden; q and k once more from q_raw and k_raw, where they
+ * have norms. */
+enum zd_status qkv_forward(const struct layer_run *run);
+enum zd_status qkv_backward(const struct layer_run *run);
+enum zd_status qkv_norm_heads(const struct layer_run *run);
+/* The norm to out, NULL: only what backward reads; from grads.mlp_out to
+ * grads.hidden; act once more from gate and up, to the same bits. */
+enum zd_status mlp_forward(const struct layer_run *run, void *out);
+enum zd_status mlp_backward(const struct layer_run *run);
+enum zd_status mlp_gate(const struct layer_run *run);
+
 /* layer.c. First the sum of the layer before, if it is due: acts->x is there
  * after it, and nothing due. */
 enum zd_status layer_input_norm(
@@ -374,16 +414,11 @@ enum zd_status layer_forward(
 /* acts->dx holds the gradient of the layer's output, then of its input. */
 enum zd_status layer_backward(const struct layer_run *run);
 
-/* embedding.c, for families: rows of a table, and their gradient from
- * acts->dx. */
-enum zd_status embedding_rows(
-        const struct model *model, const struct pass *pass, enum role role,
-        const int32_t *rows, void *out, bool add);
-enum zd_status embedding_scatter(
-        const struct model *model, enum role role, const int32_t *rows,
-        const int32_t *order, const struct pass *pass, bool add);
-
-/* Of the passes of the last model_forward. */
+/* embedding.c: the rows of the tables, added up: (N, C). */
+enum zd_status embedding_forward(
+        const struct model *model, const struct pass *pass, void *out);
+/* Gradients of the tables, of the passes of the last model_forward, from that
+ * of the sum, acts->dx. */
 enum zd_status embedding_backward(struct model *model);
 
 /* head.c: losses of the passes, added to model->loss; in training also the

@@ -148,81 +148,7 @@ enum zd_status layer_input_norm(
     return branch_input(run, ROLE_NORM1, &run->acts->attention, of);
 }
 
-/* --- the matmuls, of all tokens ------------------------------------------- */
-
-/* A run whose families read other arrays than it does, or of a piece of the
- * tokens. */
-struct view {
-    struct layer_run run;
-    struct pass pass;
-    struct activations all;
-    struct layer_acts acts;
-    int first; /* of a piece, of the share's tokens */
-};
-
-static void view_init(const struct layer_run *run, struct view *v)
-{
-    *v = (struct view){*run, *run->pass, *run->pass->acts, *run->acts, 0};
-    v->run.pass = &v->pass;
-    v->run.acts = &v->acts;
-    v->pass.acts = &v->all;
-}
-
-/* What a linear or the families write for `share`, of all tokens, and back. */
-static enum zd_status gather(
-        const struct layer_run *run, int i, void *share, void **all_out)
-{
-    return tokens_gather(run->model, i, share, run->pass->share, all_out);
-}
-
-static enum zd_status scatter(
-        const struct layer_run *run, void *share, void *part)
-{
-    return tokens_scatter(run->model, share, part, run->pass->share);
-}
-
-static enum zd_status qkv_forward(const struct layer_run *run)
-{
-    struct view v;
-    view_init(run, &v);
-    ZD_TRY(gather(run, 1, run->acts->attention.norm, &v.acts.attention.norm));
-    return run->model->config->family->qkv_forward(&v.run);
-}
-
-static enum zd_status qkv_backward(const struct layer_run *run)
-{
-    void *hidden = run->pass->acts->grads.hidden;
-    struct view v;
-    view_init(run, &v);
-    ZD_TRY(gather(run, 1, run->acts->attention.norm, &v.acts.attention.norm));
-    v.all.grads.hidden = tokens_part(run->model, hidden);
-    ZD_TRY(run->model->config->family->qkv_backward(&v.run));
-    return layer_needs_input_grad(run)
-                   ? scatter(run, hidden, v.all.grads.hidden)
-                   : ZD_OK;
-}
-
-static enum zd_status mlp_forward(const struct layer_run *run, void *out)
-{
-    void *part = tokens_part(run->model, out);
-    struct view v;
-    view_init(run, &v);
-    ZD_TRY(gather(run, 1, run->acts->mlp.norm, &v.acts.mlp.norm));
-    ZD_TRY(run->model->config->family->mlp_forward(&v.run, part));
-    return scatter(run, out, part);
-}
-
-static enum zd_status mlp_backward(const struct layer_run *run)
-{
-    const struct layer_grads *g = &run->pass->acts->grads;
-    struct view v;
-    view_init(run, &v);
-    ZD_TRY(gather(run, 1, run->acts->mlp.norm, &v.acts.mlp.norm));
-    ZD_TRY(gather(run, 0, g->mlp_out, &v.all.grads.mlp_out));
-    v.all.grads.hidden = tokens_part(run->model, g->hidden);
-    ZD_TRY(run->model->config->family->mlp_backward(&v.run));
-    return scatter(run, g->hidden, v.all.grads.hidden);
-}
+/* --- tensor parallelism --------------------------------------------------- */
 
 /* What a place has no part in, and no kernel writes: biases after o and down,
  * which the first place adds, and heads of k and v that it does not read. */
@@ -261,8 +187,17 @@ static enum zd_status clear_unread_heads(const struct layer_run *run)
 /* --- the MLP, a piece of the tokens at a time ------------------------------
  */
 
+/* A run of a piece of the tokens. */
+struct piece {
+    struct layer_run run;
+    struct pass pass;
+    struct activations all;
+    struct layer_acts acts;
+    int first; /* of the share's tokens */
+};
+
 /* From the piece's first token on. */
-static void *hidden_from(const struct view *p, void *x)
+static void *hidden_from(const struct piece *p, void *x)
 {
     const struct model *model = p->run.model;
     size_t row = (size_t)model->config->hidden_size *
@@ -270,7 +205,7 @@ static void *hidden_from(const struct view *p, void *x)
     return x ? (char *)x + (size_t)p->first * row : NULL;
 }
 
-static float *each_from(const struct view *p, float *x)
+static float *each_from(const struct piece *p, float *x)
 {
     return x ? x + p->first : NULL;
 }
@@ -289,12 +224,16 @@ static int piece_begin(const struct layer_run *run, int i)
 
 /* A piece as its own run: arrays of all tokens begin at its first, those
  * that are of one piece are as they are. */
-static void piece_init(const struct layer_run *run, int i, struct view *p)
+static void piece_init(const struct layer_run *run, int i, struct piece *p)
 {
     void *dx = run->pass->acts->dx;
     struct branch_acts *mlp = &p->acts.mlp;
-    view_init(run, p);
-    p->first = piece_begin(run, i);
+    *p = (struct piece){
+            *run, *run->pass, *run->pass->acts, *run->acts,
+            piece_begin(run, i)};
+    p->run.pass = &p->pass;
+    p->run.acts = &p->acts;
+    p->pass.acts = &p->all;
     p->run.accumulate |= i > 0;
     p->pass.first_row = p->first;
     p->pass.share = piece_begin(run, i + 1) - p->first;
@@ -334,8 +273,7 @@ static enum zd_status recompute_mlp(const struct layer_run *run)
         return mlp_branch(run, none);
     if (parts & PART_NORM2)
         ZD_TRY(branch_input(run, ROLE_NORM2, &run->acts->mlp, none));
-    return parts & PART_ACT ? run->model->config->family->recompute_act(run)
-                            : ZD_OK;
+    return parts & PART_ACT ? mlp_gate(run) : ZD_OK;
 }
 
 static enum zd_status mlp_branch_backward(const struct layer_run *run)
@@ -359,11 +297,11 @@ enum zd_status layer_forward(
     void *post = acts->mlp.post ? acts->mlp.post : out;
     void *part = tokens_part(run->model, in->out);
     struct linear o = layer_linear(run, ROLE_O, ROLE_O);
-    struct view p;
+    struct piece p;
     ZD_TRY(qkv_forward(run));
     ZD_TRY(attend(run, scratch));
     ZD_TRY(linear_forward(&o, part, acts->att));
-    ZD_TRY(scatter(run, in->out, part));
+    ZD_TRY(layer_scatter(run, in->out, part));
     ZD_TRY(branch_output(run, ROLE_POST1, in, in->post));
     if (!post && acts->recompute & PART_MLP) /* backward computes it */
         return run->model->kernels->add(
@@ -409,7 +347,7 @@ enum zd_status layer_backward(const struct layer_run *run)
     const struct branch_acts *in = &run->acts->attention;
     const struct layer_grads *g = &run->pass->acts->grads;
     struct linear o = layer_linear(run, ROLE_O, ROLE_O);
-    struct view p;
+    struct piece p;
     void *dproj;
     ZD_TRY(clear_of_others(run));
     for (int i = 0; i < piece_count(run); i++) {
@@ -417,13 +355,13 @@ enum zd_status layer_backward(const struct layer_run *run)
         ZD_TRY(mlp_branch_backward(&p.run));
     }
     ZD_TRY(branch_output_backward(run, ROLE_POST1, in, g->proj));
-    ZD_TRY(gather(run, 0, g->proj, &dproj));
+    ZD_TRY(layer_gather(run, 0, g->proj, &dproj));
     ZD_TRY(linear_backward(&o, g->hidden, dproj, run->acts->att));
     /* what attention's backward reads, and that of the projections before it */
     if (run->acts->recompute & PART_NORM1)
         ZD_TRY(branch_input(run, ROLE_NORM1, in, (struct residual_sum){0}));
     if (run->acts->recompute & PART_HEADS)
-        ZD_TRY(run->model->config->family->recompute_heads(run));
+        ZD_TRY(qkv_norm_heads(run));
     ZD_TRY(attend_backward(run));
     ZD_TRY(qkv_backward(run));
     return layer_needs_input_grad(run)

@@ -54,13 +54,14 @@ unsigned layout_recomputed(const struct layout *l);
 /* With `recompute` set: which inputs are kept as codes alone. */
 void layout_choose_codes(struct layout *l);
 
-/* All that a layer's backward reads, but for what layers share; x only where
- * it is not one of the inputs. */
+/* All that a layer's backward reads, but for what layers share and the layer's
+ * x, which is there. */
 struct layer_acts layout_shared(struct layout *l);
 void layout_slot(
-        struct layout *l, bool own_x, const struct layer_acts *shared,
+        struct layout *l, const struct layer_acts *shared,
         struct layer_acts *a);
-/* A layer that keeps nothing, and attention's scratch in its forward. */
+/* A layer that keeps nothing but x, which is there, and attention's scratch in
+ * its forward. */
 void layout_lean(
         struct layout *l, bool decode, struct layer_acts *a, void **scratch);
 /* Gradients inside one layer's backward. */

@@ -155,27 +155,40 @@ struct linear head_linear(
     return linear;
 }
 
-/* --- adapters ------------------------------------------------------------- */
+/* --- operands ------------------------------------------------------------- */
 
-/* out [+]= a W, or with `back` a W^T. Rows of logits have gaps. */
+/* Elements between rows of logits, which have gaps; else 0. */
+static int gaps(const struct linear *linear)
+{
+    return linear->columns < linear->out ? linear->out : 0;
+}
+
+static struct matmul_operand rows_of(
+        const struct linear *linear, const void *rows, bool back)
+{
+    return (struct matmul_operand){
+            rows, linear->model->kernels->dtype, false,
+            back ? gaps(linear) : 0};
+}
+
+/* m->out [+]= m->a W, or with `back` m->a W^T. */
 static enum zd_status multiply(
-        const struct linear *linear, void *out, const void *a, const void *bias,
-        bool back, bool add)
+        const struct linear *linear, bool back, struct matmul *m)
 {
     const struct kernels *k = linear->model->kernels;
-    int gaps = linear->columns < linear->out ? linear->out : 0;
-    struct matmul m = {
-            .M = linear->N,
-            .N = back ? linear->in : linear->columns,
-            .K = back ? linear->columns : linear->in,
-            .a = {a, k->dtype, false, back ? gaps : 0},
-            .b = {.type = k->dtype, .transposed = linear->conv1d == back},
-            .out = {out, back ? k->dtype : linear->y_dtype, back ? 0 : gaps},
-            .bias = bias,
-            .accumulate = add};
-    ZD_TRY(linear_weight(linear, &m.b.data));
-    return k->matmul(NULL, &m);
+    m->M = linear->N;
+    m->N = back ? linear->in : linear->columns;
+    m->K = back ? linear->columns : linear->in;
+    m->out.type = back ? k->dtype : linear->y_dtype;
+    m->out.stride = back ? 0 : gaps(linear);
+    m->b.type = k->dtype;
+    m->b.transposed = linear->conv1d == back;
+    ZD_TRY(linear->is_fp8 ? fp8_weight(linear, back, &m->b)
+                          : linear_weight(linear, &m->b.data));
+    return k->matmul(NULL, m);
 }
+
+/* --- adapters ------------------------------------------------------------- */
 
 static enum zd_status adapters_forward(
         const struct linear *linear, void *y, const void *x)
@@ -225,9 +238,11 @@ static enum zd_status adapters_enter(
     *dz_out = dy;
     if (!linear->is_dora)
         return ZD_OK;
+    struct matmul m = {.a = rows_of(linear, x, false), .out = {z}};
     base.y_dtype = linear->model->kernels->dtype;
-    ZD_TRY(linear->is_fp8 ? fp8_forward_again(linear, z, x)
-                          : multiply(&base, z, x, NULL, false, false));
+    if (linear->is_fp8)
+        ZD_TRY(fp8_input_again(linear, x, &m.a));
+    ZD_TRY(multiply(&base, false, &m));
     for (int i = 0; i < linear->adapter_count; i++) {
         const struct adapter_view *view = &linear->adapters[i];
         ZD_TRY(adapter_magnitude_backward(linear, view, z, dy));
@@ -257,7 +272,8 @@ static enum zd_status rows_forward(
     return ZD_OK;
 }
 
-bool linear_has_few_rows(const struct linear *linear)
+/* A quantized weight that a decode step multiplies by as it is. */
+static bool has_few_rows(const struct linear *linear)
 {
     return linear->weight.part_count > 0 && linear->pass->decode &&
            linear->N <= ROWS_TOGETHER;
@@ -267,14 +283,14 @@ bool linear_has_few_rows(const struct linear *linear)
 static enum zd_status forward(
         const struct linear *linear, void *y, const void *x, bool is_first)
 {
+    struct matmul m = {
+            .a = rows_of(linear, x, false), .out = {y}, .bias = linear->bias};
     if (linear->is_fp8)
-        ZD_TRY(fp8_forward(linear, y, x, is_first));
-    if (!y || linear->is_fp8)
-        return adapters_forward(linear, y, x);
-    if (linear_has_few_rows(linear))
+        ZD_TRY(fp8_input(linear, x, is_first, !y, &m.a));
+    if (y && has_few_rows(linear))
         ZD_TRY(rows_forward(linear, y, x));
-    else
-        ZD_TRY(multiply(linear, y, x, linear->bias, false, false));
+    else if (y)
+        ZD_TRY(multiply(linear, false, &m));
     return adapters_forward(linear, y, x);
 }
 
@@ -284,34 +300,56 @@ enum zd_status linear_forward(
     return forward(linear, y, x, true);
 }
 
-/* x^T dy, or dy^T x: as the weight is stored. */
-enum zd_status linear_backward_params(
-        const struct linear *linear, const void *dy, const void *x)
+enum zd_status linear_forward_gelu(
+        const struct linear *linear, void *act, void *y, const void *x)
+{
+    struct matmul m = {
+            .a = rows_of(linear, x, false),
+            .out = {act},
+            .bias = linear->bias,
+            .epilogue = MATMUL_GELU,
+            .aux = y};
+    if (!linear->is_fp8 && !linear->adapter_count && !has_few_rows(linear))
+        return multiply(linear, false, &m);
+    ZD_TRY(forward(linear, y, x, true));
+    return linear->model->kernels->gelu_forward(
+            NULL, act, y, (size_t)linear->N * (size_t)linear->out);
+}
+
+/* As the weight is stored: dy^T x, or x^T dy. */
+static enum zd_status backward_params(
+        const struct linear *linear, const void *dy, const void *x,
+        bool is_first)
 {
     const struct kernels *k = linear->model->kernels;
-    bool first = !linear->conv1d;
-    assert(!linear->dweight || linear->grad_type == DTYPE_FP32 ||
-           (first && !linear->dbias && !linear->accumulate));
+    bool by_out = !linear->conv1d, is_fp8 = linear->is_fp8;
+    bool sums = linear->dbias && linear->dweight && !is_fp8;
+    struct matmul_operand dyt = {dy, k->dtype, true, gaps(linear)};
+    struct matmul_operand xt = {x, k->dtype, true};
+    assert(!linear->dweight || linear->grad_type == DTYPE_FP32 || is_fp8 ||
+           (by_out && !linear->dbias && !linear->accumulate));
+    if (is_fp8)
+        ZD_TRY(fp8_transposed(linear, dy, x, is_first, &dyt, &xt));
+    if (linear->dbias && !sums)
+        ZD_TRY(k->reduce_rows(
+                NULL, linear->dbias, dy, linear->N, linear->out,
+                linear->accumulate));
     if (!linear->dweight)
-        return linear->dbias ? k->reduce_rows(
-                                       NULL, linear->dbias, dy, linear->N,
-                                       linear->out, linear->accumulate)
-                             : ZD_OK;
-    int columns = linear->columns,
-        gaps = columns < linear->out ? linear->out : 0;
-    return k->matmul(
-            NULL, &(struct matmul){
-                          .M = first ? columns : linear->in,
-                          .N = first ? linear->in : columns,
-                          .K = linear->N,
-                          .a = {first ? dy : x, k->dtype, true, gaps},
-                          .b = {first ? x : dy, k->dtype},
-                          .out = {linear->dweight, linear->grad_type},
-                          .epilogue = !linear->dbias ? MATMUL_PLAIN
-                                      : first        ? MATMUL_SUM_A
-                                                     : MATMUL_SUM_B,
-                          .aux = linear->dbias,
-                          .accumulate = linear->accumulate});
+        return ZD_OK;
+    struct matmul m = {
+            .M = by_out ? linear->columns : linear->in,
+            .N = by_out ? linear->in : linear->columns,
+            .K = is_fp8 ? fp8_padded(linear->N) : linear->N,
+            .a = by_out ? dyt : xt,
+            .b = by_out ? xt : dyt,
+            .out = {linear->dweight, linear->grad_type},
+            .epilogue = !sums    ? MATMUL_PLAIN
+                        : by_out ? MATMUL_SUM_A
+                                 : MATMUL_SUM_B,
+            .aux = sums ? linear->dbias : NULL,
+            .accumulate = linear->accumulate};
+    m.b.transposed = !m.b.transposed;
+    return k->matmul(NULL, &m);
 }
 
 /* dx (NULL: not computed) = dy W, or += where the compute type can be added to
@@ -322,15 +360,14 @@ static enum zd_status backward(
 {
     const void *dz;
     assert(!linear->is_fp8 || !add);
-    if (linear->is_fp8)
-        ZD_TRY(fp8_backward_params(linear, dy, x, is_first));
-    else
-        ZD_TRY(linear_backward_params(linear, dy, x));
+    ZD_TRY(backward_params(linear, dy, x, is_first));
     ZD_TRY(adapters_enter(linear, dy, x, &dz));
+    struct matmul m = {
+            .a = rows_of(linear, dz, true), .out = {dx}, .accumulate = add};
     if (dx && linear->is_fp8)
-        ZD_TRY(fp8_input_grads(linear, dx, dz, dz != dy));
-    else if (dx)
-        ZD_TRY(multiply(linear, dx, dz, NULL, true, add));
+        ZD_TRY(fp8_output_grads(linear, dz, dz != dy, &m.a));
+    if (dx)
+        ZD_TRY(multiply(linear, true, &m));
     for (int i = 0; i < linear->adapter_count; i++)
         ZD_TRY(adapter_backward(linear, &linear->adapters[i], dx, dz, x));
     return ZD_OK;
@@ -345,7 +382,44 @@ enum zd_status linear_backward(
     return backward(linear, dx, false, dy, x, true);
 }
 
+enum zd_status linear_backward_gelu(
+        const struct linear *linear, void *dgate, const void *dy,
+        const void *act, void *gate)
+{
+    struct matmul m = {
+            .a = rows_of(linear, dy, true),
+            .out = {dgate},
+            .epilogue = MATMUL_DGELU,
+            .aux = gate};
+    if (!linear->is_fp8 && !linear->adapter_count) {
+        ZD_TRY(backward_params(linear, dy, act, true));
+        return multiply(linear, true, &m);
+    }
+    ZD_TRY(linear_backward(linear, dgate, dy, act));
+    return linear->model->kernels->gelu_backward(
+            NULL, dgate, dgate, gate, (size_t)linear->N * (size_t)linear->in);
+}
+
 /* --- projections of one input --------------------------------------------- */
+
+/* A bias's role follows its weight's. */
+struct projections layer_projections(
+        const struct layer_run *run, unsigned join, enum role first,
+        void *const *y, int count)
+{
+    unsigned fused = run->model->config->family->fused & join;
+    struct projections p = {.count = count};
+    enum role last = first + 2 * ((unsigned)count - 1);
+    if (fused || run->model->shape.joined & join)
+        return (struct projections){
+                {layer_linear(run, first, fused ? first : last)}, {y[0]}, 1};
+    for (int i = 0; i < count; i++) {
+        enum role role = first + 2 * (unsigned)i;
+        p.linears[i] = layer_linear(run, role, role);
+        p.y[i] = y[i];
+    }
+    return p;
+}
 
 enum zd_status projections_forward(const struct projections *p, const void *x)
 {

@@ -63,14 +63,11 @@ static enum zd_status fill_angles(struct model *model, float *angles)
     for (int i = 0; i < model->config->rope_count; i++) {
         const struct rope_set *set = &model->config->ropes[i];
         size_t floats = rope_table_floats(set, positions);
-        float *host = zd_array(floats, sizeof *host);
+        ZD_FREED float *host = zd_array(floats, sizeof *host);
         struct rope_tables tables = rope_tables_at(set, positions, host);
         rope_fill(set, positions, &tables);
         model->ropes[i] = rope_tables_at(set, positions, angles);
-        enum zd_status status =
-                device_write(angles, host, floats * sizeof *host);
-        free(host);
-        ZD_TRY(status);
+        ZD_TRY(device_write(angles, host, floats * sizeof *host));
         angles += floats;
     }
     return ZD_OK;

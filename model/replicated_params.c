@@ -37,7 +37,7 @@ enum zd_status replicated_create(
         struct replicated_params **replica_out)
 {
     struct replicated_params *replica = zd_array(1, sizeof *replica);
-    float *piece = zd_array(PIECE, sizeof *piece);
+    ZD_FREED float *piece = zd_array(PIECE, sizeof *piece);
     enum zd_status status = ZD_OK;
     *replica = (struct replicated_params){
             .table = table,
@@ -51,7 +51,6 @@ enum zd_status replicated_create(
                 replica->offsets[id - 1] + table->params[id - 1].count;
     for (int id = 0; status == ZD_OK && id < table->count; id++)
         status = read_param(replica, id, piece, source);
-    free(piece);
     if (status != ZD_OK)
         replicated_destroy(replica);
     else

@@ -146,7 +146,7 @@ unsigned layout_recomputed(const struct layout *l)
     enum checkpointing_mode mode = l->shape->checkpointing.mode;
     bool is_tiled = l->pieces > 1;
     unsigned mlp = (family_has(family, ROLE_NORM2) ? PART_NORM2 : 0) |
-                   (family->recompute_act ? PART_ACT : 0);
+                   (family->gated_mlp ? PART_ACT : 0);
     unsigned norm1 = family_has(family, ROLE_NORM1) ? PART_NORM1 : 0;
     bool twice = mode == CHECKPOINTING_NONE && l->by_heads;
     if (mode != CHECKPOINTING_SELECTIVE)
@@ -244,13 +244,12 @@ struct layer_acts layout_shared(struct layout *l)
 }
 
 void layout_slot(
-        struct layout *l, bool own_x, const struct layer_acts *shared,
-        struct layer_acts *a)
+        struct layout *l, const struct layer_acts *shared, struct layer_acts *a)
 {
     struct branch_acts *in = &a->attention, *mlp = &a->mlp;
+    void *x = in->x;
     *a = *shared;
-    if (own_x)
-        in->x = push_rows(l, l->S, l->C);
+    in->x = x;
     push_statistics(l, a);
     push_codes(l, a);
     in->norm = push_norm(
@@ -279,7 +278,7 @@ void layout_lean(
         struct layout *l, bool decode, struct layer_acts *a, void **scratch)
 {
     struct branch_acts *in = &a->attention, *mlp = &a->mlp;
-    in->x = mlp->x = push_rows(l, l->S, l->C);
+    mlp->x = in->x;
     push_statistics(l, a);
     in->out = in->post = mlp->out = mlp->post = push_rows(l, l->S, l->C);
     in->norm = push_norm(l, ROLE_NORM1, in->x, true, in->out);
@@ -380,7 +379,7 @@ void layout_inputs(struct layout *l, bool offload, struct activations *acts)
     bool leaves = offload && count > micros + 1;
     int buffers = leaves ? micros + 1 : count;
     int turn = count - 2 * micros; /* the last segment but one begins */
-    void **at = zd_array((size_t)buffers, sizeof *at);
+    ZD_FREED void **at = zd_array((size_t)buffers, sizeof *at);
     size_t begin = l->top;
     for (int i = 0; i < buffers; i++)
         at[i] = push_rows(l, l->S, l->C);
@@ -402,5 +401,4 @@ void layout_inputs(struct layout *l, bool offload, struct activations *acts)
         a->input_bytes = buffers ? (l->top - begin) / (size_t)buffers : 0;
         a->moved_bytes = l->S * l->C * l->element;
     }
-    free(at);
 }

@@ -23,14 +23,13 @@ static enum zd_status read_sets(
     json_t *scaling = json_object_get(r->json, "rope_scaling");
     ZD_TRY(config_read_real(r, "rope_theta", 1e6, &theta));
     ZD_TRY(config_read_real(r, "rope_local_base_freq", 1e4, &local));
-    json_t *full = zd_must(full_v5 ? json_deep_copy(full_v5) : json_object());
+    json_auto_t *full =
+            zd_must(full_v5 ? json_deep_copy(full_v5) : json_object());
     if (json_is_object(scaling))
         zd_must(json_object_update(full, scaling) == 0 ? full : NULL);
-    enum zd_status status = config_read_rope(
+    ZD_TRY(config_read_rope(
             r, "rope_parameters.full_attention", full, theta, 1, c,
-            &c->ropes[0]);
-    json_decref(full);
-    ZD_TRY(status);
+            &c->ropes[0]));
     c->rope_count = 1; /* what model_config_fini frees */
     ZD_TRY(config_read_rope(
             r, "rope_parameters.sliding_attention", sliding, local, 1, c,

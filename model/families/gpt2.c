@@ -2,7 +2,7 @@
  * and v, GELU; weights of layers are stored (in, out), as Conv1D has them. */
 #include "model/config_keys.h"
 #include "model/families/families.h"
-#include "model/internal.h"
+#include "model/params.h"
 
 /* --- config.json ---------------------------------------------------------- */
 
@@ -82,108 +82,6 @@ static const struct tensor_row last_rows[] = {
         {0},
 };
 
-/* --- arithmetic ----------------------------------------------------------- */
-
-static enum zd_status embed(
-        const struct model *model, const struct pass *pass, void *out)
-{
-    ZD_TRY(embedding_rows(model, pass, ROLE_TOKENS, pass->tokens, out, false));
-    return embedding_rows(
-            model, pass, ROLE_POSITIONS, pass->own_positions, out, true);
-}
-
-static enum zd_status embed_backward(
-        const struct model *model, const struct pass *pass, bool tokens_add,
-        bool accumulate)
-{
-    ZD_TRY(embedding_scatter(
-            model, ROLE_TOKENS, pass->tokens, pass->token_order, pass,
-            tokens_add));
-    return embedding_scatter(
-            model, ROLE_POSITIONS, pass->own_positions, pass->position_order,
-            pass, accumulate);
-}
-
-static enum zd_status qkv_forward(const struct layer_run *run)
-{
-    struct linear qkv = layer_linear(run, ROLE_Q, ROLE_Q);
-    return linear_forward(
-            &qkv, run->acts->qkv.q_raw, run->acts->attention.norm);
-}
-
-static enum zd_status qkv_backward(const struct layer_run *run)
-{
-    const struct layer_grads *g = &run->pass->acts->grads;
-    struct linear qkv = layer_linear(run, ROLE_Q, ROLE_Q);
-    return linear_backward(
-            &qkv, layer_needs_input_grad(run) ? g->hidden : NULL, g->qkv.q_raw,
-            run->acts->attention.norm);
-}
-
-/* gate = x fc, act = gelu(gate): in one pass where no adapter comes between,
- * and no codes are multiplied. */
-static enum zd_status fc_gelu(
-        const struct linear *fc, const struct layer_acts *acts)
-{
-    const struct kernels *k = fc->model->kernels;
-    const void *weight;
-    if (!fc->is_fp8 && !fc->adapter_count && !linear_has_few_rows(fc)) {
-        ZD_TRY(linear_weight(fc, &weight));
-        struct matmul m =
-                product(fc->N, fc->out, fc->in,
-                        (struct matmul_operand){acts->mlp.norm, k->dtype},
-                        (struct matmul_operand){weight, k->dtype, !fc->conv1d},
-                        (struct matmul_result){acts->act, k->dtype});
-        m.bias = fc->bias;
-        m.epilogue = MATMUL_GELU;
-        m.aux = acts->gate;
-        return k->matmul(NULL, &m);
-    }
-    ZD_TRY(linear_forward(fc, acts->gate, acts->mlp.norm));
-    return k->gelu_forward(
-            NULL, acts->act, acts->gate, (size_t)fc->N * (size_t)fc->out);
-}
-
-/* dgate = (dy proj) gelu'(gate), and the gradients of proj. */
-static enum zd_status proj_dgelu(
-        const struct linear *proj, void *dgate, const void *dy,
-        const struct layer_acts *acts)
-{
-    const struct kernels *k = proj->model->kernels;
-    size_t count = (size_t)proj->N * (size_t)proj->in;
-    const void *weight;
-    if (proj->is_fp8 || proj->adapter_count) {
-        ZD_TRY(linear_backward(proj, dgate, dy, acts->act));
-        return k->gelu_backward(NULL, dgate, dgate, acts->gate, count);
-    }
-    ZD_TRY(linear_backward_params(proj, dy, acts->act));
-    ZD_TRY(linear_weight(proj, &weight));
-    struct matmul m = product(
-            proj->N, proj->in, proj->out, (struct matmul_operand){dy, k->dtype},
-            (struct matmul_operand){weight, k->dtype, proj->conv1d},
-            (struct matmul_result){dgate, k->dtype});
-    m.epilogue = MATMUL_DGELU;
-    m.aux = acts->gate;
-    return k->matmul(NULL, &m);
-}
-
-static enum zd_status mlp_forward(const struct layer_run *run, void *out)
-{
-    struct linear fc = layer_linear(run, ROLE_GATE, ROLE_GATE);
-    struct linear proj = layer_linear(run, ROLE_DOWN, ROLE_DOWN);
-    ZD_TRY(fc_gelu(&fc, run->acts));
-    return linear_forward(&proj, out, run->acts->act);
-}
-
-static enum zd_status mlp_backward(const struct layer_run *run)
-{
-    const struct layer_grads *g = &run->pass->acts->grads;
-    struct linear fc = layer_linear(run, ROLE_GATE, ROLE_GATE);
-    struct linear proj = layer_linear(run, ROLE_DOWN, ROLE_DOWN);
-    ZD_TRY(proj_dgelu(&proj, g->act, g->mlp_out, run->acts));
-    return linear_backward(&fc, g->hidden, g->act, run->acts->mlp.norm);
-}
-
 const struct model_family model_gpt2 = {
         .name = "gpt2",
         .architecture = "GPT2LMHeadModel",
@@ -199,10 +97,4 @@ const struct model_family model_gpt2 = {
         .peft_targets = {"c_attn"},
         .layer_norm = true,
         .fused = JOIN_QKV,
-        .embed = embed,
-        .embed_backward = embed_backward,
-        .qkv_forward = qkv_forward,
-        .qkv_backward = qkv_backward,
-        .mlp_forward = mlp_forward,
-        .mlp_backward = mlp_backward,
 };

@@ -47,16 +47,13 @@ static enum zd_status settle(
     const char *key =
             config_get(r, "rope_scaling") ? "rope_scaling" : "rope_parameters";
     struct config_reader all = *r, inner = *r;
-    json_t *json = zd_must(json_copy((json_t *)r->json));
+    json_auto_t *json = zd_must(json_copy((json_t *)r->json));
     if (!config_get(r, key))
         json_object_set_new(json, key, own_rope());
     all.json = json;
-    enum zd_status status = rotary_settle(&all, c);
+    ZD_TRY(rotary_settle(&all, c));
     inner.json = json_object_get(json, key);
-    if (status == ZD_OK)
-        status = read_beta(&inner, &c->ropes[0]);
-    json_decref(json);
-    return status;
+    return read_beta(&inner, &c->ropes[0]);
 }
 
 const struct model_family model_ministral3 = {

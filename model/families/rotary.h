@@ -88,17 +88,6 @@ enum zd_status rotary_settle_heads(
 extern const struct tensor_row rotary_embeddings[], rotary_layer[],
         rotary_last[];
 
-enum zd_status rotary_embed(
-        const struct model *model, const struct pass *pass, void *out);
-enum zd_status rotary_embed_backward(
-        const struct model *model, const struct pass *pass, bool tokens_add,
-        bool accumulate);
-layer_part_fn rotary_qkv_forward, rotary_qkv_backward, rotary_mlp_backward,
-        rotary_recompute_act;
-enum zd_status rotary_mlp_forward(const struct layer_run *run, void *out);
-/* Norms of heads, where the model has them, and rotation. */
-layer_part_fn rotary_norm_heads;
-
 /* All of the above, for a family's designated initializers; ROTARY_BASE: with
  * its own settle and tensors; ROTARY_COMMON: with its own names too. */
 #define ROTARY_FAMILY                                                          \
@@ -107,9 +96,4 @@ layer_part_fn rotary_norm_heads;
 #define ROTARY_COMMON                                                          \
     .head_dim_keys = "`hidden_size` / `num_attention_heads`",                  \
     .embeddings = rotary_embeddings, .last = rotary_last,                      \
-    .layer_prefix = "model.layers.", .rotary = true, .gated_mlp = true,        \
-    .embed = rotary_embed, .embed_backward = rotary_embed_backward,            \
-    .qkv_forward = rotary_qkv_forward, .qkv_backward = rotary_qkv_backward,    \
-    .mlp_forward = rotary_mlp_forward, .mlp_backward = rotary_mlp_backward,    \
-    .recompute_act = rotary_recompute_act,                                     \
-    .recompute_heads = rotary_norm_heads
+    .layer_prefix = "model.layers.", .rotary = true, .gated_mlp = true
