@@ -236,7 +236,7 @@ int main(int argc, char **argv)
     enum zd_status status = tokenizer_open(arguments.tokenizer, &tokenizer);
     if (status == ZD_OK && !arguments.print_ids)
         printf("open: %.3f s, %s\n", seconds(CLOCK_MONOTONIC) - begin,
-               tokenizer_describe(tokenizer));
+               tokenizer_facts(tokenizer)->describe);
     if (status == ZD_OK)
         status = fs_read_file(arguments.file, UINT64_MAX, &text, &bytes);
     if (status == ZD_OK)

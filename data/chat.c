@@ -118,7 +118,7 @@ static enum zd_status create(
         const struct tokenizer *tokenizer, const char *date, struct chat **out)
 {
     static const char now[] = "strftime_now";
-    struct tokenizer_chat config = tokenizer_chat(tokenizer);
+    struct tokenizer_chat config = tokenizer_facts(tokenizer)->chat;
     struct chat *chat = zd_array(1, sizeof *chat);
     char today[CHAT_DATE_BYTES];
     chat_today(today);
@@ -166,7 +166,7 @@ enum zd_status chat_fail_none(
     ZD_FAIL(status, "E0434",
             "data.chat_template = \"auto\", but the model has no chat "
             "template, and its tokenizer (%s) has the markers of none",
-            tokenizer_describe(tokenizer));
+            tokenizer_facts(tokenizer)->describe);
     return zd_fail_help(
             "set data.chat_template to chatml, llama3, qwen, mistral, "
             "none or the path of a template");
@@ -176,7 +176,7 @@ enum zd_status chat_create(
         const struct chat_choice *choice, const struct tokenizer *tokenizer,
         bool must, struct chat **out)
 {
-    struct tokenizer_chat own = tokenizer_chat(tokenizer);
+    struct tokenizer_chat own = tokenizer_facts(tokenizer)->chat;
     enum chat_template name = choice->name;
     *out = NULL;
     if (name == CHAT_FILE)
@@ -208,6 +208,11 @@ void chat_destroy(struct chat *chat)
     json_decref(chat->variables);
     free(chat->name);
     free(chat);
+}
+
+void recipe_fini(struct recipe *recipe)
+{
+    chat_destroy(recipe->chat);
 }
 
 /* --- conversations -------------------------------------------------------- */

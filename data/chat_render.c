@@ -276,7 +276,7 @@ static void tell_markers(
                 "(%s) does not have as tokens: each becomes several, at which "
                 "a server does not stop; add them to the tokenizer, or use a "
                 "template whose markers it has",
-                chat->name, lacks, tokenizer_describe(tokenizer));
+                chat->name, lacks, tokenizer_facts(tokenizer)->describe);
     zd_error_clear();
     document_fini(&document);
     chat_renderer_fini(&renderer);
@@ -286,7 +286,7 @@ void chat_tell(
         const struct chat *chat, const struct tokenizer *tokenizer, bool names)
 {
     const struct chat_choice choice = {.name = CHAT_AUTO};
-    bool has_own = tokenizer_chat(tokenizer).source != NULL;
+    bool has_own = tokenizer_facts(tokenizer)->chat.source != NULL;
     struct chat *own = NULL;
     if (names)
         zd_log_info(
@@ -304,7 +304,7 @@ void chat_tell(
                 "data.chat_template = \"%s\" renders conversations differently "
                 "from the model's own template (%s), which it will be served "
                 "with; data.chat_template = \"auto\" uses that",
-                chat->name, tokenizer_chat(tokenizer).path);
+                chat->name, tokenizer_facts(tokenizer)->chat.path);
     zd_error_clear();
     chat_destroy(own);
 }

@@ -214,20 +214,15 @@ static enum zd_status read_message(
                                               : ZD_OK;
 }
 
-/* The message of this index, into the conversation. The error names it. */
-static enum zd_status message_read(
-        const struct message_names *names, size_t index, const json_t *value,
-        bool is_masked, struct conversation *conversation)
+/* The error that was just made is of this message. */
+static enum zd_status fail_message(size_t index)
 {
-    enum zd_status status = read_message(names, value, is_masked, conversation);
-    if (status == ZD_OK)
-        return ZD_OK;
     struct zd_error error = *zd_error_get();
     snprintf(
             error.what, sizeof error.what, "message %zu: %.*s", index + 1,
             (int)sizeof error.what - 40, zd_error_get()->what);
     zd_error_set(&error);
-    return status;
+    return error.status;
 }
 
 /* --- chat and ShareGPT ---------------------------------------------------- */
@@ -270,8 +265,10 @@ static enum zd_status read_messages(
                                     : "the record has no \"%s\"",
                 key);
     for (size_t i = 0; i < count; i++)
-        ZD_TRY(message_read(
-                names, i, json_array_get(list, i), is_masked, conversation));
+        if (read_message(
+                    names, json_array_get(list, i), is_masked, conversation) !=
+            ZD_OK)
+            return fail_message(i);
     return ZD_OK;
 }
 

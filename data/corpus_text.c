@@ -32,11 +32,6 @@ struct text_words {
     int64_t units;          /* in the writer */
 };
 
-static void text_fini(struct text_words *text)
-{
-    chat_destroy(text->recipe.chat);
-}
-
 /* --- growth: the writer's thread, and readers ----------------------------- */
 
 struct growth {
@@ -134,7 +129,7 @@ void growth_end(struct growth *growth)
         pthread_join(growth->thread, NULL);
     else
         cache_writer_abandon(growth->writer);
-    text_fini(&growth->text);
+    recipe_fini(&growth->text.recipe);
     if (growth->fd >= 0)
         close(growth->fd);
     free(growth);
@@ -156,7 +151,7 @@ static enum zd_status text_key(
     const int64_t eos = recipe->eos, train_on = recipe->train_on;
     struct hasher *hasher = hasher_create();
     hasher_string(hasher, "words 3");
-    hasher_string(hasher, tokenizer_digest(recipe->tokenizer));
+    hasher_string(hasher, tokenizer_facts(recipe->tokenizer)->digest);
     hasher_update(hasher, &eos, sizeof eos);
     if (recipe->chat)
         hasher_string(hasher, recipe->chat->digest);
@@ -425,7 +420,6 @@ static enum zd_status open_words(
 enum zd_status corpus_open_text(
         struct corpus *corpus, const struct dataset_request *request)
 {
-    ZD_SCOPED(text_fini)
     struct text_words text = {
             .corpus = corpus,
             .threads = thread_count(request->options->preprocessing_threads),
@@ -435,5 +429,7 @@ enum zd_status corpus_open_text(
     const struct chat *chat = text.recipe.chat;
     if (chat && (sources_have_chat(&corpus->list) || !chat->is_layout))
         corpus->chat_template = zd_must(strdup(chat->name));
-    return open_words(&text, request);
+    enum zd_status status = open_words(&text, request);
+    recipe_fini(&text.recipe);
+    return status;
 }

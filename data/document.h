@@ -51,3 +51,4 @@ struct recipe {
     int eos;             /* -1: no end-of-text is added */
     bool skips_bad_rows; /* data.on_bad_row */
 };
+void recipe_fini(struct recipe *recipe);

@@ -47,13 +47,12 @@ static enum zd_status choose(
     }
     list_names(sets, names, sizeof names);
     if (wanted)
-        ZD_FAIL(ZD_ERR_DATA, "E0454",
-                "%s has no set \"%s\"; it has %s", entry->path,
-                wanted, names);
+        ZD_FAIL(ZD_ERR_DATA, "E0454", "%s has no set \"%s\"; it has %s",
+                entry->path, wanted, names);
     else
         ZD_FAIL(ZD_ERR_DATA, "E0454",
-                "%s has several sets, and none is the default: %s",
-                entry->path, names);
+                "%s has several sets, and none is the default: %s", entry->path,
+                names);
     return zd_fail_help("choose one: name = \"...\"");
 }
 
@@ -324,9 +323,8 @@ static enum zd_status take_split(
                              ".txt, also .gz and .zst)");
     list_names(splits, names, sizeof names);
     if (!files) {
-        ZD_FAIL(ZD_ERR_DATA, "E0454",
-                "%s has no split \"%s\"; it has %s", entry->path,
-                split, names);
+        ZD_FAIL(ZD_ERR_DATA, "E0454", "%s has no split \"%s\"; it has %s",
+                entry->path, split, names);
         return zd_fail_help("choose one: split = \"...\"");
     }
     *paths_out = keep_one_kind(list, files);

@@ -353,7 +353,7 @@ static json_t *totals_json(
                     "split_targets", facts->split_targets, "packing",
                     dataset_summary(dataset).packing, "chat_template",
                     dataset_summary(dataset).chat_template, "tokenizer",
-                    tokenizer ? tokenizer_describe(tokenizer) : NULL,
+                    tokenizer ? tokenizer_facts(tokenizer)->describe : NULL,
                     "first_bad_rows", first, "rows", rows));
     return json;
 }

@@ -195,10 +195,9 @@ enum zd_status tokenize_files(const struct tokenize_run *run)
                     .file = -1}};
     int threads = run->threads < THREADS_MAX ? run->threads : THREADS_MAX;
     int started = 0;
-    enum zd_status status = skip_units(&pipeline);
-    if (status != ZD_OK) {
+    if (skip_units(&pipeline) != ZD_OK) {
         unit_reader_fini(&pipeline.reader);
-        return status;
+        return zd_error_get()->status;
     }
     pthread_mutex_init(&pipeline.mutex, NULL);
     pthread_cond_init(&pipeline.moved, NULL);

@@ -251,31 +251,34 @@ static const struct container *const containers[] = {
         &plain_container, &packed_container, &packed_container,
         &parquet_container}; /* by enum data_container */
 
+static enum zd_status begin(struct data_stream *s)
+{
+    const struct data_file *file = s->file;
+    uint64_t bytes = 0;
+    ZD_TRY(fs_open_read(file->path, &s->fd, &bytes));
+    if (bytes != file->bytes)
+        return ZD_FAIL(
+                ZD_ERR_DATA, "E0441", "%s changed while it was read",
+                file->path);
+    s->container = containers[file->container];
+    return s->container->open ? s->container->open(s) : ZD_OK;
+}
+
 enum zd_status data_stream_open(
         const struct data_file *file, size_t row_most, struct data_stream **out)
 {
     struct data_stream *s = zd_array(1, sizeof *s);
-    uint64_t bytes = 0;
-    s->file = file;
-    s->row_most = row_most;
-    s->fd = -1;
-    s->container = &plain_container;
-    enum zd_status status = fs_open_read(file->path, &s->fd, &bytes);
-    if (status == ZD_OK && bytes != file->bytes)
-        status =
-                ZD_FAIL(ZD_ERR_DATA, "E0441", "%s changed while it was read",
-                        file->path);
-    if (status == ZD_OK) {
-        s->container = containers[file->container];
-        if (s->container->open)
-            status = s->container->open(s);
-    }
-    if (status != ZD_OK) {
+    *s = (struct data_stream){
+            .file = file,
+            .container = &plain_container,
+            .fd = -1,
+            .row_most = row_most};
+    enum zd_status status = begin(s);
+    if (status == ZD_OK)
+        *out = s;
+    else
         data_stream_close(s);
-        return status;
-    }
-    *out = s;
-    return ZD_OK;
+    return status;
 }
 
 /* --- an array of records ---------------------------------------------------

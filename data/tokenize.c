@@ -249,7 +249,8 @@ static void mark_first(struct tokenize_worker *w, size_t begin)
 
 static void append_prefix(struct tokenize_worker *w)
 {
-    const struct token_vector *prefix = tokenizer_prefix(w->recipe->tokenizer);
+    const struct token_vector *prefix =
+            &tokenizer_facts(w->recipe->tokenizer)->prefix;
     token_vector_append(&w->words, prefix->ids, prefix->count);
 }
 
@@ -262,7 +263,8 @@ static void append_trained(struct tokenize_worker *w, int32_t id)
  * was the last of it. */
 static void append_end_of_text(struct tokenize_worker *w)
 {
-    const struct token_vector *suffix = tokenizer_suffix(w->recipe->tokenizer);
+    const struct token_vector *suffix =
+            &tokenizer_facts(w->recipe->tokenizer)->suffix;
     int eos = w->recipe->eos;
     for (size_t i = 0; i < suffix->count; i++)
         append_trained(w, suffix->ids[i]);
@@ -468,25 +470,13 @@ static int32_t find_turn_end(struct tokenize_worker *w, const char *content)
     return is_answer ? -1 : found;
 }
 
-static enum zd_status encode_chat_prompt(
-        struct tokenize_worker *w, const char *content,
-        struct token_vector *ids, int32_t *end_out)
-{
-    *end_out = find_turn_end(w, content);
-    ZD_TRY(chat_render_prompt(&w->renderer, content, NULL, &w->document));
-    ZD_TRY(tokenize_document(w));
-    for (size_t i = 0; i < w->words.count; i++)
-        token_vector_push(ids, (int32_t)(*word_at(&w->words, i) & WORD_ID));
-    return ZD_OK;
-}
-
 enum zd_status tokenize_chat_prompt(
         const struct tokenizer *tokenizer, const char *content,
         const struct chat_choice *choice, struct token_vector *ids,
         int32_t *end_out)
 {
+    ZD_SCOPED(recipe_fini)
     struct recipe recipe = {.tokenizer = tokenizer, .eos = -1};
-    struct tokenize_worker w;
     size_t valid = utf8_valid_prefix(content, strlen(content));
     if (content[valid])
         return ZD_FAIL(
@@ -497,12 +487,15 @@ enum zd_status tokenize_chat_prompt(
         ZD_FAIL(ZD_ERR_DATA, "E0464",
                 "the model has no chat template, and its tokenizer (%s) the "
                 "markers of none",
-                tokenizer_describe(tokenizer));
+                tokenizer_facts(tokenizer)->describe);
         return zd_fail_help("without --chat the prompt is continued as it is");
     }
+    ZD_SCOPED(tokenize_worker_fini) struct tokenize_worker w = {NULL};
     tokenize_worker_init(&w, &recipe);
-    enum zd_status status = encode_chat_prompt(&w, content, ids, end_out);
-    tokenize_worker_fini(&w);
-    chat_destroy(recipe.chat);
-    return status;
+    *end_out = find_turn_end(&w, content);
+    ZD_TRY(chat_render_prompt(&w.renderer, content, NULL, &w.document));
+    ZD_TRY(tokenize_document(&w));
+    for (size_t i = 0; i < w.words.count; i++)
+        token_vector_push(ids, (int32_t)(*word_at(&w.words, i) & WORD_ID));
+    return ZD_OK;
 }

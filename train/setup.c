@@ -279,7 +279,8 @@ static void fill_writer(struct trainer *trainer)
                      .order = data.order,
                      .tokenizer_digest =
                              trainer->text.tokenizer
-                                     ? tokenizer_digest(trainer->text.tokenizer)
+                                     ? tokenizer_facts(trainer->text.tokenizer)
+                                               ->digest
                                      : "",
                      .template_date = trainer->ahead.date},
             .global_batch = trainer->plan.global_batch,
@@ -340,9 +341,10 @@ static void show_banner(struct trainer *trainer)
             .plan = &trainer->plan,
             .arena = &trainer->arena,
             .kernels = trainer->kernels->name,
-            .tokenizer = trainer->text.tokenizer
-                                 ? tokenizer_describe(trainer->text.tokenizer)
-                                 : "none: the data is tokenized",
+            .tokenizer =
+                    trainer->text.tokenizer
+                            ? tokenizer_facts(trainer->text.tokenizer)->describe
+                            : "none: the data is tokenized",
             .chat_template = data.chat_template,
             .threads = rank_device_threads(job, trainer->comm),
             .accumulation_max = trainer->batch_room - 1, /* one read ahead */

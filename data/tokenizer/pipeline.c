@@ -408,7 +408,9 @@ static enum zd_status load_template(struct tokenizer *t, const json_t *part)
                     name ? name : "?");
         json_array_foreach(ids, k, id)
         {
-            ZD_TRY(add_around(t, id, name, has_text ? &t->suffix : &t->prefix));
+            ZD_TRY(add_around(
+                    t, id, name,
+                    has_text ? &t->facts.suffix : &t->facts.prefix));
         }
     }
     if (!has_text)

@@ -7,6 +7,7 @@
 #include "data/tokenizer/utf8.h"
 
 #include <assert.h>
+#include <ctype.h>
 #include <string.h>
 
 #define CONTRACTION "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
@@ -57,34 +58,23 @@ static inline size_t run_end(const struct split_scan *v, size_t at, int class)
     return at;
 }
 
-/* Bytes of 's 't 're 've 'm 'll 'd at `at`, 0 when there is none. */
-static size_t contraction(const struct split_scan *v, size_t at)
+/* Bytes of 's 't 're 've 'm 'll 'd at `at`, 0 when there is none; in any case
+ * U+017F, the long s, is an s too. */
+static size_t contraction(const struct split_scan *v, size_t at, bool any_case)
 {
     const unsigned char *p = v->text + at;
     size_t left = v->bytes - at;
-    if (left < 2)
-        return 0;
-    if (p[1] == 's' || p[1] == 't' || p[1] == 'm' || p[1] == 'd')
+    int first = left > 1 ? p[1] : 0, second = left > 2 ? p[2] : 0;
+    if (any_case && first == 0xc5 && second == 0xbf)
+        return 3;
+    first = any_case && first < 0x80 ? tolower(first) : first;
+    second = any_case && second < 0x80 ? tolower(second) : second;
+    if (first == 's' || first == 't' || first == 'm' || first == 'd')
         return 2;
-    if (left >= 3 &&
-        ((p[1] == 'r' && p[2] == 'e') || (p[1] == 'v' && p[2] == 'e') ||
-         (p[1] == 'l' && p[2] == 'l')))
-        return 3;
-    return 0;
-}
-
-/* The same in any case. U+017F, the long s, is an s in lower case. */
-static size_t contraction_any_case(const struct split_scan *v, size_t at)
-{
-    const unsigned char *p = v->text + at;
-    size_t left = v->bytes - at;
-    unsigned char lower[3] = {'\'', 0, 0};
-    struct split_scan folded = {.text = lower, .bytes = left < 3 ? left : 3};
-    if (left >= 3 && p[1] == 0xc5 && p[2] == 0xbf)
-        return 3;
-    for (size_t i = 1; i < folded.bytes; i++)
-        lower[i] = p[i] >= 'A' && p[i] <= 'Z' ? p[i] + ('a' - 'A') : p[i];
-    return contraction(&folded, 0);
+    bool is_two = (first == 'r' && second == 'e') ||
+                  (first == 'v' && second == 'e') ||
+                  (first == 'l' && second == 'l');
+    return is_two ? 3 : 0;
 }
 
 /* \s+(?!\S)|\s+ over a run of spaces that ends at `end`: the last space stays
@@ -100,7 +90,7 @@ static size_t gpt2_end(const struct split_scan *v, size_t at)
     unsigned step;
     size_t word = at + (v->text[at] == ' ');
     if (v->text[at] == '\'') {
-        size_t length = contraction(v, at);
+        size_t length = contraction(v, at, false);
         if (length > 0)
             return at + length;
     }
@@ -190,10 +180,10 @@ static size_t words_end(
     if (end > at) {
         bool has_suffix =
                 kind == SPLIT_O200K && end < v->bytes && v->text[end] == '\'';
-        return has_suffix ? end + contraction_any_case(v, end) : end;
+        return has_suffix ? end + contraction(v, end, true) : end;
     }
     if (first == '\'' && !is_cased) {
-        size_t length = contraction_any_case(v, at);
+        size_t length = contraction(v, at, true);
         if (length > 0)
             return at + length;
     }

@@ -20,12 +20,12 @@ void tokenizer_close(struct tokenizer *t)
 {
     if (!t)
         return;
-    token_vector_fini(&t->prefix);
-    token_vector_fini(&t->suffix);
-    free(t->chat.source);
-    free(t->chat.with_tools);
-    free(t->chat.path);
-    json_decref(t->chat.tokens);
+    token_vector_fini(&t->facts.prefix);
+    token_vector_fini(&t->facts.suffix);
+    free(t->facts.chat.source);
+    free(t->facts.chat.with_tools);
+    free(t->facts.chat.path);
+    json_decref(t->facts.chat.tokens);
     free(t->classes);
     vocab_fini(&t->vocab);
     merges_fini(&t->merges);
@@ -38,7 +38,7 @@ void tokenizer_close(struct tokenizer *t)
 static struct tokenizer *create(void)
 {
     struct tokenizer *t = zd_array(1, sizeof *t);
-    t->eos = -1;
+    t->facts.eos = -1;
     byte_table_init(&t->table);
     t->classes = unicode_classes_create();
     return t;
@@ -121,7 +121,7 @@ static char *copy_text(const json_t *text)
 static enum zd_status load_chat(
         struct tokenizer *t, const json_t *config, const char *path)
 {
-    struct tokenizer_chat *chat = &t->chat;
+    struct tokenizer_chat *chat = &t->facts.chat;
     chat->tokens = load_tokens(config);
     chat->source = copy_text(template_of(config, "default"));
     chat->with_tools = copy_text(template_of(config, "tool_use"));
@@ -143,11 +143,11 @@ static enum zd_status load_config(struct tokenizer *t, const char *path)
     const json_t *eos = token_of(config, "eos_token");
     const char *text = json_string_value(eos);
     if (text)
-        t->eos = vocab_find(&t->vocab, text, strlen(text));
+        t->facts.eos = vocab_find(&t->vocab, text, strlen(text));
     if (!json_is_object(config))
         ZD_FAIL(ZD_ERR_DATA, "E0402",
                 "broken tokenizer_config.json: it is not a JSON object");
-    else if (text && t->eos < 0)
+    else if (text && t->facts.eos < 0)
         ZD_FAIL(ZD_ERR_DATA, "E0408",
                 "eos_token `%.200s` is not a token of tokenizer.json", text);
     else if (!text && !json_is_absent(eos))
@@ -179,7 +179,7 @@ static enum zd_status load_file(struct tokenizer *t, const char *path)
     char digest[HASH_HEX + sizeof rules];
     hash_bytes(text, bytes, digest);
     memcpy(digest + HASH_HEX, rules, sizeof rules);
-    hash_bytes(digest, sizeof digest, t->digest);
+    hash_bytes(digest, sizeof digest, t->facts.digest);
     if (json_parse_upto(text, bytes, VALUES_MAX, path, ZD_ERR_DATA, &root) !=
                 ZD_OK ||
         load_parts(t, root) != ZD_OK)
@@ -201,15 +201,14 @@ enum zd_status tokenizer_open(const char *path, struct tokenizer **out)
         find_beside(path, "tokenizer_config.json", config);
     }
     struct tokenizer *t = create();
-    enum zd_status status = load_file(t, file);
-    if (status == ZD_OK)
-        status = load_config(t, config);
-    if (status != ZD_OK) {
+    if (load_file(t, file) != ZD_OK || load_config(t, config) != ZD_OK) {
         tokenizer_close(t);
-        return status;
+        return zd_error_get()->status;
     }
+    t->facts.vocab_size = t->vocab.ids;
     snprintf(
-            t->describe, sizeof t->describe, "%s, %d tokens, %d merges",
+            t->facts.describe, sizeof t->facts.describe,
+            "%s, %d tokens, %d merges",
             t->table.is_fallback ? "BPE with byte fallback" : "byte-level BPE",
             t->vocab.count, t->merges.count);
     *out = t;
@@ -220,7 +219,8 @@ enum zd_status tokenizer_open_bytes(struct tokenizer **out)
 {
     struct tokenizer *t = create();
     t->is_bytes = true;
-    t->eos = BYTES_EOS;
+    t->facts.eos = BYTES_EOS;
+    t->facts.vocab_size = BYTES_VOCAB;
     vocab_init(&t->vocab, BYTES_VOCAB);
     for (int id = 0; id < BYTES_VOCAB; id++) {
         unsigned char spelling[4];
@@ -229,50 +229,22 @@ enum zd_status tokenizer_open_bytes(struct tokenizer **out)
             bytes = utf8_write(spelling, t->table.char_of[id]);
         vocab_add(&t->vocab, &t->table, (const char *)spelling, bytes, id);
     }
-    hash_bytes(byte_rules, sizeof byte_rules, t->digest);
-    snprintf(t->describe, sizeof t->describe, "bytes, 256 is end of text");
+    hash_bytes(byte_rules, sizeof byte_rules, t->facts.digest);
+    snprintf(
+            t->facts.describe, sizeof t->facts.describe,
+            "bytes, 256 is end of text");
     *out = t;
     return ZD_OK;
 }
 
-int tokenizer_vocab_size(const struct tokenizer *t)
+const struct tokenizer_facts *tokenizer_facts(const struct tokenizer *t)
 {
-    return t->vocab.ids;
-}
-
-int tokenizer_eos(const struct tokenizer *t)
-{
-    return t->eos;
-}
-
-const struct token_vector *tokenizer_prefix(const struct tokenizer *t)
-{
-    return &t->prefix;
-}
-
-const struct token_vector *tokenizer_suffix(const struct tokenizer *t)
-{
-    return &t->suffix;
-}
-
-struct tokenizer_chat tokenizer_chat(const struct tokenizer *t)
-{
-    return t->chat;
+    return &t->facts;
 }
 
 int tokenizer_token_id(const struct tokenizer *t, const char *token)
 {
     return vocab_find(&t->vocab, token, strlen(token));
-}
-
-const char *tokenizer_digest(const struct tokenizer *t)
-{
-    return t->digest;
-}
-
-const char *tokenizer_describe(const struct tokenizer *t)
-{
-    return t->describe;
 }
 
 enum zd_status tokenizer_token_bytes(

@@ -23,40 +23,39 @@ enum zd_status tokenizer_open(const char *path, struct tokenizer **out);
 enum zd_status tokenizer_open_bytes(struct tokenizer **out);
 void tokenizer_close(struct tokenizer *tokenizer);
 
-/* One more than the largest id. */
-int tokenizer_vocab_size(const struct tokenizer *tokenizer);
-/* End of text: tokenizer_config.json's eos_token; -1 when it names none. */
-int tokenizer_eos(const struct tokenizer *tokenizer);
-/* What the files beside tokenizer.json say of conversations: the template of
- * chat_template.jinja, else of tokenizer_config.json; of several the one named
- * "default", and "tool_use" for conversations with tools. NULL where they say
- * nothing. Borrowed. */
-struct tokenizer_chat {
-    char *source, *with_tools, *path; /* path: of the file */
-    json_t *tokens; /* special tokens by name: {"bos_token": "<s>"} */
+struct token_vector { /* grows; ids owned, free with token_vector_fini */
+    int32_t *ids;
+    size_t count, capacity;
 };
-struct tokenizer_chat tokenizer_chat(const struct tokenizer *tokenizer);
+struct tokenizer_facts {
+    int vocab_size; /* one more than the largest id */
+    int eos; /* end of text: tokenizer_config.json's eos_token; -1: none */
+    char digest[HASH_HEX]; /* of everything that decides ids; for caches and
+                              resume checks */
+    char describe[160];
+    /* What the post-processor puts before a text (BOS), and after it. */
+    struct token_vector prefix, suffix;
+    /* What the files beside tokenizer.json say of conversations: the template
+     * of chat_template.jinja, else of tokenizer_config.json; of several the one
+     * named "default", and "tool_use" for conversations with tools. NULL where
+     * they say nothing. */
+    struct tokenizer_chat {
+        char *source, *with_tools, *path; /* path: of the file */
+        json_t *tokens; /* special tokens by name: {"bos_token": "<s>"} */
+    } chat;
+};
+const struct tokenizer_facts *tokenizer_facts(
+        const struct tokenizer *tokenizer);
 /* How many special tokens are written in a text, and become those. */
 int64_t tokenizer_count_specials(
         const struct tokenizer *tokenizer, const char *text, size_t bytes);
 int tokenizer_token_id(
         const struct tokenizer *tokenizer,
         const char *token); /* -1: no such token */
-/* Digest of everything that decides ids; for caches and resume checks. */
-const char *tokenizer_digest(const struct tokenizer *tokenizer);
-const char *tokenizer_describe(const struct tokenizer *tokenizer);
-
-struct token_vector { /* grows; ids owned, free with token_vector_fini */
-    int32_t *ids;
-    size_t count, capacity;
-};
 void token_vector_push(struct token_vector *vector, int32_t id);
 void token_vector_append(
         struct token_vector *vector, const int32_t *ids, size_t count);
 void token_vector_fini(struct token_vector *vector);
-/* The ids that the post-processor puts before a text (BOS), and after it. */
-const struct token_vector *tokenizer_prefix(const struct tokenizer *tokenizer);
-const struct token_vector *tokenizer_suffix(const struct tokenizer *tokenizer);
 
 struct encoder;
 struct encoder *encoder_create(const struct tokenizer *tokenizer);

@@ -251,11 +251,7 @@ enum prefix { /* in front of a stretch */
 
 struct tokenizer {
     bool is_bytes; /* the built-in byte tokenizer: none of the parts below */
-    char digest[HASH_HEX];
-    char describe[160];
-    int eos;
-    struct token_vector prefix, suffix; /* around a text */
-    struct tokenizer_chat chat;         /* owned */
+    struct tokenizer_facts facts;
 
     uint8_t *classes;
     struct byte_table table;

@@ -57,7 +57,7 @@ static enum zd_status grow(
 {
     struct tokenizer *tokenizer;
     ZD_TRY(tokenizer_open(path, &tokenizer));
-    int ids = tokenizer_vocab_size(tokenizer);
+    int ids = tokenizer_facts(tokenizer)->vocab_size;
     tokenizer_close(tokenizer);
     if (ids <= config->vocab_size)
         return ZD_OK;

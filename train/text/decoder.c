@@ -43,7 +43,7 @@ enum zd_status decoder_encode(
                 ZD_ERR_CONFIG, "E0460",
                 "a prompt needs a tokenizer and this job has none "
                 "(model.tokenizer)");
-    prefix = tokenizer_prefix(text->tokenizer);
+    prefix = &tokenizer_facts(text->tokenizer)->prefix;
     token_vector_append(ids, prefix->ids, prefix->count);
     encoder = encoder_create(text->tokenizer);
     enum zd_status status =
@@ -94,7 +94,7 @@ static enum zd_status emit(
     const char *bytes;
     size_t count;
     /* ids beyond the tokenizer (a padded vocabulary) have no text */
-    if (id >= tokenizer_vocab_size(tokenizer) ||
+    if (id >= tokenizer_facts(tokenizer)->vocab_size ||
         tokenizer_token_bytes(tokenizer, id, &bytes, &count) != ZD_OK) {
         zd_error_clear();
         return ZD_OK;

@@ -67,12 +67,13 @@ static enum zd_status check_vocabulary(
         const struct text *text, const struct model_config *config,
         const char *path)
 {
-    int ids = tokenizer_vocab_size(text->tokenizer);
+    int ids = tokenizer_facts(text->tokenizer)->vocab_size;
     if (ids <= config->vocab_size)
         return ZD_OK;
     ZD_FAIL(ZD_ERR_DATA, "E0447",
             "the tokenizer (%s) has %d ids, the model's vocab_size is %d",
-            tokenizer_describe(text->tokenizer), ids, config->vocab_size);
+            tokenizer_facts(text->tokenizer)->describe, ids,
+            config->vocab_size);
     if (path)
         zd_fail_where("%s", path);
     zd_fail_help(
@@ -88,7 +89,7 @@ static enum zd_status finish(
 {
     enum zd_status status = ZD_OK;
     text->turn_end = -1;
-    text->eos = text->tokenizer ? tokenizer_eos(text->tokenizer) : -1;
+    text->eos = text->tokenizer ? tokenizer_facts(text->tokenizer)->eos : -1;
     if (text->eos < 0)
         text->eos = config->eos_token_id;
     if (text->tokenizer)
@@ -133,7 +134,7 @@ static void warn_of_rows(
         const struct train_job *job, const struct text *text,
         const struct model_config *config)
 {
-    int ids = tokenizer_vocab_size(text->tokenizer);
+    int ids = tokenizer_facts(text->tokenizer)->vocab_size;
     if (job->model.config && ids < config->vocab_size &&
         !json_object_get(job->model.config, "vocab_size"))
         zd_log_warning(

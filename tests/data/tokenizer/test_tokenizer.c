@@ -177,14 +177,15 @@ Test(tokenizer, ids_are_those_of_the_reference)
         cr_expect_gt(json_array_size(cases), 100);
         json_array_foreach(cases, i, item) check_case(&subject, item);
         const json_t *eos = json_object_get(root, "eos");
-        const struct token_vector *prefix = tokenizer_prefix(subject.tokenizer);
+        const struct token_vector *prefix =
+                &tokenizer_facts(subject.tokenizer)->prefix;
         subject.ids.count = 0;
         token_vector_append(&subject.ids, prefix->ids, prefix->count);
         cr_expect(
                 are_ids(&subject.ids, json_object_get(root, "prefix")), "%s",
                 folders[f]);
         cr_expect_eq(
-                tokenizer_eos(subject.tokenizer),
+                tokenizer_facts(subject.tokenizer)->eos,
                 json_is_integer(eos) ? (int)json_integer_value(eos) : -1);
         json_decref(root);
         close_subject(&subject);
@@ -197,7 +198,7 @@ Test(tokenizer, the_same_file_has_the_same_digest)
     char digests[3][HASH_HEX];
     for (int i = 0; i < 3; i++) {
         struct subject subject = open_fixture(names[i]);
-        strcpy(digests[i], tokenizer_digest(subject.tokenizer));
+        strcpy(digests[i], tokenizer_facts(subject.tokenizer)->digest);
         close_subject(&subject);
     }
     cr_expect_str_eq(digests[0], digests[1]);
@@ -233,7 +234,7 @@ Test(tokenizer, invalid_utf8_is_refused_with_its_offset)
     }
     cr_expect_eq(subject.ids.count, 0);
     /* nor has an id that is none bytes */
-    const int size = tokenizer_vocab_size(subject.tokenizer);
+    const int size = tokenizer_facts(subject.tokenizer)->vocab_size;
     const int ids[] = {size - 1, size, -1};
     for (int i = 0; i < 3; i++) {
         const char *bytes;
@@ -253,8 +254,8 @@ Test(tokenizer, bytes_are_their_own_ids)
     size_t bytes;
     cr_assert_eq(tokenizer_open_bytes(&subject.tokenizer), ZD_OK);
     subject.encoder = encoder_create(subject.tokenizer);
-    cr_expect_eq(tokenizer_vocab_size(subject.tokenizer), 257);
-    cr_expect_eq(tokenizer_eos(subject.tokenizer), 256);
+    cr_expect_eq(tokenizer_facts(subject.tokenizer)->vocab_size, 257);
+    cr_expect_eq(tokenizer_facts(subject.tokenizer)->eos, 256);
     encode(&subject, text, strlen(text));
     cr_assert_eq(subject.ids.count, strlen(text));
     cr_expect_eq(subject.ids.ids[1], 0xc3);
@@ -332,10 +333,10 @@ Test(tokenizer, post_processors_put_the_same_ids_around_a_text)
             size_t bytes;
             char *text = text_of(item, &bytes);
             encode(&subject, text, bytes);
-            around = tokenizer_prefix(subject.tokenizer);
+            around = &tokenizer_facts(subject.tokenizer)->prefix;
             token_vector_append(&whole, around->ids, around->count);
             token_vector_append(&whole, subject.ids.ids, subject.ids.count);
-            around = tokenizer_suffix(subject.tokenizer);
+            around = &tokenizer_facts(subject.tokenizer)->suffix;
             token_vector_append(&whole, around->ids, around->count);
             cr_expect(
                     are_ids(&whole, json_object_get(item, "ids")), "%s: `%s`",

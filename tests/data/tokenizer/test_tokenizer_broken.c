@@ -61,12 +61,12 @@ Test(tokenizer_broken, the_unbroken_file_opens)
     cr_assert_eq(
             open_text(good, strlen(good), NULL, &tokenizer), ZD_OK, "%s",
             zd_error_get()->what);
-    cr_expect_eq(tokenizer_vocab_size(tokenizer), 6);
+    cr_expect_eq(tokenizer_facts(tokenizer)->vocab_size, 6);
     cr_expect_eq(tokenizer_token_id(tokenizer, "<s>"), 4);
     cr_expect_eq(tokenizer_token_id(tokenizer, "no"), -1);
-    cr_expect_eq(tokenizer_eos(tokenizer), -1);
-    cr_expect_eq(tokenizer_prefix(tokenizer)->ids[0], 4);
-    cr_expect_eq(tokenizer_prefix(tokenizer)->count, 1);
+    cr_expect_eq(tokenizer_facts(tokenizer)->eos, -1);
+    cr_expect_eq(tokenizer_facts(tokenizer)->prefix.ids[0], 4);
+    cr_expect_eq(tokenizer_facts(tokenizer)->prefix.count, 1);
     encoder = encoder_create(tokenizer);
     cr_assert_eq(
             encoder_encode(encoder, "abab<s>cabx", 11, false, &ids), ZD_OK);
@@ -158,7 +158,7 @@ Test(tokenizer_broken, end_of_text_is_named_by_the_config)
                 open_text(good, strlen(good), cases[i].config, &tokenizer),
                 cases[i].status, "%s", cases[i].config);
         if (tokenizer)
-            cr_expect_eq(tokenizer_eos(tokenizer), cases[i].eos);
+            cr_expect_eq(tokenizer_facts(tokenizer)->eos, cases[i].eos);
         tokenizer_close(tokenizer);
     }
 }
