@@ -35,28 +35,35 @@ static void check(enum zd_status status)
     MPI_Abort(MPI_COMM_WORLD, 1);
 }
 
-static void our_reduce_scatter(const struct bench *b)
+/* As many bytes in each type. */
+static void ours(
+        const struct bench *b, enum comm_op_kind kind, const void *from,
+        void *to, enum dtype type)
 {
     struct comm_op *op;
-    check(comm_reduce_scatter_begin(
-            b->comm, b->full, b->shard, b->count, DTYPE_FP32, false, &op));
+    struct comm_op request = {
+            .kind = kind,
+            .from = from,
+            .to = to,
+            .count = b->count * sizeof(float) / dtype_bytes(type),
+            .type = type};
+    check(comm_begin(b->comm, &request, &op));
     check(comm_wait(b->comm, op));
+}
+
+static void our_reduce_scatter(const struct bench *b)
+{
+    ours(b, COMM_REDUCE_SCATTER, b->full, b->shard, DTYPE_FP32);
 }
 
 static void our_reduce_scatter_bf16(const struct bench *b)
 {
-    struct comm_op *op;
-    check(comm_reduce_scatter_begin(
-            b->comm, b->full, b->shard, 2 * b->count, DTYPE_BF16, false, &op));
-    check(comm_wait(b->comm, op));
+    ours(b, COMM_REDUCE_SCATTER, b->full, b->shard, DTYPE_BF16);
 }
 
 static void our_all_gather(const struct bench *b)
 {
-    struct comm_op *op;
-    check(comm_all_gather_begin(
-            b->comm, b->shard, b->full, b->count, DTYPE_FP32, &op));
-    check(comm_wait(b->comm, op));
+    ours(b, COMM_ALL_GATHER, b->shard, b->full, DTYPE_FP32);
 }
 
 static void their_reduce_scatter(const struct bench *b)
@@ -76,10 +83,7 @@ static void their_all_gather(const struct bench *b)
 /* Into the memory of the copy: its contents do not matter. */
 static void our_all_to_all(const struct bench *b)
 {
-    struct comm_op *op;
-    check(comm_all_to_all_begin(
-            b->comm, b->full, b->copy, b->count, DTYPE_FP32, &op));
-    check(comm_wait(b->comm, op));
+    ours(b, COMM_ALL_TO_ALL, b->full, b->copy, DTYPE_FP32);
 }
 
 static void their_all_to_all(const struct bench *b)

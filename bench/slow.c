@@ -238,35 +238,18 @@ static void send(
     wire.under_way[i].end = wire.free_at;
 }
 
-enum zd_status __real_comm_all_gather_begin(
-        struct comm *comm, const void *shard, void *full, size_t count,
-        enum dtype type, struct comm_op **op_out);
-enum zd_status __wrap_comm_all_gather_begin(
-        struct comm *comm, const void *shard, void *full, size_t count,
-        enum dtype type, struct comm_op **op_out);
-enum zd_status __wrap_comm_all_gather_begin(
-        struct comm *comm, const void *shard, void *full, size_t count,
-        enum dtype type, struct comm_op **op_out)
+enum zd_status __real_comm_begin(
+        struct comm *comm, const struct comm_op *request,
+        struct comm_op **op_out);
+enum zd_status __wrap_comm_begin(
+        struct comm *comm, const struct comm_op *request,
+        struct comm_op **op_out);
+enum zd_status __wrap_comm_begin(
+        struct comm *comm, const struct comm_op *request,
+        struct comm_op **op_out)
 {
-    ZD_TRY(__real_comm_all_gather_begin(
-            comm, shard, full, count, type, op_out));
-    send(comm, count, type, *op_out);
-    return ZD_OK;
-}
-
-enum zd_status __real_comm_reduce_scatter_begin(
-        struct comm *comm, const void *full, void *shard, size_t count,
-        enum dtype type, bool accumulate, struct comm_op **op_out);
-enum zd_status __wrap_comm_reduce_scatter_begin(
-        struct comm *comm, const void *full, void *shard, size_t count,
-        enum dtype type, bool accumulate, struct comm_op **op_out);
-enum zd_status __wrap_comm_reduce_scatter_begin(
-        struct comm *comm, const void *full, void *shard, size_t count,
-        enum dtype type, bool accumulate, struct comm_op **op_out)
-{
-    ZD_TRY(__real_comm_reduce_scatter_begin(
-            comm, full, shard, count, type, accumulate, op_out));
-    send(comm, count, type, *op_out);
+    ZD_TRY(__real_comm_begin(comm, request, op_out));
+    send(comm, request->count, request->type, *op_out);
     return ZD_OK;
 }
 

@@ -6,30 +6,6 @@
 
 #include "comm/comm.h"
 
-enum comm_op_kind {
-    OP_ALL_GATHER,
-    OP_REDUCE_SCATTER,
-    OP_ALL_TO_ALL,
-    COMM_OP_KINDS
-};
-
-struct comm_op {
-    bool in_use;
-    int slot; /* index in comm->ops: the same on all its ranks, because all
-                 begin and wait in the same order */
-    uint64_t order;    /* among all of its comm */
-    uint64_t sequence; /* among those of all groups; the same on all ranks.
-                          Parts of an operation have none */
-    enum comm_op_kind kind;
-    const void *from; /* shard of an all_gather, else a part for each rank */
-    void *to;
-    size_t count; /* elements of one shard, or part */
-    enum dtype type;
-    bool accumulate;
-    /* progress of a back end that works in rounds, by its direction */
-    size_t rounds, begun[2], done[2];
-};
-
 /* Who pays for an exchange of small messages. */
 enum comm_traffic { TRAFFIC_CONTROL, TRAFFIC_STEP };
 
@@ -107,7 +83,8 @@ struct comm {
     void *reduce_scratch; /* comm_scratch_values(size) 8-byte values; likewise
                              borrowed */
     struct comm_op ops[COMM_OPS_MAX];
-    uint64_t begun; /* operations */
+    uint64_t begun;           /* operations */
+    struct timeline timeline; /* of operations: their order + 1 */
     /* of the root, in all groups: */
     uint64_t next_sequence, messages;
 };

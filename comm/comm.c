@@ -58,14 +58,6 @@ const char *comm_counter_name(int i)
     return names[i];
 }
 
-uint64_t *comm_counter(struct comm_counters *counters, int i)
-{
-    uint64_t *const list[COMM_COUNTERS] = {
-            &counters->reduce_scatter, &counters->all_gather,
-            &counters->all_to_all, &counters->all_reduce};
-    return list[i];
-}
-
 enum comm_transport comm_transport(const struct comm *comm)
 {
     return comm->functions->transport;
@@ -251,9 +243,9 @@ static uint64_t row_of(const struct comm *comm)
 static void note_begun(struct comm *comm, const struct comm_op *op)
 {
     static const enum seat_kind kinds[COMM_OP_KINDS] = {
-            [OP_ALL_GATHER] = SEAT_ALL_GATHER,
-            [OP_REDUCE_SCATTER] = SEAT_REDUCE_SCATTER,
-            [OP_ALL_TO_ALL] = SEAT_ALL_TO_ALL};
+            [COMM_ALL_GATHER] = SEAT_ALL_GATHER,
+            [COMM_REDUCE_SCATTER] = SEAT_REDUCE_SCATTER,
+            [COMM_ALL_TO_ALL] = SEAT_ALL_TO_ALL};
     enum seat_kind kind = kinds[op->kind];
     size_t bytes = op->count * dtype_bytes(op->type) * (size_t)comm->size;
     bool sends = comm->size > 1 && (!comm->control || op->count > 0);
@@ -263,26 +255,30 @@ static void note_begun(struct comm *comm, const struct comm_op *op)
                 sends ? seat_word(kind, op->type, bytes) : 0, row_of(comm));
 }
 
-/* What this rank hands to others. */
-static void count_sent(struct comm *comm, const struct comm_op *op)
+/* to += from, in fp32. */
+static enum zd_status add_own(const struct comm *comm, const struct comm_op *op)
 {
-    uint64_t bytes =
-            (uint64_t)(comm->size - 1) * op->count * dtype_bytes(op->type);
-    uint64_t *const counters[COMM_OP_KINDS] = {
-            [OP_ALL_GATHER] = &comm->counters.all_gather,
-            [OP_REDUCE_SCATTER] = &comm->counters.reduce_scatter,
-            [OP_ALL_TO_ALL] = &comm->counters.all_to_all};
-    *counters[op->kind] += bytes;
+#if ZD_HAVE_CUDA
+    if (comm->control && device_backend() == DEVICE_CUDA)
+        return comm_add_cuda(NULL, op->to, op->from, op->count);
+#endif
+    sum_parts(op->to, DTYPE_FP32, true, &op->from, 1, 1, op->count);
+    return ZD_OK;
 }
 
-/* What this rank gives itself: its own shard, or part. */
-static enum zd_status give_own(struct comm *comm, const struct comm_op *op)
+/* What this rank gives itself: its own shard, or part; alone, the sum. */
+static enum zd_status give_own(
+        const struct comm *comm, const struct comm_op *op)
 {
     size_t bytes = op->count * dtype_bytes(op->type);
     size_t place = (size_t)comm->rank * bytes;
-    char *own = (char *)op->to + place;
+    char *own = op->to;
     const char *from = op->from;
-    if (op->kind == OP_ALL_TO_ALL)
+    if (op->accumulate)
+        return add_own(comm, op);
+    if (op->kind != COMM_REDUCE_SCATTER)
+        own += place;
+    if (op->kind == COMM_ALL_TO_ALL)
         from += place;
     if (own == from || !bytes)
         return ZD_OK;
@@ -301,7 +297,7 @@ enum zd_status comm_part_begin(
     *op = *part;
     op->slot = slot;
     op->order = comm->begun++;
-    if (op->kind != OP_REDUCE_SCATTER)
+    if (op->kind != COMM_REDUCE_SCATTER || comm->size == 1)
         ZD_TRY(give_own(comm, op));
     if (comm->size > 1)
         ZD_TRY(comm->functions->begin(comm, op));
@@ -310,83 +306,18 @@ enum zd_status comm_part_begin(
     return ZD_OK;
 }
 
-static enum zd_status begin(
-        struct comm *comm, struct comm_op *request, struct comm_op **op_out)
+enum zd_status comm_begin(
+        struct comm *comm, const struct comm_op *request,
+        struct comm_op **op_out)
 {
-    request->sequence = comm->root->next_sequence++;
-    note_begun(comm, request);
-    count_sent(comm, request);
-    return comm_part_begin(comm, request, op_out);
-}
-
-enum zd_status comm_all_gather_begin(
-        struct comm *comm, const void *shard, void *full, size_t count,
-        enum dtype type, struct comm_op **op_out)
-{
-    struct comm_op request = {
-            .kind = OP_ALL_GATHER,
-            .from = shard,
-            .to = full,
-            .count = count,
-            .type = type};
-    return begin(comm, &request, op_out);
-}
-
-enum zd_status comm_all_to_all_begin(
-        struct comm *comm, const void *from, void *to, size_t count,
-        enum dtype type, struct comm_op **op_out)
-{
-    struct comm_op request = {
-            .kind = OP_ALL_TO_ALL,
-            .from = from,
-            .to = to,
-            .count = count,
-            .type = type};
-    assert(from != to || count == 0);
-    return begin(comm, &request, op_out);
-}
-
-/* to += from, in memory of the thread's device. */
-static enum zd_status add_on_device(float *to, const float *from, size_t count)
-{
-#if ZD_HAVE_CUDA
-    if (device_backend() == DEVICE_CUDA)
-        return comm_add_cuda(NULL, to, from, count);
-#endif
-    const void *parts[] = {from};
-    sum_parts(to, DTYPE_FP32, true, parts, 1, 1, count);
-    return ZD_OK;
-}
-
-/* The reduce_scatter of one rank. */
-static enum zd_status take_own(
-        struct comm *comm, const void *full, void *shard, size_t count,
-        enum dtype type, bool accumulate)
-{
-    if (!comm->control)
-        sum_parts(shard, type, accumulate, &full, 1, 1, count);
-    else if (accumulate)
-        return add_on_device(shard, full, count);
-    else if (count)
-        return device_move(shard, full, count * dtype_bytes(type));
-    return ZD_OK;
-}
-
-enum zd_status comm_reduce_scatter_begin(
-        struct comm *comm, const void *full, void *shard, size_t count,
-        enum dtype type, bool accumulate, struct comm_op **op_out)
-{
-    assert(!accumulate || type == DTYPE_FP32);
-    if (comm->size == 1 && (accumulate || shard != full))
-        ZD_TRY(take_own(comm, full, shard, count, type, accumulate));
-    struct comm_op request = {
-            .kind = OP_REDUCE_SCATTER,
-            .from = full,
-            .to = shard,
-            .count = count,
-            .type = type,
-            .accumulate = accumulate};
-    return begin(comm, &request, op_out);
+    struct comm_op op = *request;
+    assert(!op.accumulate || op.type == DTYPE_FP32);
+    assert(op.kind != COMM_ALL_TO_ALL || op.from != op.to || op.count == 0);
+    op.sequence = comm->root->next_sequence++;
+    note_begun(comm, &op);
+    comm->counters.bytes[op.kind] +=
+            (uint64_t)(comm->size - 1) * op.count * dtype_bytes(op.type);
+    return comm_part_begin(comm, &op, op_out);
 }
 
 enum zd_status comm_part_wait(struct comm *comm, struct comm_op *op)
@@ -513,7 +444,8 @@ static enum zd_status exchange_i64(
             .bytes = count * sizeof *to,
             .traffic = TRAFFIC_STEP};
     ZD_TRY(message_exchange(comm, &exchange));
-    comm->counters.all_reduce += (uint64_t)(comm->size - 1) * exchange.bytes;
+    comm->counters.bytes[COMM_ALL_REDUCE] +=
+            (uint64_t)(comm->size - 1) * exchange.bytes;
     return ZD_OK;
 }
 

@@ -26,7 +26,7 @@
  * and the caller ends the job with comm_abort. */
 #pragma once
 
-#include "base/device/stream.h"
+#include "base/device/lease.h"
 #include "base/memory/arena.h"
 #include "base/number/dtype.h"
 #include "base/progress.h"
@@ -76,20 +76,21 @@ struct comm_options { /* [comm] */
                              COMM_CTAS_AUTO */
 };
 
-struct comm_counters { /* bytes this rank handed to others */
-    uint64_t reduce_scatter;
-    uint64_t all_gather;
-    uint64_t all_to_all;
-    uint64_t all_reduce;
+enum comm_op_kind {
+    COMM_REDUCE_SCATTER,
+    COMM_ALL_GATHER,
+    COMM_ALL_TO_ALL,
+    COMM_OP_KINDS
 };
 
-/* The same as a list, for tables: names as users see them. */
-enum { COMM_COUNTERS = 4 };
-const char *comm_counter_name(int i);
-uint64_t *comm_counter(struct comm_counters *counters, int i);
+/* Of each kind of operation, and of all_reduce. */
+enum { COMM_ALL_REDUCE = COMM_OP_KINDS, COMM_COUNTERS };
+struct comm_counters {
+    uint64_t bytes[COMM_COUNTERS]; /* this rank handed to others */
+};
+const char *comm_counter_name(int i); /* as users see it */
 
 struct comm;     /* a rank's membership in a group */
-struct comm_op;  /* a collective under way; owned by its comm */
 struct topology; /* topology.h: who is where */
 
 enum { COMM_HOST_MAX = WATCH_HOST_MAX };
@@ -182,33 +183,51 @@ enum zd_status comm_plan_needs(
         struct arena_plan *plan, const struct comm_needs *needs);
 void comm_set_memory(struct comm *comm, const struct arena *arena);
 
-/* full = the shards of all ranks, in rank order. `shard` may be this rank's
- * part of `full`. count: elements of one shard. */
-enum zd_status comm_all_gather_begin(
-        struct comm *comm, const void *shard, void *full, size_t count,
-        enum dtype type, struct comm_op **op_out);
+/* A collective on arrays.
+ *   ALL_GATHER      `to` is the shards of all ranks, in rank order; `from`,
+ * this rank's, may be its part of `to`. REDUCE_SCATTER  `to`, a shard, is [what
+ * it holds, with `accumulate` (fp32 only), +] the sum over ranks of their part
+ * of `from`. It may be this rank's part of `from`, which is left alone
+ * elsewhere and may be reused after the wait. ALL_TO_ALL      part r of `to` is
+ * what rank r has for this rank in its `from`, whose part d is for rank d. They
+ * do not overlap. */
+struct comm_op {
+    enum comm_op_kind kind;
+    const void *from;
+    void *to;
+    size_t count; /* elements of one shard, or part */
+    enum dtype type;
+    bool accumulate;
 
-/* shard = [shard +] sum over ranks of their part of `full`; `shard` may be this
- * rank's part of `full`. With accumulate (fp32 only) the sum is added to what
- * shard holds. `full` is left alone elsewhere and may be reused after wait. */
-enum zd_status comm_reduce_scatter_begin(
-        struct comm *comm, const void *full, void *shard, size_t count,
-        enum dtype type, bool accumulate, struct comm_op **op_out);
-
-/* Part r of `to` is what rank r has for this rank in its `from`: part d of
- * `from` is for rank d. count: elements of one part; both arrays have one for
- * each rank, and do not overlap. */
-enum zd_status comm_all_to_all_begin(
-        struct comm *comm, const void *from, void *to, size_t count,
-        enum dtype type, struct comm_op **op_out);
-
-/* Finish an operation. On a GPU an operation begins when what the compute
- * stream has queued is done, and waiting holds what the compute stream queues
- * later, not the host. Operations may be waited for in any order that is the
- * same on all ranks; several that add to one shard, in the order in which they
- * were begun. At most COMM_OPS_MAX may be under way. */
+    /* private */
+    bool in_use;
+    int slot; /* index in comm->ops: the same on all its ranks, because all
+                 begin and wait in the same order */
+    uint64_t order;    /* among all of its comm */
+    uint64_t sequence; /* among those of all groups; the same on all ranks.
+                          Parts of an operation have none */
+    /* progress of a back end that works in rounds, by its direction */
+    size_t rounds, begun[2], done[2];
+};
+/* *op_out is the comm's, until the wait. On a GPU an operation begins when what
+ * the compute stream has queued is done, and waiting holds what the compute
+ * stream queues later, not the host. Operations may be waited for in any order
+ * that is the same on all ranks; several that add to one shard, in the order in
+ * which they were begun. At most COMM_OPS_MAX may be under way. */
 enum { COMM_OPS_MAX = 16 };
+enum zd_status comm_begin(
+        struct comm *comm, const struct comm_op *request,
+        struct comm_op **op_out);
 enum zd_status comm_wait(struct comm *comm, struct comm_op *op);
+
+/* The same with a token, which may be waited for more than once. Where
+ * COMM_OPS_MAX are under way the oldest is waited for first. */
+enum zd_status comm_queue(
+        struct comm *comm, const struct comm_op *request,
+        struct token *begun_out);
+bool comm_is_full(const struct comm *comm);
+/* Waits for all that are under way. `comm` may be NULL. */
+enum zd_status comm_finish(struct comm *comm);
 /* Let transports that need it move, all groups of the rank (no-op elsewhere).
  */
 enum zd_status comm_progress(struct comm *comm);

@@ -136,10 +136,10 @@ static enum zd_status local_wait(struct comm *comm, struct comm_op *op)
     struct local *local = local_of(comm);
     size_t bytes = op->count * dtype_bytes(op->type);
     ZD_TRY(await(local, op->slot, op->order, false));
-    for (int r = 0; r < comm->size && op->kind != OP_ALL_GATHER; r++)
+    for (int r = 0; r < comm->size && op->kind != COMM_ALL_GATHER; r++)
         local->parts[r] =
                 (const char *)local->parts[r] + (size_t)comm->rank * bytes;
-    if (op->kind == OP_REDUCE_SCATTER) {
+    if (op->kind == COMM_REDUCE_SCATTER) {
         sum_parts(
                 op->to, op->type, op->accumulate, local->parts, comm->size,
                 comm->mesh.node, op->count);

@@ -47,7 +47,7 @@ void stream_init(
     stream->kind = kind;
     stream->tag = TAG_OPERATIONS + (int)kind;
     stream->windows[SEND].depth = SEND_DEPTH;
-    if (kind == OP_REDUCE_SCATTER) {
+    if (kind == COMM_REDUCE_SCATTER) {
         stream->chunk_bytes = staging_chunk_bytes(mpi->base.size);
         stream->windows[RECEIVE].depth = STAGING_SLOTS;
     } else {
@@ -139,7 +139,8 @@ static enum zd_status send_round(
             requests_of(stream, SEND, stream->windows[SEND].begun);
     for (int i = 0; i < comm->size - 1; i++) {
         int peer = mpi_peer(comm, i);
-        size_t shard = op->kind == OP_ALL_GATHER ? 0 : (size_t)peer * op->count;
+        size_t shard =
+                op->kind == COMM_ALL_GATHER ? 0 : (size_t)peer * op->count;
         const char *data =
                 (const char *)op->from + (shard + piece.offset) * width;
         ZD_MPI(MPI_Isend, data, piece.bytes, MPI_BYTE, peer, stream->tag,
@@ -159,7 +160,7 @@ static enum zd_status receive_round(
     for (int i = 0; i < comm->size - 1; i++) {
         int peer = mpi_peer(comm, i);
         char *data =
-                op->kind == OP_REDUCE_SCATTER
+                op->kind == COMM_REDUCE_SCATTER
                         ? slot_of(stream, stream->windows[RECEIVE].begun, i)
                         : (char *)op->to +
                                   ((size_t)peer * op->count + piece.offset) *
@@ -229,7 +230,7 @@ static enum zd_status finish_rounds(
                MPI_STATUSES_IGNORE);
         if (!arrived)
             break;
-        if (direction == RECEIVE && stream->kind == OP_REDUCE_SCATTER)
+        if (direction == RECEIVE && stream->kind == COMM_REDUCE_SCATTER)
             sum_round(stream, op);
         window->done++;
         if (++op->done[direction] == op->rounds)
@@ -251,7 +252,7 @@ enum zd_status stream_begin(struct mpi_stream *stream, struct comm_op *op)
 {
     size_t per_round = stream->chunk_bytes / dtype_bytes(op->type);
     bool moved = false;
-    assert(op->kind != OP_REDUCE_SCATTER || stream->mpi->base.staging);
+    assert(op->kind != COMM_REDUCE_SCATTER || stream->mpi->base.staging);
     op->rounds = (op->count + per_round - 1) / per_round;
     if (op->rounds == 0)
         return ZD_OK;

@@ -76,7 +76,7 @@ static char *slot_full(const struct staged *staged, uint64_t round)
 static size_t round_most(const struct staged *staged, const struct comm_op *op)
 {
     size_t size = (size_t)staged->base.size, bytes = staged->piece_bytes;
-    if (op->kind == OP_ALL_TO_ALL)
+    if (op->kind == COMM_ALL_TO_ALL)
         bytes = bytes * (size + 1) / (2 * size);
     return bytes / dtype_bytes(op->type);
 }
@@ -97,7 +97,7 @@ static struct round *round_of(struct staged *staged, uint64_t number)
 /* Where an operation's round finds its pieces on the host, and leaves them. */
 static char *slot_from(struct staged *staged, uint64_t number)
 {
-    bool gathers = round_of(staged, number)->op->kind == OP_ALL_GATHER;
+    bool gathers = round_of(staged, number)->op->kind == COMM_ALL_GATHER;
     return gathers ? slot_shard(staged, number) : slot_full(staged, number);
 }
 
@@ -106,9 +106,9 @@ static char *slot_to(struct staged *staged, uint64_t number)
     const struct round *round = round_of(staged, number);
     size_t bytes = round->count * dtype_bytes(round->op->type);
     switch (round->op->kind) {
-    case OP_REDUCE_SCATTER:
+    case COMM_REDUCE_SCATTER:
         return slot_shard(staged, number);
-    case OP_ALL_TO_ALL:
+    case COMM_ALL_TO_ALL:
         return slot_full(staged, number) + (size_t)staged->base.size * bytes;
     default:
         return slot_full(staged, number);
@@ -151,9 +151,9 @@ static enum zd_status queue_down(struct staged *staged)
         round->count = piece;
     ZD_TRY(stream_wait(staged->down, staged->ready[op->slot]));
     ZD_TRY(stream_wait(staged->down, round->up)); /* the slot is free */
-    if (op->kind != OP_ALL_GATHER)
+    if (op->kind != COMM_ALL_GATHER)
         ZD_TRY(copy_full(staged, round, slot_full(staged, number), true));
-    if (op->kind == OP_ALL_GATHER || op->accumulate) {
+    if (op->kind == COMM_ALL_GATHER || op->accumulate) {
         const char *from = op->accumulate ? op->to : op->from;
         if (op->accumulate) /* what an operation before it added */
             ZD_TRY(stream_wait(staged->down, staged->last_up));
@@ -222,7 +222,7 @@ static enum zd_status take_up(struct staged *staged)
     struct round *round = round_of(staged, number);
     struct comm_op *op = round->op;
     size_t width = dtype_bytes(op->type);
-    if (op->kind != OP_REDUCE_SCATTER)
+    if (op->kind != COMM_REDUCE_SCATTER)
         ZD_TRY(copy_full(staged, round, slot_to(staged, number), false));
     else
         ZD_TRY(stream_copy(

@@ -133,7 +133,6 @@ enum zd_status keys_gather(
 {
     const struct gathered *m = &run->model->gathered;
     const struct qkv *own = &run->acts->qkv, *g = &run->pass->acts->grads.qkv;
-    const struct model_hooks *hooks = run->model->hooks;
     struct exchange e = exchange_kv(run, own);
     size_t kv = e.columns[0].share;
     size_t piece = (size_t)run->pass->queries.rows / 2 * e.share;
@@ -149,8 +148,9 @@ enum zd_status keys_gather(
         return ZD_OK;
     ZD_TRY(move_shares(run, &e, m->kv_share, false));
     for (size_t i = 0; i < 2 * (size_t)run->pass->B; i++)
-        ZD_TRY(hooks->kv_gather(
-                hooks->places, m->kv_all + i * place_count(run) * piece,
+        ZD_TRY(places_call(
+                run->model, PLACES_KV_GATHER,
+                m->kv_all + i * place_count(run) * piece,
                 m->kv_share + i * piece, piece / element_of(run)));
     return turn_seconds(run, piece, m->kv_all, m->kv_share);
 }
@@ -158,15 +158,14 @@ enum zd_status keys_gather(
 enum zd_status keys_scatter(const struct layer_run *run)
 {
     const struct gathered *m = &run->model->gathered;
-    const struct model_hooks *hooks = run->model->hooks;
     struct exchange e = exchange_kv(run, &run->pass->acts->grads.qkv);
     size_t piece = (size_t)run->pass->queries.rows / 2 * e.share;
     if (!piece)
         return ZD_OK;
     ZD_TRY(turn_seconds(run, piece, m->dkv_all, m->kv_share));
     for (size_t i = 0; i < 2 * (size_t)run->pass->B; i++)
-        ZD_TRY(hooks->kv_scatter(
-                hooks->places, m->kv_share + i * piece,
+        ZD_TRY(places_call(
+                run->model, PLACES_KV_SCATTER, m->kv_share + i * piece,
                 m->dkv_all + i * place_count(run) * piece,
                 piece / element_of(run)));
     return move_shares(run, &e, m->kv_share, true);
@@ -214,8 +213,8 @@ static enum zd_status turn_pieces(
 static enum zd_status send(const struct layer_run *run, size_t share)
 {
     char *const *parts = run->model->gathered.exchanged;
-    return run->model->hooks->heads_exchange(
-            run->model->hooks->places, parts[1], parts[0],
+    return places_call(
+            run->model, PLACES_HEADS, parts[1], parts[0],
             (size_t)run->pass->N * share / element_of(run));
 }
 

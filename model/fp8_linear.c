@@ -48,8 +48,7 @@ static enum zd_status settle_amax(
     int tp = tp_size(model->config);
     if (tp == 1)
         return ZD_OK;
-    ZD_TRY(model->hooks->scores_gather(
-            model->hooks->places, all, amax, (size_t)count * sizeof *amax));
+    ZD_TRY(places_call(model, PLACES_SCORES_GATHER, all, amax, (size_t)count));
     for (int i = 0; i < count; i++)
         ZD_TRY(k->fp8_amax(
                 NULL, amax + i, all + i, DTYPE_FP32, tp, 1, count, false));

@@ -178,8 +178,9 @@ static enum zd_status sliced_losses(
     struct row_score *own = h->scores + (size_t)places * (size_t)n;
     ZD_TRY(k->row_scores(
             NULL, own, h->logits, targets, n, h->stride, slice, map));
-    ZD_TRY(model->hooks->scores_gather(
-            model->hooks->places, h->scores, own, (size_t)n * sizeof *own));
+    ZD_TRY(places_call(
+            model, PLACES_SCORES_GATHER, h->scores, own,
+            (size_t)n * sizeof *own / sizeof(float)));
     return k->row_losses(
             NULL, h->losses, train ? h->dlogits : NULL, h->logits, targets,
             h->scores, places, dloss, n, h->stride, slice, map);
@@ -268,9 +269,9 @@ static enum zd_status decode_logits(
     if (!h->all_logits)
         return ZD_OK;
     *all_out = h->all_logits;
-    return model->hooks->scores_gather(
-            model->hooks->places, h->all_logits, h->logits,
-            (size_t)n * (size_t)h->stride * sizeof(float));
+    return places_call(
+            model, PLACES_SCORES_GATHER, h->all_logits, h->logits,
+            (size_t)n * (size_t)h->stride);
 }
 
 /* The logits of `runs` runs, of which `first` is the first of all, to the host.

@@ -16,8 +16,9 @@ enum zd_status tokens_gather(
     if (tp_size(model->config) == 1)
         return ZD_OK;
     *all_out = model->gathered.all_tokens[i];
-    return model->hooks->tokens_gather(
-            model->hooks->places, *all_out, share, share_count(model, rows));
+    return places_call(
+            model, PLACES_TOKENS_GATHER, *all_out, share,
+            share_count(model, rows));
 }
 
 void *tokens_part(const struct model *model, void *share)
@@ -31,16 +32,16 @@ enum zd_status tokens_scatter(
 {
     if (part == share)
         return ZD_OK;
-    return model->hooks->tokens_scatter(
-            model->hooks->places, share, part, share_count(model, rows));
+    return places_call(
+            model, PLACES_TOKENS_SCATTER, share, part,
+            share_count(model, rows));
 }
 
 enum zd_status norm_sums_gather(const struct model *model, int count)
 {
     float *const *sums = model->gathered.norm_sums;
-    return model->hooks->scores_gather(
-            model->hooks->places, sums[1], sums[0],
-            (size_t)count * sizeof(float));
+    return places_call(
+            model, PLACES_SCORES_GATHER, sums[1], sums[0], (size_t)count);
 }
 
 /* --- how much --------------------------------------------------------------

@@ -137,6 +137,15 @@ struct gathered model_gathered_at(
         const struct model_config *config, const struct model_shape *shape,
         char *base);
 
+/* The hook of places; `count` of a share, or part. */
+static inline enum zd_status places_call(
+        const struct model *model, enum places_call call, void *to,
+        const void *from, size_t count)
+{
+    const struct model_hooks *hooks = model->hooks;
+    return hooks->places(hooks->ctx, call, to, from, count);
+}
+
 /* With tensor parallelism all places' rows in all_tokens[i]; else `share`. Of
  * `rows` tokens here. */
 enum zd_status tokens_gather(

@@ -47,6 +47,26 @@ struct checkpointing {
 /* Layers in a segment: 0 = no layer is recomputed as a whole. */
 int checkpointing_segment(struct checkpointing checkpointing, int layers);
 
+/* What places tell each other. With tensor parallelism (model/slice.h) the
+ * residual stream, norms and what they add to lie in shares of the pass's
+ * tokens, equal ones in the order of the places; matmuls read all tokens, and
+ * those of rows of o and down, and an embedding's lookup, give each place a
+ * part of a sum. With context parallelism (model_shape.cp) keys and values of a
+ * layer are gathered before its attention, and their gradients summed after it,
+ * among the places that share a sample; or heads change places (cp.by_heads).
+ *   gather   `to` is the shares of all places, one after the other
+ *   scatter  `to` is this place's share of the sum of all places' `from`, added
+ *            in their order and rounded once
+ *   heads    part r of `to` is what place r has for this one in `from` */
+enum places_call {
+    PLACES_TOKENS_GATHER,
+    PLACES_TOKENS_SCATTER,
+    PLACES_SCORES_GATHER, /* floats, of rows of logits */
+    PLACES_KV_GATHER,
+    PLACES_KV_SCATTER,
+    PLACES_HEADS
+};
+
 /* Filled by zero (or by a test, or by the plain replica below). Calls for a
  * unit come in pairs; what acquire gave is valid until release. */
 struct model_hooks {
@@ -67,33 +87,11 @@ struct model_hooks {
     enum zd_status (*grads_release)(void *ctx, int unit);
     /* DTYPE_FP32, or the compute type where nothing is ever added to them. */
     enum dtype product_grads;
-    void *places; /* the ctx of the hooks that follow */
-    /* Tensor parallelism (model/slice.h); else NULL. The residual stream, norms
-     * and what they add to lie in shares of the pass's tokens, equal ones in
-     * the order of the places; matmuls read all tokens, and those of rows of o
-     * and down, and an embedding's lookup, give each place a part of a sum.
-     * Arrays of the compute type; `count` elements of a share.
-     *   gather   `all` is the shares of all places, one after the other
-     *   scatter  `share` is this place's of the sum of all places' `all`, added
-     *            in their order and rounded once */
-    enum zd_status (*tokens_gather)(
-            void *ctx, void *all, const void *share, size_t count);
-    enum zd_status (*tokens_scatter)(
-            void *ctx, void *share, const void *all, size_t count);
-    /* The same as tokens_gather, of bytes: the scores of rows of logits. */
-    enum zd_status (*scores_gather)(
-            void *ctx, void *all, const void *mine, size_t bytes);
-    /* Context parallelism (model_shape.cp); else NULL. As tokens_gather and
-     * tokens_scatter, among the places that share a sample: keys and values of
-     * a layer before its attention, and their gradients after it. */
-    enum zd_status (*kv_gather)(
-            void *ctx, void *all, const void *share, size_t count);
-    enum zd_status (*kv_scatter)(
-            void *ctx, void *share, const void *all, size_t count);
-    /* Where they exchange heads (cp.by_heads): part r of `to` is what place r
-     * has for this one in `from`; `count` elements of a part. */
-    enum zd_status (*heads_exchange)(
-            void *ctx, void *to, const void *from, size_t count);
+    /* A collective of places (enum places_call); NULL without tensor or context
+     * parallelism. `count` elements of the compute type, but scores. */
+    enum zd_status (*places)(
+            void *ctx, enum places_call call, void *to, const void *from,
+            size_t count);
 };
 
 /* What a place contributes in a training micro-batch, and to the largest of its

@@ -104,8 +104,7 @@ static void point_unit(const struct zero *zero, int unit, void **grads)
     const struct zero_plan *plan = zero->plan;
     bool is_direct = plan_unit_is_direct(plan, unit);
     float *work = zero->work + plan->work_offsets[unit];
-    for (int s = plan->unit_segments[unit]; s < plan->unit_segments[unit + 1];
-         s++) {
+    for (ZERO_EACH(s, plan, unit)) {
         if (!plan->segments[s].trainable || is_direct) {
             point(zero, s, NULL, grads);
         } else if (writes_in_place(zero)) {
@@ -121,35 +120,25 @@ static void point_unit(const struct zero *zero, int unit, void **grads)
 
 /* --- sums over replicas --------------------------------------------------- */
 
-static enum zd_status merge_segment(
-        struct zero *zero, int s, char *part, struct lease *lease)
+enum zd_status grads_merge(
+        struct zero *zero, int s, int micro, char *part, struct lease *lease)
 {
     size_t count = zero->plan->segments[s].part_count;
     enum dtype type = zero->plan->grad_dtype;
     struct token merged = {0};
     const char *shard =
             part - (size_t)zero->replicas.place * count * dtype_bytes(type);
-    ZD_TRY(ops_reduce_scatter(
-            &zero->ops[ZERO_REPLICATE], shard, part, count, type, false,
+    (void)micro;
+    ZD_TRY(comm_queue(
+            zero->groups[ZERO_REPLICATE],
+            &(struct comm_op){
+                    .kind = COMM_REDUCE_SCATTER,
+                    .from = shard,
+                    .to = part,
+                    .count = count,
+                    .type = type},
             &merged));
     lease_note(lease, merged);
-    return ZD_OK;
-}
-
-/* Begin the sums of the micro-batches before `micro`, and of it of those before
- * position `end` of the order; kept gradients have them once a step. */
-static enum zd_status merge(struct zero *zero, int micro, int end)
-{
-    const struct zero_plan *plan = zero->plan;
-    int count = plan->grad_unit_count;
-    if (!zero_has(zero, ZERO_REPLICATE))
-        return ZD_OK;
-    if (plan->grads_pass)
-        end += micro * count;
-    for (; zero->merged < end; zero->merged++)
-        ZD_TRY(grads_each_part(
-                zero, plan->grad_units[zero->merged % count], "reduce_scatter",
-                merge_segment));
     return ZD_OK;
 }
 
@@ -162,11 +151,8 @@ static enum zd_status take_work(struct zero *zero, int i)
     int unit = plan->grad_units[i];
     size_t begin = plan->work_offsets[unit];
     size_t end = begin + plan_work_count(plan, unit);
-    if (plan->grads_pass) {
-        ZD_TRY(merge(zero, zero->micro, 0));
-        ZD_TRY(places_share(zero, zero->micro, 0));
-        ZD_TRY(grads_send(zero, zero->micro, 0));
-    }
+    for (int stage = 0; stage < GRAD_STAGES && plan->grads_pass; stage++)
+        ZD_TRY(grads_pass(zero, (enum grad_stage)stage, zero->micro, 0));
     for (int k = 0; k < plan->grad_unit_count; k++) {
         int other = plan->grad_units[k];
         size_t at = plan->work_offsets[other];
@@ -256,8 +242,7 @@ static enum zd_status round_kept(struct zero *zero, int unit)
 {
     const struct zero_plan *plan = zero->plan;
     float *work = zero->work + plan->work_offsets[unit];
-    for (int s = plan->unit_segments[unit]; s < plan->unit_segments[unit + 1];
-         s++) {
+    for (ZERO_EACH(s, plan, unit)) {
         if (!plan->segments[s].trainable)
             continue;
         ZD_TRY(optim_device()->convert(
@@ -359,8 +344,7 @@ static enum zd_status reduce_unit(struct zero *zero, int unit)
     const char *work = (const char *)(zero->work + plan->work_offsets[unit]);
     char *passing = grads_passing(zero, unit);
     ZD_TRY(take_parts(zero, unit));
-    for (int s = plan->unit_segments[unit]; s < plan->unit_segments[unit + 1];
-         s++) {
+    for (ZERO_EACH(s, plan, unit)) {
         const struct zero_segment *segment = &plan->segments[s];
         struct segment_memory *memory = &zero->memory[s];
         if (!segment->trainable)
@@ -369,9 +353,16 @@ static enum zd_status reduce_unit(struct zero *zero, int unit)
         void *shard = plan->grads_pass ? passing : memory->grad_shard;
         bool adds = plan->grads_cut && !plan->grads_pass && zero->micro > 0;
         struct token reduced = {0};
-        ZD_TRY(ops_reduce_scatter(
-                &zero->ops[ZERO_SHARD], full, shard, segment->shard_count,
-                plan->grad_dtype, adds, &reduced));
+        ZD_TRY(comm_queue(
+                zero->groups[ZERO_SHARD],
+                &(struct comm_op){
+                        .kind = COMM_REDUCE_SCATTER,
+                        .from = full,
+                        .to = shard,
+                        .count = segment->shard_count,
+                        .type = plan->grad_dtype,
+                        .accumulate = adds},
+                &reduced));
         lease_note(&zero->grad_parts[unit], reduced);
         if (plan->grads_cut)
             lease_note(&zero->grad_work[unit], reduced);
@@ -396,19 +387,19 @@ static enum zd_status send_unit(struct zero *zero, int i)
     if (reduces_now(zero)) {
         ZD_TRY(reduce_unit(zero, plan->grad_units[i]));
         if (!overlaps)
-            ZD_TRY(ops_wait_all(&zero->ops[ZERO_SHARD]));
+            ZD_TRY(comm_finish(zero->groups[ZERO_SHARD]));
         end -= overlaps;
     }
     if (merges_now(zero)) {
-        ZD_TRY(merge(zero, zero->micro, end));
+        ZD_TRY(grads_pass(zero, GRADS_MERGED, zero->micro, end));
         if (!overlaps)
-            ZD_TRY(ops_wait_all(&zero->ops[ZERO_REPLICATE]));
+            ZD_TRY(comm_finish(zero->groups[ZERO_REPLICATE]));
         end -= overlaps;
     }
     if (!offloads_now(zero))
         return ZD_OK;
-    ZD_TRY(places_share(zero, zero->micro, end));
-    return grads_send(zero, zero->micro, end);
+    ZD_TRY(grads_pass(zero, GRADS_SHARED, zero->micro, end));
+    return grads_pass(zero, GRADS_SENT, zero->micro, end);
 }
 
 enum zd_status grads_release(void *ctx, int unit)
@@ -437,7 +428,7 @@ enum zd_status zero_micro_begin(struct zero *zero, int micro)
     zero->micro = micro;
     zero->grads_done = 0;
     if (micro == 0) {
-        zero->sent = zero->merged = zero->shared = 0;
+        memset(zero->passed, 0, sizeof zero->passed);
         drop_kept(zero);
     }
     return ZD_OK;
@@ -450,17 +441,17 @@ static enum zd_status gather_grads(struct zero *zero, enum zero_group group)
     bool is_shard = group == ZERO_SHARD;
     struct token begun;
     for (int s = 0; s < plan->segment_count && zero_has(zero, group); s++) {
-        const struct zero_segment *segment = &plan->segments[s];
         const struct segment_memory *memory = &zero->memory[s];
-        if (segment->trainable)
-            ZD_TRY(ops_all_gather(
-                    &zero->ops[group],
-                    is_shard ? memory->grad_shard : memory->grad_part,
-                    is_shard ? memory->grad_full : memory->grad_shard,
-                    is_shard ? segment->shard_count : segment->part_count,
-                    plan->grad_dtype, &begun));
+        struct comm_op gather = {
+                .kind = COMM_ALL_GATHER,
+                .from = is_shard ? memory->grad_shard : memory->grad_part,
+                .to = is_shard ? memory->grad_full : memory->grad_shard,
+                .count = zero_count_of(&plan->segments[s], group),
+                .type = plan->grad_dtype};
+        if (plan->segments[s].trainable)
+            ZD_TRY(comm_queue(zero->groups[group], &gather, &begun));
     }
-    return ops_wait_all(&zero->ops[group]);
+    return comm_finish(zero->groups[group]);
 }
 
 enum zd_status zero_reduce_finish(struct zero *zero)
@@ -472,11 +463,11 @@ enum zd_status zero_reduce_finish(struct zero *zero)
                 "%d of %d gradients of micro-batch %d are complete",
                 zero->grads_done, plan->grad_unit_count, zero->micro);
     ZD_TRY(params_gather_finish(zero)); /* units that no pass has used */
-    ZD_TRY(ops_wait_all(&zero->ops[ZERO_SHARD]));
-    ZD_TRY(merge(zero, zero->micro, plan->grad_unit_count));
-    ZD_TRY(ops_wait_all(&zero->ops[ZERO_REPLICATE]));
-    ZD_TRY(places_share(zero, zero->micro, plan->grad_unit_count));
-    ZD_TRY(ops_wait_all(&zero->ops[ZERO_TP]));
+    ZD_TRY(comm_finish(zero->groups[ZERO_SHARD]));
+    ZD_TRY(grads_pass(zero, GRADS_MERGED, zero->micro, plan->grad_unit_count));
+    ZD_TRY(comm_finish(zero->groups[ZERO_REPLICATE]));
+    ZD_TRY(grads_pass(zero, GRADS_SHARED, zero->micro, plan->grad_unit_count));
+    ZD_TRY(comm_finish(zero->groups[ZERO_TP]));
     if (!plan->states_on_host) {
         ZD_TRY(round_sums(zero));
         ZD_TRY(norm_begin(zero));
@@ -485,7 +476,8 @@ enum zd_status zero_reduce_finish(struct zero *zero)
         ZD_TRY(gather_grads(zero, ZERO_REPLICATE));
         ZD_TRY(gather_grads(zero, ZERO_SHARD));
     }
-    return plan->states_on_host
-                   ? grads_send(zero, zero->micro, plan->grad_unit_count)
-                   : ZD_OK;
+    return plan->states_on_host ? grads_pass(
+                                          zero, GRADS_SENT, zero->micro,
+                                          plan->grad_unit_count)
+                                : ZD_OK;
 }

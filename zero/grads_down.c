@@ -20,8 +20,53 @@ char *grads_passing(const struct zero *zero, int unit)
            plan->passing_offsets[unit] * dtype_bytes(plan->grad_dtype);
 }
 
-enum zd_status grads_each_part(
-        struct zero *zero, int unit, const char *who, grads_part_fn *fn)
+/* --- down ----------------------------------------------------------------- */
+
+/* A reduced gradient is complete once the compute stream gets here. fp32 ones
+ * are rounded here, in place, to the compute type, unless the host adds up
+ * several micro-batches. */
+static enum zd_status send(
+        struct zero *zero, int s, int micro, char *part, struct lease *lease)
+{
+    const struct zero_plan *plan = zero->plan;
+    const struct segment_memory *memory = &zero->memory[s];
+    struct zero_offload *offload = &zero->offload;
+    int number = offload->segments[s];
+    bool passes = plan->grads_pass;
+    bool is_last = !passes || micro == plan->request.accumulation - 1;
+    void *from = passes || plan->states_cut ? part : memory->grad_full;
+    struct token ready;
+    if (plan->grad_dtype != plan->request.dtype &&
+        (!passes || plan->request.accumulation == 1))
+        ZD_TRY(optim_device()->narrow(
+                from, plan->request.dtype, memory->state_count));
+    ZD_TRY(timeline_record(NULL, &offload->ready[s], &ready));
+    ZD_TRY(offload_grads_down(
+            offload->engine, number, from, ready, passes ? micro : 0, is_last));
+    lease_note(lease, offload_grads_left(offload->engine, number));
+    return ZD_OK;
+}
+
+/* --- stages --------------------------------------------------------------- */
+
+static const struct stage {
+    const char *who;
+    enum zero_group group; /* none of it: nothing to do */
+    enum lease_use use;
+    enum zd_status (*of_segment)(
+            struct zero *zero, int s, int micro, char *part,
+            struct lease *lease);
+} stages[GRAD_STAGES] = {
+        [GRADS_MERGED] =
+                {"reduce_scatter", ZERO_REPLICATE, LEASE_CHANGE, grads_merge},
+        [GRADS_SHARED] = {"places", ZERO_TP, LEASE_CHANGE, places_share},
+        [GRADS_SENT] = {"copies down", ZERO_WORLD, LEASE_READ, send},
+};
+
+/* With this rank's part of its shard of each trainable segment's gradient, kept
+ * or passing; where nothing is sharded, in the work buffer. */
+static enum zd_status pass_unit(
+        struct zero *zero, const struct stage *stage, int unit, int micro)
 {
     const struct zero_plan *plan = zero->plan;
     size_t bytes = dtype_bytes(plan->grad_dtype);
@@ -29,102 +74,35 @@ enum zd_status grads_each_part(
     struct lease *lease =
             is_work ? &zero->grad_work[unit] : &zero->grad_parts[unit];
     char *shard = grads_passing(zero, unit);
-    ZD_TRY(lease_take(lease, LEASE_CHANGE, who, NULL));
-    for (int s = plan->unit_segments[unit]; s < plan->unit_segments[unit + 1];
-         s++) {
+    ZD_TRY(lease_take(lease, stage->use, stage->who, NULL));
+    for (ZERO_EACH(s, plan, unit)) {
         const struct zero_segment *segment = &plan->segments[s];
-        size_t part = (size_t)zero->replicas.place * segment->part_count;
+        size_t before = (size_t)zero->replicas.place * segment->part_count;
+        char *part = plan->grads_pass ? shard + before * bytes
+                                      : zero->memory[s].grad_part;
         if (!segment->trainable)
             continue;
-        ZD_TRY(
-                fn(zero, s,
-                   plan->grads_pass ? shard + part * bytes
-                                    : zero->memory[s].grad_part,
-                   lease));
+        ZD_TRY(stage->of_segment(zero, s, micro, part, lease));
         shard += segment->shard_count * bytes;
     }
     lease_release(lease, (struct token){0});
+    if (stage->use == LEASE_READ)
+        lease_drop(lease, stage->who);
     return ZD_OK;
 }
 
-/* The kept gradient of a segment (of the part with states here), reduced, in
- * the compute type: several micro-batches were added up in fp32, at whose front
- * it lies then. Once a step. */
-static enum zd_status grads_round_kept(
-        struct zero *zero, int s, void **grad_out)
+enum zd_status grads_pass(
+        struct zero *zero, enum grad_stage stage, int micro, int end)
 {
     const struct zero_plan *plan = zero->plan;
-    const struct segment_memory *memory = &zero->memory[s];
-    *grad_out = plan->states_cut ? memory->grad_part : memory->grad_full;
-    if (plan->grad_dtype == plan->request.dtype)
+    int count = plan->grad_unit_count, *passed = &zero->passed[stage];
+    if (!zero_has(zero, stages[stage].group))
         return ZD_OK;
-    return optim_device()->narrow(
-            *grad_out, plan->request.dtype, memory->state_count);
-}
-
-/* Round fp32 gradients here, unless the host sums several micro-batches. */
-static bool rounds_passing(const struct zero *zero)
-{
-    const struct zero_plan *plan = zero->plan;
-    return plan->request.accumulation == 1 &&
-           plan->grad_dtype != plan->request.dtype;
-}
-
-/* A segment's gradient is complete at `from` once the compute stream gets
- * here. */
-static enum zd_status send_segment(
-        struct zero *zero, int s, const void *from, int micro, bool is_last)
-{
-    const struct zero_offload *offload = &zero->offload;
-    struct token ready;
-    ZD_TRY(timeline_record(NULL, &offload->ready[s], &ready));
-    return offload_grads_down(
-            offload->engine, offload->segments[s], from, ready, micro, is_last);
-}
-
-static enum zd_status send_unit(struct zero *zero, int unit, int micro)
-{
-    const struct zero_plan *plan = zero->plan;
-    bool passes = plan->grads_pass;
-    bool is_last = !passes || micro == plan->request.accumulation - 1;
-    bool is_work = passes && plan->shards == 1;
-    size_t bytes = dtype_bytes(plan->grad_dtype);
-    struct lease *lease =
-            is_work ? &zero->grad_work[unit] : &zero->grad_parts[unit];
-    char *shard = grads_passing(zero, unit);
-    ZD_TRY(lease_take(lease, LEASE_READ, "copies down", NULL));
-    for (int s = plan->unit_segments[unit]; s < plan->unit_segments[unit + 1];
-         s++) {
-        size_t part = plan->segments[s].part_count;
-        if (!plan->segments[s].trainable)
-            continue;
-        void *kept = shard + (size_t)zero->replicas.place * part * bytes;
-        if (!passes)
-            ZD_TRY(grads_round_kept(zero, s, &kept));
-        else if (rounds_passing(zero))
-            ZD_TRY(optim_device()->narrow(
-                    kept, plan->request.dtype, zero->memory[s].state_count));
-        ZD_TRY(send_segment(zero, s, kept, passes ? micro : 0, is_last));
-        lease_note(
-                lease,
-                offload_grads_left(
-                        zero->offload.engine, zero->offload.segments[s]));
-        shard += plan->segments[s].shard_count * bytes;
-    }
-    lease_release(lease, (struct token){0});
-    lease_drop(lease, "copies down");
-    return ZD_OK;
-}
-
-enum zd_status grads_send(struct zero *zero, int micro, int end)
-{
-    const struct zero_plan *plan = zero->plan;
-    int count = plan->grad_unit_count;
     if (plan->grads_pass)
         end += micro * count;
-    for (; zero->sent < end; zero->sent++)
-        ZD_TRY(send_unit(
-                zero, plan->grad_units[zero->sent % count],
-                zero->sent / count));
+    for (; *passed < end; ++*passed)
+        ZD_TRY(pass_unit(
+                zero, &stages[stage], plan->grad_units[*passed % count],
+                *passed / count));
     return ZD_OK;
 }

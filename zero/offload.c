@@ -161,8 +161,7 @@ enum zd_status host_unit_up(struct zero *zero, int unit, int slot, char *out)
     struct lease_tokens tokens = lease_acquire(lease, LEASE_FILL, "copies up");
     for (int i = 0; i < tokens.count; i++)
         ZD_TRY(offload_up_after(offload->engine, tokens.token[i]));
-    for (int s = plan->unit_segments[unit]; s < plan->unit_segments[unit + 1];
-         s++) {
+    for (ZERO_EACH(s, plan, unit)) {
         const struct zero_segment *segment = &plan->segments[s];
         size_t bytes = zero_segment_bytes(segment, segment->part_count);
         char *mine = out + (size_t)zero->part * bytes;
@@ -183,8 +182,7 @@ enum zd_status host_unit_made(struct zero *zero, int unit)
 {
     const struct zero_plan *plan = zero->plan;
     struct zero_offload *offload = &zero->offload;
-    for (int s = plan->unit_segments[unit]; s < plan->unit_segments[unit + 1];
-         s++)
+    for (ZERO_EACH(s, plan, unit))
         if (plan->segments[s].trainable)
             ZD_TRY(offload_update_wait(offload->engine, offload->segments[s]));
     return ZD_OK;

@@ -11,16 +11,18 @@ static enum zd_status gather_segment(
         void *all, struct token *begun_out)
 {
     const struct zero_segment *segment = &zero->plan->segments[s];
-    size_t count =
-            group == ZERO_SHARD ? segment->shard_count : segment->part_count;
-    size_t bytes = zero_segment_bytes(segment, count);
-    if (segment->part != ZERO_VALUES) /* bytes, by fours */
-        return ops_all_gather(
-                &zero->ops[group], mine, all, bytes / sizeof(float), DTYPE_FP32,
-                begun_out);
-    return ops_all_gather(
-            &zero->ops[group], mine, all, count, segment->format.type,
-            begun_out);
+    struct comm_op gather = {
+            .kind = COMM_ALL_GATHER,
+            .from = mine,
+            .to = all,
+            .count = zero_count_of(segment, group),
+            .type = segment->format.type};
+    if (segment->part != ZERO_VALUES) { /* bytes, by fours */
+        gather.count =
+                zero_segment_bytes(segment, gather.count) / sizeof(float);
+        gather.type = DTYPE_FP32;
+    }
+    return comm_queue(zero->groups[group], &gather, begun_out);
 }
 
 /* Is it gathered after each update? At stage 0 every rank has made all of it;
@@ -84,8 +86,7 @@ static enum zd_status gather_unit(
 {
     const struct zero_plan *plan = zero->plan;
     char *out = slot_at(zero, move->slot);
-    for (int s = plan->unit_segments[move->unit];
-         s < plan->unit_segments[move->unit + 1]; s++) {
+    for (ZERO_EACH(s, plan, move->unit)) {
         const struct zero_segment *segment = &plan->segments[s];
         char *shard = out + zero_segment_bytes(
                                     segment, (size_t)zero->shards.place *
@@ -260,7 +261,7 @@ static enum zd_status gather_group(
     for (; *next < end; ++*next) {
         if (!is_gathered(zero, *next, group))
             continue;
-        if (zero->ops[group].count == COMM_OPS_MAX)
+        if (comm_is_full(zero->groups[group]))
             return ZD_OK;
         if (group == ZERO_SHARD)
             ZD_TRY(shard_ready(zero, *next));
@@ -297,8 +298,7 @@ static enum zd_status gather_ready(struct zero *zero, int unit)
     bool is_near = plan->states_on_host || zero_has(zero, ZERO_REPLICATE);
     if (zero->next_gathered[ZERO_SHARD] < plan->unit_segments[unit + 1])
         ZD_TRY(gather_finish_before(zero, plan->unit_segments[unit + 1]));
-    for (int s = plan->unit_segments[unit]; s < plan->unit_segments[unit + 1];
-         s++) {
+    for (ZERO_EACH(s, plan, unit)) {
         ZD_TRY(shard_ready(zero, s));
         ZD_TRY(gather_wait(zero, s, ZERO_SHARD));
     }
@@ -329,12 +329,11 @@ enum zd_status params_gather_finish(struct zero *zero)
 uint64_t params_gather_owed(const struct zero *zero, enum zero_group group)
 {
     const struct zero_plan *plan = zero->plan;
-    bool is_shard = group == ZERO_SHARD;
-    int others = (is_shard ? plan->shards : plan->replicas) - 1;
+    int others = (group == ZERO_SHARD ? plan->shards : plan->replicas) - 1;
     uint64_t bytes = 0;
     for (int s = zero->next_gathered[group]; s < plan->segment_count; s++) {
         const struct zero_segment *segment = &plan->segments[s];
-        size_t mine = is_shard ? segment->shard_count : segment->part_count;
+        size_t mine = zero_count_of(segment, group);
         if (is_gathered(zero, s, group))
             bytes += (uint64_t)others * zero_segment_bytes(segment, mine);
     }
@@ -354,7 +353,7 @@ static enum zd_status gather_frozen(struct zero *zero)
         ZD_TRY(gather_segment(
                 zero, s, ZERO_SHARD, memory->shard, memory->full, &begun));
     }
-    return ops_wait_all(&zero->ops[ZERO_SHARD]);
+    return comm_finish(zero->groups[ZERO_SHARD]);
 }
 
 enum zd_status params_gather(struct zero *zero)
@@ -389,8 +388,7 @@ static void point_unit(
         const void **params)
 {
     const struct zero_plan *plan = zero->plan;
-    for (int s = plan->unit_segments[unit]; s < plan->unit_segments[unit + 1];
-         s++) {
+    for (ZERO_EACH(s, plan, unit)) {
         const char *full = zero->memory[s].full;
         if (!full) {
             full = gathered;
@@ -428,8 +426,7 @@ enum zd_status params_acquire(void *ctx, int unit, const void **params)
     ZD_TRY(gather_ready(zero, unit));
     if (plan->params_cut)
         ZD_TRY(acquire_slot(zero, unit, &gathered));
-    for (int s = plan->unit_segments[unit]; s < plan->unit_segments[unit + 1];
-         s++)
+    for (ZERO_EACH(s, plan, unit))
         if (zero->memory[s].full)
             ZD_TRY(host_segment_wait(zero, s));
     point_unit(zero, unit, gathered, params);

@@ -158,8 +158,7 @@ static void plan_segments(struct zero_plan *plan)
 struct plan_unit plan_unit_of(const struct zero_plan *plan, int unit)
 {
     struct plan_unit sum = {0};
-    for (int s = plan->unit_segments[unit]; s < plan->unit_segments[unit + 1];
-         s++) {
+    for (ZERO_EACH(s, plan, unit)) {
         const struct zero_segment *segment = &plan->segments[s];
         sum.bytes += zero_segment_bytes(segment, segment->count);
         sum.count += segment->part == ZERO_SCALES ? 0 : segment->count;
@@ -244,11 +243,10 @@ uint64_t zero_scalar_bytes(int world)
 
 struct comm_counters zero_wire_sum(const struct zero_wire *wire)
 {
-    struct zero_wire from = *wire;
-    struct comm_counters sum = {0};
+    struct comm_counters sum = {{0}};
     for (int g = 0; g < ZERO_GROUPS; g++)
         for (int i = 0; i < COMM_COUNTERS; i++)
-            *comm_counter(&sum, i) += *comm_counter(&from.group[g], i);
+            sum.bytes[i] += wire->group[g].bytes[i];
     return sum;
 }
 
@@ -291,29 +289,29 @@ static void plan_tp_wire(struct zero_plan *plan)
 {
     const struct zero_request *request = &plan->request;
     const struct model_exchange *moved = &request->exchange;
-    struct comm_counters *wire = &plan->wire.group[ZERO_TP];
+    uint64_t *wire = plan->wire.group[ZERO_TP].bytes;
     uint64_t others = (uint64_t)request->mesh.tp - 1;
     uint64_t turns = (uint64_t)request->accumulation, micros = turns;
     uint64_t sums = plan_shared_bytes(plan) / (others + 1) * others *
                     (plan->grads_pass ? turns : 1);
     if (request->by_layer)
         micros *= (uint64_t)request->by_layer;
-    wire->reduce_scatter = micros * others * moved->scattered + sums;
-    wire->all_gather =
+    wire[COMM_REDUCE_SCATTER] = micros * others * moved->scattered + sums;
+    wire[COMM_ALL_GATHER] =
             micros * others * (moved->gathered + moved->scores) + sums;
 }
 
 static void plan_cp_wire(struct zero_plan *plan)
 {
     const struct zero_request *request = &plan->request;
-    struct comm_counters *wire = &plan->wire.group[ZERO_CP];
+    uint64_t *wire = plan->wire.group[ZERO_CP].bytes;
     uint64_t sent =
             (uint64_t)request->accumulation * ((uint64_t)request->mesh.cp - 1);
     if (request->by_layer)
         sent *= (uint64_t)request->by_layer;
-    wire->reduce_scatter = sent * request->exchange.kv_scattered;
-    wire->all_gather = sent * request->exchange.kv_gathered;
-    wire->all_to_all = sent * request->exchange.heads;
+    wire[COMM_REDUCE_SCATTER] = sent * request->exchange.kv_scattered;
+    wire[COMM_ALL_GATHER] = sent * request->exchange.kv_gathered;
+    wire[COMM_ALL_TO_ALL] = sent * request->exchange.heads;
 }
 
 static void plan_wire(struct zero_plan *plan)
@@ -328,17 +326,17 @@ static void plan_wire(struct zero_plan *plan)
             [ZERO_REPLICATE] = plan->params_on_host};
     if (!request->train)
         return;
-    plan->wire.group[ZERO_WORLD].all_reduce =
+    plan->wire.group[ZERO_WORLD].bytes[COMM_ALL_REDUCE] =
             zero_scalar_bytes(request->mesh.world) + plan_block_wire(plan);
     plan_tp_wire(plan);
     plan_cp_wire(plan);
     for (enum zero_group g = ZERO_SHARD; g < ZERO_CUTS; g++) {
-        struct comm_counters *wire = &plan->wire.group[g];
+        uint64_t *wire = plan->wire.group[g].bytes;
         uint64_t grads = sent(plan, g, all);
-        wire->reduce_scatter = in_every_micro[g]
-                                       ? grads * (uint64_t)request->accumulation
-                                       : grads;
-        wire->all_gather =
+        wire[COMM_REDUCE_SCATTER] =
+                in_every_micro[g] ? grads * (uint64_t)request->accumulation
+                                  : grads;
+        wire[COMM_ALL_GATHER] =
                 !plan->states_cut ? grads
                 : follow_program[g]
                         ? moves_sent(plan, g)

@@ -41,6 +41,19 @@
 
 enum { ZERO_ALIGN = 256 };
 
+/* Groups of ranks: those that cut segments, their replicas, those that share a
+ * sample's tokens, those that share its matrices, and all ranks, which agree on
+ * scalars. */
+enum zero_group {
+    ZERO_SHARD,
+    ZERO_REPLICATE,
+    ZERO_CP,
+    ZERO_CUTS = ZERO_CP, /* the groups before it cut segments */
+    ZERO_TP,
+    ZERO_WORLD,
+    ZERO_GROUPS
+};
+
 enum zero_part { ZERO_VALUES, ZERO_CODES, ZERO_SCALES };
 
 struct zero_segment {
@@ -84,6 +97,14 @@ static inline size_t zero_segment_bytes(
     return array_format_bytes(segment->format, count);
 }
 
+/* Elements of a segment that a rank of the group contributes to a gather, and
+ * gets of a sum: its shard, or between replicas its part. */
+static inline size_t zero_count_of(
+        const struct zero_segment *segment, enum zero_group group)
+{
+    return group == ZERO_SHARD ? segment->shard_count : segment->part_count;
+}
+
 /* The position of tensor id. */
 struct zero_place {
     int segment;
@@ -116,18 +137,7 @@ struct zero_needs {
                                       the largest chunk that may be spilled */
 };
 
-/* Bytes that a rank sends, by group: those that cut segments, their replicas,
- * those that share a sample's tokens, those that share its matrices, and all
- * ranks, which agree on scalars. */
-enum zero_group {
-    ZERO_SHARD,
-    ZERO_REPLICATE,
-    ZERO_CP,
-    ZERO_CUTS = ZERO_CP, /* the groups before it cut segments */
-    ZERO_TP,
-    ZERO_WORLD,
-    ZERO_GROUPS
-};
+/* Bytes that a rank sends. */
 struct zero_wire {
     struct comm_counters group[ZERO_GROUPS];
 };
@@ -203,6 +213,12 @@ struct zero_measures {
     } last[ZERO_MEASURES];
     unsigned next;
 };
+
+/* for (ZERO_EACH(s, plan, unit)): the segments of a unit. */
+#define ZERO_EACH(s, plan, unit)                                               \
+    int s = (plan)->unit_segments[unit];                                       \
+    s < (plan)->unit_segments[(unit) + 1];                                     \
+    s++
 
 struct zero_plan {
     struct zero_request request;   /* pointers borrowed */

@@ -4,10 +4,9 @@
  * whom to wait for. What is used by the compute stream and collectives alone,
  * one after the other, needs none.
  *
- *   ops.c         collectives under way, at most COMM_OPS_MAX of them
  *   params.c      params hooks: the stage-3 program; the update's gather
  *   grads.c       grads hooks: work buffers, reduction
- *   grads_down.c  what was reduced goes to the host
+ *   grads_down.c  what becomes of a reduced gradient, in stages; to the host
  *   tokens.c      tokens' hooks, and whole tensors' gradients, between places
  * of tensor parallelism norm.c        the norm states.c      the update of this
  * rank's states paged.c       the update of those that are spilled to the host
@@ -28,6 +27,10 @@
 #include "optim/device.h"
 #include "zero/plan_parts.h"
 #include "zero/zero.h"
+
+/* What becomes of a reduced gradient, one after the other: it is summed over
+ * replicas, then over the places of tp that share it; the host gets it. */
+enum grad_stage { GRADS_MERGED, GRADS_SHARED, GRADS_SENT, GRAD_STAGES };
 
 /* Where a segment lies in this rank's memory. States (master, m and v) are of
  * the whole segment, or of this rank's part (plan->states_cut). */
@@ -52,18 +55,6 @@ struct extent_memory {
     struct state_extent at;
     struct optim_lanes lanes; /* from element at.spilled on */
     uint64_t tensor;          /* rng_stream of its name */
-};
-
-struct pending_op {
-    struct comm_op *op;
-    uint64_t ticket; /* 0: free */
-};
-
-struct op_queue {
-    struct comm *comm;
-    struct timeline begun; /* collectives in the order in which they began */
-    struct pending_op pending[COMM_OPS_MAX];
-    int count;
 };
 
 /* Offloaded optimizer: the engine, and its trainable segments. */
@@ -117,7 +108,6 @@ struct zero {
     struct mesh_group places;   /* .. of tensor parallelism */
     int part;                   /* mesh_part */
     struct segment_memory *memory; /* by segment */
-    struct op_queue ops[ZERO_WORLD];
 
     /* params.c: the program that runs, and how far it is */
     const struct zero_move *moves;
@@ -145,12 +135,9 @@ struct zero {
     float *work;              /* zero.grads.work */
     char *own;                /* zero.grads.own */
 
-    int merged; /* of the step's gradients in their order: their sums over
-                   replicas have begun */
-    int shared; /* likewise: whole tensors' sums over places of tp */
-
-    /* grads_down.c */
-    int sent;      /* likewise: on their way */
+    /* grads_down.c: of the step's gradients in their order, how many are past
+     * each stage */
+    int passed[GRAD_STAGES];
     char *passing; /* zero.grads.passing */
 
     struct zero_offload offload;
@@ -190,18 +177,6 @@ static inline bool zero_counts_held(const struct zero *zero)
     return zero->plan->params_on_host || zero->replicas.place == 0;
 }
 
-/* --- ops.c ---------------------------------------------------------------- */
-
-void ops_init(struct op_queue *ops, struct comm *comm);
-/* Both wait for the oldest collective first when COMM_OPS_MAX are under way. */
-enum zd_status ops_all_gather(
-        struct op_queue *ops, const void *shard, void *full, size_t count,
-        enum dtype type, struct token *begun_out);
-enum zd_status ops_reduce_scatter(
-        struct op_queue *ops, const void *full, void *shard, size_t count,
-        enum dtype type, bool accumulate, struct token *begun_out);
-enum zd_status ops_wait_all(struct op_queue *ops);
-
 /* --- params.c ------------------------------------------------------------- */
 
 enum zd_status params_acquire(void *ctx, int unit, const void **params);
@@ -218,32 +193,30 @@ uint64_t params_gather_owed(const struct zero *zero, enum zero_group group);
 enum zd_status grads_acquire(
         void *ctx, int unit, void **grads, bool *accumulate_out);
 enum zd_status grads_release(void *ctx, int unit);
+/* GRADS_MERGED, of a segment: begins its sum over replicas. */
+enum zd_status grads_merge(
+        struct zero *zero, int s, int micro, char *part, struct lease *lease);
 
 /* --- grads_down.c --------------------------------------------------------- */
 
 /* Buffer of a unit's gradients on their way to the host: reduced shards, or
  * what the model wrote. */
 char *grads_passing(const struct zero *zero, int unit);
-/* Calls `fn` for each trainable segment of a unit, with this rank's part of
- * its shard of the gradient, kept or passing (where nothing is sharded, in the
- * work buffer), which it sums up with other ranks'. */
-typedef enum zd_status grads_part_fn(
-        struct zero *zero, int segment, char *part, struct lease *lease);
-enum zd_status grads_each_part(
-        struct zero *zero, int unit, const char *who, grads_part_fn *fn);
-
-/* Gradients go down: those of the micro-batches before `micro`, and of it those
- * before position `end` of their order. Only what is kept whole for all
- * micro-batches goes down once. */
-enum zd_status grads_send(struct zero *zero, int micro, int end);
+/* A stage of the gradients of the micro-batches before `micro`, and of it of
+ * those before position `end` of their order. Gradients that are kept whole for
+ * all micro-batches pass it once a step. */
+enum zd_status grads_pass(
+        struct zero *zero, enum grad_stage stage, int micro, int end);
 
 /* --- tokens.c ------------------------------------------------------------- */
 
-void places_hooks(struct zero *zero, struct model_hooks *hooks);
-/* Add up what each place has made of the gradients of a unit's whole tensors:
- * of the micro-batches before `micro`, and of it of the units before position
- * `end` of their order. Kept gradients have it once a step. */
-enum zd_status places_share(struct zero *zero, int micro, int end);
+enum zd_status places_exchange(
+        void *ctx, enum places_call call, void *to, const void *from,
+        size_t count);
+/* GRADS_SHARED, of a segment: what each place has made of whole tensors'
+ * gradients is added up. */
+enum zd_status places_share(
+        struct zero *zero, int s, int micro, char *part, struct lease *lease);
 
 /* --- norm.c --------------------------------------------------------------- */
 

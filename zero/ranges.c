@@ -325,8 +325,8 @@ static enum zd_status round_segment(struct zero *zero, int s)
 enum zd_status zero_ranges_loaded(struct zero *zero)
 {
     ZD_TRY(params_gather_finish(zero));
-    ZD_TRY(ops_wait_all(&zero->ops[ZERO_REPLICATE]));
-    ZD_TRY(ops_wait_all(&zero->ops[ZERO_SHARD]));
+    ZD_TRY(comm_finish(zero->groups[ZERO_REPLICATE]));
+    ZD_TRY(comm_finish(zero->groups[ZERO_SHARD]));
     for (int s = 0; s < zero->plan->segment_count; s++)
         ZD_TRY(round_segment(zero, s));
     if (zero->plan->states_on_host) {

@@ -151,7 +151,6 @@ static enum zd_status make_groups(struct zero *zero)
                     of.size, &zero->groups[g]));
             comm_set_memory(zero->groups[g], zero->arena);
         }
-        ops_init(&zero->ops[g], zero->groups[g]);
     }
     return ZD_OK;
 }
@@ -227,30 +226,30 @@ void zero_destroy(struct zero *zero)
 
 struct model_hooks zero_hooks(struct zero *zero)
 {
-    struct model_hooks hooks = {
+    return (struct model_hooks){
             .ctx = zero,
             .params_acquire = params_acquire,
             .params_release = params_release,
             .grads_acquire = grads_acquire,
             .grads_release = grads_release,
             .product_grads = zero->plan->grads_direct ? zero->plan->grad_dtype
-                                                      : DTYPE_FP32};
-    places_hooks(zero, &hooks);
-    return hooks;
+                                                      : DTYPE_FP32,
+            .places = places_exchange};
 }
 
 struct zero_wire zero_wire(const struct zero *zero)
 {
     struct comm_counters all = comm_counters(zero->comm);
-    struct zero_wire wire = {.group[ZERO_WORLD].all_reduce = all.all_reduce};
+    struct zero_wire wire = {{{{0}}}};
+    wire.group[ZERO_WORLD].bytes[COMM_ALL_REDUCE] = all.bytes[COMM_ALL_REDUCE];
     for (enum zero_group g = ZERO_SHARD; g < ZERO_WORLD; g++) {
         if (!zero_has(zero, g))
             continue;
         struct comm_counters sent = comm_counters(zero->groups[g]);
         if (zero->groups[g] == zero->comm)
-            sent.all_reduce = 0; /* the world's */
+            sent.bytes[COMM_ALL_REDUCE] = 0; /* the world's */
         if (g < ZERO_CUTS)
-            sent.all_gather += params_gather_owed(zero, g);
+            sent.bytes[COMM_ALL_GATHER] += params_gather_owed(zero, g);
         wire.group[g] = sent;
     }
     return wire;
@@ -259,10 +258,9 @@ struct zero_wire zero_wire(const struct zero *zero)
 struct zero_wire zero_wire_since(
         const struct zero_wire *before, const struct zero_wire *now)
 {
-    struct zero_wire from = *before, since = *now;
+    struct zero_wire since = *now;
     for (int g = 0; g < ZERO_GROUPS; g++)
         for (int i = 0; i < COMM_COUNTERS; i++)
-            *comm_counter(&since.group[g], i) -=
-                    *comm_counter(&from.group[g], i);
+            since.group[g].bytes[i] -= before->group[g].bytes[i];
     return since;
 }

@@ -84,7 +84,7 @@ static bool find_piece(const struct nccl_pending *pending, struct piece *piece)
             .rail = group->rail};
     size_t most = p.slot_bytes / p.width;
     p.at = pending->round * most;
-    if (op->kind != OP_REDUCE_SCATTER || p.at >= op->count)
+    if (op->kind != COMM_REDUCE_SCATTER || p.at >= op->count)
         return false;
     p.count = op->count - p.at < most ? op->count - p.at : most;
     *piece = p;
@@ -213,7 +213,7 @@ static bool in_levels(const struct nccl_group *group)
 /* Is this one summed in rank order, by a kernel of ours? */
 static bool is_ordered(const struct nccl_group *group, const struct comm_op *op)
 {
-    return op->kind == OP_REDUCE_SCATTER &&
+    return op->kind == COMM_REDUCE_SCATTER &&
            group->base.options.reduce == COMM_REDUCE_ORDERED;
 }
 
@@ -231,7 +231,7 @@ size_t nccl_scratch_need(
 {
     if (is_ordered(group, op))
         return ordered_need(group, op);
-    if (op->kind == OP_ALL_TO_ALL)
+    if (op->kind == COMM_ALL_TO_ALL)
         return 0;
     size_t adds = op->accumulate ? aligned(op->count * sizeof(float)) : 0;
     return levels_bytes(group, op) + adds;
@@ -266,7 +266,7 @@ static enum zd_status put_node(
         return ordered_put_node(p);
     for (size_t d = 0; d < (size_t)group->rail.size; d++) {
         char *part = levels_of(p) + d * bytes;
-        if (op->kind == OP_ALL_GATHER)
+        if (op->kind == COMM_ALL_GATHER)
             ZD_NCCL(f, node, AllGather, in_levels(group) ? part : op->from,
                     (char *)op->to + d * per_node, op->count,
                     nccl_type_of(op->type), node, stream);
@@ -285,7 +285,7 @@ static enum zd_status put_rail(
     const struct nccl_functions *f = p->group->nccl->functions;
     const struct comm_op *op = p->op;
     ncclComm_t rail = p->group->comms[NCCL_RAIL];
-    if (op->kind == OP_ALL_GATHER)
+    if (op->kind == COMM_ALL_GATHER)
         ZD_NCCL(f, rail, AllGather, op->from, levels_of(p), op->count,
                 nccl_type_of(op->type), rail, stream);
     else if (is_ordered(p->group, op))
@@ -332,9 +332,9 @@ typedef enum zd_status put_fn(
 /* Sets of kinds of operations. */
 enum {
     NOTHING = 0,
-    GATHERS = 1 << OP_ALL_GATHER,
-    REDUCES = 1 << OP_REDUCE_SCATTER,
-    EXCHANGES = 1 << OP_ALL_TO_ALL
+    GATHERS = 1 << COMM_ALL_GATHER,
+    REDUCES = 1 << COMM_REDUCE_SCATTER,
+    EXCHANGES = 1 << COMM_ALL_TO_ALL
 };
 
 static bool is_among(const struct run *run, int i, unsigned kinds)

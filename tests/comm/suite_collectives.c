@@ -10,8 +10,6 @@
 static const size_t counts[] = {0, 1, 3, 17, 1024, 70001};
 enum { COUNTS = sizeof counts / sizeof counts[0] };
 
-enum kind { SCATTER, GATHER, EXCHANGE, KINDS };
-
 /* Of the host, of the device (the same on the CPU), and what it shall be. */
 struct array {
     char *host, *device, *want;
@@ -23,7 +21,7 @@ struct array {
 struct trial {
     struct comm *comm;
     struct data_row row; /* of its ranks, if it is a group */
-    enum kind kind;
+    enum comm_op_kind kind;
     size_t count;
     enum dtype type;
     bool in_place, adds;
@@ -60,8 +58,8 @@ static bool array_end(const struct comm *comm, struct array *array)
 static const struct data_row all_ranks = {.stride = 1};
 
 static struct trial trial_of(
-        struct comm *comm, struct data_row row, enum kind kind, size_t count,
-        enum dtype type, bool in_place)
+        struct comm *comm, struct data_row row, enum comm_op_kind kind,
+        size_t count, enum dtype type, bool in_place)
 {
     size_t size = (size_t)comm_size(comm), rank = (size_t)comm_rank(comm);
     size_t part = count * dtype_bytes(type);
@@ -74,15 +72,15 @@ static struct trial trial_of(
             .in_place = in_place,
             .mine = rank * part,
             .full = array_of(size * part),
-            .shard = array_of(kind == EXCHANGE ? size * part : part)};
-    if (kind == SCATTER) {
+            .shard = array_of(kind == COMM_ALL_TO_ALL ? size * part : part)};
+    if (kind == COMM_REDUCE_SCATTER) {
         data_fill(
                 t.full.host, type, data_rank(row, (int)rank), 0, size * count);
         memcpy(t.full.want, t.full.host, t.full.bytes);
         data_expect_sum(
                 in_place ? t.full.want + t.mine : t.shard.want, type, comm, row,
                 rank * count, count, NULL);
-    } else if (kind == EXCHANGE) {
+    } else if (kind == COMM_ALL_TO_ALL) {
         data_fill(
                 t.full.host, type, data_rank(row, (int)rank), 0, size * count);
         memcpy(t.full.want, t.full.host, t.full.bytes);
@@ -106,18 +104,17 @@ static struct trial trial_of(
 
 static bool trial_begin(struct trial *t)
 {
-    bool in_place = t->in_place && t->kind != EXCHANGE;
+    bool in_place = t->in_place && t->kind != COMM_ALL_TO_ALL;
     char *shard = in_place ? t->full.device + t->mine : t->shard.device;
-    enum zd_status status =
-            t->kind == SCATTER ? comm_reduce_scatter_begin(
-                                         t->comm, t->full.device, shard,
-                                         t->count, t->type, t->adds, &t->op)
-            : t->kind == EXCHANGE ? comm_all_to_all_begin(
-                                            t->comm, t->full.device, shard,
-                                            t->count, t->type, &t->op)
-                                  : comm_all_gather_begin(
-                                            t->comm, shard, t->full.device,
-                                            t->count, t->type, &t->op);
+    bool gathers = t->kind == COMM_ALL_GATHER;
+    struct comm_op request = {
+            .kind = t->kind,
+            .from = gathers ? shard : t->full.device,
+            .to = gathers ? t->full.device : shard,
+            .count = t->count,
+            .type = t->type,
+            .accumulate = t->adds};
+    enum zd_status status = comm_begin(t->comm, &request, &t->op);
     return CHECK(t->comm, status == ZD_OK);
 }
 
@@ -133,7 +130,7 @@ static bool trial_end(struct trial *t)
 
 /* --- cases ---------------------------------------------------------------- */
 
-static bool try_all(struct comm *comm, enum kind kind)
+static bool try_all(struct comm *comm, enum comm_op_kind kind)
 {
     bool holds = true;
     for (int c = 0; c < COUNTS; c++)
@@ -143,7 +140,7 @@ static bool try_all(struct comm *comm, enum kind kind)
                 /* the long one once for each type is enough */
                 if (counts[c] >= 70001 && in_place != (type == DTYPE_BF16))
                     continue;
-                if (kind == EXCHANGE && in_place && counts[c] < 70001)
+                if (kind == COMM_ALL_TO_ALL && in_place && counts[c] < 70001)
                     continue;
                 struct trial t = trial_of(
                         comm, all_ranks, kind, counts[c], type, in_place);
@@ -155,25 +152,25 @@ static bool try_all(struct comm *comm, enum kind kind)
 
 bool case_reduce_scatter(struct comm *comm)
 {
-    return try_all(comm, SCATTER);
+    return try_all(comm, COMM_REDUCE_SCATTER);
 }
 
 bool case_all_gather(struct comm *comm)
 {
-    return try_all(comm, GATHER);
+    return try_all(comm, COMM_ALL_GATHER);
 }
 
 bool case_all_to_all(struct comm *comm)
 {
-    return try_all(comm, EXCHANGE);
+    return try_all(comm, COMM_ALL_TO_ALL);
 }
 
 /* Three micro-batches; at_once: none is waited for before all are begun. */
 static bool accumulate_one(struct comm *comm, size_t count, bool at_once)
 {
     enum { MICROS = 3 };
-    struct trial t =
-            trial_of(comm, all_ranks, SCATTER, count, DTYPE_FP32, false);
+    struct trial t = trial_of(
+            comm, all_ranks, COMM_REDUCE_SCATTER, count, DTYPE_FP32, false);
     struct comm_op *op[MICROS];
     bool holds = true;
     t.adds = true;
@@ -213,7 +210,7 @@ bool case_many_at_once(struct comm *comm)
     for (size_t round = 0; round < 3; round++) {
         for (size_t k = 0; k < COMM_OPS_MAX; k++) {
             trials[k] = trial_of(
-                    comm, all_ranks, (enum kind)(k % KINDS),
+                    comm, all_ranks, (enum comm_op_kind)(k % COMM_OP_KINDS),
                     k * 997 * (k % 5 == 0 ? 10 : 1), DTYPE_FP32, false);
             holds &= trial_begin(&trials[k]);
             holds &= CHECK(comm, comm_progress(comm) == ZD_OK);
@@ -239,7 +236,9 @@ bool case_one_ahead_with_late_ranks(struct comm *comm)
         if (step % comm_size(comm) == comm_rank(comm))
             usleep(500);
         if (step < STEPS) {
-            *next = trial_of(comm, all_ranks, SCATTER, 3000, DTYPE_FP32, false);
+            *next = trial_of(
+                    comm, all_ranks, COMM_REDUCE_SCATTER, 3000, DTYPE_FP32,
+                    false);
             holds &= trial_begin(next);
         }
         if (step >= DEPTH - 1)
@@ -256,9 +255,7 @@ static bool has_sent(
     struct comm_counters now = comm_counters(comm);
     bool holds = true;
     for (int i = 0; i < COMM_COUNTERS; i++)
-        holds &=
-                CHECK(comm, *comm_counter(&now, i) - *comm_counter(before, i) ==
-                                    *comm_counter(want, i));
+        holds &= CHECK(comm, now.bytes[i] - before->bytes[i] == want->bytes[i]);
     return holds;
 }
 
@@ -271,15 +268,15 @@ bool case_counters_follow_the_formula(struct comm *comm)
     for (int k = 0; k < DATA_TYPES; k++) {
         uint64_t wire = others * COUNT * dtype_bytes(data_types[k]);
         struct comm_counters before = comm_counters(comm);
-        for (int kind = SCATTER; kind < KINDS; kind++) {
+        for (int kind = COMM_REDUCE_SCATTER; kind < COMM_OP_KINDS; kind++) {
             struct trial t = trial_of(
-                    comm, all_ranks, (enum kind)kind, COUNT, data_types[k],
-                    false);
+                    comm, all_ranks, (enum comm_op_kind)kind, COUNT,
+                    data_types[k], false);
             holds &= trial_begin(&t) && trial_wait(&t);
             holds &= trial_end(&t);
         }
         holds &= comm_all_reduce_i64(comm, scalars, 300, COMM_SUM) == ZD_OK;
-        struct comm_counters want = {wire, wire, wire, others * 300 * 8};
+        struct comm_counters want = {{wire, wire, wire, others * 300 * 8}};
         holds &= has_sent(comm, &before, &want);
     }
     return holds;
@@ -375,15 +372,13 @@ static bool begin_any(struct groups *groups, int place)
     static const size_t some[] = {0, 1, 100, 3001, 7000};
     struct member *member = &groups->members[draw(groups, COMMS)];
     struct trial *trial = &groups->trials[place];
-    enum kind kind = (enum kind)draw(groups, KINDS);
+    enum comm_op_kind kind = (enum comm_op_kind)draw(groups, COMM_OP_KINDS);
     enum dtype type = data_types[draw(groups, DATA_TYPES)];
     *trial = trial_of(
             member->comm, member->row, kind, some[draw(groups, 5)], type,
             draw(groups, 2));
     uint64_t sent = trial->full.bytes - trial->count * dtype_bytes(type);
-    *(kind == GATHER     ? &member->want.all_gather
-      : kind == EXCHANGE ? &member->want.all_to_all
-                         : &member->want.reduce_scatter) += sent;
+    member->want.bytes[kind] += sent;
     groups->is_under_way[place] = true;
     return trial_begin(trial);
 }
@@ -396,7 +391,7 @@ static bool reduce_any(struct groups *groups)
     int64_t value = data_rank(member->row, comm_rank(comm)), want = 0;
     for (int p = 0; p < size; p++)
         want += data_rank(member->row, p);
-    member->want.all_reduce += comm_all_reduce_bytes(size, 1);
+    member->want.bytes[COMM_ALL_REDUCE] += comm_all_reduce_bytes(size, 1);
     return CHECK(comm,
                  comm_all_reduce_i64(comm, &value, 1, COMM_SUM) == ZD_OK) &&
            CHECK(comm, value == want) &&
@@ -419,8 +414,7 @@ static bool groups_end(struct groups *groups)
         if (c == 0)
             break;
         for (int i = 0; i < COMM_COUNTERS; i++)
-            *comm_counter(&suite_group_counters, i) +=
-                    *comm_counter(&member->want, i);
+            suite_group_counters.bytes[i] += member->want.bytes[i];
         comm_destroy(member->comm);
     }
     arena_release(&groups->arena);

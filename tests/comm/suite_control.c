@@ -50,7 +50,7 @@ static bool reduces(struct comm *comm, size_t count, enum comm_reduction how)
 {
     int size = comm_size(comm), rank = comm_rank(comm);
     int64_t *whole = malloc((count + 1) * sizeof *whole);
-    uint64_t sent = comm_counters(comm).all_reduce;
+    uint64_t sent = comm_counters(comm).bytes[COMM_ALL_REDUCE];
     for (size_t i = 0; i <= count; i++)
         whole[i] = integer_of(rank, i);
     bool holds =
@@ -67,7 +67,7 @@ static bool reduces(struct comm *comm, size_t count, enum comm_reduction how)
         holds &= CHECK(comm, whole[i] == want);
     }
     holds &= CHECK(comm, whole[count] == integer_of(rank, count));
-    sent = comm_counters(comm).all_reduce - sent;
+    sent = comm_counters(comm).bytes[COMM_ALL_REDUCE] - sent;
     free(whole);
     return holds & CHECK(comm, sent == comm_all_reduce_bytes(size, count));
 }

@@ -91,12 +91,17 @@ static enum zd_status begin(
     enum { COUNT = 10000 };
     size_t place = (size_t)comm_rank(group) * COUNT * 4;
     void *own = (char *)full + place;
-    if (fault == OTHER)
-        return comm_reduce_scatter_begin(
-                group, full, own, COUNT, DTYPE_FP32, false, op_out);
-    return comm_all_gather_begin(
-            group, own, full, fault == SHORT ? COUNT / 2 : COUNT, DTYPE_FP32,
-            op_out);
+    struct comm_op request = {
+            .kind = COMM_ALL_GATHER,
+            .from = own,
+            .to = full,
+            .count = fault == SHORT ? COUNT / 2 : COUNT};
+    if (fault == OTHER) {
+        request.kind = COMM_REDUCE_SCATTER;
+        request.from = full;
+        request.to = own;
+    }
+    return comm_begin(group, &request, op_out);
 }
 
 static enum zd_status make_groups(bool is_mesh)

@@ -26,7 +26,14 @@ static void *leave_or_wait(void *ctx)
     } else if (comm_rank(comm) == 0) {
         status = comm_barrier(comm);
     } else {
-        status = comm_all_gather_begin(comm, full, full, 1, DTYPE_FP32, &op);
+        status = comm_begin(
+                comm,
+                &(struct comm_op){
+                        .kind = COMM_ALL_GATHER,
+                        .from = full,
+                        .to = full,
+                        .count = 1},
+                &op);
         if (status == ZD_OK)
             status = comm_wait(comm, op);
     }

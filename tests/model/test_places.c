@@ -81,67 +81,48 @@ static void scatter_in(
     free(sum), free(term);
 }
 
-static enum zd_status gather_bytes(
-        void *ctx, void *all, const void *mine, size_t bytes)
+static void heads_in(
+        struct team *team, int place, char *to, const char *from, size_t bytes)
 {
-    struct place *p = ctx;
-    gather_in(&p->group->tp_teams[p->cp], p->tp, all, mine, bytes);
-    return ZD_OK;
-}
-
-static enum zd_status gather(
-        void *ctx, void *all, const void *share, size_t count)
-{
-    struct place *p = ctx;
-    return gather_bytes(
-            ctx, all, share, count * dtype_bytes(p->group->shape.dtype));
-}
-
-static enum zd_status scatter(
-        void *ctx, void *share, const void *all, size_t count)
-{
-    struct place *p = ctx;
-    scatter_in(
-            &p->group->tp_teams[p->cp], p->tp, share, all,
-            p->group->shape.dtype, count);
-    p->scatters++;
-    return ZD_OK;
-}
-
-static enum zd_status kv_gather(
-        void *ctx, void *all, const void *share, size_t count)
-{
-    struct place *p = ctx;
-    size_t bytes = count * dtype_bytes(p->group->shape.dtype);
-    gather_in(&p->group->cp_teams[p->tp], p->cp, all, share, bytes);
-    p->kv_gathered += count;
-    return ZD_OK;
-}
-
-static enum zd_status kv_scatter(
-        void *ctx, void *share, const void *all, size_t count)
-{
-    struct place *p = ctx;
-    scatter_in(
-            &p->group->cp_teams[p->tp], p->cp, share, all,
-            p->group->shape.dtype, count);
-    p->kv_scattered += count;
-    return ZD_OK;
-}
-
-static enum zd_status heads_exchange(
-        void *ctx, void *to, const void *from, size_t count)
-{
-    struct place *p = ctx;
-    struct team *team = &p->group->cp_teams[p->tp];
-    size_t bytes = count * dtype_bytes(p->group->shape.dtype);
-    size_t own = (size_t)p->cp * bytes;
-    meet(team, p->cp, from);
+    meet(team, place, from);
     for (int i = 0; i < team->size; i++)
-        memcpy((char *)to + (size_t)i * bytes,
-               (const char *)team->slots[i] + own, bytes);
+        memcpy(to + (size_t)i * bytes,
+               (const char *)team->slots[i] + (size_t)place * bytes, bytes);
     pthread_barrier_wait(&team->barrier);
-    p->heads += count;
+}
+
+static enum zd_status exchange(
+        void *ctx, enum places_call call, void *to, const void *from,
+        size_t count)
+{
+    struct place *p = ctx;
+    struct team *tp = &p->group->tp_teams[p->cp];
+    struct team *cp = &p->group->cp_teams[p->tp];
+    enum dtype type = p->group->shape.dtype;
+    size_t bytes = count * dtype_bytes(type);
+    switch (call) {
+    case PLACES_TOKENS_GATHER:
+        gather_in(tp, p->tp, to, from, bytes);
+        break;
+    case PLACES_TOKENS_SCATTER:
+        scatter_in(tp, p->tp, to, from, type, count);
+        p->scatters++;
+        break;
+    case PLACES_SCORES_GATHER:
+        gather_in(tp, p->tp, to, from, count * sizeof(float));
+        break;
+    case PLACES_KV_GATHER:
+        gather_in(cp, p->cp, to, from, bytes);
+        p->kv_gathered += count;
+        break;
+    case PLACES_KV_SCATTER:
+        scatter_in(cp, p->cp, to, from, type, count);
+        p->kv_scattered += count;
+        break;
+    case PLACES_HEADS:
+        heads_in(cp, p->cp, to, from, bytes);
+        p->heads += count;
+    }
     return ZD_OK;
 }
 
@@ -217,13 +198,7 @@ static void build(struct place *p)
             params_release,
             grads_acquire,
             grads_release,
-            .places = p,
-            .tokens_gather = gather,
-            .tokens_scatter = scatter,
-            .scores_gather = gather_bytes,
-            .kv_gather = kv_gather,
-            .kv_scatter = kv_scatter,
-            .heads_exchange = heads_exchange};
+            .places = exchange};
 }
 
 /* The place's tokens of the batch. */

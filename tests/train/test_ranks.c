@@ -67,8 +67,8 @@ static void ranks_are_told(int world, const char *offload)
                 last->phase_seconds[PHASE_BACKWARD] > 0 &&
                 last->phase_seconds[PHASE_CHECKPOINT] > 0 &&
                 last->phase_seconds[PHASE_EVAL] > 0 &&
-                (world == 1) == (last->wire.all_gather == 0) &&
-                (world == 1) == (last->wire.reduce_scatter == 0) &&
+                (world == 1) == (last->wire.bytes[COMM_ALL_GATHER] == 0) &&
+                (world == 1) == (last->wire.bytes[COMM_REDUCE_SCATTER] == 0) &&
                 (offload[0] != 0) == (last->down_bytes > 0) &&
                 (offload[0] != 0) == (last->up_bytes > 0);
     }

@@ -223,19 +223,9 @@ WRAP(enum zd_status, comm_wait, struct comm *comm, struct comm_op *op)
     return __real_comm_wait(comm, op);
 }
 
-WRAP(enum zd_status, comm_all_gather_begin, struct comm *comm,
-     const void *shard, void *full, size_t count, enum dtype type,
-     struct comm_op **op_out)
+WRAP(enum zd_status, comm_begin, struct comm *comm,
+     const struct comm_op *request, struct comm_op **op_out)
 {
-    be_late(GATHER_BEGIN);
-    return __real_comm_all_gather_begin(comm, shard, full, count, type, op_out);
-}
-
-WRAP(enum zd_status, comm_reduce_scatter_begin, struct comm *comm,
-     const void *full, void *shard, size_t count, enum dtype type,
-     bool accumulate, struct comm_op **op_out)
-{
-    be_late(REDUCE_BEGIN);
-    return __real_comm_reduce_scatter_begin(
-            comm, full, shard, count, type, accumulate, op_out);
+    be_late(request->kind == COMM_ALL_GATHER ? GATHER_BEGIN : REDUCE_BEGIN);
+    return __real_comm_begin(comm, request, op_out);
 }

@@ -96,12 +96,14 @@ Test(zero_plan, the_wire_of_stages_0_to_2_is_the_papers)
                 size_t E = trainable(plan);
                 uint64_t scatters = stage == 2 && world > 1 ? (uint64_t)n : 1;
                 cr_assert_eq(
-                        sent(plan).reduce_scatter,
+                        sent(plan).bytes[COMM_REDUCE_SCATTER],
                         scatters * share(E, world, grad));
                 cr_assert_eq(
-                        sent(plan).all_gather,
+                        sent(plan).bytes[COMM_ALL_GATHER],
                         share(E, world, stage == 0 ? grad : 2));
-                cr_assert_eq(sent(plan).all_reduce, zero_scalar_bytes(world));
+                cr_assert_eq(
+                        sent(plan).bytes[COMM_ALL_REDUCE],
+                        zero_scalar_bytes(world));
             }
         }
     }
@@ -116,10 +118,11 @@ Test(zero_plan, the_wire_of_stage_3_is_at_most_two_gathers_a_micro_batch)
             size_t grad = n == 1 ? 2 : 4;
             uint64_t E = share(all(plan), world, 2);
             cr_assert_eq(
-                    sent(plan).reduce_scatter,
+                    sent(plan).bytes[COMM_REDUCE_SCATTER],
                     (uint64_t)n * share(trainable(plan), world, grad));
-            cr_assert_leq(sent(plan).all_gather, 2 * (uint64_t)n * E);
-            cr_assert_geq(sent(plan).all_gather, E);
+            cr_assert_leq(
+                    sent(plan).bytes[COMM_ALL_GATHER], 2 * (uint64_t)n * E);
+            cr_assert_geq(sent(plan).bytes[COMM_ALL_GATHER], E);
         }
     }
 }
@@ -142,11 +145,13 @@ Test(zero_plan, replicas_send_an_all_reduce_of_a_shard)
                 size_t grad = n > 1 ? 4 : 2, E = trainable(plan);
                 size_t one = E / (size_t)shards, many = stage >= 2 ? n : 1;
                 cr_expect_eq(
-                        shard->reduce_scatter, many * share(E, shards, grad));
+                        shard->bytes[COMM_REDUCE_SCATTER],
+                        many * share(E, shards, grad));
                 cr_expect_eq(
-                        between->reduce_scatter, share(one, replicas, grad));
+                        between->bytes[COMM_REDUCE_SCATTER],
+                        share(one, replicas, grad));
                 cr_expect_eq(
-                        between->all_gather,
+                        between->bytes[COMM_ALL_GATHER],
                         share(one, replicas, stage ? 2 : grad));
                 cr_expect_eq(
                         bytes_of(plan, "zero.master"),
@@ -159,9 +164,9 @@ Test(zero_plan, one_rank_sends_nothing_and_gathers_nothing)
     for (int stage = 0; stage <= 3; stage++) {
         struct zero_request r = request(stage, 1, 1);
         const struct zero_plan *plan = build(&r);
-        cr_expect_eq(sent(plan).reduce_scatter, 0);
-        cr_expect_eq(sent(plan).all_gather, 0);
-        cr_expect_eq(sent(plan).all_reduce, 0);
+        cr_expect_eq(sent(plan).bytes[COMM_REDUCE_SCATTER], 0);
+        cr_expect_eq(sent(plan).bytes[COMM_ALL_GATHER], 0);
+        cr_expect_eq(sent(plan).bytes[COMM_ALL_REDUCE], 0);
         cr_expect_eq(plan->layer_slots + plan->outer_slots, 0);
     }
 }
@@ -213,7 +218,7 @@ Test(zero_plan, generation_holds_parameters_only)
     cr_expect_eq(bytes_of(plan, "zero.m"), 0);
     cr_expect_eq(bytes_of(plan, "zero.grads"), 0);
     cr_expect_gt(bytes_of(plan, "zero.params"), 0);
-    cr_expect_eq(sent(plan).all_reduce, 0);
+    cr_expect_eq(sent(plan).bytes[COMM_ALL_REDUCE], 0);
     cr_expect_gt(plan->eval_move_count, 0);
 }
 

@@ -104,12 +104,13 @@ Test(zero_plan_offload, each_micro_batch_that_the_host_adds_is_reduced)
         r.accumulate_on_host = true;
         const struct zero_plan *plan = build(&r);
         cr_assert_eq(
-                sent(plan).reduce_scatter, 3 * share(trainable(plan), 4, 4));
+                sent(plan).bytes[COMM_REDUCE_SCATTER],
+                3 * share(trainable(plan), 4, 4));
         cr_assert_gt(plan->needs.offload[OFFLOAD_ACCUMULATORS], 0);
         r.accumulate_on_host = false; /* stage 1: only the last one */
         plan = build(&r);
         cr_assert_eq(
-                sent(plan).reduce_scatter,
+                sent(plan).bytes[COMM_REDUCE_SCATTER],
                 (stage == 1 ? 1 : 3) * share(trainable(plan), 4, 4));
         cr_assert_eq(plan->needs.offload[OFFLOAD_ACCUMULATORS], 0);
     }

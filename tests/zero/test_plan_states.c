@@ -93,7 +93,7 @@ Test(zero_plan_states, block_sums_are_on_the_wire_where_states_are_cut)
         const struct zero_plan *plan = build(&r);
         cr_assert_gt(plan->block_count, 0);
         cr_expect_eq(
-                sent(plan).all_reduce,
+                sent(plan).bytes[COMM_ALL_REDUCE],
                 zero_scalar_bytes(3) +
                         (stage ? comm_all_reduce_bytes(3, 2 * plan->block_count)
                                : 0));

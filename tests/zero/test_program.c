@@ -130,7 +130,7 @@ Test(zero_program, units_are_kept_as_the_options_say)
                 gathers(plan->train_moves, plan->train_move_count),
                 cases[i].gathers, "%s: %d", cases[i].what,
                 gathers(plan->train_moves, plan->train_move_count));
-        cr_expect_gt(sent(plan).all_gather, 0);
+        cr_expect_gt(sent(plan).bytes[COMM_ALL_GATHER], 0);
         if (i == 0)
             cr_expect_eq(
                     gathers(plan->eval_moves, plan->eval_move_count), 2 + 9);

@@ -325,11 +325,13 @@ static enum zd_status measure_disk(
 static enum zd_status collect(
         struct comm *comm, float *full, float *shard, size_t count)
 {
+    struct comm_op gather = {
+            .kind = COMM_ALL_GATHER, .from = shard, .to = full, .count = count};
+    struct comm_op sum = {.from = full, .to = shard, .count = count};
     struct comm_op *op;
-    ZD_TRY(comm_all_gather_begin(comm, shard, full, count, DTYPE_FP32, &op));
+    ZD_TRY(comm_begin(comm, &gather, &op));
     ZD_TRY(comm_wait(comm, op));
-    ZD_TRY(comm_reduce_scatter_begin(
-            comm, full, shard, count, DTYPE_FP32, false, &op));
+    ZD_TRY(comm_begin(comm, &sum, &op));
     return comm_wait(comm, op);
 }
 

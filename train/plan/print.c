@@ -280,10 +280,10 @@ static void set_figures(const struct job_plan *plan, json_t *json)
         {"offload_bytes_per_step", moves.is_known, {{"down", moves.down}, {"up", moves.up}}},
         {"disk_bytes_per_step", moves.knows_disk, {{"read", moves.disk}, {"written", moves.disk}}},
         {"wire_bytes_per_step", true,
-         {{"reduce_scatter", wire.reduce_scatter},
-          {"all_gather", wire.all_gather},
-          {"all_to_all", wire.all_to_all},
-          {"all_reduce", wire.all_reduce}}},
+         {{"reduce_scatter", wire.bytes[COMM_REDUCE_SCATTER]},
+          {"all_gather", wire.bytes[COMM_ALL_GATHER]},
+          {"all_to_all", wire.bytes[COMM_ALL_TO_ALL]},
+          {"all_reduce", wire.bytes[COMM_ALL_REDUCE]}}},
     };
     /* clang-format on */
     for (int g = 0; g < GROUPS; g++) {
@@ -344,7 +344,7 @@ static json_t *wire_json(const struct job_plan *plan)
     for (enum zero_group g = ZERO_SHARD; g < ZERO_GROUPS; g++) {
         struct comm_counters sent = plan->zero.wire.group[g];
         for (int i = 0; i < COMM_COUNTERS; i++) {
-            uint64_t bytes = *comm_counter(&sent, i);
+            uint64_t bytes = sent.bytes[i];
             if (bytes)
                 json_array_append_new(
                         rows, json_pack(

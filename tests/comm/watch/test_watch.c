@@ -119,7 +119,14 @@ static enum zd_status gather_staged(struct comm *comm)
     float *all = full[comm_rank(comm)], *own = all + comm_rank(comm) * COUNT;
     for (int i = 0; i < TIMES; i++) {
         struct comm_op *op;
-        ZD_TRY(comm_all_gather_begin(comm, own, all, COUNT, DTYPE_FP32, &op));
+        ZD_TRY(comm_begin(
+                comm,
+                &(struct comm_op){
+                        .kind = COMM_ALL_GATHER,
+                        .from = own,
+                        .to = all,
+                        .count = COUNT},
+                &op));
         while (i == TIMES - 1 && comm_rank(comm) == 1 && !atomic_load(&is_over))
             nap(0.01);
         ZD_TRY(comm_wait(comm, op));

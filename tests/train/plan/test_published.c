@@ -376,8 +376,9 @@ Test(published, tensor_parallelism_divides_a_rank_and_sends_what_papers_say)
     double tokens = (double)row.A * table.T * plans[0].config.hidden_size * 2;
     double papers = turns * tokens * (4 - 1) / 4;
     cr_expect_float_eq(
-            (double)(sent->reduce_scatter + sent->all_gather) / papers, 1,
-            0.02);
+            (double)(sent->bytes[COMM_REDUCE_SCATTER] + sent->bytes[COMM_ALL_GATHER]) /
+                    papers,
+            1, 0.02);
     job_plan_fini(&plans[0]);
     job_plan_fini(&plans[1]);
 }
@@ -405,7 +406,7 @@ Test(published, context_parallelism_sends_what_papers_say_and_auto_the_less)
             plan_row(&table, &row, &plan);
             const struct comm_counters *cp = &plan.zero.wire.group[ZERO_CP];
             sent[type] =
-                    (double)(cp->all_gather + cp->reduce_scatter + cp->all_to_all);
+                    (double)(cp->bytes[COMM_ALL_GATHER] + cp->bytes[COMM_REDUCE_SCATTER] + cp->bytes[COMM_ALL_TO_ALL]);
             tokens_per_second[type] =
                     plan_predict(&plan, h100).tokens_per_second;
             job_plan_fini(&plan);
