@@ -73,7 +73,7 @@ static void make(struct engine *e, enum offload_clipping clipping)
     arena_plan_init(&e->plan);
     must(stream_create("down", STREAM_THREAD, &e->down));
     must(stream_create("up", STREAM_THREAD, &e->up));
-    e->request.undo_segments = offload_undo_segments(&e->request);
+    e->request.undo_first = offload_undo_first(&e->request);
     must(offload_measure(&e->request, bytes));
     must(offload_plan_spans(bytes, &e->plan));
     must(arena_take(&e->arena, &e->plan));

@@ -53,7 +53,7 @@ static void fill_tables(struct offload *offload)
         offload->segments[chunk->segment].first_chunk = c;
         offload->segments[chunk->segment].chunk_count++;
     }
-    offload->undo_segment = request->segment_count - request->undo_segments;
+    offload->undo_segment = request->undo_first;
     while (offload->undo_chunk < offload->chunk_count &&
            offload->chunks[offload->undo_chunk].segment < offload->undo_segment)
         offload->undo_chunk++;

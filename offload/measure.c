@@ -60,25 +60,24 @@ static void measure_slots(
     bytes[OFFLOAD_STAGING] = stage_bytes(request);
 }
 
-/* The last segments' old masters, states and gradients: of `most` segments that
- * take `memory` at most. Returns how many those are. */
+/* Old masters, states and gradients of the last segments: from the one that is
+ * returned on, which is `least` or as far as `memory` is enough. */
 static int measure_undo(
         const struct offload_request *request, const struct chunk *chunks,
-        int chunk_count, int most, uint64_t memory, size_t *bytes_out)
+        int chunk_count, int least, uint64_t memory, size_t *bytes_out)
 {
     size_t wide = dtype_bytes(offload_grad_type(request));
-    int segments = 0, c = chunk_count;
+    int first = request->segment_count, c = chunk_count;
     *bytes_out = 0;
-    for (; segments < most; segments++) {
-        int s = request->segment_count - 1 - segments;
-        size_t bytes = request->segment_counts[s] * wide;
-        for (; c > 0 && chunks[c - 1].segment == s; c--)
+    for (; first > least; first--) {
+        size_t bytes = request->segment_counts[first - 1] * wide;
+        for (; c > 0 && chunks[c - 1].segment == first - 1; c--)
             bytes += record_bytes(request, &chunks[c - 1], RECORD_ALIGN);
         if (bytes > memory - *bytes_out)
             break;
         *bytes_out += bytes;
     }
-    return segments;
+    return first;
 }
 
 /* Masters and states: in a file, before which memory has a ring, or in memory,
@@ -97,24 +96,26 @@ static enum zd_status measure_chunks(
         bytes[OFFLOAD_STATES] =
                 records_place(request, chunks, count, RECORD_ALIGN, NULL);
     measure_undo(
-            request, chunks, count, request->undo_segments, UINT64_MAX,
+            request, chunks, count, request->undo_first, UINT64_MAX,
             &bytes[OFFLOAD_UNDO]);
     bytes[OFFLOAD_VISITS] = visits_bytes(request, chunks, count);
     free(chunks);
     return status;
 }
 
-int offload_undo_segments(const struct offload_request *request)
+int offload_undo_first(const struct offload_request *request)
 {
     size_t bytes;
-    int count;
-    bool undoes = request->options->clipping == OFFLOAD_CLIP_UNDO;
+    int count, first = request->segment_count;
+    if (request->options->clipping != OFFLOAD_CLIP_UNDO)
+        return first;
     struct chunk *chunks = chunks_cut(request, &count);
-    int segments = measure_undo(
-            request, chunks, count, undoes ? request->segment_count : 0,
-            request->options->undo_memory, &bytes);
+    first = measure_undo(
+            request, chunks, count, 0, request->options->undo_memory, &bytes);
+    while (first < request->segment_count && !request->segment_counts[first])
+        first++;
     free(chunks);
-    return segments;
+    return first;
 }
 
 enum zd_status offload_measure(

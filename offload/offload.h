@@ -66,20 +66,21 @@ struct offload_request {
     const struct offload_options *options;
     const struct optim_options *optim;
     enum dtype dtype;             /* compute type: of slots */
-    const size_t *segment_counts; /* elements, padded, multiples of 256 */
+    const size_t *segment_counts; /* elements, padded, multiples of 256; 0: it
+                                     has no gradient */
     int segment_count;            /* in the order of their first use */
     const struct offload_extent *extents; /* by segment, then offset */
     int extent_count;
     bool accumulates;    /* gradients are added up on the host */
     bool params_on_host; /* options->params is not NONE */
-    int undo_segments;   /* OFFLOAD_CLIP_UNDO: the last ones, whose gradients
-                            arrive first, are updated as they arrive; the
-                            others wait for the norm */
+    int undo_first;      /* segments from it on, whose gradients arrive first,
+                            are updated as they arrive; the others wait for the
+                            norm. segment_count: all do */
 };
 
-/* How many the options' undo_memory is enough for; 0 without
- * OFFLOAD_CLIP_UNDO. Pure. */
-int offload_undo_segments(const struct offload_request *request);
+/* The undo_first that the options' undo_memory is enough for; segment_count
+ * without OFFLOAD_CLIP_UNDO. Pure. */
+int offload_undo_first(const struct offload_request *request);
 
 /* Memory of a rank, by what it is for: spans of these names. ARENA_HOST but
  * where noted; a part of 0 bytes has no span. */
@@ -145,7 +146,8 @@ void offload_destroy(struct offload *offload); /* removes its file */
 /* --- a step --------------------------------------------------------------- */
 
 /* Before the step's last gradients come down: the step as it is if nothing is
- * clipped (grad_scale 1 / loss scale), by which the undo_segments are updated.
+ * clipped (grad_scale 1 / loss scale), by which segments from undo_first on are
+ * updated.
  * Without it, and without such segments, the update waits for the norm. The
  * last step may still be under way. What the step points to is read until the
  * update. */

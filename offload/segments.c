@@ -216,6 +216,8 @@ enum zd_status segments_leave(
     for (int s = 0; s < offload->request.segment_count && !is_home; s++) {
         struct lease *slot = &offload->segments[s].slot;
         struct token sent = {0};
+        if (!offload->request.segment_counts[s]) /* nothing ever came */
+            continue;
         if (sends && !offload->request.params_on_host) {
             lease_acquire(slot, LEASE_READ, "parameters up");
             ZD_TRY(uploads_send(offload, s, &sent));

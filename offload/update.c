@@ -199,7 +199,7 @@ static struct job job_over_all(const struct offload *offload, job_fn *fn)
 void offload_step_begin(
         struct offload *offload, const struct optim_step *unclipped)
 {
-    if (!offload->request.undo_segments)
+    if (offload->undo_segment == offload->request.segment_count)
         return;
     offload->unclipped = *unclipped;
     offload->is_speculative = true;

@@ -44,8 +44,7 @@ void visits_choose(
 static bool is_made_at_home(
         const struct offload_request *request, const struct chunk *chunk)
 {
-    return !request->params_on_host &&
-           chunk->segment < request->segment_count - request->undo_segments;
+    return !request->params_on_host && chunk->segment < request->undo_first;
 }
 
 static void add_visit(

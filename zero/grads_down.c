@@ -31,7 +31,6 @@ static enum zd_status send(
     const struct zero_plan *plan = zero->plan;
     const struct segment_memory *memory = &zero->memory[s];
     struct zero_offload *offload = &zero->offload;
-    int number = offload->segments[s];
     bool passes = plan->grads_pass;
     bool is_last = !passes || micro == plan->request.accumulation - 1;
     void *from = passes || plan->states_cut ? part : memory->grad_full;
@@ -42,8 +41,8 @@ static enum zd_status send(
                 from, plan->request.dtype, memory->state_count));
     ZD_TRY(timeline_record(NULL, &offload->ready[s], &ready));
     ZD_TRY(offload_grads_down(
-            offload->engine, number, from, ready, passes ? micro : 0, is_last));
-    lease_note(lease, offload_grads_left(offload->engine, number));
+            offload->engine, s, from, ready, passes ? micro : 0, is_last));
+    lease_note(lease, offload_grads_left(offload->engine, s));
     return ZD_OK;
 }
 

@@ -1,19 +1,10 @@
-/* offload.c - zero's side of the offload engine: what it is told in a step. How
- * segments of zero and of the engine correspond: plan_offload.c. */
+/* offload.c - zero's side of the offload engine: what it is told in a step. */
 #include "base/must.h"
 #include "zero/private.h"
 
 #include <stdlib.h>
 
 /* --- life ----------------------------------------------------------------- */
-
-/* The engine's number of each segment; -1: none. */
-static void number_segments(const struct zero_plan *plan, int *numbers)
-{
-    int count = 0;
-    for (int s = 0; s < plan->segment_count; s++)
-        numbers[s] = plan->segments[s].trainable ? count++ : -1;
-}
 
 static enum zd_status take_tables(struct zero *zero)
 {
@@ -22,7 +13,6 @@ static enum zd_status take_tables(struct zero *zero)
     size_t segments = (size_t)plan->segment_count;
     size_t slots = (size_t)(plan->outer_slots + plan->layer_slots);
     size_t extents = (size_t)offload->request.extent_count;
-    offload->segments = zd_array(segments, sizeof *offload->segments);
     offload->waited = zd_array(segments, sizeof *offload->waited);
     offload->ready = zd_array(segments, sizeof *offload->ready);
     offload->arrived = zd_array(slots, sizeof *offload->arrived);
@@ -63,9 +53,8 @@ static void point_params(struct zero *zero)
     for (int s = 0; s < plan->segment_count; s++) {
         const struct segment_memory *memory = &zero->memory[s];
         void *params = plan->states_cut ? memory->part : memory->full;
-        if (zero->offload.segments[s] >= 0 && !plan->params_on_host)
-            offload_params_to(
-                    zero->offload.engine, zero->offload.segments[s], params);
+        if (plan->segments[s].trainable && !plan->params_on_host)
+            offload_params_to(zero->offload.engine, s, params);
     }
 }
 
@@ -79,7 +68,6 @@ enum zd_status host_begin(struct zero *zero, const struct offload_place *place)
                 ZD_ERR_BUG, "E0915", "planned with offload, made without");
     offload->request = plan_request_of(zero->plan, zero->part, zero->began);
     ZD_TRY(take_tables(zero));
-    number_segments(zero->plan, offload->segments);
     ZD_TRY(offload_create(
             &offload->request, zero->arena, place, &offload->engine));
     point_blocks(zero);
@@ -103,7 +91,6 @@ void host_end(struct zero *zero)
     free(offload->arrived);
     free(offload->left);
     free(offload->ready);
-    free(offload->segments);
     free(offload->waited);
     free(offload->extent_sums);
     free(offload->extent_blocks);
@@ -143,11 +130,11 @@ enum zd_status zero_skip(struct zero *zero)
 enum zd_status host_segment_wait(struct zero *zero, int s)
 {
     struct zero_offload *offload = &zero->offload;
-    if (!offload->engine || offload->segments[s] < 0 ||
+    if (!offload->engine || !zero->plan->segments[s].trainable ||
         zero->plan->params_on_host || offload->waited[s] == offload->updates)
         return ZD_OK;
     offload->waited[s] = offload->updates;
-    return offload_params_wait(offload->engine, offload->segments[s]);
+    return offload_params_wait(offload->engine, s);
 }
 
 /* --- parameters on the host ----------------------------------------------- */
@@ -167,8 +154,7 @@ enum zd_status host_unit_up(struct zero *zero, int unit, int slot, char *out)
         char *mine = out + (size_t)zero->part * bytes;
         out += zero_segment_bytes(segment, segment->count);
         if (segment->trainable) {
-            ZD_TRY(offload_params_up(
-                    offload->engine, offload->segments[s], mine, arrived));
+            ZD_TRY(offload_params_up(offload->engine, s, mine, arrived));
             continue;
         }
         ZD_TRY(offload_copy_up(
@@ -184,7 +170,7 @@ enum zd_status host_unit_made(struct zero *zero, int unit)
     struct zero_offload *offload = &zero->offload;
     for (ZERO_EACH(s, plan, unit))
         if (plan->segments[s].trainable)
-            ZD_TRY(offload_update_wait(offload->engine, offload->segments[s]));
+            ZD_TRY(offload_update_wait(offload->engine, s));
     return ZD_OK;
 }
 

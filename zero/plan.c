@@ -457,6 +457,7 @@ static enum zd_status build(struct zero_plan *plan)
     plan->grad_dtype = in_fp32 ? DTYPE_FP32 : request->dtype;
     plan->grads_direct = plan->grad_dtype != DTYPE_FP32;
     plan_segments(plan);
+    plan->undo_first = plan->segment_count;
     if (request->train) {
         plan_blocks(plan);
         plan_grads(plan);

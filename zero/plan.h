@@ -209,7 +209,7 @@ struct zero_measures {
     struct zero_measured {
         struct zero_request of;
         struct zero_needs needs;
-        int undo_segments, undo_first;
+        int undo_first;
     } last[ZERO_MEASURES];
     unsigned next;
 };
@@ -248,10 +248,8 @@ struct zero_plan {
                             program of stage 3, at any world */
     bool grads_pass;     /* no gradient is kept on the device: each goes down
                             in the micro-batch that made it */
-    int undo_segments;   /* .. of the engine, and the first of zero's, that are
-                            updated as gradients arrive (offload_request); none:
-                            0, segment_count */
-    int undo_first;
+    int undo_first;      /* segments from it on are updated as gradients arrive
+                            (offload_request); segment_count: none */
     struct zero_needs needs;
     size_t trainable_count; /* padded elements of the trainable segments */
     size_t block_count;     /* Adam-mini: blocks of all tensors; their v is
@@ -299,7 +297,7 @@ size_t zero_rounded_count(const struct zero_plan *plan, int unit);
 double zero_undo_share(const struct zero_plan *plan);
 /* What the device's share of an update on the host moves, of rank 0. */
 struct offload_visits zero_visits(const struct zero_plan *plan);
-/* Bytes of old values that the first of the undo_segments takes. */
+/* Bytes of old values that the last segment alone takes. */
 uint64_t zero_undo_least(const struct zero_plan *plan);
 /* Fills in what a group's comm needs (all but transport, node_size and
  * is_ordered); false: zero makes none, since it has one rank or all of them. */

@@ -1,11 +1,7 @@
 /* plan_offload.c - what of the plan is on the host, and what the offload engine
- * of a rank is asked for.
- *
- *   zero's segments     embedding | layer 1: sharded, frozen | layer 2 | ..
- *   the engine's        0         | 1        2                   | -      | ..
- *
- * A segment of the engine is the part of a trainable segment whose states this
- * rank holds, its extents those of state_walk_next. */
+ * of a rank is asked for. A segment has the same number there; of one that
+ * trains the engine has the part whose states this rank holds, its extents
+ * those of state_walk_next, and of others nothing. */
 #include "zero/plan_parts.h"
 
 #include "base/must.h"
@@ -77,12 +73,12 @@ void plan_request_free(struct offload_request *request)
 
 static struct offload_extent extent_of(
         const struct zero_plan *plan, const struct state_extent *at,
-        int segment, size_t first, const int64_t *began)
+        size_t first, const int64_t *began)
 {
     const struct param *param = &plan->request.table->params[at->extent.id];
     bool in_blocks = at->layout.lane[OPTIM_V] == OPTIM_BLOCKS;
     return (struct offload_extent){
-            .segment = segment,
+            .segment = at->segment,
             .offset = at->extent.offset - first,
             .begin = at->extent.begin,
             .count = at->extent.count,
@@ -102,24 +98,20 @@ static void fill_request(
         struct offload_request *request)
 {
     struct state_walk walk = state_walk_begin(plan, part);
-    int segments = 0, extent_count = 0, number = -1, last = -1;
-    size_t begin = 0, end;
+    size_t begin, end;
     for (int s = 0; s < plan->segment_count; s++)
         if (plan->segments[s].trainable) {
             plan_state_part(plan, s, part, &begin, &end);
-            counts[segments++] = end - begin;
+            counts[s] = end - begin;
         }
     while (state_walk_next(&walk)) {
-        for (; last < walk.at.segment; last++)
-            number += plan->segments[last + 1].trainable;
-        plan_state_part(plan, last, part, &begin, &end);
-        extents[extent_count++] =
-                extent_of(plan, &walk.at, number, begin, began);
+        plan_state_part(plan, walk.at.segment, part, &begin, &end);
+        extents[request->extent_count++] =
+                extent_of(plan, &walk.at, begin, began);
     }
     request->segment_counts = counts;
-    request->segment_count = segments;
+    request->segment_count = plan->segment_count;
     request->extents = extents;
-    request->extent_count = extent_count;
 }
 
 struct offload_request plan_request_of(
@@ -136,7 +128,7 @@ struct offload_request plan_request_of(
             .dtype = request->dtype,
             .accumulates = plan->grads_pass && request->accumulation > 1,
             .params_on_host = plan->params_on_host,
-            .undo_segments = plan->undo_segments};
+            .undo_first = plan->undo_first};
     fill_request(plan, part, began, counts, extents, &out);
     return out;
 }
@@ -156,33 +148,22 @@ static enum zd_status measure_part(
 }
 
 /* As many segments as every rank has memory for. */
-static enum zd_status count_undo(
+static enum zd_status find_undo(
         const struct zero_plan *plan, int number, void *context)
 {
-    int *least = context;
+    int *largest = context;
     struct offload_request request = plan_request_of(plan, number, NULL);
-    int segments = offload_undo_segments(&request);
+    int first = offload_undo_first(&request);
     plan_request_free(&request);
-    *least = segments < *least ? segments : *least;
-    return ZD_OK;
-}
-
-static enum zd_status plan_undo(struct zero_plan *plan)
-{
-    bool undoes = plan->request.offload.clipping == OFFLOAD_CLIP_UNDO;
-    int left = undoes ? plan->segment_count : 0, s = plan->segment_count;
-    if (undoes)
-        ZD_TRY(plan_parts_visit(plan, count_undo, &left));
-    plan->undo_segments = left;
-    for (; left > 0; s--)
-        left -= plan->segments[s - 1].trainable;
-    plan->undo_first = s;
+    *largest = first > *largest ? first : *largest;
     return ZD_OK;
 }
 
 enum zd_status plan_offload_bytes(struct zero_plan *plan)
 {
-    ZD_TRY(plan_undo(plan));
+    int first = 0;
+    ZD_TRY(plan_parts_visit(plan, find_undo, &first));
+    plan->undo_first = first;
     return plan_parts_visit(plan, measure_part, plan->needs.offload);
 }
 
@@ -207,14 +188,16 @@ double zero_undo_share(const struct zero_plan *plan)
         all += count;
         early += s >= plan->undo_first ? count : 0;
     }
-    return all > 0 && plan->undo_segments ? early / all : 0;
+    return all > 0 ? early / all : 0;
 }
 
 uint64_t zero_undo_least(const struct zero_plan *plan)
 {
     struct zero_plan one = *plan;
     size_t bytes[OFFLOAD_PARTS] = {0};
-    one.undo_segments = 1;
+    one.undo_first = plan->segment_count - 1;
+    while (!plan->segments[one.undo_first].trainable)
+        one.undo_first--;
     return plan_parts_visit(&one, measure_part, bytes) == ZD_OK
                    ? bytes[OFFLOAD_UNDO]
                    : 0;

@@ -276,13 +276,12 @@ enum zd_status plan_measure(struct zero_plan *plan)
         if (memcmp(&last->of, &of, sizeof of) != 0)
             continue;
         plan->needs = last->needs;
-        plan->undo_segments = last->undo_segments;
         plan->undo_first = last->undo_first;
         return ZD_OK;
     }
     ZD_TRY(measure(plan));
-    measures->last[measures->next++ % ZERO_MEASURES] = (struct zero_measured){
-            of, plan->needs, plan->undo_segments, plan->undo_first};
+    measures->last[measures->next++ % ZERO_MEASURES] =
+            (struct zero_measured){of, plan->needs, plan->undo_first};
     return ZD_OK;
 }
 

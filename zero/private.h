@@ -57,11 +57,10 @@ struct extent_memory {
     uint64_t tensor;          /* rng_stream of its name */
 };
 
-/* Offloaded optimizer: the engine, and its trainable segments. */
+/* Offloaded optimizer. */
 struct zero_offload {
     struct offload_request request; /* its arrays are owned */
     struct offload *engine;         /* NULL: states on the device */
-    int *segments;    /* by segment: its number at the engine; -1: frozen */
     uint64_t *waited; /* by segment: the update whose parameters the compute
                          stream follows */
     struct timeline *ready; /* by segment: source of the next copy down */

@@ -26,7 +26,7 @@ static double per_param(void)
 {
     size_t sum = 0;
     struct offload_request request = s.request;
-    request.undo_segments = offload_undo_segments(&request);
+    request.undo_first = offload_undo_first(&request);
     MUST(offload_measure(&request, bytes));
     for (int part = 0; part < OFFLOAD_PARTS; part++)
         if (part != OFFLOAD_STAGING && part != OFFLOAD_RING &&
@@ -70,26 +70,26 @@ Test(offload_measure, undoes_whole_segments_from_the_last_one)
 {
     static const struct {
         uint64_t memory;
-        int segments;
+        int first;
         size_t bytes;
     } rows[] = {
-            {0, 0, 0},
-            {16 * 512 - 1, 0, 0},
+            {0, 2, 0},
+            {16 * 512 - 1, 2, 0},
             {16 * 512, 1, 16 * 512},
             {16 * 768 - 1, 1, 16 * 512},
-            {16 * 768, 2, 16 * 768},
-            {OFFLOAD_UNDO_AUTO, 2, 16 * 768},
+            {16 * 768, 0, 16 * 768},
+            {OFFLOAD_UNDO_AUTO, 0, 16 * 768},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         small_engine_init(&s, 2, 256, 512);
         s.options.clipping = OFFLOAD_CLIP_UNDO;
         s.options.undo_memory = rows[i].memory;
-        s.request.undo_segments = offload_undo_segments(&s.request);
-        cr_expect_eq(s.request.undo_segments, rows[i].segments);
+        s.request.undo_first = offload_undo_first(&s.request);
+        cr_expect_eq(s.request.undo_first, rows[i].first);
         MUST(offload_measure(&s.request, bytes));
         cr_expect_eq(bytes[OFFLOAD_UNDO], rows[i].bytes);
         s.options.clipping = OFFLOAD_CLIP_WAIT;
-        cr_expect_eq(offload_undo_segments(&s.request), 0);
+        cr_expect_eq(offload_undo_first(&s.request), 2);
     }
 }
 

@@ -152,7 +152,7 @@ void plan_warn_of_undo(const struct job_plan *plan)
     const struct zero_plan *zero = &plan->zero;
     const struct offload_options *offload = &zero->request.offload;
     if (!zero->states_on_host || offload->clipping != OFFLOAD_CLIP_UNDO ||
-        zero->undo_segments || !offload->undo_memory)
+        zero->undo_first < zero->segment_count || !offload->undo_memory)
         return;
     zd_log_warning(
             "offload.undo_memory of %.3f MiB has room for no layer (one needs "

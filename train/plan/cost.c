@@ -238,7 +238,7 @@ static void add_bytes(
         double held =
                 (double)(zero->states_cut ? segment->part_count : segment->count);
         cost->update += held;
-        cost->early += zero->undo_segments && i >= zero->undo_first ? held : 0;
+        cost->early += i >= zero->undo_first ? held : 0;
     }
 }
 
