@@ -13,6 +13,7 @@
 #pragma once
 
 #include "offload/feed.h"
+#include "offload/guest.h"
 #include "offload/stage.h"
 #include "offload/store_record.h"
 
@@ -51,11 +52,9 @@ struct job {
     uint64_t stage_first; /* number of the first chunk's passage */
 };
 
-/* Its chunk on the device, and how far that is. */
 struct visitor {
-    char *buffer;
+    struct guest guest;    /* its chunk on the device */
     struct stream *stream; /* of its kernels, on a GPU */
-    struct event *arrived, *updated, *left;
 };
 enum { VISITORS = 4 };
 struct visits {

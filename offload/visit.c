@@ -133,17 +133,6 @@ size_t visits_bytes(
                    : 0;
 }
 
-static enum zd_status begin_visitor(
-        struct offload *offload, struct visitor *visitor)
-{
-    ZD_TRY(event_create(&visitor->arrived));
-    ZD_TRY(event_create(&visitor->updated));
-    ZD_TRY(event_create(&visitor->left));
-    if (device_backend() != DEVICE_CUDA)
-        return ZD_OK;
-    return stream_create("offload-visit", STREAM_CUDA, &visitor->stream);
-}
-
 enum zd_status visits_begin(struct offload *offload)
 {
     struct visits *all = &offload->visitors;
@@ -161,8 +150,10 @@ enum zd_status visits_begin(struct offload *offload)
     ZD_TRY(stream_create("visits down", mode, &all->down));
     for (; all->count < VISITORS; all->count++) {
         struct visitor *visitor = &all->visitors[all->count];
-        visitor->buffer = memory + (size_t)all->count * at.bytes;
-        ZD_TRY(begin_visitor(offload, visitor));
+        ZD_TRY(guest_create(
+                &visitor->guest, memory + (size_t)all->count * at.bytes));
+        if (mode == STREAM_CUDA)
+            ZD_TRY(stream_create("offload-visit", mode, &visitor->stream));
     }
     return ZD_OK;
 }
@@ -174,9 +165,7 @@ void visits_end(struct offload *offload)
     stream_destroy(all->down);
     for (int i = 0; i < VISITORS; i++) {
         stream_destroy(all->visitors[i].stream);
-        event_destroy(all->visitors[i].arrived);
-        event_destroy(all->visitors[i].updated);
-        event_destroy(all->visitors[i].left);
+        guest_destroy(&all->visitors[i].guest);
     }
 }
 
@@ -188,33 +177,6 @@ void visitor_enter(const struct worker *worker)
 
 /* --- a visit -------------------------------------------------------------- */
 
-/* On the host, and on the device. */
-struct visit {
-    struct visitor *visitor;
-    const struct optim_span *here;
-    struct optim_span there;
-    size_t states, grad, param; /* bytes; param: that come down */
-};
-
-static enum zd_status come_up(struct stream *up, const struct visit *visit)
-{
-    void *states = visit->there.master;
-    void *grad = (void *)(uintptr_t)visit->there.grad;
-    ZD_TRY(stream_copy(up, states, visit->here->master, visit->states));
-    ZD_TRY(stream_copy(up, grad, visit->here->grad, visit->grad));
-    return stream_record(up, visit->visitor->arrived);
-}
-
-static enum zd_status go_down(struct stream *down, const struct visit *visit)
-{
-    void *param = visit->here->param;
-    ZD_TRY(stream_wait(down, visit->visitor->updated));
-    ZD_TRY(stream_copy(
-            down, visit->here->master, visit->there.master, visit->states));
-    ZD_TRY(stream_copy(down, param, visit->there.param, visit->param));
-    return stream_record(down, visit->visitor->left);
-}
-
 /* On the CPU the visitor is the device. */
 static enum zd_status update(
         const struct optim_span *span, const struct optim_step *step)
@@ -225,23 +187,25 @@ static enum zd_status update(
     return ZD_OK;
 }
 
+/* The streams are of all visitors. */
 static enum zd_status make(
-        struct visits *all, const struct visit *visit,
-        const struct optim_step *step)
+        struct visits *all, const struct guest *guest,
+        const struct guest_copy *up, const struct guest_copy *down,
+        const struct optim_span *there, const struct optim_step *step)
 {
-    struct visitor *visitor = visit->visitor;
-    pthread_mutex_lock(&all->lock); /* of the streams */
-    enum zd_status status = come_up(all->up, visit);
-    pthread_mutex_unlock(&all->lock);
-    ZD_TRY(status);
-    ZD_TRY(stream_wait(NULL, visitor->arrived));
-    ZD_TRY(update(&visit->there, step));
-    ZD_TRY(stream_record(NULL, visitor->updated));
     pthread_mutex_lock(&all->lock);
-    status = go_down(all->down, visit);
+    enum zd_status status =
+            guest_move(all->up, guest->left, up, guest->arrived);
     pthread_mutex_unlock(&all->lock);
     ZD_TRY(status);
-    return event_wait(visitor->left);
+    ZD_TRY(stream_wait(NULL, guest->arrived));
+    ZD_TRY(update(there, step));
+    ZD_TRY(stream_record(NULL, guest->updated));
+    pthread_mutex_lock(&all->lock);
+    status = guest_move(all->down, guest->updated, down, guest->left);
+    pthread_mutex_unlock(&all->lock);
+    ZD_TRY(status);
+    return event_wait(guest->left);
 }
 
 enum zd_status visit_update(
@@ -251,24 +215,26 @@ enum zd_status visit_update(
     struct offload *offload = worker->offload;
     const struct offload_request *request = &offload->request;
     const struct offload_extent *extent = &request->extents[chunk->extent];
+    const struct guest *guest = &worker->visitor->guest;
     char *home = offload->segments[chunk->segment].device;
     size_t wide = dtype_bytes(request->dtype);
+    size_t states = record_bytes(request, chunk, RECORD_ALIGN);
     bool at_home = visit_is_home(offload, (int)(chunk - offload->chunks));
-    struct visit visit = {
-            .visitor = worker->visitor,
-            .here = here,
-            .there = *here,
-            .states = record_bytes(request, chunk, RECORD_ALIGN),
-            .grad = chunk->count * dtype_bytes(offload_grad_type(request)),
-            .param = at_home ? 0 : chunk->count * wide};
-    struct buffer at = buffer_of(request, visit.states, chunk->count);
+    struct buffer at = buffer_of(request, states, chunk->count);
+    struct optim_span there = *here;
     struct chunk_memory memory;
-    char *buffer = worker->visitor->buffer;
-    record_memory(request, chunk, RECORD_ALIGN, buffer, &memory);
-    visit.there.master = memory.master;
-    visit.there.lanes = memory.lanes;
-    visit.there.grad = buffer + at.grad;
-    visit.there.param = at_home ? home + (extent->offset + chunk->begin) * wide
-                                : buffer + at.param;
-    return make(&offload->visitors, &visit, step);
+    record_memory(request, chunk, RECORD_ALIGN, guest->buffer, &memory);
+    there.master = memory.master;
+    there.lanes = memory.lanes;
+    there.grad = guest->buffer + at.grad;
+    there.param = at_home ? home + (extent->offset + chunk->begin) * wide
+                          : guest->buffer + at.param;
+    const struct guest_copy up[GUEST_COPIES] = {
+            {there.master, here->master, states},
+            {guest->buffer + at.grad, here->grad,
+             chunk->count * dtype_bytes(offload_grad_type(request))}};
+    const struct guest_copy down[GUEST_COPIES] = {
+            {here->master, there.master, states},
+            {here->param, there.param, at_home ? 0 : chunk->count * wide}};
+    return make(&offload->visitors, guest, up, down, &there, step);
 }

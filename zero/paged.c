@@ -12,7 +12,7 @@
  * Not a placement of offload/: there the host updates, gradients come to it and
  * parameters go back; here the device updates, and only states that it has no
  * room for move. No thread, no job and no norm on the host has a part in it.
- * What both share is base/device/lease.h, and the layout of a chunk. */
+ * What both share is offload/guest.h, and the layout of a chunk. */
 #include "zero/private.h"
 
 #include "base/clock.h"
@@ -51,76 +51,42 @@ enum zd_status paged_begin(struct zero *zero, const struct offload_place *place)
     list_chunks(zero, paged);
     if (!paged->chunk_count)
         return ZD_OK;
+    const struct arena_span *span =
+            arena_plan_find(zero->arena->plan, "zero.paged.staging");
+    char *staging = arena_span(zero->arena, "zero.paged.staging");
     paged->host = arena_span(zero->arena, "zero.paged");
-    paged->staging = arena_span(zero->arena, "zero.paged.staging");
-    paged->buffer_bytes =
-            arena_plan_find(zero->arena->plan, "zero.paged.staging")->bytes /
-            PAGED_BUFFERS;
     if (place) {
         paged->down = place->down;
         paged->up = place->up;
     }
-    for (int b = 0; b < PAGED_BUFFERS; b++) {
-        lease_init(&paged->buffers[b], "zero.paged.staging", b);
-        ZD_TRY(timeline_create(&paged->arrived[b]));
-        ZD_TRY(timeline_create(&paged->updated[b]));
-        ZD_TRY(timeline_create(&paged->left[b]));
-    }
+    for (size_t b = 0; b < PAGED_BUFFERS; b++)
+        ZD_TRY(guest_create(
+                &paged->buffers[b],
+                staging + b * (span->bytes / PAGED_BUFFERS)));
     return event_create(&paged->all_left);
 }
 
 void paged_end(struct zero *zero)
 {
     struct zero_paged *paged = &zero->paged;
-    for (int b = 0; b < PAGED_BUFFERS; b++) {
-        timeline_destroy(&paged->arrived[b]);
-        timeline_destroy(&paged->updated[b]);
-        timeline_destroy(&paged->left[b]);
-    }
+    for (int b = 0; b < PAGED_BUFFERS; b++)
+        guest_destroy(&paged->buffers[b]);
     event_destroy(paged->all_left);
     free(paged->chunks);
 }
 
 /* --- the update ----------------------------------------------------------- */
 
-static char *buffer_of(const struct zero_paged *paged, int chunk)
-{
-    return paged->staging +
-           (size_t)(chunk % PAGED_BUFFERS) * paged->buffer_bytes;
-}
-
 /* Chunk k comes when what was in its buffer has left; in the step before, that
  * was chunk k itself or one after it, so that the host has chunk k too. */
 static enum zd_status fetch(struct zero_paged *paged, int k)
 {
     const struct paged_chunk *chunk = &paged->chunks[k];
-    int b = k % PAGED_BUFFERS;
-    struct token arrived;
-    ZD_TRY(lease_take(&paged->buffers[b], LEASE_FILL, "copy up", paged->up));
-    ZD_TRY(stream_copy(
-            paged->up, buffer_of(paged, k), paged->host + chunk->offset,
-            chunk->bytes));
+    const struct guest *guest = &paged->buffers[k % PAGED_BUFFERS];
+    const struct guest_copy copies[GUEST_COPIES] = {
+            {guest->buffer, paged->host + chunk->offset, chunk->bytes}};
     paged->up_bytes += chunk->bytes;
-    ZD_TRY(timeline_record(paged->up, &paged->arrived[b], &arrived));
-    lease_release(&paged->buffers[b], arrived);
-    return ZD_OK;
-}
-
-static enum zd_status send(struct zero_paged *paged, int k)
-{
-    const struct paged_chunk *chunk = &paged->chunks[k];
-    int b = k % PAGED_BUFFERS;
-    struct lease *buffer = &paged->buffers[b];
-    struct token left;
-    ZD_TRY(lease_take(buffer, LEASE_READ, "copy down", paged->down));
-    ZD_TRY(stream_copy(
-            paged->down, paged->host + chunk->offset, buffer_of(paged, k),
-            chunk->bytes));
-    paged->down_bytes += chunk->bytes;
-    ZD_TRY(timeline_record(paged->down, &paged->left[b], &left));
-    lease_release(buffer, left);
-    lease_drop(buffer, "copy down");
-    return ZD_OK;
+    return guest_move(paged->up, guest->left, copies, guest->arrived);
 }
 
 static enum zd_status update_chunk(
@@ -128,22 +94,23 @@ static enum zd_status update_chunk(
 {
     struct zero_paged *paged = &zero->paged;
     const struct paged_chunk *chunk = &paged->chunks[k];
+    const struct guest *guest = &paged->buffers[k % PAGED_BUFFERS];
     const struct extent_memory *extent = &zero->extents[chunk->extent];
-    int b = k % PAGED_BUFFERS;
-    struct token updated;
+    const struct guest_copy copies[GUEST_COPIES] = {
+            {paged->host + chunk->offset, guest->buffer, chunk->bytes}};
     double began = clock_seconds();
-    ZD_TRY(lease_take(&paged->buffers[b], LEASE_CHANGE, "update", NULL));
+    ZD_TRY(stream_wait(NULL, guest->arrived));
     paged->wait_seconds += clock_seconds() - began;
     struct optim_span span =
             states_span(zero, extent, chunk->begin, chunk->count);
     struct optim_record record =
             state_record_of(&extent->at.layout, chunk->count);
-    span.lanes = optim_lanes_in_record(
-            &extent->at.layout, &record, buffer_of(paged, k));
+    span.lanes =
+            optim_lanes_in_record(&extent->at.layout, &record, guest->buffer);
     ZD_TRY(optim_device()->update(&span, step));
-    ZD_TRY(timeline_record(NULL, &paged->updated[b], &updated));
-    lease_release(&paged->buffers[b], updated);
-    return send(paged, k);
+    ZD_TRY(stream_record(NULL, guest->updated));
+    paged->down_bytes += chunk->bytes;
+    return guest_move(paged->down, guest->updated, copies, guest->left);
 }
 
 enum zd_status paged_update(struct zero *zero, const struct optim_step *step)

@@ -24,6 +24,7 @@
 
 #include "base/device/device_memory.h"
 #include "base/device/lease.h"
+#include "offload/guest.h"
 #include "optim/device.h"
 #include "zero/plan_parts.h"
 #include "zero/zero.h"
@@ -80,16 +81,13 @@ struct paged_chunk {
     size_t offset, bytes; /* in zero.paged */
 };
 
-/* Spilled states. Of each buffer: its chunk has come, was updated, has left. */
+/* Spilled states. */
 struct zero_paged {
     struct paged_chunk *chunks; /* owned */
     int chunk_count;            /* 0: nothing is spilled */
-    char *host, *staging;
-    size_t buffer_bytes;
+    char *host;
     struct stream *down, *up;
-    struct lease buffers[PAGED_BUFFERS];
-    struct timeline arrived[PAGED_BUFFERS], updated[PAGED_BUFFERS],
-            left[PAGED_BUFFERS];
+    struct guest buffers[PAGED_BUFFERS];
     struct event *all_left;        /* every chunk is on the host */
     uint64_t down_bytes, up_bytes; /* since the last report */
     double wait_seconds;

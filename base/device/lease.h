@@ -52,8 +52,6 @@
  *   slot of a segment on the    copies down              workers: norm, update
  *   host (offload/)             workers: update, undo    copies up; copies down
  *                               copies up                copies down
- *   buffer of paged states      copies up                update
- *   (zero/paged.c)              update                   copies down
  *
  * When jobs of the workers run is not a matter of leases (offload/workers.c):
  * that a job is done is a token like others.
