@@ -20,6 +20,7 @@
  * seconds: bench/peers/host_step.py races other optimizers against it. */
 #include "base/number/rng.h"
 #include "optim/simd.h"
+#include "tests/optim/choose_isa.h"
 #include "timing.h"
 
 #include <math.h>
@@ -30,7 +31,6 @@
 
 struct arrays {
     size_t count;
-    enum isa isa;
     float *master;
     void *state[OPTIM_8BIT + 1][OPTIM_LANES]; /* in each format */
     float *scale[OPTIM_LANES];
@@ -81,11 +81,10 @@ static void fill(struct arrays *a)
                     a->state[format][lane], a->scale[lane], a->count);
 }
 
-static struct arrays take(size_t count, enum isa isa)
+static struct arrays take(size_t count)
 {
     struct arrays a = {
             .count = count,
-            .isa = isa,
             .options = optim_options_default(),
             .master = map(4 * count),
             .grad = map(4 * count)};
@@ -188,7 +187,7 @@ static void run_step(struct arrays *a, const struct mode *mode)
             .learning_rate = 1e-5,
             .t = ++a->t,
             .grad_scale = clip};
-    optim_update_threads_isa(a->isa, &span, &step);
+    optim_update_threads(&span, &step);
 }
 
 static const struct mode modes[] = {
@@ -312,7 +311,6 @@ static enum isa isa_named(const char *name)
 int main(int argc, char **argv)
 {
     long millions = 256, threads = 2, repeat = 7;
-    enum isa isa = isa_best();
     bool serves = false;
     const struct mode *chosen[64];
     int count = 0;
@@ -325,7 +323,7 @@ int main(int argc, char **argv)
         else if (!strcmp(argv[i], "--repeat"))
             repeat = atol(value), i++;
         else if (!strcmp(argv[i], "--isa"))
-            isa = isa_named(value), i++;
+            chosen_isa = isa_named(value), i++;
         else if (!strcmp(argv[i], "--serve"))
             serves = true;
         else if (count < 64 && mode_of(argv[i]))
@@ -339,13 +337,13 @@ int main(int argc, char **argv)
         for (; count < MODES; count++)
             chosen[count] = &modes[count];
     omp_set_num_threads((int)threads);
-    struct arrays a = take((size_t)millions << 20, isa);
+    struct arrays a = take((size_t)millions << 20);
     if (serves) {
         serve(&a);
         return 0;
     }
     printf("%zu parameters, %ld threads, %s, median of %ld\n", a.count, threads,
-           isa_name(isa), repeat);
+           isa_name(isa_best()), repeat);
     run_in_turn(&a, chosen, count, (int)repeat);
     return 0;
 }

@@ -77,16 +77,6 @@ void optim_expand_blocks(
         const struct tensor_blocks *blocks, const float *block_v, size_t begin,
         size_t count, float *out);
 
-/* --- fast paths, by instruction set --------------------------------------- */
-
-/* The definition. */
+/* The definition of optim_update. */
 void optim_update_plain(
-        enum isa isa, const struct optim_span *span,
-        const struct optim_step *step);
-void optim_add_squares_isa(
-        enum isa isa, struct exact_sum *sum, const void *grad, enum dtype type,
-        size_t count);
-void optim_add_block_sums_isa(
-        enum isa isa, int64_t *sums, const struct tensor_blocks *blocks,
-        const void *grad, enum dtype type, size_t begin, size_t count,
-        double norm);
+        const struct optim_span *span, const struct optim_step *step);

@@ -188,9 +188,8 @@ ISA_VERSIONS(
         (span, step))
 
 void optim_update_plain(
-        enum isa isa, const struct optim_span *span,
-        const struct optim_step *step)
+        const struct optim_span *span, const struct optim_step *step)
 {
     assert(span->begin % OPTIM_QBLOCK == 0);
-    update_by[isa](span, step);
+    update_by[isa_best()](span, step);
 }

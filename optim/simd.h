@@ -27,12 +27,3 @@ struct simd_code {
 
 /* NULL where there is none. */
 const struct simd_code *simd_code_of(enum isa isa);
-
-/* optim_update and optim_update_threads with the code of one instruction set,
- * which this machine must run. */
-void optim_update_isa(
-        enum isa isa, const struct optim_span *span,
-        const struct optim_step *step);
-void optim_update_threads_isa(
-        enum isa isa, const struct optim_span *span,
-        const struct optim_step *step);

@@ -57,17 +57,10 @@ ISA_VERSIONS(
          size_t count),
         (sum, grad, type, count))
 
-void optim_add_squares_isa(
-        enum isa isa, struct exact_sum *sum, const void *grad, enum dtype type,
-        size_t count)
-{
-    add_all_by[isa](sum, grad, type, count);
-}
-
 void optim_add_squares(
         struct exact_sum *sum, const void *grad, enum dtype type, size_t count)
 {
-    optim_add_squares_isa(isa_best(), sum, grad, type, count);
+    add_all_by[isa_best()](sum, grad, type, count);
 }
 
 enum zd_status optim_add_squares_threads(
@@ -213,22 +206,13 @@ static struct run run_of(
             .inverse = 1 / (norm * norm)};
 }
 
-void optim_add_block_sums_isa(
-        enum isa isa, int64_t *sums, const struct tensor_blocks *blocks,
-        const void *grad, enum dtype type, size_t begin, size_t count,
-        double norm)
-{
-    struct run run = run_of(sums, blocks, grad, type, begin, count, norm);
-    if (norm != 0 && count > 0)
-        add_run_by[isa](&run);
-}
-
 void optim_add_block_sums(
         int64_t *sums, const struct tensor_blocks *blocks, const void *grad,
         enum dtype type, size_t begin, size_t count, double norm)
 {
-    optim_add_block_sums_isa(
-            isa_best(), sums, blocks, grad, type, begin, count, norm);
+    struct run run = run_of(sums, blocks, grad, type, begin, count, norm);
+    if (norm != 0 && count > 0)
+        add_run_by[isa_best()](&run);
 }
 
 /* By column a thread takes a strip, else a piece of the run: so that few

@@ -39,12 +39,11 @@ static simd_adamw_fn *simd_adamw_of(
     return lane[OPTIM_M] == OPTIM_FP32 ? code->adamw_fp32 : NULL;
 }
 
-void optim_update_isa(
-        enum isa isa, const struct optim_span *span,
-        const struct optim_step *step)
+void optim_update(const struct optim_span *span, const struct optim_step *step)
 {
     struct optim_span rest = *span;
-    simd_adamw_fn *simd_adamw = simd_adamw_of(simd_code_of(isa), span, step);
+    simd_adamw_fn *simd_adamw =
+            simd_adamw_of(simd_code_of(isa_best()), span, step);
     if (simd_adamw) {
         struct optim_factors factors = optim_factors_of(span, step);
         size_t whole = span->count - span->count % OPTIM_QBLOCK;
@@ -52,12 +51,7 @@ void optim_update_isa(
         rest = part(span, whole, span->count - whole);
     }
     if (rest.count)
-        optim_update_plain(isa, &rest, step);
-}
-
-void optim_update(const struct optim_span *span, const struct optim_step *step)
-{
-    optim_update_isa(isa_best(), span, step);
+        optim_update_plain(&rest, step);
 }
 
 /* --- threads -------------------------------------------------------------- */
@@ -67,15 +61,15 @@ void optim_update(const struct optim_span *span, const struct optim_step *step)
 enum { TURN = 16384 };
 
 static void update_turns(
-        enum isa isa, const struct optim_span *span,
-        const struct optim_step *step, size_t begin, size_t end)
+        const struct optim_span *span, const struct optim_step *step,
+        size_t begin, size_t end)
 {
     size_t turns = (end - begin + TURN - 1) / TURN;
 #pragma omp parallel for schedule(static) if (turns > 1)
     for (size_t turn = 0; turn < turns; turn++) {
         size_t at = begin + turn * TURN;
         struct optim_span p = part(span, at, end - at < TURN ? end - at : TURN);
-        optim_update_isa(isa, &p, step);
+        optim_update(&p, step);
     }
 }
 
@@ -83,30 +77,21 @@ static void update_turns(
  * a .. b lie over gradients a/2 .. b/2, so each round of turns doubles what has
  * been read. */
 static void update_rounds(
-        enum isa isa, const struct optim_span *span,
-        const struct optim_step *step)
+        const struct optim_span *span, const struct optim_step *step)
 {
     for (size_t begin = 0, end = TURN; begin < span->count;
          begin = end, end *= 2)
-        update_turns(
-                isa, span, step, begin, end < span->count ? end : span->count);
-}
-
-void optim_update_threads_isa(
-        enum isa isa, const struct optim_span *span,
-        const struct optim_step *step)
-{
-    bool narrows = span->param == span->grad &&
-                   dtype_bytes(span->param_type) < dtype_bytes(span->grad_type);
-    if (narrows)
-        update_rounds(isa, span, step);
-    else
-        update_turns(isa, span, step, 0, span->count);
+        update_turns(span, step, begin, end < span->count ? end : span->count);
 }
 
 enum zd_status optim_update_threads(
         const struct optim_span *span, const struct optim_step *step)
 {
-    optim_update_threads_isa(isa_best(), span, step);
+    bool narrows = span->param == span->grad &&
+                   dtype_bytes(span->param_type) < dtype_bytes(span->grad_type);
+    if (narrows)
+        update_rounds(span, step);
+    else
+        update_turns(span, step, 0, span->count);
     return ZD_OK;
 }

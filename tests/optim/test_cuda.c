@@ -148,7 +148,7 @@ static void update_plainly(struct tensor *t, const struct optim_step *step)
     for (size_t at = 0, to; at < t->count; at = to) {
         to = span_end(at, t->count);
         struct optim_span span = tensor_span(t, at, to - at);
-        optim_update_plain(ISA_BASELINE, &span, step);
+        optim_update_plain(&span, step);
         tensor_keep_param(t, at, to - at);
     }
 }

@@ -1,4 +1,5 @@
 /* Sums over gradients: the norm's squares and Adam-mini's blocks. */
+#include "tests/optim/choose_isa.h"
 #include "tests/optim/family.h"
 
 #include <criterion/criterion.h>
@@ -42,15 +43,14 @@ Test(sums, squares_have_the_bits_of_their_definition)
             double expected = squares_of(grad, (enum dtype)type, counts[k]);
             for (int isa = 0; isa <= ISA_COUNT; isa++) {
                 struct exact_sum sum = {0};
+                if (isa < ISA_COUNT && !runs(isa))
+                    continue;
+                chosen_isa = (enum isa)isa;
                 if (isa == ISA_COUNT)
                     optim_add_squares_threads(
                             &sum, grad, (enum dtype)type, counts[k]);
-                else if (runs(isa))
-                    optim_add_squares_isa(
-                            (enum isa)isa, &sum, grad, (enum dtype)type,
-                            counts[k]);
                 else
-                    continue;
+                    optim_add_squares(&sum, grad, (enum dtype)type, counts[k]);
                 cr_expect(
                         exact_sum_value(&sum) == expected,
                         "%s, %zu elements: %a, not %a",
@@ -131,21 +131,21 @@ static void expect_same_sums(
     size_t words = (size_t)blocks->count * 2;
     double norm = norm_of(grad, type, count);
     int64_t *whole = calloc(words, sizeof *whole);
-    optim_add_block_sums_isa(
-            ISA_BASELINE, whole, blocks, grad, type, 0, count, norm);
+    chosen_isa = ISA_BASELINE;
+    optim_add_block_sums(whole, blocks, grad, type, 0, count, norm);
     /* behind the instruction sets, all threads */
     for (int how = 0; how < 3 * (ISA_COUNT + 1); how++) {
         static const size_t cuts[] = {256, 2560, 1 << 30};
         int isa = how / 3;
         if (isa < ISA_COUNT && !runs(isa))
             continue;
+        chosen_isa = (enum isa)isa;
         int64_t *sums = calloc(words, sizeof *sums);
         for (size_t at = 0, n; at < count; at += n) {
             const char *from = (const char *)grad + at * dtype_bytes(type);
             n = count - at < cuts[how % 3] ? count - at : cuts[how % 3];
             if (isa < ISA_COUNT)
-                optim_add_block_sums_isa(
-                        (enum isa)isa, sums, blocks, from, type, at, n, norm);
+                optim_add_block_sums(sums, blocks, from, type, at, n, norm);
             else
                 optim_add_block_sums_threads(
                         sums, blocks, from, type, at, n, norm);

@@ -2,6 +2,7 @@
  * definition, however a tensor is cut. */
 #include "base/number/philox.h"
 #include "optim/simd.h"
+#include "tests/optim/choose_isa.h"
 #include "tests/optim/family.h"
 
 #include <criterion/criterion.h>
@@ -13,7 +14,9 @@ static void update_plainly(
         struct tensor *t, const struct optim_step *step, int how)
 {
     struct optim_span span = tensor_span(t, 0, t->count);
-    optim_update_plain(ISA_BASELINE, &span, step);
+    chosen_isa = ISA_BASELINE;
+    optim_update_plain(&span, step);
+    chosen_isa = ISA_COUNT;
     tensor_keep_param(t, 0, t->count);
 }
 
@@ -21,7 +24,9 @@ static void update_compiled(
         struct tensor *t, const struct optim_step *step, int how)
 {
     struct optim_span span = tensor_span(t, 0, t->count);
-    optim_update_plain((enum isa)how, &span, step);
+    chosen_isa = (enum isa)how;
+    optim_update_plain(&span, step);
+    chosen_isa = ISA_COUNT;
     tensor_keep_param(t, 0, t->count);
 }
 
@@ -29,7 +34,9 @@ static void update_by_isa(
         struct tensor *t, const struct optim_step *step, int how)
 {
     struct optim_span span = tensor_span(t, 0, t->count);
-    optim_update_isa((enum isa)how, &span, step);
+    chosen_isa = (enum isa)how;
+    optim_update(&span, step);
+    chosen_isa = ISA_COUNT;
     tensor_keep_param(t, 0, t->count);
 }
 
@@ -165,7 +172,7 @@ Test(update, few_elements_and_none)
             struct optim_step step = tensor_step(&t, 1);
             struct optim_span span = tensor_span(&t, 0, 0);
             optim_update(&span, &step);
-            optim_update_plain(ISA_BASELINE, &span, &step);
+            optim_update_plain(&span, &step);
             optim_update_threads(&span, &step);
             tensor_drop(&t);
         }
