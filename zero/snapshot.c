@@ -46,61 +46,24 @@ struct zero_view zero_view_live(const struct zero *zero)
 
 /* --- how large ------------------------------------------------------------ */
 
-/* Of OPTIM_QBLOCK elements, weights and states. */
-static size_t qblock_bytes(const struct zero_plan *plan, int id, bool moments)
+/* An upper bound for an extent: tp cuts it into so many ranges, each of whole
+ * qblocks, whose arrays begin at multiples of ALIGN. */
+static size_t extent_bytes(
+        const struct zero_plan *plan, const struct zero_extent *extent,
+        bool moments)
 {
-    const struct optim_layout layout = zero_layout_of(plan, id);
-    size_t bytes = OPTIM_QBLOCK * dtype_bytes(plan_master_type(plan));
+    const struct param *param = &plan->request.table->params[extent->id];
+    const struct optim_layout layout = zero_layout_of(plan, extent->id);
+    int cuts = param->slice.range_count;
+    size_t ranges = cuts ? (size_t)cuts : 1;
+    size_t count = extent->count + ranges * OPTIM_QBLOCK;
+    size_t bytes = ranges * PARTS * ALIGN +
+                   count * dtype_bytes(plan_master_type(plan));
     for (int lane = 0; moments && lane < OPTIM_LANES; lane++)
-        bytes += optim_lane_bytes(layout.lane[lane], OPTIM_QBLOCK) +
-                 optim_scale_count(layout.lane[lane], OPTIM_QBLOCK) *
-                         sizeof(float);
-    return bytes;
-}
-
-/* Upper bound: assume the most expensive tensors fall in this part. */
-static size_t part_bytes(const struct zero_plan *plan, int s, bool moments)
-{
-    const struct zero_segment *segment = &plan->segments[s];
-    size_t left = segment->part_count, bytes = 0, below = SIZE_MAX;
-    while (left > 0) {
-        size_t most = 0, count = 0;
-        struct zero_extent extent = {.id = -1};
-        while (zero_extent_next(plan, s, 0, segment->count, &extent)) {
-            size_t each = qblock_bytes(plan, extent.id, moments);
-            if (each >= below || each < most)
-                continue;
-            count = each == most ? count + extent.count : extent.count;
-            most = each;
-        }
-        if (!count)
-            break;
-        count = count < left ? count : left;
-        bytes += (count + OPTIM_QBLOCK - 1) / OPTIM_QBLOCK * most;
-        left -= count;
-        below = most;
-    }
-    return bytes;
-}
-
-/* Adam-mini's blocks, and padding between arrays; tp saves of an extent several
- * ranges. */
-static size_t other_bytes(const struct zero_plan *plan, int s, bool moments)
-{
-    const struct zero_segment *segment = &plan->segments[s];
-    size_t bytes = 0;
-    struct zero_extent extent = {.id = -1};
-    while (zero_extent_next(plan, s, 0, segment->count, &extent)) {
-        const struct optim_layout layout = zero_layout_of(plan, extent.id);
-        const struct param *param = &plan->request.table->params[extent.id];
-        int64_t blocks = param->blocks.count;
-        size_t ranges = (size_t)param->slice.range_count;
-        bytes += (ranges ? ranges : 1) *
-                 (PARTS * (ALIGN + sizeof(float)) +
-                  qblock_bytes(plan, extent.id, moments));
-        if (moments && layout.lane[OPTIM_V] == OPTIM_BLOCKS)
-            bytes += (size_t)blocks * sizeof(float) + ALIGN;
-    }
+        bytes += optim_lane_bytes(layout.lane[lane], count) +
+                 optim_scale_count(layout.lane[lane], count) * sizeof(float);
+    if (moments && layout.lane[OPTIM_V] == OPTIM_BLOCKS && extent->begin == 0)
+        bytes += (size_t)param->blocks.count * sizeof(float);
     return bytes;
 }
 
@@ -113,7 +76,30 @@ static size_t block_bytes(const struct zero_plan *plan, bool moments)
                    : 0;
 }
 
-static enum zd_status measure_part(
+struct measuring {
+    bool moments;
+    size_t most;
+};
+
+/* What the rank of a part saves, also where it holds all. */
+static enum zd_status measure_copied(
+        const struct zero_plan *plan, int part, void *context)
+{
+    struct measuring *m = context;
+    size_t bytes = 0;
+    for (int s = 0; s < plan->segment_count; s++) {
+        size_t count = plan->segments[s].part_count;
+        size_t begin = (size_t)part * count;
+        struct zero_extent extent = {.id = -1};
+        while (plan->segments[s].trainable &&
+               zero_extent_next(plan, s, begin, begin + count, &extent))
+            bytes += extent_bytes(plan, &extent, m->moments);
+    }
+    m->most = bytes > m->most ? bytes : m->most;
+    return ZD_OK;
+}
+
+static enum zd_status measure_on_write(
         const struct zero_plan *plan, int part, void *context)
 {
     struct offload_request request = plan_request_of(plan, part, NULL);
@@ -127,18 +113,17 @@ enum zd_status zero_snapshot_measure(
         const struct zero_plan *plan, bool moments,
         struct zero_snapshot_needs *needs)
 {
-    size_t bytes = 0;
-    for (int s = 0; s < plan->segment_count; s++)
-        if (plan->segments[s].trainable && !plan->states_on_host)
-            bytes += part_bytes(plan, s, moments) +
-                     other_bytes(plan, s, moments);
-    if (plan->states_on_host)
-        bytes += block_bytes(plan, moments);
-    needs->copied = aligned(bytes);
-    needs->on_write = 0;
-    if (!plan->states_on_host)
-        return ZD_OK;
-    return plan_parts_visit(plan, measure_part, &needs->on_write);
+    struct zero_plan cut = *plan;
+    struct measuring copied = {.moments = moments};
+    *needs = (struct zero_snapshot_needs){0};
+    cut.states_cut = true; /* a rank saves its part at every stage */
+    if (plan->states_on_host) {
+        needs->copied = aligned(block_bytes(plan, moments));
+        return plan_parts_visit(plan, measure_on_write, &needs->on_write);
+    }
+    ZD_TRY(plan_parts_visit(&cut, measure_copied, &copied));
+    needs->copied = aligned(copied.most);
+    return ZD_OK;
 }
 
 /* --- a copy --------------------------------------------------------------- */
