@@ -132,7 +132,7 @@ struct zero_slot {
 /* Per-part maximum over ranks. */
 struct zero_needs {
     size_t offload[OFFLOAD_PARTS]; /* masters and states on the host */
-    size_t states[OPTIM_ARRAYS];   /* those on the device, and .. */
+    size_t states;                 /* bytes of those on the device, and .. */
     size_t spilled, largest_chunk; /* bytes of paged states on the host, and of
                                       the largest chunk that may be spilled */
 };

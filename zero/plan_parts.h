@@ -33,10 +33,6 @@ const char *plan_master_name(const struct zero_plan *plan);
 /* Type of the weights that the optimizer updates. */
 enum dtype plan_master_type(const struct zero_plan *plan);
 
-/* The span of each array of states: a rank's extents one after the other, each
- * from a multiple of 64 bytes. "zero.m". */
-const char *state_array_name(enum optim_array array);
-
 /* An extent of a tensor whose states one rank holds. */
 struct state_extent {
     int segment;
@@ -45,18 +41,18 @@ struct state_extent {
     /* Paged: the extent's first elements lie on the host, chunk by chunk; the
      * rest is on the device. */
     size_t spilled, spill_offset; /* elements; bytes in "zero.paged" */
-    struct optim_place place;     /* of the rest, in the arrays */
+    size_t record;                /* of the rest: bytes in "zero.states" */
 };
 /* Walk them, by segment, then offset:
  *     struct state_walk walk = state_walk_begin(plan, part);
  *     while (state_walk_next(&walk))
  *         .. walk.at ..
- * walk.bytes: what the extents so far take of each array. */
+ * walk.bytes: what the extents so far take of "zero.states". */
 struct state_walk {
     const struct zero_plan *plan;
     int part;
     struct state_extent at;
-    size_t bytes[OPTIM_ARRAYS];
+    size_t bytes;
     size_t spilled;       /* bytes, on the host */
     size_t largest_chunk; /* bytes, of those that could be spilled */
 };

@@ -1,14 +1,12 @@
 /* plan_states.c - where the optimizer's states lie, format by format.
  *
- *   zero.m             | extent 0 | extent 1 | .. extents whose m is fp32
- *   zero.states.8bit   | extent 2: m | extent 2: v | extent 3: m | ..
- *   zero.states.scales | extent 2: m | .. one fp32 per 256 elements
+ *   zero.states        | extent 0: m, v | extent 1: m | .. (optim/lanes.h)
  *   zero.blocks        | every block of tensor 0 | of tensor 1 | .. (Adam-mini)
  *   zero.sums          | the squares of the gradients
  *
  * Paged states that do not fit are spilled: from the first extent on, chunks go
- * to zero.paged on the host until request.spill_bytes are there. Arrays have
- * the rest.
+ * to zero.paged on the host until request.spill_bytes are there. zero.states
+ * has the rest.
  *
  * Extents of a rank begin at multiples of 256 in their tensors, so each has
  * whole qblocks but at its tensor's end. Ranks own different tensors, and
@@ -48,17 +46,6 @@ const char *plan_master_name(const struct zero_plan *plan)
 enum dtype plan_master_type(const struct zero_plan *plan)
 {
     return plan_has_master(plan) ? DTYPE_FP32 : plan->request.dtype;
-}
-
-const char *state_array_name(enum optim_array array)
-{
-    static const char *const names[OPTIM_ARRAYS] = {
-            [OPTIM_ARRAY_M] = "zero.m",
-            [OPTIM_ARRAY_V] = "zero.v",
-            [OPTIM_ARRAY_8BIT] = "zero.states.8bit",
-            [OPTIM_ARRAY_SCALES] = "zero.states.scales",
-            [OPTIM_ARRAY_BF16] = "zero.states.bf16"};
-    return names[array];
 }
 
 /* --- the parts that differ -------------------------------------------------
@@ -171,11 +158,9 @@ static void place_extent(struct state_walk *walk)
     struct state_extent *at = &walk->at;
     at->layout = zero_layout_of(walk->plan, at->extent.id);
     spill_extent(walk);
-    size_t *ends[OPTIM_ARRAYS];
-    for (int i = 0; i < OPTIM_ARRAYS; i++)
-        ends[i] = &walk->bytes[i];
-    at->place = optim_place_in_arrays(
-            &at->layout, at->extent.count - at->spilled, ARENA_ALIGN, ends);
+    at->record = walk->bytes;
+    walk->bytes +=
+            state_record_bytes(&at->layout, at->extent.count - at->spilled);
 }
 
 bool state_walk_next(struct state_walk *walk)
@@ -222,7 +207,7 @@ uint64_t plan_block_wire(const struct zero_plan *plan)
 
 /* --- spans ---------------------------------------------------------------- */
 
-/* The maximum over parts, array by array. */
+/* The maximum over parts. */
 static enum zd_status note_part(
         const struct zero_plan *plan, int part, void *context)
 {
@@ -230,8 +215,7 @@ static enum zd_status note_part(
     struct state_walk walk = state_walk_begin(plan, part);
     while (state_walk_next(&walk))
         ;
-    for (int i = 0; i < OPTIM_ARRAYS; i++)
-        most->states[i] = size_max(most->states[i], walk.bytes[i]);
+    most->states = size_max(most->states, walk.bytes);
     most->spilled = size_max(most->spilled, walk.spilled);
     most->largest_chunk = size_max(most->largest_chunk, walk.largest_chunk);
     return ZD_OK;
@@ -301,10 +285,9 @@ static enum zd_status add_states(
         ZD_TRY(plan_span(
                 arena, plan_master_name(plan), ARENA_DEVICE, SPAN_OPTIMIZER,
                 master_count(plan), sizeof(float)));
-    for (int i = 0; i < OPTIM_ARRAYS; i++)
-        ZD_TRY(plan_span(
-                arena, state_array_name((enum optim_array)i), ARENA_DEVICE,
-                SPAN_OPTIMIZER, most->states[i], 1));
+    ZD_TRY(plan_span(
+            arena, "zero.states", ARENA_DEVICE, SPAN_OPTIMIZER, most->states,
+            1));
     if (!most->spilled)
         return ZD_OK;
     ZD_TRY(plan_span(

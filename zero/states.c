@@ -11,20 +11,23 @@
 /* --- layout --------------------------------------------------------------- */
 
 static void place_extent(
-        const struct zero *zero, char *const arrays[OPTIM_ARRAYS],
-        const struct state_extent *at, struct extent_memory *extent)
+        const struct zero *zero, char *states, const struct state_extent *at,
+        struct extent_memory *extent)
 {
     const struct param *params = zero->plan->request.table->params;
     *extent = (struct extent_memory){
             .at = *at, .tensor = rng_stream(params[at->extent.id].name)};
+    struct optim_record record =
+            state_record_of(&at->layout, at->extent.count - at->spilled);
     if (!zero->plan->states_on_host)
-        extent->lanes = optim_lanes_at(&at->layout, &at->place, arrays, 0);
+        extent->lanes = optim_lanes_in_record(
+                &at->layout, &record, states + at->record);
 }
 
 void states_create(struct zero *zero)
 {
     const struct zero_plan *plan = zero->plan;
-    char *arrays[OPTIM_ARRAYS];
+    char *states = zero_span(zero, "zero.states");
     int count = 0;
     struct state_walk walk = state_walk_begin(plan, zero->part);
     while (plan->request.train && state_walk_next(&walk))
@@ -32,15 +35,13 @@ void states_create(struct zero *zero)
     zero->extents = zd_array((size_t)count, sizeof *zero->extents);
     zero->began =
             zd_array((size_t)plan->request.table->count, sizeof *zero->began);
-    for (int i = 0; i < OPTIM_ARRAYS; i++)
-        arrays[i] = zero_span(zero, state_array_name((enum optim_array)i));
     zero->block_v = zero_span(zero, "zero.blocks");
     zero->block_sums = zero_span(zero, "zero.blocks.sums");
     zero->block_words = zero_span(zero, "zero.blocks.words");
     walk = state_walk_begin(plan, zero->part);
     while (zero->extent_count < count && state_walk_next(&walk))
         place_extent(
-                zero, arrays, &walk.at, &zero->extents[zero->extent_count++]);
+                zero, states, &walk.at, &zero->extents[zero->extent_count++]);
 }
 
 void states_destroy(struct zero *zero)

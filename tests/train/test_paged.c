@@ -38,9 +38,7 @@ static struct memory memory_of(const char *dir)
     {
         if (a == ARENA_DEVICE)
             memory.device = json_integer_at(arena, "planned_bytes");
-        memory.states += span_of(arena, "zero.m") + span_of(arena, "zero.v") +
-                         span_of(arena, "zero.states.8bit") +
-                         span_of(arena, "zero.states.scales");
+        memory.states += span_of(arena, "zero.states");
         memory.paged += span_of(arena, "zero.paged");
         memory.staging += span_of(arena, "zero.paged.staging");
     }

@@ -27,7 +27,7 @@ Test(zero_plan_offload, offload_leaves_parameters_and_buffers_on_the_device)
             const struct zero_plan *plan = build(&r);
             bool keeps = stage == 0 && world > 1;
             cr_assert_eq(bytes_of(plan, "zero.grads") > 0, keeps);
-            cr_assert_eq(bytes_of(plan, "zero.m"), 0);
+            cr_assert_eq(bytes_of(plan, "zero.states"), 0);
             cr_assert_eq(bytes_of(plan, "zero.master"), 0);
             cr_assert_gt(bytes_of(plan, "zero.params"), 0);
             cr_assert_gt(bytes_of(plan, "offload.states"), 0);
