@@ -137,6 +137,7 @@ struct offload {
     int64_t *const *block_sums;
     double norm;
     bool is_speculative;
+    bool has_states;     /* other than those of the start */
     double update_begin; /* seconds */
 
     /* under the lock: */

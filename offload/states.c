@@ -98,6 +98,7 @@ enum zd_status offload_move(
     ZD_TRY(offload_finish(offload));
     if (!range->count)
         return ZD_OK;
+    offload->has_states |= range->writes && range->lane != OPTIM_LANES;
     if (offload->file)
         ZD_TRY(chunk_list_begin(
                 offload, first, end - first, part_of(range->lane),

@@ -274,6 +274,7 @@ enum zd_status offload_update(
     ZD_TRY(offload_failure(offload));
     assert(jobs_have_ended(offload)); /* offload_squares has waited */
     offload->is_speculative = false;
+    offload->has_states = true;
     offload->step = *step;
     offload->block_v = block_v;
     if (keeps)
@@ -329,6 +330,9 @@ enum zd_status offload_states_clear(struct offload *offload)
     struct job job = job_over_all(offload, clear_lanes);
     job.writes = CHUNK_M | CHUNK_V;
     ZD_TRY(offload_finish(offload));
+    if (!offload->has_states)
+        return ZD_OK;
+    offload->has_states = false;
     job_add(offload, &job);
     return offload_finish(offload);
 }

@@ -115,7 +115,6 @@ enum zd_status host_update(struct zero *zero, const struct optim_step *step)
     ZD_TRY(offload_update(
             offload->engine, step,
             plan->block_count ? offload->extent_blocks : NULL));
-    offload->has_states = true;
     offload->updates++;
     return ZD_OK;
 }

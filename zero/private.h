@@ -71,7 +71,6 @@ struct zero_offload {
     const float **extent_blocks; /* by extent: v of the blocks of its tensor */
     struct timeline *arrived;    /* by slot: copies up */
     struct timeline *left;       /* by slot: the model */
-    bool has_states;             /* other than those of the start */
 };
 
 /* A chunk of states on the host. */
@@ -307,10 +306,3 @@ static inline size_t range_skip(
 {
     return range->offset - zero->extents[range->extent].at.extent.offset;
 }
-/* Copy between the caller's memory and this rank's. AWAY: from the device to
- * memory that is not read soon. */
-enum range_way { RANGE_OUT, RANGE_AWAY, RANGE_IN };
-enum zd_status range_move(
-        const struct zero *zero, const struct zero_range *range, int lane,
-        size_t begin, size_t count, void *values, float *scales,
-        enum range_way way);

@@ -150,18 +150,17 @@ struct zero_range zero_range_at(
 /* --- reading and writing -------------------------------------------------- */
 
 static enum zd_status move(
-        enum range_way way, bool on_host, void *here, void *caller,
-        size_t bytes)
+        enum zero_way way, bool on_host, void *here, void *caller, size_t bytes)
 {
-    void *to = way == RANGE_IN ? here : caller,
-         *from = way == RANGE_IN ? caller : here;
-    if (way == RANGE_AWAY && (on_host || device_backend() == DEVICE_CPU))
+    void *to = way == ZERO_IN ? here : caller,
+         *from = way == ZERO_IN ? caller : here;
+    if (way == ZERO_AWAY && (on_host || device_backend() == DEVICE_CPU))
         copy_past_cache(to, from, bytes);
     else if (on_host)
         memcpy(to, from, bytes);
     else
-        return way == RANGE_IN ? device_write(to, from, bytes)
-                               : device_read(to, from, bytes);
+        return way == ZERO_IN ? device_write(to, from, bytes)
+                              : device_read(to, from, bytes);
     return ZD_OK;
 }
 
@@ -213,10 +212,10 @@ size_t range_scale_count(const struct zero_range *range, int lane, size_t count)
 
 _Static_assert((int)ZERO_WEIGHTS == (int)OPTIM_LANES, "the engine's master");
 
-enum zd_status range_move(
+enum zd_status zero_range_move(
         const struct zero *zero, const struct zero_range *range, int lane,
         size_t begin, size_t count, void *values, float *scales,
-        enum range_way way)
+        enum zero_way way)
 {
     if (range->trains && zero->plan->states_on_host)
         return offload_move(
@@ -228,7 +227,7 @@ enum zd_status range_move(
                         .count = count,
                         .values = values,
                         .scales = scales,
-                        .writes = way == RANGE_IN});
+                        .writes = way == ZERO_IN});
     assert(begin % OPTIM_QBLOCK == 0 && begin + count <= range->count);
     ZD_TRY(paged_finish(zero));
     for (size_t done = 0; done < count;) {
@@ -250,26 +249,6 @@ enum zd_status range_move(
     return ZD_OK;
 }
 
-enum zd_status zero_range_read(
-        const struct zero *zero, const struct zero_range *range, int lane,
-        size_t begin, size_t count, void *values, float *scales)
-{
-    return range_move(
-            zero, range, lane, begin, count, values, scales, RANGE_OUT);
-}
-
-enum zd_status zero_range_write(
-        struct zero *zero, const struct zero_range *range, int lane,
-        size_t begin, size_t count, const void *values, const float *scales)
-{
-    if (lane != ZERO_WEIGHTS)
-        zero->offload.has_states = true;
-    return range_move(/* only read from */
-                      zero, range, lane, begin, count,
-                      (void *)(uintptr_t)values, (float *)(uintptr_t)scales,
-                      RANGE_IN);
-}
-
 size_t zero_block_count(const struct zero *zero, int id)
 {
     const struct zero_plan *plan = zero->plan;
@@ -278,30 +257,19 @@ size_t zero_block_count(const struct zero *zero, int id)
     return (size_t)plan->request.table->params[id].blocks.count;
 }
 
-static enum zd_status move_blocks(
-        const struct zero *zero, int id, void *values, enum range_way way)
+enum zd_status zero_blocks_move(
+        const struct zero *zero, int id, float *values, enum zero_way way)
 {
     return move(
             way, zero->plan->states_on_host,
             zero->block_v + zero->plan->places[id].blocks, values,
-            zero_block_count(zero, id) * sizeof *zero->block_v);
-}
-
-enum zd_status zero_blocks_read(const struct zero *zero, int id, float *values)
-{
-    return move_blocks(zero, id, values, RANGE_OUT);
-}
-
-enum zd_status zero_blocks_write(struct zero *zero, int id, const float *values)
-{
-    return move_blocks(zero, id, (void *)(uintptr_t)values, RANGE_IN);
+            zero_block_count(zero, id) * sizeof *values);
 }
 
 enum zd_status zero_states_clear(struct zero *zero)
 {
     ZD_TRY(paged_finish(zero));
-    /* first: an update may read blocks' v; the engine begins with clear ones */
-    if (zero->plan->states_on_host && zero->offload.has_states)
+    if (zero->plan->states_on_host) /* first: an update may read blocks' v */
         ZD_TRY(offload_states_clear(zero->offload.engine));
     return states_clear(zero);
 }
@@ -458,9 +426,9 @@ static enum zd_status load_range(
                 .digest = digest,
                 .is_first = request->config->tp.place == 0}));
         progress_completed(); /* also where weights are made, not read */
-        ZD_TRY(zero_range_write(
+        ZD_TRY(zero_range_move(
                 zero, range, ZERO_WEIGHTS, done, count,
-                rounds ? (const void *)narrow : wide, NULL));
+                rounds ? (void *)narrow : wide, NULL, ZERO_IN));
     }
     return ZD_OK;
 }

@@ -29,13 +29,14 @@ static enum zd_status read_live(
         void *values, float *scales)
 {
     const struct zero_range at = zero_range_at(ctx, ZERO_SAVES, range);
-    return zero_range_read(ctx, &at, lane, begin, count, values, scales);
+    return zero_range_move(
+            ctx, &at, lane, begin, count, values, scales, ZERO_OUT);
 }
 
 static enum zd_status blocks_live(const void *ctx, int range, float *values)
 {
-    return zero_blocks_read(
-            ctx, zero_range_at(ctx, ZERO_SAVES, range).id, values);
+    return zero_blocks_move(
+            ctx, zero_range_at(ctx, ZERO_SAVES, range).id, values, ZERO_OUT);
 }
 
 struct zero_view zero_view_live(const struct zero *zero)
@@ -288,10 +289,10 @@ static enum zd_status copy_part(
     char *scales = at(snapshot, places->scales[part->lane]);
     if (scales)
         scales += scale_bytes(range, part->lane, part->begin);
-    return range_move(
+    return zero_range_move(
             snapshot->zero, range, part->lane, part->begin, part->count,
             values + range_value_bytes(range, part->lane, part->begin),
-            (void *)scales, RANGE_AWAY);
+            (void *)scales, ZERO_AWAY);
 }
 
 /* Copies that threads take in turn. */
@@ -364,8 +365,8 @@ enum zd_status zero_snapshot_take(struct zero_snapshot *snapshot)
     for (int i = 0; i < snapshot->count; i++) {
         float *blocks = at(snapshot, snapshot->places[i].blocks);
         if (blocks)
-            ZD_TRY(zero_blocks_read(
-                    snapshot->zero, snapshot->ranges[i].id, blocks));
+            ZD_TRY(zero_blocks_move(
+                    snapshot->zero, snapshot->ranges[i].id, blocks, ZERO_OUT));
     }
     want_all(snapshot);
     return ZD_OK;

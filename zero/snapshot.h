@@ -19,8 +19,8 @@
 
 #include "zero/zero.h"
 
-/* ranges of ZERO_SAVES by number; otherwise as zero_range_read and
- * zero_blocks_read. */
+/* ranges of ZERO_SAVES by number; otherwise as zero_range_move and
+ * zero_blocks_move. */
 struct zero_view {
     const void *ctx;
     enum zd_status (*read)(

@@ -126,25 +126,23 @@ int zero_range_count(const struct zero *zero, enum zero_ranges_of which);
 struct zero_range zero_range_at(
         const struct zero *zero, enum zero_ranges_of which, int i);
 
-/* Elements begin..begin+count-1 of a range, from a multiple of 256 of it, into
- * and from the caller's memory. lane: OPTIM_M or OPTIM_V, as the lane's format
- * has its values; `scales` (one per 256) are of 8-bit lanes. ZERO_WEIGHTS: of
- * weight_type, no scales. Reading, either pointer may be NULL: not wanted.
- * Lanes without elements (NONE, BLOCKS) are not read. Not collective; between
- * steps only. */
+/* Elements begin..begin+count-1 of a range, from a multiple of 256 of it, from
+ * and to the caller's memory, which ZERO_IN only reads. AWAY: it is not read
+ * soon. lane: OPTIM_M or OPTIM_V, as the lane's format has its values; `scales`
+ * (one per 256) are of 8-bit lanes. ZERO_WEIGHTS: of weight_type, no scales.
+ * But for IN, either pointer may be NULL: not wanted. Lanes without elements
+ * (NONE, BLOCKS) are not read. Not collective; between steps only. */
 enum { ZERO_WEIGHTS = OPTIM_LANES };
-enum zd_status zero_range_read(
+enum zero_way { ZERO_OUT, ZERO_AWAY, ZERO_IN };
+enum zd_status zero_range_move(
         const struct zero *zero, const struct zero_range *range, int lane,
-        size_t begin, size_t count, void *values, float *scales);
-enum zd_status zero_range_write(
-        struct zero *zero, const struct zero_range *range, int lane,
-        size_t begin, size_t count, const void *values, const float *scales);
+        size_t begin, size_t count, void *values, float *scales,
+        enum zero_way way);
 /* Adam-mini's v of every block of tensor `id`, held whole by every rank:
  * params[id].blocks.count values, 0 for other formats. */
 size_t zero_block_count(const struct zero *zero, int id);
-enum zd_status zero_blocks_read(const struct zero *zero, int id, float *values);
-enum zd_status zero_blocks_write(
-        struct zero *zero, int id, const float *values);
+enum zd_status zero_blocks_move(
+        const struct zero *zero, int id, float *values, enum zero_way way);
 
 /* The applied steps of the run before tensor `id` began to train
  * (optim_span); every rank has those of all tensors. Between steps only. */

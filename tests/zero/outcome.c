@@ -65,8 +65,8 @@ static enum zd_status save_range(
 {
     size_t tensor = tensor_start(table, range->id);
     float *values = calloc(range->count, sizeof *values);
-    enum zd_status status = zero_range_read(
-            zero, range, ZERO_WEIGHTS, 0, range->count, values, NULL);
+    enum zd_status status = zero_range_move(
+            zero, range, ZERO_WEIGHTS, 0, range->count, values, NULL, ZERO_OUT);
     dtype_convert(
             out->master + tensor + range->begin, DTYPE_FP32, values,
             range->weight_type, range->count);
@@ -74,13 +74,14 @@ static enum zd_status save_range(
     for (int lane = 0; status == ZD_OK && lane < OPTIM_LANES; lane++) {
         struct lane_home home = home_of(out, tensor, range, lane);
         if (has_elements(range->layout.lane[lane]))
-            status = zero_range_read(
+            status = zero_range_move(
                     zero, range, lane, 0, range->count, home.values,
-                    home.scales);
+                    home.scales, ZERO_OUT);
     }
     if (status == ZD_OK && range->begin == 0 &&
         zero_block_count(zero, range->id))
-        status = zero_blocks_read(zero, range->id, out->block_v + tensor);
+        status = zero_blocks_move(
+                zero, range->id, out->block_v + tensor, ZERO_OUT);
     return status;
 }
 
@@ -114,15 +115,15 @@ static enum zd_status restore_range(
     dtype_convert(
             values, range->weight_type, from->master + tensor + range->begin,
             DTYPE_FP32, range->count);
-    enum zd_status status = zero_range_write(
-            zero, range, ZERO_WEIGHTS, 0, range->count, values, NULL);
+    enum zd_status status = zero_range_move(
+            zero, range, ZERO_WEIGHTS, 0, range->count, values, NULL, ZERO_IN);
     free(values);
     for (int lane = 0; status == ZD_OK && lane < OPTIM_LANES; lane++) {
         struct lane_home home = home_of(from, tensor, range, lane);
         if (has_elements(range->layout.lane[lane]))
-            status = zero_range_write(
+            status = zero_range_move(
                     zero, range, lane, 0, range->count, home.values,
-                    home.scales);
+                    home.scales, ZERO_IN);
     }
     return status;
 }
@@ -133,8 +134,9 @@ static enum zd_status restore_blocks(
 {
     for (int id = 0; id < table->count; id++)
         if (zero_block_count(zero, id))
-            ZD_TRY(zero_blocks_write(
-                    zero, id, from->block_v + tensor_start(table, id)));
+            ZD_TRY(zero_blocks_move(
+                    zero, id, from->block_v + tensor_start(table, id),
+                    ZERO_IN));
     return ZD_OK;
 }
 

@@ -46,7 +46,7 @@ static enum zd_status load_weights(
         struct load *load, const struct zero_range *range, size_t done,
         size_t count)
 {
-    const void *values = load->wide;
+    void *values = load->wide;
     struct pieces_range pieces = pieces_of(load, range, done, count);
     memset(load->wide, 0, count * sizeof *load->wide); /* padding */
     ZD_TRY(told(
@@ -57,8 +57,9 @@ static enum zd_status load_weights(
                 count);
         values = load->converted;
     }
-    return zero_range_write(
-            load->zero, range, ZERO_WEIGHTS, done, count, values, NULL);
+    return zero_range_move(
+            load->zero, range, ZERO_WEIGHTS, done, count, values, NULL,
+            ZERO_IN);
 }
 
 /* --- states --------------------------------------------------------------- */
@@ -126,17 +127,18 @@ static enum zd_status load_lane(
         optim_lane_write(
                 lane, to, load->converted, load->converted_scales, count,
                 load->wide);
-        return zero_range_write(
+        return zero_range_move(
                 load->zero, range, lane, done, count, load->converted,
-                load->converted_scales);
+                load->converted_scales, ZERO_IN);
     }
     optim_lane_clear(lane, to, load->values, load->scales, count);
     ZD_TRY(
             told(load, pieces_read_lane(
                                load->checkpoint, lane, &pieces, load->values,
                                load->scales)));
-    return zero_range_write(
-            load->zero, range, lane, done, count, load->values, load->scales);
+    return zero_range_move(
+            load->zero, range, lane, done, count, load->values, load->scales,
+            ZERO_IN);
 }
 
 static enum zd_status load_range(
@@ -162,7 +164,7 @@ static enum zd_status load_blocks_of(struct load *load, int id, size_t count)
     enum zd_status status =
             told(load, pieces_read_blocks(load->checkpoint, name, count, v));
     if (status == ZD_OK)
-        status = zero_blocks_write(load->zero, id, v);
+        status = zero_blocks_move(load->zero, id, v, ZERO_IN);
     free(v);
     return status;
 }
