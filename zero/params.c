@@ -17,7 +17,7 @@ static enum zd_status gather_segment(
             .to = all,
             .count = zero_count_of(segment, group),
             .type = segment->format.type};
-    if (segment->part != ZERO_VALUES) { /* bytes, by fours */
+    if (segment->array >= ZERO_CODES) { /* bytes, by fours */
         gather.count =
                 zero_segment_bytes(segment, gather.count) / sizeof(float);
         gather.type = DTYPE_FP32;

@@ -42,15 +42,6 @@ static enum kind kind_of(const struct zero_plan *plan, int id)
                                  : WHOLE;
 }
 
-/* By whose arrays it lies in: all that train lie in those of the sharded. */
-
-static enum kind kind_of_segment(const struct zero_segment *segment)
-{
-    if (segment->part != ZERO_VALUES)
-        return segment->part == ZERO_CODES ? CODES : SCALES;
-    return segment->trainable ? SHARDED : FROZEN;
-}
-
 /* The format in which the model reads a segment's parameters. */
 static struct array_format format_of(
         const struct zero_plan *plan, enum kind kind)
@@ -87,13 +78,15 @@ static void place_tensor(
 /* The tensors of one kind in one unit, one after the other. */
 static void add_segment(struct zero_plan *plan, int unit, enum kind kind)
 {
+    static const enum zero_array array_of[KINDS] = {
+            [FROZEN] = ZERO_FROZEN,
+            [CODES] = ZERO_CODES,
+            [SCALES] = ZERO_SCALES};
     const struct param_table *table = plan->request.table;
     struct zero_segment segment = {
             .unit = unit,
             .trainable = kind <= MIXED,
-            .part = kind == CODES    ? ZERO_CODES
-                    : kind == SCALES ? ZERO_SCALES
-                                     : ZERO_VALUES,
+            .array = array_of[kind],
             .format = format_of(plan, kind)};
     size_t shards = (size_t)plan->shards, replicas = (size_t)plan->replicas;
     size_t parts = shards * replicas;
@@ -121,23 +114,21 @@ static void add_segment(struct zero_plan *plan, int unit, enum kind kind)
 
 static void place_segments(struct zero_plan *plan)
 {
-    size_t full[KINDS] = {0}, shard[KINDS] = {0};
-    size_t state_full = 0, state_shard = 0;
     for (int s = 0; s < plan->segment_count; s++) {
         struct zero_segment *segment = &plan->segments[s];
-        enum kind kind = kind_of_segment(segment);
-        segment->full_offset = full[kind];
-        segment->shard_offset = shard[kind];
-        full[kind] += zero_segment_bytes(segment, segment->count);
-        shard[kind] += zero_segment_bytes(segment, segment->shard_count);
+        size_t *full = &plan->full_bytes[segment->array];
+        size_t *shard = &plan->shard_bytes[segment->array];
+        segment->full_offset = *full;
+        segment->shard_offset = *shard;
+        *full += zero_segment_bytes(segment, segment->count);
+        *shard += zero_segment_bytes(segment, segment->shard_count);
         if (!segment->trainable)
             continue;
-        segment->state_full_offset = state_full;
-        segment->state_shard_offset = state_shard;
-        state_full += segment->count;
-        state_shard += segment->shard_count;
+        segment->state_full_offset = plan->trainable_count;
+        segment->state_shard_offset = plan->trainable_shard;
+        plan->trainable_count += segment->count;
+        plan->trainable_shard += segment->shard_count;
     }
-    plan->trainable_count = state_full;
 }
 
 static void plan_segments(struct zero_plan *plan)
@@ -161,7 +152,7 @@ struct plan_unit plan_unit_of(const struct zero_plan *plan, int unit)
     for (ZERO_EACH(s, plan, unit)) {
         const struct zero_segment *segment = &plan->segments[s];
         sum.bytes += zero_segment_bytes(segment, segment->count);
-        sum.count += segment->part == ZERO_SCALES ? 0 : segment->count;
+        sum.count += segment->array == ZERO_SCALES ? 0 : segment->count;
         sum.grads += segment->trainable ? segment->count : 0;
     }
     return sum;
@@ -212,25 +203,6 @@ bool zero_extent_next(
         return true;
     }
     return false;
-}
-
-struct totals {
-    size_t full[KINDS], shard[KINDS]; /* bytes of parameters */
-    size_t trained;                   /* elements of the shards */
-};
-
-static struct totals totals_of(const struct zero_plan *plan)
-{
-    struct totals totals = {0};
-    for (int s = 0; s < plan->segment_count; s++) {
-        const struct zero_segment *segment = &plan->segments[s];
-        enum kind kind = kind_of_segment(segment);
-        totals.full[kind] += zero_segment_bytes(segment, segment->count);
-        totals.shard[kind] += zero_segment_bytes(segment, segment->shard_count);
-        if (segment->trainable)
-            totals.trained += segment->shard_count;
-    }
-    return totals;
 }
 
 /* --- the wire ------------------------------------------------------------- */
@@ -340,7 +312,7 @@ static void plan_wire(struct zero_plan *plan)
                 !plan->states_cut ? grads
                 : follow_program[g]
                         ? moves_sent(plan, g)
-                        : sent(plan, g, totals_of(plan).full[SHARDED]);
+                        : sent(plan, g, plan->full_bytes[ZERO_TRAINED]);
     }
 }
 
@@ -528,38 +500,33 @@ static enum zd_status add(
     return plan_span(arena, name, ARENA_DEVICE, kind, count, element_bytes);
 }
 
-/* Copies to the device go out of pinned memory. */
-static enum zd_status add_frozen(
-        const struct zero_plan *plan, const struct totals *totals,
-        struct arena_plan *arena)
+const char *plan_array_name(enum zero_array array)
 {
-    const size_t *held = plan->params_cut ? totals->shard : totals->full;
-    static const struct {
-        const char *name;
-        enum kind kind;
-    } spans[] = {
-            {"zero.params.frozen", FROZEN},
-            {"zero.base.codes", CODES},
-            {"zero.base.scales", SCALES}};
-    for (int i = 0; i < 3; i++)
-        ZD_TRY(plan_span(
-                arena, spans[i].name,
-                plan->params_on_host ? ARENA_PINNED : ARENA_DEVICE, SPAN_PARAMS,
-                held[spans[i].kind], 1));
-    return ZD_OK;
+    static const char *const names[ZERO_ARRAYS] = {
+            [ZERO_TRAINED] = "zero.params",
+            [ZERO_FROZEN] = "zero.params.frozen",
+            [ZERO_CODES] = "zero.base.codes",
+            [ZERO_SCALES] = "zero.base.scales"};
+    return names[array];
 }
 
+/* Copies to the device go out of pinned memory; what trains is the engine's
+ * then. */
 static enum zd_status add_params(
-        const struct zero_plan *plan, const struct totals *totals,
-        struct arena_plan *arena)
+        const struct zero_plan *plan, struct arena_plan *arena)
 {
-    const size_t *held = plan->params_cut ? totals->shard : totals->full;
+    const size_t *held =
+            plan->params_cut ? plan->shard_bytes : plan->full_bytes;
+    bool on_host = plan->params_on_host;
     size_t slots = 0;
     for (int s = 0; s < plan->outer_slots + plan->layer_slots; s++)
         slots += plan->slots[s].bytes;
-    if (!plan->params_on_host)
-        ZD_TRY(add(arena, "zero.params", SPAN_PARAMS, held[SHARDED], 1));
-    ZD_TRY(add_frozen(plan, totals, arena));
+    for (enum zero_array a = ZERO_TRAINED; a < ZERO_ARRAYS; a++)
+        if (a != ZERO_TRAINED || !on_host)
+            ZD_TRY(plan_span(
+                    arena, plan_array_name(a),
+                    on_host ? ARENA_PINNED : ARENA_DEVICE, SPAN_PARAMS, held[a],
+                    1));
     return add(arena, "zero.params.slots", SPAN_BUFFERS, slots, 1);
 }
 
@@ -577,10 +544,10 @@ static size_t own_count(const struct zero_plan *plan)
 }
 
 static enum zd_status add_grads(
-        const struct zero_plan *plan, const struct totals *totals,
-        struct arena_plan *arena)
+        const struct zero_plan *plan, struct arena_plan *arena)
 {
-    size_t grads = plan->grads_cut ? totals->trained : plan->trainable_count;
+    size_t grads =
+            plan->grads_cut ? plan->trainable_shard : plan->trainable_count;
     size_t bytes = dtype_bytes(plan->grad_dtype);
     if (!plan->grads_pass)
         ZD_TRY(add(arena, "zero.grads", SPAN_GRADS, grads, bytes));
@@ -596,11 +563,10 @@ static enum zd_status add_grads(
 enum zd_status zero_plan_spans(
         const struct zero_plan *plan, struct arena_plan *arena)
 {
-    struct totals totals = totals_of(plan);
-    ZD_TRY(add_params(plan, &totals, arena));
+    ZD_TRY(add_params(plan, arena));
     if (!plan->request.train)
         return ZD_OK;
-    ZD_TRY(add_grads(plan, &totals, arena));
+    ZD_TRY(add_grads(plan, arena));
     ZD_TRY(plan_state_spans(plan, arena));
     return plan->states_on_host ? offload_plan_spans(plan->needs.offload, arena)
                                 : ZD_OK;

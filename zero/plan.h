@@ -54,12 +54,19 @@ enum zero_group {
     ZERO_GROUPS
 };
 
-enum zero_part { ZERO_VALUES, ZERO_CODES, ZERO_SCALES };
+/* Arrays of parameters: what trains, what does not, codes and their scales. */
+enum zero_array {
+    ZERO_TRAINED,
+    ZERO_FROZEN,
+    ZERO_CODES,
+    ZERO_SCALES, /* its elements are bytes */
+    ZERO_ARRAYS
+};
 
 struct zero_segment {
     int unit;
     bool trainable;
-    enum zero_part part;        /* SCALES: its elements are bytes */
+    enum zero_array array;      /* that it lies in */
     struct array_format format; /* of its parameters */
     size_t count;               /* padded: shards * shard_count */
     size_t shard_count;         /* elements of a shard: replicas * part_count */
@@ -68,10 +75,9 @@ struct zero_segment {
     size_t own; /* .. its first, which no other place of tp has. Of the rest,
                    which all have, each makes a part of the gradient: these are
                    added up */
-    /* Where it begins: in bytes in the arrays of its kind (sharded, frozen,
-     * codes or scales); when trainable, in elements in those of all
-     * trainable segments (master, m, v, gradients). Arrays of whole segments,
-     * and arrays of one rank's shards. */
+    /* Where it begins: in bytes in its array; when trainable, in elements in
+     * those of all trainable segments (master, m, v, gradients). Arrays of
+     * whole segments, and arrays of one rank's shards. */
     size_t full_offset, shard_offset;
     size_t state_full_offset, state_shard_offset;
 };
@@ -251,9 +257,12 @@ struct zero_plan {
     int undo_first;      /* segments from it on are updated as gradients arrive
                             (offload_request); segment_count: none */
     struct zero_needs needs;
-    size_t trainable_count; /* padded elements of the trainable segments */
-    size_t block_count;     /* Adam-mini: blocks of all tensors; their v is
-                               held whole by every rank */
+    size_t trainable_count; /* padded elements of the trainable segments, and
+                               of a rank's shards of them */
+    size_t trainable_shard;
+    size_t full_bytes[ZERO_ARRAYS], shard_bytes[ZERO_ARRAYS]; /* .. of arrays */
+    size_t block_count; /* Adam-mini: blocks of all tensors; their v is
+                           held whole by every rank */
 
     /* stage 3: slots of gathered units (outer slots first), and the program of
      * all micro-batches of a step, and of one evaluation batch */

@@ -12,6 +12,8 @@ struct plan_unit {
     size_t grads; /* elements that train */
 };
 struct plan_unit plan_unit_of(const struct zero_plan *plan, int unit);
+/* The span of an array. */
+const char *plan_array_name(enum zero_array array);
 /* Its gradient leaves a product as it is kept or sent. Of a unit: is that so of
  * any? */
 bool plan_grad_is_direct(const struct zero_plan *plan, int id);

@@ -103,7 +103,7 @@ static void list_ranges(
         struct zero_extent extent = {.id = -1};
         if (which == ZERO_SAVES && !trains(zero, s))
             continue;
-        if (plan->segments[s].part != ZERO_VALUES)
+        if (plan->segments[s].array >= ZERO_CODES)
             continue; /* base.c */
         if (which == ZERO_HOLDS) {
             bool states = trains(zero, s);

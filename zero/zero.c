@@ -18,11 +18,7 @@ static void place_params(
         struct segment_memory *memory)
 {
     const struct zero_plan *plan = zero->plan;
-    const char *name = segment->part == ZERO_CODES    ? "zero.base.codes"
-                       : segment->part == ZERO_SCALES ? "zero.base.scales"
-                       : !segment->trainable          ? "zero.params.frozen"
-                                                      : "zero.params";
-    char *base = zero_span(zero, name);
+    char *base = zero_span(zero, plan_array_name(segment->array));
     size_t shard = (size_t)zero->shards.place * segment->shard_count;
     size_t part = (size_t)zero->replicas.place * segment->part_count;
     memory->held_begin = shard + (plan->params_on_host ? part : 0);
