@@ -45,7 +45,6 @@ struct comm_functions {
      * a peer. NULL: unknown. */
     enum zd_status (*test)(
             struct comm *comm, const struct comm_op *op, bool *done_out);
-    void (*abort)(struct comm *comm, int exit_code); /* before control's */
     void (*give_up)(struct comm *comm); /* NULL: there is nothing to end */
     /* Seconds in addition to the seat's; NULL: none. */
     double (*waited)(const struct comm *comm);

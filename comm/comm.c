@@ -198,16 +198,6 @@ void comm_base_fini(struct comm *comm)
     free(comm->reduce_scratch);
 }
 
-void comm_abort(struct comm *comm, int exit_code)
-{
-    fflush(stdout);
-    fflush(stderr);
-    if (comm->functions->abort)
-        comm->functions->abort(comm, exit_code);
-    if (comm->control)
-        comm->control->functions->abort(comm->control, exit_code);
-}
-
 void comm_give_up(struct comm *comm)
 {
     if (comm->watch)

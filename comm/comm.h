@@ -23,7 +23,8 @@
  * Waiting yields the core: idle ranks do not slow the busy ones when there are
  * more ranks than cores.
  * Errors: a failed transport is ZD_ERR_PEER; nothing after it can be relied on
- * and the caller ends the job with comm_abort. */
+ * and the caller ends its process (comm_give_up), which its launcher or the
+ * others' watch sees. */
 #pragma once
 
 #include "base/device/lease.h"
@@ -261,9 +262,6 @@ enum zd_status comm_gather_new(
  * ("ranks 0-7"), and the others have none. Settling again changes nothing. */
 enum zd_status comm_agree(struct comm *comm, enum zd_status mine);
 
-/* End the whole job with this exit code. MPI: does not return, and mpirun's
- * exit code is this one. Threads: every rank's waits fail with ZD_ERR_PEER. */
-void comm_abort(struct comm *comm, int exit_code);
 /* This rank has failed and leaves alone, perhaps in the middle of collectives
  * on a device that its peers wait for: what is under way ends without them, in
  * bounded time, and nothing more is told. Then only comm_destroy. */
@@ -333,6 +331,8 @@ enum zd_status comm_staged_create(
  * Each thread uses its own and destroys it. */
 enum zd_status comm_local_create(
         int size, const struct comm_options *options, struct comm **comms_out);
+/* A rank leaves alone: every rank's waits fail with ZD_ERR_PEER. */
+void comm_local_abort(struct comm *comm);
 
 /* The library's name and version, "nccl 2.28.9"; static. ZD_ERR_UNFIT: none can
  * be opened, with what was tried. */

@@ -199,7 +199,7 @@ static void group_abort(struct group *group)
     pthread_mutex_unlock(&group->mutex);
 }
 
-static void local_abort(struct comm *comm, int exit_code)
+void comm_local_abort(struct comm *comm)
 {
     group_abort(local_of(comm)->group);
 }
@@ -277,7 +277,6 @@ static const struct comm_functions local_functions = {
         .broadcast = local_broadcast,
         .exchange = local_exchange,
         .transport = COMM_TRANSPORT_HOST,
-        .abort = local_abort,
         .destroy = local_destroy,
 };
 

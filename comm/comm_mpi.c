@@ -170,11 +170,6 @@ static enum zd_status mpi_exchange(
 
 /* --- life ----------------------------------------------------------------- */
 
-static void mpi_abort(struct comm *comm, int exit_code)
-{
-    MPI_Abort(MPI_COMM_WORLD, exit_code);
-}
-
 /* The ranks part together, which is a wait like others. After it they end one
  * by one. */
 static void mpi_destroy(struct comm *comm)
@@ -242,7 +237,6 @@ static const struct comm_functions mpi_functions = {
         .broadcast = mpi_broadcast,
         .exchange = mpi_exchange,
         .transport = COMM_TRANSPORT_HOST,
-        .abort = mpi_abort,
         .destroy = mpi_destroy,
 };
 

@@ -82,13 +82,6 @@ static enum zd_status nccl_progress(struct comm *comm)
     return nccl_check_alive(nccl);
 }
 
-static void nccl_abort(struct comm *comm, int exit_code)
-{
-    struct nccl *nccl = nccl_of(comm);
-    nccl_await_end(nccl);
-    nccl_abort_all(nccl);
-}
-
 static void give_up(struct comm *comm)
 {
     nccl_give_up(nccl_of(comm));
@@ -346,7 +339,6 @@ static const struct comm_functions nccl_backend = {
         .progress = nccl_progress,
         .set_memory = set_memory,
         .transport = COMM_TRANSPORT_NCCL,
-        .abort = nccl_abort,
         .give_up = give_up,
         .waited = waited,
         .destroy = nccl_destroy,

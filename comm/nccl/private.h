@@ -124,8 +124,6 @@ void nccl_watch_stop(struct nccl *nccl);
 /* The thread's error record ends the job, as watch_fail has it. Once; later
  * calls do nothing. */
 void nccl_fail(struct nccl *nccl);
-/* After a failure that ends the process: until it does, in bounded time. */
-void nccl_await_end(const struct nccl *nccl);
 /* Abort the communicators, once, on a separate thread; false: the abort hangs.
  * Waits a bounded time for library calls in progress. */
 bool nccl_abort_all(struct nccl *nccl);

@@ -20,9 +20,6 @@ enum { CALL_SECONDS = 1 };
 /* A peer whose GPU failed says so, and ends the job within this time: what its
  * end does to the others is no cause. */
 static const double CAUSE_SECONDS = 2;
-/* Time to find and report the cause, for which other hosts are queried. */
-static const double TELL_SECONDS = 3;
-
 /* --- the end -------------------------------------------------------------- */
 
 /* No new library call begins. A call that hangs keeps its lock; the abort ends
@@ -71,25 +68,14 @@ bool nccl_abort_all(struct nccl *nccl)
     return atomic_load(&nccl->is_aborted);
 }
 
-/* Shorter if this rank itself finds a cause. */
-static void nap_while_needed(const struct nccl *nccl, double seconds)
-{
-    double begun = clock_seconds();
-    while (!atomic_load(&nccl->gave_up) && clock_seconds() - begun < seconds)
-        nap();
-}
-
-void nccl_await_end(const struct nccl *nccl)
-{
-    if (atomic_load(&nccl->has_failed))
-        nap_while_needed(nccl, CAUSE_SECONDS + TELL_SECONDS);
-}
-
 void nccl_fail(struct nccl *nccl)
 {
+    double begun = clock_seconds();
     if (atomic_exchange(&nccl->has_failed, true))
         return;
-    nap_while_needed(nccl, CAUSE_SECONDS);
+    while (!atomic_load(&nccl->gave_up) &&
+           clock_seconds() - begun < CAUSE_SECONDS)
+        nap();
     if (!atomic_load(&nccl->gave_up))
         watch_fail(nccl->whole->base.watch);
 }

@@ -17,7 +17,5 @@ ends() {
     tell $? "$name"
     echo "# ended with $ended: $said"
 }
-ends 'a rank ends the job with 75' 75 '' 3 --abort 75
-ends 'a rank ends the job with 65' 65 '' 3 --abort 65
 ends 'of 2 x 2 x 2 ranks the one that is stopped is named' 75 'error*]: rank 5 on *' 8 --stop 5
 tests_end

@@ -21,7 +21,7 @@ static void *leave_or_wait(void *ctx)
     enum zd_status status = ZD_OK;
     if (comm_rank(comm) == RANKS - 1) {
         usleep(1000);
-        comm_abort(comm, 75);
+        comm_local_abort(comm);
         status = ZD_ERR_PEER;
     } else if (comm_rank(comm) == 0) {
         status = comm_barrier(comm);

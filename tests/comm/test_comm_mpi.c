@@ -1,7 +1,5 @@
-/* The suite over MPI; TAP from rank 0. `--abort CODE`: every rank but the last
- * waits for a message that never comes, and the last ends the job. `--stop
- * RANK`: 2 x 2 x 2 ranks work in their groups until that rank's process is
- * stopped. */
+/* The suite over MPI; TAP from rank 0. `--stop RANK`: 2 x 2 x 2 ranks work in
+ * their groups until that rank's process is stopped. */
 #include "comm/comm_mpi.h"
 #include "tests/comm/suite.h"
 
@@ -45,13 +43,6 @@ static bool counters_match_the_transport(struct comm *comm)
 
 static const struct suite_case last = {
         "counters match the transport's", counters_match_the_transport};
-
-static void abort_or_wait(struct comm *comm, int code)
-{
-    if (comm_rank(comm) == comm_size(comm) - 1)
-        comm_abort(comm, code);
-    comm_barrier(comm);
-}
 
 /* One operation ahead, of any group. */
 static enum zd_status work_in_groups(struct comm *comm, int stops)
@@ -100,8 +91,6 @@ int main(int argc, char **argv)
         zd_error_print(stderr, zd_error_get());
         return 1;
     }
-    if (argc == 3 && strcmp(argv[1], "--abort") == 0)
-        abort_or_wait(comm, atoi(argv[2]));
     if (stops)
         return zd_exit_code(work_in_groups(comm, atoi(argv[2])));
 

@@ -29,7 +29,7 @@ static void *run_rank(void *arg)
     if (rank->status == ZD_OK)
         comm_destroy(rank->comm);
     else if (rank->error.status != ZD_OK && rank->error.status != ZD_ERR_PEER)
-        comm_abort(rank->comm, zd_exit_code(rank->status));
+        comm_local_abort(rank->comm);
     return NULL;
 }
 
