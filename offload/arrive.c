@@ -151,17 +151,6 @@ static enum zd_status queue_chunks(
     return ZD_OK;
 }
 
-static void count_down(struct offload *offload, const struct segment *segment)
-{
-    uint64_t bytes = 0;
-    for (int i = 0; i < segment->chunk_count; i++)
-        bytes += offload->chunks[segment->first_chunk + i].count *
-                 dtype_bytes(offload_grad_type(&offload->request));
-    pthread_mutex_lock(&offload->lock);
-    offload->report.down_bytes += bytes;
-    pthread_mutex_unlock(&offload->lock);
-}
-
 enum zd_status offload_grads_down(
         struct offload *offload, int index, const void *from,
         struct token ready, int micro, bool last)
@@ -192,7 +181,9 @@ enum zd_status offload_grads_down(
     uint64_t ticket = works ? job_add(offload, &job) : 0;
     ZD_TRY(feed_wait(down, ready));
     ZD_TRY(queue_chunks(offload, segment, from, &job, ticket));
-    count_down(offload, segment);
+    report_add(
+            offload,
+            segment->elements * dtype_bytes(offload_grad_type(request)), 0);
     if (updates)
         visits_count(offload, segment->first_chunk, segment->chunk_count);
     ZD_TRY(feed_record(down, &segment->down, &left));

@@ -52,6 +52,7 @@ static void fill_tables(struct offload *offload)
         offload->extent_chunks[chunk->extent] = c;
         offload->segments[chunk->segment].first_chunk = c;
         offload->segments[chunk->segment].chunk_count++;
+        offload->segments[chunk->segment].elements += chunk->count;
     }
     offload->undo_segment = request->undo_first;
     while (offload->undo_chunk < offload->chunk_count &&

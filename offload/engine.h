@@ -85,6 +85,7 @@ struct segment {
     struct token made;    /* of what makes its parameters */
     void *device;         /* where its parameters go, or NULL */
     int first_chunk, chunk_count;
+    size_t elements; /* of its chunks */
     /* under the lock: */
     int chunks_left; /* of the job over all chunks */
 };
@@ -157,6 +158,9 @@ static inline bool updates_early(const struct offload *offload, int segment)
 /* report.c: the failure of a worker, as this thread's; ZD_OK when there is
  * none. */
 enum zd_status offload_failure(struct offload *offload);
+
+/* Bytes that were asked to go down, and up. */
+void report_add(struct offload *offload, uint64_t down, uint64_t up);
 
 /* A wait of the trainer, for the report: to the disk the share of the time that
  * workers meanwhile waited for it, the rest to what it is for. */

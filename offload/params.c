@@ -157,10 +157,9 @@ enum zd_status offload_params_up(
                                     : send_from_memory(offload, segment, to);
     wait_end(offload, &wait, WAIT_UP);
     ZD_TRY(status);
-    pthread_mutex_lock(&offload->lock);
-    offload->report.up_bytes +=
-            request->segment_counts[segment] * dtype_bytes(request->dtype);
-    pthread_mutex_unlock(&offload->lock);
+    report_add(
+            offload, 0,
+            request->segment_counts[segment] * dtype_bytes(request->dtype));
     ZD_TRY(feed_record(&offload->up, &offload->segments[segment].up, &left));
     lease_release(params, left);
     return done ? record_up(offload, done) : ZD_OK;
@@ -176,8 +175,6 @@ enum zd_status offload_copy_up(
         struct timeline *done)
 {
     ZD_TRY(feed_copy(&offload->up, to, from, bytes));
-    pthread_mutex_lock(&offload->lock);
-    offload->report.up_bytes += bytes;
-    pthread_mutex_unlock(&offload->lock);
+    report_add(offload, 0, bytes);
     return record_up(offload, done);
 }

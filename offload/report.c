@@ -12,6 +12,14 @@ enum zd_status offload_failure(struct offload *offload)
     return status;
 }
 
+void report_add(struct offload *offload, uint64_t down, uint64_t up)
+{
+    pthread_mutex_lock(&offload->lock);
+    offload->report.down_bytes += down;
+    offload->report.up_bytes += up;
+    pthread_mutex_unlock(&offload->lock);
+}
+
 struct wait wait_begin(struct offload *offload)
 {
     pthread_mutex_lock(&offload->lock);

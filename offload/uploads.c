@@ -60,31 +60,31 @@ static enum zd_status send_segment(void *ctx, int64_t index)
     return ZD_OK;
 }
 
-/* Bytes of a segment's parameters, but those that an update makes at home. */
-static uint64_t bytes_up(
+/* Elements of a segment whose parameters go up: but those that an update makes
+ * at home. */
+static size_t elements_up(
         const struct offload *offload, const struct segment *segment,
         bool by_update)
 {
-    uint64_t bytes = 0;
+    size_t elements = segment->device ? segment->elements : 0;
     int end = segment->first_chunk + segment->chunk_count;
     for (int c = segment->first_chunk; c < end; c++)
-        if (!by_update || !visit_is_home(offload, c))
-            bytes += offload->chunks[c].count *
-                     dtype_bytes(offload->request.dtype);
-    return bytes;
+        if (by_update && visit_is_home(offload, c))
+            elements -= offload->chunks[c].count;
+    return elements;
 }
 
 void uploads_begin(struct offload *offload, bool by_update)
 {
-    for (int s = 0; s < offload->request.segment_count; s++)
+    size_t elements = 0;
+    for (int s = 0; s < offload->request.segment_count; s++) {
         uploads_await(offload, s);
+        elements += elements_up(offload, &offload->segments[s], by_update);
+    }
+    report_add(offload, 0, elements * dtype_bytes(offload->request.dtype));
     pthread_mutex_lock(&offload->lock);
     for (int c = 0; c < offload->chunk_count; c++)
         offload->made[c] = PARAM_OLD;
-    for (int s = 0; s < offload->request.segment_count; s++)
-        if (offload->segments[s].device)
-            offload->report.up_bytes +=
-                    bytes_up(offload, &offload->segments[s], by_update);
     pthread_mutex_unlock(&offload->lock);
 }
 

@@ -90,10 +90,7 @@ void visits_count(struct offload *offload, int first, int count)
             add_visit(
                     &offload->request, &offload->chunks[c],
                     visit_is_home(offload, c), &sum);
-    pthread_mutex_lock(&offload->lock);
-    offload->report.up_bytes += sum.up;
-    offload->report.down_bytes += sum.down;
-    pthread_mutex_unlock(&offload->lock);
+    report_add(offload, sum.down, sum.up);
 }
 
 /* --- a visitor ------------------------------------------------------------ */
