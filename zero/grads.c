@@ -118,30 +118,6 @@ static void point_unit(const struct zero *zero, int unit, void **grads)
         each_grad(zero, unit, grads);
 }
 
-/* --- sums over replicas --------------------------------------------------- */
-
-enum zd_status grads_merge(
-        struct zero *zero, int s, int micro, char *part, struct lease *lease)
-{
-    size_t count = zero->plan->segments[s].part_count;
-    enum dtype type = zero->plan->grad_dtype;
-    struct token merged = {0};
-    const char *shard =
-            part - (size_t)zero->replicas.place * count * dtype_bytes(type);
-    (void)micro;
-    ZD_TRY(comm_queue(
-            zero->groups[ZERO_REPLICATE],
-            &(struct comm_op){
-                    .kind = COMM_REDUCE_SCATTER,
-                    .from = shard,
-                    .to = part,
-                    .count = count,
-                    .type = type},
-            &merged));
-    lease_note(lease, merged);
-    return ZD_OK;
-}
-
 /* --- whose turn it is ----------------------------------------------------- */
 
 /* The buffers of units share memory: what was in that of position `i`. */

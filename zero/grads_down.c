@@ -20,6 +20,30 @@ char *grads_passing(const struct zero *zero, int unit)
            plan->passing_offsets[unit] * dtype_bytes(plan->grad_dtype);
 }
 
+/* --- sums over replicas --------------------------------------------------- */
+
+static enum zd_status merge(
+        struct zero *zero, int s, int micro, char *part, struct lease *lease)
+{
+    size_t count = zero->plan->segments[s].part_count;
+    enum dtype type = zero->plan->grad_dtype;
+    struct token merged = {0};
+    const char *shard =
+            part - (size_t)zero->replicas.place * count * dtype_bytes(type);
+    (void)micro;
+    ZD_TRY(comm_queue(
+            zero->groups[ZERO_REPLICATE],
+            &(struct comm_op){
+                    .kind = COMM_REDUCE_SCATTER,
+                    .from = shard,
+                    .to = part,
+                    .count = count,
+                    .type = type},
+            &merged));
+    lease_note(lease, merged);
+    return ZD_OK;
+}
+
 /* --- down ----------------------------------------------------------------- */
 
 /* A reduced gradient is complete once the compute stream gets here. fp32 ones
@@ -57,7 +81,7 @@ static const struct stage {
             struct lease *lease);
 } stages[GRAD_STAGES] = {
         [GRADS_MERGED] =
-                {"reduce_scatter", ZERO_REPLICATE, LEASE_CHANGE, grads_merge},
+                {"reduce_scatter", ZERO_REPLICATE, LEASE_CHANGE, merge},
         [GRADS_SHARED] = {"places", ZERO_TP, LEASE_CHANGE, places_share},
         [GRADS_SENT] = {"copies down", ZERO_WORLD, LEASE_READ, send},
 };

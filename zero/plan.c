@@ -500,16 +500,6 @@ static enum zd_status add(
     return plan_span(arena, name, ARENA_DEVICE, kind, count, element_bytes);
 }
 
-const char *plan_array_name(enum zero_array array)
-{
-    static const char *const names[ZERO_ARRAYS] = {
-            [ZERO_TRAINED] = "zero.params",
-            [ZERO_FROZEN] = "zero.params.frozen",
-            [ZERO_CODES] = "zero.base.codes",
-            [ZERO_SCALES] = "zero.base.scales"};
-    return names[array];
-}
-
 /* Copies to the device go out of pinned memory; what trains is the engine's
  * then. */
 static enum zd_status add_params(

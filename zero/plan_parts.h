@@ -13,7 +13,15 @@ struct plan_unit {
 };
 struct plan_unit plan_unit_of(const struct zero_plan *plan, int unit);
 /* The span of an array. */
-const char *plan_array_name(enum zero_array array);
+static inline const char *plan_array_name(enum zero_array array)
+{
+    static const char *const names[ZERO_ARRAYS] = {
+            [ZERO_TRAINED] = "zero.params",
+            [ZERO_FROZEN] = "zero.params.frozen",
+            [ZERO_CODES] = "zero.base.codes",
+            [ZERO_SCALES] = "zero.base.scales"};
+    return names[array];
+}
 /* Its gradient leaves a product as it is kept or sent. Of a unit: is that so of
  * any? */
 bool plan_grad_is_direct(const struct zero_plan *plan, int id);

@@ -189,9 +189,6 @@ uint64_t params_gather_owed(const struct zero *zero, enum zero_group group);
 enum zd_status grads_acquire(
         void *ctx, int unit, void **grads, bool *accumulate_out);
 enum zd_status grads_release(void *ctx, int unit);
-/* GRADS_MERGED, of a segment: begins its sum over replicas. */
-enum zd_status grads_merge(
-        struct zero *zero, int s, int micro, char *part, struct lease *lease);
 
 /* --- grads_down.c --------------------------------------------------------- */
 
