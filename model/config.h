@@ -82,7 +82,7 @@ struct model_config {
     double score_softcap, logit_softcap; /* 0: none */
     double initializer_range; /* standard deviation of random weights */
     enum dtype storage_dtype; /* of the files: what "auto" exports */
-    /* stored quantized (model_config_read_stored); the format as config.json
+    /* stored quantized (model_config_read); the format as config.json
      * has it: the files know better */
     bool is_quantized;
     enum quant_format stored_format;

@@ -178,7 +178,7 @@ static void keep_within_positions(struct draft *draft)
     const char *path = draft_text(draft, "model.path");
     if (draft_has(draft, key) || !path)
         return;
-    if (model_config_read_stored(path, &config) != ZD_OK)
+    if (model_config_read(path, true, &config) != ZD_OK)
         zd_error_clear(); /* it need not be here */
     else if (config.max_positions < train_job_default().data.cutoff_len)
         draft_set(

@@ -159,7 +159,7 @@ enum zd_status command_merge(struct cli_args *args, int *argc, char ***argv)
         status =
                 ZD_FAIL(ZD_ERR_NO_INPUT, "E0301", "no model at %s", args->base);
     if (status == ZD_OK)
-        status = model_config_read_stored(args->base, &config);
+        status = model_config_read(args->base, true, &config);
     for (int i = 0; i < adapters.count && status == ZD_OK; i++)
         status = peft_extend_config(adapters.choices[i].dir, &config);
     if (status == ZD_OK)

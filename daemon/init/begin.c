@@ -139,7 +139,7 @@ static enum zd_status look(
 {
     struct param_table table;
     memset(facts, 0, sizeof *facts);
-    ZD_TRY(model_config_read_stored(request->model, &facts->config));
+    ZD_TRY(model_config_read(request->model, true, &facts->config));
     enum zd_status status = param_table_build(&facts->config, NULL, 0, &table);
     if (status == ZD_OK) {
         facts->parameters = (int64_t)table.total;

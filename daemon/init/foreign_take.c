@@ -43,7 +43,7 @@ static json_t *peft_default(const struct foreign *from)
     const char *path = draft_text(from->draft, "model.path");
     struct model_config config = {0};
     json_t *targets = NULL;
-    if (path && model_config_read_stored(path, &config) == ZD_OK)
+    if (path && model_config_read(path, true, &config) == ZD_OK)
         for (int i = 0; i < 2 && config.family->peft_targets[i]; i++) {
             targets = targets ? targets : json_array();
             json_array_append_new(

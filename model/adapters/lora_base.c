@@ -41,15 +41,16 @@ static enum zd_status take_stored(
         if (!stored || !may_be_quantized(table, id))
             continue;
         first = first ? first : stored;
-        if (stored->format != first->format)
+        if (stored->state.matrix.format != first->state.matrix.format)
             return stored_fail(
                     stored->codes, "E0330",
                     "tensor `%s` is stored in %s and `%s` in %s; a base that "
                     "adapters train on has one format",
-                    first->codes.tensor->name, quant_format_name(first->format),
+                    first->codes.tensor->name,
+                    quant_format_name(first->state.matrix.format),
                     stored->codes.tensor->name,
-                    quant_format_name(stored->format));
-        table->codes[id] = quantized_matrix(stored);
+                    quant_format_name(stored->state.matrix.format));
+        table->codes[id] = stored->state.matrix;
     }
     return ZD_OK;
 }

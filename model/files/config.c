@@ -226,7 +226,7 @@ static enum zd_status check_quantization(
     return ZD_OK;
 }
 
-static enum zd_status read_config(
+enum zd_status model_config_read(
         const char *dir, bool may_be_quantized, struct model_config *config_out)
 {
     const struct fs_path path = fs_in(dir, "config.json");
@@ -254,18 +254,6 @@ static enum zd_status read_config(
             : type && strcmp(type, "nf4") == 0                    ? QUANT_NF4
                                                                   : QUANT_FP4;
     return ZD_OK;
-}
-
-enum zd_status model_config_read(
-        const char *dir, struct model_config *config_out)
-{
-    return read_config(dir, false, config_out);
-}
-
-enum zd_status model_config_read_stored(
-        const char *dir, struct model_config *config_out)
-{
-    return read_config(dir, true, config_out);
 }
 
 /* The table that replaces the one in `keys`, with what is no scaling of it, and

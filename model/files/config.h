@@ -11,15 +11,13 @@
 enum zd_status model_config_parse(
         const json_t *json, const char *name, enum zd_status on_error,
         struct model_config *config_out);
-/* DIR/config.json. */
+/* DIR/config.json. may_be_quantized: for whoever reads the model as what it
+ * decodes to: `quantization_config` is bitsandbytes' or DeepSeek's fp8 in tiles
+ * of 128 x 128, and is left out of config->json. Else any is refused (E0304).
+ */
 enum zd_status model_config_read(
-        const char *dir, struct model_config *config_out);
-/* The same of a model that may be stored quantized, for whoever reads it as
- * what it decodes to: `quantization_config` is bitsandbytes' or DeepSeek's fp8
- * in tiles of 128 x 128, and is left out of config->json. The others refuse any
- * (E0304). */
-enum zd_status model_config_read_stored(
-        const char *dir, struct model_config *config_out);
+        const char *dir, bool may_be_quantized,
+        struct model_config *config_out);
 /* Let heads turn as `scaling` says, as rope_scaling in transformers (model.
  * rope_scaling of a job), and max_positions grow to original positions times
  * factor. config->json stays as it was: a checkpoint keeps it, and its reader

@@ -56,14 +56,7 @@ static enum zd_status hold_weight(struct quantizing *q, int id)
 static char *state_text(const struct quantizing *q, int id)
 {
     const struct quant_state state = {
-            .format = q->quantize->format,
-            .dtype = q->dtype,
-            .rows = param_out(&q->table->params[id]),
-            .columns = param_in(&q->table->params[id]),
-            .block = QUANT_BLOCK,
-            .is_nested = q->nested,
-            .nested_block = QUANT_NESTED_BLOCK,
-            .nested_offset = q->offsets[id]};
+            matrix_of(q, id), q->dtype, q->offsets[id]};
     return quant_state_text(&state);
 }
 
@@ -319,8 +312,6 @@ static void export_fini(struct hf_export *e)
     hf_files_close(&e->others);
 }
 
-enum { STEP_BEGIN = 1, STEP_WRITE = 2, STEP_END = 4 };
-
 static enum zd_status export_steps(
         const struct hf_export_job *job, const struct weight_source *source,
         struct quantizing *quantizing, unsigned steps, int part, int parts)
@@ -333,36 +324,26 @@ static enum zd_status export_steps(
             .files = {.stem = "model", .read = read_tensor, .ctx = &e}};
     e.files.dir = e.dir;
     ZD_TRY(export_dir_places(job->dir, e.to, e.dir));
-    if (steps & STEP_BEGIN) {
+    if (steps & EXPORT_BEGIN) {
         ZD_TRY(export_dir_names(job->dir, false, e.to, e.dir));
         ZD_TRY(export_dir_begin(e.dir));
     }
     ZD_TRY(list_tensors(&e));
-    if (steps & STEP_BEGIN)
+    if (steps & EXPORT_BEGIN)
         ZD_TRY(tensor_files_create(&e.files));
-    if (steps & STEP_WRITE)
+    if (steps & EXPORT_PART)
         ZD_TRY(tensor_files_write(&e.files, part, parts));
-    return steps & STEP_END ? end(&e) : ZD_OK;
+    return steps & EXPORT_END ? end(&e) : ZD_OK;
 }
 
-enum zd_status weights_export_begin(const struct hf_export_job *job)
+enum zd_status weights_export_step(
+        const struct hf_export_job *job, enum export_step step,
+        const struct weight_source *source, int part, int parts)
 {
-    return export_steps(job, NULL, NULL, STEP_BEGIN, 0, 1);
+    return export_steps(job, source, NULL, step, part, parts);
 }
 
-enum zd_status weights_export_part(
-        const struct hf_export_job *job, const struct weight_source *source,
-        int part, int parts)
-{
-    return export_steps(job, source, NULL, STEP_WRITE, part, parts);
-}
-
-enum zd_status weights_export_end(const struct hf_export_job *job)
-{
-    return export_steps(job, NULL, NULL, STEP_END, 0, 1);
-}
-
-enum { ALL_STEPS = STEP_BEGIN | STEP_WRITE | STEP_END };
+enum { ALL_STEPS = EXPORT_BEGIN | EXPORT_PART | EXPORT_END };
 
 enum zd_status weights_export_hf(
         const char *dir, const struct model_config *config,

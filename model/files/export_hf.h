@@ -56,11 +56,10 @@ struct hf_export_job {
     const struct param_table *table;
     struct hf_export_options options;
 };
-enum zd_status weights_export_begin(const struct hf_export_job *job);
-enum zd_status weights_export_part(
-        const struct hf_export_job *job, const struct weight_source *source,
-        int part, int parts);
-enum zd_status weights_export_end(const struct hf_export_job *job);
+enum export_step { EXPORT_BEGIN = 1, EXPORT_PART = 2, EXPORT_END = 4 };
+enum zd_status weights_export_step(
+        const struct hf_export_job *job, enum export_step step,
+        const struct weight_source *source, int part, int parts);
 /* Could a model, or an adapter, be written to `dir` now? Its folder is made and
  * removed again. ZD_ERR_CREATE as above. */
 enum zd_status weights_export_check(const char *dir, bool is_adapter);

@@ -289,6 +289,7 @@ static enum zd_status open_quantized(
         const struct param *param)
 {
     int64_t rows = param_out(param), columns = param_in(param);
+    const struct quant_matrix *m;
     const char *name = slot->stored.tensor->name;
     if (!source->config->is_quantized)
         return stored_fail(
@@ -298,14 +299,14 @@ static enum zd_status open_quantized(
                 name);
     slot->weight = zd_array(1, sizeof *slot->weight);
     ZD_TRY(quantized_open(slot->stored, slot->beside, slot->weight));
-    if (slot->weight->rows == rows && slot->weight->columns == columns)
+    m = &slot->weight->state.matrix;
+    if (m->rows == rows && m->columns == columns)
         return ZD_OK;
     return stored_fail(
             slot->stored, "E0310",
             "tensor `%s` holds a matrix of [%lld, %lld]; config.json asks for "
             "[%lld, %lld]",
-            name, (long long)slot->weight->rows,
-            (long long)slot->weight->columns, (long long)rows,
+            name, (long long)m->rows, (long long)m->columns, (long long)rows,
             (long long)columns);
 }
 
@@ -357,7 +358,7 @@ static enum dtype storage_dtype(const struct hf_source *source)
         const struct hf_tensor *tensor = &source->tensors[id];
         const struct st_tensor *t = tensor->stored.tensor;
         if (tensor->weight)
-            return tensor->weight->dtype;
+            return tensor->weight->state.dtype;
         enum dtype type;
         if (t && dtype_find(dtype_safetensors_name, t->dtype, &type))
             counts[type] += t->count; /* else of an adapter */

@@ -1,6 +1,7 @@
 #include "model/quantized/quantized.h"
 
 #include "base/must.h"
+#include "base/number/sizes.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -130,11 +131,7 @@ static enum zd_status read_state(
     if (rows < 1 || columns < 1 || rows > EXTENT_MAX || columns > EXTENT_MAX)
         return REFUSE(name, "`shape` is not that of a matrix");
     *state = (struct quant_state){
-            .format = format,
-            .dtype = was,
-            .rows = rows,
-            .columns = columns,
-            .block = (size_t)block};
+            {format, rows, columns, (size_t)block, 0}, was};
     if (nested_block == INT64_MIN && !nested_dtype && isnan(offset))
         return ZD_OK;
     ZD_TRY(check_block(name, "nested_blocksize", nested_block));
@@ -142,8 +139,7 @@ static enum zd_status read_state(
         return REFUSE(name, "`nested_dtype` must be `float32`");
     if (!isfinite((float)offset))
         return REFUSE(name, "`nested_offset` must be a number");
-    state->is_nested = true;
-    state->nested_block = (size_t)nested_block;
+    state->matrix.nested_block = (size_t)nested_block;
     state->nested_offset = (float)offset;
     return ZD_OK;
 }
@@ -162,20 +158,21 @@ enum zd_status quant_state_parse(
 char *quant_state_text(const struct quant_state *state)
 {
     enum { BYTES = 512 };
+    const struct quant_matrix *m = &state->matrix;
     char *text = zd_must(malloc(BYTES));
     int used = snprintf(
             text, BYTES,
             "{\"quant_type\": \"%s\", \"blocksize\": %zu, \"dtype\": \"%s\", "
             "\"shape\": [%lld, %lld]",
-            quant_format_name(state->format), state->block,
-            dtype_torch_name(state->dtype), (long long)state->rows,
-            (long long)state->columns);
-    if (state->is_nested) /* 17 digits identify a double */
+            quant_format_name(m->format), m->block,
+            dtype_torch_name(state->dtype), (long long)m->rows,
+            (long long)m->columns);
+    if (m->nested_block) /* 17 digits identify a double */
         used += snprintf(
                 text + used, (size_t)(BYTES - used),
                 ", \"nested_blocksize\": %zu, \"nested_dtype\": \"float32\", "
                 "\"nested_offset\": %.17g",
-                state->nested_block, (double)state->nested_offset);
+                m->nested_block, (double)state->nested_offset);
     snprintf(text + used, (size_t)(BYTES - used), "}");
     return text;
 }
@@ -247,7 +244,7 @@ static enum zd_status open_state(
             text, (size_t)stored.tensor->bytes, stored.tensor->name, &w->state);
     if (status != ZD_OK)
         return zd_fail_where("%s", stored.file->path);
-    return w->state.format == format
+    return w->state.matrix.format == format
                    ? ZD_OK
                    : refuse(stored, "has another type than its name says");
 }
@@ -255,7 +252,7 @@ static enum zd_status open_state(
 static enum zd_status open_nested(
         const struct stored beside[BESIDES], size_t blocks, struct quantized *w)
 {
-    size_t scale_count = quant_parts(blocks, w->state.nested_block);
+    size_t scale_count = quant_parts(blocks, w->state.matrix.nested_block);
     ZD_TRY(need(w->codes, beside, BESIDE_ABSMAX, "U8", blocks));
     ZD_TRY(need(w->codes, beside, BESIDE_NESTED_ABSMAX, "F32", scale_count));
     ZD_TRY(need(w->codes, beside, BESIDE_NESTED_QUANT_MAP, "F32", 256));
@@ -276,19 +273,15 @@ static enum zd_status open_4bit(
     if (is_nf4 && beside[BESIDE_STATE_FP4].tensor)
         return refuse(w->codes, "has two quant_states");
     ZD_TRY(open_state(state, is_nf4 ? QUANT_NF4 : QUANT_FP4, w));
-    w->format = w->state.format;
-    w->dtype = w->state.dtype;
-    w->rows = w->state.rows;
-    w->columns = w->state.columns;
-    size_t count = (size_t)w->rows * (size_t)w->columns;
-    size_t blocks = quant_parts(count, w->state.block);
+    const struct quant_matrix *m = &w->state.matrix;
+    size_t count = quant_matrix_count(m), blocks = quant_scale_count(m);
     if (w->codes.tensor->bytes != quant_parts(count, 2))
         return refuse(
                 w->codes, "does not have the size that its quant_state says");
     ZD_TRY(need(w->codes, beside, BESIDE_QUANT_MAP, "F32", 16));
     ZD_TRY(take_bytes(beside[BESIDE_QUANT_MAP], w->values));
     ZD_TRY(check_finite(beside[BESIDE_QUANT_MAP], w->values, 16, 1, 0));
-    if (w->state.is_nested)
+    if (m->nested_block)
         return open_nested(beside, blocks, w);
     if (beside[BESIDE_NESTED_ABSMAX].tensor ||
         beside[BESIDE_NESTED_QUANT_MAP].tensor)
@@ -305,10 +298,8 @@ static enum zd_status open_matrix(
     const struct st_tensor *t = w->codes.tensor;
     if (strcmp(t->dtype, dtype) != 0 || t->dims != 2)
         return refuse(w->codes, "is not a matrix of the type of its scales");
-    w->format = format;
-    w->dtype = DTYPE_BF16;
-    w->rows = t->shape[0];
-    w->columns = t->shape[1];
+    w->state = (struct quant_state){
+            {format, t->shape[0], t->shape[1], 0, 0}, DTYPE_BF16};
     return ZD_OK;
 }
 
@@ -318,7 +309,8 @@ static enum zd_status open_int8(
     uint8_t format;
     struct stored layout = beside[BESIDE_WEIGHT_FORMAT];
     ZD_TRY(open_matrix(QUANT_INT8, "I8", w));
-    ZD_TRY(need(w->codes, beside, BESIDE_SCB, "F32", (uint64_t)w->rows));
+    size_t rows = (size_t)w->state.matrix.rows;
+    ZD_TRY(need(w->codes, beside, BESIDE_SCB, "F32", rows));
     if (layout.tensor) {
         ZD_TRY(need(w->codes, beside, BESIDE_WEIGHT_FORMAT, "U8", 1));
         ZD_TRY(take_bytes(layout, &format));
@@ -326,7 +318,7 @@ static enum zd_status open_int8(
             return refuse(layout, "says another layout than rows");
     }
     ZD_TRY(take(beside[BESIDE_SCB], &w->scales));
-    return check_finite(beside[BESIDE_SCB], w->scales, (size_t)w->rows, 128, 0);
+    return check_finite(beside[BESIDE_SCB], w->scales, rows, 128, 0);
 }
 
 static enum zd_status open_fp8(
@@ -334,8 +326,9 @@ static enum zd_status open_fp8(
 {
     struct stored scale = beside[BESIDE_SCALE_INV];
     ZD_TRY(open_matrix(QUANT_FP8, "F8_E4M3", w));
-    size_t rows = quant_parts((size_t)w->rows, QUANT_TILE);
-    size_t columns = quant_parts((size_t)w->columns, QUANT_TILE);
+    const struct quant_matrix *m = &w->state.matrix;
+    size_t rows = quant_parts((size_t)m->rows, QUANT_TILE);
+    size_t columns = quant_parts((size_t)m->columns, QUANT_TILE);
     if (scale.tensor->dims != 2 || scale.tensor->shape[0] != (int64_t)rows ||
         scale.tensor->shape[1] != (int64_t)columns)
         return refuse(scale, "is not of one scale for each 128 x 128 weights");
@@ -377,96 +370,78 @@ void quantized_fini(struct quantized *weight)
 
 /* --- reading -------------------------------------------------------------- */
 
-/* Whole blocks [block, block + blocks) of 4-bit codes. */
-static enum zd_status read_blocks(
-        const struct quantized *w, size_t block, size_t blocks, size_t count,
-        float *out)
+/* Of blocks first .. first + count - 1. */
+static enum zd_status read_absmax(
+        const struct quantized *w, size_t first, size_t count, float *absmax)
 {
-    uint8_t codes[CHUNK / 2];
-    float absmax[CHUNK / QUANT_BLOCK_MIN];
+    uint8_t nested[CHUNK / QUANT_BLOCK_MIN + 1];
     const struct quant_state *s = &w->state;
+    if (!s->matrix.nested_block)
+        return st_read_bytes(
+                w->absmax.file, w->absmax.tensor, 4 * first, 4 * count, absmax);
     ZD_TRY(st_read_bytes(
-            w->codes.file, w->codes.tensor, block * s->block / 2,
-            quant_parts(count, 2), codes));
-    if (s->is_nested) {
-        uint8_t nested[CHUNK / QUANT_BLOCK_MIN];
-        ZD_TRY(st_read_bytes(
-                w->absmax.file, w->absmax.tensor, block, blocks, nested));
-        quant_unnest(
-                absmax, nested, w->scales, w->map, s->nested_offset,
-                s->nested_block, block, blocks);
-    } else {
-        ZD_TRY(st_read_bytes(
-                w->absmax.file, w->absmax.tensor, 4 * block, 4 * blocks,
-                absmax));
-    }
-    quant_decode4(out, codes, absmax, w->values, count, s->block);
+            w->absmax.file, w->absmax.tensor, first, count, nested));
+    quant_unnest(
+            absmax, nested, w->scales, w->map, s->nested_offset,
+            s->matrix.nested_block, first, count);
     return ZD_OK;
 }
 
-static enum zd_status read_4bit(
-        const struct quantized *w, size_t begin, size_t count, float *out)
+/* Elements from `at` on that have one scale. */
+static size_t run_at(const struct quant_matrix *m, size_t at)
 {
-    float values[CHUNK];
-    size_t block = w->state.block;
-    size_t total = (size_t)w->rows * (size_t)w->columns;
-    while (count) {
-        size_t first = begin / block, skip = begin % block;
-        size_t wanted = skip + count < CHUNK ? skip + count : CHUNK;
-        size_t blocks = quant_parts(wanted, block), at = first * block;
-        size_t have = total - at < blocks * block ? total - at : blocks * block;
-        size_t n = have - skip < count ? have - skip : count;
-        ZD_TRY(read_blocks(w, first, blocks, have, values));
-        memcpy(out, values + skip, n * sizeof *out);
-        begin += n;
-        out += n;
-        count -= n;
-    }
-    return ZD_OK;
+    size_t columns = (size_t)m->columns, column = at % columns;
+    if (quant_is_4bit(m))
+        return m->block - at % m->block;
+    return m->format == QUANT_INT8 ? columns - column
+                                   : size_min(
+                                             columns - column,
+                                             QUANT_TILE - column % QUANT_TILE);
 }
 
-/* Codes of a byte, of one row. */
-static void decode_row(
-        const struct quantized *w, const uint8_t *codes, size_t row,
-        size_t column, size_t count, float *out)
+/* From code `at` on, of one scale. */
+static void decode_run(
+        const struct quantized *w, const uint8_t *codes, size_t at, float scale,
+        size_t count, float *out)
 {
-    size_t tiles = quant_parts((size_t)w->columns, QUANT_TILE);
-    if (w->format == QUANT_INT8) {
-        quant_decode8(out, (const int8_t *)codes, w->scales[row], count);
-        return;
+    enum quant_format format = w->state.matrix.format;
+    if (format == QUANT_INT8)
+        quant_decode8(out, (const int8_t *)codes + at, scale, count);
+    if (format == QUANT_FP8)
+        quant_decode_fp8(out, codes + at, scale, count);
+    for (size_t i = at; format <= QUANT_FP4 && i < at + count; i++) {
+        unsigned code = i % 2 ? codes[i / 2] & 15u : codes[i / 2] >> 4;
+        out[i - at] = w->values[code] * scale;
     }
-    const float *scales = w->scales + row / QUANT_TILE * tiles;
-    for (size_t i = 0, n; i < count; i += n) {
-        size_t left = QUANT_TILE - (column + i) % QUANT_TILE;
-        n = left < count - i ? left : count - i;
-        quant_decode_fp8(
-                out + i, codes + i, scales[(column + i) / QUANT_TILE], n);
-    }
-}
-
-static enum zd_status read_8bit(
-        const struct quantized *w, size_t begin, size_t count, float *out)
-{
-    uint8_t codes[CHUNK];
-    size_t columns = (size_t)w->columns;
-    while (count) {
-        size_t row = begin / columns, column = begin % columns;
-        size_t n = columns - column < count ? columns - column : count;
-        n = n < CHUNK ? n : CHUNK;
-        ZD_TRY(st_read_bytes(w->codes.file, w->codes.tensor, begin, n, codes));
-        decode_row(w, codes, row, column, n, out);
-        begin += n;
-        out += n;
-        count -= n;
-    }
-    return ZD_OK;
 }
 
 enum zd_status quantized_read(
-        const struct quantized *weight, size_t begin, size_t count, float *out)
+        const struct quantized *w, size_t begin, size_t count, float *out)
 {
-    return weight->format <= QUANT_FP4 ? read_4bit(weight, begin, count, out)
-                                       : read_8bit(weight, begin, count, out);
+    uint8_t codes[CHUNK];
+    float absmax[CHUNK / QUANT_BLOCK_MIN + 1];
+    const struct quant_matrix *m = &w->state.matrix;
+    bool is_4bit = quant_is_4bit(m);
+    for (size_t end = begin + count, n; begin < end; begin += n, out += n) {
+        n = size_min(end - begin, CHUNK - 1);
+        size_t skip = is_4bit ? begin % 2 : 0; /* code of its first byte */
+        size_t first = quant_scale_of(m, begin);
+        size_t scales = quant_scale_of(m, begin + n - 1) + 1 - first;
+        ZD_TRY(st_read_bytes(
+                w->codes.file, w->codes.tensor, is_4bit ? begin / 2 : begin,
+                quant_code_bytes(m, skip + n), codes));
+        if (is_4bit)
+            ZD_TRY(read_absmax(w, first, scales, absmax));
+        for (size_t i = 0, run; i < n; i += run) {
+            size_t scale = quant_scale_of(m, begin + i);
+            run = size_min(run_at(m, begin + i), n - i);
+            decode_run(
+                    w, codes, skip + i,
+                    is_4bit ? absmax[scale - first] : w->scales[scale], run,
+                    out + i);
+        }
+    }
+    return ZD_OK;
 }
 
 /* A run of the transpose is a piece of each row, read one by one. */
@@ -475,7 +450,8 @@ enum zd_status quantized_read_transposed(
 {
     enum { PIECE = 256 };
     float piece[PIECE];
-    size_t rows = (size_t)weight->rows, columns = (size_t)weight->columns;
+    const struct quant_matrix *m = &weight->state.matrix;
+    size_t rows = (size_t)m->rows, columns = (size_t)m->columns;
     size_t first = begin / rows, end = (begin + count - 1) / rows + 1;
     for (size_t r = 0; r < rows; r++)
         for (size_t c = first; c < end; c += PIECE) {
@@ -492,59 +468,44 @@ enum zd_status quantized_read_transposed(
 
 /* --- as it is ------------------------------------------------------------- */
 
-struct quant_matrix quantized_matrix(const struct quantized *weight)
-{
-    bool is_4bit = weight->format <= QUANT_FP4;
-    return (struct quant_matrix){
-            .format = weight->format,
-            .rows = weight->rows,
-            .columns = weight->columns,
-            .block = is_4bit ? weight->state.block : 0,
-            .nested_block = is_4bit && weight->state.is_nested
-                                    ? weight->state.nested_block
-                                    : 0};
-}
-
 enum zd_status quantized_read_codes(
         const struct quantized *weight, size_t begin, size_t count,
         uint8_t *codes)
 {
-    bool is_4bit = weight->format <= QUANT_FP4;
-    size_t bytes = is_4bit ? quant_parts(count, 2) : count;
+    const struct quant_matrix *m = &weight->state.matrix;
+    size_t bytes = quant_code_bytes(m, count);
     ZD_TRY(st_read_bytes(
             weight->codes.file, weight->codes.tensor,
-            is_4bit ? begin / 2 : begin, bytes, codes));
-    for (size_t i = 0; weight->format == QUANT_FP8 && i < bytes; i++)
+            quant_code_bytes(m, begin), bytes, codes));
+    for (size_t i = 0; m->format == QUANT_FP8 && i < bytes; i++)
         if ((codes[i] & 0x7f) == 0x7f)
             return refuse(weight->codes, "has a value that is NaN");
     return ZD_OK;
 }
 
-enum zd_status quantized_read_scales(
-        const struct quantized *weight, void *scales)
+enum zd_status quantized_read_scales(const struct quantized *w, void *scales)
 {
-    const struct quantized *w = weight;
-    struct quant_matrix m = quantized_matrix(w);
-    size_t count = quant_scale_count(&m);
+    const struct quant_matrix *m = &w->state.matrix;
+    size_t count = quant_scale_count(m);
     float *out = scales, values[16], map[256];
-    if (w->format > QUANT_FP4) {
+    if (!quant_is_4bit(m)) {
         memcpy(out, w->scales, count * sizeof *out);
         return ZD_OK;
     }
     /* the values of the codes are the format's own, which every decoder knows
      */
-    quant_values(w->format, values);
+    quant_values(m->format, values);
     quant_dynamic_map(map);
     if (memcmp(values, w->values, sizeof values) != 0 ||
-        (w->state.is_nested && memcmp(map, w->map, sizeof map) != 0))
+        (m->nested_block && memcmp(map, w->map, sizeof map) != 0))
         return refuse(
                 w->codes, "has its own quant_map, which training does not "
                           "support");
-    if (!w->state.is_nested) {
+    if (!m->nested_block) {
         ZD_TRY(take_bytes(w->absmax, out));
         return check_finite(w->absmax, out, count, 1, 0);
     }
-    size_t nested = quant_parts(count, m.nested_block);
+    size_t nested = quant_parts(count, m->nested_block);
     out[0] = w->state.nested_offset;
     memcpy(out + 1, w->scales, nested * sizeof *out);
     return take_bytes(w->absmax, out + 1 + nested);

@@ -38,13 +38,9 @@ enum zd_status stored_check_shape(
 enum { QUANT_STATE_BYTES_MAX = 1 << 16 };
 
 struct quant_state {
-    enum quant_format format; /* QUANT_NF4 or QUANT_FP4 */
-    enum dtype dtype;         /* of the weight before it was quantized */
-    int64_t rows, columns;
-    size_t block;
-    bool is_nested; /* then these: */
-    size_t nested_block;
-    float nested_offset;
+    struct quant_matrix matrix;
+    enum dtype dtype;    /* of the weight before it was quantized */
+    float nested_offset; /* with matrix.nested_block */
 };
 
 /* E0331, ZD_ERR_DATA: text that is not such JSON, an unknown key, a block that
@@ -81,11 +77,8 @@ bool quantized_split_name(
         enum quant_beside *beside_out);
 
 struct quantized {
-    enum quant_format format;
-    enum dtype dtype;      /* what the weight was; int8 and fp8: bf16 */
-    int64_t rows, columns; /* as stored: (out, in) */
+    struct quant_state state; /* of all formats; int8 and fp8 were bf16 */
     struct stored codes, absmax;
-    struct quant_state state;
     float values[16]; /* 4-bit, by code */
     float *map;       /* (256) nested; owned */
     float *scales;    /* nested absmax; SCB; of tiles, by rows; owned */
@@ -105,11 +98,9 @@ enum zd_status quantized_read(
 enum zd_status quantized_read_transposed(
         const struct quantized *weight, size_t begin, size_t count, float *out);
 
-/* Its geometry, and what of it a GPU or the CPU decodes: the codes of elements
- * [begin, begin + count), from a whole byte on, and all scales as dequantize.h
- * has them. E0330: decoded by other values than the format's own, or to a NaN.
- */
-struct quant_matrix quantized_matrix(const struct quantized *weight);
+/* What of it a GPU or the CPU decodes: the codes of elements [begin, begin +
+ * count), from a whole byte on, and all scales as dequantize.h has them. E0330:
+ * decoded by other values than the format's own, or to a NaN. */
 enum zd_status quantized_read_codes(
         const struct quantized *weight, size_t begin, size_t count,
         uint8_t *codes);

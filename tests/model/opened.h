@@ -19,7 +19,7 @@ static inline void opened_init(struct opened *o, const char *path)
 {
     memset(o, 0, sizeof *o);
     snprintf(o->dir, sizeof o->dir, "%s/%s", getenv("ZEROD_FIXTURES"), path);
-    tiny_must(model_config_read_stored(o->dir, &o->config));
+    tiny_must(model_config_read(o->dir, true, &o->config));
     tiny_must(param_table_build(&o->config, NULL, 0, &o->table));
     tiny_must(weights_open_hf(
             o->dir, &o->config, &o->table, &o->storage, &o->source));

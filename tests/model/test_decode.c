@@ -174,7 +174,7 @@ static void check_fixture(const char *name)
     cr_assert(count > 0 && length > 0 && length <= NEW);
     json_decref(json);
 
-    tiny_must(model_config_read(dir, &t.config));
+    tiny_must(model_config_read(dir, false, &t.config));
     if (t.config.max_positions < shape.decode_capacity)
         shape.decode_capacity = t.config.max_positions;
     model_config_fini(&t.config);

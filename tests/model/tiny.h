@@ -143,7 +143,7 @@ static inline void tiny_open(
 {
     struct weight_source source;
     memset(t, 0, sizeof *t);
-    tiny_must(model_config_read(dir, &t->config));
+    tiny_must(model_config_read(dir, false, &t->config));
     tiny_must(param_table_build(&t->config, NULL, 0, &t->table));
     tiny_must(weights_open_hf(dir, &t->config, &t->table, NULL, &source));
     tiny_build(t, shape, kernels, &source);

@@ -204,7 +204,7 @@ bool reshard(const char *from, const char *to, int shards, int format)
     json_t *manifest;
     fs_join(path, sizeof path, from, "shard-00001-of-00001.safetensors");
     if (fs_make_dirs(to) != ZD_OK || manifest_read(from, &manifest) != ZD_OK ||
-        model_config_read(from, &config) != ZD_OK)
+        model_config_read(from, false, &config) != ZD_OK)
         return false;
     bool ok = st_open(path, &file) == ZD_OK;
     if (ok) {

@@ -285,7 +285,7 @@ static enum zd_status export_open(struct export *e)
 {
     const struct export_request *request = e->request;
     ZD_TRY(checkpoint_open(request->path, request->check, &e->checkpoint));
-    ZD_TRY(model_config_read_stored(request->path, &e->config));
+    ZD_TRY(model_config_read(request->path, true, &e->config));
     e->manifest = checkpoint_manifest(e->checkpoint);
     const json_t *scaling = json_object_get(
             json_object_get(e->manifest, "data"), "rope_scaling");
@@ -337,9 +337,15 @@ static enum zd_status write_model(
         struct comm *comm, const struct export *e, int rank)
 {
     int size = comm ? comm_size(comm) : 1;
-    ZD_TRY(settle(comm, rank == 0 ? weights_export_begin(&e->job) : ZD_OK));
-    ZD_TRY(settle(comm, weights_export_part(&e->job, &e->source, rank, size)));
-    return settle(comm, rank == 0 ? weights_export_end(&e->job) : ZD_OK);
+    for (unsigned step = EXPORT_BEGIN; step <= EXPORT_END; step *= 2) {
+        bool is_mine = step == EXPORT_PART || rank == 0;
+        ZD_TRY(
+                settle(comm, is_mine ? weights_export_step(
+                                               &e->job, (enum export_step)step,
+                                               &e->source, rank, size)
+                                     : ZD_OK));
+    }
+    return ZD_OK;
 }
 
 enum zd_status export_checkpoint(

@@ -13,11 +13,11 @@ enum zd_status job_plan_config(
 {
     const struct model_options *model = &job->model;
     enum zd_status status =
-            model->config ? model_config_parse(
-                                    model->config, "[model.config]",
-                                    ZD_ERR_CONFIG, config)
-            : job->lora.enabled ? model_config_read_stored(model->path, config)
-                                : model_config_read(model->path, config);
+            model->config
+                    ? model_config_parse(
+                              model->config, "[model.config]", ZD_ERR_CONFIG,
+                              config)
+                    : model_config_read(model->path, job->lora.enabled, config);
     if (status != ZD_OK || !model->rope_scaling)
         return status;
     status = model_config_scale_rope(

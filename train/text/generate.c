@@ -52,7 +52,7 @@ static enum zd_status open_model(
     if (!fs_exists(options->model))
         return ZD_FAIL(
                 ZD_ERR_NO_INPUT, "E0301", "no model at %s", options->model);
-    ZD_TRY(model_config_read_stored(options->model, &g->config));
+    ZD_TRY(model_config_read(options->model, true, &g->config));
     for (int i = 0; i < options->adapter_count; i++)
         ZD_TRY(peft_extend_config(options->adapters[i].dir, &g->config));
     ZD_TRY(text_open_dir(options->model, &g->config, &g->text));

@@ -195,12 +195,13 @@ Test(model_config, a_folder_that_is_none_is_told_from_one_that_is_broken)
     struct scratch scratch;
     scratch_init(&scratch);
     expect_refused(
-            model_config_read(scratch_path(&scratch, "absent"), &c),
+            model_config_read(scratch_path(&scratch, "absent"), false, &c),
             ZD_ERR_NO_INPUT, "", "absent");
     const char *file = scratch_file(&scratch, "file", "x", 1);
-    expect_refused(model_config_read(file, &c), ZD_ERR_DATA, "", "a file");
+    expect_refused(
+            model_config_read(file, false, &c), ZD_ERR_DATA, "", "a file");
     scratch_file(&scratch, "config.json", "{\"model_type\":", 14);
-    cr_expect(model_config_read(scratch.dir, &c) == ZD_ERR_DATA);
+    cr_expect(model_config_read(scratch.dir, false, &c) == ZD_ERR_DATA);
     cr_expect(strstr(zd_error_get()->where, "config.json:1") != NULL);
     zd_error_clear();
     scratch_fini(&scratch);

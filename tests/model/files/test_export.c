@@ -205,7 +205,7 @@ Test(model_export, the_names_of_transformers_5_are_written_and_read)
     tiny_must(json_write_file(in(o.out, "config.json"), json));
     json_decref(json);
     for (int tied = 0; tied < 2; tied++) {
-        tiny_must(model_config_read(o.out, &config));
+        tiny_must(model_config_read(o.out, false, &config));
         cr_expect_eq(config.tied, tied);
         model_config_fini(&config);
         remove(in(o.out, "model.safetensors"));
@@ -248,7 +248,7 @@ Test(model_export, shards_and_their_index_hold_the_same_values)
         expect_same_values(&o.model, &again, id);
     weights_close(&again);
     struct model_config config;
-    tiny_must(model_config_read(o.out, &config));
+    tiny_must(model_config_read(o.out, false, &config));
     cr_expect_eq(config.layers, o.model.config.layers);
     model_config_fini(&config);
     teardown(&o);
@@ -334,11 +334,12 @@ Test(model_export, parts_make_the_files_of_one_process)
                             .max_shard_bytes = limits[i],
                             .copy_from = many.model.dir}};
             elements_read = 0;
-            tiny_must(weights_export_begin(&job));
+            tiny_must(weights_export_step(&job, EXPORT_BEGIN, NULL, 0, parts));
             for (int part = parts - 1; part >= 0; part--)
-                tiny_must(weights_export_part(&job, &counted, part, parts));
+                tiny_must(weights_export_step(
+                        &job, EXPORT_PART, &counted, part, parts));
             cr_expect_not(fs_exists(many.out), "it was there before its end");
-            tiny_must(weights_export_end(&job));
+            tiny_must(weights_export_step(&job, EXPORT_END, NULL, 0, parts));
             cr_expect_eq(elements_read, many.model.table.total);
             for (int k = 0; k < 3 && names[i][k]; k++)
                 cr_expect(

@@ -25,7 +25,7 @@ static void setup(
     tiny_must(weights_export_quantized(
             out, &e->base.config, &e->base.table, &e->base.source, &options,
             quantize));
-    tiny_must(model_config_read_stored(out, &e->again));
+    tiny_must(model_config_read(out, true, &e->again));
     cr_assert(e->again.is_quantized);
     tiny_must(weights_open_hf(
             out, &e->again, &e->base.table, &storage, &e->source));

@@ -46,7 +46,7 @@ static void setup(struct adapted *m, const char *name, enum lora_base base)
 {
     char dir[PATH_BYTES];
     snprintf(dir, sizeof dir, "%s/%s", getenv("ZEROD_FIXTURES"), name);
-    tiny_must(model_config_read_stored(dir, &m->config));
+    tiny_must(model_config_read(dir, true, &m->config));
     adapt(m, dir, base);
 }
 

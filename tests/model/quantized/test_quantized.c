@@ -64,8 +64,8 @@ Test(model_quantized, a_reader_of_plain_models_refuses_a_quantized_one)
     char dir[PATH_BYTES];
     snprintf(dir, sizeof dir, "%s/quant/int8", getenv("ZEROD_FIXTURES"));
     expect_refused(
-            model_config_read(dir, &config), ZD_ERR_DATA, "quantization_config",
-            dir);
+            model_config_read(dir, false, &config), ZD_ERR_DATA,
+            "quantization_config", dir);
 }
 
 /* --- broken models -------------------------------------------------------- */
@@ -180,9 +180,10 @@ Test(model_quantized, a_quant_state_is_read_and_written_as_by_python)
             "0.037218794226646423}";
     struct quant_state s;
     tiny_must(quant_state_parse(text, strlen(text), "test", &s));
-    cr_assert(s.format == QUANT_NF4 && s.block == 64 && s.dtype == DTYPE_BF16);
-    cr_assert(s.rows == 24 && s.columns == 150 && s.nested_block == 256);
-    cr_assert(s.is_nested && s.nested_offset == 0.037218794226646423f);
+    const struct quant_matrix m = s.matrix;
+    cr_assert(m.format == QUANT_NF4 && m.block == 64 && s.dtype == DTYPE_BF16);
+    cr_assert(m.rows == 24 && m.columns == 150 && m.nested_block == 256);
+    cr_assert(s.nested_offset == 0.037218794226646423f);
     char *again = quant_state_text(&s);
     cr_assert_str_eq(again, text);
     free(again);

@@ -135,7 +135,7 @@ static enum zd_status open_all(
 {
     struct weight_source source;
     struct adapter_choice choice = {path, 1};
-    ZD_TRY(model_config_read_stored(dir, config));
+    ZD_TRY(model_config_read(dir, true, config));
     if (path)
         ZD_TRY(peft_extend_config(path, config));
     ZD_TRY(param_table_build(config, NULL, 0, table));

@@ -109,7 +109,7 @@ static bool reads_few(const char *checkpoint)
     const char *wanted = "model.layers.1.mlp.up_proj.weight@";
 
     if (checkpoint_open(checkpoint, CHECKPOINT_TRUSTED, &open) != ZD_OK ||
-        model_config_read(checkpoint, &config) != ZD_OK ||
+        model_config_read(checkpoint, false, &config) != ZD_OK ||
         param_table_build(&config, NULL, 0, &table) != ZD_OK)
         return false;
     const json_t *files = json_object_get(checkpoint_manifest(open), "files");
