@@ -67,7 +67,7 @@ start() {
 # Wait for what was started; one that never ends is killed and fails by its code.
 finish_started() {
     local tries=0
-    while [[ -d /proc/$pid && $(state "$pid") != Z && $tries -lt 2000 ]]; do
+    while lives "$pid" && [[ $tries -lt 2000 ]]; do
         sleep 0.1
         tries=$((tries + 1))
     done
@@ -76,6 +76,8 @@ finish_started() {
     wait "$pid" 2>/dev/null || code=$?
 }
 state() { sed 's/.*) //; s/ .*//' "/proc/$1/stat" 2>/dev/null; }
+# One look: a process that has ended may be taken away between two.
+lives() { [[ $(state "$1") == [!ZX] ]]; }
 children() { cat /proc/"$1"/task/*/children 2>/dev/null; }
 
 # --- what a run left -------------------------------------------------------------------------------------------------
@@ -85,7 +87,7 @@ rows() { column "$1" loss | wc -l; }
 # wait_rows NAME COUNT: until that many steps are done.
 wait_rows() {
     local tries=0
-    while [[ $(rows "$1") -lt $2 && $tries -lt 3000 && -d /proc/$pid && $(state "$pid") != Z ]]; do
+    while [[ $(rows "$1") -lt $2 && $tries -lt 3000 ]] && lives "$pid"; do
         sleep 0.05
         tries=$((tries + 1))
     done
@@ -93,7 +95,7 @@ wait_rows() {
 # wait_commit RUN: until a checkpoint is committed (its save may be behind the steps), or the run is over.
 wait_commit() {
     local tries=0
-    while [[ -z $(newest "$1") && $tries -lt 3000 && -d /proc/$pid && $(state "$pid") != Z ]]; do
+    while [[ -z $(newest "$1") && $tries -lt 3000 ]] && lives "$pid"; do
         sleep 0.05
         tries=$((tries + 1))
     done

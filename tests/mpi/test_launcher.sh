@@ -62,7 +62,7 @@ finish_case() {
     name=$1 code=0
     wait "${script[$1]}" 2>/dev/null || code=$?
 }
-ended() { [[ ! -d /proc/$1 || $(state "$1") == Z ]]; }
+ended() { ! lives "$1"; }
 await test -e left.started
 await test -e signals.started
 left=$(<left.pid)

@@ -71,8 +71,10 @@ hang() {
 gone() {
     local each tries=0
     for each in "${ranks[@]}"; do
-        while [[ -d /proc/$each && $(state "$each") != Z && $tries -lt 300 ]]; do sleep 0.1; tries=$((tries + 1)); done
-        [[ ! -d /proc/$each || $(state "$each") == Z ]] || { echo "$each is left"; return 1; }
+        while lives "$each"; do
+            [[ $((tries++)) -lt 300 ]] || { echo "$each is left"; return 1; }
+            sleep 0.1
+        done
     done
 }
 # Datagrams of somebody who does not know the secret, to every port of the ranks: nothing, noise, and the end of the job as
