@@ -123,12 +123,8 @@ enum zd_status comm_agree(struct comm *comm, enum zd_status mine)
 enum zd_status comm_gather_new(
         struct comm *comm, const void *mine, size_t bytes, void **all_out)
 {
-    void *all = zd_must(malloc((size_t)comm_size(comm) * bytes));
-    enum zd_status status = comm_gather_all(comm, mine, bytes, all);
-    if (status != ZD_OK) {
-        free(all);
-        return status;
-    }
-    *all_out = all;
+    ZD_FREED void *all = zd_must(malloc((size_t)comm_size(comm) * bytes));
+    ZD_TRY(comm_gather_all(comm, mine, bytes, all));
+    *all_out = ZD_TAKE(all);
     return ZD_OK;
 }

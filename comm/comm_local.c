@@ -9,6 +9,7 @@
  * went before; so a published entry is never overwritten while someone may read
  * it. Each group (comm_group_create) has its own row of entries. */
 #include "base/must.h"
+#include "base/threads.h"
 #include "comm/backend.h"
 
 #include <pthread.h>
@@ -67,21 +68,14 @@ static struct entry *entry_of(struct row *row, int rank, int slot)
     return &row->entries[rank * SLOTS + slot];
 }
 
-static enum zd_status fail_aborted(void)
-{
-    return ZD_FAIL(ZD_ERR_PEER, "E0501", "another rank ended the job");
-}
-
 static void publish(
         struct local *local, int slot, uint64_t number, const void *data)
 {
-    struct group *group = local->group;
-    pthread_mutex_lock(&group->mutex);
     struct entry *entry = entry_of(local->row, local->base.rank, slot);
+    ZD_LOCKED(&local->group->mutex);
     entry->data = data;
     entry->published = number + 1;
-    pthread_cond_broadcast(&group->changed);
-    pthread_mutex_unlock(&group->mutex);
+    pthread_cond_broadcast(&local->group->changed);
 }
 
 static bool all_published(
@@ -102,14 +96,15 @@ static enum zd_status await(
 {
     struct group *group = local->group;
     struct row *row = local->row;
-    pthread_mutex_lock(&group->mutex);
+    ZD_LOCKED(&group->mutex);
     while (!all_published(row, slot, number, taken) && !group->is_aborted)
         pthread_cond_wait(&group->changed, &group->mutex);
-    bool is_aborted = !all_published(row, slot, number, taken);
     for (int r = 0; r < row->size; r++)
         local->parts[r] = entry_of(row, r, slot)->data;
-    pthread_mutex_unlock(&group->mutex);
-    return is_aborted ? fail_aborted() : ZD_OK;
+    return all_published(row, slot, number, taken)
+                   ? ZD_OK
+                   : ZD_FAIL(ZD_ERR_PEER, "E0501",
+                             "another rank ended the job");
 }
 
 /* Say that this rank has what it wanted, and wait until all have. */
@@ -193,10 +188,9 @@ static enum zd_status local_exchange(
 /* Ranks share the process: make present and later waits fail instead */
 static void group_abort(struct group *group)
 {
-    pthread_mutex_lock(&group->mutex);
+    ZD_LOCKED(&group->mutex);
     group->is_aborted = true;
     pthread_cond_broadcast(&group->changed);
-    pthread_mutex_unlock(&group->mutex);
 }
 
 void comm_local_abort(struct comm *comm)

@@ -34,19 +34,14 @@ enum zd_status topology_make(struct comm *comm)
 {
     size_t size = (size_t)comm->size;
     struct topology_rank mine = describe(comm);
-    struct topology *topology =
+    ZD_FREED struct topology *topology =
             zd_must(malloc(sizeof *topology + size * sizeof *topology->ranks));
     assert(!comm->control);
-    enum zd_status status =
-            comm_gather_all(comm, &mine, sizeof mine, topology->ranks);
-    if (status != ZD_OK) {
-        free(topology);
-        return status;
-    }
+    ZD_TRY(comm_gather_all(comm, &mine, sizeof mine, topology->ranks));
     topology->size = comm->size;
     find_first(topology);
     free(comm->topology);
-    comm->topology = topology;
+    comm->topology = ZD_TAKE(topology);
     return ZD_OK;
 }
 

@@ -6,9 +6,8 @@
 
 static void note_disk(struct offload *offload, double begin)
 {
-    pthread_mutex_lock(&offload->lock);
+    ZD_LOCKED(&offload->lock);
     offload->disk_seconds += clock_seconds() - begin;
-    pthread_mutex_unlock(&offload->lock);
 }
 
 enum zd_status chunk_acquire(

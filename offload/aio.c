@@ -111,14 +111,13 @@ void aio_submit(struct aio *aio, struct aio_op *op)
     op->cut = 0;
     op->under_way = 0;
     op->next = NULL;
-    pthread_mutex_lock(&aio->lock);
+    ZD_LOCKED(&aio->lock);
     if (aio->first)
         aio->last->next = op;
     else
         aio->first = op;
     aio->last = op;
     pthread_cond_broadcast(&aio->changed);
-    pthread_mutex_unlock(&aio->lock);
 }
 
 enum zd_status aio_op_status(const struct aio_op *op)

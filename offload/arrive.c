@@ -198,14 +198,13 @@ struct token offload_grads_left(struct offload *offload, int segment)
 
 enum zd_status offload_squares(struct offload *offload, struct exact_sum *sum)
 {
-    struct wait wait = wait_begin(offload);
-    /* a failed GPU runs no callbacks: its error is told here */
-    enum zd_status status = feed_finish(&offload->down);
-    wait_end(offload, &wait, WAIT_DOWN);
-    ZD_TRY(status);
-    wait = wait_begin(offload);
+    {
+        WAITING(offload, WAIT_DOWN);
+        /* a failed GPU runs no callbacks: its error is told here */
+        ZD_TRY(feed_finish(&offload->down));
+    }
+    WAITING(offload, offload->is_speculative ? WAIT_HOST : WAIT_DOWN);
     jobs_wait(offload);
-    wait_end(offload, &wait, offload->is_speculative ? WAIT_HOST : WAIT_DOWN);
     for (int i = 0; i < offload->worker_count; i++) {
         exact_sum_merge(sum, &offload->workers[i].squares);
         exact_sum_clear(&offload->workers[i].squares);
@@ -234,7 +233,7 @@ static enum zd_status sum_blocks(
 enum zd_status offload_block_sums(
         struct offload *offload, int64_t *const *sums, double norm)
 {
-    struct wait wait = wait_begin(offload);
+    WAITING(offload, WAIT_HOST);
     struct job job = {
             .fn = sum_blocks,
             .count = offload->chunk_count,
@@ -246,6 +245,5 @@ enum zd_status offload_block_sums(
     offload->norm = norm;
     job_add(offload, &job);
     jobs_wait(offload);
-    wait_end(offload, &wait, WAIT_HOST);
     return offload_failure(offload);
 }

@@ -12,6 +12,7 @@
  * take no others. */
 #pragma once
 
+#include "base/threads.h"
 #include "offload/feed.h"
 #include "offload/guest.h"
 #include "offload/stage.h"
@@ -163,14 +164,18 @@ enum zd_status offload_failure(struct offload *offload);
 void report_add(struct offload *offload, uint64_t down, uint64_t up);
 
 /* A wait of the trainer, for the report: to the disk the share of the time that
- * workers meanwhile waited for it, the rest to what it is for. */
+ * workers meanwhile waited for it, the rest to what it is for. WAITING: to the
+ * end of the scope. */
 enum wait_for { WAIT_DOWN, WAIT_HOST, WAIT_UP };
 struct wait {
+    struct offload *offload;
+    enum wait_for what;
     double begin, busy, disk;
 };
-struct wait wait_begin(struct offload *offload);
-void wait_end(
-        struct offload *offload, const struct wait *wait, enum wait_for rest);
+struct wait wait_begin(struct offload *offload, enum wait_for what);
+void wait_end(const struct wait *wait);
+#define WAITING(offload, what)                                                 \
+    ZD_SCOPED(wait_end) struct wait wait_ = wait_begin(offload, what)
 
 /* --- workers.c */
 enum zd_status workers_start(struct offload *offload);

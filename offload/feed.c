@@ -55,12 +55,12 @@ static void *work(void *ctx)
 {
     struct feed *feed = ctx;
     device_use(feed->device);
-    pthread_mutex_lock(&feed->lock);
+    ZD_LOCKED(&feed->lock);
     for (;;) {
         while (!feed->count && !feed->is_stopping)
             pthread_cond_wait(&feed->changed, &feed->lock);
         if (!feed->count)
-            break;
+            return NULL;
         enum zd_status status = feed->status;
         pthread_mutex_unlock(&feed->lock);
         if (status == ZD_OK)
@@ -74,8 +74,6 @@ static void *work(void *ctx)
         feed->count--;
         pthread_cond_broadcast(&feed->changed);
     }
-    pthread_mutex_unlock(&feed->lock);
-    return NULL;
 }
 
 enum zd_status offload_thread_start(
@@ -142,14 +140,12 @@ static enum zd_status failure(const struct feed *feed)
 /* Waits for a place when the ring is full. */
 static enum zd_status push(struct feed *feed, const struct feed_operation *op)
 {
-    pthread_mutex_lock(&feed->lock);
+    ZD_LOCKED(&feed->lock);
     while (feed->count == FEED_OPERATIONS)
         pthread_cond_wait(&feed->changed, &feed->lock);
     feed->ring[(feed->first + feed->count++) % FEED_OPERATIONS] = *op;
     pthread_cond_broadcast(&feed->changed);
-    enum zd_status status = failure(feed);
-    pthread_mutex_unlock(&feed->lock);
-    return status;
+    return failure(feed);
 }
 
 enum zd_status feed_hold(
@@ -211,12 +207,10 @@ enum zd_status feed_await(struct feed *feed, struct token token)
 {
     if (!feed->has_thread || !token.number)
         return ZD_OK;
-    pthread_mutex_lock(&feed->lock);
+    ZD_LOCKED(&feed->lock);
     while (feed->count && event_records(token.of->event) < token.number)
         pthread_cond_wait(&feed->changed, &feed->lock);
-    enum zd_status status = failure(feed);
-    pthread_mutex_unlock(&feed->lock);
-    return status;
+    return failure(feed);
 }
 
 size_t feed_piece(const struct feed *feed)
@@ -228,11 +222,10 @@ enum zd_status feed_finish(struct feed *feed)
 {
     enum zd_status status = ZD_OK;
     if (feed->has_thread) {
-        pthread_mutex_lock(&feed->lock);
+        ZD_LOCKED(&feed->lock);
         while (feed->count)
             pthread_cond_wait(&feed->changed, &feed->lock);
         status = failure(feed);
-        pthread_mutex_unlock(&feed->lock);
     }
     if (feed->teller) { /* one wait for both */
         ZD_TRY(stream_record(feed->stream, feed->passed));

@@ -85,13 +85,12 @@ static int measure_undo(
 static enum zd_status measure_chunks(
         const struct offload_request *request, size_t bytes[OFFLOAD_PARTS])
 {
-    enum zd_status status = ZD_OK;
     int count;
-    struct chunk *chunks = chunks_cut(request, &count);
+    ZD_FREED struct chunk *chunks = chunks_cut(request, &count);
     if (request->options->optimizer == OFFLOAD_NVME)
-        status = store_file_measure(
+        ZD_TRY(store_file_measure(
                 request, chunks, count, &bytes[OFFLOAD_RING],
-                &bytes[OFFLOAD_FILE]);
+                &bytes[OFFLOAD_FILE]));
     else
         bytes[OFFLOAD_STATES] =
                 records_place(request, chunks, count, RECORD_ALIGN, NULL);
@@ -99,8 +98,7 @@ static enum zd_status measure_chunks(
             request, chunks, count, request->undo_first, UINT64_MAX,
             &bytes[OFFLOAD_UNDO]);
     bytes[OFFLOAD_VISITS] = visits_bytes(request, chunks, count);
-    free(chunks);
-    return status;
+    return ZD_OK;
 }
 
 int offload_undo_first(const struct offload_request *request)
@@ -109,12 +107,11 @@ int offload_undo_first(const struct offload_request *request)
     int count, first = request->segment_count;
     if (request->options->clipping != OFFLOAD_CLIP_UNDO)
         return first;
-    struct chunk *chunks = chunks_cut(request, &count);
+    ZD_FREED struct chunk *chunks = chunks_cut(request, &count);
     first = measure_undo(
             request, chunks, count, 0, request->options->undo_memory, &bytes);
     while (first < request->segment_count && !request->segment_counts[first])
         first++;
-    free(chunks);
     return first;
 }
 

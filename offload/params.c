@@ -17,19 +17,15 @@ void offload_params_to(struct offload *offload, int segment, void *device)
 enum zd_status offload_params_wait(struct offload *offload, int index)
 {
     ZD_TRY(offload_update_wait(offload, index));
-    struct wait wait = wait_begin(offload);
-    enum zd_status status = uploads_await(offload, index);
-    if (status == ZD_OK)
-        status = token_wait(NULL, timeline_last(&offload->segments[index].up));
-    wait_end(offload, &wait, WAIT_UP);
-    return status;
+    WAITING(offload, WAIT_UP);
+    ZD_TRY(uploads_await(offload, index));
+    return token_wait(NULL, timeline_last(&offload->segments[index].up));
 }
 
 enum zd_status offload_update_wait(struct offload *offload, int index)
 {
-    struct wait wait = wait_begin(offload);
+    WAITING(offload, WAIT_HOST);
     token_wait(NULL, offload->segments[index].made);
-    wait_end(offload, &wait, WAIT_HOST);
     return offload_failure(offload);
 }
 
@@ -130,6 +126,15 @@ static enum zd_status send_from_file(
     return ZD_OK;
 }
 
+/* Inline streams make the copy now, and wait for what it needs. */
+static enum zd_status send(struct offload *offload, int segment, char *to)
+{
+    WAITING(offload, WAIT_UP);
+    return offload_params_in_file(&offload->request)
+                   ? send_from_file(offload, segment, to)
+                   : send_from_memory(offload, segment, to);
+}
+
 /* The caller's record of what goes up, which its waits follow as the engine's
  * own. */
 static enum zd_status record_up(struct offload *offload, struct timeline *done)
@@ -150,13 +155,7 @@ enum zd_status offload_params_up(
     ZD_TRY(offload_failure(offload));
     /* what was made is waited for by the stream, or by the file's jobs */
     lease_acquire(params, LEASE_READ, "parameters up");
-    /* inline streams make the copy now, and wait for what it needs */
-    struct wait wait = wait_begin(offload);
-    enum zd_status status = offload_params_in_file(request)
-                                    ? send_from_file(offload, segment, to)
-                                    : send_from_memory(offload, segment, to);
-    wait_end(offload, &wait, WAIT_UP);
-    ZD_TRY(status);
+    ZD_TRY(send(offload, segment, to));
     report_add(
             offload, 0,
             request->segment_counts[segment] * dtype_bytes(request->dtype));

@@ -4,47 +4,42 @@
 
 enum zd_status offload_failure(struct offload *offload)
 {
-    pthread_mutex_lock(&offload->lock);
-    enum zd_status status = offload->status;
-    if (status != ZD_OK)
+    ZD_LOCKED(&offload->lock);
+    if (offload->status != ZD_OK)
         zd_error_set(&offload->error);
-    pthread_mutex_unlock(&offload->lock);
-    return status;
+    return offload->status;
 }
 
 void report_add(struct offload *offload, uint64_t down, uint64_t up)
 {
-    pthread_mutex_lock(&offload->lock);
+    ZD_LOCKED(&offload->lock);
     offload->report.down_bytes += down;
     offload->report.up_bytes += up;
-    pthread_mutex_unlock(&offload->lock);
 }
 
-struct wait wait_begin(struct offload *offload)
+struct wait wait_begin(struct offload *offload, enum wait_for what)
 {
-    pthread_mutex_lock(&offload->lock);
-    struct wait wait = {
-            clock_seconds(), offload->busy_seconds, offload->disk_seconds};
-    pthread_mutex_unlock(&offload->lock);
-    return wait;
+    ZD_LOCKED(&offload->lock);
+    return (struct wait){
+            offload, what, clock_seconds(), offload->busy_seconds,
+            offload->disk_seconds};
 }
 
-void wait_end(
-        struct offload *offload, const struct wait *wait, enum wait_for rest)
+void wait_end(const struct wait *wait)
 {
+    struct offload *offload = wait->offload;
     struct offload_report *report = &offload->report;
     double *const for_what[] = {
             &report->wait_down_seconds, &report->wait_host_seconds,
             &report->wait_up_seconds};
-    pthread_mutex_lock(&offload->lock);
+    ZD_LOCKED(&offload->lock);
     double seconds = clock_seconds() - wait->begin;
     double busy = offload->busy_seconds - wait->busy;
     double disk = offload->disk_seconds - wait->disk;
     double on_disk = busy > disk ? seconds * disk / busy : seconds;
     on_disk = on_disk < disk ? on_disk : disk;
     report->wait_disk_seconds += on_disk;
-    *for_what[rest] += seconds - on_disk;
-    pthread_mutex_unlock(&offload->lock);
+    *for_what[wait->what] += seconds - on_disk;
 }
 
 struct offload_facts offload_facts(const struct offload *offload)

@@ -30,12 +30,9 @@ static enum zd_status wait_fed(
         struct stream *stream)
 {
     struct offload *offload = token.of->owner;
-    struct wait wait = wait_begin(offload);
-    enum zd_status status = feed_await(feed, token);
-    if (status == ZD_OK)
-        status = stream_wait_record(stream, token.of->event, token.number);
-    wait_end(offload, &wait, what);
-    ZD_TRY(status);
+    WAITING(offload, what);
+    ZD_TRY(feed_await(feed, token));
+    ZD_TRY(stream_wait_record(stream, token.of->event, token.number));
     return offload_failure(offload);
 }
 

@@ -198,10 +198,8 @@ void offload_snapshot_create(
 size_t offload_snapshot_bytes(const struct offload_request *request)
 {
     int count;
-    struct chunk *chunks = chunks_cut(request, &count);
-    size_t bytes = records_place(request, chunks, count, RECORD_ALIGN, NULL);
-    free(chunks);
-    return bytes;
+    ZD_FREED struct chunk *chunks = chunks_cut(request, &count);
+    return records_place(request, chunks, count, RECORD_ALIGN, NULL);
 }
 
 void snapshot_destroy(struct snapshot *snapshot)
@@ -242,11 +240,10 @@ void offload_snapshot_begin(struct offload *offload, bool moments)
 {
     struct snapshot *snapshot = offload->snapshot;
     assert(jobs_have_ended(offload));
-    pthread_mutex_lock(&snapshot->lock);
+    ZD_LOCKED(&snapshot->lock);
     assert(!snapshot->is_open && snapshot->waiting == 0);
     snapshot->moments = moments;
     snapshot->waited = 0;
-    pthread_mutex_unlock(&snapshot->lock);
 }
 
 /* Arrays of a chunk that are read: its masters, and values and scales of each
@@ -268,7 +265,7 @@ void offload_snapshot_want(
 {
     struct snapshot *snapshot = offload->snapshot;
     struct part part = {0};
-    pthread_mutex_lock(&snapshot->lock);
+    ZD_LOCKED(&snapshot->lock);
     while (part_next(offload, extent, begin, count, &part)) {
         struct saved *saved = &snapshot->saved[part.chunk];
         assert(saved->state == GONE || saved->state == LIVE);
@@ -276,7 +273,6 @@ void offload_snapshot_want(
         saved->left += part.count *
                        arrays_of(snapshot, &snapshot->of->chunks[part.chunk]);
     }
-    pthread_mutex_unlock(&snapshot->lock);
 }
 
 void offload_snapshot_open(struct offload *offload)
@@ -287,12 +283,10 @@ void offload_snapshot_open(struct offload *offload)
 double offload_snapshot_waited(struct offload *offload)
 {
     struct snapshot *snapshot = offload->snapshot;
-    pthread_mutex_lock(&snapshot->lock);
-    double waited = snapshot->waited;
-    if (snapshot->waiting)
-        waited += clock_seconds() - snapshot->waiting_since;
-    pthread_mutex_unlock(&snapshot->lock);
-    return waited;
+    ZD_LOCKED(&snapshot->lock);
+    double now =
+            snapshot->waiting ? clock_seconds() - snapshot->waiting_since : 0;
+    return snapshot->waited + now;
 }
 
 /* --- the reader ----------------------------------------------------------- */
@@ -302,16 +296,13 @@ static const struct chunk_memory *read_begin(
         struct snapshot *snapshot, int chunk, const struct chunk_memory *live)
 {
     struct saved *saved = &snapshot->saved[chunk];
-    pthread_mutex_lock(&snapshot->lock);
+    ZD_LOCKED(&snapshot->lock);
     while (saved->state == COPYING)
         pthread_cond_wait(&snapshot->changed, &snapshot->lock);
     assert(saved->state == LIVE || saved->state == COPIED);
-    if (saved->state == LIVE) {
-        saved->state = READING;
-    } else {
-        live = &saved->copy;
-    }
-    pthread_mutex_unlock(&snapshot->lock);
+    if (saved->state == COPIED)
+        return &saved->copy;
+    saved->state = READING;
     return live;
 }
 
@@ -321,7 +312,7 @@ static void read_end(
 {
     struct saved *saved = &snapshot->saved[chunk];
     size_t read = count * (size_t)arrays;
-    pthread_mutex_lock(&snapshot->lock);
+    ZD_LOCKED(&snapshot->lock);
     assert(saved->state == READING || saved->state == COPIED);
     assert(saved->left >= read);
     saved->left -= read;
@@ -330,7 +321,6 @@ static void read_end(
     else if (saved->state == READING)
         saved->state = LIVE;
     pthread_cond_broadcast(&snapshot->changed);
-    pthread_mutex_unlock(&snapshot->lock);
 }
 
 enum zd_status offload_snapshot_read(
@@ -354,7 +344,7 @@ void offload_snapshot_end(struct offload *offload)
 {
     struct snapshot *snapshot = offload->snapshot;
     atomic_store(&snapshot->is_open, false);
-    pthread_mutex_lock(&snapshot->lock);
+    ZD_LOCKED(&snapshot->lock);
     for (int c = 0; c < snapshot->of->chunk_count; c++) {
         while (snapshot->saved[c].state == COPYING)
             pthread_cond_wait(&snapshot->changed, &snapshot->lock);
@@ -362,7 +352,6 @@ void offload_snapshot_end(struct offload *offload)
         gone(snapshot, &snapshot->saved[c]);
     }
     pthread_cond_broadcast(&snapshot->changed);
-    pthread_mutex_unlock(&snapshot->lock);
 }
 
 /* --- a worker ------------------------------------------------------------- */
@@ -384,23 +373,22 @@ void snapshot_before_write(
     struct saved *saved = &snapshot->saved[chunk];
     const struct offload_request *request = &snapshot->of->request;
     const struct chunk *at = &snapshot->of->chunks[chunk];
-    pthread_mutex_lock(&snapshot->lock);
+    ZD_LOCKED(&snapshot->lock);
     while (saved->state == READING ||
            (saved->state == LIVE && !has_room(snapshot)))
         await_change(snapshot);
     assert(saved->state != COPYING && "two workers write to a chunk");
-    if (saved->state == LIVE) {
-        room_take(snapshot, saved);
-        saved->state = COPYING;
-        pthread_mutex_unlock(&snapshot->lock);
-        /* past the caches: the update goes on with the source */
-        record_memory(request, at, RECORD_ALIGN, saved->room, &saved->copy);
-        chunk_copy(
-                request, at, &saved->copy, live, snapshot->moments,
-                copy_past_cache);
-        pthread_mutex_lock(&snapshot->lock);
-        saved->state = COPIED;
-        pthread_cond_broadcast(&snapshot->changed);
-    }
+    if (saved->state != LIVE)
+        return;
+    room_take(snapshot, saved);
+    saved->state = COPYING;
     pthread_mutex_unlock(&snapshot->lock);
+    /* past the caches: the update goes on with the source */
+    record_memory(request, at, RECORD_ALIGN, saved->room, &saved->copy);
+    chunk_copy(
+            request, at, &saved->copy, live, snapshot->moments,
+            copy_past_cache);
+    pthread_mutex_lock(&snapshot->lock);
+    saved->state = COPIED;
+    pthread_cond_broadcast(&snapshot->changed);
 }

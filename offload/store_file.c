@@ -25,6 +25,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/must.h"
+#include "base/threads.h"
 #include "offload/aio.h"
 
 #include <assert.h>
@@ -86,25 +87,23 @@ static void end_read(struct aio_op *op)
 {
     struct buffer *buffer = op->ctx;
     struct store_file *file = buffer->store;
-    pthread_mutex_lock(&file->lock);
+    ZD_LOCKED(&file->lock);
     note_end(file, op);
     buffer->reading--;
     file->reads_under_way--;
     pthread_cond_broadcast(&file->changed);
-    pthread_mutex_unlock(&file->lock);
 }
 
 static void end_write(struct aio_op *op)
 {
     struct buffer *buffer = op->ctx;
     struct store_file *file = buffer->store;
-    pthread_mutex_lock(&file->lock);
+    ZD_LOCKED(&file->lock);
     note_end(file, op);
     buffer->writing--;
     file->writes_under_way--;
     reserve_ahead(file);
     pthread_cond_broadcast(&file->changed);
-    pthread_mutex_unlock(&file->lock);
 }
 
 /* Submit ops for `parts` of the buffer's record, one for each group of
@@ -234,8 +233,7 @@ static enum zd_status fail(const struct store_file *file)
 enum zd_status store_file_begin(
         struct store_file *file, const struct store_list *list)
 {
-    enum zd_status status = ZD_OK;
-    pthread_mutex_lock(&file->lock);
+    ZD_LOCKED(&file->lock);
     while (file->reads_under_way > 0) /* of chunks that no one acquired */
         pthread_cond_wait(&file->changed, &file->lock);
     for (int i = 0; i < file->buffer_count; i++) {
@@ -247,11 +245,9 @@ enum zd_status store_file_begin(
     file->writes = list->writes & file->in_file;
     file->ahead = list->first + (file->reads | file->writes ? 0 : list->count);
     if (file->has_failed)
-        status = fail(file);
-    else
-        reserve_ahead(file);
-    pthread_mutex_unlock(&file->lock);
-    return status;
+        return fail(file);
+    reserve_ahead(file);
+    return ZD_OK;
 }
 
 /* Waits until a buffer is ready for the chunk; NULL: the disk failed. */
@@ -274,68 +270,56 @@ enum zd_status store_file_acquire(
 {
     const struct chunk *chunk = &file->request.chunks[index];
     struct chunk_memory memory = {0};
-    enum zd_status status = ZD_OK;
     chunk_slots(&file->request, chunk, &memory);
     if (file->reads | file->writes) {
-        pthread_mutex_lock(&file->lock);
+        ZD_LOCKED(&file->lock);
         struct buffer *buffer = wait_ready(file, index);
-        if (buffer) {
-            buffer->is_held = true;
-            record_memory(
-                    file->request.request, chunk, AIO_ALIGN, buffer->data,
-                    &memory);
-        } else {
-            status = fail(file);
-        }
-        pthread_mutex_unlock(&file->lock);
+        if (!buffer)
+            return fail(file);
+        buffer->is_held = true;
+        record_memory(
+                file->request.request, chunk, AIO_ALIGN, buffer->data, &memory);
     }
-    if (status == ZD_OK)
-        *memory_out = memory;
-    return status;
+    *memory_out = memory;
+    return ZD_OK;
 }
 
 enum zd_status store_file_release(struct store_file *file, int chunk)
 {
-    enum zd_status status = ZD_OK;
     if (!(file->reads | file->writes))
         return ZD_OK;
-    pthread_mutex_lock(&file->lock);
+    ZD_LOCKED(&file->lock);
     struct buffer *buffer = reserved_for(file, chunk);
     assert(buffer && buffer->is_held);
     buffer->is_held = false;
     buffer->is_reserved = false;
     buffer->used = ++file->clock;
-    if (file->has_failed) {
-        status = fail(file);
-    } else if (file->writes) {
+    pthread_cond_broadcast(&file->changed); /* who wakes waits for the lock */
+    if (file->has_failed)
+        return fail(file);
+    if (file->writes)
         write_parts(file, buffer, file->writes);
-    } else {
+    else
         reserve_ahead(file);
-    }
-    pthread_cond_broadcast(&file->changed);
-    pthread_mutex_unlock(&file->lock);
-    return status;
+    return ZD_OK;
 }
 
 enum zd_status store_file_finish(struct store_file *file)
 {
-    pthread_mutex_lock(&file->lock);
+    ZD_LOCKED(&file->lock);
     while (file->writes_under_way > 0)
         pthread_cond_wait(&file->changed, &file->lock);
-    enum zd_status status = file->has_failed ? fail(file) : ZD_OK;
-    pthread_mutex_unlock(&file->lock);
-    return status;
+    return file->has_failed ? fail(file) : ZD_OK;
 }
 
 void store_file_report(struct store_file *file, struct offload_report *report)
 {
-    pthread_mutex_lock(&file->lock);
+    ZD_LOCKED(&file->lock);
     report->disk_read_bytes += file->read_bytes;
     report->disk_written_bytes += file->written_bytes;
     report->disk_seconds += file->wait_seconds;
     file->read_bytes = file->written_bytes = 0;
     file->wait_seconds = 0;
-    pthread_mutex_unlock(&file->lock);
 }
 
 void store_file_describe(

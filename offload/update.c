@@ -214,10 +214,9 @@ static bool steps_are_equal(
 
 static void note_begin(struct offload *offload, bool undone)
 {
-    pthread_mutex_lock(&offload->lock);
+    ZD_LOCKED(&offload->lock);
     offload->update_begin = clock_seconds();
     offload->report.undone |= undone;
-    pthread_mutex_unlock(&offload->lock);
 }
 
 /* Between segments_take and segments_leave. */

@@ -7,13 +7,12 @@
 static int await_updated(struct offload *offload, int index, int end)
 {
     int count = 0;
-    pthread_mutex_lock(&offload->lock);
+    ZD_LOCKED(&offload->lock);
     offload->awaited = index;
     while (!offload->made[index])
         pthread_cond_wait(&offload->progress, &offload->lock);
     while (index + count < end && offload->made[index + count])
         count++;
-    pthread_mutex_unlock(&offload->lock);
     return count;
 }
 
@@ -82,10 +81,9 @@ void uploads_begin(struct offload *offload, bool by_update)
         elements += elements_up(offload, &offload->segments[s], by_update);
     }
     report_add(offload, 0, elements * dtype_bytes(offload->request.dtype));
-    pthread_mutex_lock(&offload->lock);
+    ZD_LOCKED(&offload->lock);
     for (int c = 0; c < offload->chunk_count; c++)
         offload->made[c] = PARAM_OLD;
-    pthread_mutex_unlock(&offload->lock);
 }
 
 void uploads_note(struct offload *offload, int index, enum param_place place)

@@ -62,16 +62,14 @@ struct offload_visits offload_visits_of(const struct offload_request *request)
 {
     struct offload_visits sum = {0};
     int count;
-    struct chunk *chunks = chunks_cut(request, &count);
-    bool *visits = zd_array((size_t)count, sizeof *visits);
+    ZD_FREED struct chunk *chunks = chunks_cut(request, &count);
+    ZD_FREED bool *visits = zd_array((size_t)count, sizeof *visits);
     visits_choose(request, chunks, count, visits);
     for (int i = 0; i < count; i++)
         if (visits[i])
             add_visit(
                     request, &chunks[i], is_made_at_home(request, &chunks[i]),
                     &sum);
-    free(chunks);
-    free(visits);
     return sum;
 }
 
@@ -185,23 +183,24 @@ static enum zd_status update(
 }
 
 /* The streams are of all visitors. */
+static enum zd_status move(
+        struct visits *all, struct stream *stream, struct event *after,
+        const struct guest_copy *copies, struct event *done)
+{
+    ZD_LOCKED(&all->lock);
+    return guest_move(stream, after, copies, done);
+}
+
 static enum zd_status make(
         struct visits *all, const struct guest *guest,
         const struct guest_copy *up, const struct guest_copy *down,
         const struct optim_span *there, const struct optim_step *step)
 {
-    pthread_mutex_lock(&all->lock);
-    enum zd_status status =
-            guest_move(all->up, guest->left, up, guest->arrived);
-    pthread_mutex_unlock(&all->lock);
-    ZD_TRY(status);
+    ZD_TRY(move(all, all->up, guest->left, up, guest->arrived));
     ZD_TRY(stream_wait(NULL, guest->arrived));
     ZD_TRY(update(there, step));
     ZD_TRY(stream_record(NULL, guest->updated));
-    pthread_mutex_lock(&all->lock);
-    status = guest_move(all->down, guest->updated, down, guest->left);
-    pthread_mutex_unlock(&all->lock);
-    ZD_TRY(status);
+    ZD_TRY(move(all, all->down, guest->updated, down, guest->left));
     return event_wait(guest->left);
 }
 

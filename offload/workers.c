@@ -10,9 +10,8 @@
 
 void offload_set_spans(struct offload *offload, struct spans *spans)
 {
-    pthread_mutex_lock(&offload->lock);
+    ZD_LOCKED(&offload->lock);
     offload->spans = spans;
-    pthread_mutex_unlock(&offload->lock);
 }
 
 /* --- jobs ----------------------------------------------------------------- */
@@ -26,7 +25,7 @@ uint64_t job_add(struct offload *offload, const struct job *job)
 {
     if (!job->count)
         return 0;
-    pthread_mutex_lock(&offload->lock);
+    ZD_LOCKED(&offload->lock);
     while (offload->job_end - offload->job_begin ==
            (uint64_t)offload->job_capacity)
         pthread_cond_wait(&offload->progress, &offload->lock);
@@ -41,35 +40,30 @@ uint64_t job_add(struct offload *offload, const struct job *job)
             added->list = LIST_WANTED;
     }
     pthread_cond_broadcast(&offload->work);
-    pthread_mutex_unlock(&offload->lock);
     return number + 1;
 }
 
 void job_raise(struct offload *offload, uint64_t ticket, int chunks)
 {
-    pthread_mutex_lock(&offload->lock);
+    ZD_LOCKED(&offload->lock);
     job_at(offload, ticket - 1)->ready += chunks;
     if (chunks > 1 || offload->visitors.count)
         pthread_cond_broadcast(&offload->work);
     else
         pthread_cond_signal(&offload->work);
-    pthread_mutex_unlock(&offload->lock);
 }
 
 void jobs_wait(struct offload *offload)
 {
-    pthread_mutex_lock(&offload->lock);
+    ZD_LOCKED(&offload->lock);
     while (offload->job_begin != offload->job_end)
         pthread_cond_wait(&offload->progress, &offload->lock);
-    pthread_mutex_unlock(&offload->lock);
 }
 
 bool jobs_have_ended(struct offload *offload)
 {
-    pthread_mutex_lock(&offload->lock);
-    bool ended = offload->job_begin == offload->job_end;
-    pthread_mutex_unlock(&offload->lock);
-    return ended;
+    ZD_LOCKED(&offload->lock);
+    return offload->job_begin == offload->job_end;
 }
 
 /* --- a worker ------------------------------------------------------------- */
@@ -229,7 +223,7 @@ static void *work(void *ctx)
     struct offload *offload = worker->offload;
     if (worker->visitor)
         visitor_enter(worker);
-    pthread_mutex_lock(&offload->lock);
+    ZD_LOCKED(&offload->lock);
     while (!offload->is_stopping) {
         struct job *job = job_next(worker);
         if (!job)
@@ -239,7 +233,6 @@ static void *work(void *ctx)
         else
             run_chunk(worker, job);
     }
-    pthread_mutex_unlock(&offload->lock);
     return NULL;
 }
 

@@ -409,10 +409,8 @@ static enum zd_status plan_stage3(struct zero_plan *plan)
     if (plan->request.train)
         events.train =
                 read_events(&plan->request, MODEL_TRAIN, &events.train_count);
-    enum zd_status status = plan_program(plan, &events);
-    free(events.train);
-    free(events.eval);
-    return status;
+    ZD_FREED struct unit_event *train = events.train, *eval = events.eval;
+    return plan_program(plan, &events);
 }
 
 static enum zd_status build(struct zero_plan *plan)
@@ -445,6 +443,7 @@ static enum zd_status build(struct zero_plan *plan)
 enum zd_status zero_plan_build(
         const struct zero_request *request, struct zero_plan *plan_out)
 {
+    ZD_SCOPED(zero_plan_fini)
     struct zero_plan plan = {
             .request = *request,
             .shards = mesh_group(request->mesh, MESH_SHARD, 0).size,
@@ -453,13 +452,9 @@ enum zd_status zero_plan_build(
         return ZD_FAIL(
                 ZD_ERR_CONFIG, "E0604", "zero.stage is %d; it is 0, 1, 2 or 3",
                 request->options.stage);
-    enum zd_status status = build(&plan);
-    if (status != ZD_OK) {
-        zero_plan_fini(&plan);
-        return status;
-    }
+    ZD_TRY(build(&plan));
     plan.request.measures = NULL;
-    *plan_out = plan;
+    *plan_out = ZD_TAKE(plan);
     return ZD_OK;
 }
 

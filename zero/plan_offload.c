@@ -137,10 +137,9 @@ static enum zd_status measure_part(
         const struct zero_plan *plan, int number, void *context)
 {
     size_t *largest = context, bytes[OFFLOAD_PARTS] = {0};
+    ZD_SCOPED(plan_request_free)
     struct offload_request request = plan_request_of(plan, number, NULL);
-    enum zd_status status = offload_measure(&request, bytes);
-    plan_request_free(&request);
-    ZD_TRY(status);
+    ZD_TRY(offload_measure(&request, bytes));
     for (int part = 0; part < OFFLOAD_PARTS; part++)
         if (largest[part] < bytes[part])
             largest[part] = bytes[part];
@@ -152,9 +151,9 @@ static enum zd_status find_undo(
         const struct zero_plan *plan, int number, void *context)
 {
     int *largest = context;
+    ZD_SCOPED(plan_request_free)
     struct offload_request request = plan_request_of(plan, number, NULL);
     int first = offload_undo_first(&request);
-    plan_request_free(&request);
     *largest = first > *largest ? first : *largest;
     return ZD_OK;
 }
@@ -169,13 +168,11 @@ enum zd_status plan_offload_bytes(struct zero_plan *plan)
 
 struct offload_visits zero_visits(const struct zero_plan *plan)
 {
-    struct offload_visits visits = {0};
     if (!plan->states_on_host)
-        return visits;
+        return (struct offload_visits){0};
+    ZD_SCOPED(plan_request_free)
     struct offload_request request = plan_request_of(plan, 0, NULL);
-    visits = offload_visits_of(&request);
-    plan_request_free(&request);
-    return visits;
+    return offload_visits_of(&request);
 }
 
 double zero_undo_share(const struct zero_plan *plan)

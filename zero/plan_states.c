@@ -96,14 +96,12 @@ bool *plan_parts_apart(const struct zero_plan *plan, int *parts_out)
 enum zd_status plan_parts_visit(
         const struct zero_plan *plan, plan_part_fn *visit, void *context)
 {
-    enum zd_status status = ZD_OK;
     int parts;
-    bool *apart = plan_parts_apart(plan, &parts);
-    for (int part = 0; status == ZD_OK && part < parts; part++)
+    ZD_FREED bool *apart = plan_parts_apart(plan, &parts);
+    for (int part = 0; part < parts; part++)
         if (apart[part])
-            status = visit(plan, part, context);
-    free(apart);
-    return status;
+            ZD_TRY(visit(plan, part, context));
+    return ZD_OK;
 }
 
 /* --- walking -------------------------------------------------------------- */

@@ -284,23 +284,22 @@ static enum zd_status make_moves(
         struct program *program, struct zero_move **moves_out, int *count_out)
 {
     int total = move_count(program);
-    enum zd_status status = ZD_OK;
-    struct zero_move *moves = zd_array((size_t)total, sizeof *moves);
-    int *gathers = zd_array((size_t)total, sizeof *gathers);
+    ZD_FREED struct zero_move *moves = zd_array((size_t)total, sizeof *moves);
+    ZD_FREED int *gathers = zd_array((size_t)total, sizeof *gathers);
     struct window window = {
             .options = &program->plan->request.options,
             .moves = moves,
             .units = program->units,
             .gathers = gathers};
     int last = -1;
-    for (int i = 0; i < total && status == ZD_OK; i++) {
+    for (int i = 0; i < total; i++) {
         struct unit_event event = event_at(program, i);
         struct zero_move *move = &moves[i];
         int free_at = -1;
         *move = (struct zero_move){
                 .unit = event.unit, .acquire = event.acquire, .slot = -1};
         if (event.acquire) {
-            status = acquire_unit(program, i, move, &free_at);
+            ZD_TRY(acquire_unit(program, i, move, &free_at));
         } else {
             program->units[event.unit].held = false;
             program->units[event.unit].released = i;
@@ -308,12 +307,7 @@ static enum zd_status make_moves(
         if (move->gather)
             last = move->start = start_of(&window, i, free_at, last);
     }
-    free(gathers);
-    if (status != ZD_OK) {
-        free(moves);
-        return status;
-    }
-    *moves_out = moves;
+    *moves_out = ZD_TAKE(moves);
     *count_out = total;
     return ZD_OK;
 }
@@ -323,12 +317,10 @@ static enum zd_status build_moves(
         int event_count, int repeats, struct zero_move **moves_out,
         int *count_out)
 {
-    struct program program;
+    ZD_SCOPED(program_fini) struct program program = {0};
     ZD_TRY(program_init(&program, plan, events, event_count, repeats));
     assign_classes(&program);
-    enum zd_status status = make_moves(&program, moves_out, count_out);
-    program_fini(&program);
-    return status;
+    return make_moves(&program, moves_out, count_out);
 }
 
 enum zd_status plan_program(

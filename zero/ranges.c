@@ -437,18 +437,15 @@ static enum zd_status load_weights(
         struct zero *zero, const struct weight_source *source,
         uint64_t *digests)
 {
-    float *wide = zd_must(malloc(LIMIT * sizeof *wide));
-    uint16_t *narrow = zd_must(malloc(LIMIT * sizeof *narrow));
-    enum zd_status status = ZD_OK;
-    for (int i = 0; i < zero->range_count[ZERO_HOLDS] && status == ZD_OK; i++) {
+    ZD_FREED float *wide = zd_must(malloc(LIMIT * sizeof *wide));
+    ZD_FREED uint16_t *narrow = zd_must(malloc(LIMIT * sizeof *narrow));
+    for (int i = 0; i < zero->range_count[ZERO_HOLDS]; i++) {
         const struct zero_range *range = &zero->ranges[ZERO_HOLDS][i];
-        status = load_range(
+        ZD_TRY(load_range(
                 zero, range, source, digest_of(zero, range, digests), wide,
-                narrow);
+                narrow));
     }
-    free(wide);
-    free(narrow);
-    return status;
+    return ZD_OK;
 }
 
 enum zd_status zero_load(

@@ -1,5 +1,6 @@
 /* replan.c - change the number of micro-batches of a running job, where a plan
  * with that number asks for the memory that the job has. */
+#include "base/must.h"
 #include "zero/plan_parts.h"
 
 #include <string.h>
@@ -36,50 +37,43 @@ static bool adds_on_host(const struct zero_plan *plan)
 static enum zd_status check_same(
         const struct zero_plan *plan, const struct zero_plan *other)
 {
-    struct arena_plan a = {0}, b = {0};
+    ZD_SCOPED(arena_plan_fini) struct arena_plan a = {0};
+    ZD_SCOPED(arena_plan_fini) struct arena_plan b = {0};
     if (plan->grad_dtype != other->grad_dtype)
         return ZD_FAIL(
                 ZD_ERR_UNFIT, "E1008",
                 "the gradients of one micro-batch are kept in %s, the sum of "
                 "several in fp32: that is other memory",
                 dtype_name(plan->request.dtype));
-    enum zd_status status = zero_plan_spans(plan, &a);
-    if (status == ZD_OK)
-        status = zero_plan_spans(other, &b);
-    bool same = status == ZD_OK && same_spans(&a, &b) &&
-                same_slots(plan, other) &&
-                adds_on_host(plan) == adds_on_host(other);
-    arena_plan_fini(&a);
-    arena_plan_fini(&b);
-    if (status == ZD_OK && !same)
-        status = ZD_FAIL(
+    ZD_TRY(zero_plan_spans(plan, &a));
+    ZD_TRY(zero_plan_spans(other, &b));
+    if (!same_spans(&a, &b) || !same_slots(plan, other) ||
+        adds_on_host(plan) != adds_on_host(other))
+        return ZD_FAIL(
                 ZD_ERR_UNFIT, "E1008",
                 "a step of %d micro-batches needs other buffers than one of "
                 "%d",
                 other->request.accumulation, plan->request.accumulation);
-    return status;
+    return ZD_OK;
 }
 
 enum zd_status zero_plan_reaccumulate(struct zero_plan *plan, int accumulation)
 {
-    struct zero_plan other;
+    ZD_SCOPED(zero_plan_fini) struct zero_plan other = {.segments = NULL};
     struct zero_request request = plan->request;
     if (request.by_layer)
         request.by_layer = accumulation > 1 ? accumulation : 0;
     else
         request.accumulation = accumulation;
     ZD_TRY(zero_plan_build(&request, &other));
-    enum zd_status status = check_same(plan, &other);
-    if (status == ZD_OK) {
-        struct zero_move *moves = plan->train_moves;
-        plan->train_moves = other.train_moves;
-        plan->train_move_count = other.train_move_count;
-        other.train_moves = moves; /* freed below */
-        plan->wire = other.wire;
-        plan->request.accumulation = request.accumulation;
-        if (plan->request.by_layer)
-            plan->request.by_layer = accumulation;
-    }
-    zero_plan_fini(&other);
-    return status;
+    ZD_TRY(check_same(plan, &other));
+    struct zero_move *moves = plan->train_moves;
+    plan->train_moves = other.train_moves;
+    plan->train_move_count = other.train_move_count;
+    other.train_moves = moves;
+    plan->wire = other.wire;
+    plan->request.accumulation = request.accumulation;
+    if (plan->request.by_layer)
+        plan->request.by_layer = accumulation;
+    return ZD_OK;
 }

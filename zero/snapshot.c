@@ -103,9 +103,9 @@ static enum zd_status measure_copied(
 static enum zd_status measure_on_write(
         const struct zero_plan *plan, int part, void *context)
 {
+    ZD_SCOPED(plan_request_free)
     struct offload_request request = plan_request_of(plan, part, NULL);
     size_t bytes = offload_snapshot_bytes(&request), *most = context;
-    plan_request_free(&request);
     *most = bytes > *most ? bytes : *most;
     return ZD_OK;
 }

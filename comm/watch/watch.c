@@ -175,12 +175,11 @@ static bool rest(struct watch *watch)
 static void *watch_ranks(void *ctx)
 {
     struct watch *watch = ctx;
-    pthread_mutex_lock(&watch->lock);
+    ZD_LOCKED(&watch->lock);
     do {
         look(watch);
         look_after_end(watch);
     } while (rest(watch));
-    pthread_mutex_unlock(&watch->lock);
     return NULL;
 }
 
@@ -291,9 +290,8 @@ static enum zd_status find_peers(
         peers_destroy(peers);
         return status;
     }
-    pthread_mutex_lock(&watch->lock);
+    ZD_LOCKED(&watch->lock);
     watch->peers = peers;
-    pthread_mutex_unlock(&watch->lock);
     return ZD_OK;
 }
 
@@ -339,18 +337,16 @@ struct seat *watch_seat(struct watch *watch, int n)
 
 void watch_step(struct watch *watch, double seconds)
 {
-    pthread_mutex_lock(&watch->lock);
+    ZD_LOCKED(&watch->lock);
     pace_add(&watch->pace, seconds);
     set_limit(watch);
-    pthread_mutex_unlock(&watch->lock);
 }
 
 void watch_predict(struct watch *watch, double seconds)
 {
-    pthread_mutex_lock(&watch->lock);
+    ZD_LOCKED(&watch->lock);
     watch->pace.predicted = seconds;
     set_limit(watch);
-    pthread_mutex_unlock(&watch->lock);
 }
 
 void watch_operations_run(struct watch *watch)
@@ -366,16 +362,14 @@ void watch_give_up(struct watch *watch)
 
 void watch_listen(struct watch *watch, const struct watch_listener *listener)
 {
-    pthread_mutex_lock(&watch->lock);
+    ZD_LOCKED(&watch->lock);
     watch->listener = *listener;
-    pthread_mutex_unlock(&watch->lock);
 }
 
 void watch_on_end(struct watch *watch, const struct watch_ending *ending)
 {
-    pthread_mutex_lock(&watch->lock);
+    ZD_LOCKED(&watch->lock);
     watch->ending = *ending;
-    pthread_mutex_unlock(&watch->lock);
 }
 
 /* --- a failure ------------------------------------------------------------ */
@@ -387,7 +381,7 @@ void watch_fail(struct watch *watch)
             .kind = END_FAILED,
             .exit_code = 75,
             .writer = watch->rank};
-    pthread_mutex_lock(&watch->lock);
+    ZD_LOCKED(&watch->lock);
     watch->failure = *zd_error_get();
     if (watch->peers) /* the cause may have been told just now */
         peers_look(watch->peers, 0);
@@ -397,7 +391,6 @@ void watch_fail(struct watch *watch)
     } else if (!atomic_load(&watch->gave_up)) {
         conclude(watch, &verdict, true);
     }
-    pthread_mutex_unlock(&watch->lock);
 }
 
 /* --- files ---------------------------------------------------------------- */
@@ -436,11 +429,10 @@ void comm_files_ask_first(
 {
     if (!files)
         return;
-    pthread_mutex_lock(&files->watch->lock);
+    ZD_LOCKED(&files->watch->lock);
     files->goes_on = goes_on;
     files->ctx = ctx;
     atomic_store(&files->is_held, false);
-    pthread_mutex_unlock(&files->watch->lock);
 }
 
 void comm_files_end(struct comm_files *files)
