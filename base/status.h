@@ -82,3 +82,14 @@ void zd_error_print(FILE *stream, const struct zd_error *error);
         if (zd_try_status_ != ZD_OK)                                           \
             return zd_try_status_;                                             \
     } while (0)
+
+/* Where an acquiring function goes on to what it has to undo: makes the call
+ * only if all before it went well. */
+#define ZD_THEN(status, call)                                                  \
+    do {                                                                       \
+        if ((status) == ZD_OK)                                                 \
+            (status) = (call);                                                 \
+    } while (0)
+
+/* Prints into an array of characters, cut to its size. */
+#define ZD_PRINT(array, ...) snprintf((array), sizeof(array), __VA_ARGS__)

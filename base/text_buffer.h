@@ -10,6 +10,12 @@ struct text_buffer {
     size_t used;  /* bytes of text so far; >= bytes: cut short */
 };
 
+/* An empty one, of so many bytes that live as long as the block. */
+#define TEXT_BUFFER(size)                                                      \
+    {                                                                          \
+        .out = (char[size]){""}, .bytes = (size)                               \
+    }
+
 void text_buffer_add(struct text_buffer *text, const char *format, ...)
         __attribute__((format(printf, 2, 3)));
 

@@ -85,8 +85,7 @@ static enum zd_status calibrate(
         device_use(gpu);
         status = comm_device_create(comm, &options, &wire);
     }
-    if (status == ZD_OK)
-        status = calibration_measure(wire, args->seconds, threads, out);
+    ZD_THEN(status, calibration_measure(wire, args->seconds, threads, out));
     if (wire && wire != comm)
         comm_destroy(wire);
     device_close(gpu);

@@ -93,10 +93,8 @@ struct device *command_open_gpu(const struct device_options *options)
         device_gpu_count(NULL) == 0)
         return NULL;
     enum zd_status status = device_place(options, 0, &place);
-    if (status == ZD_OK)
-        status = device_open(DEVICE_CUDA, place, 1, &device);
-    if (status == ZD_OK)
-        status = device_share(device, 1);
+    ZD_THEN(status, device_open(DEVICE_CUDA, place, 1, &device));
+    ZD_THEN(status, device_share(device, 1));
     if (status != ZD_OK) {
         zd_log_warning(
                 "the plan is for a GPU elsewhere: %s", zd_error_get()->what);
@@ -238,18 +236,15 @@ static void print_wire(const struct look *look, const json_t *plan, FILE *out)
     {
         bool is_within = strcmp(json_text_of(row, "level", ""), "node") == 0;
         char operation[32];
-        snprintf(
-                operation, sizeof operation, "%s",
-                json_text_of(row, "operation", ""));
+        ZD_PRINT(operation, "%s", json_text_of(row, "operation", ""));
         for (char *c = operation; (c = strchr(c, '_'));)
             *c = '-';
-        json_t *shown = json_pack(
+        json_auto_t *shown = json_pack(
                 "{s:s, s:s, s:b}", "where", is_within ? "within" : "between",
                 "operation", operation, "over_cp",
                 over_cp && !strcmp(json_text_of(row, "group", ""), "shard"));
         json_object_update_missing(shown, row);
         fill_print(look, shown, wire, out);
-        json_decref(shown);
     }
 }
 
@@ -427,26 +422,24 @@ static void print_advice(
 static void tell(const struct advice *advice)
 {
     const struct job_plan *plan = &advice->plan;
-    char change[800] = "";
-    struct text_buffer text = {.out = change, .bytes = sizeof change};
+    struct text_buffer change = TEXT_BUFFER(800);
     struct output output;
-    json_t *json = job_plan_json(plan, NULL);
-    settings_print(&advice->change.settings, &text);
-    json_object_set_new(json, "predicted", advice_json(advice, change));
+    json_auto_t *json = job_plan_json(plan, NULL);
+    settings_print(&advice->change.settings, &change);
+    json_object_set_new(json, "predicted", advice_json(advice, change.out));
     json_object_set_new(json, "phases", plan_peaks_json(advice->job, plan));
     if (cli_wants_json(advice->args)) {
         output_json(json);
     } else {
         FILE *stream = output_begin(&output);
         print_plan(json, stream);
-        print_advice(advice, change, stream);
+        print_advice(advice, change.out, stream);
         if (plan->backend == DEVICE_CUDA && !advice->args->machine &&
             !advice->machine->is_measured)
             fputs("         for another GPU: --machine h200, a100 or 4090\n",
                   stream);
         output_end(&output);
     }
-    json_decref(json);
 }
 
 static enum zd_status advise(struct advice *advice)
@@ -473,8 +466,7 @@ static enum zd_status plan_one(
     warn_of_machine(&advice.plan);
     model_config_warn(&advice.plan.config);
     enum zd_status status = cli_machine(args, job, &here, &advice.machine);
-    if (status == ZD_OK)
-        status = advise(&advice);
+    ZD_THEN(status, advise(&advice));
     job_plan_fini(&advice.plan);
     return status;
 }

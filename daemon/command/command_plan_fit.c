@@ -87,30 +87,20 @@ static enum zd_status tell_of_allow(
 
 enum { WORDS_MAX = 1200 };
 
-/* "--set key=value ..", and why. */
-static void words_of(
-        const struct plan_found *found, char arguments[WORDS_MAX],
-        char why[WORDS_MAX])
-{
-    struct text_buffer text = {.out = arguments, .bytes = WORDS_MAX};
-    struct text_buffer reasons = {.out = why, .bytes = WORDS_MAX};
-    arguments[0] = why[0] = '\0';
-    settings_print(&found->settings, &text);
-    settings_explain(&found->settings, &reasons);
-}
-
 static json_t *found_json(const struct plan_found *found)
 {
-    char arguments[WORDS_MAX], why[WORDS_MAX];
+    struct text_buffer arguments = TEXT_BUFFER(WORDS_MAX);
+    struct text_buffer why = TEXT_BUFFER(WORDS_MAX);
     json_t *set = json_object();
-    words_of(found, arguments, why);
+    settings_print(&found->settings, &arguments);
+    settings_explain(&found->settings, &why);
     for (int i = 0; i < found->settings.count; i++)
         json_object_set_new(
                 set, found->settings.list[i].key,
                 json_string(found->settings.list[i].value));
     return json_pack(
             "{s:o, s:s, s:s, s:{s:I, s:I, s:I, s:I}, s:I, s:o}", "set", set,
-            "arguments", arguments, "words", why, "bytes", "device",
+            "arguments", arguments.out, "words", why.out, "bytes", "device",
             (json_int_t)found->device, "host", (json_int_t)found->host,
             "pinned", (json_int_t)found->pinned, "disk",
             (json_int_t)found->disk, "snapshot", (json_int_t)found->snapshot,
@@ -125,11 +115,10 @@ static void print_json(
     json_t *fits = json_array();
     for (int i = 0; i < count; i++)
         json_array_append_new(fits, found_json(&found[i]));
-    json_t *json = json_pack(
+    json_auto_t *json = json_pack(
             "{s:i, s:s, s:b, s:o}", "world", search->world, "machine",
             machine->name, "calibrated", machine->is_measured, "fits", fits);
     output_json(json);
-    json_decref(json);
 }
 
 /* Compared with the first: slower, more or less memory. */
@@ -144,8 +133,8 @@ static void print_against(
             {"device", found->device, first->device},
             {"host", found->host, first->host},
             {"disk", found->disk, first->disk}};
-    char words[300] = "", size[UNITS_TEXT];
-    struct text_buffer text = {.out = words, .bytes = sizeof words};
+    char size[UNITS_TEXT];
+    struct text_buffer text = TEXT_BUFFER(300);
     double slower =
             found->predicted.step_seconds / first->predicted.step_seconds - 1;
     if (slower >= 0.005)
@@ -160,7 +149,7 @@ static void print_against(
                     memories[i].name);
     }
     if (text.used)
-        fprintf(stream, "          against the first: %s\n", words);
+        fprintf(stream, "          against the first: %s\n", text.out);
 }
 
 /* Skip one if a listed one, which is faster, takes no more of any memory,
@@ -183,8 +172,11 @@ static void print_found(
         const struct plan_found *found, const struct plan_found *first,
         int digits, FILE *stream)
 {
-    char time[UNITS_TEXT], arguments[WORDS_MAX], why[WORDS_MAX];
-    words_of(found, arguments, why);
+    char time[UNITS_TEXT];
+    struct text_buffer arguments = TEXT_BUFFER(WORDS_MAX);
+    struct text_buffer why = TEXT_BUFFER(WORDS_MAX);
+    settings_print(&found->settings, &arguments);
+    settings_explain(&found->settings, &why);
     fprintf(stream, "%9s s a step, %s binds; GiB: device %.3f, host %.3f",
             units_number(found->predicted.step_seconds, digits, time),
             plan_resource_words[found->predicted.binds],
@@ -197,9 +189,9 @@ static void print_found(
     fputc('\n', stream);
     if (first)
         print_against(found, first, stream);
-    fprintf(stream, "          %s\n", why[0] ? why : "the job as it is");
-    if (why[0])
-        fprintf(stream, "          %s\n", arguments);
+    fprintf(stream, "          %s\n", why.used ? why.out : "the job as it is");
+    if (why.used)
+        fprintf(stream, "          %s\n", arguments.out);
 }
 
 static void print_found_all(
@@ -245,8 +237,9 @@ static void print_found_all(
 static void add_sets(
         struct draft *draft, const struct cli_args *args, const struct job *job)
 {
-    json_t *all = job_json(job), *row;
+    json_auto_t *all = job_json(job);
     const char *key;
+    json_t *row;
     json_object_foreach(json_object_get(all, "values"), key, row)
     {
         size_t bytes = strlen(key);
@@ -260,7 +253,6 @@ static void add_sets(
                     draft, key, json_incref(json_object_get(row, "value")),
                     "given by --set");
     }
-    json_decref(all);
 }
 
 /* The job file as the new one names it: by its name if both are in one folder,
@@ -375,15 +367,13 @@ enum zd_status command_plan_most(
     if (status != ZD_OK)
         return tell_of_allow(&search, status);
     if (amounts[what].argument)
-        snprintf(
-                argument, sizeof argument, "%s%" PRId64, amounts[what].argument,
-                most.value);
+        ZD_PRINT(argument, "%s%" PRId64, amounts[what].argument, most.value);
     if (most.global)
         snprintf(
                 argument + strlen(argument), sizeof argument - strlen(argument),
                 " --set train.global_batch_size=%" PRId64, most.global);
     if (cli_wants_json(args)) {
-        json_t *json = json_pack(
+        json_auto_t *json = json_pack(
                 "{s:{s:s, s:I, s:s*, s:s*, s:o*, s:o*}}",
                 args->max ? "max" : "min", "what", word, "value",
                 (json_int_t)most.value, "name", most.name, "argument",
@@ -391,7 +381,6 @@ enum zd_status command_plan_most(
                 args->fit ? found_json(&most.best) : NULL, "divides",
                 most.divisor ? json_integer(most.divisor) : NULL);
         output_json(json);
-        json_decref(json);
         return ZD_OK;
     }
     FILE *stream = output_begin(&output);
