@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/device/device_memory.h"
 #include "base/device/stream.h"
+#include "base/memory/arena.h"
 #include "base/must.h"
 #include "data/token_cache.h"
 #include "kernels/kernels.h"
@@ -30,6 +31,9 @@ static const struct {
 /* Rows of x, a weight, its gradient, and results; each is more than a cache
  * holds, and a run takes the part of it that was not used for longest. */
 enum { X, WEIGHT, GRAD, OUT, ARRAYS, ARRAY_BYTES = 64 << 20 };
+/* What is copied, and lies on the disk, is as large; elements of a rank that
+ * are gathered. */
+enum { COPIED = ARRAY_BYTES, SHARD = 1 << 20, SHARD_BYTES = SHARD * 4 };
 
 struct ops {
     const struct kernels *kernels;
@@ -37,8 +41,6 @@ struct ops {
     enum fp8_mode fp8;
     int side, few, many, rows;
     char *arrays[ARRAYS];
-    void *workspace;
-    size_t workspace_bytes;
 };
 
 /* --- memory --------------------------------------------------------------- */
@@ -64,34 +66,43 @@ static enum zd_status fill(const struct ops *ops)
     return status;
 }
 
-static enum zd_status take(struct ops *ops)
+/* All that is measured takes turns in it but for the wire. */
+static enum zd_status take(
+        struct comm *comm, struct arena_plan *plan, struct arena *arena)
 {
-    void *arrays;
+    const int side = most[device_backend()].side;
     const struct kernels_request request = {
             .backend = device_backend(),
             .dtype = DTYPE_FP32,
             .N = most[device_backend()].rows,
-            .C = most[device_backend()].side,
-            .columns = most[device_backend()].side,
-            .V = most[device_backend()].side};
-    ZD_TRY(device_take(ARRAYS * (size_t)ARRAY_BYTES, &arrays));
-    for (int i = 0; i < ARRAYS; i++)
-        ops->arrays[i] = (char *)arrays + i * (size_t)ARRAY_BYTES;
-    ops->workspace_bytes = kernels_workspace_bytes(&request);
-    if (!ops->workspace_bytes)
-        return ZD_OK;
-    ZD_TRY(device_take(ops->workspace_bytes, &ops->workspace));
-    kernels_set_workspace(ops->workspace, ops->workspace_bytes);
+            .C = side,
+            .columns = side,
+            .V = side};
+    const struct comm_needs needs = {
+            .transport = comm_transport(comm),
+            .world = comm_size(comm),
+            .node_size = comm_mesh(comm).node,
+            .shard_bytes = SHARD_BYTES,
+            .reduce_bytes = SHARD_BYTES};
+    const struct {
+        const char *name;
+        enum arena_memory memory;
+        size_t bytes;
+    } spans[] = {
+            {"arrays", ARENA_DEVICE, ARRAYS * (size_t)ARRAY_BYTES},
+            {"workspace", ARENA_DEVICE, kernels_workspace_bytes(&request)},
+            {"host", ARENA_PINNED, COPIED},
+            {"full", ARENA_DEVICE, (size_t)comm_size(comm) * SHARD_BYTES},
+            {"shard", ARENA_DEVICE, SHARD_BYTES}};
+    for (size_t i = 0; i < sizeof spans / sizeof *spans; i++)
+        ZD_TRY(arena_plan_add(
+                plan, spans[i].name, spans[i].memory, SPAN_BUFFERS,
+                spans[i].bytes));
+    if (comm_size(comm) > 1)
+        ZD_TRY(comm_plan_needs(plan, &needs));
+    ZD_TRY(arena_take(arena, plan));
+    kernels_set_workspace(arena_span(arena, "workspace"), spans[1].bytes);
     return ZD_OK;
-}
-
-static void give_back(struct ops *ops)
-{
-    kernels_set_workspace(NULL, 0);
-    if (ops->workspace)
-        device_give(ops->workspace, ops->workspace_bytes);
-    if (ops->arrays[0])
-        device_give(ops->arrays[0], ARRAYS * (size_t)ARRAY_BYTES);
 }
 
 static char *part(const struct bench *b, int array, size_t bytes)
@@ -102,63 +113,44 @@ static char *part(const struct bench *b, int array, size_t bytes)
 
 /* --- operations ----------------------------------------------------------- */
 
-/* Forward, and backward for the input and for the weight. */
+/* Forward, and backward for the input and for the weight; in FP8 of codes and
+ * scales that are whatever lies there. */
 static enum zd_status multiply(struct bench *b)
 {
     const struct ops *ops = b->ctx;
+    bool is_fp8 = ops->fp8 != FP8_NONE, by_blocks = ops->fp8 == FP8_BLOCKWISE;
     size_t side = (size_t)ops->side, width = dtype_bytes(ops->type);
-    size_t rows = (size_t)ops->rows * side * width, weight = side * side;
-    struct matmul_operand x = {part(b, X, rows), ops->type},
-                          w = {part(b, WEIGHT, weight * width), ops->type};
-    struct matmul m = {.M = ops->rows, .N = (int)side, .K = (int)side};
-    m.out = (struct matmul_result){part(b, OUT, rows), ops->type};
-    m.a = x;
-    m.b = w;
-    ZD_TRY(ops->kernels->matmul(NULL, &m));
-    m.b.transposed = true;
-    ZD_TRY(ops->kernels->matmul(NULL, &m));
-    m.M = (int)side;
-    m.K = ops->rows;
-    m.a.transposed = true;
-    m.b = x;
-    m.out = (struct matmul_result){
-            part(b, GRAD, weight * sizeof(float)), DTYPE_FP32};
-    return ops->kernels->matmul(NULL, &m);
-}
-
-/* The same in FP8, of codes and scales that are whatever lies there. */
-static enum zd_status multiply_codes(struct bench *b)
-{
-    const struct ops *ops = b->ctx;
-    size_t side = (size_t)ops->side, rows = (size_t)ops->rows * side;
-    const float *scales = (const float *)(const void *)ops->arrays[GRAD];
-    bool by_blocks = ops->fp8 == FP8_BLOCKWISE;
-    struct matmul_operand x = {
-            .data = part(b, X, rows),
-            .type = DTYPE_E4M3,
-            .scales = scales,
-            .layout = by_blocks ? SCALES_1X128 : SCALES_TENSOR};
-    struct matmul_operand w = x;
-    w.data = part(b, WEIGHT, side * side);
-    w.transposed = true;
-    if (by_blocks)
-        w.layout = SCALES_128X128;
+    size_t rows = (size_t)ops->rows * side, weight = side * side;
+    size_t held = is_fp8 ? 1 : width;
+    struct matmul_operand x = {part(b, X, rows * held), ops->type}, w;
+    if (is_fp8)
+        x = (struct matmul_operand){
+                .data = x.data,
+                .type = DTYPE_E4M3,
+                .scales = (const float *)(const void *)ops->arrays[GRAD],
+                .layout = by_blocks ? SCALES_1X128 : SCALES_TENSOR};
+    w = x;
+    w.data = part(b, WEIGHT, weight * held);
+    w.transposed = is_fp8;
+    w.layout = by_blocks ? SCALES_128X128 : x.layout;
     struct matmul m = {
             .M = ops->rows,
             .N = (int)side,
             .K = (int)side,
             .a = x,
             .b = w,
-            .out = {part(b, OUT, rows * dtype_bytes(ops->type)), ops->type}};
+            .out = {part(b, OUT, rows * width), ops->type}};
     ZD_TRY(ops->kernels->matmul(NULL, &m));
-    m.a.type = by_blocks ? DTYPE_E4M3 : DTYPE_E5M2;
+    m.b.transposed = true;
+    m.a.type = ops->fp8 == FP8_TENSORWISE ? DTYPE_E5M2 : x.type;
     ZD_TRY(ops->kernels->matmul(NULL, &m));
     m.M = (int)side;
     m.K = ops->rows;
-    m.b.data = x.data;
-    m.b.layout = x.layout;
+    m.a.transposed = !is_fp8;
+    m.b = x;
+    m.b.transposed = is_fp8;
     m.out = (struct matmul_result){
-            part(b, GRAD, side * side * sizeof(float)), DTYPE_FP32};
+            part(b, GRAD, weight * sizeof(float)), DTYPE_FP32};
     return ops->kernels->matmul(NULL, &m);
 }
 
@@ -174,9 +166,10 @@ static enum zd_status measure_codes(
         if (facts.backend == DEVICE_CUDA &&
             !plan_has_fp8(ops->fp8, 10 * facts.major + facts.minor))
             continue;
-        ZD_TRY(bench_time(b, multiply_codes, &took));
+        ZD_TRY(bench_time(b, multiply, &took));
         times[i] = 3 * 2 * side * side * ops->rows / took / rate;
     }
+    ops->fp8 = FP8_NONE;
     return ZD_OK;
 }
 
@@ -197,8 +190,6 @@ static enum zd_status surround(struct bench *b)
 /* --- copies, the disk and the wire -----------------------------------------
  */
 
-enum { COPIED = 64 << 20, /* no cache holds it */ ON_DISK = 64 << 20 };
-
 static double thread_seconds(void)
 {
     struct timespec used;
@@ -217,38 +208,25 @@ static double core_share(double began, double cpu)
 
 /* --- between host and device ---------------------------------------------- */
 
-struct link {
-    void *host, *device;
-};
-
 static enum zd_status copy_both(struct bench *b)
 {
-    const struct link *link = b->ctx;
-    ZD_TRY(stream_copy(NULL, link->device, link->host, COPIED));
-    return stream_copy(NULL, link->host, link->device, COPIED);
+    void *host = arena_span(b->ctx, "host");
+    void *device = arena_span(b->ctx, "arrays");
+    ZD_TRY(stream_copy(NULL, device, host, COPIED));
+    return stream_copy(NULL, host, device, COPIED);
 }
 
-static enum zd_status measure_link(double share, struct plan_machine *machine)
+static enum zd_status measure_link(
+        double share, const struct arena *arena, struct plan_machine *machine)
 {
-    struct link link = {0};
-    struct bench bench = {.share = share, .ctx = &link};
-    double seconds = 1, began = 0, cpu = 0;
-    enum zd_status status = device_take_pinned(COPIED, &link.host);
-    if (status == ZD_OK)
-        status = device_take(COPIED, &link.device);
-    if (status == ZD_OK)
-        status = copy_both(&bench); /* touches what it needs */
-    began = clock_seconds();
-    cpu = thread_seconds();
-    if (status == ZD_OK)
-        status = bench_time(&bench, copy_both, &seconds);
+    struct bench bench = {.share = share, .ctx = arena};
+    double seconds;
+    ZD_TRY(copy_both(&bench)); /* touches what it needs */
+    double began = clock_seconds(), cpu = thread_seconds();
+    ZD_TRY(bench_time(&bench, copy_both, &seconds));
     machine->link = 2 * COPIED / seconds;
     machine->link_cores = core_share(began, cpu);
-    if (link.host)
-        device_give_pinned(link.host, COPIED);
-    if (link.device)
-        device_give(link.device, COPIED);
-    return status;
+    return ZD_OK;
 }
 
 /* --- the disk ------------------------------------------------------------- */
@@ -269,7 +247,7 @@ static void tell_moved(struct aio_op *op)
  * many transfers under way as a run has. */
 static enum zd_status move_halves(struct bench *b)
 {
-    enum { HALF = ON_DISK / 2 };
+    enum { HALF = COPIED / 2 };
     struct disk *disk = (struct disk *)(uintptr_t)b->ctx;
     struct aio_op ops[2];
     for (int i = 0; i < 2; i++) {
@@ -292,29 +270,26 @@ static enum zd_status move_halves(struct bench *b)
 }
 
 static enum zd_status measure_disk(
-        struct comm *comm, double share, double *rate_out)
+        struct comm *comm, double share, const struct arena *arena,
+        struct plan_machine *machine)
 {
     const struct aio_options options = offload_options_default().aio;
     char folder[PATH_MAX], name[64];
-    struct disk disk = {0};
+    struct disk disk = {.data = arena_span(arena, "host")};
     struct bench bench = {.share = share, .ctx = &disk};
     double seconds = 1;
-    snprintf(
-            name, sizeof name, "calibrate-%d-%d", comm_rank(comm),
-            (int)getpid());
+    ZD_PRINT(name, "calibrate-%d-%d", comm_rank(comm), (int)getpid());
     ZD_TRY(token_cache_folder("auto", folder));
-    ZD_TRY(aio_file_create(&disk.file, folder, name, ON_DISK, true));
-    disk.data = zd_must(aligned_alloc(AIO_ALIGN, ON_DISK));
-    memset(disk.data, 1, ON_DISK);
+    ZD_TRY(aio_file_create(&disk.file, folder, name, COPIED, true));
+    memset(disk.data, 1, COPIED);
     sem_init(&disk.moved, 0, 0);
     enum zd_status status = aio_create(&options, &disk.aio);
     if (status == ZD_OK) {
         status = bench_time(&bench, move_halves, &seconds);
         aio_destroy(disk.aio);
     }
-    *rate_out = ON_DISK / seconds;
+    machine->disk = COPIED / seconds;
     sem_destroy(&disk.moved);
-    free(disk.data);
     aio_file_close(&disk.file);
     return status;
 }
@@ -355,7 +330,7 @@ static enum zd_status measure_wire(
         struct comm *comm, double seconds, float *full, float *shard,
         struct plan_machine *machine)
 {
-    enum { FEW = 256, MANY = 1 << 20, ROUNDS_MAX = 200 };
+    enum { FEW = 256, MANY = SHARD, ROUNDS_MAX = 200 };
     double world = comm_size(comm), local = comm_local_size(comm);
     double few, many, first;
     ZD_TRY(time_wire(comm, full, shard, FEW, 20, &few));
@@ -380,54 +355,21 @@ static enum zd_status measure_wire(
     return ZD_OK;
 }
 
-static enum zd_status measure_ranks(
-        struct comm *comm, double seconds, struct plan_machine *machine)
-{
-    enum { COUNT = 1 << 20 };
-    struct arena_plan plan;
-    struct arena arena = {0};
-    size_t world = (size_t)comm_size(comm);
-    const struct comm_needs needs = {
-            .transport = comm_transport(comm),
-            .world = comm_size(comm),
-            .node_size = comm_mesh(comm).node,
-            .shard_bytes = COUNT * sizeof(float),
-            .reduce_bytes = COUNT * sizeof(float)};
-    arena_plan_init(&plan);
-    enum zd_status status = comm_plan_needs(&plan, &needs);
-    if (status == ZD_OK)
-        status = arena_plan_add(
-                &plan, "full", ARENA_DEVICE, SPAN_BUFFERS,
-                world * COUNT * sizeof(float));
-    if (status == ZD_OK)
-        status = arena_plan_add(
-                &plan, "shard", ARENA_DEVICE, SPAN_BUFFERS,
-                COUNT * sizeof(float));
-    if (status == ZD_OK)
-        status = arena_take(&arena, &plan);
-    status = comm_agree(comm, status);
-    if (status == ZD_OK) {
-        comm_set_memory(comm, &arena);
-        status = measure_wire(
-                comm, seconds, arena_span(&arena, "full"),
-                arena_span(&arena, "shard"), machine);
-        comm_set_memory(comm, NULL);
-    }
-    arena_release(&arena);
-    arena_plan_fini(&plan);
-    return status;
-}
-
 static enum zd_status measure_paths(
-        struct comm *comm, double seconds, struct plan_machine *machine)
+        struct comm *comm, double seconds, const struct arena *arena,
+        struct plan_machine *machine)
 {
     double part = seconds / 3;
-    enum zd_status status = measure_link(part, machine);
-    if (status == ZD_OK)
-        status = measure_disk(comm, part, &machine->disk);
-    status = comm_agree(comm, status);
-    if (status == ZD_OK && comm_size(comm) > 1)
-        status = measure_ranks(comm, part, machine);
+    enum zd_status status = measure_link(part, arena, machine);
+    ZD_THEN(status, measure_disk(comm, part, arena, machine));
+    ZD_TRY(comm_agree(comm, status));
+    if (comm_size(comm) == 1)
+        return ZD_OK;
+    comm_set_memory(comm, arena);
+    status = measure_wire(
+            comm, part, arena_span(arena, "full"), arena_span(arena, "shard"),
+            machine);
+    comm_set_memory(comm, NULL);
     return status;
 }
 
@@ -476,7 +418,6 @@ static enum zd_status measure_device(
     enum { THINGS = 8 };
     struct bench bench = {.share = seconds / THINGS, .ctx = ops};
     double took, moved = 0;
-    ZD_TRY(take(ops));
     for (int wide = 0; wide < 2; wide++) {
         ops->type = wide ? DTYPE_FP32 : DTYPE_BF16;
         ZD_TRY(kernels_device(ops->type, &ops->kernels));
@@ -520,35 +461,45 @@ static enum zd_status measure_jitter(
     return ZD_OK;
 }
 
+/* All of them, one after the other. */
+static enum zd_status measure(
+        struct comm *comm, double seconds, int threads,
+        const struct arena *arena, struct plan_machine *machine)
+{
+    struct ops ops = {.rows = 0};
+    for (int i = 0; i < ARRAYS; i++)
+        ops.arrays[i] =
+                (char *)arena_span(arena, "arrays") + i * (size_t)ARRAY_BYTES;
+    ZD_TRY(comm_agree(comm, measure_device(&ops, 0.6 * seconds, machine)));
+    if (comm_size(comm) > 1)
+        ZD_TRY(measure_jitter(comm, &ops, 0.05 * seconds, &machine->jitter));
+    ZD_TRY(comm_agree(
+            comm, calibrate_updates(comm, 0.15 * seconds, threads, machine)));
+    ZD_TRY(calibration_mean(comm, machine));
+    return measure_paths(comm, 0.2 * seconds, arena, machine);
+}
+
 enum zd_status calibration_measure(
         struct comm *comm, double seconds, int threads,
         struct plan_calibration *out)
 {
-    struct ops ops = {.rows = 0};
+    ZD_SCOPED(arena_plan_fini) struct arena_plan plan = {0};
+    ZD_SCOPED(arena_release) struct arena arena = {0};
     struct device_facts facts = device_facts();
-    struct plan_machine *machine = &out->machine;
     *out = (struct plan_calibration){
             .ranks = comm_local_size(comm),
             .threads = threads,
             .backend = device_backend(),
             .machine = *plan_machine_default(device_backend())};
-    kernels_set_threads(threads);
-    enum zd_status status =
-            comm_agree(comm, measure_device(&ops, 0.6 * seconds, machine));
-    if (status == ZD_OK && comm_size(comm) > 1)
-        status = measure_jitter(comm, &ops, 0.05 * seconds, &machine->jitter);
-    give_back(&ops);
-    if (status == ZD_OK)
-        status = calibrate_updates(comm, 0.15 * seconds, threads, machine);
-    status = comm_agree(comm, status);
-    if (status == ZD_OK)
-        status = calibration_mean(comm, machine);
-    if (status == ZD_OK)
-        status = measure_paths(comm, 0.2 * seconds, machine);
-    snprintf(
-            out->what, sizeof out->what, "%s, %d rank%s of %d thread%s",
+    ZD_PRINT(
+            out->what, "%s, %d rank%s of %d thread%s",
             out->backend == DEVICE_CUDA ? facts.name : "the CPU device",
             out->ranks, out->ranks == 1 ? "" : "s", threads,
             threads == 1 ? "" : "s");
+    kernels_set_threads(threads);
+    ZD_TRY(comm_agree(comm, take(comm, &plan, &arena)));
+    enum zd_status status =
+            measure(comm, seconds, threads, &arena, &out->machine);
+    kernels_set_workspace(NULL, 0);
     return status;
 }

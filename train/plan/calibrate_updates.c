@@ -140,8 +140,7 @@ static enum zd_status measure_here(const struct updates *u, double *rate_out)
     enum zd_status status = device_write(
             (void *)(uintptr_t)here.span.grad, grads, u->count * wide);
     free(grads);
-    if (status == ZD_OK)
-        status = bench_time(&bench, update, &seconds);
+    ZD_THEN(status, bench_time(&bench, update, &seconds));
     device_give(base, bytes);
     /* the gradient is read, the parameter written, all else both */
     double once = 2.0 * (double)(u->count * wide);
@@ -213,14 +212,10 @@ static enum zd_status measure_engine(const struct updates *u, double *rate_out)
     fill(grads, counts[0]);
     arena_plan_init(&plan);
     enum zd_status status = offload_measure(&request, bytes);
-    if (status == ZD_OK)
-        status = offload_plan_spans(bytes, &plan);
-    if (status == ZD_OK)
-        status = arena_take(&arena, &plan);
-    if (status == ZD_OK)
-        status = offload_create(&request, &arena, &place, &offload);
-    if (status == ZD_OK)
-        status = run_engine(u, offload, grads, &seconds);
+    ZD_THEN(status, offload_plan_spans(bytes, &plan));
+    ZD_THEN(status, arena_take(&arena, &plan));
+    ZD_THEN(status, offload_create(&request, &arena, &place, &offload));
+    ZD_THEN(status, run_engine(u, offload, grads, &seconds));
     offload_destroy(offload);
     arena_release(&arena);
     arena_plan_fini(&plan);
