@@ -60,15 +60,15 @@ static double product_rate(const struct costs *costs, double tokens)
            (tokens + machine->half[costs->type]);
 }
 
-/* A matmul takes at least the time to read its weight, or to write the
- * gradient, of so many bytes an element. */
+/* So many times as fast as in 16 bits. A matmul takes at least the time to read
+ * its weight, or to write the gradient, of so many bytes an element. */
 static double product_seconds(
-        const struct costs *costs, const struct param *param, double width,
-        double tokens)
+        const struct costs *costs, const struct param *param, double times,
+        double width, double tokens)
 {
     double count = (double)param->count;
     return fmax(
-            2 * count * tokens / product_rate(costs, tokens),
+            2 * count * tokens / (times * product_rate(costs, tokens)),
             count * width / costs->machine->memory);
 }
 
@@ -91,38 +91,27 @@ static double cast_seconds(
     return bytes / costs->machine->memory;
 }
 
-/* The matmuls of a weight in FP8. */
-static void add_codes(
-        const struct costs *costs, const struct param *param, double tokens,
-        double pieces, struct unit_cost *cost)
-{
-    double measured = costs->machine->fp8[costs->fp8.mode == FP8_BLOCKWISE];
-    double times = measured > 0 ? measured : 1;
-    double count = (double)param->count, each = tokens / pieces;
-    double one =
-            fmax(2 * count * each / (times * product_rate(costs, each)),
-                 count / costs->machine->memory);
-    for (int pass = 0; pass < PASSES; pass++)
-        cost->pass[pass] +=
-                pieces *
-                (one + cast_seconds(costs, param, each, pass) +
-                 (pass == PASS_BACKWARD && param->trainable ? one : 0));
-}
-
 /* What a weight's matmuls cost, in so many pieces of the tokens: forward one,
  * backward one for its input and, where it trains, one for itself. */
 static void add_weight(
         const struct costs *costs, const struct param *param, double tokens,
         double pieces, struct unit_cost *cost)
 {
-    double one = pieces *
-                 product_seconds(costs, param, costs->width, tokens / pieces);
-    cost->pass[PASS_FORWARD] += one;
-    cost->pass[PASS_BACKWARD] += one;
+    bool is_fp8 = fp8_has(&costs->fp8, param);
+    double measured = costs->machine->fp8[costs->fp8.mode == FP8_BLOCKWISE];
+    double times = is_fp8 && measured > 0 ? measured : 1;
+    double each = tokens / pieces, width = is_fp8 ? 1 : costs->width;
+    double one = product_seconds(costs, param, times, width, each);
+    for (int pass = 0; pass < PASSES; pass++)
+        cost->pass[pass] +=
+                pieces *
+                (is_fp8 ? one + cast_seconds(costs, param, each, pass) : one);
     if (param->trainable)
         cost->pass[PASS_BACKWARD] +=
                 pieces *
-                product_seconds(costs, param, sizeof(float), tokens / pieces);
+                (is_fp8 ? one
+                        : product_seconds(
+                                  costs, param, 1, sizeof(float), each));
 }
 
 /* A quantized weight is decoded for each matmul: read, and written as elements,
@@ -317,7 +306,7 @@ struct unit_cost cost_unit(const struct costs *costs, int unit)
         bool is_weight = param->dims == 2 && param->part == PARAM_BASE;
         bool is_mlp = param_is_mlp(param);
         if (is_weight)
-            (fp8_has(&costs->fp8, param) ? add_codes : add_weight)(
+            add_weight(
                     costs, param, tokens, pieces_of(costs, unit, is_mlp),
                     &cost);
         bool decodes =
@@ -425,19 +414,23 @@ double cost_norm(const struct costs *costs)
            costs->machine->latency * (plan->world - 1);
 }
 
+double cost_held(const struct job_plan *plan)
+{
+    double count = (double)plan->zero.trainable_count;
+    return plan->zero.states_cut ? count / mesh_parts(plan->mesh) : count;
+}
+
 double cost_state_width(const struct job_plan *plan)
 {
-    double bytes = 0, held = (double)plan->zero.trainable_count;
-    if (held <= 0)
+    double bytes = 0;
+    if (!plan->zero.trainable_count)
         return 0;
     bool on_disk = plan->zero.request.offload.optimizer == OFFLOAD_NVME;
     for (int m = 0; m < ARENA_MEMORIES; m++)
         if ((m == ARENA_DISK) == on_disk)
             bytes += (double)arena_plan_kind_bytes(
                     &plan->arena, (enum arena_memory)m, SPAN_OPTIMIZER);
-    if (plan->zero.states_cut)
-        held /= mesh_parts(plan->mesh);
-    return bytes / held;
+    return bytes / cost_held(plan);
 }
 
 double cost_slot_width(const struct job_plan *plan)

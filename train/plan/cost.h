@@ -55,8 +55,9 @@ double cost_exchange(
         const struct costs *costs, enum zero_group group, double bytes);
 /* The norm of what this rank holds of the gradient, and its exchange. */
 double cost_norm(const struct costs *costs);
-/* Bytes of states for each element that this rank updates, and of its gradient
- * on the host, where that is summed or comes rounded. */
+/* Elements whose states a rank has; bytes of states for each of them, and of
+ * its gradient on the host, where that is summed or comes rounded. */
+double cost_held(const struct job_plan *plan);
 double cost_state_width(const struct job_plan *plan);
 double cost_slot_width(const struct job_plan *plan);
 /* Updates of `count` elements, on the device and on the host; `is_early`: old

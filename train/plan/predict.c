@@ -32,6 +32,12 @@ struct unit_state {
     double spread;        /* .. and gathered, at stages 1 and 2; 0: not yet */
 };
 
+/* When what a move gathers has come up, and is there; and the thread that
+ * trains made it: it has a unit, or is done with it. */
+struct move_times {
+    double copied, arrives, end;
+};
+
 /* Time in which a resource was idle. */
 struct gap {
     double begin, end;
@@ -48,16 +54,16 @@ struct schedule {
     double update_begin;     /* .. from here on */
     int next_spread;         /* unit whose gather begins next */
     int next_gather;         /* move, at stage 3, likewise */
-    double *copied;          /* by move: what it gathers has come up, .. */
-    double *arrives;         /* .. and is there */
-    double *end;             /* by move: when the thread that trains made it: it
-                                has a unit, or is done with it */
-    double free_at[PLAN_RESOURCES], busy[PLAN_RESOURCES];
-    struct gap gaps[GAPS]; /* of copies up */
+    struct move_times *moves;
+    double free_at[PLAN_RESOURCES];
+    double cores[PLAN_RESOURCES]; /* of one core's time, the share that each
+                                     takes from what computes */
+    struct gap gaps[GAPS];        /* of copies up */
     int gap_count;
-    double parts[PLAN_PARTS], exposed[PLAN_EXPOSED];
-    double now;     /* the thread that trains has come so far */
-    double begin;   /* of the step */
+    struct plan_prediction told;
+    double now;   /* the thread that trains has come so far */
+    double begin; /* of the step, and of a part of it */
+    double part_begin;
     double launch;  /* seconds of a layer's, for what is computed at once */
     double slowest; /* compute time of the slowest rank over the mean */
     double reduced, grads_down; /* the last gradient is reduced, .. */
@@ -67,38 +73,17 @@ struct schedule {
 /* The thread that trains stands still until then. */
 static void await(struct schedule *s, enum plan_exposed what, double until)
 {
-    s->exposed[what] += fmax(0, until - s->now);
+    s->told.exposed[what] += fmax(0, until - s->now);
     s->now = fmax(s->now, until);
-}
-
-/* Of one core's time, the share that a resource takes from what computes. */
-static double cores_of(const struct schedule *s, enum plan_resource resource)
-{
-    const struct plan_machine *machine = s->machine;
-    if (!machine->shares_cores)
-        return 0;
-    switch (resource) {
-    case PLAN_WIRE:
-    case PLAN_REPLICAS:
-    case PLAN_PLACES:
-        return machine->wire_cores;
-    case PLAN_DOWN:
-    case PLAN_UP:
-        return machine->link_cores;
-    case PLAN_HOST:
-        return s->plan->has_update_cores ? 0 : 1;
-    default:
-        return 0;
-    }
 }
 
 static double use(
         struct schedule *s, enum plan_resource resource, double ready,
         double seconds)
 {
-    double share = cores_of(s, resource);
+    double share = s->cores[resource];
     double *cores = &s->free_at[PLAN_COMPUTE];
-    s->busy[resource] += seconds;
+    s->told.busy[resource] += seconds;
     s->free_at[resource] = fmax(s->free_at[resource], ready) + seconds;
     if (share == 1 && seconds > 0)
         *cores = fmax(*cores, ready) + seconds;
@@ -113,12 +98,12 @@ static double use(
 static double copy_up(struct schedule *s, double ready, double bytes)
 {
     double seconds = bytes / s->machine->link, free_at = s->free_at[PLAN_UP];
-    for (int g = 0; g < s->gap_count && cores_of(s, PLAN_UP) < 1; g++) {
+    for (int g = 0; g < s->gap_count && s->cores[PLAN_UP] < 1; g++) {
         struct gap *gap = &s->gaps[g];
         double end = fmax(gap->begin, ready) + seconds;
         if (end > gap->end)
             continue;
-        s->busy[PLAN_UP] += seconds;
+        s->told.busy[PLAN_UP] += seconds;
         gap->begin = end;
         return end;
     }
@@ -132,7 +117,7 @@ static double copy_up(struct schedule *s, double ready, double bytes)
 /* They are part of what computes: a GPU waits for each layer's. */
 static void launch(struct schedule *s, double passes)
 {
-    s->exposed[EXPOSED_LAUNCHES] += passes * s->launch;
+    s->told.exposed[EXPOSED_LAUNCHES] += passes * s->launch;
 }
 
 static void compute(struct schedule *s, double ready, double seconds)
@@ -157,10 +142,16 @@ static double collect(
     double seconds = cost_wire(&s->costs, group, bytes);
     double done = use(
             s, group == ZERO_SHARD ? PLAN_WIRE : PLAN_REPLICAS, ready, seconds);
-    double own = cores_of(s, PLAN_WIRE) * seconds;
+    double own = s->cores[PLAN_WIRE] * seconds;
     if (own > 0)
         await(s, EXPOSED_GATHERS, fmax(s->now, ready) + own);
     return done;
+}
+
+static void end_part(struct schedule *s, enum plan_part part)
+{
+    s->told.parts[part] += s->now - s->part_begin;
+    s->part_begin = s->now;
 }
 
 static int head_of(const struct schedule *s)
@@ -184,10 +175,10 @@ static void fetch(struct schedule *s, int move, int unit, double begin)
         ready = use(s, PLAN_DISK, ready, part / s->machine->disk);
     if (zero->params_on_host) {
         ready = copy_up(s, ready, part);
-        s->copied[move] = ready;
+        s->moves[move].copied = ready;
         ready = collect(s, ZERO_REPLICATE, ready, cost->gather / zero->shards);
     }
-    s->arrives[move] = collect(s, ZERO_SHARD, ready, cost->gather);
+    s->moves[move].arrives = collect(s, ZERO_SHARD, ready, cost->gather);
 }
 
 /* Stage 3: gathers up to that of move `end` which may begin once move i is
@@ -261,12 +252,12 @@ static void acquire(struct schedule *s, int i, bool is_backward)
     double asked = s->now;
     wait_updated(s, event.unit);
     gathers_begin(s, i, i + 1, asked);
-    await(s, EXPOSED_COPIES, s->copied[i]);
-    await(s, EXPOSED_GATHERS, s->arrives[i]);
+    await(s, EXPOSED_COPIES, s->moves[i].copied);
+    await(s, EXPOSED_GATHERS, s->moves[i].arrives);
     if (is_backward && cost->residual > 0)
         await(s, EXPOSED_COPIES,
-              copy_up(s, i > 1 ? s->end[i - 2] : 0, cost->residual));
-    s->end[i] = s->now;
+              copy_up(s, i > 1 ? s->moves[i - 2].end : 0, cost->residual));
+    s->moves[i].end = s->now;
     gathers_begin(s, i, moves_of(s), s->now);
     bool ends_segment = !s->events[(i + 1) % s->event_count].acquire;
     if (is_head || !is_backward || recomputes)
@@ -309,8 +300,8 @@ static double visit(
     double done = copy_up(s, begin, states + grads);
     if (s->plan->backend == DEVICE_CPU) {
         double seconds = cost_update_host(&s->costs, count, is_early);
-        s->busy[PLAN_HOST] += seconds;
-        s->free_at[PLAN_COMPUTE] += cores_of(s, PLAN_HOST) * seconds;
+        s->told.busy[PLAN_HOST] += seconds;
+        s->free_at[PLAN_COMPUTE] += s->cores[PLAN_HOST] * seconds;
         done += seconds;
     } else {
         use(s, PLAN_HOST, begin,
@@ -339,21 +330,18 @@ static void update_on_host(
     const struct zero_request *request = &plan->zero.request;
     struct unit_state *at = &s->units[unit];
     double shared = count * device_part(plan);
-    double done, all = (double)plan->zero.trainable_count;
-    if (plan->zero.states_cut)
-        all /= mesh_parts(plan->mesh);
     if (count <= 0)
         return;
-    done =
+    double done =
             use(s, PLAN_HOST, begin,
                 cost_update_host(&s->costs, count - shared, is_early));
     if (shared > 0)
         done = fmax(done, update_visitors(s, shared, is_early, begin));
     if (request->offload.optimizer == OFFLOAD_NVME)
-        done =
-                fmax(done, use(s, PLAN_DISK, begin,
-                               2 * (double)plan->arena.bytes[ARENA_DISK] *
-                                       count / all / s->machine->disk));
+        done = fmax(
+                done, use(s, PLAN_DISK, begin,
+                          2 * (double)plan->arena.bytes[ARENA_DISK] * count /
+                                  cost_held(plan) / s->machine->disk));
     at->updated = done;
 }
 
@@ -415,11 +403,9 @@ static void give_gradient(struct schedule *s, int unit, bool is_last)
         done = collect(s, ZERO_REPLICATE, done, bytes / zero->shards);
         done = collect(s, ZERO_SHARD, done, bytes);
     }
+    s->reduced = fmax(s->reduced, done);
     if (zero->states_on_host && (zero->grads_pass || is_last)) {
-        double held = cost->grads * cost_slot_width(s->plan);
-        if (zero->states_cut)
-            held /= mesh_parts(s->plan->mesh);
-        s->reduced = fmax(s->reduced, done);
+        double held = cost->update * cost_slot_width(s->plan);
         done = use(s, PLAN_DOWN, done, held / s->machine->link);
         s->grads_down = fmax(s->grads_down, done);
         if (zero->request.accumulate_on_host)
@@ -429,10 +415,16 @@ static void give_gradient(struct schedule *s, int unit, bool is_last)
             update_on_host(s, unit, cost->early, true, done);
             done = s->units[unit].updated;
         }
-    } else {
-        s->reduced = fmax(s->reduced, done);
     }
     s->grads_done = fmax(s->grads_done, done);
+}
+
+static void go_back(struct schedule *s, int unit, bool is_last)
+{
+    exchange(s, s->units[unit].cost.exchange[PASS_BACKWARD]);
+    compute(s, 0, s->units[unit].cost.pass[PASS_BACKWARD]);
+    launch(s, 2);
+    give_gradient(s, unit, is_last);
 }
 
 /* The head's gradient is made with the loss, that of the embedding last. */
@@ -442,31 +434,23 @@ static void lay_micro(struct schedule *s, int micro, bool is_last)
     for (int e = 0; e < s->event_count; e++) {
         struct unit_event event = s->events[e];
         int i = micro * s->event_count + e;
-        double began = s->now;
         bool was_backward = is_backward;
         if (event.acquire) {
             acquire(s, i, is_backward);
         } else if (is_backward) {
-            exchange(s, s->units[event.unit].cost.exchange[PASS_BACKWARD]);
-            compute(s, 0, s->units[event.unit].cost.pass[PASS_BACKWARD]);
-            launch(s, 2);
-            give_gradient(s, event.unit, is_last);
+            go_back(s, event.unit, is_last);
         } else if (event.unit == head_of(s)) {
             give_gradient(s, event.unit, is_last);
             is_backward = true;
         }
         if (!event.acquire) {
-            s->end[i] = s->now;
+            s->moves[i].end = s->now;
             gathers_begin(s, i, moves_of(s), s->now);
         }
-        s->parts[was_backward ? PLAN_BACKWARD : PLAN_FORWARD] += s->now - began;
+        end_part(s, was_backward ? PLAN_BACKWARD : PLAN_FORWARD);
     }
-    double began = s->now;
-    exchange(s, s->units[0].cost.exchange[PASS_BACKWARD]);
-    compute(s, 0, s->units[0].cost.pass[PASS_BACKWARD]);
-    launch(s, 2);
-    give_gradient(s, 0, is_last);
-    s->parts[PLAN_BACKWARD] += s->now - began;
+    go_back(s, 0, is_last);
+    end_part(s, PLAN_BACKWARD);
 }
 
 /* --- several micro-batches ------------------------------------------------ */
@@ -478,18 +462,20 @@ static void repeat(
     double seconds = (s->now - before->now) * times;
     for (int r = 0; r < PLAN_RESOURCES; r++) {
         s->free_at[r] += seconds;
-        s->busy[r] += (s->busy[r] - before->busy[r]) * times;
+        s->told.busy[r] += (s->told.busy[r] - before->told.busy[r]) * times;
     }
     for (int p = 0; p < PLAN_PARTS; p++)
-        s->parts[p] += (s->parts[p] - before->parts[p]) * times;
+        s->told.parts[p] += (s->told.parts[p] - before->told.parts[p]) * times;
     for (int e = 0; e < PLAN_EXPOSED; e++)
-        s->exposed[e] += (s->exposed[e] - before->exposed[e]) * times;
+        s->told.exposed[e] +=
+                (s->told.exposed[e] - before->told.exposed[e]) * times;
     for (int i = 0; i < moves_of(s); i++) {
-        s->end[i] += seconds;
-        s->copied[i] += seconds;
-        s->arrives[i] += seconds;
+        s->moves[i].end += seconds;
+        s->moves[i].copied += seconds;
+        s->moves[i].arrives += seconds;
     }
     s->now += seconds;
+    s->part_begin = s->now;
     s->reduced += seconds;
     s->grads_down += seconds;
     s->grads_done += seconds;
@@ -514,11 +500,8 @@ static void lay_micros(struct schedule *s)
 static void update_here(struct schedule *s)
 {
     const struct job_plan *plan = s->plan;
-    double spilled = (double)job_plan_paged(plan).host, begin = s->now, count;
-    count = (double)plan->zero.trainable_count;
-    if (plan->zero.states_cut)
-        count /= mesh_parts(plan->mesh);
-    compute(s, 0, cost_update(&s->costs, count) + s->machine->launch);
+    double spilled = (double)job_plan_paged(plan).host, begin = s->now;
+    compute(s, 0, cost_update(&s->costs, cost_held(plan)) + s->machine->launch);
     if (spilled > 0) {
         await(s, EXPOSED_COPIES, copy_up(s, begin, spilled));
         await(s, EXPOSED_COPIES,
@@ -542,39 +525,33 @@ static void begin_update_on_host(struct schedule *s)
 static void lay_update(struct schedule *s)
 {
     const struct zero_plan *zero = &s->plan->zero;
-    double began = s->now;
     await(s, EXPOSED_GATHERS, s->reduced);
     await(s, EXPOSED_COPIES, s->grads_down);
     await(s, EXPOSED_UPDATE, s->grads_done);
     compute(s, 0, cost_norm(&s->costs));
-    s->parts[PLAN_REDUCE] += s->now - began;
-    began = s->now;
+    end_part(s, PLAN_REDUCE);
     if (!zero->states_on_host)
         update_here(s);
     else
         begin_update_on_host(s);
-    s->parts[PLAN_UPDATE] += s->now - began;
-    began = s->now;
+    end_part(s, PLAN_UPDATE);
     for (int u = 0; u <= head_of(s); u++)
         s->units[u].spread = 0;
     s->next_spread = 0;
     if (gathers_updated(s) && !zero->states_on_host &&
         !zero->request.options.overlap_comm)
         spread_until(s, head_of(s) + 1);
-    s->parts[PLAN_GATHER] += s->now - began;
+    end_part(s, PLAN_GATHER);
 }
 
 static void lay_step(struct schedule *s)
 {
-    memset(s->busy, 0, sizeof s->busy);
-    memset(s->parts, 0, sizeof s->parts);
-    memset(s->exposed, 0, sizeof s->exposed);
-    s->begin = s->now;
+    s->told = (struct plan_prediction){0};
+    s->begin = s->part_begin = s->now;
     s->next_gather = 0;
-    memset(s->copied, 0, (size_t)moves_of(s) * sizeof *s->copied);
-    memset(s->arrives, 0, (size_t)moves_of(s) * sizeof *s->arrives);
+    memset(s->moves, 0, (size_t)moves_of(s) * sizeof *s->moves);
     gathers_begin(s, -1, moves_of(s), s->now);
-    s->parts[PLAN_FORWARD] += s->now - s->begin;
+    end_part(s, PLAN_FORWARD);
     lay_micros(s);
     lay_update(s);
 }
@@ -584,14 +561,11 @@ static struct plan_prediction conclude(const struct schedule *s)
     const struct job_plan *plan = s->plan;
     double tokens = (double)plan->per_device * plan->accumulation *
                     mesh_samples(plan->mesh, 0).size * plan->shape.T;
-    double seconds = s->now - s->begin;
-    struct plan_prediction out = {
-            .step_seconds = seconds, .tokens_per_second = tokens / seconds};
-    memcpy(out.parts, s->parts, sizeof out.parts);
-    memcpy(out.busy, s->busy, sizeof out.busy);
-    memcpy(out.exposed, s->exposed, sizeof out.exposed);
+    struct plan_prediction out = s->told;
+    out.step_seconds = s->now - s->begin;
+    out.tokens_per_second = tokens / out.step_seconds;
     for (int r = 0; r < PLAN_RESOURCES; r++)
-        if (s->busy[r] > s->busy[out.binds])
+        if (out.busy[r] > out.busy[out.binds])
             out.binds = (enum plan_resource)r;
     return out;
 }
@@ -609,6 +583,8 @@ struct plan_prediction plan_predict(
     int events = model_unit_events(
             plan_slice_config(plan), plan_slice_table(plan), mode, MODEL_TRAIN,
             NULL, 0);
+    double wire = machine->shares_cores ? machine->wire_cores : 0;
+    double link = machine->shares_cores ? machine->link_cores : 0;
     int at_once = plan->by_layer ? plan->accumulation : 1;
     int micros = plan->accumulation / at_once;
     if (micros > MICROS_MAX)
@@ -621,9 +597,15 @@ struct plan_prediction plan_predict(
             .events = take(events, sizeof *s.events),
             .event_count = events,
             .micros = micros,
-            .end = take(events * micros, sizeof *s.end),
-            .copied = take(events * micros, sizeof *s.copied),
-            .arrives = take(events * micros, sizeof *s.arrives),
+            .moves = take(events * micros, sizeof *s.moves),
+            .cores =
+                    {[PLAN_WIRE] = wire,
+                     [PLAN_REPLICAS] = wire,
+                     [PLAN_PLACES] = wire,
+                     [PLAN_DOWN] = link,
+                     [PLAN_UP] = link,
+                     [PLAN_HOST] =
+                             machine->shares_cores && !plan->has_update_cores},
             .launch = plan->backend == DEVICE_CUDA ? at_once * machine->launch
                                                    : 0,
             .slowest = 1 + machine->jitter * log2(plan->world),
@@ -641,8 +623,6 @@ struct plan_prediction plan_predict(
     lay_step(&s);
     free(s.units);
     free(s.events);
-    free(s.end);
-    free(s.copied);
-    free(s.arrives);
+    free(s.moves);
     return conclude(&s);
 }
