@@ -1,6 +1,7 @@
 /* queries.c - what fits, by time (--fit); the most of one thing that fits
  * (--max), and the fewest ranks (--min): a query for each amount that is tried.
  */
+#include "base/must.h"
 #include "train/plan/models.h"
 #include "train/plan/search.h"
 
@@ -13,8 +14,8 @@ static void add_machine(
         const struct plan_search *search, const struct plan_found *found,
         struct text_buffer *text)
 {
-    char words[600] = "", device[UNITS_TEXT], host[UNITS_TEXT];
-    struct text_buffer line = {.out = words, .bytes = sizeof words};
+    char device[UNITS_TEXT], host[UNITS_TEXT];
+    struct text_buffer line = TEXT_BUFFER(600);
     if (found->world != search->world)
         text_buffer_add(&line, "--world %d", found->world);
     settings_print(&found->settings, &line);
@@ -22,7 +23,7 @@ static void add_machine(
             text, "%s%s of device memory and %s of host memory, with %s",
             text->used ? "; or " : "", units_bytes_up(found->device, device),
             units_bytes_up(found->host, host),
-            line.used ? words : "no other change");
+            line.used ? line.out : "no other change");
 }
 
 /* `what` was to fit and does not, and what would. */
@@ -30,8 +31,7 @@ static enum zd_status fail_smallest(
         const struct plan_search *search, const struct plan_smallest *smallest,
         const char *what)
 {
-    char words[900] = "";
-    struct text_buffer text = {.out = words, .bytes = sizeof words};
+    struct text_buffer text = TEXT_BUFFER(900);
     const struct plan_found *any = &smallest->any;
     if (smallest->device.choice.B)
         add_machine(search, &smallest->device, &text);
@@ -43,7 +43,7 @@ static enum zd_status fail_smallest(
     if (text.used)
         zd_fail_help(
                 "the smallest machine that would do has, for each rank, %s",
-                words);
+                text.out);
     return ZD_ERR_UNFIT;
 }
 
@@ -60,27 +60,24 @@ static struct plan_query query_fit(const struct plan_search *search)
 }
 
 enum zd_status plan_search_smallest(
-        const struct plan_search *search, struct plan_meshes *meshes,
-        struct plan_smallest *out)
+        const struct plan_search *search, struct plan_smallest *out)
 {
     struct plan_query query = query_fit(search);
     struct plan_found *none;
     int count;
     *out = (struct plan_smallest){0};
     query.smallest = out;
-    query.meshes = meshes;
     return plan_search_run(&query, &none, &count);
 }
 
-static enum zd_status fail_fits(
-        const struct plan_search *search, struct plan_meshes *meshes)
+static enum zd_status fail_fits(const struct plan_search *search)
 {
     struct plan_smallest smallest;
     char what[300], device[UNITS_TEXT], host[UNITS_TEXT];
     const struct plan_limits *limits = &smallest.limits;
-    ZD_TRY(plan_search_smallest(search, meshes, &smallest));
-    snprintf(
-            what, sizeof what,
+    ZD_TRY(plan_search_smallest(search, &smallest));
+    ZD_PRINT(
+            what,
             "no change that is allowed makes the job fit %s of device memory "
             "and %s of host memory for each of %d rank%s",
             limits->device == UINT64_MAX
@@ -97,11 +94,9 @@ enum zd_status plan_search_fits(
         int *count_out)
 {
     struct plan_query query = query_fit(search);
-    struct plan_meshes meshes = {0};
     query.score = PLAN_BY_TIME;
-    query.meshes = &meshes;
     ZD_TRY(plan_search_run(&query, found_out, count_out));
-    return *count_out ? ZD_OK : fail_fits(search, &meshes);
+    return *count_out ? ZD_OK : fail_fits(search);
 }
 
 /* --- with so much --------------------------------------------------------- */
@@ -134,7 +129,7 @@ static enum zd_status query(
     struct train_job job = *asked->search->job;
     struct plan_search search = *asked->search;
     struct plan_found *found;
-    json_t *config = NULL;
+    json_auto_t *config = NULL;
     int node = node_of(asked);
     search.job = &job;
     switch (asked->what) {
@@ -166,7 +161,6 @@ static enum zd_status query(
     if (best && *count_out)
         *best = found[0];
     free(found);
-    json_decref(config);
     return status;
 }
 
@@ -221,7 +215,7 @@ static bool fits_world(struct asked *asked, int world)
     }
     if (asked->beyond <= asked->most) {
         asked->beyond = world;
-        snprintf(asked->why, sizeof asked->why, "%.199s", zd_error_get()->what);
+        ZD_PRINT(asked->why, "%.199s", zd_error_get()->what);
     }
     zd_error_clear();
     return false;
@@ -269,9 +263,7 @@ static enum zd_status fail(
         binds = smallest.any.device > limits->device ? ": device memory binds"
                 : limits->total != UINT64_MAX        ? ": memory binds"
                                                      : ": host memory binds";
-    snprintf(
-            what, sizeof what, "the job does not fit, not even with %s%s",
-            least, binds);
+    ZD_PRINT(what, "the job does not fit, not even with %s%s", least, binds);
     return fail_smallest(asked->search, &smallest, what);
 }
 
@@ -282,9 +274,8 @@ static enum zd_status fail_world(const struct asked *asked)
     bool ok;
     if (!asked->most)
         return fits(asked, 1, &ok);
-    int used = snprintf(
-            least, sizeof least, "%d rank%s", asked->most,
-            asked->most == 1 ? "" : "s");
+    int used = ZD_PRINT(
+            least, "%d rank%s", asked->most, asked->most == 1 ? "" : "s");
     if (asked->beyond > asked->most)
         snprintf(
                 least + used, sizeof least - (size_t)used, " (with %d: %s)",
@@ -297,14 +288,13 @@ static enum zd_status fail_world(const struct asked *asked)
 static enum zd_status read_job(struct asked *asked)
 {
     const struct plan_search *search = asked->search;
-    struct job_plan plan;
+    ZD_SCOPED(job_plan_fini) struct job_plan plan = {0};
     ZD_TRY(plan_begin(
             search->job, search->world, search->local_size, NULL, &plan));
     asked->accumulation = plan.accumulation;
     asked->positions = plan.config.max_positions;
     asked->groups =
             plan.global_batch / ((int64_t)plan.per_device * plan.accumulation);
-    job_plan_fini(&plan);
     return ZD_OK;
 }
 
@@ -312,33 +302,28 @@ static enum zd_status read_job(struct asked *asked)
 static enum zd_status find(struct asked *asked, int *value_out)
 {
     enum { BATCH_MOST = 1 << 20 };
+    bool is_batch = asked->what == PLAN_MOST_BATCH;
     char least[60];
-    switch (asked->what) {
-    case PLAN_MOST_BATCH:
-        ZD_TRY(read_job(asked));
-        ZD_TRY(count_up(asked, BATCH_MOST / asked->accumulation, value_out));
-        return *value_out ? ZD_OK
-                          : fail(asked, 1,
-                                 "train.per_device_train_batch_size = 1");
-    case PLAN_MOST_SEQ:
-        ZD_TRY(read_job(asked));
-        ZD_TRY(count_up(
-                asked, (int)(asked->positions / asked->unit), value_out));
-        snprintf(
-                least, sizeof least, "data.cutoff_len = %lld",
-                (long long)asked->unit);
-        return *value_out ? ZD_OK : fail(asked, 1, least);
-    case PLAN_MOST_MODEL:
+    if (asked->what == PLAN_MOST_WORLD) {
+        *value_out = find_world(asked);
+        return *value_out <= WORLD_MOST ? ZD_OK : fail_world(asked);
+    }
+    if (asked->what == PLAN_MOST_MODEL) {
         *value_out = find_model(asked);
         return plan_model_at(*value_out)
                        ? ZD_OK
                        : fail(asked, *value_out - 1,
                               "the smallest of the known models");
-    case PLAN_MOST_WORLD:
-        *value_out = find_world(asked);
-        return *value_out <= WORLD_MOST ? ZD_OK : fail_world(asked);
     }
-    return ZD_OK;
+    ZD_TRY(read_job(asked));
+    int64_t most = is_batch ? BATCH_MOST / asked->accumulation
+                            : asked->positions / asked->unit;
+    ZD_TRY(count_up(asked, (int)most, value_out));
+    ZD_PRINT(
+            least, "%s = %lld",
+            is_batch ? "train.per_device_train_batch_size" : "data.cutoff_len",
+            (long long)(is_batch ? 1 : asked->unit));
+    return *value_out ? ZD_OK : fail(asked, 1, least);
 }
 
 static void set_global(

@@ -14,6 +14,10 @@
 #include <string.h>
 
 enum { SIZES_MAX = 64 };
+/* Meshes are many, and all else is to be tried in each: a few candidates of
+ * each say in which. The job's own and the six with the fastest of these are
+ * tried, or, where none fits, the one that lacks least memory. */
+enum { MESHES = 8 * 8 * 8 };
 struct search {
     const struct plan_search *asked;
     const struct plan_query *query;
@@ -26,24 +30,16 @@ struct search {
     int given, samples; /* of a rank: in a micro-batch, and in a step */
     int given_steps;    /* .. micro-batches of a step */
     int adapters; /* option that the plan was begun with; -1: no such model */
-    struct mesh_sizes mesh; /* likewise */
-    struct plan_meshes *meshes;
-    enum zd_status failed; /* planning the job as it is */
-};
-
-/* A candidate with its job and its choice. */
-struct attempt {
-    struct train_job job;
+    struct mesh_sizes mesh;   /* likewise */
+    bool is_left_out[MESHES]; /* by options of MESH, CP and TP */
+    enum zd_status failed;    /* planning the job as it is */
+    /* the candidate that is tried, its job and its choice */
     struct plan_candidate candidate;
+    struct train_job job;
     struct plan_fit fit;
     bool is_probe;     /* its last plan is looked at where none fits */
     bool is_too_large; /* found so: whatever of its activations is kept */
 };
-
-static bool same_mesh(struct mesh_sizes a, struct mesh_sizes b)
-{
-    return a.replicate == b.replicate && a.cp == b.cp && a.tp == b.tp;
-}
 
 /* What a rank of the mesh has of a step, and what the job's own keys would give
  * it: given 0 where they would make another step of it. */
@@ -65,16 +61,17 @@ static void share_step(struct search *search)
 
 /* The plan of another model (with adapters, or without again) or mesh, of the
  * same step. False: adapters have no model to go on, the mesh does not fit. */
-static bool begin_model(
-        struct search *search, const struct train_job *job, int adapters)
+static bool begin_model(struct search *search, int adapters)
 {
     const struct plan_search *asked = search->asked;
-    struct train_job begun = *job;
-    if (adapters == search->adapters && same_mesh(job->parallel, search->mesh))
+    const struct mesh_sizes mesh = search->job.parallel, begin = search->mesh;
+    struct train_job begun = search->job;
+    if (adapters == search->adapters && mesh.replicate == begin.replicate &&
+        mesh.cp == begin.cp && mesh.tp == begin.tp)
         return true;
     job_plan_fini(search->plan);
     search->adapters = adapters;
-    search->mesh = job->parallel;
+    search->mesh = mesh;
     if (!search->query->is_job) {
         begun.train.global_batch_size = search->global;
         begun.train.per_device_train_batch_size = 0;
@@ -114,19 +111,18 @@ static int list_sizes(
 /* False also where there is no such plan: a window of slots that is too small,
  * an offload that the stage does not have. Of the job itself that is an error.
  */
-static bool fits_with(
-        struct search *search, struct attempt *attempt, int B, bool in_pieces)
+static bool fits_with(struct search *search, int B, bool in_pieces)
 {
     uint64_t disk = search->asked->disk;
-    attempt->fit.choice.B = B;
-    attempt->fit.choice.A = search->samples / B;
+    search->fit.choice.B = B;
+    search->fit.choice.A = search->samples / B;
     enum zd_status status =
-            (in_pieces ? plan_try_pieces : plan_try_choice)(&attempt->fit);
+            (in_pieces ? plan_try_pieces : plan_try_choice)(&search->fit);
     if (status != ZD_OK && search->query->is_job)
         search->failed = status;
     else if (status != ZD_OK)
         zd_error_clear();
-    return status == ZD_OK && attempt->fit.fits &&
+    return status == ZD_OK && search->fit.fits &&
            (!disk || search->plan->arena.bytes[ARENA_DISK] <= disk);
 }
 
@@ -160,36 +156,35 @@ static bool is_too_large(const struct search *search, bool is_paged)
 
 /* The plan is of the largest size that fits, or of the smallest with its MLP in
  * pieces. False: not even that does. */
-static bool fits_largest(struct search *search, struct attempt *attempt)
+static bool fits_largest(struct search *search)
 {
     int sizes[SIZES_MAX];
     int many =
-            list_sizes(search, attempt->candidate.option[CHOOSE_BATCH], sizes);
+            list_sizes(search, search->candidate.option[CHOOSE_BATCH], sizes);
     int low = 0, high = many - 1, last = 0;
-    if (!many || fits_with(search, attempt, sizes[high], false))
+    if (!many || fits_with(search, sizes[high], false))
         return many > 0;
-    attempt->is_too_large = !attempt->is_probe &&
-                            is_too_large(search, attempt->job.optim.paged);
-    if (attempt->is_too_large)
+    search->is_too_large =
+            !search->is_probe && is_too_large(search, search->job.optim.paged);
+    if (search->is_too_large)
         return false;
-    if (!high || !fits_with(search, attempt, sizes[0], false))
-        return fits_with(search, attempt, sizes[0], true);
+    if (!high || !fits_with(search, sizes[0], false))
+        return fits_with(search, sizes[0], true);
     while (high - low > 1) {
         last = low + (high - low) / 2;
-        *(fits_with(search, attempt, sizes[last], false) ? &low : &high) = last;
+        *(fits_with(search, sizes[last], false) ? &low : &high) = last;
     }
-    return low == last || fits_with(search, attempt, sizes[low], false);
+    return low == last || fits_with(search, sizes[low], false);
 }
 
 /* --- a candidate ---------------------------------------------------------- */
 
-static struct plan_found found_of(
-        const struct search *search, const struct attempt *attempt)
+static struct plan_found found_of(const struct search *search)
 {
     const struct job_plan *plan = search->plan;
     struct plan_found found = {
-            .candidate = attempt->candidate,
-            .choice = attempt->fit.choice,
+            .candidate = search->candidate,
+            .choice = search->fit.choice,
             .world = plan->world,
             .device = plan_device_bytes(plan),
             .host = plan_host_bytes(plan),
@@ -205,18 +200,18 @@ static struct plan_found found_of(
     return found;
 }
 
-static enum zd_status keep(struct search *search, const struct attempt *attempt)
+static enum zd_status keep(struct search *search)
 {
     struct job_plan *plan = search->plan;
     bool by_time = search->query->score == PLAN_BY_TIME;
     plan->limits = search->limits;
     if (by_time) {
-        struct plan_fit fit = attempt->fit;
+        struct plan_fit fit = search->fit;
         ZD_TRY(plan_undo(&fit));
         ZD_TRY(plan_divide(&fit, NULL));
-        ZD_TRY(plan_snapshot(&attempt->job, plan));
+        ZD_TRY(plan_snapshot(&search->job, plan));
     }
-    struct plan_found found = found_of(search, attempt);
+    struct plan_found found = found_of(search);
     plan->snapshot_bytes = 0;
     if (by_time)
         found.predicted = plan_predict(plan, search->machine);
@@ -275,11 +270,10 @@ static void note_all(struct search *search, const struct plan_found *found)
 /* With so much of the device and any amount of the host; false: there is no
  * such plan, or its disk is too large. */
 static bool try_room(
-        struct search *search, struct attempt *attempt, uint64_t device,
-        struct plan_found *out)
+        struct search *search, uint64_t device, struct plan_found *out)
 {
     uint64_t disk = search->asked->disk;
-    struct plan_fit *fit = &attempt->fit;
+    struct plan_fit *fit = &search->fit;
     fit->limits = (struct plan_limits){
             .device = device,
             .host = UINT64_MAX,
@@ -294,7 +288,7 @@ static bool try_room(
         zd_error_clear();
         return false;
     }
-    *out = found_of(search, attempt);
+    *out = found_of(search);
     if (disk && out->disk > disk)
         return false;
     note_all(search, out);
@@ -304,91 +298,83 @@ static bool try_room(
 /* With micro-batches of B: all that may wait on the host here, and there. Where
  * that can be a part of it (paged states), as much as the host has room for,
  * and as little as the device's room asks for. */
-static void try_size(struct search *search, struct attempt *attempt, int B)
+static void try_size(struct search *search, int B)
 {
     enum { TRIES = 8 }; /* pieces are whole, so the first may miss by some */
     const struct plan_limits *limits = &search->limits;
     struct plan_found here, there, part;
-    attempt->fit.choice.B = B;
-    attempt->fit.choice.A = search->samples / B;
-    bool ok = try_room(search, attempt, UINT64_MAX, &here);
-    ok &= try_room(search, attempt, 0, &there);
+    search->fit.choice.B = B;
+    search->fit.choice.A = search->samples / B;
+    bool ok = try_room(search, UINT64_MAX, &here);
+    ok &= try_room(search, 0, &there);
     if (!ok || here.device <= there.device || here.host >= there.host)
         return;
-    /* no part of it can take less than these: try what may win alone */
-    const struct plan_smallest *found = search->query->smallest;
-    bool may_win =
-            !found->device.choice.B ||
-            there.device + there.host < found->device.device + limits->host;
     part = there;
     uint64_t device = there.device;
-    for (int i = 0; i < TRIES && may_win && here.host <= limits->host &&
-                    part.host > limits->host;
+    for (int i = 0;
+         i < TRIES && here.host <= limits->host && part.host > limits->host;
          i++) {
         device += (part.host - limits->host) * (i ? 2 : 1);
-        if (!try_room(search, attempt, device, &part))
+        if (!try_room(search, device, &part))
             break;
     }
-    may_win = !found->host.choice.B ||
-              here.device + here.host < found->host.host + limits->device;
-    if (may_win && there.device <= limits->device &&
-        here.device > limits->device)
-        try_room(search, attempt, limits->device, &part);
+    if (there.device <= limits->device && here.device > limits->device)
+        try_room(search, limits->device, &part);
 }
 
-static void try_smallest(struct search *search, struct attempt *attempt)
+static void try_smallest(struct search *search)
 {
     bool keeps = search->query->keeps_batch;
-    try_size(search, attempt, keeps ? search->given : 1);
+    try_size(search, keeps ? search->given : 1);
     if (!keeps && search->samples > 1)
-        try_size(search, attempt, search->samples);
+        try_size(search, search->samples);
 }
 
 /* --- the loop ------------------------------------------------------------- */
 
 /* Its model or mesh may be another. False: there is none such. */
-static bool begin_attempt(
+static bool begin_candidate(
         struct search *search, const struct plan_candidate *candidate,
-        struct attempt *out)
+        bool is_probe)
 {
-    *out = (struct attempt){
-            .job = candidate_job(search->asked->job, candidate),
-            .candidate = *candidate};
-    out->fit = (struct plan_fit){
-            .job = &out->job,
+    const struct train_job *job = &search->job;
+    search->candidate = *candidate;
+    search->job = candidate_job(search->asked->job, candidate);
+    search->is_probe = is_probe;
+    search->is_too_large = false;
+    search->fit = (struct plan_fit){
+            .job = job,
             .limits = search->limits,
             .plan = search->plan,
             .choice = {
-                    .checkpointing = out->job.train.gradient_checkpointing,
-                    .by_layer = out->job.train.accumulation_order ==
+                    .checkpointing = job->train.gradient_checkpointing,
+                    .by_layer = job->train.accumulation_order ==
                                 ORDER_BREADTH_FIRST,
                     .only_fits = !search->query->smallest,
                     .moves_most = PLAN_MOVES_MOST}};
-    return begin_model(search, &out->job, candidate->option[CHOOSE_ADAPTERS]);
+    return begin_model(search, candidate->option[CHOOSE_ADAPTERS]);
 }
 
 static enum zd_status try_candidate(
         struct search *search, struct plan_candidate *candidate)
 {
-    struct attempt attempt;
-    if (!begin_attempt(search, candidate, &attempt))
+    if (!begin_candidate(search, candidate, false))
         return ZD_OK;
     if (search->query->smallest) {
-        try_smallest(search, &attempt);
+        try_smallest(search);
         return ZD_OK;
     }
-    if (!fits_largest(search, &attempt)) {
-        if (attempt.is_too_large)
+    if (!fits_largest(search)) {
+        if (search->is_too_large)
             candidate_skip(candidate, CHOOSE_STAGE);
         return search->failed;
     }
-    /* nothing is paged: it is the candidate without */
-    if (candidate->option[CHOOSE_PLACE] == PLACE_PAGED &&
-        !job_plan_paged(search->plan).host)
+    /* nothing is paged, or there is no order: it is the candidate without */
+    if ((candidate->option[CHOOSE_PLACE] == PLACE_PAGED &&
+         !job_plan_paged(search->plan).host) ||
+        (candidate->option[CHOOSE_ORDER] && search->fit.choice.A == 1))
         return ZD_OK;
-    if (candidate->option[CHOOSE_ORDER] && attempt.fit.choice.A == 1)
-        return ZD_OK; /* likewise */
-    return keep(search, &attempt);
+    return keep(search);
 }
 
 /* --- meshes --------------------------------------------------------------- */
@@ -441,13 +427,11 @@ static uint64_t beyond(uint64_t bytes, uint64_t limit)
 static double score_probe(
         struct search *search, const struct plan_candidate *candidate)
 {
-    struct attempt attempt;
     const struct job_plan *plan = search->plan;
     const struct plan_limits *limits = &search->limits;
-    if (!begin_attempt(search, candidate, &attempt))
+    if (!begin_candidate(search, candidate, true))
         return INFINITY;
-    attempt.is_probe = true;
-    if (fits_largest(search, &attempt))
+    if (fits_largest(search))
         return plan_predict(plan, search->machine).step_seconds;
     if (!plan->arena.bytes[ARENA_DEVICE]) /* there is no such plan */
         return INFINITY;
@@ -474,38 +458,19 @@ static double score_mesh(
 }
 
 /* The rest are left out. */
-static void keep_meshes(
-        const double scores[PLAN_MESHES], struct plan_meshes *meshes)
-{
-    enum { MOST = 6 };
-    for (int m = 0; m < PLAN_MESHES; m++)
-        meshes->is_left_out[m] = true;
-    for (int kept = 0; kept < MOST; kept++) {
-        int best = -1;
-        for (int m = 0; m < PLAN_MESHES; m++)
-            if (meshes->is_left_out[m] && isfinite(scores[m]) &&
-                (best < 0 || scores[m] < scores[best]))
-                best = m;
-        bool fits = best >= 0 && scores[best] < never;
-        if (fits || !kept) /* 0: the job's own */
-            meshes->is_left_out[best < 0 ? 0 : best] = false;
-        if (!fits)
-            return;
-        meshes->is_left_out[0] = false;
-    }
-}
-
 static void choose_meshes(struct search *search)
 {
+    enum { MOST = 6 };
     const unsigned *options = search->query->space.options;
     struct plan_space space = {{0}};
     struct plan_candidate mesh = {{0}};
-    double scores[PLAN_MESHES];
-    search->meshes->is_known = true;
+    double scores[MESHES];
     if (!options[CHOOSE_CP] && !options[CHOOSE_TP])
         return;
-    for (int m = 0; m < PLAN_MESHES; m++)
+    for (int m = 0; m < MESHES; m++) {
+        search->is_left_out[m] = true;
         scores[m] = INFINITY;
+    }
     for (int d = CHOOSE_MESH; d <= CHOOSE_TP; d++)
         space.options[d] = options[d];
     do
@@ -513,7 +478,19 @@ static void choose_meshes(struct search *search)
             candidate_is_sound(search->asked->job, search->asked->world, &mesh))
             scores[mesh_number(&mesh)] = score_mesh(search, &mesh);
     while (candidate_next(&space, &mesh));
-    keep_meshes(scores, search->meshes);
+    for (int kept = 0; kept < MOST; kept++) {
+        int best = 0; /* the job's own */
+        for (int m = 1; m < MESHES; m++)
+            if (search->is_left_out[m] &&
+                (!search->is_left_out[best] || scores[m] < scores[best]))
+                best = m;
+        bool fits = search->is_left_out[best] && scores[best] < never;
+        if (fits || !kept)
+            search->is_left_out[best] = false;
+        if (!fits)
+            return;
+        search->is_left_out[0] = false;
+    }
 }
 
 /* --- all of them ---------------------------------------------------------- */
@@ -530,7 +507,7 @@ static bool is_tried(
         changes += candidate->option[d] != 0;
     if (query->changes_most && changes > query->changes_most)
         return false;
-    if (search->meshes->is_left_out[mesh_number(candidate)])
+    if (search->is_left_out[mesh_number(candidate)])
         return false;
     /* a job that leaves the mode open is none of its candidates */
     if (job->train.gradient_checkpointing.mode == CHECKPOINTING_AUTO &&
@@ -549,8 +526,7 @@ static enum zd_status run(struct search *search)
     enum { COST_MAX = 5 };
     const struct plan_query *query = search->query;
     int costs = query->score == PLAN_BY_COST ? COST_MAX : 1;
-    if (!search->meshes->is_known)
-        choose_meshes(search);
+    choose_meshes(search);
     for (int cost = 1; cost <= costs; cost++) {
         struct plan_candidate candidate = {{0}};
         do {
@@ -582,14 +558,12 @@ enum zd_status plan_search_run(
         int *count_out)
 {
     const struct plan_search *asked = query->search;
-    struct job_plan own = {0};
-    struct plan_meshes meshes = {0};
+    ZD_SCOPED(job_plan_fini) struct job_plan own = {0};
     struct search search = {
             .asked = asked,
             .query = query,
             .plan = query->plan ? query->plan : &own,
-            .mesh = asked->job->parallel,
-            .meshes = query->meshes ? query->meshes : &meshes};
+            .mesh = asked->job->parallel};
     *found_out = NULL;
     *count_out = 0;
     if (!query->plan) {
@@ -613,7 +587,6 @@ enum zd_status plan_search_run(
               by_time);
     *found_out = search.found;
     *count_out = search.count;
-    job_plan_fini(&own);
     return status;
 }
 
