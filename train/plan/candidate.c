@@ -1,7 +1,6 @@
 /* candidate.c - the settings that may differ, and their keys in a job file. */
 #include "train/plan/candidate.h"
 
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -364,15 +363,26 @@ bool candidate_holds(
 
 /* --- as a job file says it ------------------------------------------------ */
 
-enum { KEYS = 20 };
-struct key_value {
-    const char *key, *value, *why;
-};
-struct key_texts {
-    char mode[PLAN_NAME_MAX], optimizer[PLAN_NAME_MAX];
-    char stage[16], pieces[16], B[16], A[16], replicas[16], shards[16];
-    char cp[16], tp[16];
-};
+static void say(
+        struct plan_settings *out, const char *key, const char *value,
+        const char *why)
+{
+    struct plan_setting *setting = &out->list[out->count++];
+    char *end;
+    *setting = (struct plan_setting){.key = key, .why = why};
+    ZD_PRINT(setting->value, "%s", value);
+    strtol(setting->value, &end, 10);
+    setting->is_text = *end && strcmp(setting->value, "true") != 0;
+}
+
+static void say_number(
+        struct plan_settings *out, const char *key, int value, const char *why)
+{
+    char text[16] = "auto";
+    if (value > 0)
+        ZD_PRINT(text, "%d", value);
+    say(out, key, text, why);
+}
 
 static const char *reason_of(
         const struct plan_candidate *candidate, enum plan_dimension dimension)
@@ -386,51 +396,41 @@ static const char *reason_of(
 /* clang-format off */
 static void keys_of(
         const struct train_job *job, const struct train_job *given, const struct plan_candidate *candidate,
-        const struct job_choice *choice, struct key_texts *texts, struct key_value out[KEYS])
+        const struct job_choice *choice, struct plan_settings *out)
 {
-    static const char *const types[] = {"fp32", "bf16", "8bit"};
+    static const char *const stages[] = {"0", "1", "2", "3"}, *const types[] = {"fp32", "bf16", "8bit"};
     static const char *const orders[] = {"auto", "depth_first", "breadth_first"};
     const struct offload_options *offload = &job->offload;
-    const struct zero_options *zero = &job->zero;
+    const struct mesh_sizes *mesh = &job->parallel, *had = &given->parallel;
     bool is_8bit = job->optim.state_type == OPTIM_STATE_8BIT && !job->names_states; /* as the name says */
     bool needs_folder = offload->optimizer == OFFLOAD_NVME && !names_folder(job);
-    plan_checkpointing_name(job->train.gradient_checkpointing, texts->mode);
-    plan_optimizer_name(&job->optim, texts->optimizer);
-    snprintf(texts->stage, sizeof texts->stage, "%d", zero->stage);
-    snprintf(texts->pieces, sizeof texts->pieces, "%d", job->train.tiled_mlp);
-    snprintf(texts->replicas, sizeof texts->replicas, "%d", job->parallel.replicate);
-    snprintf(texts->shards, sizeof texts->shards, "%d", job->parallel.shard);
-    snprintf(texts->cp, sizeof texts->cp, "%d", job->parallel.cp);
-    snprintf(texts->tp, sizeof texts->tp, "%d", job->parallel.tp);
-    snprintf(texts->B, sizeof texts->B, "%d", choice ? choice->B : 0);
-    snprintf(texts->A, sizeof texts->A, "%d", choice ? choice->A : 0);
-    const struct key_value keys[KEYS] = {
-            {"lora.enabled", job->lora.enabled ? "true" : "false", "adapters are trained, the model stays as it is"},
-            {"lora.quantize_base", job->lora.quantize_base == LORA_BASE_NF4 ? "nf4" : "", "the layers' weights are held in 4 bits"},
-            {"zero.stage", texts->stage, zero->stage > given->zero.stage ? "more is cut over ranks" : "ranks send less"},
-            {"parallel.dp_replicate_size", job->parallel.replicate > 0 ? texts->replicas : "auto",
-             job->parallel.replicate > given->parallel.replicate ? "gathers stay within smaller groups" : "shards are cut over more ranks"},
-            {"parallel.dp_shard_size", job->parallel.shard > 0 ? texts->shards : "auto", "what the other axes leave"},
-            {"parallel.cp_size", texts->cp,
-             job->parallel.cp > given->parallel.cp ? "ranks share samples, and activations" : "fewer ranks share a sample"},
-            {"parallel.tp_size", texts->tp,
-             job->parallel.tp > given->parallel.tp ? "layers are cut among ranks of a host" : "layers are cut among fewer ranks"},
-            {"train.gradient_checkpointing", texts->mode, reason_of(candidate, CHOOSE_MODE)},
-            {"train.tiled_mlp", job->train.tiled_mlp ? texts->pieces : "auto", reason_of(candidate, CHOOSE_PIECES)},
-            {"train.accumulation_order", orders[job->train.accumulation_order], reason_of(candidate, CHOOSE_ORDER)},
-            {"train.per_device_train_batch_size", texts->B, "the largest micro-batch that fits"},
-            {"train.gradient_accumulation_steps", texts->A, "keeps the global batch size"},
-            {"optim.name", texts->optimizer,
-             job->optim.paged != given->optim.paged ? "states go to the host as far as the device lacks room" : "states take less"},
-            {"optim.state_dtype", types[is_8bit ? given->optim.state_type : job->optim.state_type], "states take less"},
-            {"optim.master", job->optim.master == OPTIM_MASTER_NONE ? "none" : "fp32",
-             "no fp32 copy of the weights; they are rounded stochastically"},
-            {"train.dtype", dtype_name(job->train.dtype), "half of the bytes"},
-            {"offload.optimizer", plan_tier_name(offload->optimizer), reason_of(candidate, CHOOSE_PLACE)},
-            {"offload.nvme_path", needs_folder ? "FOLDER" : "", "where they are kept"},
-            {"offload.params", plan_tier_name(offload->params), reason_of(candidate, CHOOSE_PARAMS)},
-            {"offload.activations", plan_tier_name(offload->activations), reason_of(candidate, CHOOSE_ACTIVATIONS)}};
-    memcpy(out, keys, sizeof keys);
+    char mode[PLAN_NAME_MAX], optimizer[PLAN_NAME_MAX];
+    plan_checkpointing_name(job->train.gradient_checkpointing, mode);
+    plan_optimizer_name(&job->optim, optimizer);
+    say(out, "lora.enabled", job->lora.enabled ? "true" : "false", "adapters are trained, the model stays as it is");
+    say(out, "lora.quantize_base", job->lora.quantize_base == LORA_BASE_NF4 ? "nf4" : "", "the layers' weights are held in 4 bits");
+    say(out, "zero.stage", stages[job->zero.stage], job->zero.stage > given->zero.stage ? "more is cut over ranks" : "ranks send less");
+    say_number(out, "parallel.dp_replicate_size", mesh->replicate,
+               mesh->replicate > had->replicate ? "gathers stay within smaller groups" : "shards are cut over more ranks");
+    say_number(out, "parallel.dp_shard_size", mesh->shard, "what the other axes leave");
+    say_number(out, "parallel.cp_size", mesh->cp, mesh->cp > had->cp ? "ranks share samples, and activations" : "fewer ranks share a sample");
+    say_number(out, "parallel.tp_size", mesh->tp,
+               mesh->tp > had->tp ? "layers are cut among ranks of a host" : "layers are cut among fewer ranks");
+    say(out, "train.gradient_checkpointing", mode, reason_of(candidate, CHOOSE_MODE));
+    say_number(out, "train.tiled_mlp", job->train.tiled_mlp, reason_of(candidate, CHOOSE_PIECES));
+    say(out, "train.accumulation_order", orders[job->train.accumulation_order], reason_of(candidate, CHOOSE_ORDER));
+    say_number(out, "train.per_device_train_batch_size", choice ? choice->B : 0, "the largest micro-batch that fits");
+    say_number(out, "train.gradient_accumulation_steps", choice ? choice->A : 0, "keeps the global batch size");
+    say(out, "optim.name", optimizer,
+        job->optim.paged != given->optim.paged ? "states go to the host as far as the device lacks room" : "states take less");
+    say(out, "optim.state_dtype", types[is_8bit ? given->optim.state_type : job->optim.state_type], "states take less");
+    say(out, "optim.master", job->optim.master == OPTIM_MASTER_NONE ? "none" : "fp32",
+        "no fp32 copy of the weights; they are rounded stochastically");
+    say(out, "train.dtype", dtype_name(job->train.dtype), "half of the bytes");
+    say(out, "offload.optimizer", plan_tier_name(offload->optimizer), reason_of(candidate, CHOOSE_PLACE));
+    say(out, "offload.nvme_path", needs_folder ? "FOLDER" : "", "where they are kept");
+    say(out, "offload.params", plan_tier_name(offload->params), reason_of(candidate, CHOOSE_PARAMS));
+    say(out, "offload.activations", plan_tier_name(offload->activations), reason_of(candidate, CHOOSE_ACTIVATIONS));
 }
 /* clang-format on */
 
@@ -439,27 +439,14 @@ struct plan_settings candidate_settings(
         const struct job_choice *choice)
 {
     const struct train_job changed = candidate_job(job, candidate);
-    struct key_texts texts[2];
-    struct key_value now[KEYS], then[KEYS];
-    struct plan_settings settings = {0};
-    keys_of(job, job, candidate, NULL, &texts[0], now);
+    struct plan_settings now = {0}, then = {0}, differ = {0};
+    keys_of(job, job, candidate, NULL, &now);
     keys_of(&changed, job, candidate,
-            candidate->option[CHOOSE_BATCH] ? choice : NULL, &texts[1], then);
-    for (int k = 0; k < KEYS; k++) {
-        const char *value = then[k].value;
-        char *end;
-        if (!strcmp(now[k].value, value))
-            continue;
-        strtol(value, &end, 10);
-        assert(settings.count < PLAN_SETTINGS_MAX);
-        struct plan_setting *setting = &settings.list[settings.count++];
-        *setting = (struct plan_setting){
-                .key = then[k].key,
-                .why = then[k].why,
-                .is_text = *end && strcmp(value, "true") != 0};
-        snprintf(setting->value, sizeof setting->value, "%s", value);
-    }
-    return settings;
+            candidate->option[CHOOSE_BATCH] ? choice : NULL, &then);
+    for (int k = 0; k < then.count; k++)
+        if (strcmp(now.list[k].value, then.list[k].value) != 0)
+            differ.list[differ.count++] = then.list[k];
+    return differ;
 }
 
 void settings_print(

@@ -90,7 +90,7 @@ struct plan_setting {
     bool is_text; /* quoted in a file */
 };
 /* All that a job needs to become the candidate. */
-enum { PLAN_SETTINGS_MAX = 21 };
+enum { PLAN_SETTINGS_MAX = 20 };
 struct plan_settings {
     int count;
     struct plan_setting list[PLAN_SETTINGS_MAX];
