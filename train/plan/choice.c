@@ -282,20 +282,17 @@ enum zd_status plan_snapshot(const struct train_job *job, struct job_plan *plan)
     }
     struct zero_snapshot_needs needs;
     ZD_TRY(zero_snapshot_measure(&plan->zero, !save->save_only_model, &needs));
-    if (save->snapshot_bytes && needs.copied > save->snapshot_bytes) {
-        plan->no_snapshot = "checkpoint.snapshot_memory is too small";
-        return ZD_OK;
-    }
     uint64_t bytes = needs.copied + needs.on_write;
     uint64_t room = plan_free_bytes(plan, &plan->limits);
-    if (save->snapshot_bytes && bytes > save->snapshot_bytes)
-        bytes = save->snapshot_bytes;
-    if (bytes > room)
-        bytes = room;
-    if (bytes < needs.copied || bytes == 0) {
+    uint64_t most = save->snapshot_bytes ? save->snapshot_bytes : room;
+    bytes = bytes < most ? bytes : most;
+    bytes = bytes < room ? bytes : room;
+    if (save->snapshot_bytes && needs.copied > most)
+        plan->no_snapshot = "checkpoint.snapshot_memory is too small";
+    else if (bytes < needs.copied || bytes == 0)
         plan->no_snapshot = "not enough memory is free";
+    if (plan->no_snapshot)
         return ZD_OK;
-    }
     plan->snapshot_bytes = bytes;
     return arena_plan_add(
             &plan->arena, "checkpoint.snapshot", ARENA_HOST, SPAN_BUFFERS,

@@ -88,8 +88,8 @@ static bool add_found(
         const char *folder, const struct plan_found *found,
         struct text_buffer *text)
 {
-    char words[600], device[UNITS_TEXT], host[UNITS_TEXT], disk[UNITS_TEXT];
-    struct text_buffer line = {.out = words, .bytes = sizeof words};
+    char device[UNITS_TEXT], host[UNITS_TEXT], disk[UNITS_TEXT];
+    struct text_buffer line = TEXT_BUFFER(600);
     settings_print(&found->settings, &line);
     text_buffer_add(
             &line, "   (device %s, host %s", units_bytes(found->device, device),
@@ -100,7 +100,7 @@ static bool add_found(
                 folder && *folder ? folder : "FOLDER");
     if (text->used + line.used + 4 > text->bytes)
         return false;
-    text_buffer_add(text, "\n%s)", words);
+    text_buffer_add(text, "\n%s)", line.out);
     return true;
 }
 
@@ -173,8 +173,7 @@ enum zd_status plan_refuse(
                              : host > limits->host   ? SHORT_HOST
                                                      : SHORT_TOTAL;
     char need[UNITS_TEXT], limit[UNITS_TEXT], source[PLAN_NAME_MAX];
-    char help[1000] = "";
-    struct text_buffer text = {.out = help, .bytes = sizeof help};
+    struct text_buffer text = TEXT_BUFFER(1000);
     plan_limit_name(limits, memories[shortage].memory, source);
     plan->limits = *limits;
     largest_spans(&plan->arena, shortage, &text);
@@ -186,7 +185,7 @@ enum zd_status plan_refuse(
             memories[shortage].name, memories[shortage].needs,
             units_bytes(memories[shortage].limit, limit),
             memories[shortage].limit, source);
-    return zd_fail_help("%s", help);
+    return zd_fail_help("%s", text.out);
 }
 
 /* --- all of it ------------------------------------------------------------ */
@@ -236,8 +235,7 @@ enum zd_status job_plan_build(
         status = plan_ask_free(comm, local_size, &plan->free);
         plan->knows_free = status == ZD_OK;
     }
-    if (status == ZD_OK)
-        status = fit_job(job, comm, plan);
+    ZD_THEN(status, fit_job(job, comm, plan));
     if (status != ZD_OK)
         job_plan_fini(plan);
     return status;

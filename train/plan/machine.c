@@ -15,11 +15,9 @@
 
 #include "base/file/fs.h"
 #include "data/token_cache.h"
+#include "kernels/matmul/library.h"
 #include "zd_config.h"
 
-#if defined(__x86_64__)
-#include <cpuid.h>
-#endif
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -80,40 +78,23 @@ int plan_machine_digits(const struct plan_machine *machine)
     return machine->is_guess ? 1 : 3;
 }
 
-static bool has_amx_bf16(void)
-{
-    bool has = false;
-#if defined(__x86_64__)
-    unsigned a, b, c, d;
-    has = __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & 1u << 22);
-#endif
-    return has;
-}
-
 const struct plan_machine *plan_machine_default(enum device_backend backend)
 {
     if (backend == DEVICE_CUDA)
         return plan_machine_find("h100");
-    return plan_machine_find(has_amx_bf16() ? "amx" : "cpu");
+    return plan_machine_find(library_has_amx() ? "amx" : "cpu");
 }
 
 /* --- a calibration -------------------------------------------------------- */
 
 enum { FORMAT = 11, FILE_BYTES_MAX = 1 << 16 };
 
-static const char *backend_name(enum device_backend backend)
-{
-    return backend == DEVICE_CUDA ? "cuda" : "cpu";
-}
-
 static enum zd_status path_of(enum device_backend backend, char path[PATH_MAX])
 {
     char folder[PATH_MAX], host[COMM_HOST_MAX] = "", name[COMM_HOST_MAX + 32];
     gethostname(host, sizeof host - 1);
     ZD_TRY(token_cache_folder("auto", folder));
-    snprintf(
-            name, sizeof name, "machine-%s-%s.json", host,
-            backend_name(backend));
+    ZD_PRINT(name, "machine-%s-%s.json", host, plan_backend_name(backend));
     fs_join(path, PATH_MAX, folder, name);
     return ZD_OK;
 }
@@ -209,10 +190,11 @@ json_t *calibration_json(const struct plan_calibration *calibration)
 {
     return json_pack(
             "{s:s, s:i, s:i, s:b, s:s, s:o}", "backend",
-            backend_name(calibration->backend), "ranks", calibration->ranks,
-            "threads", calibration->threads, "wire_measured",
-            calibration->machine.wire_is_measured, "what", calibration->what,
-            "machine", machine_numbers(&calibration->machine));
+            plan_backend_name(calibration->backend), "ranks",
+            calibration->ranks, "threads", calibration->threads,
+            "wire_measured", calibration->machine.wire_is_measured, "what",
+            calibration->what, "machine",
+            machine_numbers(&calibration->machine));
 }
 
 /* --- the file ------------------------------------------------------------- */
@@ -236,7 +218,7 @@ static const char *take(json_t *file, struct plan_calibration *out)
         !read_numbers(machine, &out->machine))
         return "it is broken";
     out->machine.wire_is_measured = is_wire;
-    snprintf(out->what, sizeof out->what, "%s", what);
+    ZD_PRINT(out->what, "%s", what);
     return NULL;
 }
 
@@ -244,15 +226,12 @@ enum zd_status calibration_keep(
         const struct plan_calibration *calibration, char path[PATH_MAX])
 {
     ZD_TRY(path_of(calibration->backend, path));
-    json_t *file = calibration_json(calibration);
-    json_t *about = json_pack(
+    json_auto_t *file = calibration_json(calibration);
+    json_auto_t *about = json_pack(
             "{s:i, s:s, s:i}", "format", FORMAT, "program", ZD_VERSION, "cpus",
             device_online_cpus());
     json_object_update(file, about);
-    json_decref(about);
-    enum zd_status status = json_write_file(path, file);
-    json_decref(file);
-    return status;
+    return json_write_file(path, file);
 }
 
 const struct plan_machine *calibration_find(
@@ -260,7 +239,7 @@ const struct plan_machine *calibration_find(
         char why[400])
 {
     char path[PATH_MAX];
-    json_t *file = NULL;
+    json_auto_t *file = NULL;
     const char *wrong = "it is broken";
     *out = (struct plan_calibration){
             .backend = backend,
@@ -276,7 +255,6 @@ const struct plan_machine *calibration_find(
         json_parse_file(path, FILE_BYTES_MAX, &file) == ZD_OK)
         wrong = take(file, out);
     zd_error_clear();
-    json_decref(file);
     if (wrong)
         snprintf(why, 400, "%s: %.300s", wrong, path);
     return wrong ? NULL : &out->machine;

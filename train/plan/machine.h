@@ -46,6 +46,9 @@ struct plan_machine {
     bool wire_is_measured;
 };
 
+/* print.c: "cuda", "cpu". */
+const char *plan_backend_name(enum device_backend backend);
+
 /* NULL: there is none of this name. */
 const struct plan_machine *plan_machine_find(const char *name);
 /* Digits of its times that are worth printing. */

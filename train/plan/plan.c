@@ -251,8 +251,7 @@ enum zd_status plan_begin(
             &plan->accumulation, &plan->global_batch));
     ZD_TRY(job_plan_config(job, &plan->config));
     status = job_plan_vocabulary(job, &plan->config);
-    if (status == ZD_OK)
-        status = plan_tables(job, plan);
+    ZD_THEN(status, plan_tables(job, plan));
     if (status == ZD_OK)
         status = plan_slice(job, (struct tp){plan->mesh.tp, place.tp}, plan);
     if (status != ZD_OK) {

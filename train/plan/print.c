@@ -108,9 +108,9 @@ const char *job_plan_cp_comm(const struct job_plan *plan)
     return cp_by_heads(&plan->shape) ? "a2a" : "allgather";
 }
 
-static const char *backend_name(const struct job_plan *plan)
+const char *plan_backend_name(enum device_backend backend)
 {
-    return plan->backend == DEVICE_CUDA ? "cuda" : "cpu";
+    return backend == DEVICE_CUDA ? "cuda" : "cpu";
 }
 
 /* --- bytes ---------------------------------------------------------------- */
@@ -519,7 +519,7 @@ json_t *job_plan_json(const struct job_plan *plan, const struct arena *taken)
             plan->zero.request.options.stage, "layout", layout_json(plan),
             "ranks", ranks_json(plan, taken), "reduce_dtype",
             dtype_name(plan->zero.grad_dtype), "device", "backend",
-            backend_name(plan), "no_gpu", plan->no_gpu, "name",
+            plan_backend_name(plan->backend), "no_gpu", plan->no_gpu, "name",
             has_gpu ? facts.name : NULL, "parameters",
             job_plan_parameters(plan), "limits", limits_json(plan), "snapshot",
             "bytes", (json_int_t)plan->snapshot_bytes, "why_none",

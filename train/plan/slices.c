@@ -14,6 +14,7 @@
 #include <string.h>
 
 enum refusal { FITS, CUTS_BLOCKS, CUTS_WORDS, CUTS_CODES, CUTS_TILES };
+enum { SIZES_MAX = 120 };
 
 /* Rows or columns of a range that each place has. */
 static int64_t share_of(const struct param *param, int range)
@@ -74,89 +75,108 @@ static bool is_8bit(
            layout.lane[OPTIM_V] == OPTIM_8BIT;
 }
 
-/* The first tensor that does not fit. */
-static enum refusal look(
-        const struct train_job *job, const struct param_table *table, int place,
-        const struct param **tensor_out)
+static bool heads_fit(const struct model_config *slice, int cp)
 {
-    for (int id = 0; id < table->count; id++) {
-        const struct param *param = *tensor_out = &table->params[id];
-        if (param_is_quantized(table, id) &&
-            !codes_can_cut(param, param_whole_codes(table, id)))
-            return CUTS_CODES;
-        if (cuts_tiles(job, param))
-            return CUTS_TILES;
-        if (!param->trainable)
-            continue;
-        if (is_8bit(&job->optim, param) && cuts_blocks(param, place))
-            return CUTS_BLOCKS;
-        if (cuts_words(job, param))
-            return CUTS_WORDS;
-    }
-    return FITS;
+    return slice->heads % cp == 0 && kv_heads_used(slice) % cp == 0;
 }
 
-/* Has the slice of a plan of so many places nothing that must stay together? */
-static bool fits(const struct train_job *job, struct job_plan *plan, int size)
+static enum refusal refusal_of(
+        const struct train_job *job, const struct param_table *table, int id,
+        int place)
 {
-    const struct param *tensor;
-    if (plan_slice(job, (struct tp){size, 0}, plan) == ZD_OK)
-        return look(job, plan_slice_table(plan), 0, &tensor) == FITS;
-    zd_error_clear();
-    return false;
+    const struct param *param = &table->params[id];
+    if (param_is_quantized(table, id) &&
+        !codes_can_cut(param, param_whole_codes(table, id)))
+        return CUTS_CODES;
+    if (cuts_tiles(job, param))
+        return CUTS_TILES;
+    if (!param->trainable)
+        return FITS;
+    if (is_8bit(&job->optim, param) && cuts_blocks(param, place))
+        return CUTS_BLOCKS;
+    return cuts_words(job, param) ? CUTS_WORDS : FITS;
 }
 
-static enum zd_status check(
+/* Has the slice nothing that must stay together? Else the error names the first
+ * such tensor. */
+static enum refusal check(
         const struct train_job *job, const struct param_table *table,
         struct tp tp)
 {
-    const struct param *tensor;
-    enum refusal refusal = look(job, table, tp.place, &tensor);
-    if (refusal == CUTS_WORDS)
-        ZD_FAIL(ZD_ERR_CONFIG, "E0224",
-                "parallel.tp_size = %d cuts the inputs of `%s` into shares of "
-                "%lld, and dropout needs a multiple of %d",
-                tp.size, tensor->name, (long long)tensor->shape[1],
-                DROPOUT_WORDS);
-    else if (refusal == CUTS_CODES)
-        ZD_FAIL(ZD_ERR_CONFIG, "E0224",
-                "parallel.tp_size = %d cuts `%s` within blocks whose %s codes "
-                "share a scale",
-                tp.size, tensor->name, param_codes_name(table));
-    else if (refusal == CUTS_TILES)
-        ZD_FAIL(ZD_ERR_CONFIG, "E0224",
-                "parallel.tp_size = %d cuts `%s` within tiles of %d x %d, "
-                "which share a scale with train.fp8 = \"blockwise\"",
-                tp.size, tensor->name, FP8_BLOCK, FP8_BLOCK);
-    else if (refusal == CUTS_BLOCKS)
-        ZD_FAIL(ZD_ERR_CONFIG, "E0224",
-                "parallel.tp_size = %d cuts `%s` within blocks of %d elements, "
-                "whose 8-bit states share a scale",
-                tp.size, tensor->name, OPTIM_QBLOCK);
-    return refusal == FITS ? ZD_OK : ZD_ERR_CONFIG;
+    enum refusal refusal = FITS;
+    char what[300];
+    int id = 0;
+    for (; id < table->count && refusal == FITS; id++)
+        refusal = refusal_of(job, table, id, tp.place);
+    const struct param *param = &table->params[id - 1];
+    switch (refusal) {
+    case FITS:
+        return FITS;
+    case CUTS_WORDS:
+        ZD_PRINT(
+                what,
+                "the inputs of `%s` into shares of %lld, and dropout needs a "
+                "multiple of %d",
+                param->name, (long long)param->shape[1], DROPOUT_WORDS);
+        break;
+    case CUTS_CODES:
+        ZD_PRINT(
+                what, "`%s` within blocks whose %s codes share a scale",
+                param->name, param_codes_name(table));
+        break;
+    case CUTS_TILES:
+        ZD_PRINT(
+                what,
+                "`%s` within tiles of %d x %d, which share a scale with "
+                "train.fp8 = \"blockwise\"",
+                param->name, FP8_BLOCK, FP8_BLOCK);
+        break;
+    case CUTS_BLOCKS:
+        ZD_PRINT(
+                what,
+                "`%s` within blocks of %d elements, whose 8-bit states share a "
+                "scale",
+                param->name, OPTIM_QBLOCK);
+    }
+    ZD_FAIL(ZD_ERR_CONFIG, "E0224", "parallel.tp_size = %d cuts %s", tp.size,
+            what);
+    return refusal;
+}
+
+/* Of the job, of a plan of whole tables; without an error. */
+static bool fits(const struct train_job *job, struct job_plan *plan, int size)
+{
+    const struct tp tp = {size, 0};
+    bool fits = plan_slice(job, tp, plan) == ZD_OK &&
+                check(job, plan_slice_table(plan), tp) == FITS;
+    zd_error_clear();
+    return fits;
 }
 
 enum zd_status plan_check_slices(
         const struct train_job *job, const struct job_plan *plan)
 {
-    return plan->mesh.tp == 1
-                   ? ZD_OK
-                   : check(job, &plan->slice_table, plan->slice_config.tp);
+    bool fits = plan->mesh.tp == 1 ||
+                check(job, &plan->slice_table, plan->slice_config.tp) == FITS;
+    return fits ? ZD_OK : ZD_ERR_CONFIG;
 }
 
-/* "8 or 4 or 2": the sizes that fit the model, the samples and the ranks. */
+/* "8 or 4 or 2": the sizes of an axis up to `most` that fit the model, the
+ * samples and the ranks. */
 static void list_sizes(
-        const struct train_job *job, struct job_plan *plan, int world,
-        struct text_buffer *text)
+        const struct train_job *job, int most, bool is_cp, int world,
+        struct job_plan *plan, char out[SIZES_MAX])
 {
     struct mesh_sizes sizes = job->parallel;
-    for (sizes.tp = plan->config.heads; sizes.tp > 1; sizes.tp--)
+    struct text_buffer text = {.out = out, .bytes = SIZES_MAX};
+    int *size = is_cp ? &sizes.cp : &sizes.tp;
+    out[0] = '\0';
+    for (*size = most; *size > 1; --*size)
         if (job->data.cutoff_len % mesh_token_unit(sizes) == 0 &&
             world % ((int64_t)sizes.cp * sizes.tp) == 0 &&
-            fits(job, plan, sizes.tp))
-            text_buffer_add(text, "%s%d", text->used ? " or " : "", sizes.tp);
-    if (!text->used)
-        text_buffer_add(text, "1");
+            (is_cp ? heads_fit(&plan->slice_config, *size)
+                   : fits(job, plan, *size)))
+            text_buffer_add(&text, "%s%d", text.used ? " or " : "", *size);
 }
 
 static enum zd_status refuse(
@@ -164,23 +184,20 @@ static enum zd_status refuse(
 {
     const struct tp tp = {job->parallel.tp, 0};
     const struct optim_options *optim = &job->optim;
-    const struct param *tensor;
-    char sizes[120] = "", states[80] = "";
-    struct text_buffer text = {.out = sizes, .bytes = sizeof sizes};
-    list_sizes(job, plan, world, &text);
-    if (plan_slice(job, tp, plan) == ZD_OK) {
-        enum refusal refusal = look(job, &plan->slice_table, 0, &tensor);
-        if (refusal == CUTS_TILES)
-            snprintf(states, sizeof states, "train.fp8 = \"tensorwise\", or ");
-        else if (refusal == CUTS_BLOCKS)
-            snprintf(
-                    states, sizeof states, "optim.name = \"%s%s%s\", or ",
-                    optim->paged ? "paged_" : "",
-                    optimizer_of(optim->name)->name,
-                    optim->paged ? "_32bit" : "");
-        check(job, &plan->slice_table, tp);
-    }
-    return zd_fail_help("%sparallel.tp_size = %s", states, sizes);
+    char sizes[SIZES_MAX], states[80] = "";
+    list_sizes(job, plan->config.heads, false, world, plan, sizes);
+    enum refusal refusal = plan_slice(job, tp, plan) == ZD_OK
+                                   ? check(job, &plan->slice_table, tp)
+                                   : FITS;
+    if (refusal == CUTS_TILES)
+        ZD_PRINT(states, "train.fp8 = \"tensorwise\", or ");
+    else if (refusal == CUTS_BLOCKS)
+        ZD_PRINT(
+                states, "optim.name = \"%s%s%s\", or ",
+                optim->paged ? "paged_" : "", optimizer_of(optim->name)->name,
+                optim->paged ? "_32bit" : "");
+    return zd_fail_help(
+            "%sparallel.tp_size = %s", states, *sizes ? sizes : "1");
 }
 
 enum zd_status job_check_slices(
@@ -202,11 +219,6 @@ enum zd_status job_check_slices(
 }
 
 /* --- heads ---------------------------------------------------------------- */
-
-static bool heads_fit(const struct model_config *slice, int cp)
-{
-    return slice->heads % cp == 0 && kv_heads_used(slice) % cp == 0;
-}
 
 static enum zd_status refuse_heads(const struct model_config *slice, int cp)
 {
@@ -243,38 +255,21 @@ enum zd_status plan_choose_heads(
     return refuse_heads(slice, cp->size);
 }
 
-/* "parallel.cp_size = 4 or 2, or ": the sizes that fit the model, the samples
- * and the ranks; "": none does. */
-static void list_cp_sizes(
-        const struct train_job *job, const struct model_config *slice,
-        int world, struct text_buffer *text)
-{
-    struct mesh_sizes sizes = job->parallel;
-    for (sizes.cp = slice->heads; sizes.cp > 1; sizes.cp--)
-        if (job->data.cutoff_len % mesh_token_unit(sizes) == 0 &&
-            world % ((int64_t)sizes.cp * sizes.tp) == 0 &&
-            heads_fit(slice, sizes.cp))
-            text_buffer_add(
-                    text, "%s%d",
-                    text->used ? " or " : "parallel.cp_size = ", sizes.cp);
-    if (text->used)
-        text_buffer_add(text, ", or ");
-}
-
 enum zd_status job_check_heads(
         const struct train_job *job, const struct model_config *whole,
         int world)
 {
-    struct model_config slice;
-    struct tp tp = {job->parallel.tp, 0};
-    char sizes[120] = "";
-    struct text_buffer text = {.out = sizes, .bytes = sizeof sizes};
+    struct job_plan plan; /* of its slice alone */
+    struct model_config *slice = &plan.slice_config;
+    char sizes[SIZES_MAX];
     if (job->cp_comm_type != CP_A2A || job->parallel.cp == 1)
         return ZD_OK;
-    ZD_TRY(model_config_slice(whole, tp, &slice));
-    if (heads_fit(&slice, job->parallel.cp))
+    ZD_TRY(model_config_slice(whole, (struct tp){job->parallel.tp, 0}, slice));
+    if (heads_fit(slice, job->parallel.cp))
         return ZD_OK;
-    list_cp_sizes(job, &slice, world, &text);
-    refuse_heads(&slice, job->parallel.cp);
-    return zd_fail_help("%sparallel.cp_comm_type = \"allgather\"", sizes);
+    list_sizes(job, slice->heads, true, world, &plan, sizes);
+    refuse_heads(slice, job->parallel.cp);
+    return zd_fail_help(
+            "%s%s%sparallel.cp_comm_type = \"allgather\"",
+            *sizes ? "parallel.cp_size = " : "", sizes, *sizes ? ", or " : "");
 }

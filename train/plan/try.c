@@ -1,5 +1,6 @@
 /* try.c - what a rank holds and sends for one choice; pure. */
 #include "base/device/device_memory.h"
+#include "base/must.h"
 #include "train/plan/fit.h"
 
 #include <string.h>
@@ -72,13 +73,11 @@ static void set_decode_batch(struct model_shape *shape, int tp)
     shape->decode_batch = (batch + tp - 1) / tp * tp;
 }
 
-/* Spans of a shape. The caller ends with arena_plan_fini, also after an error.
- */
+/* Spans of a shape. */
 static enum zd_status measure(
         const struct job_plan *plan, struct model_shape shape,
         struct arena_plan *out)
 {
-    arena_plan_init(out);
     set_decode_batch(&shape, plan->mesh.tp);
     return model_plan(
             plan_slice_config(plan), plan_slice_table(plan), &shape, out);
@@ -96,17 +95,15 @@ static enum zd_status fit_most(
         size_t room, int *out)
 {
     struct model_shape shape = plan->shape;
-    struct arena_plan arena;
     shape.train = false;
     *out = 0;
     for (int value = most; value >= least && !*out; value /= 2) {
+        ZD_SCOPED(arena_plan_fini) struct arena_plan arena = {0};
         shape.eval_B = is_eval ? value : 0;
         shape.decode_capacity = is_eval ? 0 : value;
-        enum zd_status status = measure(plan, shape, &arena);
-        if (status == ZD_OK && activations_of(&arena) <= room)
+        ZD_TRY(measure(plan, shape, &arena));
+        if (activations_of(&arena) <= room)
             *out = value;
-        arena_plan_fini(&arena);
-        ZD_TRY(status);
     }
     return ZD_OK;
 }
@@ -284,8 +281,7 @@ enum zd_status job_plan_try(
                     comm_reduces_fp32(&job->comm, plan->transport, adders),
             .measures = &plan->measures,
     };
-    struct arena_plan model;
-    enum zd_status status;
+    ZD_SCOPED(arena_plan_fini) struct arena_plan model = {0};
     if (request.offload.undo_memory == OFFLOAD_UNDO_AUTO)
         request.offload.undo_memory = choice->undo_bytes;
     if (request.offload.device_update < 0)
@@ -293,11 +289,9 @@ enum zd_status job_plan_try(
     ZD_TRY(zero_plan_build(&request, &plan->zero));
     if (plan->backend == DEVICE_CUDA && !plan_multiplies_codes(plan))
         plan->shape.joined = zero_joined(&plan->zero);
-    status = plan_on_request(job, plan, &model);
+    ZD_TRY(plan_on_request(job, plan, &model));
     plan->zero.request.exchange = exchange_of(plan); /* evaluates and decodes */
-    if (status == ZD_OK)
-        status = plan_spans(job, &model, plan);
-    arena_plan_fini(&model);
+    ZD_TRY(plan_spans(job, &model, plan));
     sum_context(plan);
-    return status;
+    return ZD_OK;
 }

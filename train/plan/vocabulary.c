@@ -1,6 +1,7 @@
 /* vocabulary.c - [lora] with an embedding in modules_to_save: the model has a
  * row for every token of the tokenizer. */
 #include "base/file/fs.h"
+#include "base/must.h"
 #include "data/tokenizer/tokenizer.h"
 #include "model/adapters/lora.h"
 #include "model/files/config.h"
@@ -70,13 +71,10 @@ enum zd_status job_plan_vocabulary(
         const struct train_job *job, struct model_config *config)
 {
     char path[PATH_MAX];
-    struct peft_config adapter;
+    ZD_SCOPED(peft_config_fini) struct peft_config adapter = {0};
     if (!job->lora.enabled || job->model.config || !tokenizer_path(job, path))
         return ZD_OK;
     ZD_TRY(lora_config(&job->lora, &adapter));
-    enum zd_status status = saves_embedding(config, &adapter)
-                                    ? grow(path, &adapter, config)
-                                    : ZD_OK;
-    peft_config_fini(&adapter);
-    return status;
+    return saves_embedding(config, &adapter) ? grow(path, &adapter, config)
+                                             : ZD_OK;
 }
