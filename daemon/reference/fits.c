@@ -79,7 +79,7 @@ static json_t *cell(const struct plan_search *search)
 static json_t *least(const struct plan_search *search)
 {
     struct plan_smallest smallest;
-    json_t *text = plan_search_smallest(search, &smallest) == ZD_OK
+    json_t *text = plan_search_smallest(search, NULL, &smallest) == ZD_OK
                            ? found_text(&smallest.any)
                            : json_string("");
     zd_error_clear();

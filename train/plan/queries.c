@@ -60,22 +60,25 @@ static struct plan_query query_fit(const struct plan_search *search)
 }
 
 enum zd_status plan_search_smallest(
-        const struct plan_search *search, struct plan_smallest *out)
+        const struct plan_search *search, struct plan_meshes *meshes,
+        struct plan_smallest *out)
 {
     struct plan_query query = query_fit(search);
     struct plan_found *none;
     int count;
     *out = (struct plan_smallest){0};
     query.smallest = out;
+    query.meshes = meshes;
     return plan_search_run(&query, &none, &count);
 }
 
-static enum zd_status fail_fits(const struct plan_search *search)
+static enum zd_status fail_fits(
+        const struct plan_search *search, struct plan_meshes *meshes)
 {
     struct plan_smallest smallest;
     char what[300], device[UNITS_TEXT], host[UNITS_TEXT];
     const struct plan_limits *limits = &smallest.limits;
-    ZD_TRY(plan_search_smallest(search, &smallest));
+    ZD_TRY(plan_search_smallest(search, meshes, &smallest));
     ZD_PRINT(
             what,
             "no change that is allowed makes the job fit %s of device memory "
@@ -94,9 +97,11 @@ enum zd_status plan_search_fits(
         int *count_out)
 {
     struct plan_query query = query_fit(search);
+    struct plan_meshes meshes = {0};
     query.score = PLAN_BY_TIME;
+    query.meshes = &meshes;
     ZD_TRY(plan_search_run(&query, found_out, count_out));
-    return *count_out ? ZD_OK : fail_fits(search);
+    return *count_out ? ZD_OK : fail_fits(search, &meshes);
 }
 
 /* --- with so much --------------------------------------------------------- */

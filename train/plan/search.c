@@ -14,10 +14,6 @@
 #include <string.h>
 
 enum { SIZES_MAX = 64 };
-/* Meshes are many, and all else is to be tried in each: a few candidates of
- * each say in which. The job's own and the six with the fastest of these are
- * tried, or, where none fits, the one that lacks least memory. */
-enum { MESHES = 8 * 8 * 8 };
 struct search {
     const struct plan_search *asked;
     const struct plan_query *query;
@@ -30,9 +26,9 @@ struct search {
     int given, samples; /* of a rank: in a micro-batch, and in a step */
     int given_steps;    /* .. micro-batches of a step */
     int adapters; /* option that the plan was begun with; -1: no such model */
-    struct mesh_sizes mesh;   /* likewise */
-    bool is_left_out[MESHES]; /* by options of MESH, CP and TP */
-    enum zd_status failed;    /* planning the job as it is */
+    struct mesh_sizes mesh; /* likewise */
+    struct plan_meshes *meshes;
+    enum zd_status failed; /* planning the job as it is */
     /* the candidate that is tried, its job and its choice */
     struct plan_candidate candidate;
     struct train_job job;
@@ -195,9 +191,14 @@ static struct plan_found found_of(const struct search *search)
             found.choice.B != search->given ||
             found.choice.A != search->given_steps;
     found.cost = candidate_cost(&found.candidate);
-    found.settings = candidate_settings(
-            search->asked->job, &found.candidate, &found.choice);
     return found;
+}
+
+static struct plan_settings settings_of(
+        const struct search *search, const struct plan_found *found)
+{
+    return candidate_settings(
+            search->asked->job, &found->candidate, &found->choice);
 }
 
 static enum zd_status keep(struct search *search)
@@ -212,6 +213,7 @@ static enum zd_status keep(struct search *search)
         ZD_TRY(plan_snapshot(&search->job, plan));
     }
     struct plan_found found = found_of(search);
+    found.settings = settings_of(search, &found);
     plan->snapshot_bytes = 0;
     if (by_time)
         found.predicted = plan_predict(plan, search->machine);
@@ -243,12 +245,14 @@ static uint64_t total_of(const struct plan_found *found)
 }
 
 static void note(
-        struct plan_found *least, const struct plan_found *found,
-        uint64_t bytes, uint64_t than)
+        const struct search *search, struct plan_found *least,
+        const struct plan_found *found, uint64_t bytes, uint64_t than)
 {
-    if (!least->choice.B || bytes < than ||
-        (bytes == than && total_of(found) < total_of(least)))
-        *least = *found;
+    if (least->choice.B && bytes >= than &&
+        (bytes > than || total_of(found) >= total_of(least)))
+        return;
+    *least = *found;
+    least->settings = settings_of(search, found);
 }
 
 static void note_all(struct search *search, const struct plan_found *found)
@@ -257,14 +261,14 @@ static void note_all(struct search *search, const struct plan_found *found)
     const struct plan_limits *limits = &search->limits;
     bool has_room = total_of(found) <= limits->total;
     if (is_one_memory(limits)) {
-        note(&out->any, found, total_of(found), total_of(&out->any));
+        note(search, &out->any, found, total_of(found), total_of(&out->any));
         return;
     }
-    note(&out->any, found, found->device, out->any.device);
+    note(search, &out->any, found, found->device, out->any.device);
     if (has_room && found->host <= limits->host)
-        note(&out->device, found, found->device, out->device.device);
+        note(search, &out->device, found, found->device, out->device.device);
     if (has_room && found->device <= limits->device)
-        note(&out->host, found, found->host, out->host.host);
+        note(search, &out->host, found, found->host, out->host.host);
 }
 
 /* With so much of the device and any amount of the host; false: there is no
@@ -309,16 +313,24 @@ static void try_size(struct search *search, int B)
     ok &= try_room(search, 0, &there);
     if (!ok || here.device <= there.device || here.host >= there.host)
         return;
+    /* no part of it can take less than these: try what may win alone */
+    const struct plan_smallest *found = search->query->smallest;
+    bool may_win =
+            !found->device.choice.B ||
+            there.device + there.host < found->device.device + limits->host;
     part = there;
     uint64_t device = there.device;
-    for (int i = 0;
-         i < TRIES && here.host <= limits->host && part.host > limits->host;
+    for (int i = 0; i < TRIES && may_win && here.host <= limits->host &&
+                    part.host > limits->host;
          i++) {
         device += (part.host - limits->host) * (i ? 2 : 1);
         if (!try_room(search, device, &part))
             break;
     }
-    if (there.device <= limits->device && here.device > limits->device)
+    may_win = !found->host.choice.B ||
+              here.device + here.host < found->host.host + limits->device;
+    if (may_win && there.device <= limits->device &&
+        here.device > limits->device)
         try_room(search, limits->device, &part);
 }
 
@@ -462,13 +474,16 @@ static void choose_meshes(struct search *search)
 {
     enum { MOST = 6 };
     const unsigned *options = search->query->space.options;
+    bool *is_left_out = search->meshes->is_left_out;
     struct plan_space space = {{0}};
     struct plan_candidate mesh = {{0}};
-    double scores[MESHES];
-    if (!options[CHOOSE_CP] && !options[CHOOSE_TP])
+    double scores[PLAN_MESHES];
+    if (search->meshes->is_known ||
+        (!options[CHOOSE_CP] && !options[CHOOSE_TP]))
         return;
-    for (int m = 0; m < MESHES; m++) {
-        search->is_left_out[m] = true;
+    search->meshes->is_known = true;
+    for (int m = 0; m < PLAN_MESHES; m++) {
+        is_left_out[m] = true;
         scores[m] = INFINITY;
     }
     for (int d = CHOOSE_MESH; d <= CHOOSE_TP; d++)
@@ -480,16 +495,16 @@ static void choose_meshes(struct search *search)
     while (candidate_next(&space, &mesh));
     for (int kept = 0; kept < MOST; kept++) {
         int best = 0; /* the job's own */
-        for (int m = 1; m < MESHES; m++)
-            if (search->is_left_out[m] &&
-                (!search->is_left_out[best] || scores[m] < scores[best]))
+        for (int m = 1; m < PLAN_MESHES; m++)
+            if (is_left_out[m] &&
+                (!is_left_out[best] || scores[m] < scores[best]))
                 best = m;
-        bool fits = search->is_left_out[best] && scores[best] < never;
+        bool fits = is_left_out[best] && scores[best] < never;
         if (fits || !kept)
-            search->is_left_out[best] = false;
+            is_left_out[best] = false;
         if (!fits)
             return;
-        search->is_left_out[0] = false;
+        is_left_out[0] = false;
     }
 }
 
@@ -507,7 +522,7 @@ static bool is_tried(
         changes += candidate->option[d] != 0;
     if (query->changes_most && changes > query->changes_most)
         return false;
-    if (search->is_left_out[mesh_number(candidate)])
+    if (search->meshes->is_left_out[mesh_number(candidate)])
         return false;
     /* a job that leaves the mode open is none of its candidates */
     if (job->train.gradient_checkpointing.mode == CHECKPOINTING_AUTO &&
@@ -559,11 +574,13 @@ enum zd_status plan_search_run(
 {
     const struct plan_search *asked = query->search;
     ZD_SCOPED(job_plan_fini) struct job_plan own = {0};
+    struct plan_meshes meshes = {0};
     struct search search = {
             .asked = asked,
             .query = query,
             .plan = query->plan ? query->plan : &own,
-            .mesh = asked->job->parallel};
+            .mesh = asked->job->parallel,
+            .meshes = query->meshes ? query->meshes : &meshes};
     *found_out = NULL;
     *count_out = 0;
     if (!query->plan) {

@@ -46,6 +46,15 @@ struct plan_smallest {
     struct plan_limits limits; /* that they were sought for */
 };
 
+/* Meshes are many, and all else is to be tried in each: a few candidates of
+ * each say in which. The job's own and the six with the fastest of these are
+ * tried, or, where none fits, the one that lacks least memory. */
+enum { PLAN_MESHES = 8 * 8 * 8 };
+struct plan_meshes {
+    bool is_known;
+    bool is_left_out[PLAN_MESHES]; /* by options of MESH, CP and TP */
+};
+
 enum plan_score {
     PLAN_UNSCORED,
     PLAN_BY_TIME, /* predicted, the fastest first and of equals the one with the
@@ -64,6 +73,8 @@ struct plan_query {
     struct job_plan *plan; /* begun, with limits; it is overwritten. NULL: one
                               is begun, with the limits of the job */
     const struct plan_limits *limits; /* NULL: those of the plan */
+    struct plan_meshes *meshes;       /* found by the first of several queries
+                                         of one space; NULL: by each */
     struct plan_smallest *smallest;   /* adds to it, whatever the limits, and
                                          keeps nothing; it begins as all 0 */
 };
@@ -83,8 +94,10 @@ enum zd_status plan_search_fits(
         const struct plan_search *search, struct plan_found **found_out,
         int *count_out);
 
+/* `meshes` as in a query. */
 enum zd_status plan_search_smallest(
-        const struct plan_search *search, struct plan_smallest *out);
+        const struct plan_search *search, struct plan_meshes *meshes,
+        struct plan_smallest *out);
 
 /* The most of one thing that fits, or the fewest ranks, all else as the job has
  * it (`fits`: or as any candidate has it). WORLD: of any number up to a node

@@ -261,26 +261,26 @@ enum zd_status job_plan_try(
                          : plan->mesh.replicate; /* of one sum */
     if (choice->moves_most && micros > choice->moves_most)
         micros = choice->moves_most;
-    struct zero_request request = {
-            .exchange = exchange_of(plan),
-            .config = plan_slice_config(plan),
-            .table = plan_slice_table(plan),
-            .mesh = plan->mesh,
-            .options = job->zero,
-            .dtype = job->train.dtype,
-            .accumulation = micros,
-            .by_layer = plan->by_layer ? choice->A : 0,
-            .checkpointing = choice->checkpointing,
-            .mlp_pieces = plan->shape.mlp_pieces,
-            .train = true,
-            .optim = job->optim,
-            .offload = job->offload,
-            .accumulate_on_host = choice->accumulate_on_host,
-            .spill_bytes = choice->spill_bytes,
-            .reduce_fp32 =
-                    comm_reduces_fp32(&job->comm, plan->transport, adders),
-            .measures = &plan->measures,
-    };
+    struct zero_request request; /* compared with others as bytes */
+    memset(&request, 0, sizeof request);
+    request.exchange = exchange_of(plan);
+    request.config = plan_slice_config(plan);
+    request.table = plan_slice_table(plan);
+    request.mesh = plan->mesh;
+    request.options = job->zero;
+    request.dtype = job->train.dtype;
+    request.accumulation = micros;
+    request.by_layer = plan->by_layer ? choice->A : 0;
+    request.checkpointing = choice->checkpointing;
+    request.mlp_pieces = plan->shape.mlp_pieces;
+    request.train = true;
+    request.optim = job->optim;
+    request.offload = job->offload;
+    request.accumulate_on_host = choice->accumulate_on_host;
+    request.spill_bytes = choice->spill_bytes;
+    request.reduce_fp32 =
+            comm_reduces_fp32(&job->comm, plan->transport, adders);
+    request.measures = &plan->measures;
     ZD_SCOPED(arena_plan_fini) struct arena_plan model = {0};
     if (request.offload.undo_memory == OFFLOAD_UNDO_AUTO)
         request.offload.undo_memory = choice->undo_bytes;
