@@ -7,8 +7,8 @@
 
 struct text {
     char **out;
-    size_t *bytes_out;
-    size_t room;
+    size_t *bytes_out; /* or NULL */
+    size_t used, room;
 };
 
 static void make_room(struct text *text, size_t bytes)
@@ -21,12 +21,14 @@ static void make_room(struct text *text, size_t bytes)
 static ssize_t put(void *ctx, const char *data, size_t bytes)
 {
     struct text *text = ctx;
-    size_t used = *text->bytes_out;
+    size_t used = text->used;
     if (used + bytes + 1 > text->room)
         make_room(text, used + bytes + 1);
     memcpy(*text->out + used, data, bytes);
     (*text->out)[used + bytes] = '\0';
-    *text->bytes_out = used + bytes;
+    text->used = used + bytes;
+    if (text->bytes_out)
+        *text->bytes_out = text->used;
     return (ssize_t)bytes;
 }
 
@@ -41,7 +43,8 @@ FILE *text_stream_open(char **text_out, size_t *bytes_out)
     struct text *text = zd_must(malloc(sizeof *text));
     *text = (struct text){text_out, bytes_out, .room = 256};
     *text_out = zd_must(calloc(1, text->room));
-    *bytes_out = 0;
+    if (bytes_out)
+        *bytes_out = 0;
     return zd_must(fopencookie(
             text, "w", (cookie_io_functions_t){.write = put, .close = end}));
 }

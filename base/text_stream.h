@@ -9,8 +9,8 @@
 #include <stdio.h>
 
 /* Once the stream is flushed or closed, *text_out is what was written, with a
- * zero after it, and *bytes_out its length without that; the caller frees it
- * after closing. Not NULL. */
+ * zero after it, and *bytes_out (or NULL) its length without that; the caller
+ * frees it after closing. Not NULL. */
 FILE *text_stream_open(char **text_out, size_t *bytes_out);
 
 /* Formatted text; the caller frees it. */

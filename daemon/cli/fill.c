@@ -64,98 +64,95 @@ static void print_rate(double value, FILE *out)
     fprintf(out, "%.*s %sFLOP/s", (int)digits, text, text + digits);
 }
 
-static void print_number(
-        const struct look *look, char kind, double value, FILE *out)
+static void print_number(const struct look *look, char kind, double value)
 {
-    char text[TEXT_SHORT];
+    char text[TEXT_SHORT] = "";
     switch (kind) {
     case 'n':
-        fputs(text_number(value, text), out);
+        text_number(value, text);
         break;
     case 'c':
-        fputs(text_count(value, text), out);
+        text_count(value, text);
         break;
-    case 'b':
     case 'z':
-        fputs(kind == 'z' && value == 0 ? "-" : text_bytes(value, text), out);
+    case 'b':
+        text_bytes(kind == 'z' && value == 0 ? NAN : value, text);
         break;
     case 'd':
-        fputs(text_duration(value, text), out);
+        text_duration(value, text);
         break;
     case 'a':
-        fputs(text_duration(look->now - value, text), out);
+        text_duration(look->now - value, text);
         break;
     case 't':
-        fputs(text_time(look, value, text), out);
+        text_time(look, value, text);
         break;
     case 'f':
-        print_rate(value, out);
+        print_rate(value, look->out);
         break;
     case 'p':
     case 'P':
-        fputs(value == 1 ? "" : kind == 'p' ? "s" : "es", out);
+        strcpy(text, value == 1 ? "" : kind == 'p' ? "s" : "es");
         break;
     case 'm':
-        fprintf(out, "%.3f", units_mib((uint64_t)value));
+        snprintf(text, sizeof text, "%.3f", units_mib((uint64_t)value));
         break;
     case '%':
-        fprintf(out, "%.3g", 100 * value);
+        snprintf(text, sizeof text, "%.3g", 100 * value);
         break;
     case '.':
     case '<':
         break;
     default:
-        fprintf(out,
+        fprintf(look->out,
                 kind == '2'          ? "%.2f"
                 : fabs(value) < 1e15 ? "%.0f"
                                      : "%.3e",
                 value);
     }
+    fputs(text, look->out);
 }
 
-static bool print_text(const struct look *look, const json_t *value, FILE *out)
+static bool print_text(const struct look *look, const json_t *value)
 {
     json_t *item;
-    size_t i;
-    json_array_foreach(value, i, item)
-    {
-        fputs(i ? ", " : "", out);
-        print_text(look, item, out);
+    for (size_t i = 0; (item = json_array_get(value, i)); i++) {
+        fputs(i ? ", " : "", look->out);
+        print_text(look, item);
     }
     if (json_is_string(value))
-        text_print(look, json_string_value(value), false, out);
+        text_print(look, json_string_value(value), false);
     return json_string_length(value) > 0 || json_array_size(value) > 0;
 }
 
-static bool print_json(const struct look *look, const json_t *value, FILE *out)
+static bool print_json(const struct look *look, const json_t *value)
 {
-    char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(9));
-    text_print(look, text ? text : "", false, out);
-    free(text);
+    ZD_FREED char *text =
+            json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(9));
+    text_print(look, text ? text : "", false);
     return text != NULL;
 }
 
 /* False: it is missing. */
 static bool print_member(
         const struct look *look, const json_t *object, const char *path,
-        size_t bytes, char kind, FILE *out)
+        size_t bytes, char kind)
 {
-    double value;
+    const json_t *member = find(object, path, bytes);
     if (kind == '?')
-        return json_is_true(find(object, path, bytes));
+        return json_is_true(member);
     if (kind == '!')
-        return !find(object, path, bytes) ||
-               json_is_false(find(object, path, bytes));
+        return !member || json_is_false(member);
     if (kind == 'j')
-        return print_json(look, find(object, path, bytes), out);
+        return print_json(look, member);
     if (kind == 's')
-        return print_text(look, find(object, path, bytes), out);
-    value = number_of(object, path, bytes);
+        return print_text(look, member);
+    double value = number_of(object, path, bytes);
     bool is_there = (isfinite(value) && (kind != '+' || value != 0) &&
                      ((kind != '>' && kind != '<') || value > 1)) ||
                     kind == 'p' || kind == 'P';
     if (is_there)
-        print_number(look, kind, value, out);
+        print_number(look, kind, value);
     return is_there;
 }
 
@@ -164,32 +161,30 @@ static bool print_member(
 /* Up to `end`; false: a member is missing. */
 static bool fill_part(
         const struct look *look, const json_t *object, const char *at,
-        const char *end, FILE *out)
+        const char *end)
 {
     bool is_whole = true;
     while (at < end) {
         size_t bytes = strcspn(at, "{[");
         bytes = bytes > (size_t)(end - at) ? (size_t)(end - at) : bytes;
-        fwrite(at, 1, bytes, out);
+        fwrite(at, 1, bytes, look->out);
         at += bytes;
         if (at < end && *at == '{') {
             const char *bar = strchr(at, '|');
             if (!print_member(
-                        look, object, at + 1, (size_t)(bar - at - 1), bar[1],
-                        out)) {
-                fputs(strchr("?.!<", bar[1]) ? "" : "-", out);
+                        look, object, at + 1, (size_t)(bar - at - 1), bar[1])) {
+                fputs(strchr("?.!<", bar[1]) ? "" : "-", look->out);
                 is_whole = false;
             }
             at = bar + 3;
         } else if (at < end) {
             const char *close = strchr(at, ']');
-            char *text = NULL;
-            size_t size;
-            FILE *part = text_stream_open(&text, &size);
-            bool is_there = fill_part(look, object, at + 1, close, part);
-            fclose(part);
-            fputs(is_there ? text : "", out);
-            free(text);
+            ZD_FREED char *text = NULL;
+            struct look part = *look;
+            part.out = text_stream_open(&text, NULL);
+            bool is_there = fill_part(&part, object, at + 1, close);
+            fclose(part.out);
+            fputs(is_there ? text : "", look->out);
             at = close + 1;
         }
     }
@@ -197,18 +192,17 @@ static bool fill_part(
 }
 
 void fill_print(
-        const struct look *look, const json_t *object, const char *template,
-        FILE *out)
+        const struct look *look, const json_t *object, const char *template)
 {
-    fill_part(look, object, template, template + strlen(template), out);
+    fill_part(look, object, template, template + strlen(template));
 }
 
 char *fill(const struct look *look, const json_t *object, const char *template)
 {
     char *text = NULL;
-    size_t bytes;
-    FILE *out = text_stream_open(&text, &bytes);
-    fill_print(look, object, template, out);
-    fclose(out);
+    struct look whole = *look;
+    whole.out = text_stream_open(&text, NULL);
+    fill_print(&whole, object, template);
+    fclose(whole.out);
     return text;
 }

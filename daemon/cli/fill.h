@@ -29,8 +29,7 @@
 /* malloc'd, safe to print. */
 char *fill(const struct look *look, const json_t *object, const char *template);
 void fill_print(
-        const struct look *look, const json_t *object, const char *template,
-        FILE *out);
+        const struct look *look, const json_t *object, const char *template);
 /* A member by its path; NaN where it is missing, and no number. */
 double fill_number(const json_t *object, const char *path);
 /* A text of an object; `fallback` where there is none. */

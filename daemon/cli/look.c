@@ -1,6 +1,7 @@
 #include "daemon/cli/look.h"
 
 #include "base/clock.h"
+#include "base/must.h"
 #include "base/printable.h"
 #include "base/words.h"
 
@@ -39,6 +40,7 @@ struct look look_of_stdout(void)
     struct winsize size = {0};
     bool is_terminal = isatty(STDOUT_FILENO);
     struct look look = {
+            .out = stdout,
             .columns = number_of("COLUMNS"),
             .rows = number_of("LINES"),
             .has_utf8 = locale_has_utf8(),
@@ -83,13 +85,11 @@ static size_t escape_one(
         const struct look *look, const char *text, size_t bytes,
         bool keeps_lines, char out[PRINTABLE_MAX])
 {
-    bool is_line = text[0] == '\n' || text[0] == '\t';
-    if (is_line) {
+    if (text[0] == '\n' || text[0] == '\t') {
+        const char *name = text[0] == '\n' ? "\\n" : "\\t";
         snprintf(
-                out, PRINTABLE_MAX, "%s",
-                keeps_lines       ? (text[0] == '\n' ? "\n" : "\t")
-                : text[0] == '\n' ? "\\n"
-                                  : "\\t");
+                out, PRINTABLE_MAX, "%.*s", keeps_lines ? 1 : 2,
+                keeps_lines ? text : name);
         return 1;
     }
     utf8proc_int32_t code;
@@ -107,8 +107,7 @@ char *text_escape(
         bool keeps_lines)
 {
     char *out = NULL, one[PRINTABLE_MAX];
-    size_t size;
-    FILE *stream = text_stream_open(&out, &size);
+    FILE *stream = text_stream_open(&out, NULL);
     for (size_t at = 0; at < bytes;) {
         at += escape_one(look, text + at, bytes - at, keeps_lines, one);
         fputs(one, stream);
@@ -117,12 +116,10 @@ char *text_escape(
     return out;
 }
 
-void text_print(
-        const struct look *look, const char *text, bool keeps_lines, FILE *out)
+void text_print(const struct look *look, const char *text, bool keeps_lines)
 {
-    char *safe = text_escape(look, text, strlen(text), keeps_lines);
-    fputs(safe, out);
-    free(safe);
+    ZD_FREED char *safe = text_escape(look, text, strlen(text), keeps_lines);
+    fputs(safe, look->out);
 }
 
 /* Bytes of the next character, its columns in *columns_out. */
@@ -161,9 +158,7 @@ size_t text_break(const char *text, int columns)
     return bytes;
 }
 
-int text_fit(
-        const struct look *look, const char *text, int columns, bool pads,
-        FILE *out)
+int text_fit(const struct look *look, const char *text, int columns)
 {
     bool is_cut = text_width(text) > columns;
     int mark = !is_cut ? 0 : columns < 2 ? columns : look->has_utf8 ? 1 : 2;
@@ -174,16 +169,14 @@ int text_fit(
         int bytes = next_character(text, &width);
         if (used + width > columns - mark)
             break;
-        fwrite(text, 1, (size_t)bytes, out);
+        fwrite(text, 1, (size_t)bytes, look->out);
         used += width;
         text += bytes;
     }
     if (is_cut) {
-        fputs(look->has_utf8 ? "…" : mark == 1 ? "." : "..", out);
+        fputs(look->has_utf8 ? "…" : mark == 1 ? "." : "..", look->out);
         used += mark;
     }
-    for (; pads && used < columns; used++)
-        fputc(' ', out);
     return used;
 }
 
@@ -275,7 +268,7 @@ char *text_time(const struct look *look, double time, char *out)
     return out;
 }
 
-void look_bar(const struct look *look, double share, int columns, FILE *out)
+void look_bar(const struct look *look, double share, int columns)
 {
     static const char *const eighths[] = {"",  "▏", "▎", "▍",
                                           "▌", "▋", "▊", "▉"};
@@ -283,13 +276,13 @@ void look_bar(const struct look *look, double share, int columns, FILE *out)
     share = share < 0 ? 0 : share > 1 ? 1 : share;
     int parts = (int)(share * columns * 8 + 0.5), used = parts / 8;
     for (int i = 0; i < parts / 8; i++)
-        fputs(look->has_utf8 ? "█" : "#", out);
+        fputs(look->has_utf8 ? "█" : "#", look->out);
     if (look->has_utf8 && parts % 8) {
-        fputs(eighths[parts % 8], out);
+        fputs(eighths[parts % 8], look->out);
         used++;
     }
-    fputs(look_style(look, LOOK_DIM), out);
+    fputs(look_style(look, LOOK_DIM), look->out);
     for (; used < columns; used++)
-        fputs(look->has_utf8 ? "░" : "-", out);
-    fputs(look_style(look, LOOK_PLAIN), out);
+        fputs(look->has_utf8 ? "░" : "-", look->out);
+    fputs(look_style(look, LOOK_PLAIN), look->out);
 }

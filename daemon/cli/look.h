@@ -9,6 +9,7 @@
 #include <stdio.h>
 
 struct look {
+    FILE *out;   /* where text goes */
     int columns; /* 0: as many as it takes (a pipe) */
     int rows;    /* 0: likewise */
     bool has_utf8, has_color;
@@ -41,18 +42,15 @@ char *text_escape(
         const struct look *look, const char *text, size_t bytes,
         bool keeps_lines);
 /* Print text of a job, escaped. */
-void text_print(
-        const struct look *look, const char *text, bool keeps_lines, FILE *out);
+void text_print(const struct look *look, const char *text, bool keeps_lines);
 /* Columns that escaped text takes. */
 int text_width(const char *text);
 /* Bytes of escaped text that fit `columns` (0: all), up to a blank where one is
  * among them. */
 size_t text_break(const char *text, int columns);
-/* Print at most `columns` of escaped text, ".." at the end of one that is cut,
- * and blanks up to `columns` when `pads`. Returns the columns printed. */
-int text_fit(
-        const struct look *look, const char *text, int columns, bool pads,
-        FILE *out);
+/* Print at most `columns` of escaped text, ".." at the end of one that is cut.
+ * Returns the columns printed. */
+int text_fit(const struct look *look, const char *text, int columns);
 
 /* Short numbers; "-" for what is not finite. `out` holds TEXT_SHORT bytes. */
 enum { TEXT_SHORT = 32 };
@@ -64,4 +62,4 @@ char *text_duration(double value, char *out); /* 0.220s 45s 2m05s 3h20m 2d4h */
 char *text_time(const struct look *look, double time, char *out);
 
 /* A bar of `columns`, `share` of it full. */
-void look_bar(const struct look *look, double share, int columns, FILE *out);
+void look_bar(const struct look *look, double share, int columns);

@@ -61,7 +61,7 @@ struct cli_command {
     const char *options;  /* names of options, separated by spaces */
     const char *required; /* those that must be given, likewise */
     const char *help;     /* one line */
-    enum zd_status (*run)(struct cli_args *args, int *argc, char ***argv);
+    enum zd_status (*run)(struct cli_args *args);
     const char *group;   /* "Watch": commands of a group are listed together */
     const char *details; /* what one line does not say, in sentences; or NULL */
 };

@@ -28,11 +28,11 @@ void cli_configure_log(const struct cli_args *args, int rank)
 }
 
 enum zd_status cli_join(
-        const struct comm_options *options, int *argc, char ***argv,
+        const struct cli_args *args, const struct comm_options *options,
         struct comm **comm_out)
 {
     if (options->backend == COMM_MPI || comm_is_launched())
-        return comm_mpi_create(argc, argv, options, comm_out);
+        return comm_mpi_create(args->argc, args->argv, options, comm_out);
     return comm_local_create(1, options, comm_out);
 }
 
@@ -102,8 +102,8 @@ void cli_warn_limits(const struct cli_args *args, const struct job *job)
     for (int i = 0; i < 2; i++)
         if (!limits[i].option && limits[i].bytes && limits[i].bytes < FEW_BYTES)
             zd_log_warning(
-                    "%s is %d bytes; did you mean a size like \"%dGiB\"?",
-                    limits[i].key, (int)limits[i].bytes, (int)limits[i].bytes);
+                    "%s is %d bytes: write a size like \"24GiB\"",
+                    limits[i].key, (int)limits[i].bytes);
 }
 
 struct job *cli_open_job(const struct cli_args *args)
@@ -166,11 +166,10 @@ enum zd_status cli_check_new(const char *path, const char *option)
  * "problems"} on stdout. Takes the reference to the array of problems_json. */
 static void print_errors(const struct cli_args *args, json_t *problems)
 {
-    json_t *result = json_pack(
+    json_auto_t *result = json_pack(
             "{s:b, s:s, s:i, s:o}", "valid", 0, "file", cli_job_path(args),
             "errors", (int)json_array_size(problems), "problems", problems);
     output_json(result);
-    json_decref(result);
 }
 
 void cli_print_record(const struct cli_args *args)
@@ -228,9 +227,7 @@ enum zd_status cli_machine(
 
 /* --- completions --- */
 
-enum zd_status command_completions(
-        struct cli_args *args, int *argc, char ***argv)
+enum zd_status command_completions(struct cli_args *args)
 {
-    return complete_print_script(
-            args->program->name, args->line.operands[0], stdout);
+    return complete_print_script("zerod", args->line.operands[0], stdout);
 }

@@ -11,7 +11,8 @@
 
 struct cli_args { /* what was typed; strings borrowed from argv */
     struct cli_line line;
-    const struct cli_program *program; /* whose command it is */
+    int *argc; /* as main has them, for MPI */
+    char ***argv;
     const char *job, *out, *dtype, *model, *html;
     const char *base, *quantize;
     const char *format, *log_format, *resume;
@@ -37,13 +38,12 @@ int cli_main(int argc, char **argv);
 
 /* --- for the commands --- */
 
-typedef enum zd_status cli_command_fn(
-        struct cli_args *args, int *argc, char ***argv);
+typedef enum zd_status cli_command_fn(struct cli_args *args);
 cli_command_fn command_run;
 /* A command line was refused with `status` and its record: of many ranks one
  * reports it, and all end with the same status. */
 enum zd_status command_run_refused(
-        enum zd_status status, int *argc, char ***argv);
+        const struct cli_args *args, enum zd_status status);
 cli_command_fn command_validate;
 cli_command_fn command_plan;
 cli_command_fn command_init;
@@ -88,7 +88,7 @@ enum zd_status command_plan_most(
  * which would take half a second, write below /tmp and start a helper process.
  */
 enum zd_status cli_join(
-        const struct comm_options *options, int *argc, char ***argv,
+        const struct cli_args *args, const struct comm_options *options,
         struct comm **comm_out);
 const char *cli_job_path(const struct cli_args *args);
 /* The files of the job named by --job or the operand, with all options that

@@ -47,14 +47,15 @@ int cli_main(int argc, char **argv)
         printf("zerod %s\n", ZD_VERSION);
     } else if (!complete_main(&zerod_program, argc, argv, complete_value)) {
         status = cli_parse(&zerod_program, argc, argv, &args, &command);
+        args.argc = &argc;
+        args.argv = &argv;
         if (status != ZD_OK)
-            status = command_run_refused(status, &argc, &argv);
+            status = command_run_refused(&args, status);
         if (status == ZD_OK && args.line.help)
             cli_print_help(&zerod_program, command, stdout);
         else if (status == ZD_OK) {
             cli_configure_log(&args, -1);
-            args.program = &zerod_program;
-            status = command->run(&args, &argc, &argv);
+            status = command->run(&args);
         }
     }
     zd_error_print(stderr, zd_error_get());

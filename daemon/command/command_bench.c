@@ -59,10 +59,9 @@ static enum zd_status tell(
         print_text(calibration, path);
         return ZD_OK;
     }
-    json_t *json = calibration_json(calibration);
+    json_auto_t *json = calibration_json(calibration);
     json_object_set_new(json, "file", json_string(path));
     output_json(json);
-    json_decref(json);
     return ZD_OK;
 }
 
@@ -92,13 +91,12 @@ static enum zd_status calibrate(
     return status;
 }
 
-enum zd_status command_bench_calibrate(
-        struct cli_args *args, int *argc, char ***argv)
+enum zd_status command_bench_calibrate(struct cli_args *args)
 {
     struct comm *comm;
     struct plan_calibration calibration;
     const struct comm_options options = train_job_default().comm;
-    ZD_TRY(cli_join(&options, argc, argv, &comm));
+    ZD_TRY(cli_join(args, &options, &comm));
     comm_work(comm, WORK_COMMAND);
     enum zd_status status = calibrate(args, comm, &calibration);
     if (status == ZD_OK && comm_rank(comm) == 0)

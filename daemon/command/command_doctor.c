@@ -33,12 +33,12 @@ static enum zd_status examine(
     return status;
 }
 
-enum zd_status command_doctor(struct cli_args *args, int *argc, char ***argv)
+enum zd_status command_doctor(struct cli_args *args)
 {
     struct train_job defaults = train_job_default();
     struct job *job = NULL;
     struct comm *comm;
-    ZD_TRY(cli_join(&defaults.comm, argc, argv, &comm));
+    ZD_TRY(cli_join(args, &defaults.comm, &comm));
     cli_configure_log(args, comm_rank(comm));
     enum zd_status status = ZD_OK;
     if (args->job)

@@ -1,6 +1,7 @@
 /* command_init.c - zerod init: a job file from a model and data, from another
  * trainer's file, or one of the recipes. */
 #include "base/file/fs.h"
+#include "base/must.h"
 #include "daemon/cli/output.h"
 #include "daemon/command/cli.h"
 #include "daemon/init/begin.h"
@@ -110,7 +111,7 @@ static enum zd_status write_draft(
         const struct cli_args *args, struct draft *draft)
 {
     struct cli_args quiet = *args; /* reading data tells how far it is */
-    char *text = draft_write(draft);
+    ZD_FREED char *text = draft_write(draft);
     quiet.quiet = true;
     cli_configure_log(&quiet, -1);
     enum zd_status ready = check_ready(text, (int)args->world);
@@ -127,9 +128,8 @@ static enum zd_status write_draft(
         free(text);
         text = draft_write(draft);
     }
-    enum zd_status status = write_out(args, text);
-    free(text);
-    return status == ZD_OK ? ready : status;
+    ZD_TRY(write_out(args, text));
+    return ready;
 }
 
 /* --- another trainer's file ----------------------------------------------- */
@@ -174,7 +174,7 @@ static void check_named(const struct origin *origin, struct draft *draft)
 static void keep_within_positions(struct draft *draft)
 {
     static const char key[] = "data.cutoff_len";
-    struct model_config config = {0};
+    ZD_SCOPED(model_config_fini) struct model_config config = {0};
     const char *path = draft_text(draft, "model.path");
     if (draft_has(draft, key) || !path)
         return;
@@ -184,16 +184,15 @@ static void keep_within_positions(struct draft *draft)
         draft_set(
                 draft, key, json_integer(config.max_positions),
                 "the positions of the model");
-    model_config_fini(&config);
 }
 
 static enum zd_status take_file(
         const struct cli_args *args, const struct origin *origin,
         struct draft *draft)
 {
-    json_t *root;
+    json_auto_t *root = NULL;
     ZD_TRY(foreign_read(origin->option, origin->path, draft, &root));
-    json_t *table = foreign_table(origin->option);
+    json_auto_t *table = foreign_table(origin->option);
     if (args->model)
         draft_set(draft, "model.path", json_string(args->model), "--model");
     if (args->data)
@@ -204,8 +203,6 @@ static enum zd_status take_file(
             draft, "Made by zerod init of %s, %s.", origin->path,
             json_string_at(table, "name"));
     foreign_take(origin->option, origin->path, root, draft, false);
-    json_decref(table);
-    json_decref(root);
     check_named(origin, draft);
     keep_within_positions(draft);
     return ZD_OK;
@@ -218,14 +215,13 @@ static enum zd_status convert(
     draft_init(&draft);
     enum zd_status status = take_file(args, origin, &draft);
     if (status == ZD_OK) {
-        char *text = draft_write(&draft);
+        ZD_FREED char *text = draft_write(&draft);
         const struct job_request request = {
                 .path = "the job",
                 .text = text,
                 .world = (int)args->world,
                 .paths = JOB_PATHS_IGNORED};
         draft_find_problems(&draft, &request);
-        free(text);
         status = problems_status(&draft.problems);
         if (status == ZD_OK)
             status = write_draft(args, &draft);
@@ -300,7 +296,7 @@ static enum zd_status check_args(const struct cli_args *args, int files)
     return zd_fail_help("zerod init --help");
 }
 
-enum zd_status command_init(struct cli_args *args, int *argc, char ***argv)
+enum zd_status command_init(struct cli_args *args)
 {
     struct origin origin = {0};
     int files = find_origin(args, &origin);

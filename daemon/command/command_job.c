@@ -1,6 +1,7 @@
 /* command_job.c - what can be said about a job without starting it. */
 #include "base/file/fs.h"
 #include "base/log.h"
+#include "base/must.h"
 #include "base/text_stream.h"
 #include "daemon/cli/output.h"
 #include "daemon/command/cli.h"
@@ -20,12 +21,8 @@ static enum zd_status open_text(
         struct text *text)
 {
     ZD_TRY(job_plan_config(job, config));
-    enum zd_status status = job_plan_vocabulary(job, config);
-    if (status == ZD_OK)
-        status = text_open(job, config, text);
-    if (status != ZD_OK)
-        model_config_fini(config);
-    return status;
+    ZD_TRY(job_plan_vocabulary(job, config));
+    return text_open(job, config, text);
 }
 
 /* --- validate --- */
@@ -53,15 +50,12 @@ static enum zd_status check_lists(
 enum zd_status cli_check_data(
         const struct train_job *job, bool all, bool *is_part_out)
 {
-    struct model_config config;
-    struct text text;
+    ZD_SCOPED(model_config_fini) struct model_config config = {0};
+    ZD_SCOPED(text_close) struct text text = {0};
     *is_part_out = false;
     ZD_TRY(open_text(job, &config, &text));
     model_config_warn(&config);
-    enum zd_status status = check_lists(job, &config, &text, all, is_part_out);
-    text_close(&text);
-    model_config_fini(&config);
-    return status;
+    return check_lists(job, &config, &text, all, is_part_out);
 }
 
 /* May a start go on from a checkpoint, which has all weights but a base's? */
@@ -121,16 +115,14 @@ static void print_valid(
 {
     struct output output;
     if (cli_wants_json(args)) {
-        json_t *result = json_pack(
+        json_auto_t *result = json_pack(
                 "{s:b, s:s*, s:i, s:[], s:b}", "valid", 1, "file",
                 cli_job_path(args), "errors", 0, "problems", "all_data",
                 !is_part);
-        json_t *all = job_json(job);
+        json_auto_t *all = job_json(job);
         if (args->print)
             json_object_update_missing(result, all);
         output_json(result);
-        json_decref(all);
-        json_decref(result);
         return;
     }
     FILE *out = output_begin(&output);
@@ -146,7 +138,7 @@ static void print_valid(
     output_end(&output);
 }
 
-enum zd_status command_validate(struct cli_args *args, int *argc, char ***argv)
+enum zd_status command_validate(struct cli_args *args)
 {
     struct job *job;
     bool is_part;
@@ -170,14 +162,12 @@ enum zd_status command_validate(struct cli_args *args, int *argc, char ***argv)
 
 static enum zd_status write_page(const char *path, const json_t *json)
 {
-    char *page = NULL;
+    ZD_FREED char *page = NULL;
     size_t bytes;
     FILE *out = text_stream_open(&page, &bytes);
     inspect_html(out, json);
     fclose(out);
-    enum zd_status status = fs_write_file(path, page, bytes);
-    free(page);
-    return status;
+    return fs_write_file(path, page, bytes);
 }
 
 static enum zd_status show_samples(
@@ -188,17 +178,13 @@ static enum zd_status show_samples(
             .count = args->count,
             .ids = args->ids,
             .color = output_has_color(STDOUT_FILENO)};
-    json_t *json;
+    json_auto_t *json = NULL;
     if (!cli_wants_json(args) && !args->html)
         return dataset_inspect(stdout, dataset, text->tokenizer, &view);
     ZD_TRY(dataset_inspect_json(dataset, text->tokenizer, &view, &json));
-    enum zd_status status = ZD_OK;
-    if (args->html)
-        status = write_page(args->html, json);
     if (cli_wants_json(args))
         output_json(json);
-    json_decref(json);
-    return status;
+    return args->html ? write_page(args->html, json) : ZD_OK;
 }
 
 static enum zd_status inspect(
@@ -217,20 +203,15 @@ static enum zd_status inspect(
     return status;
 }
 
-enum zd_status command_data_inspect(
-        struct cli_args *args, int *argc, char ***argv)
+enum zd_status command_data_inspect(struct cli_args *args)
 {
+    ZD_SCOPED(model_config_fini) struct model_config config = {0};
+    ZD_SCOPED(text_close) struct text text = {0};
     struct job *job;
-    struct model_config config;
-    struct text text;
     ZD_TRY(cli_need_job(args, 0, JOB_PATHS_EXIST, &job));
-    const struct train_job *options = job_options(job);
-    enum zd_status status = open_text(options, &config, &text);
-    if (status == ZD_OK) {
-        status = inspect(args, options, &config, &text);
-        text_close(&text);
-        model_config_fini(&config);
-    }
+    enum zd_status status = open_text(job_options(job), &config, &text);
+    if (status == ZD_OK)
+        status = inspect(args, job_options(job), &config, &text);
     job_free(job);
     return status;
 }

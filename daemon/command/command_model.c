@@ -61,7 +61,7 @@ static void tell_written(const struct cli_args *args, bool replaces)
     output_end(&output);
 }
 
-enum zd_status command_export(struct cli_args *args, int *argc, char ***argv)
+enum zd_status command_export(struct cli_args *args)
 {
     bool is_nf4 = args->quantize && strcmp(args->quantize, "nf4") == 0;
     struct quantize_options quantize = {
@@ -96,7 +96,6 @@ struct adapters {
 static enum zd_status adapters_init(
         struct adapters *adapters, const struct cli_list *list)
 {
-    adapters->count = 0;
     for (int i = 0; i < list->count; i++) {
         char *dir = zd_must(strdup(list->items[i]));
         char *mark = strrchr(dir, '='), *end;
@@ -148,55 +147,44 @@ static enum zd_status merge(
     return status;
 }
 
-enum zd_status command_merge(struct cli_args *args, int *argc, char ***argv)
+enum zd_status command_merge(struct cli_args *args)
 {
-    struct adapters adapters;
-    struct model_config config = {0};
-    struct param_table table = {0};
+    ZD_SCOPED(adapters_fini) struct adapters adapters = {.count = 0};
+    ZD_SCOPED(model_config_fini) struct model_config config = {0};
+    ZD_SCOPED(param_table_fini) struct param_table table = {0};
     bool replaces = has_file(args->out, "config.json");
-    enum zd_status status = adapters_init(&adapters, &args->adapters);
-    if (status == ZD_OK && !fs_exists(args->base))
-        status =
-                ZD_FAIL(ZD_ERR_NO_INPUT, "E0301", "no model at %s", args->base);
-    if (status == ZD_OK)
-        status = model_config_read(args->base, true, &config);
-    for (int i = 0; i < adapters.count && status == ZD_OK; i++)
-        status = peft_extend_config(adapters.choices[i].dir, &config);
-    if (status == ZD_OK)
-        status = param_table_build(&config, NULL, 0, &table);
-    if (status == ZD_OK)
-        status = merge(args, &adapters, &config, &table);
-    if (status == ZD_OK)
-        tell_written(args, replaces);
-    param_table_fini(&table);
-    model_config_fini(&config);
-    adapters_fini(&adapters);
-    return status;
+    ZD_TRY(adapters_init(&adapters, &args->adapters));
+    if (!fs_exists(args->base))
+        return ZD_FAIL(ZD_ERR_NO_INPUT, "E0301", "no model at %s", args->base);
+    ZD_TRY(model_config_read(args->base, true, &config));
+    for (int i = 0; i < adapters.count; i++)
+        ZD_TRY(peft_extend_config(adapters.choices[i].dir, &config));
+    ZD_TRY(param_table_build(&config, NULL, 0, &table));
+    ZD_TRY(merge(args, &adapters, &config, &table));
+    tell_written(args, replaces);
+    return ZD_OK;
 }
 
 /* --- looking at checkpoints --- */
 
-static void print_rows(const json_t *rows, FILE *out)
+static void print_rows(const struct look *look, const json_t *rows)
 {
-    const struct look look = look_of_stdout();
-    size_t i;
     json_t *row;
-    fprintf(out, "%-10s %-6s %-6s %14s  %-5s %s\n", "STEP", "WORLD", "STAGE",
-            "BYTES", "SIZES", "PATH");
-    json_array_foreach(rows, i, row)
-    {
+    fprintf(look->out, "%-10s %-6s %-6s %14s  %-5s %s\n", "STEP", "WORLD",
+            "STAGE", "BYTES", "SIZES", "PATH");
+    for (size_t i = 0; (row = json_array_get(rows, i)); i++) {
         const json_t *ok = json_object_get(row, "ok");
-        fprintf(out, "%-10lld %-6lld %-6lld %14lld  %-5s ",
+        fprintf(look->out, "%-10lld %-6lld %-6lld %14lld  %-5s ",
                 json_integer_at(row, "step"), json_integer_at(row, "world"),
                 json_integer_at(row, "stage"), json_integer_at(row, "bytes"),
                 json_is_null(ok)   ? "?"
                 : json_is_true(ok) ? "ok"
                                    : "BAD");
-        fill_print(&look, row, "{path|s}\n", out);
+        fill_print(look, row, "{path|s}\n");
     }
 }
 
-static void print_checkpoint(const json_t *row, FILE *out)
+static void print_checkpoint(const struct look *look, const json_t *row)
 {
     static const char lines[] =
             "[step     {step|w} of {progress.max_steps|w}\n]"
@@ -218,70 +206,64 @@ static void print_checkpoint(const json_t *row, FILE *out)
             "[scale    loss x {progress.loss_scale.scale|w}, good steps "
             "{progress.loss_scale.good_steps|w}, hysteresis "
             "{progress.loss_scale.hysteresis|w}\n]";
-    const struct look look = look_of_stdout();
-    size_t i;
-    json_t *file;
-    fill_print(&look, row, lines, out);
-    fprintf(out, "tensors  %zu\n",
+    const json_t *files = json_object_get(row, "files"), *file;
+    fill_print(look, row, lines);
+    fprintf(look->out, "tensors  %zu\n",
             json_object_size(json_object_get(row, "tensors")));
-    json_array_foreach(json_object_get(row, "files"), i, file) fill_print(
-            &look, file,
-            "file     {name|s}  {bytes|w} bytes[  xxh3 {xxh3_128|s}][  xxh3 of "
-            "its parts {parts_xxh3_128|s}]\n",
-            out);
+    for (size_t i = 0; (file = json_array_get(files, i)); i++)
+        fill_print(
+                look, file,
+                "file     {name|s}  {bytes|w} bytes[  xxh3 {xxh3_128|s}]"
+                "[  xxh3 of its parts {parts_xxh3_128|s}]\n");
     fill_print(
-            &look, row,
+            look, row,
             "sizes    [{ok|?}ok (zerod ckpt verify reads every byte)]"
-            "[{ok|!}BAD]\n",
-            out);
+            "[{ok|!}BAD]\n");
 }
 
-static void print_verified(const json_t *row, FILE *out)
+static void print_verified(const struct look *look, const json_t *row)
 {
-    const struct look look = look_of_stdout();
-    fill_print(
-            &look, row, "[{ok|?}{path|s}: every file matches its digest\n]",
-            out);
+    fill_print(look, row, "[{ok|?}{path|s}: every file matches its digest\n]");
 }
 
 static enum zd_status ask(
         checkpoint_query *query, const struct cli_args *args,
-        void (*print)(const json_t *told, FILE *out))
+        void (*print)(const struct look *look, const json_t *told))
 {
+    struct look look = look_of_stdout();
     struct output output;
-    json_t *told = NULL;
+    json_auto_t *told = NULL;
     enum zd_status status = query(args->line.operands[0], &told);
     if (told && cli_wants_json(args)) {
         output_json(told);
     } else if (told) {
-        print(told, output_begin(&output));
+        look.out = output_begin(&output);
+        print(&look, told);
         output_end(&output);
     }
-    json_decref(told);
     return status;
 }
 
-enum zd_status command_ckpt_ls(struct cli_args *args, int *argc, char ***argv)
+enum zd_status command_ckpt_ls(struct cli_args *args)
 {
     return ask(checkpoint_ls, args, print_rows);
 }
 
-enum zd_status command_ckpt_show(struct cli_args *args, int *argc, char ***argv)
+enum zd_status command_ckpt_show(struct cli_args *args)
 {
     return ask(checkpoint_show, args, print_checkpoint);
 }
 
-enum zd_status command_ckpt_verify(
-        struct cli_args *args, int *argc, char ***argv)
+enum zd_status command_ckpt_verify(struct cli_args *args)
 {
     return ask(checkpoint_verify, args, print_verified);
 }
 
-enum zd_status command_generate(struct cli_args *args, int *argc, char ***argv)
+enum zd_status command_generate(struct cli_args *args)
 {
     struct generate_options options = generate_options_default();
-    struct adapters adapters;
-    enum zd_status status = adapters_init(&adapters, &args->adapters);
+    ZD_SCOPED(adapters_fini) struct adapters adapters = {.count = 0};
+    ZD_TRY(adapters_init(&adapters, &args->adapters));
     options.adapters = adapters.choices;
     options.adapter_count = adapters.count;
     options.model = args->model;
@@ -292,8 +274,5 @@ enum zd_status command_generate(struct cli_args *args, int *argc, char ***argv)
     options.temperature = args->temperature;
     options.top_p = args->top_p;
     options.seed = (uint64_t)args->seed;
-    if (status == ZD_OK)
-        status = generate_text(&options, stdout);
-    adapters_fini(&adapters);
-    return status;
+    return generate_text(&options, stdout);
 }

@@ -186,8 +186,7 @@ static const char rest[] =
         "peaks of a rank (MiB; {phases.libraries.host|m} more of the host for "
         "program and libraries), files of all ranks:\n";
 
-static void print_memories(
-        const struct look *look, const json_t *plan, FILE *out)
+static void print_memories(const struct look *look, const json_t *plan)
 {
     const json_t *ranks = json_object_get(plan, "ranks");
     const json_t *arenas = json_object_get(json_array_get(ranks, 0), "arenas");
@@ -198,13 +197,13 @@ static void print_memories(
     {
         uint64_t bytes = (uint64_t)json_integer_at(arena, "planned_bytes");
         if (bytes)
-            fprintf(out, "  %-34s %-12s %14.3f\n",
+            fprintf(look->out, "  %-34s %-12s %14.3f\n",
                     json_text_of(arena, "name", ""), "", units_mib(bytes));
         json_array_foreach(json_object_get(arena, "spans"), s, span)
         {
             double mib = units_mib((uint64_t)json_integer_at(span, "bytes"));
             if (mib >= 0.0005) /* else it would be 0.000 */
-                fprintf(out, "    %-32s %-12s %14.3f\n",
+                fprintf(look->out, "    %-32s %-12s %14.3f\n",
                         json_text_of(span, "name", ""),
                         json_text_of(span, "kind", ""), mib);
         }
@@ -213,19 +212,17 @@ static void print_memories(
     {
         bool has_spare = json_integer_at(limit, "needs") <
                          json_integer_at(limit, "takes");
-        fprintf(out, "  %s", name);
-        fill_print(
-                look, limit, " takes {takes|m} of {bytes|m} ({source|s})", out);
+        fprintf(look->out, "  %s", name);
+        fill_print(look, limit, " takes {takes|m} of {bytes|m} ({source|s})");
         fill_print(
                 look, limit,
                 has_spare ? ", needs {needs|m}: checkpoint.snapshot uses what "
                             "is free\n"
-                          : "\n",
-                out);
+                          : "\n");
     }
 }
 
-static void print_wire(const struct look *look, const json_t *plan, FILE *out)
+static void print_wire(const struct look *look, const json_t *plan)
 {
     const json_t *ranks = json_object_get(plan, "ranks");
     size_t i;
@@ -244,7 +241,7 @@ static void print_wire(const struct look *look, const json_t *plan, FILE *out)
                 "operation", operation, "over_cp",
                 over_cp && !strcmp(json_text_of(row, "group", ""), "shard"));
         json_object_update_missing(shown, row);
-        fill_print(look, shown, wire, out);
+        fill_print(look, shown, wire);
     }
 }
 
@@ -269,31 +266,30 @@ static void print_peaks(const json_t *phases, FILE *out)
 
 static void print_plan(const json_t *plan, FILE *out)
 {
-    const struct look look = look_of_stdout();
+    struct look look = look_of_stdout();
     const json_t *device = json_object_get(plan, "device");
     bool on_gpu = strcmp(json_text_of(device, "backend", ""), "cuda") == 0;
     bool is_meshed =
             fill_number(plan, "mesh.shard") < fill_number(plan, "world");
+    look.out = out;
     fill_print(
             &look, plan,
             "model    {model|s}, {parameters.all_parameters|w} parameters "
-            "({parameters.trainable_parameters|w} trained)\n",
-            out);
+            "({parameters.trainable_parameters|w} trained)\n");
     fill_print(
             &look, device,
             on_gpu ? "device   cuda[: {name|s}][, of another machine: "
                      "{no_gpu|s}]\n"
                    : "device   cpu[: {no_gpu|s}; for a machine with GPUs add "
-                     "--set device.backend=cuda]\n",
-            out);
+                     "--set device.backend=cuda]\n");
     if (is_meshed)
-        fill_print(&look, plan, mesh, out);
-    fill_print(&look, plan, layout, out);
-    print_memories(&look, plan, out);
-    fill_print(&look, plan, figures, out);
+        fill_print(&look, plan, mesh);
+    fill_print(&look, plan, layout);
+    print_memories(&look, plan);
+    fill_print(&look, plan, figures);
     if (is_meshed)
-        print_wire(&look, plan, out);
-    fill_print(&look, plan, rest, out);
+        print_wire(&look, plan);
+    fill_print(&look, plan, rest);
     print_peaks(json_object_get(plan, "phases"), out);
 }
 
@@ -471,7 +467,7 @@ static enum zd_status plan_one(
     return status;
 }
 
-enum zd_status command_plan(struct cli_args *args, int *argc, char ***argv)
+enum zd_status command_plan(struct cli_args *args)
 {
     enum { KEPT_BYTES = 32 << 20 }; /* the most that glibc takes */
     struct job *job;

@@ -71,7 +71,7 @@ static enum zd_status agree_on_job(
 {
     int size = comm_size(comm), teller = -1, differing = 0;
     struct verdict own = {.status = mine};
-    void *verdicts;
+    ZD_FREED void *verdicts = NULL;
     if (mine == ZD_OK)
         snprintf(own.digest, sizeof own.digest, "%s", job_options(job)->digest);
     ZD_TRY(comm_gather_new(comm, &own, sizeof own, &verdicts));
@@ -92,7 +92,6 @@ static enum zd_status agree_on_job(
     } else if (differing) {
         status = compare_jobs(comm, job);
     }
-    free(verdicts);
     return status;
 }
 
@@ -229,7 +228,7 @@ static void leave(struct comm *comm, enum zd_status status)
     alarm(0);
 }
 
-enum zd_status command_run(struct cli_args *args, int *argc, char ***argv)
+enum zd_status command_run(struct cli_args *args)
 {
     /* the files are read, then the ranks join, and the rest of the job is
      * checked for as many */
@@ -237,7 +236,7 @@ enum zd_status command_run(struct cli_args *args, int *argc, char ***argv)
     const struct comm_options options = job_comm_options(job);
     struct comm *comm;
     train_catch_signals();
-    enum zd_status status = cli_join(&options, argc, argv, &comm);
+    enum zd_status status = cli_join(args, &options, &comm);
     if (status != ZD_OK) {
         job_free(job);
         return status;
@@ -260,7 +259,7 @@ enum zd_status command_run(struct cli_args *args, int *argc, char ***argv)
 }
 
 enum zd_status command_run_refused(
-        enum zd_status status, int *argc, char ***argv)
+        const struct cli_args *args, enum zd_status status)
 {
     struct comm_options options = train_job_default().comm;
     struct zd_error error = *zd_error_get();
@@ -268,7 +267,7 @@ enum zd_status command_run_refused(
     if (!comm_is_launched())
         return status;
     zd_error_clear();
-    if (comm_mpi_create(argc, argv, &options, &comm) == ZD_OK) {
+    if (comm_mpi_create(args->argc, args->argv, &options, &comm) == ZD_OK) {
         zd_error_set(&error);
         status = comm_agree(comm, status);
         leave(comm, status);

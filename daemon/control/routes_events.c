@@ -100,15 +100,13 @@ void followers_end(struct routes *routes)
 static bool send_event(
         struct follower *follower, const struct kept_event *event)
 {
-    char *text = NULL;
+    ZD_FREED char *text = NULL;
     int bytes = asprintf(
             &text, "id: %lld\nevent: %s\ndata: %s\n\n", (long long)event->id,
             event->kind, event->text);
     follower->at = event->id;
     follower->sent_at = clock_seconds();
-    bool is_there = http_send(follower->stream, zd_must(text), (size_t)bytes);
-    free(text);
-    return is_there;
+    return http_send(follower->stream, zd_must(text), (size_t)bytes);
 }
 
 static bool feed(struct follower *follower)

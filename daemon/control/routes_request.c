@@ -240,7 +240,7 @@ bool body_read(
     char why[300] = "is not a JSON object";
     const char *text = ask->request->body;
     size_t bytes = ask->request->body_bytes;
-    json_t *body =
+    json_auto_t *body =
             strspn(text, " \t\r\n") == bytes
                     ? json_object()
                     : json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error);
@@ -252,9 +252,7 @@ bool body_read(
         snprintf(
                 why, sizeof why, "cannot be read: %.200s (line %d, column %d)",
                 error.text, error.line, error.column);
-    bool is_good = is_object ? take_keys(kind, body, wish_out, ask)
-                             : refuse(ask, 400, "E_BAD_REQUEST", BODY_HINT,
-                                      "the body %s", why);
-    json_decref(body);
-    return is_good;
+    return is_object ? take_keys(kind, body, wish_out, ask)
+                     : refuse(ask, 400, "E_BAD_REQUEST", BODY_HINT,
+                              "the body %s", why);
 }

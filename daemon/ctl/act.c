@@ -18,16 +18,14 @@
 
 struct act {
     const struct act_row *row;
-    const struct cli_args *args;
-    struct look look;
-    struct target target;
+    struct cli_args *args;
     double limit; /* of the wait, in seconds, after which it is given up (69);
                      0: none */
     bool is_told, is_over;
 };
 
 typedef enum zd_status make_body(const struct cli_args *args, json_t *body);
-typedef void show_result(const struct act *act, const json_t *answer);
+typedef void show_result(const struct cli_args *args, const json_t *answer);
 
 struct act_row {
     const char *command;
@@ -97,11 +95,11 @@ static enum zd_status post(
         struct act *act, const json_t *body, json_t **answer_out)
 {
     char path[64];
-    char *text =
+    ZD_FREED char *text =
             zd_must(json_dumps(body, JSON_COMPACT | JSON_REAL_PRECISION(17)));
-    struct client_answer answer;
-    struct client_request request = {
-            .socket = act->target.socket,
+    bool is_cut;
+    const struct client_request request = {
+            .socket = act->args->target.socket,
             .method = "POST",
             .target = path,
             .body = text,
@@ -109,14 +107,8 @@ static enum zd_status post(
             .ctx = act,
             .timeout = act->args->no_wait ? 10 : 0};
     snprintf(path, sizeof path, "/v1/%s", act->row->command);
-    enum zd_status status = client_ask(&request, &answer);
-    if (status == ZD_OK && answer.is_cut)
-        status = fail_cut(act);
-    if (status == ZD_OK)
-        status = client_object(&request, &answer, answer_out);
-    free(answer.body);
-    free(text);
-    return status;
+    ZD_TRY(client_object(&request, &is_cut, answer_out));
+    return is_cut ? fail_cut(act) : ZD_OK;
 }
 
 /* --- what is typed --- */
@@ -149,13 +141,12 @@ static enum zd_status parse_setting(const char *word, json_t *body)
     snprintf(key, sizeof key, "%.*s", (int)length, word);
     const char *name = setting_name(key);
     bool is_whole = value == floor(value) && fabs(value) < 1e15;
-    json_t *json =
+    json_auto_t *json =
             is_whole ? json_integer((json_int_t)value) : json_real(value);
-    if (json_object_get(body, name) || json_object_set(body, name, json) != 0)
-        ZD_FAIL(ZD_ERR_USAGE, "E0101", "`%s` is given twice, or is no name",
-                key);
-    json_decref(json);
-    return json_object_get(body, name) == json ? ZD_OK : ZD_ERR_USAGE;
+    if (!json_object_get(body, name) && json_object_set(body, name, json) == 0)
+        return ZD_OK;
+    return ZD_FAIL(
+            ZD_ERR_USAGE, "E0101", "`%s` is given twice, or is no name", key);
 }
 
 static enum zd_status set_body(const struct cli_args *args, json_t *body)
@@ -212,19 +203,17 @@ static enum zd_status stop_body(const struct cli_args *args, json_t *body)
 /* --- results --- */
 
 /* A chat's answer stands alone; other text goes on from its prompt. */
-static void show_samples_of(const struct act *act, const json_t *answer)
+static void show_samples_of(const struct cli_args *args, const json_t *answer)
 {
     json_t *list =
             json_object_get(json_object_get(answer, "result"), "samples");
     json_t *sample;
-    size_t i;
-    json_array_foreach(list, i, sample)
-    {
+    for (size_t i = 0; (sample = json_array_get(list, i)); i++) {
         fputs(i ? "\n" : "", stdout);
-        if (act->args->chat)
-            show_text(&act->look, sample, stdout);
+        if (args->chat)
+            show_text(&args->look, sample);
         else
-            show_sample(&act->look, sample, stdout);
+            show_sample(&args->look, sample);
     }
 }
 
@@ -239,7 +228,7 @@ static const char *setting_text(
     return out;
 }
 
-static void show_settings(const struct act *act, const json_t *answer)
+static void show_settings(const struct cli_args *args, const json_t *answer)
 {
     const char *key;
     json_t *was, *result = json_object_get(answer, "result");
@@ -248,12 +237,11 @@ static void show_settings(const struct act *act, const json_t *answer)
     json_object_foreach(json_object_get(result, "before"), key, was)
     {
         fputs("  ", stdout);
-        text_print(&act->look, key, false, stdout);
+        text_print(&args->look, key, false);
         printf(" = %s (was %s)\n", setting_text(result, key, now),
                setting_text(json_object_get(result, "before"), key, before));
     }
-    fill_print(
-            &act->look, result, "[{note|s}\n][warning: {warning|s}\n]", stdout);
+    fill_print(&args->look, result, "[{note|s}\n][warning: {warning|s}\n]");
 }
 
 /* --- the table --- */
@@ -284,19 +272,20 @@ static void show_answer(const struct act *act, const json_t *answer)
         printf("%s queued: the job does it at the next step boundary\n",
                row->command);
     else if (row->show)
-        row->show(act, answer);
+        row->show(act->args, answer);
     else
-        fill_print(&act->look, answer, row->result, stdout);
+        fill_print(&act->args->look, answer, row->result);
     fflush(stdout);
 }
 
 /* Until the process of a job that stops is gone. */
 static enum zd_status wait_until_gone(const struct act *act, double seconds)
 {
-    if (target_has_ended(&act->target, TELL_SECONDS))
+    const struct target *target = &act->args->target;
+    if (target_has_ended(target, TELL_SECONDS))
         return ZD_OK;
     fputs("waiting for the ranks to end\n", stderr);
-    if (target_has_ended(&act->target, seconds))
+    if (target_has_ended(target, seconds))
         return ZD_OK;
     if (!client_interrupted())
         return ZD_FAIL(
@@ -310,36 +299,28 @@ static enum zd_status post_and_show(struct act *act, const json_t *body)
 {
     double began = clock_seconds();
     bool stops = strcmp(act->row->command, "stop") == 0;
-    json_t *answer = NULL;
-    if (!act->target.socket)
-        return fail_files(&act->target);
+    json_auto_t *answer = NULL;
+    if (!act->args->target.socket)
+        return fail_files(&act->args->target);
     act->limit =
             stops ? stop_seconds(act->args) + 5 : fmax(act->args->timeout, 0);
-    enum zd_status status = post(act, body, &answer);
-    if (status == ZD_OK && stops && !act->args->no_wait)
-        status = wait_until_gone(
-                act, fmax(act->limit - 5 - (clock_seconds() - began), 5));
-    if (status == ZD_OK)
-        show_answer(act, answer);
-    json_decref(answer);
-    return status;
+    ZD_TRY(post(act, body, &answer));
+    if (stops && !act->args->no_wait)
+        ZD_TRY(wait_until_gone(
+                act, fmax(act->limit - 5 - (clock_seconds() - began), 5)));
+    show_answer(act, answer);
+    return ZD_OK;
 }
 
-enum zd_status command_act(struct cli_args *args, int *argc, char ***argv)
+enum zd_status command_act(struct cli_args *args)
 {
-    struct act act = {.row = acts, .args = args, .look = look_of_stdout()};
-    json_t *body = json_object();
-    enum zd_status status = ZD_OK;
+    struct act act = {.row = acts, .args = args};
+    json_auto_t *body = json_object();
     while (strcmp(act.row->command, args->line.command) != 0)
         act.row++;
     if (act.row->body)
-        status = act.row->body(args, body);
+        ZD_TRY(act.row->body(args, body));
     json_object_set_new(body, "wait", json_boolean(!args->no_wait));
-    if (status == ZD_OK)
-        status = ctl_target(args, &act.look, &act.target);
-    if (status == ZD_OK)
-        status = post_and_show(&act, body);
-    json_decref(body);
-    target_fini(&act.target);
-    return status;
+    ZD_TRY(ctl_target(args));
+    return post_and_show(&act, body);
 }

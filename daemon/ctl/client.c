@@ -1,6 +1,7 @@
 #include "daemon/ctl/client.h"
 
 #include "base/clock.h"
+#include "base/must.h"
 #include "base/text_stream.h"
 #include "daemon/cli/fill.h"
 #include "daemon/http/ask.h"
@@ -70,8 +71,7 @@ static enum zd_status fail_silent(
         const struct exchange *exchange, const char *why)
 {
     ZD_FAIL(ZD_ERR_UNFIT, "E1092", "no answer from the job: %s", why);
-    zd_fail_where("%s", exchange->request->socket);
-    return ZD_ERR_UNFIT;
+    return zd_fail_where("%s", exchange->request->socket);
 }
 
 static enum zd_status fail_connect(const struct exchange *exchange, int cause)
@@ -232,55 +232,53 @@ enum zd_status client_check(const struct client_answer *answer)
         return ZD_OK;
     while (codes[i].http && codes[i].http != answer->status)
         i++;
-    json_t *root = json_of_line(answer->body, answer->bytes);
+    json_auto_t *root = json_of_line(answer->body, answer->bytes);
     json_t *error = json_object_get(root, "error");
     const char *message = json_string_at(error, "message");
     char other[40];
     snprintf(other, sizeof other, "the job answered %d", answer->status);
     ZD_FAIL(codes[i].status, codes[i].code, "%s", message ? message : other);
     const char *hint = json_text_of(error, "hint", "");
-    char *safe = text_escape(&look, hint, strlen(hint), true);
+    ZD_FREED char *safe = text_escape(&look, hint, strlen(hint), true);
     bool is_path = strncmp(safe, "GET /v1/", 8) == 0; /* as it is typed here */
     if (safe[0])
         zd_fail_help("%s%s", is_path ? "zerodctl " : "", safe + 8 * is_path);
-    free(safe);
-    json_decref(root);
     return codes[i].status;
 }
 
 enum zd_status client_object(
-        const struct client_request *request,
-        const struct client_answer *answer, json_t **json_out)
+        const struct client_request *request, bool *is_cut_out,
+        json_t **json_out)
 {
+    struct client_answer answer;
+    enum zd_status status = client_ask(request, &answer);
+    ZD_FREED char *body = answer.body;
     *json_out = NULL;
-    ZD_TRY(client_check(answer));
-    json_t *json = json_of_line(answer->body, answer->bytes);
+    *is_cut_out = answer.is_cut;
+    if (status != ZD_OK || answer.is_cut)
+        return status;
+    ZD_TRY(client_check(&answer));
+    json_auto_t *json = json_of_line(body, answer.bytes);
     if (json_is_object(json)) {
-        *json_out = json;
+        *json_out = json_incref(json);
         return ZD_OK;
     }
-    json_decref(json);
     ZD_FAIL(ZD_ERR_UNFIT, "E1092", "the answer to %s is not a JSON object",
             request->target);
-    zd_fail_where("%s", request->socket);
-    return ZD_ERR_UNFIT;
+    return zd_fail_where("%s", request->socket);
 }
 
 enum zd_status client_get(
         const char *socket, const char *what, double timeout, json_t **json_out)
 {
-    struct client_request request = {
+    const struct client_request request = {
             .socket = socket,
             .method = "GET",
             .target = what,
             .timeout = timeout};
-    struct client_answer answer;
-    enum zd_status status = client_ask(&request, &answer);
-    *json_out = NULL;
-    if (status == ZD_OK && answer.is_cut)
+    bool is_cut;
+    ZD_TRY(client_object(&request, &is_cut, json_out));
+    if (is_cut)
         client_end_by_signal();
-    if (status == ZD_OK)
-        status = client_object(&request, &answer, json_out);
-    free(answer.body);
-    return status;
+    return ZD_OK;
 }

@@ -41,11 +41,12 @@ enum zd_status client_ask(
         const struct client_request *request, struct client_answer *answer);
 /* ZD_OK for 2xx; else the record of the job's own words. */
 enum zd_status client_check(const struct client_answer *answer);
-/* The object of an answer; else the record of what is wrong with it. */
+/* Ask for an object; an answer that is none or is refused makes a record.
+ * ZD_OK and no object: *is_cut_out. */
 enum zd_status client_object(
-        const struct client_request *request,
-        const struct client_answer *answer, json_t **json_out);
-/* client_ask and client_object. */
+        const struct client_request *request, bool *is_cut_out,
+        json_t **json_out);
+/* The same of GET `what`; a signal ends the process. */
 enum zd_status client_get(
         const char *socket, const char *what, double timeout,
         json_t **json_out);

@@ -1,4 +1,5 @@
 /* common.c - what the commands share: which job, json and csv. */
+#include "base/must.h"
 #include "base/text_buffer.h"
 #include "base/units.h"
 #include "daemon/cli/output.h"
@@ -56,7 +57,6 @@ static enum zd_status running_job(const char *name, struct target *target_out)
     char names[512] = "";
     struct text_buffer text = {names, sizeof names, 0};
     json_t *job;
-    size_t i;
     enum zd_status status = ZD_OK;
     if (name && (!name[0] || strchr(name, '/') || strlen(name) > 200)) {
         ZD_FAIL(ZD_ERR_USAGE, "E0101", "-j takes the name of a job, not `%s`",
@@ -65,9 +65,11 @@ static enum zd_status running_job(const char *name, struct target *target_out)
     }
     if (name && take_socket_of(name, target_out))
         return ZD_OK;
-    json_t *jobs = jobs_find(), *first = json_array_get(jobs, 0);
-    json_array_foreach(jobs, i, job) text_buffer_add(
-            &text, "%s%s", i ? ", " : "", json_string_at(job, "name"));
+    json_auto_t *jobs = jobs_find();
+    json_t *first = json_array_get(jobs, 0);
+    for (size_t i = 0; (job = json_array_get(jobs, i)); i++)
+        text_buffer_add(
+                &text, "%s%s", i ? ", " : "", json_string_at(job, "name"));
     if (name) {
         status = ZD_FAIL(
                 ZD_ERR_NO_INPUT, "E1090", "no job `%s` is running", name);
@@ -85,23 +87,22 @@ static enum zd_status running_job(const char *name, struct target *target_out)
     } else {
         status = fail_none();
     }
-    json_decref(jobs);
     return status;
 }
 
-static void tell_files(const struct look *look, const struct target *target)
+static void tell_files(const struct cli_args *args)
 {
+    const struct target *target = &args->target;
     bool has_ended = target_file_has_ended(target);
     const char *state = json_text_of(target->file, "state", "");
-    json_t *facts = json_pack(
+    json_auto_t *facts = json_pack(
             "{s:s, s:f, s:s*}", "dir", target->dir, "age", target->age, "host",
             has_ended ? NULL
                       : json_text_of(target->file, "host", "an unknown host"));
-    fill_print(
-            look, facts,
-            "from {dir|s}/status.json, written {age|d} ago[ on {host|s}]",
-            stderr);
-    json_decref(facts);
+    ZD_FREED char *from =
+            fill(&args->look, facts,
+                 "from {dir|s}/status.json, written {age|d} ago[ on {host|s}]");
+    fputs(from, stderr);
     fputs(json_object_get(target->file, "hang") ? "; a hang ended the run\n"
           : strcmp(state, "died") == 0          ? "; the run died\n"
           : strcmp(state, "failed") == 0        ? "; the run failed\n"
@@ -112,27 +113,24 @@ static void tell_files(const struct look *look, const struct target *target)
           stderr);
 }
 
-enum zd_status ctl_target(
-        const struct cli_args *args, const struct look *look,
-        struct target *target_out)
+enum zd_status ctl_target(struct cli_args *args)
 {
     int named =
             (args->job != NULL) + (args->socket != NULL) + (args->dir != NULL);
-    *target_out = (struct target){0};
     if (named > 1)
         return ZD_FAIL(
                 ZD_ERR_USAGE, "E0101",
                 "-j, -S and --dir each name a job: "
                 "give only one of them");
     if (args->socket) {
-        target_of_socket(args->socket, target_out);
+        target_of_socket(args->socket, &args->target);
         return ZD_OK;
     }
     if (!args->dir)
-        return running_job(args->job, target_out);
-    ZD_TRY(target_of_dir(args->dir, target_out));
-    if (!target_out->socket)
-        tell_files(look, target_out);
+        return running_job(args->job, &args->target);
+    ZD_TRY(target_of_dir(args->dir, &args->target));
+    if (!args->target.socket)
+        tell_files(args);
     return ZD_OK;
 }
 
@@ -155,7 +153,6 @@ void ctl_print_csv(const json_t *rows)
     const char *key, *comma = "";
     json_t *row, *value;
     char number[UNITS_TEXT];
-    size_t i;
     struct output output;
     FILE *out = output_begin(&output);
     json_object_foreach(json_array_get(rows, 0), key, value)
@@ -164,8 +161,7 @@ void ctl_print_csv(const json_t *rows)
         comma = ",";
     }
     fputc('\n', out);
-    json_array_foreach(rows, i, row)
-    {
+    for (size_t i = 0; (row = json_array_get(rows, i)); i++) {
         comma = "";
         json_object_foreach(row, key, value)
         {

@@ -17,6 +17,9 @@ struct cli_args { /* strings borrowed from argv */
     double interval, timeout; /* seconds; 0 and below 0: not given */
     bool watch, follow, csv, with_steps;
     bool now, no_wait, chat;
+    /* for the commands: of stdout; the job, once it was found (ctl_target) */
+    struct look look;
+    struct target target; /* owned */
 };
 
 extern const struct cli_program zerodctl_program;
@@ -25,11 +28,9 @@ bool ctl_wants_json(const struct cli_args *args);
 /* Seconds between two rounds. */
 double ctl_interval(const struct cli_args *args);
 
-/* The job that args name, or the only one that runs (66 without one, 64 with
- * several, named). Says so on stderr when files answer for it. */
-enum zd_status ctl_target(
-        const struct cli_args *args, const struct look *look,
-        struct target *target_out);
+/* Find the job that args name, or the only one that runs (66 without one, 64
+ * with several, named). Says so on stderr when files answer for it. */
+enum zd_status ctl_target(struct cli_args *args);
 
 /* Print an object as it came; rows of numbers as lines of CSV. */
 void ctl_print_json(const json_t *json, bool on_one_line);
@@ -42,8 +43,7 @@ void *ctl_unknown(const char *kind, const char *typed);
 void ctl_complete_value(
         const struct completion *completion, const char *placeholder);
 
-typedef enum zd_status ctl_command_fn(
-        struct cli_args *args, int *argc, char ***argv);
+typedef enum zd_status ctl_command_fn(struct cli_args *args);
 ctl_command_fn command_ls, command_logs, command_events, command_web;
 ctl_command_fn command_look; /* those that ask and show: view.c */
 ctl_command_fn command_act;  /* those that change what a job does */
@@ -53,16 +53,16 @@ enum { WHAT_MAX = 1024 };
 
 enum zd_status metrics_ask(const struct cli_args *args, char what[WHAT_MAX]);
 json_t *metrics_select(const struct cli_args *args, json_t *answer);
-void metrics_show(const struct look *look, const json_t *shown, FILE *out);
+void metrics_show(const struct look *look, const json_t *shown);
 json_t *plot_select(const struct cli_args *args, json_t *answer);
-void plot_show(const struct look *look, const json_t *shown, FILE *out);
+void plot_show(const struct look *look, const json_t *shown);
 
 /* {"status", "ranks", "history", "log"}: as the paths of that name, history of
  * train/loss and eval/loss, the last lines of the log. Only the status must be
  * there. */
 enum zd_status top_get(const struct target *target, json_t **json_out);
 /* At most look->rows lines of at most look->columns, whatever the job says. */
-void top_show(const struct look *look, const json_t *shown, FILE *out);
+void top_show(const struct look *look, const json_t *shown);
 
 /* --- jobs.c: which jobs run here: the sockets of this user's folders, each
  * asked for its status.

@@ -89,49 +89,48 @@ static void choose_widths(struct grid *grid)
 }
 
 static void print_cell(
-        const struct grid *grid, int c, const char *text, enum look_style style,
-        FILE *out)
+        const struct grid *grid, int c, const char *text, enum look_style style)
 {
     const struct look *look = grid->look;
     int blanks = grid->widths[c] - text_width(text);
     if (grid->columns[c].is_right && blanks > 0)
-        fprintf(out, "%*s", blanks, "");
+        fprintf(look->out, "%*s", blanks, "");
     if (style != LOOK_PLAIN)
-        fputs(look_style(look, style), out);
+        fputs(look_style(look, style), look->out);
     if (look->columns == 0)
-        fputs(text, out);
+        fputs(text, look->out);
     else
-        text_fit(look, text, grid->widths[c], false, out);
+        text_fit(look, text, grid->widths[c]);
     if (style != LOOK_PLAIN)
-        fputs(look_style(look, LOOK_PLAIN), out);
+        fputs(look_style(look, LOOK_PLAIN), look->out);
 }
 
 /* `r`: from 1; 0: the titles. */
-static void print_row(const struct grid *grid, size_t r, int last, FILE *out)
+static void print_row(const struct grid *grid, size_t r, int last)
 {
+    const struct look *look = grid->look;
     for (int c = 0; c <= last; c++) {
         const struct grid_column *column = &grid->columns[c];
         const char *text = r ? cell_of(grid, r - 1, c) : column->title;
         enum look_style style =
                 !r ? LOOK_BOLD
                 : column->style
-                        ? column->style(
-                                  grid->look, json_array_get(grid->rows, r - 1))
+                        ? column->style(look, json_array_get(grid->rows, r - 1))
                         : LOOK_PLAIN;
         int blanks = grid->widths[c] - text_width(text);
         if (!grid->widths[c])
             continue;
-        print_cell(grid, c, text, style, out);
+        print_cell(grid, c, text, style);
         if (c < last)
-            fprintf(out, "%*s",
+            fprintf(look->out, "%*s",
                     2 + (column->is_right || blanks < 0 ? 0 : blanks), "");
     }
-    fputc('\n', out);
+    fputc('\n', look->out);
 }
 
 void grid_show(
         const struct look *look, const struct grid_column *columns, int count,
-        const json_t *rows, FILE *out)
+        const json_t *rows)
 {
     struct grid grid = {
             .look = look,
@@ -139,18 +138,19 @@ void grid_show(
             .column_count = count < GRID_COLUMNS_MAX ? count : GRID_COLUMNS_MAX,
             .rows = rows,
             .row_count = json_array_size(rows)};
-    size_t r, cells = 0;
+    size_t cells = 0;
     int last = 0;
     json_t *row;
     grid.cells = zd_array(
             grid.row_count * (size_t)grid.column_count, sizeof *grid.cells);
-    json_array_foreach(rows, r, row) for (int c = 0; c < grid.column_count; c++)
+    for (size_t r = 0; (row = json_array_get(rows, r)); r++)
+        for (int c = 0; c < grid.column_count; c++)
             grid.cells[cells++] = fill(look, row, columns[c].cell);
     choose_widths(&grid);
     for (int c = 0; c < grid.column_count; c++)
         last = grid.widths[c] ? c : last;
-    for (r = 0; r <= grid.row_count; r++)
-        print_row(&grid, r, last, out);
+    for (size_t r = 0; r <= grid.row_count; r++)
+        print_row(&grid, r, last);
     while (cells > 0)
         free(grid.cells[--cells]);
     free(grid.cells);

@@ -23,7 +23,8 @@ int jobs_folders(char folders[JOBS_FOLDERS][JOBS_PATH_MAX])
 /* A socket that a job listens on is a job, also when it does not answer. */
 static void probe(void *ctx, const char *name, const char *socket)
 {
-    json_t *jobs = ctx, *status;
+    json_t *jobs = ctx;
+    json_auto_t *status = NULL;
     bool is_stale =
             client_get(socket, "/v1/status", PROBE_SECONDS, &status) != ZD_OK &&
             client_failed_with("E1090");
@@ -37,7 +38,6 @@ static void probe(void *ctx, const char *name, const char *socket)
         at++;
     json_object_update_missing(found, status);
     json_array_insert_new(jobs, at, found);
-    json_decref(status);
 }
 
 void jobs_sockets(jobs_socket_fn *take, void *ctx)

@@ -19,7 +19,9 @@ int main(int argc, char **argv)
             cli_print_help(&zerodctl_program, command, stdout);
         } else if (status == ZD_OK) {
             client_catch_signals();
-            status = command->run(&args, &argc, &argv);
+            args.look = look_of_stdout();
+            status = command->run(&args);
+            target_fini(&args.target);
             if (client_interrupted() && status == ZD_OK)
                 client_end_by_signal();
         }

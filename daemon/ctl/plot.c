@@ -113,8 +113,7 @@ static void draw_curve(
 }
 
 static void print_row(
-        const struct look *look, const struct canvas *canvas, int row,
-        FILE *out)
+        const struct look *look, const struct canvas *canvas, int row)
 {
     const unsigned char *dots = canvas->dots[row];
     const bool *marks = canvas->marks[row];
@@ -122,34 +121,33 @@ static void print_row(
     while (last > 0 && !dots[last - 1] && !marks[last - 1])
         last--;
     for (int c = 0; c < last; c++) {
-        fputs(look_style(look, marks[c] ? LOOK_WARN : LOOK_ACCENT), out);
+        fputs(look_style(look, marks[c] ? LOOK_WARN : LOOK_ACCENT), look->out);
         if (marks[c])
-            fputs(look->has_utf8 ? "●" : "o", out);
+            fputs(look->has_utf8 ? "●" : "o", look->out);
         else if (!dots[c] || !look->has_utf8)
-            fputc(dots[c] ? '*' : ' ', out);
+            fputc(dots[c] ? '*' : ' ', look->out);
         else /* U+2800 + dots in UTF-8 */
-            fprintf(out, "\xe2%c%c", 0xa0 | dots[c] >> 6,
+            fprintf(look->out, "\xe2%c%c", 0xa0 | dots[c] >> 6,
                     0x80 | (dots[c] & 0x3f));
     }
-    fputs(last ? look_style(look, LOOK_PLAIN) : "", out);
+    fputs(last ? look_style(look, LOOK_PLAIN) : "", look->out);
 }
 
 /* --- axes --- */
 
 static void print_x_axis(
-        const struct look *look, const struct canvas *canvas, int label_columns,
-        FILE *out)
+        const struct look *look, const struct canvas *canvas, int label_columns)
 {
     char first[TEXT_SHORT], last[TEXT_SHORT];
     int at = snprintf(first, sizeof first, "%.15g", canvas->x0);
     int end = snprintf(last, sizeof last, "%.15g", canvas->x1);
-    fprintf(out, "%*s %s", label_columns, "", look->has_utf8 ? "└" : "+");
+    fprintf(look->out, "%*s %s", label_columns, "", look->has_utf8 ? "└" : "+");
     for (int i = 0; i < canvas->columns; i++)
-        fputs(look->has_utf8 ? "─" : "-", out);
-    fprintf(out, "\n%*s  %s", label_columns, "", first);
+        fputs(look->has_utf8 ? "─" : "-", look->out);
+    fprintf(look->out, "\n%*s  %s", label_columns, "", first);
     if (canvas->x1 > canvas->x0 && canvas->columns > at + end)
-        fprintf(out, "%*s", canvas->columns - at, last);
-    fputc('\n', out);
+        fprintf(look->out, "%*s", canvas->columns - at, last);
+    fputc('\n', look->out);
 }
 
 static int bounded(int value, int least, int most)
@@ -157,23 +155,21 @@ static int bounded(int value, int least, int most)
     return value < least ? least : value > most ? most : value;
 }
 
-static void print_title(
-        const struct look *look, const struct plot *plot, FILE *out)
+static void print_title(const struct look *look, const struct plot *plot)
 {
     static const char dots[] = "  o eval/loss";
-    char *safe = text_escape(look, plot->title, strlen(plot->title), false);
-    fputs(look_style(look, LOOK_BOLD), out);
-    int used = text_fit(look, safe, plot->columns, false, out);
-    fputs(look_style(look, LOOK_PLAIN), out);
-    free(safe);
+    ZD_FREED char *safe =
+            text_escape(look, plot->title, strlen(plot->title), false);
+    fputs(look_style(look, LOOK_BOLD), look->out);
+    int used = text_fit(look, safe, plot->columns);
+    fputs(look_style(look, LOOK_PLAIN), look->out);
     if (plot->dots.count && used + (int)strlen(dots) <= plot->columns)
-        fputs(look->has_utf8 ? "  ● eval/loss" : dots, out);
-    fputc('\n', out);
+        fputs(look->has_utf8 ? "  ● eval/loss" : dots, look->out);
+    fputc('\n', look->out);
 }
 
 static void print_canvas(
-        const struct look *look, const struct plot *plot, struct canvas *canvas,
-        FILE *out)
+        const struct look *look, const struct plot *plot, struct canvas *canvas)
 {
     char labels[CANVAS_ROWS][TEXT_SHORT];
     int width = LABEL_LEAST, gaps = canvas->rows > 1 ? canvas->rows - 1 : 1;
@@ -188,19 +184,19 @@ static void print_canvas(
     draw_curve(canvas, &plot->line, true);
     draw_curve(canvas, &plot->dots, false);
     for (int r = 0; r < canvas->rows; r++) {
-        fprintf(out, "%*s %s", width, labels[r],
+        fprintf(look->out, "%*s %s", width, labels[r],
                 !look->has_utf8 ? (labels[r][0] ? "+" : "|")
                 : labels[r][0]  ? "┤"
                                 : "│");
-        print_row(look, canvas, r, out);
-        fputc('\n', out);
+        print_row(look, canvas, r);
+        fputc('\n', look->out);
     }
-    print_x_axis(look, canvas, width, out);
+    print_x_axis(look, canvas, width);
 }
 
-void plot_draw(const struct look *look, const struct plot *plot, FILE *out)
+void plot_draw(const struct look *look, const struct plot *plot)
 {
-    struct canvas *canvas = zd_must(calloc(1, sizeof *canvas));
+    ZD_FREED struct canvas *canvas = zd_must(calloc(1, sizeof *canvas));
     canvas->x0 = canvas->y0 = INFINITY;
     canvas->x1 = canvas->y1 = -INFINITY;
     canvas->rows =
@@ -208,10 +204,9 @@ void plot_draw(const struct look *look, const struct plot *plot, FILE *out)
     widen(canvas, &plot->line);
     widen(canvas, &plot->dots);
     if (plot->title)
-        print_title(look, plot, out);
+        print_title(look, plot);
     if (isfinite(canvas->x0))
-        print_canvas(look, plot, canvas, out);
+        print_canvas(look, plot, canvas);
     else
-        fputs("no values yet\n", out);
-    free(canvas);
+        fputs("no values yet\n", look->out);
 }

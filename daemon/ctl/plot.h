@@ -22,4 +22,4 @@ struct plot {
 };
 
 /* Lines end without blanks. Nothing to draw: one line says so. */
-void plot_draw(const struct look *look, const struct plot *plot, FILE *out);
+void plot_draw(const struct look *look, const struct plot *plot);

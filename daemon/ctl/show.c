@@ -1,6 +1,7 @@
 /* show.c - the tables of ls, ranks and memory: rows of columns; events and
  * samples as lines. */
 #include "daemon/ctl/show.h"
+#include "base/must.h"
 #include "daemon/cli/fill.h"
 
 #include <limits.h>
@@ -19,7 +20,7 @@ static void set_number(json_t *object, const char *key, double value)
 
 /* --- jobs --- */
 
-void show_jobs(const struct look *look, const json_t *jobs, FILE *out)
+void show_jobs(const struct look *look, const json_t *jobs)
 {
     static const struct grid_column columns[] = {
             {"NAME", "{name|s}", 99},
@@ -33,17 +34,15 @@ void show_jobs(const struct look *look, const json_t *jobs, FILE *out)
             {"UPTIME", "{elapsed_seconds|d}", 30, true},
             {"PID", "{pid|w}", 20, true},
             {"OUTPUT", "{output_dir|s}", 10}};
-    json_t *rows = json_array(), *job;
-    size_t i;
-    json_array_foreach(jobs, i, job)
-    {
+    json_auto_t *rows = json_array();
+    const json_t *job;
+    for (size_t i = 0; (job = json_array_get(jobs, i)); i++) {
         json_t *row = status_for_show(look, job);
         if (!json_is_string(json_object_get(row, "state")))
             json_object_set_new(row, "state", json_string("no answer"));
         json_array_append_new(rows, row);
     }
-    grid_show(look, columns, COUNT(columns), rows, out);
-    json_decref(rows);
+    grid_show(look, columns, COUNT(columns), rows);
 }
 
 /* --- ranks --- */
@@ -68,9 +67,7 @@ static json_t *summary_of(const json_t *ranks)
 {
     json_t *rank, *slowest = NULL;
     double least = INFINITY, most = 0, longest = 0;
-    size_t i;
-    json_array_foreach(ranks, i, rank)
-    {
+    for (size_t i = 0; (rank = json_array_get(ranks, i)); i++) {
         double step = fill_number(rank, "step"),
                seconds = fill_number(rank, "step_seconds");
         least = fmin(least, step);
@@ -88,18 +85,14 @@ static json_t *summary_of(const json_t *ranks)
 /* Axes beside shard. */
 static bool has_mesh(const json_t *ranks)
 {
-    json_t *rank;
-    size_t i;
-    json_array_foreach(ranks, i, rank)
-    {
+    const json_t *rank;
+    for (size_t i = 0; (rank = json_array_get(ranks, i)); i++)
         if (fill_number(rank, "mesh.replicate+mesh.cp+mesh.tp") > 0)
             return true;
-    }
     return false;
 }
 
-void show_first_ranks(
-        const struct look *look, const json_t *answer, int lines, FILE *out)
+void show_first_ranks(const struct look *look, const json_t *answer, int lines)
 {
     static const struct grid_column columns[] = {
             {"RANK", "{rank|w}", 99, true},
@@ -132,13 +125,13 @@ void show_first_ranks(
             {"GPU PLAN", "{gpu.planned|b}", 88, true, .is_optional = true},
             {"GPU USED", "{gpu.used|b}", 41, true, .is_optional = true}};
     json_t *ranks = json_object_get(answer, "ranks"), *rank;
-    json_t *rows = json_array(), *summary = summary_of(ranks);
-    size_t count = json_array_size(ranks), i;
+    json_auto_t *rows = json_array(), *summary = summary_of(ranks);
+    size_t count = json_array_size(ranks);
     size_t room = count + 1 > (size_t)lines ? (size_t)lines - 2 : count;
     bool is_meshed = has_mesh(ranks);
-    json_array_foreach(ranks, i, rank)
-    {
-        json_t *row = json_is_object(rank) ? json_copy(rank) : json_object();
+    for (size_t i = 0; (rank = json_array_get(ranks, i)); i++) {
+        json_auto_t *row =
+                json_is_object(rank) ? json_copy(rank) : json_object();
         set_number(
                 row, "lag",
                 fill_number(summary, "most") - fill_number(rank, "step"));
@@ -146,23 +139,20 @@ void show_first_ranks(
             json_object_del(row, "mesh");
         if (i < room)
             json_array_append(rows, row);
-        json_decref(row);
     }
-    grid_show(look, columns, COUNT(columns), rows, out);
+    grid_show(look, columns, COUNT(columns), rows);
     set_number(summary, "more", (double)(count - room));
     if (room < count)
         show_line(
                 look, LOOK_DIM,
                 "{more|w} more; steps {least|w} to {most|w}, slowest rank "
                 "{slowest|w}",
-                summary, out);
-    json_decref(summary);
-    json_decref(rows);
+                summary);
 }
 
-void show_ranks(const struct look *look, const json_t *answer, FILE *out)
+void show_ranks(const struct look *look, const json_t *answer)
 {
-    show_first_ranks(look, answer, INT_MAX, out);
+    show_first_ranks(look, answer, INT_MAX);
 }
 
 /* --- memory --- */
@@ -180,10 +170,9 @@ static void add_row(json_t *rows, const json_t *rank, json_t *row, double of)
  * of the device lie), the whole process with its peak in place of a limit. */
 static void add_rows(json_t *rows, const json_t *rank)
 {
-    json_t *memory, *gpu = json_object_get(rank, "gpu");
-    size_t i;
-    json_array_foreach(json_object_get(rank, "memory"), i, memory)
-    {
+    json_t *memories = json_object_get(rank, "memory"), *memory;
+    json_t *gpu = json_object_get(rank, "gpu");
+    for (size_t i = 0; (memory = json_array_get(memories, i)); i++) {
         double planned = fill_number(memory, "planned"),
                limit = fill_number(memory, "limit");
         if (planned > 0 || fill_number(memory, "taken") > 0)
@@ -205,7 +194,7 @@ static void add_rows(json_t *rows, const json_t *rank)
             NAN);
 }
 
-void show_memory(const struct look *look, const json_t *answer, FILE *out)
+void show_memory(const struct look *look, const json_t *answer)
 {
     static const struct grid_column columns[] = {
             {"RANK", "{rank|w}", 99, true},
@@ -219,110 +208,104 @@ void show_memory(const struct look *look, const json_t *answer, FILE *out)
             {"OPTIMIZER", "{kinds.optimizer|z}", 48, true},
             {"ACTIVATIONS", "{kinds.activations|z}", 47, true},
             {"BUFFERS", "{kinds.buffers|z}", 40, true}};
-    json_t *ranks = json_object_get(answer, "ranks"), *rank;
-    json_t *rows = json_array();
-    size_t i;
-    json_array_foreach(ranks, i, rank) add_rows(rows, rank);
-    grid_show(look, columns, COUNT(columns), rows, out);
-    json_decref(rows);
+    const json_t *ranks = json_object_get(answer, "ranks"), *rank;
+    json_auto_t *rows = json_array();
+    for (size_t i = 0; (rank = json_array_get(ranks, i)); i++)
+        add_rows(rows, rank);
+    grid_show(look, columns, COUNT(columns), rows);
 }
 
 /* --- events --- */
 
 /* Members of a command beside those that every event has. */
-static void print_command(
-        const struct look *look, const json_t *event, FILE *out)
+static void print_command(const struct look *look, const json_t *event)
 {
     static const char *const known[] = {"id",  "time",    "event", "step",
                                         "uid", "command", "error", "pid"};
-    json_t *rest = json_copy((json_t *)event);
+    json_auto_t *rest = json_copy((json_t *)event);
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
         json_object_del(rest, known[i]);
-    char *text = json_dumps(rest, JSON_COMPACT | JSON_REAL_PRECISION(6));
-    fill_print(look, event, "[ {command|s}]", out);
+    ZD_FREED char *text =
+            json_dumps(rest, JSON_COMPACT | JSON_REAL_PRECISION(6));
+    fill_print(look, event, "[ {command|s}]");
     if (text && strlen(text) > strlen("{}")) {
-        fputc(' ', out);
-        text_print(look, text, false, out);
+        fputc(' ', look->out);
+        text_print(look, text, false);
     }
     fill_print(
             look, event,
             "[ (uid {uid|w}, process {pid|w})][ failed: {error.message|s}]"
-            "[ failed: {error|s}]",
-            out);
-    free(text);
-    json_decref(rest);
+            "[ failed: {error|s}]");
 }
 
-static enum look_style style_of(const char *kind)
-{
-    if (strcmp(kind, "warning") == 0)
-        return LOOK_WARN;
-    if (strcmp(kind, "hang") == 0)
-        return LOOK_BAD;
-    return strcmp(kind, "step") == 0 ? LOOK_DIM : LOOK_ACCENT;
-}
+#define REST                                                                   \
+    "[ loss {loss|n}][ eval_loss {eval_loss|n}][ grad_norm {grad_norm|n}]"     \
+    "[ learning_rate {learning_rate|n}][ {state|s}][ {message|s}][ {path|s}]"  \
+    "[ from {from|s}]"
 
-/* What an event says of itself: its own template, or that of all others. */
+/* What an event says of itself; the last is of all others. */
 static const struct {
-    const char *kind, *text;
-} texts[] = {
-        {"checkpoint", "[ {path|s}][ seconds {seconds|n}]"},
-        {"sample", "[ {prompt|s}] ->[ {text|s}]"},
-        {"straggler",
+    const char *kind;
+    enum look_style style;
+    const char *text;
+} kinds[] = {
+        {"checkpoint", LOOK_ACCENT, "[ {path|s}][ seconds {seconds|n}]"},
+        {"sample", LOOK_ACCENT, "[ {prompt|s}] ->[ {text|s}]"},
+        {"straggler", LOOK_ACCENT,
          " rank {rank|w} on {host|s}: {ratio|2} times the median of the ranks"},
-        {"hang", " rank {rank|w} on {host|s}: waited for in {operation|s} for "
-                 "{seconds|d}"},
-        {NULL, "[ loss {loss|n}][ eval_loss {eval_loss|n}][ grad_norm "
-               "{grad_norm|n}][ learning_rate {learning_rate|n}][ {state|s}]"
-               "[ {message|s}][ {path|s}][ from {from|s}]"}};
+        {"hang", LOOK_BAD,
+         " rank {rank|w} on {host|s}: waited for in {operation|s} for "
+         "{seconds|d}"},
+        {"warning", LOOK_WARN, REST},
+        {"step", LOOK_DIM, REST},
+        {NULL, LOOK_ACCENT, REST}};
 
-void show_event(const struct look *look, const json_t *event, FILE *out)
+void show_event(const struct look *look, const json_t *event)
 {
     const char *kind = json_text_of(event, "event", "?");
-    char *name = fill(look, event, "{event|s}");
+    ZD_FREED char *name = fill(look, event, "{event|s}");
     int i = 0;
-    fill_print(look, event, "{time|t}  step ", out);
-    fprintf(out, "%-7.0f %s%-10s%s", fmax(fill_number(event, "step"), 0),
-            look_style(look, style_of(kind)), name,
-            look_style(look, LOOK_PLAIN));
-    free(name);
-    while (texts[i].kind && strcmp(texts[i].kind, kind) != 0)
+    while (kinds[i].kind && strcmp(kinds[i].kind, kind) != 0)
         i++;
+    fill_print(look, event, "{time|t}  step ");
+    fprintf(look->out, "%-7.0f %s%-10s%s", fmax(fill_number(event, "step"), 0),
+            look_style(look, kinds[i].style), name,
+            look_style(look, LOOK_PLAIN));
     if (strcmp(kind, "command") == 0)
-        print_command(look, event, out);
+        print_command(look, event);
     else
-        fill_print(look, event, texts[i].text, out);
-    fputc('\n', out);
+        fill_print(look, event, kinds[i].text);
+    fputc('\n', look->out);
 }
 
 /* --- samples --- */
 
-void show_samples(const struct look *look, const json_t *answer, FILE *out)
+void show_samples(const struct look *look, const json_t *answer)
 {
     json_t *samples = json_object_get(answer, "samples"), *sample;
     size_t count = json_array_size(samples);
     for (size_t i = count; i-- > 0;) { /* the newest is what one sees last */
         sample = json_array_get(samples, i);
-        fputs(i + 1 < count ? "\n" : "", out);
-        fputs(look_style(look, LOOK_DIM), out);
-        fill_print(look, sample, "step {step|w}, {time|t}", out);
-        fprintf(out, "%s\n", look_style(look, LOOK_PLAIN));
-        show_sample(look, sample, out);
+        fputs(i + 1 < count ? "\n" : "", look->out);
+        fputs(look_style(look, LOOK_DIM), look->out);
+        fill_print(look, sample, "step {step|w}, {time|t}");
+        fprintf(look->out, "%s\n", look_style(look, LOOK_PLAIN));
+        show_sample(look, sample);
     }
     if (!count)
-        fputs("no samples yet\n", out);
+        fputs("no samples yet\n", look->out);
 }
 
-void show_sample(const struct look *look, const json_t *sample, FILE *out)
+void show_sample(const struct look *look, const json_t *sample)
 {
-    fputs(look_style(look, LOOK_BOLD), out);
-    text_print(look, json_text_of(sample, "prompt", ""), true, out);
-    fputs(look_style(look, LOOK_PLAIN), out);
-    show_text(look, sample, out);
+    fputs(look_style(look, LOOK_BOLD), look->out);
+    text_print(look, json_text_of(sample, "prompt", ""), true);
+    fputs(look_style(look, LOOK_PLAIN), look->out);
+    show_text(look, sample);
 }
 
-void show_text(const struct look *look, const json_t *sample, FILE *out)
+void show_text(const struct look *look, const json_t *sample)
 {
-    text_print(look, json_text_of(sample, "text", ""), true, out);
-    fputc('\n', out);
+    text_print(look, json_text_of(sample, "text", ""), true);
+    fputc('\n', look->out);
 }

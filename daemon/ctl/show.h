@@ -4,23 +4,22 @@
 #include "base/file/json.h"
 #include "daemon/cli/look.h"
 
-void show_status(const struct look *look, const json_t *status, FILE *out);
+void show_status(const struct look *look, const json_t *status);
 /* One line: "20:33:53 running step 120/400 (30%) loss 2.3100 ..". */
-void show_status_line(const struct look *look, const json_t *status, FILE *out);
+void show_status_line(const struct look *look, const json_t *status);
 /* `jobs`: list of statuses, with "name" and "socket" beside. */
-void show_jobs(const struct look *look, const json_t *jobs, FILE *out);
-void show_ranks(const struct look *look, const json_t *answer, FILE *out);
+void show_jobs(const struct look *look, const json_t *jobs);
+void show_ranks(const struct look *look, const json_t *answer);
 /* In at most `lines`, 2 or more: the last one then sums up all of them. */
-void show_first_ranks(
-        const struct look *look, const json_t *answer, int lines, FILE *out);
-void show_memory(const struct look *look, const json_t *answer, FILE *out);
-void show_samples(const struct look *look, const json_t *answer, FILE *out);
+void show_first_ranks(const struct look *look, const json_t *answer, int lines);
+void show_memory(const struct look *look, const json_t *answer);
+void show_samples(const struct look *look, const json_t *answer);
 /* Prompt and text of one. */
-void show_sample(const struct look *look, const json_t *sample, FILE *out);
+void show_sample(const struct look *look, const json_t *sample);
 /* Its text alone. */
-void show_text(const struct look *look, const json_t *sample, FILE *out);
+void show_text(const struct look *look, const json_t *sample);
 /* `data` of an event as one line. */
-void show_event(const struct look *look, const json_t *event, FILE *out);
+void show_event(const struct look *look, const json_t *event);
 
 /* The status with what templates show of it beside: "words" (its state: "died
  * after step 7"), "percent", "share" (step / max_steps), "phases", "now"; of
@@ -29,9 +28,9 @@ json_t *status_for_show(const struct look *look, const json_t *status);
 /* A line from a template, cut at the width of the screen. */
 void show_line(
         const struct look *look, enum look_style style, const char *template,
-        const json_t *object, FILE *out);
+        const json_t *object);
 /* The bar of progress, for what status_for_show gives. */
-void show_bar(const struct look *look, const json_t *shown, FILE *out);
+void show_bar(const struct look *look, const json_t *shown);
 /* The style of a status's state. */
 enum look_style status_style(const struct look *look, const json_t *status);
 
@@ -54,4 +53,4 @@ struct grid_column {
 /* `rows`: a list of objects. look->columns 0: nothing is left out or cut. */
 void grid_show(
         const struct look *look, const struct grid_column *columns, int count,
-        const json_t *rows, FILE *out);
+        const json_t *rows);

@@ -1,5 +1,6 @@
 /* show_status.c - the page of `zerodctl status`: rows of a name and a template.
  */
+#include "base/must.h"
 #include "daemon/ctl/ctl.h"
 #include "daemon/ctl/show.h"
 
@@ -25,12 +26,11 @@ static void set_words(json_t *status, const char *state)
             {"stalled", "stalled[ (rank {stalled.rank|w})]"},
             {"failed", "failed[ (rank {hang.rank|w} hung)]"}};
     const struct look plain = {.has_utf8 = true};
-    char *text = NULL;
+    ZD_FREED char *text = NULL;
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
         if (strcmp(state, words[i].name) == 0)
             text = fill(&plain, status, words[i].value);
     json_object_set_new(status, "words", json_string(text ? text : state));
-    free(text);
 }
 
 /* The share of each phase of the time: ["forward 52%", ..]. */
@@ -91,23 +91,22 @@ enum look_style status_style(const struct look *look, const json_t *status)
 
 void show_line(
         const struct look *look, enum look_style style, const char *template,
-        const json_t *object, FILE *out)
+        const json_t *object)
 {
-    char *text = fill(look, object, template);
-    fputs(look_style(look, style), out);
-    text_fit(look, text, look->columns, false, out);
-    fprintf(out, "%s\n", look_style(look, LOOK_PLAIN));
-    free(text);
+    ZD_FREED char *text = fill(look, object, template);
+    fputs(look_style(look, style), look->out);
+    text_fit(look, text, look->columns);
+    fprintf(look->out, "%s\n", look_style(look, LOOK_PLAIN));
 }
 
 /* A name and a value of any length, which goes on in the lines below. */
 static void print_line(
-        const struct look *look, const char *name, const char *text, FILE *out)
+        const struct look *look, const char *name, const char *text)
 {
     int columns = look->columns > 0 ? look->columns - 2 - NAME_COLUMNS : 0;
     do {
         size_t bytes = text_break(text, columns);
-        fprintf(out, "  %s%-*s%s%.*s\n", look_style(look, LOOK_DIM),
+        fprintf(look->out, "  %s%-*s%s%.*s\n", look_style(look, LOOK_DIM),
                 NAME_COLUMNS, name, look_style(look, LOOK_PLAIN), (int)bytes,
                 text);
         text += bytes;
@@ -118,23 +117,21 @@ static void print_line(
 
 static void print_rows(
         const struct look *look, const json_t *status, const struct row *rows,
-        size_t count, FILE *out)
+        size_t count)
 {
     const char *shown = "";
     for (size_t i = 0; i < count; i++) {
-        char *text = strcmp(rows[i].name, shown) == 0
-                             ? NULL
-                             : fill(look, status, rows[i].value);
+        ZD_FREED char *text = strcmp(rows[i].name, shown) == 0
+                                      ? NULL
+                                      : fill(look, status, rows[i].value);
         if (text && text[0]) {
-            print_line(look, rows[i].name, text, out);
+            print_line(look, rows[i].name, text);
             shown = rows[i].name;
         }
-        free(text);
     }
 }
 
-static void print_numbers(
-        const struct look *look, const json_t *status, FILE *out)
+static void print_numbers(const struct look *look, const json_t *status)
 {
     static const struct row rows[] = {
             {"loss", "{loss|n}"},
@@ -150,52 +147,48 @@ static void print_numbers(
             {"tokens", "{tokens|c}"},
             {"samples", "{samples|c}"},
             {"elapsed", "{elapsed_seconds|d}"}};
-    print_rows(look, status, rows, sizeof rows / sizeof rows[0], out);
+    print_rows(look, status, rows, sizeof rows / sizeof rows[0]);
 }
 
-static void print_warnings(
-        const struct look *look, const json_t *status, FILE *out)
+static void print_warnings(const struct look *look, const json_t *status)
 {
-    json_t *item;
-    size_t i;
-    json_array_foreach(json_object_get(status, "warnings"), i, item)
-    {
-        char *text = fill(look, item, "{time|t} step {step|w}: {message|s}");
-        print_line(look, i ? "" : "warnings", text, out);
-        free(text);
+    const json_t *list = json_object_get(status, "warnings"), *item;
+    for (size_t i = 0; (item = json_array_get(list, i)); i++) {
+        ZD_FREED char *text =
+                fill(look, item, "{time|t} step {step|w}: {message|s}");
+        print_line(look, i ? "" : "warnings", text);
     }
 }
 
 /* --- the page --- */
 
-void show_bar(const struct look *look, const json_t *shown, FILE *out)
+void show_bar(const struct look *look, const json_t *shown)
 {
     int columns = look->columns == 0    ? 80
                   : look->columns > 100 ? 100
                                         : look->columns;
-    look_bar(look, fill_number(shown, "share"), columns, out);
-    fputc('\n', out);
+    look_bar(look, fill_number(shown, "share"), columns);
+    fputc('\n', look->out);
 }
 
 /* Name, state and progress, in the color of the state. */
-static void print_head(const struct look *look, const json_t *shown, FILE *out)
+static void print_head(const struct look *look, const json_t *shown)
 {
-    char *text =
+    ZD_FREED char *text =
             fill(look, shown,
                  "{job|s}  {words|s}  step {step|w} of {max_steps|w}, "
                  "{percent|w}%[  eta {eta_seconds|d}]");
-    fputs(look_style(look, status_style(look, shown)), out);
+    fputs(look_style(look, status_style(look, shown)), look->out);
     for (const char *at = text; *at; at += strspn(at, " ")) {
         size_t bytes = text_break(at, look->columns);
-        fprintf(out, "%.*s\n", (int)bytes, at);
+        fprintf(look->out, "%.*s\n", (int)bytes, at);
         at += bytes;
     }
-    fputs(look_style(look, LOOK_PLAIN), out);
-    free(text);
-    show_bar(look, shown, out);
+    fputs(look_style(look, LOOK_PLAIN), look->out);
+    show_bar(look, shown);
 }
 
-void show_status(const struct look *look, const json_t *status, FILE *out)
+void show_status(const struct look *look, const json_t *status)
 {
     static const struct row facts[] = {
             {"run", "[{run_name|s}]"},
@@ -239,23 +232,20 @@ void show_status(const struct look *look, const json_t *status, FILE *out)
                         "since {stalled.since|t}]"},
             {"waiting", "[{pending|s}]"},
             {"deadline", "[{deadline|t}]"}};
-    json_t *shown = status_for_show(look, status);
-    print_head(look, shown, out);
-    fputc('\n', out);
-    print_numbers(look, shown, out);
-    fputc('\n', out);
-    print_rows(look, shown, facts, sizeof facts / sizeof facts[0], out);
-    print_warnings(look, shown, out);
-    json_decref(shown);
+    json_auto_t *shown = status_for_show(look, status);
+    print_head(look, shown);
+    fputc('\n', look->out);
+    print_numbers(look, shown);
+    fputc('\n', look->out);
+    print_rows(look, shown, facts, sizeof facts / sizeof facts[0]);
+    print_warnings(look, shown);
 }
 
-void show_status_line(const struct look *look, const json_t *status, FILE *out)
+void show_status_line(const struct look *look, const json_t *status)
 {
-    json_t *shown = status_for_show(look, status);
+    json_auto_t *shown = status_for_show(look, status);
     fill_print(
             look, shown,
             "{now|t} {words|s} step {step|w}/{max_steps|w} ({percent|w}%) loss "
-            "{loss|n} {tokens_per_second|c} tok/s eta {eta_seconds|d}\n",
-            out);
-    json_decref(shown);
+            "{loss|n} {tokens_per_second|c} tok/s eta {eta_seconds|d}\n");
 }

@@ -46,43 +46,41 @@ static enum zd_status fail_missing(const char *dir, const char *what)
             dir);
 }
 
-/* The folder, its status.json, and what is asked. */
-struct question {
-    const char *dir;
-    const json_t *file;
-    const char *what;
-};
+/* Each answers `what` from the files of target->dir. */
+#define GET(name)                                                              \
+    static enum zd_status name(                                                \
+            const struct target *target, const char *what, json_t **json_out)
 
-static enum zd_status get_plan(const struct question *of, json_t **json_out)
+GET(get_plan)
 {
     char path[PATH_MAX];
-    fs_join(path, sizeof path, of->dir, "plan.json");
+    fs_join(path, sizeof path, target->dir, "plan.json");
     return json_parse_file(path, FILE_MAX, json_out);
 }
 
-static enum zd_status get_status(const struct question *of, json_t **json_out)
+GET(get_status)
 {
-    *json_out = json_incref((json_t *)of->file);
+    *json_out = json_incref(target->file);
     return ZD_OK;
 }
 
-static enum zd_status get_ranks(const struct question *of, json_t **json_out)
+GET(get_ranks)
 {
-    json_t *ranks = json_object_get(of->file, "ranks");
+    json_t *ranks = json_object_get(target->file, "ranks");
     if (!json_is_array(ranks))
-        return fail_missing(of->dir, "ranks");
+        return fail_missing(target->dir, "ranks");
     *json_out = json_pack(
-            "{s:O?, s:O}", "step", json_object_get(of->file, "step"), "ranks",
-            ranks);
+            "{s:O?, s:O}", "step", json_object_get(target->file, "step"),
+            "ranks", ranks);
     return ZD_OK;
 }
 
-static enum zd_status get_memory(const struct question *of, json_t **json_out)
+GET(get_memory)
 {
-    json_t *ranks = json_object_get(of->file, "memory"), *plan = NULL;
+    json_t *ranks = json_object_get(target->file, "memory"), *plan = NULL;
     if (!json_is_array(ranks))
-        return fail_missing(of->dir, "memory");
-    if (get_plan(of, &plan) != ZD_OK)
+        return fail_missing(target->dir, "memory");
+    if (get_plan(target, what, &plan) != ZD_OK)
         zd_error_clear();
     *json_out = json_pack("{s:O, s:o?}", "ranks", ranks, "plan", plan);
     return ZD_OK;
@@ -109,14 +107,14 @@ static int64_t param(const char *what, const char *name, int64_t otherwise)
     return at ? strtoll(at + strlen(name), NULL, 10) : otherwise;
 }
 
-static enum zd_status get_history(const struct question *of, json_t **json_out)
+GET(get_history)
 {
     char path[PATH_MAX], names[1024] = "";
-    const char *list = strstr(of->what, "name=");
-    fs_join(path, sizeof path, of->dir, "metrics.jsonl");
+    const char *list = strstr(what, "name=");
+    fs_join(path, sizeof path, target->dir, "metrics.jsonl");
     ZD_TRY(check_size(path));
     if (!fs_exists(path))
-        return fail_missing(of->dir, "metrics");
+        return fail_missing(target->dir, "metrics");
     struct history *series = series_read(path, INT64_MAX);
     if (list)
         snprintf(
@@ -124,8 +122,8 @@ static enum zd_status get_history(const struct question *of, json_t **json_out)
                 (int)strcspn(list + strlen("name="), "&"),
                 list + strlen("name="));
     *json_out = series_json(
-            series, names, param(of->what, "since=", -1),
-            (int)param(of->what, "max=", 1000));
+            series, names, param(what, "since=", -1),
+            (int)param(what, "max=", 1000));
     series_free(series);
     return ZD_OK;
 }
@@ -139,15 +137,15 @@ static struct past *past_of(const char *dir)
 }
 
 /* Newest first. */
-static enum zd_status get_samples(const struct question *of, json_t **json_out)
+GET(get_samples)
 {
-    struct past *past = past_of(of->dir);
+    struct past *past = past_of(target->dir);
     if (!past)
         return zd_error_get()->status;
     json_t *samples = json_array();
     for (int i = past->count; i-- > 0;)
         if (strcmp(past->events[i].kind, "sample") == 0 &&
-            json_array_size(samples) < (size_t)param(of->what, "max=", 20))
+            json_array_size(samples) < (size_t)param(what, "max=", 20))
             json_array_append_new(
                     samples, json_loads(past->events[i].text, 0, NULL));
     past_free(past);
@@ -177,49 +175,45 @@ static json_t *dir_hang(const char *dir)
  * has a line; the one that knows the cause has a code. */
 static json_t *dir_cause(const char *dir, double started)
 {
-    char path[PATH_MAX], *text, *rest;
+    char path[PATH_MAX];
+    ZD_FREED char *text = NULL;
     size_t bytes;
     json_t *cause = NULL;
     fs_join(path, sizeof path, dir, ".zerod.starts");
-    if (fs_read_file(path, STARTS_MAX, &text, &bytes) != ZD_OK) {
+    if (fs_read_file(path, STARTS_MAX, &text, &bytes) != ZD_OK)
         zd_error_clear();
-        return NULL;
-    }
-    rest = text;
-    for (char *line; (line = strsep(&rest, "\n"));) {
-        json_t *one = json_of_line(line, strlen(line));
+    for (char *line, *rest = text; (line = strsep(&rest, "\n"));) {
+        json_auto_t *one = json_of_line(line, strlen(line));
         bool is_ours = strtod(json_text_of(one, "start", "0"), NULL) >= started;
         if (one && is_ours && (!cause || json_object_get(one, "code"))) {
             json_decref(cause);
             cause = json_incref(one);
         }
-        json_decref(one);
     }
-    free(text);
     return cause;
 }
 
-/* Parts of `what` as target_get has them. `file`: status.json. */
 static enum zd_status dir_get(
-        const char *dir, const json_t *file, const char *what,
-        json_t **json_out)
+        const struct target *target, const char *what, json_t **json_out)
 {
     static const struct {
         const char *path;
-        enum zd_status (*get)(const struct question *of, json_t **json_out);
+        enum zd_status (*get)(
+                const struct target *target, const char *what,
+                json_t **json_out);
     } files[] = {
             {"/v1/status", get_status},           {"/v1/ranks", get_ranks},
             {"/v1/memory", get_memory},           {"/v1/plan", get_plan},
             {"/v1/metrics/history", get_history}, {"/v1/samples", get_samples}};
-    const struct question of = {dir, file, what};
     size_t bytes = strcspn(what, "?");
     *json_out = NULL;
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++)
         if (strlen(files[i].path) == bytes &&
             strncmp(files[i].path, what, bytes) == 0)
-            return files[i].get(&of, json_out);
-    return fail_missing(dir, strrchr(what, '/') + 1);
+            return files[i].get(target, what, json_out);
+    return fail_missing(target->dir, strrchr(what, '/') + 1);
 }
+#undef GET
 
 /* --- lines --- */
 
@@ -246,9 +240,9 @@ static enum zd_status dir_stream(
     snprintf(name, sizeof name, "logs/rank-%05d.log", stream->rank);
     fs_join(path, sizeof path, dir, stream->is_events ? "events.jsonl" : name);
     ZD_TRY(fs_open_read(path, &fd, NULL));
-    char *text = log_lines_last(fd, LOOK_BACK, stream->tail, &at, &bytes);
+    ZD_FREED char *text =
+            log_lines_last(fd, LOOK_BACK, stream->tail, &at, &bytes);
     bool goes_on = pass_lines(stream, text);
-    free(text);
     while (goes_on && stream->follow && !client_interrupted()) {
         bytes = log_lines_next(fd, &at, part, LINE_MAX_BYTES);
         part[bytes] = '\0';
@@ -283,7 +277,7 @@ void target_of_socket(const char *socket, struct target *target_out)
 static bool answers(
         const json_t *file, const char *socket, const struct stat *folder)
 {
-    json_t *greeting;
+    json_auto_t *greeting = NULL;
     struct stat info;
     bool is_same = false;
     if (access(socket, F_OK) != 0)
@@ -304,7 +298,6 @@ static bool answers(
     } else if (zd_error_get()->status == ZD_ERR_DENIED)
         zd_log_warning("%s", zd_error_get()->what);
     zd_error_clear();
-    json_decref(greeting);
     return is_same;
 }
 
@@ -409,7 +402,7 @@ enum zd_status target_get(
         const struct target *target, const char *what, json_t **json_out)
 {
     if (!target->socket)
-        return dir_get(target->dir, target->file, what, json_out);
+        return dir_get(target, what, json_out);
     return client_get(target->socket, what, ANSWER_SECONDS, json_out);
 }
 

@@ -1,4 +1,5 @@
 /* top.c - zerodctl top: what is asked for a frame, and the frame. */
+#include "base/must.h"
 #include "base/text_stream.h"
 #include "daemon/ctl/ctl.h"
 #include "daemon/ctl/plot.h"
@@ -25,17 +26,14 @@ static bool add_line(void *ctx, const char *line)
 
 static json_t *read_log(const struct target *target)
 {
-    char *text = NULL;
-    size_t bytes;
-    FILE *out = text_stream_open(&text, &bytes);
+    ZD_FREED char *text = NULL;
+    FILE *out = text_stream_open(&text, NULL);
     struct target_stream stream = {
             .tail = LOG_LINES, .line = add_line, .ctx = out};
     if (target_stream(target, &stream) != ZD_OK)
         zd_error_clear(); /* a job may write no log */
     fclose(out);
-    json_t *log = json_string_nocheck(text);
-    free(text);
-    return log;
+    return json_string_nocheck(text);
 }
 
 enum zd_status top_get(const struct target *target, json_t **json_out)
@@ -59,8 +57,7 @@ enum zd_status top_get(const struct target *target, json_t **json_out)
 /* --- the frame --- */
 
 /* At most `rows`. Returns the rows used. */
-static int print_status(
-        const struct look *look, const json_t *answer, int rows, FILE *out)
+static int print_status(const struct look *look, const json_t *answer, int rows)
 {
     static const char *const numbers[] = {
             "loss {loss|n}  eval {eval_loss|n}  lr {learning_rate|n}  grad "
@@ -69,23 +66,21 @@ static int print_status(
             "{elapsed_seconds|d}[  saved {last_checkpoint_step|w}, "
             "{last_checkpoint_time|a} ago]  tokens {tokens|c}",
             "time  {phases|s}"};
-    json_t *status = status_for_show(look, answer);
+    json_auto_t *status = status_for_show(look, answer);
     bool has_phases = json_array_size(json_object_get(status, "phases")) > 0;
     int count = rows < 4 ? 0 : rows < 10 || !has_phases ? 2 : 3;
     show_line(
             look, status_style(look, status),
             "{words|s}  {percent|w}%[  eta {eta_seconds|d}]  step "
             "{step|w}/{max_steps|w}  {job|s}",
-            status, out);
-    show_bar(look, status, out);
+            status);
+    show_bar(look, status);
     for (int i = 0; i < count; i++)
-        show_line(look, LOOK_PLAIN, numbers[i], status, out);
-    json_decref(status);
+        show_line(look, LOOK_PLAIN, numbers[i], status);
     return 2 + count;
 }
 
-static void print_plot(
-        const struct look *look, const json_t *history, int rows, FILE *out)
+static void print_plot(const struct look *look, const json_t *history, int rows)
 {
     json_t *series = json_object_get(history, "series");
     struct plot plot = {
@@ -94,7 +89,7 @@ static void print_plot(
             .columns = look->columns,
             .title = "train/loss",
             .rows = rows};
-    plot_draw(look, &plot, out);
+    plot_draw(look, &plot);
     curve_fini(&plot.line);
     curve_fini(&plot.dots);
 }
@@ -108,22 +103,20 @@ static int count_lines(const char *text)
 }
 
 /* The last `rows` lines (less than 0: none). */
-static void print_log(
-        const struct look *look, const char *log, int rows, FILE *out)
+static void print_log(const struct look *look, const char *log, int rows)
 {
     for (int lines = count_lines(log); lines > 0 && lines > rows; lines--)
         log = strchr(log, '\n') + 1;
     while (*log && rows-- > 0) {
         size_t length = strcspn(log, "\n");
-        char *safe = text_escape(look, log, length, false);
-        text_fit(look, safe, look->columns, false, out);
-        fputc('\n', out);
-        free(safe);
+        ZD_FREED char *safe = text_escape(look, log, length, false);
+        text_fit(look, safe, look->columns);
+        fputc('\n', look->out);
         log += length + (log[length] == '\n');
     }
 }
 
-void top_show(const struct look *look, const json_t *shown, FILE *out)
+void top_show(const struct look *look, const json_t *shown)
 {
     struct look fitted = *look;
     json_t *status = json_object_get(shown, "status"),
@@ -134,7 +127,7 @@ void top_show(const struct look *look, const json_t *shown, FILE *out)
     int ranks = (int)json_array_size(json_object_get(answer, "ranks"));
     int lines = count_lines(log);
     fitted.columns = columns < 20 ? 20 : columns > 200 ? 200 : columns;
-    int left = rows - print_status(&fitted, status, rows, out);
+    int left = rows - print_status(&fitted, status, rows);
     int for_ranks = !ranks || left < 8     ? 0
                     : ranks + 1 < left / 3 ? ranks + 1
                                            : left / 3;
@@ -142,8 +135,8 @@ void top_show(const struct look *look, const json_t *shown, FILE *out)
     int plot = lines < left / 3 ? left - lines : left - left / 3;
     plot = plot < PLOT_LEAST ? 0 : plot > PLOT_MOST ? PLOT_MOST : plot;
     if (plot)
-        print_plot(&fitted, json_object_get(shown, "history"), plot, out);
+        print_plot(&fitted, json_object_get(shown, "history"), plot);
     if (for_ranks)
-        show_first_ranks(&fitted, answer, for_ranks, out);
-    print_log(&fitted, log, left - plot, out);
+        show_first_ranks(&fitted, answer, for_ranks);
+    print_log(&fitted, log, left - plot);
 }

@@ -2,6 +2,7 @@
  * and again until the job or the user ends. */
 #include "daemon/ctl/ctl.h"
 
+#include "base/must.h"
 #include "base/text_stream.h"
 #include "daemon/cli/fill.h"
 #include "daemon/cli/output.h"
@@ -24,21 +25,20 @@ struct view {
      * table of CSV with --csv). NULL and a record: what was typed names
      * nothing. Not given: the answer. */
     json_t *(*select)(const struct cli_args *args, json_t *answer);
-    void (*show)(const struct look *look, const json_t *shown, FILE *out);
+    void (*show)(const struct look *look, const json_t *shown);
     /* What a pipe gets of one round; may be NULL. */
-    void (*line)(const struct look *look, const json_t *shown, FILE *out);
+    void (*line)(const struct look *look, const json_t *shown);
 };
 
 /* In place of what is on the terminal. */
 static void redraw(
         const struct view *view, struct look look, const json_t *shown)
 {
-    char *text = NULL;
-    size_t bytes;
+    ZD_FREED char *text = NULL;
     int rows = --look.rows;
-    FILE *out = text_stream_open(&text, &bytes);
-    view->show(&look, shown, out);
-    fclose(out);
+    look.out = text_stream_open(&text, NULL);
+    view->show(&look, shown);
+    fclose(look.out);
     fputs("\033[H", stdout);
     for (const char *line = text; *line && rows-- > 0;) {
         int length = (int)strcspn(line, "\n");
@@ -46,27 +46,14 @@ static void redraw(
         line += length + (line[length] == '\n');
     }
     fputs("\033[J", stdout);
-    free(text);
 }
 
-static void show_table(
-        const struct cli_args *args, const struct view *view,
-        const json_t *shown)
-{
-    struct look look = look_of_stdout();
-    bool is_screen = args->watch && output_is_terminal(STDOUT_FILENO);
-    if (is_screen)
-        redraw(view, look, shown);
-    else if (args->watch && view->line)
-        view->line(&look, shown, stdout);
-    else
-        view->show(&look, shown, stdout);
-}
-
+/* In the width that the terminal has now. */
 static enum zd_status show_once(
         const struct cli_args *args, const struct view *view, json_t *answer)
 {
-    json_t *shown =
+    const struct look look = look_of_stdout();
+    json_auto_t *shown =
             view->select ? view->select(args, answer) : json_incref(answer);
     if (!shown)
         return zd_error_get()->status;
@@ -74,10 +61,13 @@ static enum zd_status show_once(
         ctl_print_json(answer, args->watch);
     else if (args->csv)
         ctl_print_csv(shown);
+    else if (args->watch && output_is_terminal(STDOUT_FILENO))
+        redraw(view, look, shown);
+    else if (args->watch && view->line)
+        view->line(&look, shown);
     else
-        show_table(args, view, shown);
+        view->show(&look, shown);
     fflush(stdout);
-    json_decref(shown);
     return ZD_OK;
 }
 
@@ -90,17 +80,15 @@ static enum zd_status fail_dead(const struct target *target)
             "{hang.operation|s} for {hang.seconds|d}][: {cause.how|s}]"
             "[, {cause.code|s}: {cause.what|s}]";
     const struct look plain = {.has_utf8 = true};
-    json_t *file = json_copy(target->file);
+    json_auto_t *file = json_copy(target->file);
     json_object_set_new(
             file, "died",
             json_boolean(strcmp(json_text_of(file, "state", ""), "died") == 0));
-    char *text = fill(&plain, file, template);
+    ZD_FREED char *text = fill(&plain, file, template);
     bool is_final =
             strcmp(json_text_of(json_object_get(file, "cause"), "how", ""),
                    "exit 79") == 0;
-    json_decref(file);
     ZD_FAIL(ZD_ERR_UNFIT, "E1099", "%s", text);
-    free(text);
     zd_fail_where("%s", target->dir);
     return zd_fail_help(
             "%s/logs has the last lines of each rank; %s", target->dir,
@@ -114,12 +102,12 @@ static enum zd_status fail_dead(const struct target *target)
  * the last; CSV and JSON follow each other. A job that ends ends it with ZD_OK;
  * after the status of a run that failed comes E1099 (69). */
 static enum zd_status show_rounds(
-        const struct cli_args *args, const struct view *view,
-        struct target *target, const char *what)
+        struct cli_args *args, const struct view *view, const char *what)
 {
-    json_t *answer;
+    struct target *target = &args->target;
     enum zd_status status = ZD_OK;
     for (bool is_first = true; status == ZD_OK; is_first = false) {
+        json_auto_t *answer = NULL;
         status = view->get ? view->get(target, &answer)
                            : target_get(target, what, &answer);
         if (status != ZD_OK && !is_first && target_has_ended(target, 2)) {
@@ -128,7 +116,6 @@ static enum zd_status show_rounds(
         }
         if (status == ZD_OK)
             status = show_once(args, view, answer);
-        json_decref(answer);
         if (status == ZD_OK && target_file_has_failed(target) &&
             strcmp(view->command, "status") == 0)
             status = fail_dead(target);
@@ -186,13 +173,13 @@ static json_t *config_select(const struct cli_args *args, json_t *answer)
     return rows;
 }
 
-static void config_show(const struct look *look, const json_t *rows, FILE *out)
+static void config_show(const struct look *look, const json_t *rows)
 {
     static const struct grid_column columns[] = {
             {"KEY", "{key|s}", 99},
             {"VALUE", "{value|j}", 90, .least = 24},
             {"ORIGIN", "{origin|s}", 50, .least = 16}};
-    grid_show(look, columns, 3, rows, out);
+    grid_show(look, columns, 3, rows);
 }
 
 /* --- all of them --- */
@@ -205,7 +192,7 @@ static enum zd_status samples_ask(
     return ZD_OK;
 }
 
-enum zd_status command_look(struct cli_args *args, int *argc, char ***argv)
+enum zd_status command_look(struct cli_args *args)
 {
     static const struct view views[] = {
             {"status", "/v1/status", .show = show_status,
@@ -221,20 +208,16 @@ enum zd_status command_look(struct cli_args *args, int *argc, char ***argv)
              .show = plot_show},
             {"top", .get = top_get, .show = top_show}};
     const struct view *view = views;
-    struct look look = look_of_stdout();
-    struct target target;
     char what[WHAT_MAX];
     while (strcmp(view->command, args->line.command) != 0)
         view++;
     snprintf(what, sizeof what, "%s", view->what ? view->what : "");
     if (view->ask)
         ZD_TRY(view->ask(args, what));
-    ZD_TRY(ctl_target(args, &look, &target));
+    ZD_TRY(ctl_target(args));
     args->watch |= view->get && output_is_terminal(STDOUT_FILENO);
     if (args->watch && output_is_terminal(STDOUT_FILENO) &&
         !ctl_wants_json(args))
         fputs("\033[2J", stdout);
-    enum zd_status status = show_rounds(args, view, &target, what);
-    target_fini(&target);
-    return status;
+    return show_rounds(args, view, what);
 }

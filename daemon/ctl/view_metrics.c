@@ -60,7 +60,6 @@ enum zd_status metrics_ask(const struct cli_args *args, char what[WHAT_MAX])
 {
     struct text_buffer text = {what, WHAT_MAX, 0};
     json_t *names = names_of(args, NULL), *name;
-    size_t i;
     if (!names)
         return zd_error_get()->status;
     text_buffer_add(
@@ -68,8 +67,9 @@ enum zd_status metrics_ask(const struct cli_args *args, char what[WHAT_MAX])
             is_plot(args) ? PLOT_POINTS : POINTS_MAX);
     if (args->since_step) /* without it step 0 is told too: an evaluation */
         text_buffer_add(&text, "&since=%lld", (long long)args->since_step);
-    json_array_foreach(names, i, name) text_buffer_add(
-            &text, "%s%s", i ? "," : "&name=", json_string_value(name));
+    for (size_t i = 0; (name = json_array_get(names, i)); i++)
+        text_buffer_add(
+                &text, "%s%s", i ? "," : "&name=", json_string_value(name));
     if (is_plot(args) && /* the loss has the evaluations beside it */
         strcmp(json_string_value(json_array_get(names, 0)), "train/loss") == 0)
         text_buffer_add(&text, ",eval/loss");
@@ -98,8 +98,7 @@ static json_t *overview_row(const char *name, const json_t *values)
     return row;
 }
 
-static void show_overview(
-        const struct look *look, const json_t *answer, FILE *out)
+static void show_overview(const struct look *look, const json_t *answer)
 {
     static const struct grid_column columns[] = {
             {"NAME", "{name|s}", 99},
@@ -108,12 +107,11 @@ static void show_overview(
             {"MOST", "{most|n}", 50, true},
             {"POINTS", "{points|w}", 40, true}};
     json_t *series = json_object_get(answer, "series"), *values;
-    json_t *rows = json_array();
+    json_auto_t *rows = json_array();
     const char *name;
     json_object_foreach(series, name, values)
             json_array_append_new(rows, overview_row(name, values));
-    grid_show(look, columns, 5, rows, out);
-    json_decref(rows);
+    grid_show(look, columns, 5, rows);
 }
 
 /* The smallest of the series' next steps; NULL: no more. */
@@ -121,9 +119,7 @@ static json_t *next_step(
         const json_t *series, const json_t *names, const size_t *at)
 {
     json_t *name, *least = NULL;
-    size_t i;
-    json_array_foreach(names, i, name)
-    {
+    for (size_t i = 0; (name = json_array_get(names, i)); i++) {
         json_t *of = json_object_get(series, json_string_value(name));
         json_t *step = json_array_get(json_object_get(of, "step"), at[i]);
         if (!least || json_number_value(step) < json_number_value(least))
@@ -136,12 +132,11 @@ static json_t *next_step(
  * null for one that has it not; the last `keep`. */
 static json_t *rows_of(const json_t *series, const json_t *names, size_t keep)
 {
-    size_t i, *at = zd_array(json_array_size(names), sizeof *at);
+    ZD_FREED size_t *at = zd_array(json_array_size(names), sizeof *at);
     json_t *rows = json_array(), *name, *step;
     while ((step = next_step(series, names, at))) {
         json_t *row = json_pack("{s:O}", "step", step);
-        json_array_foreach(names, i, name)
-        {
+        for (size_t i = 0; (name = json_array_get(names, i)); i++) {
             const char *key = json_string_value(name);
             json_t *of = json_object_get(series, key);
             bool is_here = json_equal(
@@ -156,7 +151,6 @@ static json_t *rows_of(const json_t *series, const json_t *names, size_t keep)
         if (json_array_size(rows) > keep)
             json_array_remove(rows, 0);
     }
-    free(at);
     return rows;
 }
 
@@ -165,7 +159,7 @@ static json_t *rows_of(const json_t *series, const json_t *names, size_t keep)
 json_t *metrics_select(const struct cli_args *args, json_t *answer)
 {
     json_t *series = json_object_get(answer, "series");
-    json_t *names = names_of(args, series);
+    json_auto_t *names = names_of(args, series);
     bool is_table = !args->csv && !ctl_wants_json(args);
     bool is_overview = is_table && args->line.operand_count == 0;
     size_t keep = args->tail >= 0            ? (size_t)args->tail
@@ -175,12 +169,11 @@ json_t *metrics_select(const struct cli_args *args, json_t *answer)
         return NULL;
     json_t *rows =
             is_overview ? json_incref(answer) : rows_of(series, names, keep);
-    json_decref(names);
     return rows;
 }
 
 /* Each member of a row is a column. */
-static void show_rows(const struct look *look, const json_t *rows, FILE *out)
+static void show_rows(const struct look *look, const json_t *rows)
 {
     struct grid_column columns[GRID_COLUMNS_MAX] = {
             {"STEP", "{step|w}", 99, true}};
@@ -197,15 +190,15 @@ static void show_rows(const struct look *look, const json_t *rows, FILE *out)
                 (struct grid_column){name, cells[count], 90 - count, true};
         count++;
     }
-    grid_show(look, columns, count, rows, out);
+    grid_show(look, columns, count, rows);
 }
 
-void metrics_show(const struct look *look, const json_t *shown, FILE *out)
+void metrics_show(const struct look *look, const json_t *shown)
 {
     if (json_is_array(shown))
-        show_rows(look, shown, out);
+        show_rows(look, shown);
     else
-        show_overview(look, shown, out);
+        show_overview(look, shown);
 }
 
 /* --- plot --- */
@@ -213,14 +206,12 @@ void metrics_show(const struct look *look, const json_t *shown, FILE *out)
 json_t *plot_select(const struct cli_args *args, json_t *answer)
 {
     json_t *series = json_object_get(answer, "series");
-    json_t *names = names_of(args, series);
-    json_t *shown = json_pack(
+    json_auto_t *names = names_of(args, series);
+    return json_pack(
             "{s:O, s:O?}", "name", json_array_get(names, 0), "series", series);
-    json_decref(names);
-    return shown;
 }
 
-void plot_show(const struct look *look, const json_t *shown, FILE *out)
+void plot_show(const struct look *look, const json_t *shown)
 {
     const char *name = json_text_of(shown, "name", "");
     json_t *series = json_object_get(shown, "series");
@@ -232,7 +223,7 @@ void plot_show(const struct look *look, const json_t *shown, FILE *out)
     if (strcmp(name, "train/loss") == 0)
         plot.dots = curve_of(json_object_get(series, "eval/loss"));
     plot.rows = plot.rows < 6 ? 6 : plot.rows;
-    plot_draw(look, &plot, out);
+    plot_draw(look, &plot);
     curve_fini(&plot.line);
     curve_fini(&plot.dots);
 }

@@ -38,15 +38,5 @@ enum zd_status doctor_compare(struct doctor *doctor, struct comm *comm);
 bool doctor_stops(const struct doctor *doctor);
 void doctor_print(const struct doctor *doctor, FILE *stream);
 void doctor_fini(struct doctor *doctor);
-
-/* --- for the files of this room --- */
-
-void doctor_host(struct doctor *doctor);
-/* Opens this rank's GPU where the job has one. */
-void doctor_devices(struct doctor *doctor, int local_rank, int local_size);
-void doctor_warn(
-        struct doctor *doctor, const char *cost, const char *fix,
-        const char *format, ...) __attribute__((format(printf, 4, 5)));
-/* The thread's error record, which is taken. */
+/* Makes this thread's error record, which is taken, a finding. */
 void doctor_stop(struct doctor *doctor);
-void doctor_put(struct doctor *doctor, const char *name, json_t *value);

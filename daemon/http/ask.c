@@ -1,5 +1,6 @@
 #include "daemon/http/ask.h"
 
+#include "base/must.h"
 #include "base/text_stream.h"
 
 #include <ctype.h>
@@ -97,10 +98,9 @@ int http_ask(
     int fd = http_connect(path, stranger_out);
     if (fd < 0)
         return -1;
-    char *text = text_of(question, &bytes);
+    ZD_FREED char *text = text_of(question, &bytes);
     ssize_t sent = send(fd, text, bytes, MSG_NOSIGNAL);
     int error = sent < 0 ? errno : (size_t)sent < bytes ? EMSGSIZE : 0;
-    free(text);
     if (!error || error == EPIPE) /* it may have answered and closed */
         return fd;
     close(fd);

@@ -26,7 +26,8 @@ static const char *escape_of(const char *at, size_t *length_out)
 char *page_inline(const json_t *data, size_t *bytes_out)
 {
     const char *place = strstr(page_html, marker) + strlen(marker);
-    char *json = zd_must(json_dumps(data, JSON_COMPACT)), *html;
+    ZD_FREED char *json = zd_must(json_dumps(data, JSON_COMPACT));
+    char *html;
     size_t length;
     FILE *out = text_stream_open(&html, bytes_out);
     fwrite(page_html, 1, (size_t)(place - page_html), out);
@@ -36,6 +37,5 @@ char *page_inline(const json_t *data, size_t *bytes_out)
     }
     fputs(place, out);
     fclose(out);
-    free(json);
     return html;
 }

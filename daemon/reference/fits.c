@@ -1,5 +1,6 @@
 #include "daemon/reference/fits.h"
 
+#include "base/must.h"
 #include "base/words.h"
 #include "train/plan/models.h"
 #include "train/plan/search.h"
@@ -65,13 +66,12 @@ static json_t *found_text(const struct plan_found *found)
 
 static json_t *cell(const struct plan_search *search)
 {
-    struct plan_found *found = NULL;
+    ZD_FREED struct plan_found *found = NULL;
     int count = 0;
     json_t *text = plan_search_fits(search, &found, &count) == ZD_OK
                            ? found_text(&found[0])
                            : json_string("-");
     zd_error_clear();
-    free(found);
     return text;
 }
 

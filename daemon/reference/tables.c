@@ -21,12 +21,11 @@ static json_t *options_json(const struct cli_program *program)
         const struct cli_option *option = &program->options[i];
         const char letter[] = {option->letter, '\0'};
         json_array_append_new(
-                all,
-                json_pack(
-                        "{s:s, s:s, s:s?, s:s, s:b}", "name", option->name,
-                        "letter", letter, "value", option->value, "help",
-                        option->help, "common",
-                        cli_takes(program, NULL, option)));
+                all, json_pack(
+                             "{s:s, s:s, s:s?, s:s, s:b}", "name", option->name,
+                             "letter", letter, "value", option->value, "help",
+                             option->help, "common",
+                             cli_takes(program, NULL, option)));
     }
     return all;
 }
@@ -42,12 +41,11 @@ static json_t *commands_json(const struct cli_program *program)
                 json_array_append_new(
                         options, json_string(program->options[o].name));
         json_array_append_new(
-                all,
-                json_pack(
-                        "{s:s, s:s, s:s, s:s, s:s?, s:o}", "name",
-                        command->name, "operands", command->operands, "help",
-                        command->help, "group", command->group, "details",
-                        command->details, "options", options));
+                all, json_pack(
+                             "{s:s, s:s, s:s, s:s, s:s?, s:o}", "name",
+                             command->name, "operands", command->operands,
+                             "help", command->help, "group", command->group,
+                             "details", command->details, "options", options));
     }
     return all;
 }
@@ -157,7 +155,7 @@ static json_t *metrics_json(const struct metric_table *table)
 
 int main(int argc, char **argv)
 {
-    json_t *tables =
+    json_auto_t *tables =
             argc == 2 && strcmp(argv[1], "fits") == 0
                     ? fits_json()
                     : json_pack(
@@ -170,6 +168,5 @@ int main(int argc, char **argv)
                               metrics_json(&step_metrics), "rank",
                               metrics_json(&rank_metrics));
     output_json(tables);
-    json_decref(tables);
     return output_finish(0);
 }

@@ -17,7 +17,7 @@ ok 'weights that are cut, and none' eval 'cp -r model cut && truncate -s -100 cu
     rm cut/model.safetensors && call 65 validate job.toml --set model.path=cut && has "E0307.*neither model.safetensors" err &&
     call 69 doctor --job job.toml --set model.path=cut && has "^stops the job: \[E0307\]" out &&
     call 0 validate job.toml --set model.path=cut --set run.resume=cut && has "^warning: cut has no model.safetensors: only a start that goes on" err && rm -r cut'
-ok 'a limit without a unit' eval 'call 0 validate job.toml --set device.memory_limit=12 && has "^warning: device.memory_limit is 12 bytes; did you mean" err'
+ok 'a limit without a unit' eval 'call 0 validate job.toml --set device.memory_limit=12 && has "^warning: device.memory_limit is 12 bytes: write a size like" err'
 ok '[model.config] without a vocab_size' eval 'sed "/^vocab_size/d" "$fixtures/../cli/doctor.toml" >rows.toml && call 0 validate rows.toml && has "^warning: \[model.config\] has no vocab_size: the model has 32000 rows" err'
 ok 'validate --print: what was set and what was not' call 0 validate job.toml --print --world 4 --set train.max_steps=9
 ok '  a switch with batch_size in its name is no batch size' has '^auto_find_batch_size = false +# default$' out

@@ -2,6 +2,7 @@
  * screen. ZD_WRITE_GOLDEN=1 writes them anew; look at them before they are
  * committed. Run from the repository's root. */
 #include "base/file/fs.h"
+#include "base/must.h"
 #include "daemon/cli/fill.h"
 #include "daemon/ctl/ctl.h"
 #include "daemon/ctl/plot.h"
@@ -63,15 +64,16 @@ static void check_golden(const struct look *look, const char *name, char *text)
     free(text);
 }
 
-typedef void show_fn(const struct look *look, const json_t *answer, FILE *out);
+typedef void show_fn(const struct look *look, const json_t *answer);
 
 static char *shown(const struct look *look, const json_t *answer, show_fn *show)
 {
     char *text;
     size_t bytes;
-    FILE *out = open_memstream(&text, &bytes);
-    show(look, answer, out);
-    fclose(out);
+    struct look to = *look;
+    to.out = open_memstream(&text, &bytes);
+    show(&to, answer);
+    fclose(to.out);
     return text;
 }
 
@@ -81,12 +83,11 @@ static void check_show(const char *name, show_fn *show)
         int columns;
         bool has_utf8;
     } looks[] = {{40, true}, {80, true}, {120, true}, {80, false}, {0, true}};
-    json_t *answer = recorded(name);
+    json_auto_t *answer = recorded(name);
     for (size_t i = 0; i < sizeof looks / sizeof looks[0]; i++) {
         struct look look = look_at(looks[i].columns, looks[i].has_utf8);
         check_golden(&look, name, shown(&look, answer, show));
     }
-    json_decref(answer);
 }
 
 static void use_utc(void)
@@ -146,12 +147,11 @@ Test(ctl_show, jobs_are_one_line_each)
 {
     json_t *status = recorded("status");
     json_object_set_new(status, "name", json_string("quick\033[2Jstart"));
-    json_t *jobs = json_pack("[o, {s:s}]", status, "name", "mute");
+    json_auto_t *jobs = json_pack("[o, {s:s}]", status, "name", "mute");
     for (int columns = 40; columns <= 120; columns += 40) {
         struct look look = look_at(columns, true);
         check_golden(&look, "ls", shown(&look, jobs, show_jobs));
     }
-    json_decref(jobs);
 }
 
 Test(ctl_show, an_empty_status_shows_dashes)
@@ -161,24 +161,21 @@ Test(ctl_show, an_empty_status_shows_dashes)
                   "\"phase_seconds\": {\"data\": null}, \"pending\": 3}"};
     for (size_t i = 0; i < 2; i++) {
         struct look look = look_at(40, true);
-        json_t *status = json_loads(texts[i], 0, NULL);
+        json_auto_t *status = json_loads(texts[i], 0, NULL);
         static show_fn *const shows[] = {show_status,  show_status_line,
                                          show_ranks,   show_memory,
                                          show_samples, show_event};
         for (size_t s = 0; s < sizeof shows / sizeof shows[0]; s++) {
-            char *text = shown(&look, status, shows[s]);
+            ZD_FREED char *text = shown(&look, status, shows[s]);
             cr_assert(s > 1 || strstr(text, "loss"), "%s", text);
-            free(text);
         }
-        json_decref(status);
     }
 }
 
-static void show_top(const struct look *look, const json_t *status, FILE *out)
+static void show_top(const struct look *look, const json_t *status)
 {
-    json_t *frame = json_pack("{s:O}", "status", status);
-    top_show(look, frame, out);
-    json_decref(frame);
+    json_auto_t *frame = json_pack("{s:O}", "status", status);
+    top_show(look, frame);
 }
 
 Test(ctl_show, numbers_out_of_all_bounds_fit_too)
@@ -189,17 +186,15 @@ Test(ctl_show, numbers_out_of_all_bounds_fit_too)
     static const double values[] = {-1e300, 1e300,    1e18,     -1,
                                     5e-324, 1.79e308, -1.79e308};
     struct look look = look_at(40, true);
-    json_t *status = recorded("status");
+    json_auto_t *status = recorded("status");
     for (size_t v = 0; v < sizeof values / sizeof values[0]; v++) {
         char copy[sizeof keys], *rest = strcpy(copy, keys), *key;
         while ((key = strsep(&rest, " ")))
             json_object_set_new(status, key, json_real(values[v]));
-        char *text = shown(&look, status, show_top);
+        ZD_FREED char *text = shown(&look, status, show_top);
         check_safe(&look, text);
-        free(text);
         free(shown(&look, status, show_status));
     }
-    json_decref(status);
 }
 
 /* --- top --- */
@@ -208,12 +203,10 @@ static char *frame_of(
         const struct look *look, const json_t *status, const json_t *ranks,
         const char *log)
 {
-    json_t *frame = json_pack(
+    json_auto_t *frame = json_pack(
             "{s:O, s:O, s:o, s:o}", "status", status, "ranks", ranks, "history",
             recorded("history"), "log", json_string_nocheck(log));
-    char *text = shown(look, frame, top_show);
-    json_decref(frame);
-    return text;
+    return shown(look, frame, top_show);
 }
 
 static int lines_of(const char *text)
@@ -251,24 +244,23 @@ Test(ctl_show, top_fits_every_window_and_any_number_of_ranks)
     json_t *many = recorded("ranks"), *list = json_object_get(many, "ranks");
     for (int i = 2; i < 64; i++)
         json_array_append_new(list, json_deep_copy(json_array_get(list, 1)));
-    json_t *none = json_object();
+    json_auto_t *none = json_object();
     json_t *const answers[] = {two, many, none};
     for (int columns = 20; columns <= 130; columns += 7)
         for (int rows = 1; rows <= 60; rows += rows < 5 ? 1 : 5)
             for (int i = 0; i < 3; i++) {
                 struct look look = look_at(columns, i != 1);
                 look.rows = rows;
-                char *text = frame_of(&look, status, answers[i], log_text);
+                ZD_FREED char *text =
+                        frame_of(&look, status, answers[i], log_text);
                 check_safe(&look, text);
                 cr_assert(
                         lines_of(text) <= (rows < 3 ? 3 : rows),
                         "%d lines in %d x %d", lines_of(text), columns, rows);
-                free(text);
             }
     json_decref(status);
     json_decref(two);
     json_decref(many);
-    json_decref(none);
 }
 
 /* --- plot --- */
@@ -277,15 +269,16 @@ static char *plot_of(const struct look *look, const struct plot *plot)
 {
     char *text;
     size_t bytes;
-    FILE *out = open_memstream(&text, &bytes);
-    plot_draw(look, plot, out);
-    fclose(out);
+    struct look to = *look;
+    to.out = open_memstream(&text, &bytes);
+    plot_draw(&to, plot);
+    fclose(to.out);
     return text;
 }
 
 Test(ctl_show, plot_has_axes_in_braille_and_ascii)
 {
-    json_t *history = recorded("history");
+    json_auto_t *history = recorded("history");
     json_t *series = json_object_get(history, "series");
     struct plot plot = {
             .line = curve_of(json_object_get(series, "train/loss")),
@@ -299,7 +292,6 @@ Test(ctl_show, plot_has_axes_in_braille_and_ascii)
         }
     curve_fini(&plot.line);
     curve_fini(&plot.dots);
-    json_decref(history);
 }
 
 Test(ctl_show, plot_bears_one_point_a_flat_line_and_wild_values)
@@ -313,10 +305,9 @@ Test(ctl_show, plot_bears_one_point_a_flat_line_and_wild_values)
         for (int count = 0; count <= 4; count++) {
             struct plot plot = {
                     .line = {x, curves[i], count}, .columns = 50, .rows = 8};
-            char *text = plot_of(&look, &plot);
+            ZD_FREED char *text = plot_of(&look, &plot);
             check_safe(&look, text);
             cr_assert(lines_of(text) <= 9);
-            free(text);
         }
 }
 
@@ -330,15 +321,13 @@ Test(ctl_show, curves_bear_values_at_the_ends_of_their_range)
             "[9223372036854775807, -9223372036854775807, null, \"a\"]"};
     for (size_t i = 0; i < 25; i++) {
         struct look look = look_at(50, i % 2);
-        json_t *series = json_pack(
+        json_auto_t *series = json_pack(
                 "{s:o, s:o}", "step", json_loads(texts[i / 5], 0, NULL),
                 "value", json_loads(texts[i % 5], 0, NULL));
         struct plot plot = {.line = curve_of(series), .columns = 50, .rows = 8};
-        char *text = plot_of(&look, &plot);
+        ZD_FREED char *text = plot_of(&look, &plot);
         check_safe(&look, text);
-        free(text);
         curve_fini(&plot.line);
-        json_decref(series);
     }
 }
 
@@ -355,16 +344,14 @@ Test(ctl_show, templates_are_filled_with_members)
             {"{list|s}[ {none|s}]", "x, y"},
             {"{list|j} {zero|z}", "[\"x\", \"y\"] -"}};
     struct look look = look_at(80, true);
-    json_t *json = json_pack(
+    json_auto_t *json = json_pack(
             "{s:{s:i}, s:i, s:s, s:i, s:b, s:b, s:[s, s], s:[], s:i, s:n}", "a",
             "b", 3, "c", 1021, "s", "one\033[0m", "one", 1, "yes", 1, "no", 0,
             "list", "x", "y", "none", "zero", 0, "x");
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        char *text = fill(&look, json, rows[i][0]);
+        ZD_FREED char *text = fill(&look, json, rows[i][0]);
         cr_assert_str_eq(text, rows[i][1]);
-        free(text);
     }
-    json_decref(json);
 }
 
 /* --- text --- */
@@ -385,13 +372,12 @@ Test(ctl_show, text_of_a_job_is_escaped)
 Test(ctl_show, text_is_cut_by_columns_not_bytes)
 {
     struct look look = look_at(80, true);
-    char *text;
+    ZD_FREED char *text = NULL;
     size_t bytes;
-    FILE *out = open_memstream(&text, &bytes);
-    cr_assert_eq(text_fit(&look, "日本語です", 6, true, out), 6);
-    fclose(out);
-    cr_assert_str_eq(text, "日本… ");
-    free(text);
+    look.out = open_memstream(&text, &bytes);
+    cr_assert_eq(text_fit(&look, "日本語です", 6), 5);
+    fclose(look.out);
+    cr_assert_str_eq(text, "日本…");
 }
 
 Test(ctl_show, numbers_are_short)
