@@ -26,6 +26,11 @@ struct facts {
     int64_t samples; /* of an epoch, about */
 };
 
+static void facts_fini(struct facts *facts)
+{
+    model_config_fini(&facts->config);
+}
+
 /* --- the data ------------------------------------------------------------- */
 
 static int by_value(const void *a, const void *b)
@@ -44,7 +49,7 @@ static enum zd_status measure(
     int count = 0;
     size_t bytes;
     ZD_TRY(data_stream_open(file, RECORD_MAX_BYTES, &stream));
-    char *text = zd_must(malloc(LOOK_BYTES));
+    ZD_FREED char *text = zd_must(malloc(LOOK_BYTES));
     enum zd_status status = data_stream_read(stream, text, LOOK_BYTES, &bytes);
     double consumed = (double)data_stream_consumed(stream);
     for (size_t at = 0; status == ZD_OK && at < bytes && count < DOCUMENTS;) {
@@ -54,7 +59,6 @@ static enum zd_status measure(
         at = next + 1;
     }
     data_stream_close(stream);
-    free(text);
     qsort(lengths, (size_t)count, sizeof lengths[0], by_value);
     if (file->has_lines)
         facts->document = count ? lengths[(count - 1) * 19 / 20] : 0;
@@ -137,20 +141,13 @@ static void choose_shape(const struct begin_request *request, struct facts *out)
 static enum zd_status look(
         const struct begin_request *request, struct facts *facts)
 {
-    struct param_table table;
-    memset(facts, 0, sizeof *facts);
+    ZD_SCOPED(param_table_fini) struct param_table table = {0};
     ZD_TRY(model_config_read(request->model, true, &facts->config));
-    enum zd_status status = param_table_build(&facts->config, NULL, 0, &table);
-    if (status == ZD_OK) {
-        facts->parameters = (int64_t)table.total;
-        param_table_fini(&table);
-        status = look_at_data(request, facts);
-    }
-    if (status == ZD_OK)
-        choose_shape(request, facts);
-    else
-        model_config_fini(&facts->config);
-    return status;
+    ZD_TRY(param_table_build(&facts->config, NULL, 0, &table));
+    facts->parameters = (int64_t)table.total;
+    ZD_TRY(look_at_data(request, facts));
+    choose_shape(request, facts);
+    return ZD_OK;
 }
 
 /* --- the job -------------------------------------------------------------- */
@@ -196,6 +193,22 @@ static void write_rest(
 {
     bool adapts = kind != BEGIN_FULL, is_stored = facts->config.is_quantized;
     char as_it_is[80] = "adapters are trained, the model stays as it is";
+    const struct {
+        bool is_set;
+        const char *key, *value, *why; /* value: JSON */
+    } rows[] = {
+            {adapts, "lora.enabled", "true", as_it_is},
+            {adapts, "lora.r", "16", "rank of the adapters"},
+            {adapts, "lora.lora_alpha", "32", NULL},
+            {adapts, "lora.target_modules", "\"all-linear\"",
+             "the linear modules of all layers"},
+            {kind == BEGIN_QLORA && !is_stored, "lora.quantize_base", "\"nf4\"",
+             "the model is held in 4 bits"},
+            {true, "train.num_train_epochs", "3.0", "passes over the data"},
+            {true, "train.dtype", "\"bf16\"", NULL},
+            {true, "optim.learning_rate", adapts ? "2e-4" : "1e-5",
+             adapts ? "about ten times what the whole model would take" : NULL},
+            {true, "optim.warmup_steps", "0.03", "of all steps"}};
     if (is_stored)
         snprintf(
                 as_it_is, sizeof as_it_is,
@@ -203,29 +216,15 @@ static void write_rest(
                 model_config_stored_name(&facts->config));
     draft_set(draft, "model.path", json_string(request->model), NULL);
     write_data(request, facts, draft);
-    if (adapts) {
-        draft_set(draft, "lora.enabled", json_true(), as_it_is);
-        draft_set(draft, "lora.r", json_integer(16), "rank of the adapters");
-        draft_set(draft, "lora.lora_alpha", json_integer(32), NULL);
-        draft_set(
-                draft, "lora.target_modules", json_string("all-linear"),
-                "the linear modules of all layers");
-    }
-    if (kind == BEGIN_QLORA && !is_stored)
-        draft_set(
-                draft, "lora.quantize_base", json_string("nf4"),
-                "the model is held in 4 bits");
-    draft_set(
-            draft, "train.num_train_epochs", json_real(3),
-            "passes over the data");
     draft_set(
             draft, "train.global_batch_size",
             json_integer(facts->samples_a_step), "samples of a step");
-    draft_set(draft, "train.dtype", json_string("bf16"), NULL);
-    draft_set(
-            draft, "optim.learning_rate", json_real(adapts ? 2e-4 : 1e-5),
-            adapts ? "about ten times what the whole model would take" : NULL);
-    draft_set(draft, "optim.warmup_steps", json_real(0.03), "of all steps");
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        if (rows[i].is_set)
+            draft_set(
+                    draft, rows[i].key,
+                    json_loads(rows[i].value, JSON_DECODE_ANY, NULL),
+                    rows[i].why);
 }
 
 /* --- what fits ------------------------------------------------------------ */
@@ -292,14 +291,14 @@ static enum zd_status try_kind(
         const struct begin_request *request, const struct facts *facts,
         enum begin_kind kind, struct draft *draft, bool *fits_out)
 {
-    struct plan_found *found = NULL;
+    ZD_FREED struct plan_found *found = NULL;
     struct job *job;
     int count;
     *fits_out = false;
     draft_fini(draft);
     draft_init(draft);
     write_rest(request, facts, kind, draft);
-    char *text = draft_write(draft);
+    ZD_FREED char *text = draft_write(draft);
     const struct job_request made = {
             .path = "the job",
             .text = text,
@@ -308,7 +307,6 @@ static enum zd_status try_kind(
             .overrides = request->overrides,
             .override_count = request->override_count};
     enum zd_status status = job_load(&made, &job);
-    free(text);
     if (status != ZD_OK) {
         fputs("the job of zerod init is invalid:\n", stderr);
         problems_print(job_problems(job), stderr);
@@ -336,7 +334,6 @@ static enum zd_status try_kind(
         write_found(request, &search, simplest(found, count), facts, draft);
         *fits_out = true;
     }
-    free(found);
     job_free(job);
     return status == ZD_ERR_UNFIT ? ZD_OK : status;
 }
@@ -367,16 +364,15 @@ enum zd_status begin_job(
 {
     static const enum begin_kind order[] = {
             BEGIN_FULL, BEGIN_LORA, BEGIN_QLORA};
-    struct facts facts;
+    ZD_SCOPED(facts_fini) struct facts facts = {.cutoff = 0};
     bool fits = false;
     ZD_TRY(look(request, &facts));
-    enum zd_status status = check_stored(request, &facts);
-    for (int i = 0; i < 3 && status == ZD_OK && !fits; i++) {
+    ZD_TRY(check_stored(request, &facts));
+    for (int i = 0; i < 3 && !fits; i++) {
         if (!is_tried(request, &facts, order[i]))
             continue;
         zd_error_clear();
-        status = try_kind(request, &facts, order[i], draft, &fits);
+        ZD_TRY(try_kind(request, &facts, order[i], draft, &fits));
     }
-    model_config_fini(&facts.config);
-    return status == ZD_OK && !fits ? ZD_ERR_UNFIT : status;
+    return fits ? ZD_OK : ZD_ERR_UNFIT;
 }

@@ -1,6 +1,7 @@
 /* draft.c - a job file is put together, and read as one. */
 #include "daemon/init/draft.h"
 
+#include "base/must.h"
 #include "base/text_stream.h"
 #include "daemon/job/schema.h"
 #include "daemon/job/toml/toml_json.h"
@@ -180,10 +181,9 @@ void draft_say(struct draft *draft, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    char *text = text_format(format, args);
+    ZD_FREED char *text = text_format(format, args);
     va_end(args);
     json_array_append_new(draft->head, json_string_or_null(text));
-    free(text);
 }
 
 void draft_note(struct draft *draft, const char *theirs, const char *why)
@@ -204,7 +204,7 @@ void draft_refuse(
     struct toml_place place = {0};
     va_list args;
     va_start(args, format);
-    char *text = text_format(format, args);
+    ZD_FREED char *text = text_format(format, args);
     va_end(args);
     if (theirs) {
         draft_tell(draft, theirs);
@@ -212,7 +212,6 @@ void draft_refuse(
     }
     problem_add(
             &draft->problems, ZD_ERR_CONFIG, "E0220", place, NULL, "%s", text);
-    free(text);
 }
 
 /* --- as text -------------------------------------------------------------- */
@@ -243,10 +242,9 @@ static void put_list(const char *title, json_t *lines, FILE *stream)
 
 static void put_head(const struct draft *draft, FILE *stream)
 {
-    size_t i, last = json_array_size(draft->defaults);
+    size_t last = json_array_size(draft->defaults);
     json_t *item;
-    json_array_foreach(draft->head, i, item)
-    {
+    for (size_t i = 0; (item = json_array_get(draft->head, i)); i++) {
         fputs("# ", stream);
         put_comment(stream, json_string_value(item));
         fputc('\n', stream);
@@ -257,8 +255,7 @@ static void put_head(const struct draft *draft, FILE *stream)
             stream);
     if (last)
         fputs("# \"auto\" or null, so zerod's default:", stream);
-    json_array_foreach(draft->defaults, i, item)
-    {
+    for (size_t i = 0; (item = json_array_get(draft->defaults, i)); i++) {
         fputs(i % 4 ? " " : "\n#   ", stream);
         put_comment(stream, json_string_value(item));
         fputs(i + 1 < last ? "," : "\n", stream);
@@ -282,11 +279,9 @@ static void put_line(FILE *stream, const char *name, const json_t *line)
 static void put_entries(
         FILE *stream, const char *section, const json_t *entries)
 {
-    size_t i;
     json_t *entry, *line;
     const char *key;
-    json_array_foreach(entries, i, entry)
-    {
+    for (size_t i = 0; (entry = json_array_get(entries, i)); i++) {
         fprintf(stream, "\n[[%s]]\n", section);
         json_object_foreach(entry, key, line) put_line(stream, key, line);
     }
@@ -319,8 +314,7 @@ static void put_values(const struct draft *draft, FILE *stream)
 char *draft_write(const struct draft *draft)
 {
     char *text = NULL;
-    size_t bytes;
-    FILE *stream = text_stream_open(&text, &bytes);
+    FILE *stream = text_stream_open(&text, NULL);
     put_head(draft, stream);
     fputs("schema = 1\n", stream);
     put_values(draft, stream);

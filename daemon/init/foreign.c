@@ -1,6 +1,7 @@
 /* foreign.c - each key of a file finds its row. */
 #include "daemon/init/foreign.h"
 
+#include "base/must.h"
 #include "base/suggest.h"
 #include "base/words.h"
 #include "daemon/job/schema.h"
@@ -19,13 +20,12 @@ enum { DEPTH_MAX = 16, NAME_BYTES = 300 };
 /* true, null, 0.9, a string as it is. The rest as JSON. */
 static void put_word(const json_t *value, char *out, size_t bytes)
 {
-    char *dumped = NULL;
+    ZD_FREED char *dumped = NULL;
     const char *text = json_string_value(value);
     if (!text)
         text = dumped = json_dumps(
                 value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(6));
     snprintf(out, bytes, "%s", text ? text : "?");
-    free(dumped);
 }
 
 static bool is_word(const json_t *value, const char *word)
@@ -51,14 +51,11 @@ static const json_t *find_word(json_t *words, const json_t *value)
 
 static bool is_same(const json_t *same, const json_t *value)
 {
-    size_t i;
     json_t *item;
     char word[200];
-    json_array_foreach((json_t *)same, i, item)
-    {
+    for (size_t i = 0; (item = json_array_get(same, i)); i++)
         if (is_same(item, value))
             return true;
-    }
     if (!same || json_is_array(same))
         return false;
     put_word(same, word, sizeof word);
@@ -119,13 +116,10 @@ const json_t *foreign_get(const struct foreign *from, const char *name)
 
 static bool is_variant(const struct foreign *from)
 {
-    size_t i;
-    json_t *key;
-    json_array_foreach(json_object_get(from->table, "variant"), i, key)
-    {
+    const json_t *keys = json_object_get(from->table, "variant"), *key;
+    for (size_t i = 0; (key = json_array_get(keys, i)); i++)
         if (json_object_get(from->root, json_string_value(key)))
             return true;
-    }
     return false;
 }
 
@@ -291,15 +285,15 @@ void foreign_set(struct foreign *from, const char *key, json_t *value)
 /* One item of a list for each of `keys`. */
 static void set_keys(struct foreign *from, json_t *keys)
 {
-    size_t i;
     json_t *key;
     if (json_array_size(from->value) != json_array_size(keys)) {
         foreign_refuse(from, "must be a list of two numbers");
         return;
     }
-    json_array_foreach(keys, i, key) foreign_set(
-            from, json_string_value(key),
-            json_deep_copy(json_array_get(from->value, i)));
+    for (size_t i = 0; (key = json_array_get(keys, i)); i++)
+        foreign_set(
+                from, json_string_value(key),
+                json_deep_copy(json_array_get(from->value, i)));
 }
 
 json_t *foreign_split(const char *text)
@@ -403,8 +397,8 @@ static void take_row(
         struct foreign *from, const json_t *row, const char *name,
         json_t *value)
 {
-    size_t i;
-    json_t *item, *list = NULL;
+    json_auto_t *list = NULL;
+    json_t *item;
     from->row = row;
     json_object_set(from->taken, name, value);
     if (is_open(value) && !find_word(json_object_get(row, "words"), value)) {
@@ -415,10 +409,10 @@ static void take_row(
         list = foreign_split(json_string_value(value));
     else if (json_object_get(row, "each") && json_is_array(value))
         list = json_incref(value);
-    json_array_foreach(list, i, item) take_value(from, name, item);
+    for (size_t i = 0; (item = json_array_get(list, i)); i++)
+        take_value(from, name, item);
     if (!list)
         take_value(from, name, value);
-    json_decref(list);
 }
 
 /* --- keys ----------------------------------------------------------------- */
@@ -537,15 +531,10 @@ static void take_default(
     const char *key = json_string_at(row, "key");
     const char *names = json_string_at(row, "names");
     bool holds = value && foreign_holds(from, json_string_at(row, "when"));
-    size_t i;
-    json_t *item;
-    json_array_foreach(json_object_get(row, "defaults"), i, item)
-    {
-        if (holds || !foreign_holds(from, json_string_at(item, "when")))
-            continue;
-        holds = true;
-        value = json_object_get(item, "value");
-    }
+    const json_t *choices = json_object_get(row, "defaults"), *item;
+    for (size_t i = 0; !holds && (item = json_array_get(choices, i)); i++)
+        if ((holds = foreign_holds(from, json_string_at(item, "when"))))
+            value = json_object_get(item, "value");
     bool is_first = strncmp(names, name, strlen(name)) == 0;
     if (!holds || !is_first || is_given(from, names) ||
         (key && json_object_get(from->draft->automatic, key)))
@@ -561,7 +550,6 @@ static void take_defaults(struct foreign *from)
     struct draft *draft = from->draft;
     const char *name;
     json_t *row;
-    size_t i;
     from->is_default = true;
     json_object_foreach(json_object_get(from->table, "rows"), name, row)
     {
@@ -573,8 +561,8 @@ static void take_defaults(struct foreign *from)
     from->is_default = false;
     if (from->is_part)
         return;
-    json_array_foreach(json_object_get(from->table, "defaults"), i, row)
-    {
+    const json_t *defaults = json_object_get(from->table, "defaults");
+    for (size_t i = 0; (row = json_array_get(defaults, i)); i++) {
         const char *key = json_string_at(row, "key");
         const char *why = json_string_at(row, "why");
         if (!json_object_get(draft->automatic, key) &&

@@ -38,16 +38,17 @@ static void add_rows(json_t *rows, const json_t *table)
     static const char *const sections[] = {"notes", "off"};
     const char *key;
     json_t *value, *name;
-    size_t i;
     json_object_foreach(json_object_get(table, "rows"), key, value)
             add_row(rows, key,
                     json_is_string(value) ? json_pack("{s:O}", "key", value)
                                           : json_incref(value));
     for (int s = 0; s < 2; s++)
         json_object_foreach(json_object_get(table, sections[s]), key, value)
-                json_array_foreach(value, i, name)
-                        add_row(rows, json_string_value(name),
-                                json_pack("{s:s}", s ? "off" : "note", key));
+        {
+            for (size_t i = 0; (name = json_array_get(value, i)); i++)
+                add_row(rows, json_string_value(name),
+                        json_pack("{s:s}", s ? "off" : "note", key));
+        }
 }
 
 json_t *foreign_table(const char *option)
@@ -58,10 +59,9 @@ json_t *foreign_table(const char *option)
     add_rows(rows, table);
     json_array_extend(defaults, json_object_get(table, "defaults"));
     if (base) {
-        json_t *below = foreign_table(base);
+        json_auto_t *below = foreign_table(base);
         json_object_update_missing(rows, json_object_get(below, "rows"));
         json_array_extend(defaults, json_object_get(below, "defaults"));
-        json_decref(below);
     }
     json_object_set_new(table, "rows", rows);
     json_object_set_new(table, "defaults", defaults);
@@ -75,16 +75,13 @@ static const char *guess(const json_t *root)
     struct embedded file;
     const char *found = NULL;
     json_t *mark;
-    size_t i;
     for (int n = 0; !found && (file = embedded_at(embedded_formats, n)).name;
          n++) {
-        json_t *table = parse_table(file.name);
-        json_array_foreach(json_object_get(table, "marks"), i, mark)
-        {
+        json_auto_t *table = parse_table(file.name);
+        const json_t *marks = json_object_get(table, "marks");
+        for (size_t i = 0; (mark = json_array_get(marks, i)); i++)
             if (json_object_get(root, json_string_value(mark)))
                 found = file.name;
-        }
-        json_decref(table);
     }
     return found;
 }
@@ -130,11 +127,10 @@ static enum zd_status check_format(
     const char *base = json_string_at(table, "base");
     if (!other || !strcmp(other, option) || (base && !strcmp(other, base)))
         return ZD_OK;
-    json_t *its = foreign_table(other);
+    json_auto_t *its = foreign_table(other);
     ZD_FAIL(ZD_ERR_DATA, "E0221", "%s is %s, not %s", path,
             json_string_at(its, "name"), json_string_at(table, "name"));
     zd_fail_help("zerod init --from-%s %s", other, path);
-    json_decref(its);
     return ZD_ERR_DATA;
 }
 
@@ -156,7 +152,7 @@ enum zd_status foreign_read(
     ZD_TRY(fs_read_file(path, FILE_MAX, &source->text, &source->bytes));
     source->name = zd_must(strdup(path));
     draft->source_count++;
-    json_t *table = foreign_table(option);
+    json_auto_t *table = foreign_table(option);
     const char *format = json_string_at(table, "name");
     bool is_yaml = json_is_true(json_object_get(table, "yaml"));
     enum zd_status status = parse_file(format, is_yaml, source, root_out);
@@ -168,6 +164,5 @@ enum zd_status foreign_read(
         json_decref(*root_out);
         *root_out = NULL;
     }
-    json_decref(table);
     return status;
 }

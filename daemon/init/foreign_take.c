@@ -1,7 +1,9 @@
 /* foreign_take.c - converts a file. Conversions that a table cannot express are
  * here: they depend on other keys, the model or the data. */
 #include "base/file/fs.h"
+#include "base/must.h"
 #include "base/text_buffer.h"
+#include "base/words.h"
 #include "daemon/init/foreign.h"
 #include "data/source.h"
 #include "model/config.h"
@@ -17,7 +19,7 @@ static void take_special_token(struct foreign *from)
 {
     const char *model = draft_text(from->draft, "model.path");
     char path[PATH_MAX];
-    json_t *config = NULL;
+    json_auto_t *config = NULL;
     if (model)
         fs_join(path, sizeof path, model, "tokenizer_config.json");
     if (!model || !fs_exists(path) ||
@@ -34,14 +36,13 @@ static void take_special_token(struct foreign *from)
         foreign_note(from, "the tokenizer's own, as here");
     else
         foreign_refuse(from, "the model's tokenizer has a different one");
-    json_decref(config);
 }
 
 /* PEFT's default targets depend on the model's family. */
 static json_t *peft_default(const struct foreign *from)
 {
     const char *path = draft_text(from->draft, "model.path");
-    struct model_config config = {0};
+    ZD_SCOPED(model_config_fini) struct model_config config = {0};
     json_t *targets = NULL;
     if (path && model_config_read(path, true, &config) == ZD_OK)
         for (int i = 0; i < 2 && config.family->peft_targets[i]; i++) {
@@ -51,7 +52,6 @@ static json_t *peft_default(const struct foreign *from)
         }
     else
         zd_error_clear(); /* it need not be here */
-    model_config_fini(&config);
     return targets ? targets : json_pack("[ss]", "q_proj", "v_proj");
 }
 
@@ -75,17 +75,14 @@ static void take_peft_modules(struct foreign *from)
 static void take_attention_modules(struct foreign *from)
 {
     json_t *list = json_deep_copy(from->value), *item;
-    json_t *mlp = json_pack("[sss]", "gate_proj", "up_proj", "down_proj");
-    size_t i;
-    json_array_foreach(list, i, item)
-    {
+    json_auto_t *mlp = json_pack("[sss]", "gate_proj", "up_proj", "down_proj");
+    for (size_t i = 0; (item = json_array_get(list, i)); i++) {
         const char *module = json_string_value(item);
         if (module && !strcmp(module, "output_proj"))
             json_string_set(item, "o_proj");
     }
     if (foreign_holds(from, "model.apply_lora_to_mlp"))
         json_array_extend(list, mlp);
-    json_decref(mlp);
     foreign_set(from, "lora.target_modules", list);
 }
 
@@ -107,31 +104,27 @@ static void take_split(struct foreign *from)
 static void take_axolotl_files(struct foreign *from)
 {
     json_t *value = from->value;
-    static const char *const kinds[] = {"json", "text", "parquet"};
+
     const json_t *path = foreign_get(from, "path"), *item;
     const json_t *files = foreign_get(from, "data_files");
     const char *folder = json_string_value(path);
     char text[PATH_MAX];
     struct text_buffer buffer = {.out = text, .bytes = sizeof text};
-    size_t i;
     if (value == path && files) {
         foreign_note(from, "data_files names the files");
         return;
     }
-    for (i = 0; folder && i < sizeof kinds / sizeof kinds[0]; i++)
-        if (strcmp(folder, kinds[i]) == 0)
-            folder = NULL;
+    if (folder && words_have("json text parquet", " ", folder))
+        folder = NULL;
     if (value == files && folder)
         text_buffer_add(&buffer, "%s/", folder);
     bool is_list = value == files && json_array_size(files) > 1;
     if (!json_is_array(value))
         text_buffer_add(&buffer, "%s", json_string_value(value));
-    json_array_foreach(value, i, item) text_buffer_add(
-            &buffer, "%s%s",
-            i         ? ","
-            : is_list ? "{"
-                      : "",
-            json_string_value(item));
+    if (is_list)
+        text_buffer_add(&buffer, "{");
+    for (size_t i = 0; (item = json_array_get(value, i)); i++)
+        text_buffer_add(&buffer, "%s%s", i ? "," : "", json_string_value(item));
     if (is_list)
         text_buffer_add(&buffer, "}");
     if (buffer.used >= sizeof text)
@@ -145,16 +138,14 @@ static void take_axolotl_roles(struct foreign *from)
 {
     json_t *roles = json_array(), *list, *item;
     const char *ours;
-    size_t i;
-    char pair[200];
     json_object_foreach(from->value, ours, list)
-            json_array_foreach(list, i, item)
     {
-        const char *theirs = json_string_value(item);
-        if (!theirs || strcmp(theirs, ours) == 0)
-            continue;
-        snprintf(pair, sizeof pair, "%s=%s", theirs, ours);
-        json_array_append_new(roles, json_string(pair));
+        for (size_t i = 0; (item = json_array_get(list, i)); i++) {
+            const char *theirs = json_string_value(item);
+            if (theirs && strcmp(theirs, ours) != 0)
+                json_array_append_new(
+                        roles, json_sprintf("%s=%s", theirs, ours));
+        }
     }
     foreign_set(from, "data.train.roles", roles);
 }
@@ -166,14 +157,12 @@ static void take_llamafactory_sets(struct foreign *from)
     const char *folder = json_string_value(foreign_get(from, "dataset_dir"));
     const json_t *most = foreign_get(from, "max_samples");
     bool is_eval = !strcmp(from->name, "eval_dataset");
-    json_t *sets = json_is_string(from->value)
-                           ? foreign_split(json_string_value(from->value))
-                           : json_incref(from->value);
+    json_auto_t *sets = json_is_string(from->value)
+                                ? foreign_split(json_string_value(from->value))
+                                : json_incref(from->value);
     json_t *set;
-    size_t i;
     draft_tell(draft, from->name);
-    json_array_foreach(sets, i, set)
-    {
+    for (size_t i = 0; (set = json_array_get(sets, i)); i++) {
         json_t *source = is_eval || i > 0 ? json_object() : draft_source(draft);
         if (is_eval || i > 0)
             json_array_append_new(is_eval ? draft->eval : draft->train, source);
@@ -185,7 +174,6 @@ static void take_llamafactory_sets(struct foreign *from)
                 folder ? "dataset_dir" : "dataset_dir, their default");
         draft_set_entry(source, "name", json_incref(set), from->name);
     }
-    json_decref(sets);
 }
 
 /* In axolotl's chat templates the markers of a turn are never trained. */
@@ -205,7 +193,6 @@ static void take_axolotl_datasets(struct foreign *from)
     struct draft *draft = from->draft;
     bool is_train = strcmp(from->name, "test_datasets") != 0;
     json_t *sources = is_train ? draft->train : draft->eval, *set;
-    size_t i;
     char prefix[120], inner[130];
     if (!json_is_array(from->value))
         foreign_refuse(from, "must be a list");
@@ -213,8 +200,7 @@ static void take_axolotl_datasets(struct foreign *from)
         foreign_note(from, "overridden by --data");
         return;
     }
-    json_array_foreach(from->value, i, set)
-    {
+    for (size_t i = 0; (set = json_array_get(from->value, i)); i++) {
         json_t *source = json_object();
         const char *path = json_string_at(set, "path");
         struct foreign entry = *from;
@@ -345,7 +331,7 @@ static void take_deepspeed(struct foreign *from)
     struct draft *draft = from->draft;
     const char *file = json_string_value(value);
     char path[PATH_MAX];
-    json_t *root = NULL;
+    json_auto_t *root = NULL;
     if (json_is_false(value))
         return;
     if (json_is_object(value)) {
@@ -368,7 +354,6 @@ static void take_deepspeed(struct foreign *from)
                 "as long as the run");
     }
     foreign_note(from, "its keys are converted like those of this file");
-    json_decref(root);
 }
 
 /* Their stock file prints every 2000 steps. */

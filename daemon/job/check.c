@@ -3,6 +3,7 @@
 #include "daemon/job/job_internal.h"
 
 #include "base/file/fs.h"
+#include "base/must.h"
 #include "data/match.h"
 #include "model/files/config.h"
 #include "model/params.h"
@@ -56,7 +57,7 @@ static void check_config(struct job *job, const struct model_config *config)
     const struct train_options *train = &job->options.train;
     int cutoff_len = job->options.data.cutoff_len;
     struct job_key *key = job_key(job, "data.cutoff_len");
-    struct param_table table;
+    ZD_SCOPED(param_table_fini) struct param_table table = {0};
     if (!key->refused && !key->given && cutoff_len > config->max_positions) {
         job->options.data.cutoff_len = config->max_positions;
         key->derived = "the model's positions";
@@ -76,24 +77,21 @@ static void check_config(struct job *job, const struct model_config *config)
     }
     job_check_adapters(job, config, &table);
     check_slices(job, config);
-    param_table_fini(&table);
 }
 
 static void check_model(struct job *job)
 {
     const struct model_options *model = &job->options.model;
-    struct model_config config;
+    ZD_SCOPED(model_config_fini) struct model_config config = {0};
     if (!!model->config == !!model->path ||
         (model->path && !fs_is_dir(model->path)))
         return;
-    if (job_plan_config(&job->options, &config) == ZD_OK) {
+    if (job_plan_config(&job->options, &config) == ZD_OK)
         check_config(job, &config);
-        model_config_fini(&config);
-    } else if (model->config) {
+    else if (model->config)
         job_take_record(job, "model.config");
-    } else {
+    else
         zd_error_clear(); /* told with the paths */
-    }
 }
 
 void job_check(struct job *job)
@@ -194,16 +192,13 @@ static void check_entries(
 static void check_read(struct job *job)
 {
     const struct train_job *options = &job->options;
-    struct model_config config;
-    if (options->model.path && fs_exists(options->model.path)) {
-        if (job_plan_config(options, &config) != ZD_OK)
-            job_take_record(
-                    job, strstr(zd_error_get()->where, "model.rope_scaling")
-                                 ? "model.rope_scaling"
-                                 : "model.path");
-        else
-            model_config_fini(&config);
-    }
+    ZD_SCOPED(model_config_fini) struct model_config config = {0};
+    if (options->model.path && fs_exists(options->model.path) &&
+        job_plan_config(options, &config) != ZD_OK)
+        job_take_record(
+                job, strstr(zd_error_get()->where, "model.rope_scaling")
+                             ? "model.rope_scaling"
+                             : "model.path");
     if (options->offload.optimizer == OFFLOAD_NVME &&
         offload_check_folder(options->offload.nvme_path) != ZD_OK)
         job_take_record(job, "offload.nvme_path");

@@ -80,9 +80,7 @@ void job_refuse(
     va_start(args, format);
     vsnprintf(what, sizeof what, format, args);
     va_end(args);
-    problem_add(
-            &job->problems, ZD_ERR_CONFIG, code, job_place(job, name), NULL,
-            "%s", what);
+    job_tell(job, code, job_place(job, name), NULL, "%s", what);
     if (help)
         problem_help(&job->problems, "%s", help);
 }

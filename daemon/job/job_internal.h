@@ -55,6 +55,9 @@ struct job_key *job_key(const struct job *job, const char *name);
 /* Where the key was given; where its section or the file begins when it was
  * not. */
 struct toml_place job_place(const struct job *job, const char *name);
+/* problem_add of the job file itself. */
+#define job_tell(job, ...)                                                     \
+    problem_add(&(job)->problems, ZD_ERR_CONFIG, __VA_ARGS__)
 /* A problem (ZD_ERR_CONFIG) at a key; `help` may be NULL. */
 void job_refuse(
         struct job *job, const char *code, const char *name, const char *help,

@@ -84,8 +84,8 @@ static void tell_unknown(
     char found[SCHEMA_NAME_MAX];
     char label[160] = "";
     if (key) {
-        problem_add(
-                &job->problems, ZD_ERR_CONFIG, "E0204", item->key_place, NULL,
+        job_tell(
+                job, "E0204", item->key_place, NULL,
                 "`%s` belongs in %s, not %s", item->key,
                 in_section(job, key->section), here);
         return;
@@ -100,9 +100,9 @@ static void tell_unknown(
                     label, sizeof label, "did you mean `%s` in %s?", found,
                     in_section(job, key->section));
     }
-    problem_add(
-            &job->problems, ZD_ERR_CONFIG, "E0203", item->key_place, label,
-            "unknown key `%.80s` in %s", item->key, here);
+    job_tell(
+            job, "E0203", item->key_place, label, "unknown key `%.80s` in %s",
+            item->key, here);
 }
 
 /* --- a value that is refused --- */
@@ -152,9 +152,7 @@ static void tell(
         snprintf(
                 what, sizeof what, "\"%.80s\" is not a value of `%s` in [%s]",
                 node->string, key->name, key->section);
-    problem_add(
-            &job->problems, ZD_ERR_CONFIG, codes[fault], node->place, accepts,
-            "%s", what);
+    job_tell(job, codes[fault], node->place, accepts, "%s", what);
     const struct schema_choice *near =
             fault == VALUE_WORD ? schema_suggest_choice(key, node->string)
                                 : NULL;
@@ -213,8 +211,8 @@ static bool read_entries(
     if (!is_array) {
         char accepts[128];
         schema_accepts(key, accepts, sizeof accepts);
-        problem_add(
-                &job->problems, ZD_ERR_CONFIG, "E0205", node->place, accepts,
+        job_tell(
+                job, "E0205", node->place, accepts,
                 "[%s] must be an array of tables", section);
         problem_help(
                 &job->problems, "write [[%s]], in double brackets", section);
@@ -229,9 +227,8 @@ static bool read_entries(
         read_section(job, section, table, &entries[i]);
         const struct toml_node *path = toml_find(table, "path");
         if (!path || (path->kind == TOML_STRING && !path->string[0]))
-            problem_add(
-                    &job->problems, ZD_ERR_CONFIG, "E0210",
-                    path ? path->place : table->place, NULL,
+            job_tell(
+                    job, "E0210", path ? path->place : table->place, NULL,
                     "[[%s]] needs a `path`", section);
     }
     *(struct data_entry **)((char *)base + key->offset) = entries;
@@ -256,9 +253,9 @@ static void read_key(
 
 static void tell_no_table(struct job *job, const struct toml_node *item)
 {
-    problem_add(
-            &job->problems, ZD_ERR_CONFIG, "E0205", item->place, NULL,
-            "[%s] is a section, not %s", item->key, toml_kind_name(item->kind));
+    job_tell(
+            job, "E0205", item->place, NULL, "[%s] is a section, not %s",
+            item->key, toml_kind_name(item->kind));
 }
 
 static void tell_section(struct job *job, const struct toml_node *item)
@@ -270,9 +267,9 @@ static void tell_section(struct job *job, const struct toml_node *item)
         near = schema_suggest_section(item->key);
     if (near)
         snprintf(hint, sizeof hint, "did you mean [%s]?", near);
-    problem_add(
-            &job->problems, ZD_ERR_CONFIG, "E0202", item->key_place, hint,
-            "unknown section [%.80s]", item->key);
+    job_tell(
+            job, "E0202", item->key_place, hint, "unknown section [%.80s]",
+            item->key);
 }
 
 /* Dotted names are sections only below their own section: ["data.train"] is not

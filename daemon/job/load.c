@@ -2,6 +2,7 @@
 #include "daemon/job/job_internal.h"
 
 #include "base/log.h"
+#include "base/must.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -24,13 +25,12 @@ struct comm_options job_comm_options(struct job *job)
 
 enum zd_status job_finish(struct job *job, int world, enum job_paths paths)
 {
-    size_t i;
-    json_t *line;
+    const json_t *line;
     job->world = world;
     if (job->root)
         job_read_values(job);
-    json_array_foreach(job->notes, i, line)
-            zd_log_info("%s", json_string_value(line));
+    for (size_t i = 0; (line = json_array_get(job->notes, i)); i++)
+        zd_log_info("%s", json_string_value(line));
     if (!job->is_partial) {
         job_settle(job);
         job_check(job);
@@ -41,9 +41,8 @@ enum zd_status job_finish(struct job *job, int world, enum job_paths paths)
     if (job->problems.count)
         return problems_status(&job->problems);
     job->options.values = job_values(job);
-    char *text = job_canonical(job);
+    ZD_FREED char *text = job_canonical(job);
     hash_bytes(text, strlen(text), job->digest);
-    free(text);
     job->options.digest = job->digest;
     return ZD_OK;
 }

@@ -95,13 +95,11 @@ static void print_members(const json_t *table, FILE *stream)
 static void print_tables(
         const struct schema_key *key, const json_t *value, FILE *stream)
 {
-    size_t i;
     json_t *entry;
     if (json_is_object(value))
         fprintf(stream, "\n[%s.%s]\n", key->section, key->name);
     print_members(value, stream);
-    json_array_foreach((json_t *)value, i, entry)
-    {
+    for (size_t i = 0; (entry = json_array_get(value, i)); i++) {
         fprintf(stream, "\n[[%s.%s]]\n", key->section, key->name);
         print_members(entry, stream);
     }
@@ -111,19 +109,18 @@ static void print_row(
         const struct job *job, const struct schema_key *key, FILE *stream)
 {
     char origin[1200], *text = NULL;
-    size_t bytes = 0;
     const char *unused = job->keys[schema_index(key)].unused;
     if (unused) {
         fprintf(stream, "# %-32s %s\n", key->name, unused);
         return;
     }
-    json_t *value = row_value(job, key);
+    json_auto_t *value = row_value(job, key);
     if (!value)
         return;
     if (key->type == SCHEMA_ENTRIES || key->type == SCHEMA_TABLE)
         print_tables(key, value, stream);
     else {
-        FILE *line = text_stream_open(&text, &bytes);
+        FILE *line = text_stream_open(&text, NULL);
         fprintf(line, "%s = ", key->name);
         toml_write(line, value);
         fclose(line);
@@ -134,7 +131,6 @@ static void print_row(
         fprintf(stream, "%-42s # %s\n", text, origin);
         free(text);
     }
-    json_decref(value);
 }
 
 void job_print(const struct job *job, FILE *stream)
@@ -204,10 +200,9 @@ json_t *job_values(const struct job *job)
 char *job_canonical(const struct job *job)
 {
     char *text = NULL;
-    size_t bytes = 0;
     const char *name;
     json_t *value;
-    FILE *stream = text_stream_open(&text, &bytes);
+    FILE *stream = text_stream_open(&text, NULL);
     json_object_foreach(job->options.values, name, value)
     {
         fprintf(stream, "%s = ", name);

@@ -1,6 +1,7 @@
 /* section_lora.c - [lora]: what follows from it, and whether the model has what
  * it names. */
 #include "base/file/fs.h"
+#include "base/must.h"
 #include "daemon/job/job_internal.h"
 #include "model/adapters/peft.h"
 #include "model/files/config.h"
@@ -116,20 +117,14 @@ static void take_record(struct job *job)
 static enum zd_status check_stored(const struct job *job)
 {
     struct peft_adapter stored;
-    struct param_table table;
-    struct model_config grown = {0};
+    ZD_SCOPED(param_table_fini) struct param_table table = {0};
+    ZD_SCOPED(model_config_fini) struct model_config grown = {0};
     ZD_TRY(job_plan_config(&job->options, &grown));
-    enum zd_status status = job_plan_vocabulary(&job->options, &grown);
-    if (status == ZD_OK)
-        status = param_table_build(&grown, NULL, 0, &table);
-    if (status == ZD_OK) {
-        status = peft_open(job->options.lora.path, &grown, &table, &stored);
-        if (status == ZD_OK)
-            peft_close(&stored);
-        param_table_fini(&table);
-    }
-    model_config_fini(&grown);
-    return status;
+    ZD_TRY(job_plan_vocabulary(&job->options, &grown));
+    ZD_TRY(param_table_build(&grown, NULL, 0, &table));
+    ZD_TRY(peft_open(job->options.lora.path, &grown, &table, &stored));
+    peft_close(&stored);
+    return ZD_OK;
 }
 
 void job_check_adapters(

@@ -1,6 +1,8 @@
 /* settle.c - values that follow from others. */
 #include "daemon/job/job_internal.h"
 
+#include "base/words.h"
+
 #include <ctype.h>
 #include <string.h>
 
@@ -112,45 +114,41 @@ static int settle_mesh(struct job *job)
  * them. */
 static void settle_idle(struct job *job)
 {
-    static const char *const fp16[] = {
-            "loss_scale", "initial_scale_power", "loss_scale_window",
-            "hysteresis", "min_loss_scale"};
-    static const char *const offload[] = {
-            "threads", "clipping", "accumulate", "undo_memory",
-            "device_update"};
-    enum { OFFLOADS = sizeof offload / sizeof offload[0] };
     const struct train_job *o = &job->options;
-    const char *dtype = dtype_name(o->train.dtype), *key;
-    for (int i = 0; i < 5 && o->train.dtype != DTYPE_FP16; i++) {
-        key = job_string(job, "train.fp16.%s", fp16[i]);
-        job_idle(
-                job, key, "only with dtype = \"fp16\"",
-                !job_key(job, "train.dtype")->refused,
-                "dtype = \"fp16\" in [train], or remove [train.fp16]",
-                job_string(
-                        job,
-                        "%s is for train.dtype = \"fp16\", which is \"%s\"",
-                        key, dtype));
-    }
-    for (int i = 0; i < OFFLOADS && o->offload.optimizer == OFFLOAD_NONE; i++)
-        job_idle(
-                job, job_string(job, "offload.%s", offload[i]),
-                "not used without offload.optimizer",
-                !job_key(job, "offload.optimizer")->refused,
-                "offload.optimizer = \"cpu\", or remove this line",
-                job_string(
-                        job,
-                        "`%s` has no effect while offload.optimizer is "
-                        "\"none\"",
-                        offload[i]));
-    if (o->offload.optimizer != OFFLOAD_NONE &&
-        o->offload.clipping != OFFLOAD_CLIP_UNDO)
-        job_idle(
-                job, "offload.undo_memory", "only with clipping = \"undo\"",
-                !job_key(job, "offload.clipping")->refused,
-                "clipping = \"undo\" in [offload], or remove this line",
-                "`undo_memory` has no effect while offload.clipping is "
-                "\"wait\"");
+    bool is_off = o->offload.optimizer == OFFLOAD_NONE;
+    const struct {
+        bool is_idle;
+        const char *section, *keys;
+        const char *of; /* whose value makes them idle */
+        const char *unused, *help, *what;
+    } rows[] = {
+            {o->train.dtype != DTYPE_FP16, "train.fp16",
+             "loss_scale initial_scale_power loss_scale_window hysteresis "
+             "min_loss_scale",
+             "train.dtype", "only with dtype = \"fp16\"",
+             "dtype = \"fp16\" in [train], or remove [train.fp16]",
+             job_string(
+                     job,
+                     "train.fp16.%%s is for train.dtype = \"fp16\", which is "
+                     "\"%s\"",
+                     dtype_name(o->train.dtype))},
+            {is_off, "offload",
+             "threads clipping accumulate undo_memory device_update",
+             "offload.optimizer", "not used without offload.optimizer",
+             "offload.optimizer = \"cpu\", or remove this line",
+             "`%s` has no effect while offload.optimizer is \"none\""},
+            {!is_off && o->offload.clipping != OFFLOAD_CLIP_UNDO, "offload",
+             "undo_memory", "offload.clipping", "only with clipping = \"undo\"",
+             "clipping = \"undo\" in [offload], or remove this line",
+             "`%s` has no effect while offload.clipping is \"wait\""}};
+    char key[SCHEMA_NAME_MAX];
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        for (const char *list = rows[i].is_idle ? rows[i].keys : NULL;
+             words_next(&list, " ", key, sizeof key);)
+            job_idle(
+                    job, job_string(job, "%s.%s", rows[i].section, key),
+                    rows[i].unused, !job_key(job, rows[i].of)->refused,
+                    rows[i].help, job_string(job, rows[i].what, key));
 }
 
 void job_settle(struct job *job)

@@ -29,9 +29,8 @@ static void resolve_section(
             continue;
         toml_take(section, i--);
         if (toml_find(section, key->name)) {
-            problem_add(
-                    &job->problems, ZD_ERR_CONFIG, "E0209", item->key_place,
-                    "remove one of the two",
+            job_tell(
+                    job, "E0209", item->key_place, "remove one of the two",
                     "`%s` and `%s` in [%s] are one setting given twice",
                     item->key, key->name, name);
             toml_free(item);
@@ -128,9 +127,9 @@ static struct toml_node *read_base(
         return root;
     bool is_text = extends->kind == TOML_STRING;
     if (!is_text || !extends->string[0]) {
-        problem_add(
-                &job->problems, ZD_ERR_CONFIG, is_text ? "E0206" : "E0205",
-                extends->place, "the path of a job file",
+        job_tell(
+                job, is_text ? "E0206" : "E0205", extends->place,
+                "the path of a job file",
                 is_text ? "`extends` is empty" : "`extends` must be a string");
         return root;
     }
@@ -166,7 +165,7 @@ static bool enter(
         chain->paths[chain->count++] = real;
         return true;
     }
-    problem_add(&job->problems, ZD_ERR_CONFIG, "E0212", from, NULL, "%s", what);
+    job_tell(job, "E0212", from, NULL, "%s", what);
     free(real);
     job->is_partial = true;
     return false;
@@ -222,7 +221,8 @@ static struct toml_node *wrap(
 {
     struct toml_node *tree = toml_new(TOML_TABLE, NULL, place);
     struct toml_node *table = tree;
-    char *copy = zd_must(strdup(dotted)), *rest = copy, *name;
+    ZD_FREED char *copy = zd_must(strdup(dotted));
+    char *rest = copy, *name;
     while ((name = strsep(&rest, ".")) && rest) {
         struct toml_node *inner = toml_new(TOML_TABLE, name, place);
         toml_put(table, inner);
@@ -230,7 +230,6 @@ static struct toml_node *wrap(
     }
     toml_rename(item, name);
     toml_put(table, item);
-    free(copy);
     return tree;
 }
 
@@ -259,8 +258,8 @@ static void add_override(
     struct toml_place place = {.source = job_source(job, name)};
     bool is_extends = strcmp(set->key, "extends") == 0;
     if (is_extends || !is_legal_key(set->key)) {
-        problem_add(
-                &job->problems, ZD_ERR_CONFIG, "E0203", place, NULL,
+        job_tell(
+                job, "E0203", place, NULL,
                 is_extends ? "`extends` is for job files: what it would bring "
                              "came too late here"
                            : "unknown key `%.80s`",

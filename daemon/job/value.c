@@ -163,8 +163,8 @@ READ(read_string)
     if (key->type == SCHEMA_NAME && !is_name(node->string))
         return VALUE_RANGE;
     if (length > STRING_MAX) {
-        problem_add(
-                &job->problems, ZD_ERR_CONFIG, "E0206", node->place, NULL,
+        job_tell(
+                job, "E0206", node->place, NULL,
                 "`%s` in [%s] is %zu bytes long; %d are allowed", key->name,
                 key->section, length, STRING_MAX);
         return VALUE_TOLD;
@@ -188,10 +188,9 @@ READ(read_version)
         return VALUE_TYPE;
     if (version == 1)
         return VALUE_FINE;
-    problem_add(
-            &job->problems, ZD_ERR_CONFIG, "E0218", node->place,
-            "this zerod reads schema = 1", "schema %.0f is not supported",
-            version);
+    job_tell(
+            job, "E0218", node->place, "this zerod reads schema = 1",
+            "schema %.0f is not supported", version);
     return VALUE_TOLD;
 }
 

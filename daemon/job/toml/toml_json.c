@@ -63,9 +63,8 @@ void toml_write_key(FILE *stream, const char *key)
         fputs(key, stream);
         return;
     }
-    json_t *string = json_string(key);
+    json_auto_t *string = json_string(key);
     json_dumpf(string, stream, JSON_ENCODE_ANY);
-    json_decref(string);
 }
 
 /* JSON as a TOML value: strings are written alike. */
@@ -73,7 +72,6 @@ void toml_write(FILE *stream, const json_t *value)
 {
     const char *key;
     json_t *item;
-    size_t i;
     bool is_first = true;
     switch (json_typeof(value)) {
     case JSON_REAL:
@@ -81,8 +79,7 @@ void toml_write(FILE *stream, const json_t *value)
         break;
     case JSON_ARRAY:
         fputc('[', stream);
-        json_array_foreach((json_t *)value, i, item)
-        {
+        for (size_t i = 0; (item = json_array_get(value, i)); i++) {
             fputs(i ? ", " : "", stream);
             toml_write(stream, item);
         }
