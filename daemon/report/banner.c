@@ -1,6 +1,7 @@
 #include "daemon/report/report.h"
 
 #include "base/log.h"
+#include "base/must.h"
 #include "base/text_buffer.h"
 #include "model/files/config.h"
 #include "optim/optimizers.h"
@@ -16,12 +17,11 @@ static void tell_adapters(const struct job_plan *plan)
 {
     const json_t *targets =
             json_object_get(plan->adapter.json, "target_modules");
-    char *text = json_dumps(targets, JSON_ENCODE_ANY);
+    ZD_FREED char *text = json_dumps(targets, JSON_ENCODE_ANY);
     zd_log_info(
             "  adapters %s, r %d on %.200s",
             plan->adapter.use_dora ? "DoRA" : "LoRA", plan->adapter.r,
             text ? text : "?");
-    free(text);
 }
 
 static void tell_model(const struct train_banner *banner)
@@ -205,19 +205,19 @@ static void tell_optimizer(const struct train_banner *banner)
 /* The layers' matmuls, and the modules that stay in the compute type. */
 static void tell_fp8(const struct train_banner *banner)
 {
-    json_t *fp8 = plan_fp8_json(banner->plan);
+    json_auto_t *fp8 = plan_fp8_json(banner->plan);
     char line[400] = "";
     struct text_buffer text = {.out = line, .bytes = sizeof line};
     const json_t *name;
-    size_t i;
-    json_array_foreach(json_object_get(fp8, "bf16"), i, name) text_buffer_add(
-            &text, "%s%s",
-            i ? ", " : "; in bf16 still: ", json_string_value(name));
+    for (size_t i = 0; (name = json_array_get(json_object_get(fp8, "bf16"), i));
+         i++)
+        text_buffer_add(
+                &text, "%s%s",
+                i ? ", " : "; in bf16 still: ", json_string_value(name));
     if (fp8)
         zd_log_info(
                 "  fp8      matmuls of the layers, %s%s",
                 json_string_value(json_object_get(fp8, "mode")), line);
-    json_decref(fp8);
 }
 
 static void tell_offload(const struct train_banner *banner)

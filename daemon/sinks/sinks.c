@@ -40,10 +40,8 @@ static char *status_text(const struct run_state *state, size_t *bytes_out)
 
 static char *report_text(const struct run_state *state, size_t *bytes_out)
 {
-    json_t *data = run_state_report(state);
-    char *html = page_inline(data, bytes_out);
-    json_decref(data);
-    return html;
+    json_auto_t *data = run_state_report(state);
+    return page_inline(data, bytes_out);
 }
 
 /* Before the banner the folder may be another job's. */
@@ -53,10 +51,9 @@ static void write_text(void *ctx, const struct run_state *state)
     size_t bytes;
     if (!state->has_banner)
         return;
-    char *text = sink->text(state, &bytes);
+    ZD_FREED char *text = sink->text(state, &bytes);
     if (file_writer_add(sink->file, text, bytes) != ZD_OK)
         zd_error_clear();
-    free(text);
 }
 
 static void take(void *ctx, enum sink_news news, const struct run_state *state)

@@ -152,8 +152,7 @@ static void sample_tag(const char *prompt, char *tag)
 static char *code_block(const char *prompt, const char *answer)
 {
     char *text;
-    size_t bytes;
-    FILE *out = text_stream_open(&text, &bytes);
+    FILE *out = text_stream_open(&text, NULL);
     const char *parts[] = {prompt, answer};
     fputs("    ", out);
     for (int i = 0; i < 2; i++)
@@ -174,13 +173,12 @@ static void on_sample(struct tensorboard *tb, const struct run_state *state)
     const char *prompt = json_string_at(sample, "prompt");
     if (!sample)
         return;
-    char *text = code_block(prompt, json_string_at(sample, "text"));
+    ZD_FREED char *text = code_block(prompt, json_string_at(sample, "text"));
     sample_tag(prompt, tag);
     record_add_text(&summary, tag, text);
     add_event(
             tb, state, json_number_value(json_object_get(sample, "time")),
             json_integer_at(sample, "step"), &summary);
-    free(text);
 }
 
 static void take(void *ctx, enum sink_news news, const struct run_state *state)

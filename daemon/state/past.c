@@ -24,10 +24,8 @@ static bool is_kind(const struct kept_event *event, const char *kind)
  * with the checkpoint of that step too. */
 static bool is_set(const struct kept_event *event)
 {
-    json_t *object = json_loads(event->text, 0, NULL);
-    bool is = strcmp(text_of(object, "command"), "set") == 0;
-    json_decref(object);
-    return is;
+    json_auto_t *object = json_loads(event->text, 0, NULL);
+    return strcmp(text_of(object, "command"), "set") == 0;
 }
 
 /* Was it undone by the process that went on after `step`? */
@@ -45,7 +43,7 @@ static bool is_undone(
 static void undo(struct past *past, const struct kept_event *resumed)
 {
     int count = 0;
-    json_t *object = json_loads(resumed->text, 0, NULL);
+    json_auto_t *object = json_loads(resumed->text, 0, NULL);
     bool is_fresh = json_is_null(json_object_get(object, "from"));
     int64_t after = json_integer_at(object, "after");
     for (int i = 0; i < past->count; i++) {
@@ -56,7 +54,6 @@ static void undo(struct past *past, const struct kept_event *resumed)
             past->events[count++] = *event;
     }
     past->count = count;
-    json_decref(object);
 }
 
 /* Drop the oldest. */

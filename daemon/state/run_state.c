@@ -134,9 +134,9 @@ static void take_past(struct run_state *state, struct past *past)
     json_array_clear(state->samples);
     for (int i = 0; i < state->events.count; i++)
         if (strcmp(state->events.events[i].kind, "sample") == 0) {
-            json_t *members = json_loads(state->events.events[i].text, 0, NULL);
+            json_auto_t *members =
+                    json_loads(state->events.events[i].text, 0, NULL);
             keep_sample(state, members);
-            json_decref(members);
         }
 }
 
@@ -268,7 +268,8 @@ static const struct kept_event *take_event(
     const char *text = (const char *)(event + 1), *kind = event->kind;
     struct kept_event kept = {
             .id = event->id, .step = event->step, .text = (char *)(event + 1)};
-    json_t *members = strcmp(kind, "step") ? json_loads(text, 0, NULL) : NULL;
+    json_auto_t *members =
+            strcmp(kind, "step") ? json_loads(text, 0, NULL) : NULL;
     memcpy(kept.kind, kind, sizeof kept.kind);
     if (strcmp(kind, "eval") == 0)
         take_eval(state, event, members);
@@ -280,7 +281,6 @@ static const struct kept_event *take_event(
         keep_sample(state, members);
     else if (strcmp(kind, "warning") == 0)
         keep_warning(state, members);
-    json_decref(members);
     return past_append(&state->events, &kept);
 }
 

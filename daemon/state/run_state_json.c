@@ -1,5 +1,6 @@
 /* run_state_json.c - what is known, as docs/control.md says it. */
 #include "base/file/fs.h"
+#include "base/must.h"
 #include "daemon/state/log_lines.h"
 #include "daemon/state/run_state.h"
 
@@ -196,11 +197,10 @@ json_t *run_state_memory(const struct run_state *state)
 json_t *run_state_file(const struct run_state *state)
 {
     json_t *object = run_state_status(state);
-    json_t *ranks = run_state_ranks(state), *memory = run_state_memory(state);
+    json_auto_t *ranks = run_state_ranks(state),
+                *memory = run_state_memory(state);
     json_object_set(object, "ranks", json_object_get(ranks, "ranks"));
     json_object_set(object, "memory", json_object_get(memory, "ranks"));
-    json_decref(ranks);
-    json_decref(memory);
     return object;
 }
 
@@ -226,12 +226,12 @@ static json_t *log_json(const struct run_state *state)
             path, sizeof path, "%.3900s/logs/rank-00000.log",
             state->job->job.output_dir);
     FILE *file = fs_open_lines(path);
-    char *text = file ? log_lines_last(fileno(file), BYTES, LINES, &end, &bytes)
-                      : NULL;
+    ZD_FREED char *text =
+            file ? log_lines_last(fileno(file), BYTES, LINES, &end, &bytes)
+                 : NULL;
     for (char *rest = text; (line = strsep(&rest, "\n"));)
         if (*line)
             json_array_append_new(lines, json_string_or_null(line));
-    free(text);
     if (file)
         fclose(file);
     return lines;
@@ -261,7 +261,8 @@ static json_t *events_json(const struct run_state *state)
 
 json_t *run_state_report(const struct run_state *state)
 {
-    json_t *object = json_object(), *samples = run_state_samples(state, 100);
+    json_t *object = json_object();
+    json_auto_t *samples = run_state_samples(state, 100);
     set(object, "status", run_state_status(state));
     set(object, "ranks", run_state_ranks(state));
     set(object, "memory", run_state_memory(state));
@@ -270,6 +271,5 @@ json_t *run_state_report(const struct run_state *state)
     set(object, "config", json_incref(state->config));
     set(object, "log", log_json(state));
     set(object, "events", events_json(state));
-    json_decref(samples);
     return object;
 }
