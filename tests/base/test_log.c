@@ -1,4 +1,5 @@
 #include "base/log.h"
+#include "base/must.h"
 #include "tests/support/scratch_suite.h"
 
 #include <jansson.h>
@@ -8,7 +9,7 @@ TestSuite(log, IN_SCRATCH);
 
 Test(log, a_file_gets_every_rank_with_control_bytes_shown)
 {
-    char *text;
+    ZD_FREED char *text = NULL;
     zd_log_configure(&(struct zd_log_options){.level = ZD_LOG_INFO, .rank = 3});
     MUST(zd_log_open(scratch_path(&scratch, "log")));
     zd_log_debug("below the level");
@@ -22,27 +23,24 @@ Test(log, a_file_gets_every_rank_with_control_bytes_shown)
     cr_expect_not_null(strstr(text, "[rank 3] red ?[31m 7\n"));
     cr_expect_not_null(
             strstr(text, "as one byte ?31m, as two ?31m, turned ?\n"));
-    free(text);
 }
 
 Test(log, json_lines_are_json)
 {
-    char *text;
+    ZD_FREED char *text = NULL;
     zd_log_configure(&(struct zd_log_options){
             .level = ZD_LOG_INFO, .rank = 0, .json = true});
     MUST(zd_log_open(scratch_path(&scratch, "log")));
     zd_log_warning("quotes \" and \\");
     zd_log_open(NULL);
     MUST(fs_read_file(scratch.path, 1000, &text, NULL));
-    json_t *line = json_loads(text, 0, NULL);
+    json_auto_t *line = json_loads(text, 0, NULL);
     cr_assert_not_null(line);
     cr_expect_str_eq(
             json_string_value(json_object_get(line, "level")), "warning");
     cr_expect_str_eq(
             json_string_value(json_object_get(line, "message")),
             "quotes \" and \\");
-    json_decref(line);
-    free(text);
 }
 
 Test(log, a_place_that_cannot_be_written_is_an_error_at_once)

@@ -1,3 +1,4 @@
+#include "base/must.h"
 #include "base/printable.h"
 
 #include <criterion/criterion.h>
@@ -61,7 +62,7 @@ Test(printable, a_copy_is_cut_between_characters)
 /* What a terminal gets of `text` in pieces of `piece` bytes. */
 static void expect_pieces(const char *text, size_t piece, const char *expected)
 {
-    char *written;
+    ZD_FREED char *written = NULL;
     size_t bytes;
     FILE *stream = open_memstream(&written, &bytes);
     struct printable to = {.out = stream, .is_terminal = true};
@@ -72,7 +73,6 @@ static void expect_pieces(const char *text, size_t piece, const char *expected)
     printable_end(&to);
     fclose(stream);
     cr_expect_str_eq(written, expected, "pieces of %zu: %s", piece, written);
-    free(written);
 }
 
 Test(printable, pieces_are_put_together)

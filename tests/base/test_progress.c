@@ -1,6 +1,7 @@
 #include "base/file/fs.h"
 #include "base/file/safetensors.h"
 #include "base/file/write_behind.h"
+#include "base/must.h"
 #include "base/progress.h"
 #include "base/threads.h"
 #include "tests/support/scratch_suite.h"
@@ -28,7 +29,7 @@ static uint64_t completed(void)
 Test(progress, reads_writes_and_fsyncs_are_counted)
 {
     const char *path = scratch_path(&scratch, "file");
-    char *data;
+    ZD_FREED char *data = NULL;
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
     cr_assert_null(progress_use(&work));
     MUST(fs_pwrite(fd, path, "abc", 3, 0));
@@ -42,7 +43,6 @@ Test(progress, reads_writes_and_fsyncs_are_counted)
     cr_expect_eq(completed(), 3, "a write, an fsync, that of the folder");
     MUST(fs_read_file(path, 10, &data, NULL));
     cr_expect_eq(completed(), 1);
-    free(data);
 }
 
 Test(progress, a_tensor_file_is_counted)
@@ -65,7 +65,7 @@ static int resident_pages(const char *path, size_t bytes)
     enum { PAGE = 4096 };
     struct statfs system;
     size_t pages = bytes / PAGE;
-    unsigned char *found = calloc(1, pages);
+    ZD_FREED unsigned char *found = calloc(1, pages);
     int count = 0, fd = open(path, O_RDONLY | O_CLOEXEC);
     void *map = mmap(NULL, pages * PAGE, PROT_READ, MAP_SHARED, fd, 0);
     cr_assert(
@@ -75,7 +75,6 @@ static int resident_pages(const char *path, size_t bytes)
         count += found[i] & 1;
     munmap(map, pages * PAGE);
     close(fd);
-    free(found);
     return system.f_type == TMPFS_MAGIC ? -1 : count;
 }
 
@@ -103,7 +102,7 @@ static void write_large(size_t each, int batches)
             .name = "a", .dtype = "U8", .dims = 1, .shape = {BYTES}};
     struct st_writer *writer;
     const char *path = scratch_path(&scratch, "a.safetensors");
-    char *part = calloc(1, each);
+    ZD_FREED char *part = calloc(1, each);
     progress_use(&work);
     MUST(st_writer_create(path, &entry, 1, NULL, &writer));
     completed();
@@ -117,7 +116,6 @@ static void write_large(size_t each, int batches)
             resident_pages(path, BYTES), STAY / 4096,
             "what was written first left the page cache");
     MUST(st_writer_finish(writer, NULL, NULL));
-    free(part);
 }
 
 Test(progress, a_large_tensor_file_goes_to_the_disk_as_it_is_written)

@@ -1,3 +1,4 @@
+#include "base/must.h"
 #include "base/status.h"
 
 #include <criterion/criterion.h>
@@ -33,7 +34,7 @@ Test(status, the_first_failure_is_kept)
 
 Test(status, prints_one_error_line_and_a_line_of_help_each)
 {
-    char *text = NULL;
+    ZD_FREED char *text = NULL;
     size_t bytes;
     ZD_FAIL(ZD_ERR_CONFIG, "E0203", "unknown key `%s`", "lr\x1b[31m");
     zd_fail_where("job.toml:%d:%d", 31, 1);
@@ -47,7 +48,6 @@ Test(status, prints_one_error_line_and_a_line_of_help_each)
                   "  --> job.toml:31:1\n"
                   "  = help: do this\n"
                   "  = help: or that\n");
-    free(text);
 }
 
 static void *fail_elsewhere(void *arg)

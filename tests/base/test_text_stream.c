@@ -8,7 +8,7 @@
 
 Test(text_stream, holds_all_that_is_written)
 {
-    char *text;
+    ZD_FREED char *text = NULL;
     size_t bytes;
     FILE *stream = text_stream_open(&text, &bytes);
     for (int i = 0; i < 20000; i++)
@@ -20,17 +20,15 @@ Test(text_stream, holds_all_that_is_written)
     for (int i = 0; i < 20000; i++)
         cr_assert_eq(atoi(text + 6 * i), i);
     cr_expect_str_eq(text + bytes - 3, "end");
-    free(text);
 }
 
 Test(text_stream, is_an_empty_text_where_nothing_is_written)
 {
-    char *text;
+    ZD_FREED char *text = NULL;
     size_t bytes;
     fclose(text_stream_open(&text, &bytes));
     cr_expect_str_eq(text, "");
     cr_expect_eq(bytes, 0);
-    free(text);
 }
 
 Test(must, returns_the_value)

@@ -1,5 +1,6 @@
 /* Everything in data that has threads, for the thread sanitizer: tokenizing by
  * several, and the loader. Prints TAP. */
+#include "base/must.h"
 #include "tests/data/data_case.h"
 #include "tests/support/tap.h"
 
@@ -17,7 +18,7 @@ static bool load(struct dataset *dataset, int prefetch, int leave)
     struct loader_batch batch;
     int64_t sum = 0;
     bool ok = true;
-    void *memory = malloc(loader_bytes(2 * prefetch, B, T));
+    ZD_FREED void *memory = malloc(loader_bytes(2 * prefetch, B, T));
     if (loader_create(
                 dataset, (struct loader_order){sample_of, NULL}, 0, BATCHES, B,
                 T, prefetch, prefetch, memory, &loader) != ZD_OK)
@@ -28,7 +29,6 @@ static bool load(struct dataset *dataset, int prefetch, int leave)
             sum += batch.tokens[t] + batch.targets[t] + batch.doc_start[t];
     }
     loader_destroy(loader);
-    free(memory);
     return ok && (leave == 0 || sum > 0);
 }
 

@@ -1,4 +1,5 @@
 /* The tokenized cache: used again, made again, never trusted blindly. */
+#include "base/must.h"
 #include "tests/data/data_expect.h"
 
 #include <fcntl.h>
@@ -135,7 +136,7 @@ struct way {
 /* Change it, and seal it as a writer would. */
 static void forge(struct way way)
 {
-    char *bytes;
+    ZD_FREED char *bytes = NULL;
     size_t size;
     cache_file();
     cr_assert_eq(fs_read_file(path, 1 << 20, &bytes, &size), ZD_OK);
@@ -151,7 +152,6 @@ static void forge(struct way way)
     memset(header->header_digest, 0, sizeof header->header_digest);
     cache_header_seal(header);
     cr_assert_eq(fs_write_file(path, bytes, size), ZD_OK);
-    free(bytes);
 }
 
 static void check_ways(const char *words, const struct way *ways, size_t count)
@@ -258,7 +258,7 @@ Test(data_cache, several_processes_may_build_it_at_once)
 {
     enum { PROCESSES = 4 };
     size_t bytes = 300000;
-    char *text = malloc(bytes + 1);
+    ZD_FREED char *text = malloc(bytes + 1);
     memset(text, 'x', bytes);
     data_case_file(&test, "a.txt", text, bytes);
     pid_t children[PROCESSES];
@@ -275,7 +275,6 @@ Test(data_cache, several_processes_may_build_it_at_once)
         cr_expect(WIFEXITED(how) && WEXITSTATUS(how) == 0);
     }
     cr_expect_eq(data_case_cached(&test), 1);
-    free(text);
 }
 
 Test(data_cache, a_failure_leaves_nothing_behind)

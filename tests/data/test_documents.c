@@ -1,4 +1,5 @@
 /* Documents of files: post-processors, patterns of paths, several threads. */
+#include "base/must.h"
 #include "tests/data/data_expect.h"
 
 #include <unistd.h>
@@ -123,7 +124,7 @@ Test(data_documents, the_number_of_threads_changes_nothing)
     struct data_case test;
     char digest[2][HASH_HEX];
     size_t bytes = 5 << 20, used = 0;
-    char *text = malloc(bytes);
+    ZD_FREED char *text = malloc(bytes);
     data_case_init(&test, NULL);
     for (int i = 0; used + 2200000 < bytes; i++) {
         int length = i == 100 ? 2100000 : i % 5000;
@@ -145,7 +146,6 @@ Test(data_documents, the_number_of_threads_changes_nothing)
         corpus_close(&corpus);
     }
     cr_expect_str_eq(digest[0], digest[1]);
-    free(text);
     data_case_fini(&test);
 }
 
@@ -154,7 +154,7 @@ Test(data_documents, the_first_bad_line_is_the_one_reported)
 {
     struct data_case test;
     size_t used = 0;
-    char *text = malloc(12 << 20);
+    ZD_FREED char *text = malloc(12 << 20);
     data_case_init(&test, NULL);
     for (int i = 1; used < 11u << 20; i++) {
         used += (size_t)sprintf(text + used, "{\"text\":\"%d ", i);
@@ -169,6 +169,5 @@ Test(data_documents, the_first_bad_line_is_the_one_reported)
     cr_expect(
             strstr(zd_error_get()->where, "a.jsonl:3333:"), "%s",
             zd_error_get()->where);
-    free(text);
     data_case_fini(&test);
 }

@@ -1,5 +1,6 @@
 /* Text that is tokenized while it is read: the same samples as when it is
  * whole. */
+#include "base/must.h"
 #include "tests/data/data_expect.h"
 
 #include <glob.h>
@@ -207,7 +208,7 @@ Test(data_growth, every_epoch_takes_every_sample_once)
     test.request.growth = NULL;
     struct dataset *dataset = must_open(&test);
     int64_t M = dataset_summary(dataset).samples, apart = 0, in_order = 0;
-    int64_t *taken = calloc((size_t)M, sizeof *taken);
+    ZD_FREED int64_t *taken = calloc((size_t)M, sizeof *taken);
     for (int epoch = 0; epoch < 2; epoch++) {
         for (int64_t i = 0; i < M; i++) {
             struct sample sample = must_read(dataset, epoch * M + i);
@@ -225,7 +226,6 @@ Test(data_growth, every_epoch_takes_every_sample_once)
     for (int64_t i = 1; i < M; i++)
         in_order += taken[i] == taken[i - 1];
     cr_expect_leq(in_order, 2, "%lld samples twice", (long long)in_order);
-    free(taken);
     dataset_close(dataset);
 }
 
@@ -263,8 +263,8 @@ Test(data_growth, a_wait_for_words_goes_on_as_long_as_they_come)
     struct dataset *dataset = must_open(&test);
     strcpy(key, dataset->parts->corpus.key);
     dataset_close(dataset);
-    uint32_t *words = calloc(WINDOW, sizeof *words);
-    int32_t *memory = malloc(loader_bytes(2, 1, T));
+    ZD_FREED uint32_t *words = calloc(WINDOW, sizeof *words);
+    ZD_FREED int32_t *memory = malloc(loader_bytes(2, 1, T));
     cr_assert_eq(
             cache_writer_create(test.cache, key, "test-0", NULL, &writer),
             ZD_OK);
@@ -293,8 +293,6 @@ Test(data_growth, a_wait_for_words_goes_on_as_long_as_they_come)
     loader_destroy(loader);
     cache_writer_abandon(writer);
     dataset_close(dataset);
-    free(memory);
-    free(words);
 }
 
 static size_t peak_bytes(void)
@@ -415,7 +413,7 @@ static void leave_part(const char *key)
     enum { UNITS = 3 };
     struct cache_writer *writer;
     struct row_notes notes = {0};
-    uint32_t *words = calloc(UNITS * UNIT_BYTES, sizeof *words);
+    ZD_FREED uint32_t *words = calloc(UNITS * UNIT_BYTES, sizeof *words);
     for (int i = 0; i < UNITS * UNIT_BYTES; i++)
         words[i] = 'Z' | WORD_TRAIN;
     words[0] = 'Z' | WORD_FIRST;
@@ -426,7 +424,6 @@ static void leave_part(const char *key)
     row_notes_add(&notes, ROW_SPECIALS, 2, "a.txt:1");
     cr_assert_eq(cache_writer_keep(writer, UNITS, &notes), ZD_OK);
     cr_assert_eq(cache_writer_finish(writer, 0), ZD_OK);
-    free(words);
 }
 
 Test(data_growth, what_is_stopped_is_continued)

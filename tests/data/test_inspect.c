@@ -1,3 +1,4 @@
+#include "base/must.h"
 #include "data/inspect.h"
 #include "tests/data/data_expect.h"
 
@@ -7,8 +8,8 @@
 Test(data_inspect, a_page_shows_what_the_data_says_as_text)
 {
     struct data_case test;
-    json_t *json;
-    char *page = NULL;
+    json_auto_t *json = NULL;
+    ZD_FREED char *page = NULL;
     size_t bytes;
     data_case_init(&test, NULL);
     data_case_text(
@@ -36,8 +37,6 @@ Test(data_inspect, a_page_shows_what_the_data_says_as_text)
             "%s", page);
     cr_expect_null(strstr(page, "<script"));
     cr_expect_null(strstr(page, "http"), "the page needs nothing else");
-    free(page);
-    json_decref(json);
     dataset_close(dataset);
     data_case_fini(&test);
 }

@@ -1,5 +1,6 @@
 /* The cases of the files in tests/data/cases: what data becomes of files, or
  * the error. README.txt there says how they are written. */
+#include "base/must.h"
 #include "data/chat.h"
 #include "data/format.h"
 #include "data/inspect.h"
@@ -310,7 +311,7 @@ static char *show(const struct row *row, struct data_case *test)
 static void expect_shown(const struct row *row, struct data_case *test)
 {
     const char *how = setting(row, "show");
-    char *text = show(row, test);
+    ZD_FREED char *text = show(row, test);
     const char *told = text && *text ? text : zd_error_get()->what;
     if (text && how && atoi(how) > 0) /* a part of it */
         cr_expect(
@@ -318,7 +319,6 @@ static void expect_shown(const struct row *row, struct data_case *test)
                 row->want.bytes, told);
     else
         cr_expect_str_eq(text, row->want.bytes, "%s: %s", row->name, told);
-    free(text);
 }
 
 static void expect_error(const struct row *row, struct data_case *test)
@@ -421,7 +421,7 @@ static void run_file(const char *name, int least)
     char path[PATH_MAX], *text, *line;
     size_t bytes;
     int count = 0;
-    struct row *row = calloc(1, sizeof *row);
+    ZD_FREED struct row *row = calloc(1, sizeof *row);
     fs_join(path, sizeof path, ZD_SOURCE "/tests/data/cases", name);
     cr_assert_eq(fs_read_file(path, 1 << 20, &text, &bytes), ZD_OK);
     for (char *rest = text; (line = strsep(&rest, "\n"));) {
@@ -442,7 +442,6 @@ static void run_file(const char *name, int least)
     }
     run(row);
     cr_expect_geq(count, least, "%s has %d cases", name, count);
-    free(row);
     free(text);
 }
 

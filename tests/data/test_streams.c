@@ -1,5 +1,6 @@
 /* Compressed files: the same documents as their text, and one error for files
  * that are damaged. */
+#include "base/must.h"
 #include "tests/data/data_expect.h"
 
 #include <zlib.h>
@@ -50,7 +51,7 @@ static void expect_same(const char *text, size_t bytes, size_t members)
 {
     char *words[3];
     size_t room = 2 * bytes + (1 << 16);
-    unsigned char *packed = malloc(room);
+    ZD_FREED unsigned char *packed = malloc(room);
     for (int i = 0; i < 3; i++) {
         struct data_case test;
         size_t used = 0, step = bytes / members + 1;
@@ -69,16 +70,14 @@ static void expect_same(const char *text, size_t bytes, size_t members)
     }
     for (int i = 0; i < 3; i++)
         free(words[i]);
-    free(packed);
 }
 
 Test(data_streams, compressed_files_give_the_documents_of_their_text)
 {
-    char *text = malloc(12 << 20);
+    ZD_FREED char *text = malloc(12 << 20);
     size_t bytes = write_records(text);
     expect_same(text, bytes, 1);
     expect_same(text, bytes, 7);
-    free(text);
 }
 
 /* As pzstd writes them: the size of each frame in one that is skipped. */
@@ -141,8 +140,8 @@ Test(data_streams, a_bomb_takes_no_memory_and_names_the_record)
     static const unsigned char frame[] = {0x28, 0xb5, 0x2f, 0xfd, 0x00, 0xa8,
                                           0x11, 0x00, 0x00, '{',  '}'};
     struct data_case test;
-    unsigned char *packed = malloc(1 << 20);
-    char *zeros = calloc(1, 64 << 20);
+    ZD_FREED unsigned char *packed = malloc(1 << 20);
+    ZD_FREED char *zeros = calloc(1, 64 << 20);
     size_t used;
     data_case_init(&test, NULL);
     for (const char *fill = "a \n"; *fill; fill++) {
@@ -160,7 +159,5 @@ Test(data_streams, a_bomb_takes_no_memory_and_names_the_record)
     }
     expect_damaged(
             &test, "a.jsonl.zst", frame, sizeof frame, "window above 128 MiB");
-    free(zeros);
-    free(packed);
     data_case_fini(&test);
 }

@@ -1,6 +1,7 @@
 #include "cases.h"
 
 #include "arrays.h"
+#include "base/must.h"
 #include "base/number/rng.h"
 #include "run.h"
 
@@ -263,7 +264,7 @@ static void mapped_shape(
         int n, int V, int stride, float dloss, const struct logit_map *map)
 {
     size_t count = (size_t)n * (size_t)stride;
-    float *floats = random_floats(count, 9.0f, 1);
+    ZD_FREED float *floats = random_floats(count, 9.0f, 1);
     int32_t list[64];
     for (size_t i = 0; i < count; i++)
         if (i % (size_t)stride >= (size_t)V)
@@ -287,7 +288,6 @@ static void mapped_shape(
             stride, map));
     cross_entropy_in_place(floats, &targets, &d, dloss, n, V, stride, map);
     PAIRS_COMPARE(losses, alone, d);
-    free(floats);
 }
 
 /* As they are, scaled, under a cap. */
@@ -323,7 +323,7 @@ static void row_losses_shape(
     enum { SLICES = 3 };
     int width = (V + SLICES - 1) / SLICES;
     size_t count = (size_t)n * (size_t)stride;
-    float *floats = random_floats(count, 9.0f, 1);
+    ZD_FREED float *floats = random_floats(count, 9.0f, 1);
     int32_t list[64];
     for (int t = 0; t < n; t++)
         list[t] = t % 5 == 2 ? -1 : t * 13 % V;
@@ -362,7 +362,6 @@ static void row_losses_shape(
     expect_near(&losses, &whole, DTYPE_FP32, 1, n, n);
     expect_near(&d, &of_whole, pair_type(), n, V, stride);
     PAIRS_COMPARE(losses, d);
-    free(floats);
 }
 
 static void row_losses_case(void)

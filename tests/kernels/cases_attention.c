@@ -1,3 +1,4 @@
+#include "base/must.h"
 #include "cases.h"
 #include "run.h"
 
@@ -53,7 +54,7 @@ static void attention_share_run(
     size_t rows = (size_t)B * (size_t)T, fused = rows * (size_t)s.q_stride;
     struct attention_queries all = attention_queries(&s);
     size_t outs = rows * (size_t)(H * D), bytes = dtype_bytes(type);
-    int32_t *list = calloc(rows, sizeof *list);
+    ZD_FREED int32_t *list = calloc(rows, sizeof *list);
     for (int i = 0; documents && i < B * all.rows; i++) {
         int t = attention_token(all, i % all.rows);
         int step = i < all.rows ? 13 : 150;
@@ -81,7 +82,6 @@ static void attention_share_run(
             NULL, dq.of[r], dk.of[r], dv.of[r], dout.of[r], o.of[r], l.of[r],
             q.of[r], k.of[r], v.of[r], starts.of[r], scratch.of[r], &s));
     PAIRS_COMPARE(out, lse, dq);
-    free(list);
 }
 
 static void attention_run(

@@ -1,5 +1,6 @@
 #include "cases.h"
 
+#include "base/must.h"
 #include "base/number/rng.h"
 #include "run.h"
 
@@ -11,7 +12,7 @@ static struct pair random_codes(const struct quant_matrix *m, uint64_t seed)
 {
     size_t bytes = quant_code_bytes(m, quant_matrix_count(m));
     size_t words = quant_parts(bytes, sizeof(int32_t));
-    int32_t *codes = malloc(words * sizeof *codes);
+    ZD_FREED int32_t *codes = malloc(words * sizeof *codes);
     uint8_t *at = (uint8_t *)codes;
     for (size_t i = 0; i < words * sizeof *codes; i++) {
         at[i] = (uint8_t)(rng_u64(seed, i, 0) >> 32);
@@ -19,7 +20,6 @@ static struct pair random_codes(const struct quant_matrix *m, uint64_t seed)
             at[i] = 0x80;
     }
     struct pair pair = pair_of_ints(codes, words);
-    free(codes);
     return pair;
 }
 
@@ -27,14 +27,12 @@ static struct pair random_scales(const struct quant_matrix *m, uint64_t seed)
 {
     size_t count = quant_scale_count(m);
     size_t words = quant_parts(quant_scale_bytes(m), sizeof(int32_t));
-    float *of_blocks = malloc(count * sizeof *of_blocks);
-    int32_t *scales = calloc(words, sizeof *scales);
+    ZD_FREED float *of_blocks = malloc(count * sizeof *of_blocks);
+    ZD_FREED int32_t *scales = calloc(words, sizeof *scales);
     for (size_t i = 0; i < count; i++)
         of_blocks[i] = (float)(rng_u64(seed, i, 1) >> 40) * 0x1p-24f;
     quant_store_scales(scales, of_blocks, m);
     struct pair pair = pair_of_ints(scales, words);
-    free(of_blocks);
-    free(scales);
     return pair;
 }
 

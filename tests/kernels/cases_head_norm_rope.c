@@ -1,4 +1,5 @@
 /* One product's q | k | v, normed and turned into q | k, and back. */
+#include "base/must.h"
 #include "cases.h"
 
 #include "run.h"
@@ -28,7 +29,7 @@ static struct heads heads_of(enum dtype type, struct shape s)
     size_t n = (size_t)s.N, d = (size_t)s.D;
     int64_t out = (s.H + s.KV) * s.D, x = s.dense ? out : out + s.KV * s.D;
     size_t outs = n * (size_t)out, xs = n * (size_t)x;
-    int32_t *list = malloc(n * sizeof *list);
+    ZD_FREED int32_t *list = malloc(n * sizeof *list);
     for (int i = 0; i < s.N; i++)
         list[i] = (i * 7 + i / 5) % s.N;
     struct heads h = {
@@ -51,7 +52,6 @@ static struct heads heads_of(enum dtype type, struct shape s)
         h.rstd[i] = pair_of(DTYPE_FP32, rows, 1.0f, seed + 1);
         h.dweight[i] = pair_of(DTYPE_FP32, d, 1.0f, seed + 2);
     }
-    free(list);
     return h;
 }
 

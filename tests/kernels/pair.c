@@ -3,6 +3,7 @@
 #include "arrays.h"
 #include "base/device/device_memory.h"
 #include "base/file/hash.h"
+#include "base/must.h"
 #include "tests/support/require.h"
 
 #include <assert.h>
@@ -122,9 +123,8 @@ struct pair pair_of_values(enum dtype dtype, size_t count, const void *values)
 
 struct pair pair_of(enum dtype dtype, size_t count, float scale, uint64_t seed)
 {
-    void *values = random_array(dtype, count, scale, seed);
+    ZD_FREED void *values = random_array(dtype, count, scale, seed);
     struct pair p = pair_of_values(dtype, count, values);
-    free(values);
     return p;
 }
 
@@ -136,17 +136,16 @@ struct pair pair_of_ints(const int32_t *ints, size_t count)
 struct pair pair_of_zeros(size_t bytes)
 {
     size_t count = (bytes + sizeof(float) - 1) / sizeof(float);
-    void *zeros = calloc(count + 1, sizeof(float));
+    ZD_FREED void *zeros = calloc(count + 1, sizeof(float));
     struct pair p = pair_of_values(DTYPE_FP32, count, zeros);
-    free(zeros);
     return p;
 }
 
 struct pair pair_of_logits(const float *floats, size_t count)
 {
     struct pair p = begin(DTYPE_FP32, count);
-    float *values = copy_of(floats, count * sizeof *values);
-    void *narrow = malloc(count * sizeof *values + 1);
+    ZD_FREED float *values = copy_of(floats, count * sizeof *values);
+    ZD_FREED void *narrow = malloc(count * sizeof *values + 1);
     for (int i = 0; i < 2; i++) {
         p.dtype[i] = p.runner[i].ops->logits_dtype;
         dtype_round(values, p.dtype[i], count);
@@ -155,8 +154,6 @@ struct pair pair_of_logits(const float *floats, size_t count)
         dtype_convert(narrow, p.dtype[i], values, DTYPE_FP32, count);
         place(&p, i, narrow);
     }
-    free(values);
-    free(narrow);
     return keep(p);
 }
 
@@ -174,9 +171,8 @@ void *pair_fetch(const struct pair *p, int i)
 
 struct pair pair_of_first(const struct pair *p)
 {
-    void *values = pair_fetch(p, 0);
+    ZD_FREED void *values = pair_fetch(p, 0);
     struct pair same = pair_of_values(p->dtype[0], p->count, values);
-    free(values);
     return same;
 }
 

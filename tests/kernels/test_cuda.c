@@ -4,6 +4,7 @@
 #include "fp8_sums.h"
 
 #include "base/device/device_memory.h"
+#include "base/must.h"
 #include "tests/support/child.h"
 #include "tests/support/must.h"
 
@@ -221,12 +222,11 @@ Test(kernels_cuda, fp16_overflows_to_infinity)
     pair_runners(runner, runner);
     struct pair x = pair_of_logits(a, COUNT), y = pair_of_logits(b, COUNT);
     MUST(runner.ops->add(NULL, x.of[0], x.of[0], y.of[0], COUNT));
-    uint16_t *got = pair_fetch(&x, 0);
+    ZD_FREED uint16_t *got = pair_fetch(&x, 0);
     for (int i = 0; i < COUNT; i++)
         cr_expect_eq(
                 got[i], want[i], "%g + %g = %04x", (double)a[i], (double)b[i],
                 got[i]);
-    free(got);
 }
 
 /* A loss of nonsense is no number, so that training notices. */
@@ -246,8 +246,7 @@ Test(kernels_cuda, a_loss_of_nan_logits_is_nan)
         MUST(runner.ops->cross_entropy(
                 NULL, loss.of[0], x.of[0], x.of[0], targets.of[0], 1.0f, 1, V,
                 V, NULL));
-        float *got = pair_fetch(&loss, 0);
+        ZD_FREED float *got = pair_fetch(&loss, 0);
         cr_expect(isnan(*got), "%g", (double)*got);
-        free(got);
     }
 }

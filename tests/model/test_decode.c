@@ -1,3 +1,4 @@
+#include "base/must.h"
 #include "model/files/config.h"
 #include "tests/model/shapes.h"
 #include "tests/model/tiny.h"
@@ -179,7 +180,8 @@ static void check_fixture(const char *name)
         shape.decode_capacity = t.config.max_positions;
     model_config_fini(&t.config);
     tiny_open(&t, dir, &shape, tiny_plain(DTYPE_FP32));
-    float *logits = malloc((size_t)t.config.vocab_size * sizeof *logits);
+    ZD_FREED float *logits =
+            malloc((size_t)t.config.vocab_size * sizeof *logits);
     for (int i = 0; i < length; i++) {
         int best = 0;
         struct decode_run run = {.past = past, .count = count};
@@ -191,7 +193,6 @@ static void check_fixture(const char *name)
         cr_assert_eq(best, expected[i], "%s: token %d", name, i);
         ids[0] = best;
     }
-    free(logits);
     tiny_fini(&t);
 }
 

@@ -25,12 +25,11 @@ static void draw(float *out, uint64_t seed, size_t rows, size_t columns)
 
 static uint16_t *draw_bf16(uint64_t seed, size_t rows, size_t columns)
 {
-    float *wide = zd_array(rows * columns, sizeof *wide);
+    ZD_FREED float *wide = zd_array(rows * columns, sizeof *wide);
     uint16_t *out = zd_array(rows * columns, sizeof *out);
     draw(wide, seed, rows, columns);
     for (size_t i = 0; i < rows * columns; i++)
         out[i] = float_to_bf16(wide[i]);
-    free(wide);
     return out;
 }
 
@@ -152,7 +151,7 @@ static void compare(
     uint16_t *w = draw_bf16(2, OUT, IN), *turned = turn(w, OUT, IN);
     uint16_t *u = draw_bf16(4, 1, OUT), *v = draw_bf16(5, 1, IN);
     uint16_t *y = zd_array(N * OUT, sizeof *y);
-    uint16_t *dx = zd_array(N * IN, sizeof *dx);
+    ZD_FREED uint16_t *dx = zd_array(N * IN, sizeof *dx);
     float got[RESULTS];
     const void *params[] = {conv1d ? turned : w};
     open_alone(&a, mode, conv1d, keeps);
@@ -180,7 +179,6 @@ static void compare(
     expect_near(got + 2 * N, wanted + 2 * N, OUT, "dW");
     close_alone(&a);
     free(x), free(dy), free(w), free(turned), free(u), free(v), free(y);
-    free(dx);
 }
 
 Test(model_fp8, a_linear_is_that_of_torchs_types)

@@ -1,5 +1,6 @@
 /* Tensor and context parallelism: places that are threads compute what one
  * does. */
+#include "base/must.h"
 #include "base/number/dtype.h"
 #include "model/slice.h"
 #include "tests/model/shapes.h"
@@ -311,7 +312,7 @@ static void expect_near(
     for (int id = 0; id < table->count; id++) {
         size_t count = table->params[id].count;
         const float *want = replicated_grad(one->tiny.replica, id);
-        float *sum = calloc(count, sizeof *sum);
+        ZD_FREED float *sum = calloc(count, sizeof *sum);
         double apart = 0, norm = 0;
         add_slices(g, places, id, sum);
         for (size_t e = 0; e < count; e++) {
@@ -323,7 +324,6 @@ static void expect_near(
                 sqrt(apart) <= grads_limit * sqrt(norm) + 1e-7,
                 "%s, %s: %g of %g", what, table->params[id].name, sqrt(apart),
                 sqrt(norm));
-        free(sum);
     }
 }
 

@@ -1,3 +1,4 @@
+#include "base/must.h"
 #include "offload/aio.h"
 #include "tests/support/scratch_suite.h"
 
@@ -110,7 +111,7 @@ ParameterizedTest(struct way *way, aio, bytes_round_trip)
     struct aio *aio;
     struct aio_op ops[OPS] = {0};
     struct waiter waiter = WAITER;
-    char *data = aligned(FILE_BYTES);
+    ZD_FREED char *data = aligned(FILE_BYTES);
 
     MUST(aio_file_create(
             &file, scratch.dir, "a.offload", FILE_BYTES, way->direct));
@@ -132,7 +133,6 @@ ParameterizedTest(struct way *way, aio, bytes_round_trip)
     }
     aio_destroy(aio);
     aio_file_close(&file);
-    free(data);
 }
 
 /* --- errors --------------------------------------------------------------- */

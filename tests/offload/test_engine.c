@@ -1,3 +1,4 @@
+#include "base/must.h"
 #include "tests/offload/small_engine.h"
 #include "tests/support/gate.h"
 #include "tests/support/scratch_suite.h"
@@ -111,7 +112,7 @@ static void two_steps(const struct late *of, bool goes_on, float got[LATE])
             .learning_rate = 0.5f};
     struct gate gate = GATE;
     struct token now = {0};
-    float *grads = calloc(2 * LATE, sizeof *grads);
+    ZD_FREED float *grads = calloc(2 * LATE, sizeof *grads);
     struct exact_sum sum = {0};
     pthread_t opener;
     for (int i = 0; i < 2 * LATE; i++)
@@ -143,7 +144,6 @@ static void two_steps(const struct late *of, bool goes_on, float got[LATE])
     MUST(offload_finish(e.offload));
     pthread_join(opener, NULL);
     small_engine_end(&e);
-    free(grads);
 }
 
 /* No one waits for parameters of the first step; the second, wherever it writes

@@ -1,3 +1,4 @@
+#include "base/must.h"
 #include "offload/engine.h"
 #include "tests/offload/small_engine.h"
 
@@ -121,12 +122,11 @@ Test(offload_measure, refuses_to_update_before_the_norm_where_it_cannot)
 static size_t resident(enum arena_memory memory)
 {
     size_t pages = (s.arena.taken_bytes[memory] + 4095) / 4096, sum = 0;
-    unsigned char *map = malloc(pages);
+    ZD_FREED unsigned char *map = malloc(pages);
     cr_assert_eq(
             mincore(s.arena.base[memory], s.arena.taken_bytes[memory], map), 0);
     for (size_t i = 0; i < pages; i++)
         sum += map[i] & 1;
-    free(map);
     return sum;
 }
 

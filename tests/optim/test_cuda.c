@@ -1,6 +1,7 @@
 /* test_cuda.c - what optimizers do to memory of a GPU has the bits of the plain
  * definitions. */
 #include "base/device/device_memory.h"
+#include "base/must.h"
 #include "optim/codec.h"
 #include "optim/device.h"
 #include "tests/optim/family.h"
@@ -244,7 +245,7 @@ static void expect_squares(enum dtype type, size_t count, size_t skew)
 {
     size_t width = dtype_bytes(type);
     static const float odd[] = {INFINITY, NAN};
-    char *grad = grad_draw(type, count);
+    ZD_FREED char *grad = grad_draw(type, count);
     if (count == ODD) {
         dtype_convert(grad + 4 * width, type, odd, DTYPE_FP32, 1);
         dtype_convert(grad + 290 * width, type, odd + 1, DTYPE_FP32, 1);
@@ -268,7 +269,6 @@ static void expect_squares(enum dtype type, size_t count, size_t skew)
             memcmp(&seen, &expected, sizeof seen) == 0, "%s, %zu elements",
             dtype_name(type), count);
     heap_drop(&heap);
-    free(grad);
 }
 
 Test(cuda, squares_have_the_bits_of_their_definition)
@@ -295,11 +295,11 @@ static void expect_block_sums(
 {
     size_t count = (size_t)(blocks->rows * blocks->columns);
     size_t words = (size_t)blocks->count * 2, bytes = words * sizeof(int64_t);
-    void *grad = grad_draw(type, count);
+    ZD_FREED void *grad = grad_draw(type, count);
     struct heap heap = heap_make(8 * count + 2 * bytes + 4096);
     char *there = heap_copy(&heap, grad, count * dtype_bytes(type), 0);
-    int64_t *expected = calloc(words, sizeof *expected);
-    int64_t *seen = calloc(words, sizeof *seen);
+    ZD_FREED int64_t *expected = calloc(words, sizeof *expected);
+    ZD_FREED int64_t *seen = calloc(words, sizeof *seen);
     int64_t *sums = heap_copy(&heap, seen, bytes, 0);
     optim_add_block_sums(expected, blocks, grad, type, 0, count, 3.5);
     MUST(optim_device()->add_block_sums(
@@ -313,9 +313,6 @@ static void expect_block_sums(
                 joined(seen + 2 * b) == joined(expected + 2 * b),
                 "%s, cut at %zu: block %d", dtype_name(type), cut, (int)b);
     heap_drop(&heap);
-    free(grad);
-    free(expected);
-    free(seen);
 }
 
 Test(cuda, block_sums_are_those_of_the_cpu_however_cut)

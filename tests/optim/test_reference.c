@@ -1,5 +1,6 @@
 /* 50 steps of every optimizer against other people's code: what made the
  * fixtures and from what is told in tests/reference/optim_steps.py. */
+#include "base/must.h"
 #include "tests/optim/family.h"
 
 #include <criterion/criterion.h>
@@ -208,8 +209,8 @@ Test(reference, fifty_steps_end_where_others_do)
         const struct reference *r = &references[n];
         struct model model = model_make(r);
         struct totals total = totals_of(&model);
-        float *floats = read_fixture(r->name, "f32", total.floats * 4);
-        uint8_t *codes =
+        ZD_FREED float *floats = read_fixture(r->name, "f32", total.floats * 4);
+        ZD_FREED uint8_t *codes =
                 total.codes ? read_fixture(r->name, "u8", total.codes) : NULL;
         for (int at = 1; at <= STEPS; at++)
             model_step(&model, r, at);
@@ -225,7 +226,5 @@ Test(reference, fifty_steps_end_where_others_do)
                 }
             tensor_drop(t);
         }
-        free(floats);
-        free(codes);
     }
 }

@@ -1,6 +1,7 @@
 #include "tests/support/job_threads.h"
 
 #include "base/file/fs.h"
+#include "base/must.h"
 #include "daemon/job/job.h"
 
 #include <limits.h>
@@ -173,12 +174,11 @@ int job_threads_column(const char *dir, const char *key, double **values_out)
     snprintf(path, sizeof path, "%s/out/metrics.jsonl", dir);
     FILE *file = fopen(path, "r");
     while (file && count < LINES_MAX && fgets(line, sizeof line, file)) {
-        json_t *row = json_loads(line, 0, NULL);
+        json_auto_t *row = json_loads(line, 0, NULL);
         const json_t *value = find(row, key);
         if (value)
             values[count++] =
                     json_is_number(value) ? json_number_value(value) : NAN;
-        json_decref(row);
     }
     if (file)
         fclose(file);
@@ -188,10 +188,8 @@ int job_threads_column(const char *dir, const char *key, double **values_out)
 
 int rows_of(const char *dir, const char *key)
 {
-    double *values;
-    int count = job_threads_column(dir, key, &values);
-    free(values);
-    return count;
+    ZD_FREED double *values = NULL;
+    return job_threads_column(dir, key, &values);
 }
 
 bool same_column(const char *a, const char *b, const char *key, int rows)
@@ -232,10 +230,9 @@ double column_difference(const char *a, const char *b, const char *key)
 
 static double value_of(const char *dir, const char *key, bool is_last)
 {
-    double *values;
+    ZD_FREED double *values = NULL;
     int count = job_threads_column(dir, key, &values);
     double value = count ? values[is_last ? count - 1 : 0] : NAN;
-    free(values);
     return value;
 }
 

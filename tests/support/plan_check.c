@@ -1,6 +1,7 @@
 #include "tests/support/plan_check.h"
 
 #include "base/memory/arena.h"
+#include "base/must.h"
 #include "tests/support/job_threads.h"
 
 #include <limits.h>
@@ -47,12 +48,11 @@ static bool groups_add_up(const json_t *plan)
 /* Does every row have `want` under `path`? */
 static bool rows_have(const char *dir, const char *path, double want, int rows)
 {
-    double *values;
+    ZD_FREED double *values = NULL;
     int count = job_threads_column(dir, path, &values);
     bool same = count == rows;
     for (int i = 0; i < count; i++)
         same = same && values[i] == want;
-    free(values);
     return same;
 }
 

@@ -2,6 +2,7 @@
 
 #include "base/file/fs.h"
 #include "base/file/safetensors.h"
+#include "base/must.h"
 #include "model/files/config.h"
 #include "optim/optim.h"
 #include "train/checkpoint/arrays.h"
@@ -109,13 +110,11 @@ static bool write_array(
     size_t per = strstr(from->name, "_scale/") ? OPTIM_QBLOCK : 1;
     size_t wide = from->bytes / from->count;
     size_t bytes = ((held->count - 1) / per + 1) * wide;
-    char *data = malloc(bytes);
-    bool ok = st_read_bytes(
-                      whole->file, from, held->begin / per * wide, bytes,
-                      data) == ZD_OK &&
-              st_writer_add(writer, n, data, bytes) == ZD_OK;
-    free(data);
-    return ok;
+    ZD_FREED char *data = malloc(bytes);
+    return st_read_bytes(
+                   whole->file, from, held->begin / per * wide, bytes, data) ==
+                   ZD_OK &&
+           st_writer_add(writer, n, data, bytes) == ZD_OK;
 }
 
 static bool write_shard(
@@ -201,7 +200,7 @@ bool reshard(const char *from, const char *to, int shards, int format)
     char path[PATH_MAX];
     struct st_file *file;
     struct model_config config;
-    json_t *manifest;
+    json_auto_t *manifest = NULL;
     fs_join(path, sizeof path, from, "shard-00001-of-00001.safetensors");
     if (fs_make_dirs(to) != ZD_OK || manifest_read(from, &manifest) != ZD_OK ||
         model_config_read(from, false, &config) != ZD_OK)
@@ -219,6 +218,5 @@ bool reshard(const char *from, const char *to, int shards, int format)
     fs_join(path, sizeof path, to, CHECKPOINT_MANIFEST);
     manifest_seal(manifest);
     ok = ok && json_write_file(path, manifest) == ZD_OK;
-    json_decref(manifest);
     return ok;
 }

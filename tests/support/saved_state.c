@@ -1,6 +1,7 @@
 #include "saved_state.h"
 
 #include "base/file/safetensors.h"
+#include "base/must.h"
 #include "optim/optim.h"
 #include "tests/support/job_threads.h"
 
@@ -84,7 +85,7 @@ static void add_array(
     size_t first = strtoull(strrchr(tensor->name, '@') + 1, NULL, 10);
     size_t per = strstr(array->name, "_scale/") ? OPTIM_QBLOCK : 1;
     size_t bytes = tensor->bytes / tensor->count, count = tensor->count;
-    char *values = malloc(tensor->bytes);
+    ZD_FREED char *values = malloc(tensor->bytes);
     snprintf(array->type, sizeof array->type, "%s", tensor->dtype);
     st_read_bytes(file, tensor, 0, tensor->bytes, values);
     for (size_t i = count; i-- > 0;) { /* the last first: it makes the room */
@@ -93,7 +94,6 @@ static void add_array(
                values + i * bytes, bytes);
     }
     array->used += tensor->bytes;
-    free(values);
 }
 
 static void add_shard(
@@ -112,7 +112,7 @@ struct saved_state saved_state_of(const char *dir, int world, int step)
     char path[PATH_MAX];
     struct saved_state state = {
             .arrays = calloc(ARRAYS_MAX, sizeof(struct saved_array))};
-    json_t *manifest = job_manifest(dir, step);
+    json_auto_t *manifest = job_manifest(dir, step);
     for (int r = 1; r <= world; r++) {
         snprintf(
                 path, sizeof path,
@@ -120,7 +120,6 @@ struct saved_state saved_state_of(const char *dir, int world, int step)
                 step, r, world);
         add_shard(&state, path, manifest);
     }
-    json_decref(manifest);
     return state;
 }
 

@@ -22,10 +22,9 @@ enum { STEPS = 14 };
 
 static int64_t applied_steps(const char *dir)
 {
-    json_t *manifest = job_manifest(dir, STEPS);
+    json_auto_t *manifest = job_manifest(dir, STEPS);
     int64_t applied = json_integer_at(
             json_object_get(manifest, "progress"), "applied_steps");
-    json_decref(manifest);
     return applied;
 }
 

@@ -199,12 +199,10 @@ static void test_resume_worlds(void)
 /* The algorithms that timing chose, for who goes on (test_matmul_timing.c). */
 static bool has_products(const char *dir, int step)
 {
-    json_t *manifest = job_manifest(dir, step);
+    json_auto_t *manifest = job_manifest(dir, step);
     const char *text = json_string_at(manifest, "products");
-    bool has = text && strncmp(text, "zerod products ", 15) == 0 &&
-               strstr(text, "\ncuBLASLt ");
-    json_decref(manifest);
-    return has;
+    return text && strncmp(text, "zerod products ", 15) == 0 &&
+           strstr(text, "\ncuBLASLt ");
 }
 
 /* A checkpoint belongs to no device. */

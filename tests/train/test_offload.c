@@ -1,5 +1,6 @@
 /* test_offload.c - what a job of five steps with offload tells: that its bits
  * and bytes are those without, and as planned, is in same_runs.txt. */
+#include "base/must.h"
 #include "tests/support/job_threads.h"
 #include "tests/support/plan_check.h"
 
@@ -26,7 +27,7 @@ static bool accumulates_on_host(double limit, double *device_out)
             "checkpoint.save_strategy=no checkpoint.export=none "
             "device.host_memory_limit=1GiB device.memory_limit=%.0f",
             limit);
-    json_t *plan = plan_check_open(dir);
+    json_auto_t *plan = plan_check_open(dir);
     const json_t *rank = json_array_get(json_object_get(plan, "ranks"), 0);
     const json_t *arenas = json_object_get(rank, "arenas");
     *device_out = ran ? (double)json_integer_at(
@@ -36,7 +37,6 @@ static bool accumulates_on_host(double limit, double *device_out)
         json_array_foreach(json_object_get(arena, "spans"), i, span) on_host |=
                 strcmp(json_string_at(span, "name"), "offload.accumulators") ==
                 0;
-    json_decref(plan);
     return on_host;
 }
 
@@ -69,12 +69,11 @@ static bool waits_add_up(const char *dir)
     bool ok = true;
     double sum[STEPS] = {0}, *step = column(dir, "step_seconds", &ok);
     for (int k = 0; k < 4; k++) {
-        double *wait = column(dir, keys[k], &ok);
+        ZD_FREED double *wait = column(dir, keys[k], &ok);
         for (int i = 0; i < STEPS && ok; i++) {
             ok = wait[i] >= 0;
             sum[i] += wait[i];
         }
-        free(wait);
     }
     for (int i = 0; i < STEPS && ok; i++)
         ok = sum[i] <= step[i];

@@ -206,7 +206,7 @@ static void check_quantized(const struct expected *expected)
 {
     static const char *const formats[] = {"nf4", "fp4", "int8", "fp8"};
     char path[PATH_MAX], sets[64];
-    json_t *all = NULL;
+    json_auto_t *all = NULL;
     snprintf(path, sizeof path, "%s/quantized.json", expected->dir);
     if (!fs_exists(path)) /* make_qlora.py makes it of the first families */
         return;
@@ -218,7 +218,6 @@ static void check_quantized(const struct expected *expected)
                 expected, sets, 2, 3, json_object_get(all, formats[i]), 1e-5,
                 true);
     }
-    json_decref(all);
 }
 
 static void check_adapter(struct expected *expected)

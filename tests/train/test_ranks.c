@@ -75,11 +75,10 @@ static void ranks_are_told(int world, const char *offload)
     tap_ok(well, "world %d %s: %d reports tell who the ranks are", world,
            offload, heard.times);
     tap_ok(moved, "world %d %s: and what they did", world, offload);
-    json_t *plan = ran ? plan_check_open(dir) : NULL;
+    json_auto_t *plan = ran ? plan_check_open(dir) : NULL;
     tap_ok(plan && plan_check_sent(plan, dir, STEPS),
            "world %d %s: a step sends what is planned all the same", world,
            offload);
-    json_decref(plan);
 }
 
 int main(void)

@@ -56,11 +56,10 @@ static bool same_run(
 
 static bool as_planned(const struct group *group, const char *dir)
 {
-    json_t *plan = plan_check_open(dir);
+    json_auto_t *plan = plan_check_open(dir);
     bool sent = plan && (group->overflows ||
                          plan_check_sent(plan, dir, rows_of(dir, "loss")));
     bool taken = plan && plan_check_taken(plan);
-    json_decref(plan);
     return sent && taken;
 }
 
@@ -100,11 +99,10 @@ static char *next_sample(FILE *events)
     char *text = NULL;
     char line[TEXT * 4];
     while (!text && events && fgets(line, sizeof line, events)) {
-        json_t *row = json_loads(line, 0, NULL);
+        json_auto_t *row = json_loads(line, 0, NULL);
         const char *said = json_string_at(row, "text");
         if (strstr(line, "\"sample\""))
             text = strdup(said ? said : "");
-        json_decref(row);
     }
     return text;
 }

@@ -1,6 +1,7 @@
 /* test_states.c - whole trainings with every optimizer and format: checkpoints
  * carry every state between worlds and stages. That these agree for each is in
  * tests/zero/test_states.c. */
+#include "base/must.h"
 #include "optim/optim.h"
 #include "tests/support/job_threads.h"
 #include "tests/support/saved_state.h"
@@ -158,7 +159,7 @@ static bool converted(const char *from, const char *to, int world, int *changed)
                        y = saved_state_of(to, world, CUT);
     bool same = true;
     float *wide = calloc(BYTES_MAX, 1), *scales = calloc(BYTES_MAX, 1);
-    void *values = calloc(BYTES_MAX, 1);
+    ZD_FREED void *values = calloc(BYTES_MAX, 1);
     for (int i = 0; i < y.count; i++) {
         struct saved_array *q = &y.arrays[i];
         struct saved_array *p = saved_array_of(&x, q->name, strlen(q->name));
@@ -191,7 +192,6 @@ static bool converted(const char *from, const char *to, int world, int *changed)
     }
     free(wide);
     free(scales);
-    free(values);
     saved_state_free(&x);
     saved_state_free(&y);
     return same;
@@ -214,10 +214,9 @@ static void formats_change(const char *before, const char *after)
 
 static int64_t applied_steps(const char *dir, int step)
 {
-    json_t *manifest = job_manifest(dir, step);
+    json_auto_t *manifest = job_manifest(dir, step);
     int64_t applied = json_integer_at(
             json_object_get(manifest, "progress"), "applied_steps");
-    json_decref(manifest);
     return applied;
 }
 

@@ -1,6 +1,7 @@
 #include "saves.h"
 
 #include "base/file/hash.h"
+#include "base/must.h"
 #include "base/number/rng.h"
 #include "zero/snapshot.h"
 
@@ -70,10 +71,9 @@ static enum zd_status read_blocks(
     size_t count = zero_block_count(saver->zero, range.id);
     if (!count || range.begin)
         return ZD_OK;
-    float *values = calloc(count, sizeof *values);
+    ZD_FREED float *values = calloc(count, sizeof *values);
     enum zd_status status = view->blocks(view->ctx, i, values);
     hasher_update(hasher, values, count * sizeof *values);
-    free(values);
     return status;
 }
 

@@ -328,7 +328,7 @@ static unsigned joined_of(
 {
     struct model_config config;
     struct param_table table;
-    json_t *json;
+    json_auto_t *json = NULL;
     cr_assert_eq(
             json_parse(text, strlen(text), "test", ZD_ERR_BUG, &json), ZD_OK);
     cr_assert_eq(
@@ -343,7 +343,6 @@ static unsigned joined_of(
     unsigned joined = zero_joined(plan);
     param_table_fini(&table);
     model_config_fini(&config);
-    json_decref(json);
     return joined;
 }
 

@@ -1,3 +1,4 @@
+#include "base/must.h"
 #include "plan_case.h"
 
 #include "tests/support/must.h"
@@ -187,7 +188,7 @@ Test(zero_plan_offload,
             r.offload.chunk_bytes = 4096;
             const struct zero_plan *plan = build(&r);
             size_t bytes[2][OFFLOAD_PARTS + 1];
-            bool *apart;
+            ZD_FREED bool *apart = NULL;
             int ranks;
             apart = plan_parts_apart(plan, &ranks);
             cr_assert_eq(ranks, world);
@@ -201,7 +202,6 @@ Test(zero_plan_offload,
                         bytes[0], bytes[1], sizeof bytes[0],
                         "rank %d of %d, optimizer %d", rank, world, k);
             }
-            free(apart);
         }
     cr_expect_gt(passed[0], 100);
     cr_expect_gt(passed[1], 100);

@@ -2,6 +2,7 @@
  * agree to the bit, the wire is what the plan says, state moves between worlds.
  * A plain program that prints TAP, so that it can run under a thread sanitizer.
  */
+#include "base/must.h"
 #include "world.h"
 
 #include <math.h>
@@ -174,7 +175,7 @@ static void test_frozen(void)
     fake_create(&fake, &s.shape);
     struct weight_source source = fake_weights(&fake);
     bool ok = outcome_sound(&outcome), moved = false;
-    float *first = calloc(outcome.total, sizeof *first);
+    ZD_FREED float *first = calloc(outcome.total, sizeof *first);
     for (int id = 0; id < fake.table.count; id++) {
         size_t at = tensor_start(&fake.table, id);
         size_t count = fake.table.params[id].count;
@@ -189,7 +190,6 @@ static void test_frozen(void)
         }
     }
     tap_ok(ok && moved, "frozen tensors stay as their files have them");
-    free(first);
     fake_destroy(&fake);
     outcome_fini(&outcome);
 }
@@ -205,7 +205,7 @@ static void test_decay(void)
     struct fake fake;
     fake_create(&fake, &s.shape);
     struct weight_source source = fake_weights(&fake);
-    float *first = calloc(outcome.total, sizeof *first);
+    ZD_FREED float *first = calloc(outcome.total, sizeof *first);
     bool ok = outcome_sound(&outcome) && outcome.norms[0] == 0;
     for (int id = 0; id < fake.table.count; id++) {
         const struct param *param = &fake.table.params[id];
@@ -217,7 +217,6 @@ static void test_decay(void)
             ok &= outcome.master[at + i] == first[i] * keep;
     }
     tap_ok(ok, "decay moves the weights of matrices only");
-    free(first);
     fake_destroy(&fake);
     outcome_fini(&outcome);
 }

@@ -1,4 +1,5 @@
 #include "base/file/json.h"
+#include "base/must.h"
 #include "tests/support/scratch_suite.h"
 
 #include <math.h>
@@ -78,11 +79,10 @@ Test(json, values_are_counted_before_a_tree_is_made_of_them)
 Test(json, absurd_depth_is_refused)
 {
     enum { DEPTH = 100000 };
-    char *text = malloc(DEPTH);
+    ZD_FREED char *text = malloc(DEPTH);
     memset(text, '[', DEPTH);
     cr_expect_eq(
             json_parse(text, DEPTH, "f", ZD_ERR_CONFIG, &json), ZD_ERR_CONFIG);
-    free(text);
 }
 
 Test(json, a_byte_order_mark_is_skipped)
@@ -152,13 +152,12 @@ Test(json, written_numbers_are_as_short_as_they_came)
             "  \"third\": 0.3333333333333333,\n"
             "  \"vocab\": 151936\n"
             "}\n";
-    char *written;
+    ZD_FREED char *written = NULL;
     size_t bytes;
     MUST(parse(text));
     MUST(json_write_file(scratch_path(&scratch, "f"), json));
     MUST(fs_read_file(scratch.path, 1000, &written, &bytes));
     cr_expect_str_eq(written, text);
-    free(written);
     json_decref(json);
 }
 

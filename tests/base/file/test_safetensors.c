@@ -1,4 +1,5 @@
 #include "base/file/safetensors.h"
+#include "base/must.h"
 #include "tests/support/scratch_suite.h"
 
 #include <sys/stat.h>
@@ -163,14 +164,13 @@ Test(safetensors, too_many_tensors_are_refused_before_they_cost_memory)
     enum { COUNT = 2000001 };
     static const char one[] = "\"a\":{},";
     size_t bytes = COUNT * (sizeof one - 1) + 1;
-    char *header = malloc(bytes);
+    ZD_FREED char *header = malloc(bytes);
     cr_assert_not_null(header);
     header[0] = '{';
     for (size_t i = 0; i < COUNT; i++)
         memcpy(header + 1 + i * (sizeof one - 1), one, sizeof one - 1);
     cr_expect_eq(open_made(header, bytes, 0, 0), ZD_ERR_DATA);
     cr_expect_not_null(strstr(zd_error_get()->what, "4000000 JSON values"));
-    free(header);
 }
 
 Test(safetensors, many_tensors_on_the_same_bytes_are_refused)

@@ -1,5 +1,6 @@
 #include "base/file/hash.h"
 #include "base/file/safetensors.h"
+#include "base/must.h"
 #include "tests/support/scratch_suite.h"
 
 TestSuite(safetensors_write, IN_SCRATCH);
@@ -46,9 +47,8 @@ static struct st_writer *create(
         const char *path, const struct st_entry *list, int count)
 {
     struct st_writer *writer;
-    json_t *metadata = json_pack("{s:s}", "who", "us");
+    json_auto_t *metadata = json_pack("{s:s}", "who", "us");
     MUST(st_writer_create(path, list, count, metadata, &writer));
-    json_decref(metadata);
     return writer;
 }
 
@@ -140,7 +140,7 @@ Test(safetensors_write, a_long_file_comes_back)
     enum { COUNT = 5 << 20, PIECE = 1 << 18 };
     static const struct st_entry two[] = {
             {"a", "F32", 1, {COUNT}}, {"b", "F32", 1, {COUNT}}};
-    float *data = malloc(PIECE * sizeof *data);
+    ZD_FREED float *data = malloc(PIECE * sizeof *data);
     char mixed[HASH_HEX], read[HASH_HEX];
     MUST(st_writer_create(scratch_path(&scratch, "f"), two, 2, NULL, &writer));
     for (int at = 0; at < COUNT; at += PIECE)
@@ -152,7 +152,6 @@ Test(safetensors_write, a_long_file_comes_back)
     MUST(st_writer_finish(writer, mixed, NULL));
     MUST(st_digest(scratch.path, read));
     cr_expect_str_eq(mixed, read);
-    free(data);
 }
 
 Test(safetensors_write, pieces_do_not_matter)
@@ -186,8 +185,8 @@ Test(safetensors_write, long_halves_are_read_in_pieces)
 {
     enum { COUNT = 50001 };
     static const struct st_entry entry = {"h", "F16", 1, {COUNT}};
-    uint16_t *data = malloc(COUNT * sizeof *data);
-    float *out = malloc(COUNT * sizeof *out);
+    ZD_FREED uint16_t *data = malloc(COUNT * sizeof *data);
+    ZD_FREED float *out = malloc(COUNT * sizeof *out);
     for (int i = 0; i < COUNT; i++)
         data[i] = float_to_fp16((float)(i % 2048));
     MUST(st_writer_create(
@@ -199,20 +198,17 @@ Test(safetensors_write, long_halves_are_read_in_pieces)
     for (int i = 5; i < COUNT; i++)
         cr_assert_eq(out[i - 5], (float)(i % 2048));
     st_close(file);
-    free(data);
-    free(out);
 }
 
 Test(safetensors_write, existing_files_are_not_overwritten)
 {
-    char *text;
+    ZD_FREED char *text = NULL;
     scratch_file(&scratch, "f", "precious", 8);
     cr_expect_eq(
             st_writer_create(scratch.path, entries, ENTRIES, NULL, &writer),
             ZD_ERR_CREATE);
     MUST(fs_read_file(scratch.path, 100, &text, NULL));
     cr_expect_str_eq(text, "precious");
-    free(text);
 }
 
 Test(safetensors_write, an_unfinished_file_does_not_stay)

@@ -1,6 +1,7 @@
 
 #include "base/file/hash.h"
 #include "base/file/safetensors.h"
+#include "base/must.h"
 #include "base/progress.h"
 #include "tests/support/scratch_suite.h"
 
@@ -64,7 +65,7 @@ static struct st_writer *create(const char *name)
 static enum zd_status write_parts(struct st_writer *writer)
 {
     enum zd_status status = ZD_OK;
-    float *own = malloc(PART * sizeof *own);
+    ZD_FREED float *own = malloc(PART * sizeof *own);
     for (int i = 0; status == ZD_OK && i < 2 * PARTS; i++) {
         void *room = own;
         if (i % 3)
@@ -73,7 +74,6 @@ static enum zd_status write_parts(struct st_writer *writer)
             ((float *)room)[k] = (float)(i * 7 + k);
         status = st_writer_add(writer, i % 2, room, PART * sizeof(float));
     }
-    free(own);
     return status;
 }
 

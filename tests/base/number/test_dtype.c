@@ -1,3 +1,4 @@
+#include "base/must.h"
 #include "base/number/dtype.h"
 #include "base/number/dtype_lanes.h"
 
@@ -192,7 +193,7 @@ static void check_narrow(
         dtype_narrow_fn *narrow, uint16_t (*define)(float), const float *in,
         size_t count, const char *name)
 {
-    uint16_t *out = malloc(count * sizeof *out);
+    ZD_FREED uint16_t *out = malloc(count * sizeof *out);
     narrow(out, in, count);
     for (size_t i = 0; i < count; i++) {
         uint32_t bits;
@@ -201,7 +202,6 @@ static void check_narrow(
                 out[i], define(in[i]), "%s: %08x became %04x, not %04x", name,
                 bits, out[i], define(in[i]));
     }
-    free(out);
 }
 
 static void check_widen(
@@ -226,7 +226,7 @@ static void check_widen(
 Test(dtype, vectors_have_the_bits_of_the_definitions)
 {
     size_t count;
-    float *in = hard_floats(&count);
+    ZD_FREED float *in = hard_floats(&count);
     for (int i = 0; i < 2; i++) {
         const struct dtype_lanes *lanes = dtype_lanes_at(isas[i]);
         if (!lanes) /* this machine cannot run it */
@@ -236,7 +236,6 @@ Test(dtype, vectors_have_the_bits_of_the_definitions)
         check_narrow(lanes->narrow_bf16, narrow_bf16, in, count, lanes->name);
         check_narrow(lanes->narrow_fp16, float_to_fp16, in, count, lanes->name);
     }
-    free(in);
 }
 
 /* Every length up to three vectors, and nothing written behind the end. */

@@ -1,3 +1,4 @@
+#include "base/must.h"
 #include "base/number/philox.h"
 #include "base/number/rng.h"
 
@@ -82,7 +83,7 @@ Test(rng, normal_is_box_muller_by_the_library)
 {
     enum { COUNT = 200000 };
     const double two_pi = 6.283185307179586476925286766559;
-    float *x = malloc(COUNT * sizeof *x);
+    ZD_FREED float *x = malloc(COUNT * sizeof *x);
     rng_normal(3, 4, 0, COUNT, x);
     for (int i = 0; i < COUNT; i++) {
         uint32_t words[4];
@@ -95,7 +96,6 @@ Test(rng, normal_is_box_muller_by_the_library)
                 x[i], expected, fabs(expected) * (0x1p-24 + 0x1p-48) + 0x1p-46,
                 "element %d: %a, %a", i, x[i], expected);
     }
-    free(x);
 }
 
 Test(rng, normal_depends_on_the_element_alone)
@@ -114,14 +114,13 @@ Test(rng, permutation_is_a_bijection)
     static const uint64_t counts[] = {1,   2,   3,   4,   5,    7,     16,   17,
                                       100, 255, 256, 257, 1000, 65536, 65537};
     for (size_t c = 0; c < sizeof counts / sizeof counts[0]; c++) {
-        unsigned char *seen = calloc(counts[c], 1);
+        ZD_FREED unsigned char *seen = calloc(counts[c], 1);
         for (uint64_t i = 0; i < counts[c]; i++) {
             uint64_t at = rng_permute(42, c, i, counts[c]);
             cr_assert_lt(at, counts[c]);
             cr_assert_not(seen[at], "%lu is hit twice of %lu", at, counts[c]);
             seen[at] = 1;
         }
-        free(seen);
     }
 }
 

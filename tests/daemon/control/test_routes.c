@@ -1,6 +1,7 @@
 /* test_routes.c - the routes without a socket: the cases of routes.txt, then
  * what no row can say. Streams keep what is sent when no connection takes it.
  */
+#include "base/must.h"
 #include "daemon/control/routes.h"
 #include "daemon/http/server.h"
 #include "daemon/state/messages.h"
@@ -127,7 +128,7 @@ static void check_answer(int status, const char *code)
     cr_expect_eq(t.reply.status, status, "line %d: %d", t.line, t.reply.status);
     if (!code)
         return;
-    json_t *json = json_loads(text_of_reply(), 0, NULL);
+    json_auto_t *json = json_loads(text_of_reply(), 0, NULL);
     json_t *error = json_object_get(json, "error");
     const char *own = json_string_at(error, "code");
     cr_expect(own && strcmp(own, code) == 0, "line %d: %s", t.line, own);
@@ -136,7 +137,6 @@ static void check_answer(int status, const char *code)
             status >= 500 || json_string_at(error, "hint")[0], "line %d",
             t.line);
     cr_expect(status != 405 || t.reply.allow);
-    json_decref(json);
 }
 
 /* --- what happens --- */
@@ -303,7 +303,7 @@ static void check_member(char *rest)
     char *equals = strstr(rest, " = "), *key;
     static json_t *root; /* of the body that was read last */
     *equals = '\0';
-    json_t *want = json_loads(equals + 3, JSON_DECODE_ANY, NULL);
+    json_auto_t *want = json_loads(equals + 3, JSON_DECODE_ANY, NULL);
     json_decref(root);
     json_t *at = root = json_loads(text_of_reply(), 0, NULL);
     while ((key = strsep(&rest, " ")))
@@ -314,7 +314,6 @@ static void check_member(char *rest)
                            ? json_is_number(at) && is_near(at, want)
                            : json_equal(at, want);
     cr_expect(is_same, "line %d", t.line);
-    json_decref(want);
 }
 
 static bool take_check(const char *word, char *rest)
@@ -412,7 +411,7 @@ static void unescape(char *text)
 
 Test(routes, cases)
 {
-    char *line = NULL;
+    ZD_FREED char *line = NULL;
     size_t room = 0;
     ssize_t bytes;
     bool has_begun = false;
@@ -447,7 +446,6 @@ Test(routes, cases)
         if (!take_setting(word, rest))
             take_happening(word, rest);
     }
-    free(line);
     fclose(file);
 }
 

@@ -262,10 +262,9 @@ static void check_reply(const char *reply, size_t bytes)
     size_t body_bytes = strtoul(length + 16, NULL, 10);
     if (body_bytes > bytes - (size_t)(body - reply))
         return; /* it was not waited for */
-    json_t *json = json_loadb(body, body_bytes, JSON_DECODE_ANY, NULL);
+    json_auto_t *json = json_loadb(body, body_bytes, JSON_DECODE_ANY, NULL);
     if (!json && body_bytes)
         fail("a body that is not JSON", reply);
-    json_decref(json);
 }
 
 static size_t read_some(int fd, char *out, size_t have)

@@ -1,6 +1,7 @@
 /* test_job_cases.c - the jobs of cases.txt: each mistake is told with its
  * place, values are what was written, and what is printed reads back as itself;
  * then what no row can say. */
+#include "base/must.h"
 #include "daemon/job/job.h"
 #include "tests/support/scratch.h"
 
@@ -198,7 +199,7 @@ static void expect_value(const json_t *values, char *want)
     key[length] = '\0';
     char *value = strstr(want, " = ");
     const json_t *row = json_object_get(values, key);
-    char *got = json_dumps(
+    ZD_FREED char *got = json_dumps(
             json_object_get(row, "value"),
             JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(15));
     const char *from = json_string_at(row, "origin");
@@ -211,13 +212,12 @@ static void expect_value(const json_t *values, char *want)
         cr_expect_str_eq(got, value + 3, "%s", want);
     if (origin)
         cr_expect(strstr(from, origin + 3), "%s: %s", want, from);
-    free(got);
 }
 
 static void expect_same_printed(const struct row *row)
 {
     struct row again;
-    char *text = NULL;
+    ZD_FREED char *text = NULL;
     size_t bytes;
     FILE *stream = open_memstream(&text, &bytes);
     job_print(row->job, stream);
@@ -231,7 +231,6 @@ static void expect_same_printed(const struct row *row)
     cr_expect_str_eq(
             job_options(again.job)->digest, job_options(row->job)->digest, "%s",
             text);
-    free(text);
     row_fini(&again);
 }
 
@@ -285,7 +284,7 @@ Test(job_cases, each_is_told_as_it_says)
 Test(job_cases, problems_are_printed_with_their_line_and_no_control_character)
 {
     struct row row;
-    char *text = NULL;
+    ZD_FREED char *text = NULL;
     size_t bytes;
     row_init(
             &row,
@@ -299,7 +298,6 @@ Test(job_cases, problems_are_printed_with_their_line_and_no_control_character)
     cr_expect(strstr(text, "| ^^^^^^^^^^^^ did you mean `learning_rate`?\n"));
     cr_expect(strstr(text, "\nerror[E0203]"));
     cr_expect_null(strchr(text, 0x1b));
-    free(text);
     row_fini(&row);
 }
 
@@ -307,7 +305,7 @@ Test(job_cases, a_file_over_a_mebibyte_or_missing_is_refused)
 {
     struct row row;
     size_t bytes = TOML_MAX_BYTES + 1;
-    char *text = malloc(bytes + 1);
+    ZD_FREED char *text = malloc(bytes + 1);
     memset(text, '\n', bytes);
     text[bytes] = '\0';
     row_init(&row, "");
@@ -319,7 +317,6 @@ Test(job_cases, a_file_over_a_mebibyte_or_missing_is_refused)
     cr_expect_eq(job_load(&request, &row.job), ZD_ERR_NO_INPUT);
     cr_expect_eq(job_problems(row.job)->count, 1);
     row_fini(&row);
-    free(text);
 }
 
 Test(job_cases, an_adapter_of_its_own_replaces_that_of_the_base)

@@ -1,3 +1,4 @@
+#include "base/must.h"
 #include "daemon/job/toml/toml_door.h"
 
 #include <criterion/criterion.h>
@@ -122,12 +123,11 @@ Test(toml_door, absurd_nesting_is_refused_before_it_costs_a_stack)
             {"a", ". \"a\" ", "= 1\nb = ["},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        char *text = repeat(cases[i].head, cases[i].unit, 50000, cases[i].tail);
-        char *after = repeat(astray, text, 1, "");
+        ZD_FREED char *text =
+                repeat(cases[i].head, cases[i].unit, 50000, cases[i].tail);
+        ZD_FREED char *after = repeat(astray, text, 1, "");
         expect(text, strlen(text), cases[i].has_place, "nested");
         expect(after, strlen(after), 2 * cases[i].has_place, "nested");
-        free(text);
-        free(after);
     }
 }
 
@@ -135,31 +135,23 @@ Test(toml_door, absurd_nesting_is_refused_before_it_costs_a_stack)
 Test(toml_door, depth_is_counted_across_headers_keys_and_brackets)
 {
     for (size_t brackets = 5; brackets < 7; brackets++) {
-        char *header = repeat("x = 1\n[a", ".a", 29, "]\nb");
-        char *key = repeat(header, ".b", 29, " = ");
-        char *open = repeat(key, "[", brackets, "");
+        ZD_FREED char *header = repeat("x = 1\n[a", ".a", 29, "]\nb");
+        ZD_FREED char *key = repeat(header, ".b", 29, " = ");
+        ZD_FREED char *open = repeat(key, "[", brackets, "");
         char *text = repeat(open, "]", brackets, "\n");
         expect(text, strlen(text), brackets == 5 ? IS_TOML : 3, "");
-        free(header);
-        free(key);
-        free(open);
         free(text);
     }
 }
 
 Test(toml_door, brackets_and_dots_in_strings_and_comments_do_not_nest)
 {
-    char *dots = repeat("# ", "[.{", 500, "");
-    char *comment = repeat("", dots, 1, "\na = \"");
-    char *string = repeat(comment, dots, 1, "\"\nb = '''");
-    char *text = repeat(
+    ZD_FREED char *dots = repeat("# ", "[.{", 500, "");
+    ZD_FREED char *comment = repeat("", dots, 1, "\na = \"");
+    ZD_FREED char *string = repeat(comment, dots, 1, "\"\nb = '''");
+    ZD_FREED char *text = repeat(
             string, dots, 1, "'''\nc = [1.5, 1.25, 1.5, 1.75, 2.25, 3.5, 2]");
-    char *list = repeat("a = [", "1.5, ", 10000, "2]");
+    ZD_FREED char *list = repeat("a = [", "1.5, ", 10000, "2]");
     expect(text, strlen(text), IS_TOML, "");
     expect(list, strlen(list), IS_TOML, "");
-    free(dots);
-    free(comment);
-    free(string);
-    free(text);
-    free(list);
 }

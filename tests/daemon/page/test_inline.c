@@ -1,4 +1,5 @@
 /* The page, and the page with a run's numbers inside. */
+#include "base/must.h"
 #include "daemon/page/page.h"
 
 #include <criterion/criterion.h>
@@ -41,7 +42,7 @@ static json_t *content(const char *html)
 
 Test(page_inline, what_goes_in_comes_out_whatever_it_holds)
 {
-    json_t *data = json_pack(
+    json_auto_t *data = json_pack(
             "{s:s, s:s, s:s, s:[s, s], s:f}", "script",
             "</script><script>alert(1)</script>", "comment", "<!-- <script",
             "lines",
@@ -49,35 +50,28 @@ Test(page_inline, what_goes_in_comes_out_whatever_it_holds)
             "b\xe2\x80\xa9"
             "c\xe2\x80\xa7",
             "log", "tab\tand \"quotes\" \\u003c", "<", "number", 2.5);
-    char *html = inlined(data);
-    json_t *back = content(html);
+    ZD_FREED char *html = inlined(data);
+    json_auto_t *back = content(html);
     cr_assert(json_equal(data, back));
     cr_assert(strstr(html, "a\\u2028b\\u2029c"), "line separators are escaped");
-    json_decref(back);
-    json_decref(data);
-    free(html);
 }
 
 Test(page_inline, no_text_ends_the_element_or_opens_another)
 {
-    json_t *data = json_pack("{s:s}", "</ScRiPt>", "<img src=x> <!-- ]]>");
-    char *html = inlined(data);
+    json_auto_t *data = json_pack("{s:s}", "</ScRiPt>", "<img src=x> <!-- ]]>");
+    ZD_FREED char *html = inlined(data);
     cr_assert_eq(occurrences(html, "<"), occurrences(page_html, "<"));
-    json_decref(data);
-    free(html);
 }
 
 Test(page_inline, the_page_around_it_is_unchanged)
 {
-    json_t *data = json_pack("{s:i}", "a", 1);
-    char *html = inlined(data);
+    json_auto_t *data = json_pack("{s:i}", "a", 1);
+    ZD_FREED char *html = inlined(data);
     const char *place = strstr(page_html, open_tag) + strlen(open_tag);
     size_t before = (size_t)(place - page_html);
     cr_assert_eq(memcmp(html, page_html, before), 0);
     cr_assert_eq(strncmp(html + before, "{\"a\":1}", 7), 0);
     cr_assert_str_eq(html + before + 7, place);
-    json_decref(data);
-    free(html);
 }
 
 Test(page, it_has_one_empty_place_for_data_and_ends_with_a_nul)

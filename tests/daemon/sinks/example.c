@@ -4,6 +4,7 @@
  *   example DIR     DIR/metrics.txt, DIR/text/zerod_tiny.prom,
  * DIR/tensorboard/..., and in DIR/expected the lines
  * of read_events.py for the last */
+#include "base/must.h"
 #include "daemon/sinks/sink.h"
 #include "tests/daemon/sinks/state_case.h"
 
@@ -112,11 +113,10 @@ static void write_metrics(const char *dir)
 {
     char path[PATH_MAX];
     size_t bytes;
-    char *text = prometheus_write(&c.state, &bytes);
+    ZD_FREED char *text = prometheus_write(&c.state, &bytes);
     fs_join(path, sizeof path, dir, "metrics.txt");
     if (fs_write_file(path, text, bytes) != ZD_OK)
         abort();
-    free(text);
 }
 
 int main(int argc, char **argv)

@@ -1,6 +1,7 @@
 #include "daemon/sinks/sink.h"
 
 #include "base/clock.h"
+#include "base/must.h"
 #include "tests/daemon/sinks/state_case.h"
 
 #include <criterion/criterion.h>
@@ -73,12 +74,11 @@ Test(prometheus, what_is_not_known_is_left_out)
             "zerod_model_flops_total", "zerod_rank_up"};
     size_t bytes;
     struct run_state *state = run_state_create(&c.job, NULL);
-    char *text = prometheus_write(state, &bytes);
+    ZD_FREED char *text = prometheus_write(state, &bytes);
     for (size_t i = 0; i < sizeof unknown / sizeof unknown[0]; i++)
         cr_expect_null(strstr(text, unknown[i]), "%s", unknown[i]);
     cr_expect_eq(
             state_case_metric(text, "zerod_job_state", "state=starting"), 1);
-    free(text);
     run_state_destroy(state);
 }
 

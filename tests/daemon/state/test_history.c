@@ -70,7 +70,7 @@ Test(history, an_answer_has_at_most_so_many_points_and_its_extremes)
     for (int i = 1; i <= 10000; i++)
         history_add(&history, i, i == 1234 ? -9 : i == 4321 ? 99 : 1);
     for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++) {
-        json_t *json = history_json(&history, 0, sizes[s]);
+        json_auto_t *json = history_json(&history, 0, sizes[s]);
         size_t count = length(json);
         bool low = false, high = false;
         cr_expect_leq(count, (size_t)sizes[s]);
@@ -82,7 +82,6 @@ Test(history, an_answer_has_at_most_so_many_points_and_its_extremes)
         }
         if (sizes[s] >= 3)
             cr_expect(low && high, "of %d", sizes[s]);
-        json_decref(json);
     }
     history_fini(&history);
 }

@@ -59,7 +59,7 @@ static void render_marked(
             .steps = SIZE_MAX, .bytes = SIZE_MAX, .watch = &watch};
     struct jinja_output out = {0};
     char why[300];
-    json_t *marked = marked_context(context, words);
+    json_auto_t *marked = marked_context(context, words);
     bool allows =
             jinja_render(template, marked, &limits, &out, why, sizeof why) ==
             JINJA_DONE;
@@ -79,7 +79,6 @@ static void render_marked(
     }
     need(!allows || at == wanted->bytes, "more text than is told", source);
     jinja_output_fini(&out);
-    json_decref(marked);
 }
 
 static void render(const char *source, const json_t *context)
@@ -94,9 +93,8 @@ static void render(const char *source, const json_t *context)
     need(result == JINJA_DONE || result == JINJA_RAISED || why[0],
          "a refusal without a reason", source);
     if (result == JINJA_DONE) {
-        json_t *text = json_stringn(out.text, out.bytes);
+        json_auto_t *text = json_stringn(out.text, out.bytes);
         need(text != NULL, "text that is not UTF-8", source);
-        json_decref(text);
     }
     for (size_t i = 0; i < out.span_count; i++)
         need(out.spans[i].begin <= out.spans[i].end &&
@@ -177,7 +175,7 @@ static void take_literal(char *text, json_t *context, uint64_t n)
 
 int main(int argc, char **argv)
 {
-    json_t *file = NULL;
+    json_auto_t *file = NULL;
     char text[MAX];
     if (argc < 3 || json_parse_file(argv[1], 1 << 24, &file) != ZD_OK)
         return 1;
@@ -192,13 +190,11 @@ int main(int argc, char **argv)
         snprintf(text, sizeof text, "%s", source);
         for (uint64_t n = fuzz_next(&state) % 6; n-- > 0;)
             mutate(text, cases, &state);
-        json_t *context = json_deep_copy(json_object_get(file, "context"));
+        json_auto_t *context = json_deep_copy(json_object_get(file, "context"));
         take_literal(text, context, fuzz_next(&state) % 8);
         render(text, context);
-        json_decref(context);
     }
     printf("1..1\nok 1 - %zu inputs, seed %llu\n", inputs,
            (unsigned long long)seed);
-    json_decref(file);
     return 0;
 }

@@ -200,7 +200,7 @@ static bool has_case(const json_t *cases, const char *before, const char *name)
 
 Test(jinja, every_filter_test_method_and_function_has_a_case)
 {
-    json_t *file = fixture("jinja_cases.json");
+    json_auto_t *file = fixture("jinja_cases.json");
     const json_t *cases = json_object_get(file, "cases");
     const struct {
         const struct row *rows;
@@ -218,7 +218,6 @@ Test(jinja, every_filter_test_method_and_function_has_a_case)
                 is_covered |= has_case(cases, tables[i].before[k], row->name);
             cr_expect(is_covered, "%s", row->name);
         }
-    json_decref(file);
 }
 
 /* What is not supported is named, with its line; so is what Python refuses. */
@@ -227,7 +226,7 @@ Test(jinja, what_is_not_known_is_said)
     static const char signs[] = "=?!";
     static const enum jinja_result results[] = {
             JINJA_DONE, JINJA_UNKNOWN, JINJA_FAILED};
-    json_t *messages = json_pack("[{s:s}]", "role", "user");
+    json_auto_t *messages = json_pack("[{s:s}]", "role", "user");
     char *file, *line, *source = NULL;
     size_t bytes;
     int count = 0;
@@ -257,7 +256,6 @@ Test(jinja, what_is_not_known_is_said)
     }
     cr_expect_geq(count, 52);
     free(file);
-    json_decref(messages);
 }
 
 /* A date is given by whoever renders; without one there is no such function. */
@@ -298,16 +296,14 @@ static char *pieces_of(char *line)
 /* `says` NULL: it is rendered. */
 static void check_budget(const char *source, const char *says)
 {
-    json_t *messages = json_pack("[{s:s}]", "role", "user");
-    json_t *context = context_of(messages);
+    json_auto_t *messages = json_pack("[{s:s}]", "role", "user");
+    json_auto_t *context = context_of(messages);
     char *text = NULL, why[200];
     enum jinja_result result = render(source, context, &text, why, sizeof why);
     cr_expect_eq(
             result, says ? JINJA_OVER : JINJA_DONE, "%.60s: %s", source, why);
     cr_expect(!says || strstr(why, says), "%.60s: %s", source, why);
     free(text);
-    json_decref(context);
-    json_decref(messages);
 }
 
 /* A template that wants all of the stack, the time or the memory there is ends

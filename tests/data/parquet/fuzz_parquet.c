@@ -8,6 +8,7 @@
  * a row has at most the bytes it may have, and no more memory is held than
  * parquet.h says. */
 #include "base/file/fs.h"
+#include "base/must.h"
 #include "data/parquet/parquet.h"
 #include "tests/support/fuzz.h"
 
@@ -129,7 +130,7 @@ int main(int count, char **arguments)
         }
         most = sound->bytes > most ? sound->bytes : most;
     }
-    char *copy = malloc(most + 1);
+    ZD_FREED char *copy = malloc(most + 1);
     if (!copy || files == 0)
         return 1;
     for (time_t end = time(NULL) + (time_t)seconds; time(NULL) < end;)
@@ -140,6 +141,5 @@ int main(int count, char **arguments)
            (unsigned long long)number);
     for (int i = 0; i < files; i++)
         free(sounds[i].data);
-    free(copy);
     return 0;
 }

@@ -1,6 +1,7 @@
 /* Parquet files by pyarrow (tests/reference/make_parquet.py): their rows, and
  * one error for each kind that is not read or is damaged. */
 #include "base/file/fs.h"
+#include "base/must.h"
 #include "data/parquet/parquet.h"
 #include "tests/data/data_case.h"
 
@@ -36,14 +37,13 @@ static void expect_rows(const char *name, const char *rows)
                 parquet_row(parquet, 1 << 20, &row, &more), ZD_OK, "%s: %s",
                 name, zd_error_get()->what);
         cr_assert(more, "%s has %d rows", name, count);
-        json_t *want = json_loads(line, JSON_ALLOW_NUL, NULL);
-        json_t *got = json_loadb(row.bytes, row.used, JSON_ALLOW_NUL, NULL);
+        json_auto_t *want = json_loads(line, JSON_ALLOW_NUL, NULL);
+        json_auto_t *got =
+                json_loadb(row.bytes, row.used, JSON_ALLOW_NUL, NULL);
         cr_assert_not_null(want);
         cr_expect(
                 json_equal(want, got), "%s, row %d: %.*s", name, count + 1,
                 (int)row.used, row.bytes);
-        json_decref(want);
-        json_decref(got);
     }
     cr_expect_eq(parquet_row(parquet, 1 << 20, &row, &more), ZD_OK);
     cr_expect(!more && (rows ? count > 2 : !count), "%s", name);
@@ -171,10 +171,9 @@ Test(data_parquet, its_rows_are_documents_and_errors_name_the_row)
     test.entry.path = test.path;
     test.entry.field = "must";
     test.entry.format = DATA_TEXT;
-    char *words = data_case_words(&test);
+    ZD_FREED char *words = data_case_words(&test);
     cr_expect(
             words && strncmp(words, "|[\"]quoted\\\"$|[l]ine\nfeed$", 26) == 0,
             "%s %s", words, zd_error_get()->what);
-    free(words);
     data_case_fini(&test);
 }

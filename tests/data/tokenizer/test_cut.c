@@ -1,4 +1,5 @@
 /* A long text tokenized in parts has the ids of the whole. */
+#include "base/must.h"
 #include "base/number/rng.h"
 #include "tests/data/data_case.h"
 
@@ -137,7 +138,7 @@ static void check_units(const char *folder, int32_t begin, int32_t end)
     struct encoder *encoder;
     struct token_vector whole = {0};
     size_t bytes = 3500000;
-    char *text = malloc(bytes);
+    ZD_FREED char *text = malloc(bytes);
     data_case_init(&test, folder);
     bytes = make_text(text, bytes, 7);
     data_case_file(&test, "a.txt", text, bytes);
@@ -171,7 +172,6 @@ static void check_units(const char *folder, int32_t begin, int32_t end)
             (long long)line);
     cr_expect_neq(data_case_corpus(&test, &corpus), ZD_OK);
     cr_expect(strstr(zd_error_get()->what, place), "%s", zd_error_get()->what);
-    free(text);
     data_case_fini(&test);
 }
 
@@ -183,7 +183,7 @@ Test(data_cut, a_text_without_a_place_to_cut_it_has_a_largest_size)
     struct corpus corpus;
     struct unit_reader reader;
     struct unit unit = {0};
-    char *text = malloc(BYTES);
+    ZD_FREED char *text = malloc(BYTES);
     bool more = true;
     data_case_init(&test, "qwen2");
     for (size_t i = 0; i < BYTES; i += 3)
@@ -200,7 +200,6 @@ Test(data_cut, a_text_without_a_place_to_cut_it_has_a_largest_size)
     unit_reader_fini(&reader);
     free(unit.text);
     corpus_close(&corpus);
-    free(text);
     data_case_fini(&test);
 }
 

@@ -2,6 +2,7 @@
  * expected ids (tests/reference/make_tokenizers.py). */
 #include "base/file/fs.h"
 #include "base/file/json.h"
+#include "base/must.h"
 #include "data/tokenizer/tokenizer.h"
 #include "tests/support/scratch.h"
 
@@ -154,7 +155,7 @@ static void check_case(struct subject *subject, const json_t *item)
     check_borders(subject, text, bytes, json_object_get(item, "borders"));
     encode(subject, text, bytes);
     cr_expect(are_ids(&subject->ids, ids), "`%s`", text);
-    char *decoded = decode(subject, &decoded_bytes);
+    ZD_FREED char *decoded = decode(subject, &decoded_bytes);
     if (expected) {
         free(text);
         text = from_hex(json_string_value(expected), &expected_bytes);
@@ -163,7 +164,6 @@ static void check_case(struct subject *subject, const json_t *item)
     cr_expect_eq(decoded_bytes, bytes, "decoded `%s`", text);
     if (decoded_bytes == bytes && bytes > 0)
         cr_expect_eq(memcmp(decoded, text, bytes), 0, "decoded `%s`", text);
-    free(decoded);
     free(text);
 }
 
@@ -272,15 +272,13 @@ Test(tokenizer, bytes_are_their_own_ids)
 static void check_long(struct subject *subject, const char *unit, size_t count)
 {
     size_t length = strlen(unit), bytes;
-    char *text = malloc(length * count + 1);
+    ZD_FREED char *text = malloc(length * count + 1);
     for (size_t i = 0; i < count; i++)
         memcpy(text + i * length, unit, length);
     encode(subject, text, length * count);
-    char *decoded = decode(subject, &bytes);
+    ZD_FREED char *decoded = decode(subject, &bytes);
     cr_assert_eq(bytes, length * count);
     cr_expect_eq(memcmp(decoded, text, bytes), 0);
-    free(decoded);
-    free(text);
 }
 
 Test(tokenizer, long_words_come_back)
@@ -331,7 +329,7 @@ Test(tokenizer, post_processors_put_the_same_ids_around_a_text)
         {
             struct token_vector whole = {0};
             size_t bytes;
-            char *text = text_of(item, &bytes);
+            ZD_FREED char *text = text_of(item, &bytes);
             encode(&subject, text, bytes);
             around = &tokenizer_facts(subject.tokenizer)->prefix;
             token_vector_append(&whole, around->ids, around->count);
@@ -342,7 +340,6 @@ Test(tokenizer, post_processors_put_the_same_ids_around_a_text)
                     are_ids(&whole, json_object_get(item, "ids")), "%s: `%s`",
                     name, text);
             token_vector_fini(&whole);
-            free(text);
         }
         close_subject(&subject);
         scratch_fini(&scratch);

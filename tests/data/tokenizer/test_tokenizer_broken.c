@@ -1,5 +1,6 @@
 /* Files that are broken, or ask for what is not supported: one clear error
  * each, and whatever the bytes, never a crash. */
+#include "base/must.h"
 #include "data/tokenizer/tokenizer_internal.h"
 #include "tests/support/scratch.h"
 
@@ -82,7 +83,7 @@ static void check_change(const char *from, const char *to, const char *error)
 {
     struct tokenizer *tokenizer;
     const struct zd_error *told = zd_error_get();
-    char *text = replaced(good, from, to);
+    ZD_FREED char *text = replaced(good, from, to);
     cr_expect_eq(
             open_text(text, strlen(text), NULL, &tokenizer),
             error ? ZD_ERR_DATA : ZD_OK, "%s", to);
@@ -92,7 +93,6 @@ static void check_change(const char *from, const char *to, const char *error)
         cr_expect(strstr(told->where, "tokenizer.json"));
     }
     tokenizer_close(tokenizer);
-    free(text);
 }
 
 Test(tokenizer_broken, every_mistake_has_its_error)
@@ -225,11 +225,10 @@ Test(tokenizer_broken, mutated_files_never_crash)
     int mutations = more ? atoi(more) : MUTATIONS;
     uint32_t state = 20261121;
     for (int i = 0; i < mutations; i++) {
-        char *text;
+        ZD_FREED char *text = NULL;
         size_t bytes;
         cr_assert_eq(
                 fs_read_file(files[i % FILES], 1 << 20, &text, &bytes), ZD_OK);
         try_mutation(text, bytes, &state);
-        free(text);
     }
 }

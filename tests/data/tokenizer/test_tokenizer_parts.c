@@ -1,5 +1,6 @@
 /* The parts of a tokenizer, each against a slower or a plainer one. */
 #include "base/file/fs.h"
+#include "base/must.h"
 #include "data/tokenizer/tokenizer_internal.h"
 #include "data/tokenizer/utf8.h"
 
@@ -60,7 +61,7 @@ static void compare_scanners(enum split_kind kind)
 {
     enum { TEXTS = 1500, CHARACTERS = 40 };
     unsigned char text[CHARACTERS * 5 * 4];
-    uint8_t *classes = unicode_classes_create();
+    ZD_FREED uint8_t *classes = unicode_classes_create();
     struct splitter known = {0}, plain = {0};
     cr_assert_eq(splitter_add(&known, split_patterns[kind], false), ZD_OK);
     cr_assert_eq(splitter_add(&plain, split_patterns[kind], true), ZD_OK);
@@ -83,7 +84,6 @@ static void compare_scanners(enum split_kind kind)
     }
     splitter_fini(&known);
     splitter_fini(&plain);
-    free(classes);
 }
 
 Test(tokenizer_split, by_hand_equals_pcre2)
@@ -171,7 +171,7 @@ static void expect_nfc(const uint8_t *classes, const char *row)
 
 Test(tokenizer_nfc, is_that_of_unicode_9)
 {
-    uint8_t *classes = unicode_classes_create();
+    ZD_FREED uint8_t *classes = unicode_classes_create();
     char *text, *line;
     cr_assert_eq(
             fs_read_file(
@@ -181,7 +181,6 @@ Test(tokenizer_nfc, is_that_of_unicode_9)
     for (char *rest = text; (line = strsep(&rest, "\n"));)
         if (*line && *line != '#')
             expect_nfc(classes, line);
-    free(classes);
     free(text);
 }
 
@@ -190,9 +189,9 @@ Test(tokenizer_nfc, long_runs_of_marks_are_ordered)
 {
     enum { MARKS = 60000 };
     static const uint32_t marks[] = {0x345, 0x301, 0x327, 0x334};
-    unsigned char *text = malloc(2 * MARKS + 1);
+    ZD_FREED unsigned char *text = malloc(2 * MARKS + 1);
     struct byte_buffer normal = {0};
-    uint8_t *classes = unicode_classes_create();
+    ZD_FREED uint8_t *classes = unicode_classes_create();
     size_t bytes = 0;
     unsigned step;
     for (int i = 0; i < MARKS; i++)
@@ -204,8 +203,6 @@ Test(tokenizer_nfc, long_runs_of_marks_are_ordered)
                 utf8_read(normal.data + 2 * i, &step),
                 marks[3 - i / (MARKS / 4)]);
     byte_buffer_fini(&normal);
-    free(classes);
-    free(text);
 }
 
 /* ---- merges ---- */

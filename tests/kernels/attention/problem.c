@@ -4,6 +4,7 @@
 #include "tests/kernels/arrays.h"
 
 #include "base/device/device_memory.h"
+#include "base/must.h"
 #include "kernels/attention/attention_cuda.h"
 #include "tests/support/must.h"
 
@@ -34,7 +35,7 @@ static void tell_documents(struct arrays *a, const int32_t *starts)
     for (int i = 0; i < rows; i++)
         s->documents += starts[i] == i % s->T;
     bucket = attention_bucket(s);
-    int32_t *firsts = malloc(((size_t)bucket + 1) * sizeof *firsts);
+    ZD_FREED int32_t *firsts = malloc(((size_t)bucket + 1) * sizeof *firsts);
     for (int i = 0; bucket && i < rows; i++)
         if (starts[i] == i % s->T)
             firsts[count++] = i;
@@ -42,7 +43,6 @@ static void tell_documents(struct arrays *a, const int32_t *starts)
         firsts[count++] = rows;
     a->firsts = pair_of_ints(firsts, (size_t)bucket + 1);
     s->first_tokens = a->firsts.of[0];
-    free(firsts);
 }
 
 struct arrays arrays_of(struct problem p)

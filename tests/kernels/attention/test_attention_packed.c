@@ -4,6 +4,7 @@
 #include "tests/kernels/attention/problem.h"
 
 #include "base/log.h"
+#include "base/must.h"
 #include "kernels/attention/attention_cudnn.h"
 #include "kernels/matmul/matmul_cuda.h"
 #include "tests/base/device/gpu_case.h"
@@ -179,11 +180,10 @@ Test(attention_packed, only_the_first_use_is_compared)
     run_forward(&a, &ops);
     cudnn_standin.zeroes = 1;
     run_forward(&a, &ops);
-    uint16_t *got = pair_fetch(&a.out, 0);
+    ZD_FREED uint16_t *got = pair_fetch(&a.out, 0);
     for (size_t i = 0; i < a.out.count; i++)
         cr_assert_eq(got[i], 0);
     cr_expect_str_empty(said);
-    free(got);
 }
 
 /* Before 9.25 it is told of no document without tokens. */

@@ -6,6 +6,7 @@
 
 #include "base/device/device_memory.h"
 #include "base/file/fs.h"
+#include "base/must.h"
 #include "kernels/cuda/cuda_workspace.h"
 #include "kernels/matmul/cublaslt.h"
 #include "kernels/matmul/matmul_cuda.h"
@@ -94,12 +95,11 @@ static struct pair rows_of(
         uint64_t seed)
 {
     size_t element = dtype_bytes(dtype), count = (size_t)rows * stride;
-    char *values = random_array(dtype, count, scale, seed);
+    ZD_FREED char *values = random_array(dtype, count, scale, seed);
     for (int row = 0; row < rows; row++)
         memset(values + ((size_t)row * stride + width) * element, 0xff,
                (size_t)(stride - width) * element);
     struct pair p = pair_of_values(dtype, count, values);
-    free(values);
     return p;
 }
 

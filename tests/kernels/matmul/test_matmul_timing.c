@@ -3,6 +3,7 @@
 #include "matmul_cases.h"
 
 #include "base/file/fs.h"
+#include "base/must.h"
 #include "kernels/matmul/matmul_cuda.h"
 
 #include <dirent.h>
@@ -92,7 +93,7 @@ Test(matmul_timing, resumed_run_keeps_its_algorithms)
     let_fail(NULL);
     several_matmuls();
     struct cublaslt_standin_counters was = asked();
-    char *text = matmul_algorithms();
+    ZD_FREED char *text = matmul_algorithms();
     cr_assert(text);
     matmul_cuda_close();
     cr_assert_eq(unlink(tuning_file(".txt")), 0);
@@ -110,7 +111,6 @@ Test(matmul_timing, resumed_run_keeps_its_algorithms)
     cr_expect_str_eq(
             matmul_take_algorithms("zerod products 1\n"),
             "it is of another format");
-    free(text);
 }
 
 /* Few operations, but a matrix of 16 MiB. */

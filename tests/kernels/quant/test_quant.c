@@ -3,6 +3,7 @@
 #include "kernels/quant/quant.h"
 
 #include "base/file/safetensors.h"
+#include "base/must.h"
 #include "kernels/backend.h"
 #include "tests/support/must.h"
 
@@ -44,29 +45,24 @@ static void compare_encoded(enum quant_format format, size_t block)
 {
     char name[64];
     size_t count, blocks, bytes;
-    float *x = get("x", &count);
+    ZD_FREED float *x = get("x", &count);
     snprintf(
             name, sizeof name, "%s.%zu.codes", quant_format_name(format),
             block);
-    uint8_t *codes = get(name, &bytes);
+    ZD_FREED uint8_t *codes = get(name, &bytes);
     snprintf(
             name, sizeof name, "%s.%zu.absmax", quant_format_name(format),
             block);
-    float *absmax = get(name, &blocks);
+    ZD_FREED float *absmax = get(name, &blocks);
     cr_assert(blocks == quant_parts(count, block) && count % 2 == 1);
-    uint8_t *our_codes = malloc(bytes);
-    float *our_absmax = malloc(blocks * sizeof *our_absmax);
+    ZD_FREED uint8_t *our_codes = malloc(bytes);
+    ZD_FREED float *our_absmax = malloc(blocks * sizeof *our_absmax);
     quant_encode4(our_codes, our_absmax, x, format, count, block);
     cr_expect(memcmp(absmax, our_absmax, blocks * 4) == 0, "%s", name);
     for (size_t i = 0; i < bytes; i++)
         cr_assert(
                 codes[i] == our_codes[i], "%s: byte %zu is %02x, not %02x",
                 name, i, our_codes[i], codes[i]);
-    free(x);
-    free(codes);
-    free(absmax);
-    free(our_codes);
-    free(our_absmax);
 }
 
 Test(kernels_quant, codes_of_4_bits_match_bitsandbytes)
@@ -82,10 +78,10 @@ Test(kernels_quant, a_tensor_cut_at_blocks_has_the_same_codes)
 {
     enum { CUT = 1920 };
     size_t count;
-    float *x = get("x", &count);
+    ZD_FREED float *x = get("x", &count);
     size_t bytes = quant_parts(count, 2), blocks = quant_parts(count, 64);
     uint8_t *whole = malloc(2 * bytes), *parts = whole + bytes;
-    float *absmax = malloc(2 * blocks * sizeof *absmax);
+    ZD_FREED float *absmax = malloc(2 * blocks * sizeof *absmax);
     quant_encode4(whole, absmax, x, QUANT_NF4, count, 64);
     for (size_t at = 0; at < count; at += CUT)
         quant_encode4(
@@ -93,21 +89,19 @@ Test(kernels_quant, a_tensor_cut_at_blocks_has_the_same_codes)
                 count - at < CUT ? count - at : CUT, 64);
     cr_assert(memcmp(whole, parts, bytes) == 0);
     cr_assert(memcmp(absmax, absmax + blocks, blocks * 4) == 0);
-    free(x);
     free(whole);
-    free(absmax);
 }
 
 Test(kernels_quant, nested_codes_match_bitsandbytes)
 {
     size_t count;
-    float *absmax = get("nested.absmax", &count);
-    float *offset = get("nested.offset", NULL);
-    float *scales = get("nested.scales", NULL);
-    float *back = get("nested.back", NULL);
-    uint8_t *codes = get("nested.codes", NULL);
+    ZD_FREED float *absmax = get("nested.absmax", &count);
+    ZD_FREED float *offset = get("nested.offset", NULL);
+    ZD_FREED float *scales = get("nested.scales", NULL);
+    ZD_FREED float *back = get("nested.back", NULL);
+    ZD_FREED uint8_t *codes = get("nested.codes", NULL);
     size_t scale_count = quant_parts(count, QUANT_NESTED_BLOCK);
-    uint8_t *our_codes = malloc(count);
+    ZD_FREED uint8_t *our_codes = malloc(count);
     float *ours = malloc(count * sizeof *ours), map[256];
     cr_assert(count % QUANT_NESTED_BLOCK != 0);
     cr_assert(fabsf(quant_nested_offset(absmax, count) - *offset) <= 1e-6f);
@@ -121,12 +115,6 @@ Test(kernels_quant, nested_codes_match_bitsandbytes)
                 QUANT_NESTED_BLOCK, first,
                 count - first < 100 ? count - first : 100);
     cr_assert(memcmp(ours, back, count * 4) == 0);
-    free(absmax);
-    free(offset);
-    free(scales);
-    free(back);
-    free(codes);
-    free(our_codes);
     free(ours);
 }
 
@@ -157,7 +145,7 @@ Test(kernels_quant, e4m3_matches_torch)
 {
     size_t count;
     float *x = get("e4m3.x", &count), *values = get("e4m3.values", NULL);
-    uint8_t *codes = get("e4m3.codes", NULL);
+    ZD_FREED uint8_t *codes = get("e4m3.codes", NULL);
     for (size_t i = 0; i < count; i++) {
         uint8_t code = float_to_fp8(x[i], DTYPE_E4M3);
         cr_assert(
@@ -169,7 +157,6 @@ Test(kernels_quant, e4m3_matches_torch)
     }
     free(x);
     free(values);
-    free(codes);
 }
 
 Test(kernels_quant, a_tile_of_fp8_reaches_its_largest_and_zeros_stay)

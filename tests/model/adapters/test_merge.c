@@ -1,3 +1,4 @@
+#include "base/must.h"
 #include "model/adapters/merge.h"
 
 #include "tests/model/cases.h"
@@ -59,8 +60,8 @@ static void compare_with_peft(const char *name)
         const struct st_tensor *t = st_find(file, p->name);
         if (!t)
             t = st_find(file, prefixed);
-        float *ours = read_all(&merged, id, p->count, 1001);
-        float *theirs = read_all(&m.base.source, id, p->count, 1001);
+        ZD_FREED float *ours = read_all(&merged, id, p->count, 1001);
+        ZD_FREED float *theirs = read_all(&m.base.source, id, p->count, 1001);
         if (t)
             tiny_must(st_read_float(file, t, 0, p->count, theirs));
         double distance = largest_distance(ours, theirs, p->count);
@@ -68,8 +69,6 @@ static void compare_with_peft(const char *name)
                 t ? distance <= 0x1p-23 : distance == 0, "%s of %s: %g",
                 p->name, name, distance);
         found += t != NULL;
-        free(ours);
-        free(theirs);
     }
     cr_assert(found == file->tensor_count && found > 0);
     st_close(file);

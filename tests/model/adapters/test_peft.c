@@ -1,6 +1,7 @@
 #include "model/adapters/peft.h"
 
 #include "base/file/safetensors.h"
+#include "base/must.h"
 #include "tests/model/cases.h"
 #include "tests/model/opened.h"
 #include "tests/support/scratch.h"
@@ -15,11 +16,9 @@ static const char llama[] = "llama_adapted";
 static enum zd_status parse(
         const char *text, enum zd_status on_error, struct peft_config *config)
 {
-    json_t *json;
+    json_auto_t *json = NULL;
     tiny_must(json_parse(text, strlen(text), "test", ZD_ERR_BUG, &json));
-    enum zd_status status = peft_config_parse(json, "here", on_error, config);
-    json_decref(json);
-    return status;
+    return peft_config_parse(json, "here", on_error, config);
 }
 
 /* --- the configuration ---------------------------------------------------- */
@@ -175,11 +174,10 @@ static void compare(
     if (!s)
         return;
     cr_assert(s->count == t->count);
-    float *values = malloc(2 * s->count * sizeof *values);
+    ZD_FREED float *values = malloc(2 * s->count * sizeof *values);
     tiny_must(peft_read(x, s, 0, s->count, values));
     tiny_must(peft_read(y, t, 0, t->count, values + s->count));
     cr_assert(memcmp(values, values + s->count, s->bytes) == 0, "%s", s->name);
-    free(values);
 }
 
 Test(model_peft, what_is_written_reads_as_the_same_adapter)

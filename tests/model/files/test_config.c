@@ -20,14 +20,13 @@ TestSuite(model_config, .fini = teardown);
 /* Into c. */
 static enum zd_status parse(const char *text, enum zd_status on_error)
 {
-    json_t *json;
+    json_auto_t *json = NULL;
     model_config_fini(&c);
     memset(&c, 0, sizeof c);
     cr_assert(
             json_parse(text, strlen(text), "test", ZD_ERR_BUG, &json) == ZD_OK);
     enum zd_status status =
             model_config_parse(json, "models/x/config.json", on_error, &c);
-    json_decref(json);
     return status;
 }
 

@@ -1,6 +1,7 @@
 #include "model/files/export_hf.h"
 
 #include "base/file/safetensors.h"
+#include "base/must.h"
 #include "model/files/hf_names.h"
 #include "tests/model/opened.h"
 #include "tests/support/scratch.h"
@@ -119,14 +120,12 @@ Test(model_export, what_was_read_comes_back_byte_for_byte)
             size_t bytes_in = 0, bytes_out = 0;
             hf_name_in_files(
                     &o.model.config, o.model.table.params[id].name, true, name);
-            char *in = tensor_bytes(o.model.dir, name, &bytes_in);
-            char *out = tensor_bytes(o.out, name, &bytes_out);
+            ZD_FREED char *in = tensor_bytes(o.model.dir, name, &bytes_in);
+            ZD_FREED char *out = tensor_bytes(o.out, name, &bytes_out);
             cr_assert(in && out && bytes_in == bytes_out, "%s", name);
             cr_expect(
                     memcmp(in, out, bytes_in) == 0, "%s: %s", fixtures[i],
                     name);
-            free(in);
-            free(out);
         }
         cr_expect(same_file(o.model.dir, o.out, "tokenizer.json"));
         cr_expect(same_file(o.model.dir, o.out, "generation_config.json"));

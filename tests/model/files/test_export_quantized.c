@@ -1,3 +1,4 @@
+#include "base/must.h"
 #include "model/files/export_hf.h"
 
 #include "tests/model/opened.h"
@@ -42,12 +43,11 @@ static void teardown(struct exported *e)
 
 static void transpose(float *x, size_t rows, size_t columns)
 {
-    float *y = malloc(rows * columns * sizeof *y);
+    ZD_FREED float *y = malloc(rows * columns * sizeof *y);
     memcpy(y, x, rows * columns * sizeof *y);
     for (size_t r = 0; r < rows; r++)
         for (size_t c = 0; c < columns; c++)
             x[c * rows + r] = y[r * columns + c];
-    free(y);
 }
 
 /* x, rows of (out, in), quantized and dequantized. */
@@ -57,7 +57,7 @@ static void quantize_and_back(
 {
     size_t count = rows * columns, blocks = quant_parts(count, QUANT_BLOCK);
     uint8_t *codes = malloc(count), *nested = malloc(blocks);
-    float *scales = malloc(2 * blocks * sizeof *scales);
+    ZD_FREED float *scales = malloc(2 * blocks * sizeof *scales);
     float values[16], map[256];
     if (quantize->format == QUANT_INT8)
         for (size_t r = 0; r < rows; r++) {
@@ -80,7 +80,6 @@ static void quantize_and_back(
     }
     free(codes);
     free(nested);
-    free(scales);
 }
 
 static void compare(
@@ -96,8 +95,9 @@ static void compare(
         bool is_coded = p->dims == 2 && !p->is_embedding &&
                         strcmp(p->name, "lm_head.weight") != 0;
         bool is_transposed = is_coded && e.base.config.family->conv1d;
-        float *expected = read_all(&e.base.source, id, p->count, SIZE_MAX);
-        float *got = read_all(&e.source, id, p->count, SIZE_MAX);
+        ZD_FREED float *expected =
+                read_all(&e.base.source, id, p->count, SIZE_MAX);
+        ZD_FREED float *got = read_all(&e.source, id, p->count, SIZE_MAX);
         if (is_transposed)
             transpose(expected, rows, columns);
         if (is_coded)
@@ -112,8 +112,6 @@ static void compare(
                 memcmp(expected, got, p->count * sizeof *got) == 0, "%s of %s",
                 p->name, name);
         coded += is_coded;
-        free(expected);
-        free(got);
     }
     cr_assert(coded > 0);
     teardown(&e);

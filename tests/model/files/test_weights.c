@@ -3,6 +3,7 @@
 #include "model/weights.h"
 
 #include "base/file/safetensors.h"
+#include "base/must.h"
 #include "tests/model/cases.h"
 #include "tests/model/shapes.h"
 #include "tests/model/tiny.h"
@@ -112,14 +113,13 @@ static enum zd_status read_all(struct fixture *f, bool *opened_out)
     *opened_out = status == ZD_OK;
     if (status != ZD_OK)
         return status;
-    float *out = malloc((f->table.total + 1) * sizeof *out);
+    ZD_FREED float *out = malloc((f->table.total + 1) * sizeof *out);
     for (int id = 0; status == ZD_OK && id < f->table.count; id++) {
         status = source.read(source.ctx, id, 0, f->table.params[id].count, out);
         cr_expect(status != ZD_OK || out[0] == (float)id);
     }
     cr_expect_eq(storage, DTYPE_FP32);
     weights_close(&source);
-    free(out);
     return status;
 }
 

@@ -2,6 +2,7 @@
  * kernels/quant quantizes or as a file stores it; norms of rows. */
 #include "model/quantized/codes.h"
 
+#include "base/must.h"
 #include "base/progress.h"
 #include "kernels/kernels.h"
 #include "model/adapters/lora.h"
@@ -109,8 +110,8 @@ static void make(
     const struct quant_matrix *matrix = &m->table.codes[id];
     size_t total = quant_matrix_count(matrix);
     size_t scale_count = quant_scale_count(matrix);
-    float *scales = calloc(scale_count, sizeof *scales);
-    float *own = malloc(scale_count * sizeof *own);
+    ZD_FREED float *scales = calloc(scale_count, sizeof *scales);
+    ZD_FREED float *own = malloc(scale_count * sizeof *own);
     for (size_t at = 0; at < total; at += part) {
         struct sink sink = {matrix, codes, at};
         memset(own, 0, scale_count * sizeof *own);
@@ -121,8 +122,6 @@ static void make(
             scales[i] += own[i];
     }
     tiny_must(codes_finish(&maker, scales, decoding));
-    free(scales);
-    free(own);
 }
 
 /* Element i of the codes' order, of weights as they are read. */
@@ -138,12 +137,11 @@ static size_t read_index(const struct adapted *m, int id, size_t i)
 static float *values_of(const struct adapted *m, int id)
 {
     size_t count = m->table.params[id].count;
-    float *read = malloc(count * sizeof *read);
+    ZD_FREED float *read = malloc(count * sizeof *read);
     float *values = malloc(count * sizeof *values);
     tiny_must(m->source.read(m->source.ctx, id, 0, count, read));
     for (size_t i = 0; i < count; i++)
         values[i] = read[read_index(m, id, i)];
-    free(read);
     return values;
 }
 
@@ -173,10 +171,11 @@ static void compare_made(const struct adapted *m, int id)
     size_t bytes = quant_code_bytes(matrix, quant_matrix_count(matrix));
     size_t scale_bytes = quant_scale_bytes(matrix);
     size_t words = quant_parts(scale_bytes, sizeof(float));
-    uint8_t *codes = malloc(2 * bytes);
-    float *scales = malloc(2 * words * sizeof *scales);
-    float *of_blocks = malloc(quant_scale_count(matrix) * sizeof *of_blocks);
-    float *x = values_of(m, id);
+    ZD_FREED uint8_t *codes = malloc(2 * bytes);
+    ZD_FREED float *scales = malloc(2 * words * sizeof *scales);
+    ZD_FREED float *of_blocks =
+            malloc(quant_scale_count(matrix) * sizeof *of_blocks);
+    ZD_FREED float *x = values_of(m, id);
     encode(matrix, x, codes, of_blocks);
     quant_store_scales(scales, of_blocks, matrix);
     static const size_t parts[] = {512, 1536, 20 << 10, 1 << 20};
@@ -191,10 +190,6 @@ static void compare_made(const struct adapted *m, int id)
                 memcmp(scales, scales + words, scale_bytes) == 0,
                 "scales of %s by %zu", m->table.params[id].name, parts[i]);
     }
-    free(codes);
-    free(scales);
-    free(of_blocks);
-    free(x);
 }
 
 Test(model_codes, any_part_equals_that_of_the_whole)
@@ -285,8 +280,8 @@ static void compare_stored(const struct adapted *m, int id)
 {
     const struct quant_matrix *matrix = &m->table.codes[id];
     size_t count = quant_matrix_count(matrix);
-    uint8_t *codes = malloc(quant_code_bytes(matrix, count));
-    void *scales = malloc(quant_scale_bytes(matrix));
+    ZD_FREED uint8_t *codes = malloc(quant_code_bytes(matrix, count));
+    ZD_FREED void *scales = malloc(quant_scale_bytes(matrix));
     float *x = values_of(m, id), *back = malloc(count * sizeof *back);
     const struct codes_maker maker = codes_maker_of(&m->table, &m->source, id);
     cr_assert(codes_are_stored(&maker));
@@ -296,8 +291,6 @@ static void compare_stored(const struct adapted *m, int id)
     cr_assert(
             memcmp(x, back, count * sizeof *x) == 0, "%s",
             m->table.params[id].name);
-    free(codes);
-    free(scales);
     free(x);
     free(back);
 }

@@ -10,6 +10,7 @@
 #include "tests/train/checkpoint/fuzz_files.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/must.h"
 #include "data/token_cache.h"
 #include "data/tokenize.h"
 #include "train/checkpoint/checkpoint.h"
@@ -129,14 +130,13 @@ static void judge_read(enum zd_status status)
 static void read_range(
         const struct checkpoint *checkpoint, const struct pieces_range *range)
 {
-    float *values = malloc(range->count * sizeof *values);
-    float *scales = malloc(range->count / OPTIM_QBLOCK * sizeof *scales);
+    ZD_FREED float *values = malloc(range->count * sizeof *values);
+    ZD_FREED float *scales =
+            malloc(range->count / OPTIM_QBLOCK * sizeof *scales);
     judge_read(pieces_read_weights(checkpoint, range, values));
     if (pieces_format(checkpoint, OPTIM_M, range->name) != OPTIM_NONE)
         judge_read(
                 pieces_read_lane(checkpoint, OPTIM_M, range, values, scales));
-    free(values);
-    free(scales);
 }
 
 static void read_pieces(const struct checkpoint *checkpoint)
@@ -157,17 +157,16 @@ static void read_pieces(const struct checkpoint *checkpoint)
     for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
         read_range(checkpoint, &ranges[i]);
     for (size_t count = 1; count < 9; count++) {
-        float *v = malloc(count * sizeof *v);
+        ZD_FREED float *v = malloc(count * sizeof *v);
         enum zd_status status = pieces_read_blocks(checkpoint, "a", count, v);
         if (status != ZD_OK)
             fuzz_need_refusal(status);
-        free(v);
     }
 }
 
 static void try_manifest(const char *text, size_t bytes)
 {
-    json_t *json;
+    json_auto_t *json = NULL;
     struct checkpoint *checkpoint;
     if (json_parse(text, bytes, "manifest", ZD_ERR_DATA, &json) != ZD_OK) {
         zd_error_clear();
@@ -194,7 +193,6 @@ static void try_manifest(const char *text, size_t bytes)
             fuzz_need_refusal(status);
         }
     }
-    json_decref(json);
 }
 
 /* --- a token cache --- */

@@ -1,5 +1,6 @@
 /* fuzz_weights.c - models in codes and adapters as a download may hold them,
  * opened as generation, merging and training open them. */
+#include "base/must.h"
 #include "model/adapters/lora.h"
 #include "model/adapters/merge.h"
 #include "model/adapters/peft.h"
@@ -21,7 +22,7 @@ static enum zd_status read_source(
     enum zd_status status = ZD_OK;
     for (int id = 0; status == ZD_OK && id < table->count; id++) {
         size_t count = table->params[id].count, half = count / 2;
-        float *values = malloc(2 * count * sizeof *values);
+        ZD_FREED float *values = malloc(2 * count * sizeof *values);
         status = source->read(source->ctx, id, 0, count, values);
         if (status == ZD_OK)
             fuzz_need(
@@ -33,7 +34,6 @@ static enum zd_status read_source(
                     "other numbers from its middle");
         for (size_t i = 0; status == ZD_OK && i < count; i++)
             fuzz_need(isfinite(values[i]), "a weight that is no number");
-        free(values);
     }
     return status;
 }
@@ -47,7 +47,7 @@ static enum zd_status read_quantized(
     const struct quant_matrix *m = &table->codes[id];
     size_t rows = (size_t)m->rows, columns = (size_t)m->columns;
     ZD_TRY(codes_make_whole(source, table, id, m, &w));
-    float *values = malloc(rows * columns * sizeof *values);
+    ZD_FREED float *values = malloc(rows * columns * sizeof *values);
     fuzz_need(
             source->read(source->ctx, id, 0, rows * columns, values) == ZD_OK,
             "a quantized weight that decodes to what is refused elsewhere");
@@ -62,7 +62,6 @@ static enum zd_status read_quantized(
                 "read");
     }
     codes_whole_fini(&w);
-    free(values);
     return ZD_OK;
 }
 
@@ -85,7 +84,7 @@ static enum zd_status train_on(
     struct peft_config adapter = {0};
     struct weight_source source;
     struct lora_options options = lora_options_default();
-    json_t *targets = json_string("all-linear");
+    json_auto_t *targets = json_string("all-linear");
     options.enabled = true;
     options.path = path;
     options.r = 2;
@@ -104,7 +103,6 @@ static enum zd_status train_on(
         weights_close(&source);
     }
     peft_config_fini(&adapter);
-    json_decref(targets);
     return status;
 }
 

@@ -3,6 +3,7 @@
  */
 #include "base/file/fs.h"
 #include "base/log.h"
+#include "base/must.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/run.h"
 
@@ -13,7 +14,7 @@
 /* Those that have a name, and are not whole. */
 static int count_damaged(const char *dir)
 {
-    int64_t *steps;
+    ZD_FREED int64_t *steps = NULL;
     int count, damaged = 0;
     if (checkpoint_list(dir, &steps, &count) != ZD_OK)
         return -1;
@@ -28,7 +29,6 @@ static int count_damaged(const char *dir)
             damaged++;
         zd_error_clear();
     }
-    free(steps);
     return damaged;
 }
 
@@ -44,17 +44,15 @@ static void judge(struct comm *comm, const char *dir)
     if (status == ZD_OK)
         status = choose_checkpoint(comm, &job, path, digest);
     const char *name = status == ZD_OK ? strrchr(path, '-') : NULL;
-    json_t *verdict = json_pack(
+    json_auto_t *verdict = json_pack(
             "{s:i, s:i, s:s}", "step", name ? atoi(name + 1) : -1, "damaged",
             damaged, "error", status == ZD_OK ? "" : zd_error_get()->what);
-    char *text = json_dumps(verdict, JSON_COMPACT);
+    ZD_FREED char *text = json_dumps(verdict, JSON_COMPACT);
     zd_error_clear();
     if (fs_remove_tree(dir) != ZD_OK)
         abort();
     printf("%s\n", text);
     fflush(stdout);
-    free(text);
-    json_decref(verdict);
 }
 
 int main(void)

@@ -187,12 +187,11 @@ static double stall_of(const char *dir, int step)
     snprintf(path, sizeof path, "%s/out/events.jsonl", dir);
     FILE *file = fopen(path, "re");
     while (file && fgets(line, sizeof line, file)) {
-        json_t *event = json_loads(line, 0, NULL);
+        json_auto_t *event = json_loads(line, 0, NULL);
         const char *kind = json_string_at(event, "event");
         if (kind && strcmp(kind, "checkpoint") == 0 &&
             json_integer_at(event, "step") == step)
             stall = json_number_value(json_object_get(event, "stall_seconds"));
-        json_decref(event);
     }
     if (file)
         fclose(file);
@@ -232,7 +231,7 @@ static void test_no_room(void)
     const char *dir = job_threads_dir();
     enum zd_status status = run(dir, 2, "checkpoint.snapshot_memory=1KiB");
     char path[PATH_MAX];
-    json_t *plan = NULL;
+    json_auto_t *plan = NULL;
     snprintf(path, sizeof path, "%s/out/plan.json", dir);
     const char *why = "";
     if (status == ZD_OK && json_parse_file(path, 1 << 20, &plan) == ZD_OK)
@@ -241,7 +240,6 @@ static void test_no_room(void)
            "without room for a copy training waits for its saves");
     tap_ok(why && strstr(why, "checkpoint.snapshot_memory"),
            "and the plan says why: %s", why ? why : "");
-    json_decref(plan);
 }
 
 /* --- what fails ----------------------------------------------------------- */

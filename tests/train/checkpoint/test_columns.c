@@ -1,6 +1,7 @@
 /* test_columns.c - a checkpoint of tensor parallelism that says of columns what
  * cannot be is refused. What it gives to other meshes: test_one_training.c. */
 #include "base/file/fs.h"
+#include "base/must.h"
 #include "tests/support/job_threads.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/manifest.h"
@@ -39,11 +40,11 @@ static bool is_refused(const char *path, const char *text, const char *now)
     if (!at)
         return false;
     size_t bytes = strlen(text) + strlen(now) + 1;
-    char *changed = malloc(bytes);
+    ZD_FREED char *changed = malloc(bytes);
     snprintf(
             changed, bytes, "%.*sdown_proj.weight%s%s", (int)(at - text), text,
             now, at + strlen(was));
-    json_t *manifest = json_loads(changed, 0, NULL);
+    json_auto_t *manifest = json_loads(changed, 0, NULL);
     json_object_del(manifest, "manifest_xxh3_128");
     manifest_seal(manifest);
     fs_join(file, sizeof file, path, CHECKPOINT_MANIFEST);
@@ -54,8 +55,6 @@ static bool is_refused(const char *path, const char *text, const char *now)
     if (open)
         checkpoint_close(open);
     zd_error_clear();
-    json_decref(manifest);
-    free(changed);
     return ok;
 }
 

@@ -48,9 +48,8 @@ static bool is_named(
         enum zd_status status, const struct file *file, const char *part)
 {
     const struct zd_error *error = zd_error_get();
-    bool named = status == ZD_ERR_DATA && strstr(error->what, file->name) &&
-                 (!part || strstr(error->what, part));
-    return named;
+    return status == ZD_ERR_DATA && strstr(error->what, file->name) &&
+           (!part || strstr(error->what, part));
 }
 
 static void try_flip(

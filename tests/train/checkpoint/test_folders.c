@@ -104,9 +104,8 @@ static void a_checkpoint_of_another_stays(void)
            "the save is refused (status %d, %s)", error->status, error->code);
     tap_ok(strstr(error->what, "checkpoint-000004") != NULL, "and names it: %s",
            error->what);
-    json_t *manifest = job_manifest(dir, 4);
+    json_auto_t *manifest = job_manifest(dir, 4);
     tap_ok(json_integer_at(manifest, "step") == 2, "what was there is there");
-    json_decref(manifest);
 }
 
 /* --- config.json of a model made here says where texts end ---------------- */
@@ -114,13 +113,12 @@ static void a_checkpoint_of_another_stays(void)
 static json_int_t exported_eos(const char *dir)
 {
     char path[PATH_MAX];
-    json_t *config;
+    json_auto_t *config = NULL;
     snprintf(path, sizeof path, "%s/out/hf/config.json", dir);
     if (json_parse_file(path, 1 << 20, &config) != ZD_OK)
         return -2;
     const json_t *eos = json_object_get(config, "eos_token_id");
     json_int_t id = json_is_integer(eos) ? json_integer_value(eos) : -1;
-    json_decref(config);
     return id;
 }
 

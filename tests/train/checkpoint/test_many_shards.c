@@ -51,11 +51,10 @@ static rlim_t descriptors_used(void)
 
 static bool answers(checkpoint_query *query, const char *path)
 {
-    json_t *told = NULL;
+    json_auto_t *told = NULL;
     bool ok = query(path, &told) == ZD_OK && told;
     if (json_is_array(told))
         ok = ok && json_integer_at(json_array_get(told, 0), "world") == SHARDS;
-    json_decref(told);
     return ok;
 }
 

@@ -190,13 +190,12 @@ static void more_micro_batches_than_by_layer(void)
                run_asked(dir, 1, first, SET ", 6 stop save") &&
                run(dir, 1, sets, NULL) && run(alone, 1, sets, NULL);
 #undef SET
-    json_t *plan = plan_check_open(alone);
+    json_auto_t *plan = plan_check_open(alone);
     const char *order = json_string_at(
             json_object_get(plan, "layout"), "accumulation_order");
     tap_ok(ran && order && strcmp(order, "breadth_first") == 0 &&
                    same_curve(whole, dir) && same_model(whole, dir),
            "a run whose micro-batches were set resumes by any order");
-    json_decref(plan);
 }
 
 /* .. also with another number of ranks: the same global batch, the same rate */

@@ -1,6 +1,7 @@
 /* test_commands.c - a run that is asked things: pauses, checkpoints,
  * evaluations and samples change no bit; a stop leaves a checkpoint; and each
  * of it on all ranks at one step boundary. */
+#include "base/must.h"
 #include "commands_case.h"
 #include "tests/support/job_threads.h"
 
@@ -195,7 +196,7 @@ static void evaluates_and_samples(int world)
     tap_ok(ran && commander_all_done(&commander) && same_curve(plain, dir) &&
                    same_model(plain, dir),
            "world %d: evaluations and samples on request change no bit", world);
-    double *theirs;
+    ZD_FREED double *theirs = NULL;
     int count = job_threads_column(plain, "eval_loss", &theirs);
     const struct commander_entry *e = commander.entries;
     tap_ok(count >= 2 &&
@@ -209,7 +210,6 @@ static void evaluates_and_samples(int world)
                    json_is_string(
                            json_object_get(json_array_get(samples, 0), "text")),
            "world %d: a sample is answered", world);
-    free(theirs);
     commander_fini(&commander);
 }
 

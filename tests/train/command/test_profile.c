@@ -163,7 +163,7 @@ static void traced(int world)
     commander_ask(&commander, "2 profile 2, 3 profile 1");
     ran = ran && run(dir, world, "", &commander);
     const struct commander_entry *entries = commander.entries;
-    json_t *trace = ran ? open_trace(&entries[0]) : NULL;
+    json_auto_t *trace = ran ? open_trace(&entries[0]) : NULL;
     tap_ok(trace && entries[0].done_count == 1 && entries[0].done_step == 4 &&
                    strstr(text_of(entries[0].result, "path"),
                           "/profile-000003.json"),
@@ -183,7 +183,6 @@ static void traced(int world)
            "world %d: no bit is another", world);
     tap_ok(link_kept(dir, true), "world %d: nor is it written through a link",
            world);
-    json_decref(trace);
     commander_fini(&commander);
 }
 
@@ -200,7 +199,7 @@ static void offloaded(void)
                 "offload.chunk_bytes=4096 offload.threads=2 "
                 "device.streams=threads",
                 &commander);
-    json_t *trace = ran ? open_trace(&commander.entries[0]) : NULL;
+    json_auto_t *trace = ran ? open_trace(&commander.entries[0]) : NULL;
     bool all = trace && commander_all_done(&commander);
     for (int r = 0; all && r < 2; r++)
         all = count(trace, r, LANE_TRAINER, "step") == STEPS - 1 &&
@@ -210,7 +209,6 @@ static void offloaded(void)
                               count(trace, r, LANE_WORKERS + 1, "update") >
                       0;
     tap_ok(all, "offloaded: copies and the host's updates are in it too");
-    json_decref(trace);
     commander_fini(&commander);
 }
 

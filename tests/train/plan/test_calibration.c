@@ -3,6 +3,7 @@
 #include "train/plan/machine.h"
 
 #include "base/file/fs.h"
+#include "base/must.h"
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,14 +70,13 @@ Test(calibration, the_last_of_a_backend_is_read_back_exactly)
 
 static void spoil(const char *path, const char *from, const char *to)
 {
-    char *text;
+    ZD_FREED char *text = NULL;
     size_t bytes;
     cr_assert_eq(fs_read_file(path, 1 << 20, &text, &bytes), ZD_OK);
     char *at = strstr(text, from);
     cr_assert(at, "no %s in the file", from);
     memcpy(at, to, strlen(to));
     cr_assert_eq(fs_write_file(path, text, bytes), ZD_OK);
-    free(text);
 }
 
 /* What a time is divided by is never 0, and no number is beyond all machines.

@@ -1,5 +1,6 @@
 /* test_search.c - what a search finds against a search of everything, and the
  * known models. */
+#include "base/must.h"
 #include "train/plan/search.h"
 
 #include "plan_job.h"
@@ -100,7 +101,7 @@ static void check(const struct small *space, const char *machine)
             .world = space->world,
             .allow = space->allow,
             .machine = plan_machine_find(machine)};
-    struct plan_found *found = NULL;
+    ZD_FREED struct plan_found *found = NULL;
     int count = 0;
     uint64_t bytes = device_of(&job, space->world);
     job.device.memory_limit = bytes * (uint64_t)space->percent / 100;
@@ -121,7 +122,6 @@ static void check(const struct small *space, const char *machine)
         for (int i = 0; i < count; i++)
             cr_expect_leq(found[i].device, job.device.memory_limit);
     }
-    free(found);
     json_decref(job.model.config);
 }
 
@@ -180,7 +180,7 @@ static bool fits(const struct train_job *job, int *pieces_out)
 {
     struct plan_search search = {.job = job, .world = 1};
     struct plan_query query = plan_query_job(&search);
-    struct plan_found *found;
+    ZD_FREED struct plan_found *found = NULL;
     struct job_plan plan;
     int count;
     bool fits = job_plan_build(job, 1, 0, NULL, &plan) == ZD_OK;
@@ -192,7 +192,6 @@ static bool fits(const struct train_job *job, int *pieces_out)
     zd_error_clear();
     cr_assert_eq(plan_search_run(&query, &found, &count), ZD_OK);
     cr_expect_eq(count > 0, fits);
-    free(found);
     return fits;
 }
 

@@ -1,6 +1,7 @@
 #include "train/report/file_writer.h"
 
 #include "base/log.h"
+#include "base/must.h"
 #include "tests/support/scratch.h"
 
 #include <criterion/criterion.h>
@@ -55,12 +56,11 @@ static void try(struct file_writer *writer, const char *text)
 
 static void expect_file(const char *name, const char *want)
 {
-    char *text = NULL;
+    ZD_FREED char *text = NULL;
     cr_assert_eq(
             fs_read_file(scratch_path(&scratch, name), 1 << 20, &text, NULL),
             ZD_OK);
     cr_expect_str_eq(text, want);
-    free(text);
 }
 
 /* Every file takes at most this many bytes, as if the disk were full. */

@@ -1,6 +1,7 @@
 #include "train/report/metrics.h"
 
 #include "base/file/fs.h"
+#include "base/must.h"
 #include "tests/support/wrap.h"
 
 #include <criterion/criterion.h>
@@ -57,11 +58,9 @@ Test(train_metrics, a_number_comes_back_exactly)
     cr_assert_eq(metrics_open(path, 0, &metrics), ZD_OK);
     write_step(metrics, 1, loss);
     file_writer_close(metrics);
-    char *text = contents();
-    json_t *row = json_loads(text, 0, NULL);
+    ZD_FREED char *text = contents();
+    json_auto_t *row = json_loads(text, 0, NULL);
     cr_expect_eq(json_real_value(json_object_get(row, "loss")), loss);
-    json_decref(row);
-    free(text);
 }
 
 Test(train_metrics, only_fp16_has_a_loss_scale)
@@ -91,10 +90,9 @@ Test(train_metrics, what_is_no_number_is_null)
     write_step(metrics, 1, NAN);
     cr_assert_eq(metrics_eval(metrics, 1, INFINITY), ZD_OK);
     file_writer_close(metrics);
-    char *text = contents();
+    ZD_FREED char *text = contents();
     cr_expect(strstr(text, "\"loss\":null"));
     cr_expect(strstr(text, "\"eval_loss\":null"));
-    free(text);
 }
 
 Test(train_metrics, who_adds_a_row_does_not_wait_for_the_disk)
@@ -123,7 +121,7 @@ Test(train_metrics, who_adds_a_row_does_not_wait_for_the_disk)
 Test(train_metrics, rows_beyond_the_room_are_refused_and_the_others_written)
 {
     struct file_writer *metrics;
-    char *long_text = calloc(1, (1 << 20) + 1);
+    ZD_FREED char *long_text = calloc(1, (1 << 20) + 1);
     enum zd_status status = ZD_OK;
     int rows = 0;
     memset(long_text, 'x', 1 << 20);
@@ -138,10 +136,8 @@ Test(train_metrics, rows_beyond_the_room_are_refused_and_the_others_written)
     cr_expect_eq(rows, 15, "%d", rows);
     zd_error_clear();
     file_writer_close(metrics);
-    char *text = contents();
+    ZD_FREED char *text = contents();
     cr_expect_geq(strlen(text), (size_t)rows << 20);
-    free(text);
-    free(long_text);
 }
 
 Test(train_metrics, resuming_drops_later_rows_and_a_torn_line_only)

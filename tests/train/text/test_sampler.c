@@ -75,9 +75,8 @@ Test(train_sampler, bytes_that_json_has_not_become_replacement_characters)
 {
     struct decoder_text text = {
             .bytes = (char[]){'a', 0, 'b', '\xff'}, .count = 4};
-    json_t *json = decoder_text_json(&text, "p");
+    json_auto_t *json = decoder_text_json(&text, "p");
     cr_expect_str_eq(
             json_string_at(json, "text"), "a\xef\xbf\xbd"
                                           "b\xef\xbf\xbd");
-    json_decref(json);
 }

@@ -2,6 +2,7 @@
  * in checkpoints and at the end, and a history that a resumed run goes on with.
  */
 #include "base/file/fs.h"
+#include "base/must.h"
 #include "tests/support/job_threads.h"
 #include "train/checkpoint/checkpoint.h"
 
@@ -66,7 +67,7 @@ static bool has_row(
         const char *column, int place)
 {
     size_t i;
-    double *values;
+    ZD_FREED double *values = NULL;
     const json_t *row;
     bool found = false;
     int rows = job_threads_column(dir, column, &values);
@@ -74,15 +75,14 @@ static bool has_row(
             history_of(state), i,
             row) if (number(row, "step") == step && json_object_get(row, key))
             found = place < rows && number(row, key) == values[place];
-    free(values);
     return found;
 }
 
 static void told(const char *dir)
 {
     bool ran = run(dir, "log.logging_steps=1");
-    json_t *end = ran ? state_of(dir, "") : NULL;
-    json_t *middle = ran ? state_of(dir, "checkpoint-000002") : NULL;
+    json_auto_t *end = ran ? state_of(dir, "") : NULL;
+    json_auto_t *middle = ran ? state_of(dir, "checkpoint-000002") : NULL;
     tap_ok(end && has_all_keys(end) && has_all_keys(middle),
            "it has transformers' keys, at the end and in a checkpoint");
     tap_ok(number(end, "global_step") == 5 &&
@@ -112,19 +112,17 @@ static void told(const char *dir)
     const char *named = json_string_at(end, "best_model_checkpoint");
     tap_ok(number(end, "best_metric") > 0 && named && strcmp(named, best) == 0,
            "it names the best checkpoint");
-    json_decref(end);
-    json_decref(middle);
 }
 
 /* Every other step: the mean of both. */
 static void means_are_logged(void)
 {
-    double *loss;
+    ZD_FREED double *loss = NULL;
     const char *dir = job_threads_dir();
     bool ran =
             run(dir, "log.logging_steps=2 eval.eval_strategy=no "
                      "eval.eval_on_start=false");
-    json_t *end = ran ? state_of(dir, "") : NULL;
+    json_auto_t *end = ran ? state_of(dir, "") : NULL;
     const json_t *second = json_array_get(history_of(end), 2);
     int rows = job_threads_column(dir, "loss", &loss);
     tap_ok(end && rows == 5 && json_array_size(history_of(end)) == 3 &&
@@ -132,8 +130,6 @@ static void means_are_logged(void)
                    number(second, "loss") == (loss[2] + loss[3]) / 2 &&
                    json_is_null(json_object_get(end, "best_metric")),
            "the loss of a row is the mean since the one before");
-    free(loss);
-    json_decref(end);
 }
 
 static void goes_on(const char *whole)
