@@ -215,42 +215,37 @@ enum zd_status dataset_sample(
         struct dataset *dataset, int64_t n, int32_t *tokens, int32_t *targets,
         int32_t *doc_start, int *token_count_out);
 
-/* Shorten the rows of B samples from T to what the longest one, of `longest`
- * tokens, needs. Returns the new length: one of at most 16 for a T, since
- * libraries and GPUs prepare for a shape.
- */
-int batch_close_up(
-        int32_t *tokens, int32_t *targets, int32_t *doc_start, int B, int T,
-        int longest);
-
-/* Of 2 `places` pieces of each of B rows of T tokens, piece `place` and piece
- * 2 places - 1 - place alone, rows of T / places (model_shape.cp). 2 places
- * divides T. doc_start stays whole; returned is that of the pieces, which lies
- * behind their tokens. */
-int32_t *batch_take_pieces(
-        int32_t *tokens, int32_t *targets, int32_t *doc_start, int B, int T,
-        int places, int place);
-
 /* A loader reads batches ahead on a thread of its own into planned buffers. */
 struct loader;
 struct loader_batch {
     const int32_t *tokens, *targets, *doc_start; /* (B, T) borrowed; of
                                                     places (B, T / places) */
     const int32_t *all_doc_start;                /* (B, T) */
-    int T;                /* batch_close_up of cutoff_len */
+    int T; /* of the longest row: one of at most 16 for a cutoff_len, since
+              libraries and GPUs prepare for a shape */
     int64_t token_count;  /* input tokens, padding not counted .. */
     int64_t target_count; /* .. and unmasked targets: of whole samples */
 };
 /* Bytes of the buffers of so many batches. */
 size_t loader_bytes(int batches, int B, int T);
 /* Batches are asked for in an order given by `sample_of(ctx, batch, b)`: the
- * global number of row b of the batch-th batch this rank takes. */
+ * global number of row b of the batch-th batch this rank takes; below 0: the
+ * row is masked. */
 struct loader_order {
     int64_t (*sample_of)(void *ctx, int64_t batch, int b);
     void *ctx;
     bool keeps_length; /* rows have T tokens, whatever the longest has */
-    int places, place; /* batch_take_pieces, which needs it; places 0: 1 */
+    /* With several places, which need that, of 2 `places` pieces of a row piece
+     * `place` and piece 2 places - 1 - place alone (model_shape.cp). 2 places
+     * divides T */
+    int places, place;
 };
+/* One batch, at once. `memory`: loader_bytes of one. Rows that cannot be read
+ * are masked, and the status says so. */
+enum zd_status batch_read(
+        struct dataset *dataset, const struct loader_order *order,
+        int64_t batch, int B, int T, int32_t *memory,
+        struct loader_batch *batch_out);
 /* The dataset belongs to the loader's thread until loader_destroy. T is its
  * cutoff_len. `keep` batches stay valid while `ahead` are read ahead (each at
  * least 1); `memory`: for keep + ahead. */

@@ -50,7 +50,9 @@ size_t loader_bytes(int batches, int B, int T)
     return (size_t)batches * 3 * (size_t)B * (size_t)T * sizeof(int32_t);
 }
 
-int batch_close_up(
+/* Shorten the rows from T to what the longest one, of `longest` tokens, needs;
+ * returns the new length. */
+static int close_up(
         int32_t *tokens, int32_t *targets, int32_t *doc_start, int B, int T,
         int longest)
 {
@@ -67,7 +69,9 @@ int batch_close_up(
     return near;
 }
 
-int32_t *batch_take_pieces(
+/* Returns the pieces' doc_start, which lies after their tokens; that of the
+ * whole rows stays. */
+static int32_t *take_pieces(
         int32_t *tokens, int32_t *targets, int32_t *doc_start, int B, int T,
         int places, int place)
 {
@@ -77,8 +81,6 @@ int32_t *batch_take_pieces(
     int32_t *const to_arrays[] = {tokens, targets, starts};
     const size_t from[] = {
             (size_t)place * piece, (size_t)(2 * places - 1 - place) * piece};
-    if (places == 1)
-        return doc_start;
     for (int i = 0; i < 3; i++)
         for (size_t b = 0; b < 2 * (size_t)B; b++) /* moves toward the start */
             memmove(to_arrays[i] + b * piece,
@@ -87,31 +89,57 @@ int32_t *batch_take_pieces(
     return starts;
 }
 
-static enum zd_status fill(struct loader *loader, int slot, int64_t batch)
+/* A row without targets: it adds nothing. */
+static void mask_row(int32_t *tokens, int32_t *targets, int32_t *starts, int T)
 {
-    const struct loader_order *order = &loader->order;
-    int B = loader->B, T = loader->T, longest = 0, count;
+    memset(tokens, 0, (size_t)T * sizeof *tokens);
+    memset(starts, 0, (size_t)T * sizeof *starts);
+    for (int t = 0; t < T; t++)
+        targets[t] = -1;
+}
+
+enum zd_status batch_read(
+        struct dataset *dataset, const struct loader_order *order,
+        int64_t batch, int B, int T, int32_t *memory,
+        struct loader_batch *batch_out)
+{
+    int longest = 0;
     size_t array = (size_t)B * (size_t)T;
-    int32_t *tokens = loader->memory + (size_t)slot * 3 * array;
-    int32_t *targets = tokens + array, *starts = targets + array;
+    int32_t *tokens = memory, *targets = tokens + array;
+    int32_t *starts = targets + array;
     struct loader_batch made = {tokens, targets, starts, starts};
+    enum zd_status status = ZD_OK;
     for (int b = 0; b < B; b++) {
+        int count = 0;
         size_t row = (size_t)b * (size_t)T;
-        ZD_TRY(dataset_sample(
-                loader->dataset, order->sample_of(order->ctx, batch, b),
-                tokens + row, targets + row, starts + row, &count));
+        int64_t sample = order->sample_of(order->ctx, batch, b);
+        if (sample >= 0 && status == ZD_OK)
+            status = dataset_sample(
+                    dataset, sample, tokens + row, targets + row, starts + row,
+                    &count);
+        if (sample < 0 || status != ZD_OK)
+            mask_row(tokens + row, targets + row, starts + row, T);
         made.token_count += count;
         longest = count > longest ? count : longest;
         for (int t = 0; t < T; t++)
             made.target_count += targets[row + (size_t)t] >= 0;
     }
-    made.T = batch_close_up(
+    made.T = close_up(
             tokens, targets, starts, B, T, order->keeps_length ? T : longest);
     if (order->places > 1)
-        made.doc_start = batch_take_pieces(
+        made.doc_start = take_pieces(
                 tokens, targets, starts, B, T, order->places, order->place);
-    loader->slots[slot] = made;
-    return ZD_OK;
+    *batch_out = made;
+    return status;
+}
+
+static enum zd_status fill(struct loader *loader, int slot, int64_t batch)
+{
+    size_t bytes = loader_bytes(1, loader->B, loader->T);
+    return batch_read(
+            loader->dataset, &loader->order, batch, loader->B, loader->T,
+            loader->memory + (size_t)slot * (bytes / sizeof *loader->memory),
+            &loader->slots[slot]);
 }
 
 static void *produce(void *argument)

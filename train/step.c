@@ -131,16 +131,11 @@ static double phase_end(
 
 static struct model_batch batch_of(const struct trainer *trainer, int a)
 {
-    const struct loader_batch *loaded = &trainer->batches[a];
-    return (struct model_batch){
-            .tokens = loaded->tokens,
-            .targets = loaded->targets,
-            .doc_start = loaded->doc_start,
-            .all_doc_start = loaded->all_doc_start,
-            .B = trainer->plan.per_device,
-            .T = loaded->T,
-            .step = trainer->state.step,
-            .first_sample = batches_first_sample(trainer, a)};
+    struct model_batch batch =
+            batches_of_model(&trainer->batches[a], trainer->plan.per_device);
+    batch.step = trainer->state.step;
+    batch.first_sample = batches_first_sample(trainer, a);
+    return batch;
 }
 
 /* Micro-batches `begin` .. begin + count - 1, by layer if there are several;

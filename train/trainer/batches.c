@@ -9,10 +9,28 @@ static struct mesh_group samples_of(const struct trainer *trainer)
     return mesh_samples(trainer->plan.mesh, comm_rank(trainer->comm));
 }
 
-bool trainer_cuts_samples(const struct trainer *trainer)
+struct loader_order batches_order(
+        const struct trainer *trainer,
+        int64_t (*sample_of)(void *ctx, int64_t batch, int b), void *ctx)
 {
-    const struct mesh *mesh = &trainer->plan.mesh;
-    return mesh->cp * mesh->tp > 1;
+    const struct job_plan *plan = &trainer->plan;
+    return (struct loader_order){
+            .sample_of = sample_of,
+            .ctx = ctx,
+            .keeps_length = plan->mesh.cp * plan->mesh.tp > 1,
+            .places = plan->shape.cp.size,
+            .place = plan->shape.cp.place};
+}
+
+struct model_batch batches_of_model(const struct loader_batch *loaded, int B)
+{
+    return (struct model_batch){
+            .tokens = loaded->tokens,
+            .targets = loaded->targets,
+            .doc_start = loaded->doc_start,
+            .all_doc_start = loaded->all_doc_start,
+            .B = B,
+            .T = loaded->T};
 }
 
 bool trainer_counts_sample(const struct trainer *trainer)
@@ -51,12 +69,7 @@ enum zd_status batches_start(struct trainer *trainer)
     int room = trainer->batch_room, A = plan->accumulation;
     int ahead = A <= room / 2 ? room / 2 : room - A;
     int64_t steps = trainer->state.max_steps - trainer->state.step;
-    struct loader_order order = {
-            .sample_of = sample_of,
-            .ctx = trainer,
-            .keeps_length = trainer_cuts_samples(trainer),
-            .places = plan->shape.cp.size,
-            .place = plan->shape.cp.place};
+    struct loader_order order = batches_order(trainer, sample_of, trainer);
     trainer->base_sample = trainer->state.samples_taken;
     trainer->has_batches = false;
     trainer->batches = zd_array((size_t)A, sizeof *trainer->batches);

@@ -13,78 +13,51 @@
 
 /* --- the evaluation ------------------------------------------------------- */
 
-/* A row without targets: it adds nothing. */
-static void mask_row(int32_t *tokens, int32_t *labels, int32_t *starts, int T)
-{
-    memset(tokens, 0, (size_t)T * sizeof *tokens);
-    memset(starts, 0, (size_t)T * sizeof *starts);
-    for (int t = 0; t < T; t++)
-        labels[t] = -1;
-}
+/* Which samples the ranks evaluate, and of which this one has its part. */
+struct eval_order {
+    struct mesh_group part;
+    int B;
+    int64_t samples;
+};
 
-/* Rows that a rank has no sample for, or cannot read, are masked: it must still
- * take part in the gathers of its peers. */
-static enum zd_status fill_batch(
-        struct trainer *trainer, int64_t first, int64_t samples,
-        struct model_batch *batch, int64_t *targets)
+/* Rows that a rank has no sample for are masked: it must still take part in the
+ * gathers of its peers. */
+static int64_t eval_sample_of(void *ctx, int64_t batch, int b)
 {
-    int B = trainer->plan.shape.eval_B, T = trainer->plan.shape.T;
-    int32_t *memory = arena_span(&trainer->arena, "train.eval_batch");
-    int count = 0, longest = 0;
-    size_t plane = (size_t)B * (size_t)T;
-    int32_t *all_labels = memory + plane, *all_starts = all_labels + plane;
-    enum zd_status status = ZD_OK;
-    for (int b = 0; b < B; b++) {
-        int32_t *tokens = memory + (size_t)b * (size_t)T;
-        int32_t *labels = tokens + plane, *starts = labels + plane;
-        bool is_there = first + b < samples && status == ZD_OK;
-        if (is_there)
-            status = dataset_sample(
-                    trainer->eval_data, first + b, tokens, labels, starts,
-                    &count);
-        longest = is_there && count > longest ? count : longest;
-        if (!is_there || status != ZD_OK)
-            mask_row(tokens, labels, starts, T);
-        for (int t = 0; t < T; t++)
-            *targets += labels[t] >= 0;
-    }
-    *batch = (struct model_batch){
-            .tokens = memory,
-            .targets = all_labels,
-            .doc_start = all_starts,
-            .all_doc_start = all_starts,
-            .B = B,
-            .T = batch_close_up(
-                    memory, all_labels, all_starts, B, T,
-                    trainer_cuts_samples(trainer) ? T : longest)};
-    if (trainer->plan.mesh.cp > 1)
-        batch->doc_start = batch_take_pieces(
-                memory, all_labels, all_starts, B, T,
-                trainer->plan.shape.cp.size, trainer->plan.shape.cp.place);
-    return status;
+    const struct eval_order *order = ctx;
+    int64_t sample =
+            (batch * order->part.size + order->part.place) * order->B + b;
+    return sample < order->samples ? sample : -1;
 }
 
 static enum zd_status run_batches(
         struct trainer *trainer, int64_t samples, int64_t *targets,
         enum zd_status *read)
 {
-    int B = trainer->plan.shape.eval_B;
-    struct mesh_group part =
-            mesh_samples(trainer->plan.mesh, comm_rank(trainer->comm));
-    int64_t across = (int64_t)B * part.size;
+    int rank = comm_rank(trainer->comm);
+    struct eval_order eval = {
+            .part = mesh_samples(trainer->plan.mesh, rank),
+            .B = trainer->plan.shape.eval_B,
+            .samples = samples};
+    const struct loader_order order =
+            batches_order(trainer, eval_sample_of, &eval);
+    int64_t across = (int64_t)eval.B * eval.part.size;
     struct model_hooks hooks = zero_hooks(trainer->zero);
-    struct model_batch batch;
+    struct loader_batch loaded;
 
-    for (int64_t first = 0; first < samples; first += across) {
-        int64_t mine = first + (int64_t)B * part.place;
+    for (int64_t batch = 0; batch * across < samples; batch++) {
         struct comm_data data = comm_data_begin(trainer->comm);
-        enum zd_status filled =
-                fill_batch(trainer, mine, samples, &batch, targets);
+        enum zd_status filled = batch_read(
+                trainer->eval_data, &order, batch, eval.B,
+                trainer->plan.shape.T,
+                arena_span(&trainer->arena, "train.eval_batch"), &loaded);
         comm_data_end(trainer->comm, data);
         *read = *read == ZD_OK ? filled : *read;
+        *targets += loaded.target_count;
         comm_goes_on(trainer->comm);
         ZD_TRY(zero_eval_begin(trainer->zero));
-        ZD_TRY(model_evaluate(trainer->model, &batch, &hooks));
+        struct model_batch model = batches_of_model(&loaded, eval.B);
+        ZD_TRY(model_evaluate(trainer->model, &model, &hooks));
     }
     return ZD_OK;
 }

@@ -171,10 +171,15 @@ enum zd_status trainer_load_weights(struct trainer *trainer, bool digests);
  * micro-batches between two steps */
 /* Number of row 0 of micro-batch `a` of the step at hand, in the run. */
 int64_t batches_first_sample(const struct trainer *trainer, int a);
-/* Does a sample have several ranks: then rows keep their length? Is this rank
- * the one of them that counts its tokens; one of those whose losses make up the
- * sample's? */
-bool trainer_cuts_samples(const struct trainer *trainer);
+/* A sample may have several ranks: rows keep their length then, and a rank has
+ * its pieces of them. */
+struct loader_order batches_order(
+        const struct trainer *trainer,
+        int64_t (*sample_of)(void *ctx, int64_t batch, int b), void *ctx);
+/* All but its place in the run. */
+struct model_batch batches_of_model(const struct loader_batch *loaded, int B);
+/* Is this rank the one of them that counts its tokens; one of those whose
+ * losses make up the sample's? */
 bool trainer_counts_sample(const struct trainer *trainer);
 bool trainer_counts_loss(const struct trainer *trainer);
 /* Read from the first sample that no step has taken. Sets base_sample. */
