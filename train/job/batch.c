@@ -40,39 +40,32 @@ enum zd_status train_resolve_batch(
     int64_t B = options->per_device_train_batch_size;
     int64_t A = options->gradient_accumulation_steps;
 
-    if (G && B && A) {
-        if (B * A * N != G) {
-            ZD_FAIL(ZD_ERR_CONFIG, "E0211",
-                    "batch sizes do not agree: %lld x %lld x %lld %s = "
-                    "%lld, not %lld",
-                    (long long)B, (long long)A, (long long)N,
-                    sharers == 1 ? "ranks" : "groups of ranks",
-                    (long long)(B * A * N), (long long)G);
-            return zd_fail_help(
-                    "remove one of the three, or set "
-                    "train.global_batch_size = %lld",
-                    (long long)(B * A * N));
-        }
-    } else if (G && B) {
-        if (G % (B * N))
-            return fail_divide(
-                    G, B * N, "per_device_train_batch_size x ", ranks, sharers);
-        A = G / (B * N);
-    } else if (G) {
-        if (!A)
-            A = 1;
-        if (G % (A * N))
-            return fail_divide(
-                    G, A * N, A > 1 ? "gradient_accumulation_steps x " : "",
-                    ranks, sharers);
-        B = G / (A * N);
-    } else {
-        if (!B)
-            B = 4;
-        if (!A)
-            A = 1;
-        G = B * A * N;
+    if (G && B && A && B * A * N != G) {
+        ZD_FAIL(ZD_ERR_CONFIG, "E0211",
+                "batch sizes do not agree: %lld x %lld x %lld %s = "
+                "%lld, not %lld",
+                (long long)B, (long long)A, (long long)N,
+                sharers == 1 ? "ranks" : "groups of ranks",
+                (long long)(B * A * N), (long long)G);
+        return zd_fail_help(
+                "remove one of the three, or set "
+                "train.global_batch_size = %lld",
+                (long long)(B * A * N));
     }
+    if (!A && !(G && B))
+        A = 1;
+    if (!G && !B)
+        B = 4;
+    if (G && G % ((B ? B : A) * N))
+        return fail_divide(
+                G, (B ? B : A) * N,
+                B       ? "per_device_train_batch_size x "
+                : A > 1 ? "gradient_accumulation_steps x "
+                        : "",
+                ranks, sharers);
+    A = A ? A : G / (B * N);
+    B = B ? B : G / (A * N);
+    G = B * A * N;
     if (B > INT32_MAX || A > INT32_MAX)
         return ZD_FAIL(
                 ZD_ERR_CONFIG, "E0211",
