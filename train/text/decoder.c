@@ -172,16 +172,10 @@ enum zd_status decoder_run(
         int text_count, int max_new, const struct sampler *sampler)
 {
     size_t count = (size_t)text_count;
-    struct growing growing = {
-            .decoder = decoder,
-            .texts = texts,
-            .count = text_count,
-            .runs = zd_array(count, sizeof *growing.runs),
-            .ids = zd_array(count, sizeof *growing.ids)};
-    enum zd_status status = grow(&growing, max_new, sampler);
-    free(growing.runs);
-    free(growing.ids);
-    return status;
+    ZD_FREED struct decode_run *runs = zd_array(count, sizeof *runs);
+    ZD_FREED int32_t *ids = zd_array(count, sizeof *ids);
+    struct growing growing = {decoder, texts, text_count, runs, ids};
+    return grow(&growing, max_new, sampler);
 }
 
 /* --- the next token --------------------------------------------------------

@@ -206,12 +206,8 @@ static enum zd_status run(
 
 enum zd_status generate_text(const struct generate_options *options, FILE *out)
 {
-    struct generation g = {0};
-    enum zd_status status = open_model(options, &g);
-    if (status == ZD_OK)
-        status = open_prompts(options, &g);
-    if (status == ZD_OK)
-        status = run(options, &g, out);
-    generation_fini(&g);
-    return status;
+    ZD_SCOPED(generation_fini) struct generation g = {0};
+    ZD_TRY(open_model(options, &g));
+    ZD_TRY(open_prompts(options, &g));
+    return run(options, &g, out);
 }

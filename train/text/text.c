@@ -30,16 +30,14 @@ static bool says_bytes(const char *dir)
 {
     enum { CONFIG_BYTES_MAX = 16 << 20 };
     char path[PATH_MAX];
-    json_t *config = NULL;
+    json_auto_t *config = NULL;
     fs_join(path, sizeof path, dir, "tokenizer_config.json");
     if (!fs_exists(path))
         return false;
     if (json_parse_file(path, CONFIG_BYTES_MAX, &config) != ZD_OK)
         zd_error_clear(); /* then it does not */
     const char *word = json_string_at(config, BYTES_KEY);
-    bool says = word && text_is_bytes(word);
-    json_decref(config);
-    return says;
+    return word && text_is_bytes(word);
 }
 
 static enum zd_status open_bytes(struct text *text)
