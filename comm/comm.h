@@ -261,6 +261,9 @@ enum zd_status comm_gather_new(
  * same one
  * ("ranks 0-7"), and the others have none. Settling again changes nothing. */
 enum zd_status comm_agree(struct comm *comm, enum zd_status mine);
+/* Rank 0 makes the call, and all know what became of it. */
+#define COMM_FIRST(comm, call)                                                 \
+    comm_agree((comm), comm_rank(comm) == 0 ? (call) : ZD_OK)
 
 /* This rank has failed and leaves alone, perhaps in the middle of collectives
  * on a device that its peers wait for: what is under way ends without them, in

@@ -193,7 +193,6 @@ static enum zd_status run_steps(struct trainer *trainer, bool *stopped_out)
          * evaluation, unless the run ends here and nothing was computed */
         if (turn.ran)
             ZD_TRY(after_step(trainer, &report, &before));
-        ZD_TRY(checkpoint_end(trainer));
         if (turn.ran) {
             ZD_TRY(trainer_between(trainer));
             if (trace_step(trainer))
@@ -207,8 +206,7 @@ static enum zd_status run_steps(struct trainer *trainer, bool *stopped_out)
         if (*stopped_out)
             break;
     }
-    ZD_TRY(save_settle(trainer));
-    return checkpoint_end(trainer);
+    return save_settle(trainer);
 }
 
 /* NULL: nothing did. */

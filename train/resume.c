@@ -1,6 +1,7 @@
 /* resume.c - a run as its checkpoint left it. */
 #include "base/file/fs.h"
 #include "base/log.h"
+#include "base/must.h"
 #include "data/chat.h"
 #include "kernels/kernels.h"
 #include "train/run.h"
@@ -10,13 +11,25 @@
 
 /* --- which ---------------------------------------------------------------- */
 
-/* What rank 0 looks through, newest first. */
+/* What rank 0 looks through, newest first: those of the output folder, or the
+ * one that the job names. */
 struct search {
     const struct train_job *job;
-    int64_t *steps;
+    int64_t *steps; /* owned */
     int count, next;
-    bool is_given; /* one that the job names; none is passed over */
+    bool is_given; /* none is passed over */
 };
+
+static struct search search_of(const struct train_job *job)
+{
+    bool is_given = job->run.resume == RESUME_PATH;
+    return (struct search){.job = job, .count = is_given, .is_given = is_given};
+}
+
+static void end_search(struct search *search)
+{
+    free(search->steps);
+}
 
 static enum zd_status begin_search(struct search *search)
 {
@@ -27,6 +40,19 @@ static enum zd_status begin_search(struct search *search)
                        : ZD_FAIL(ZD_ERR_NO_INPUT, "E0801",
                                  "run.resume is too long");
     return checkpoint_list(job->job.output_dir, &search->steps, &search->count);
+}
+
+static bool next_path(struct search *search, char *path)
+{
+    if (search->next == search->count)
+        return false;
+    if (search->is_given)
+        strcpy(path, search->job->run.resume_path);
+    else
+        checkpoint_place(
+                path, search->job->job.output_dir, search->steps[search->next]);
+    search->next++;
+    return true;
 }
 
 static void pass_over(const char *path)
@@ -42,8 +68,7 @@ static enum zd_status look_at(const char *path, char *digest)
     ZD_TRY(checkpoint_open(path, CHECKPOINT_SIZES, &checkpoint));
     snprintf(
             digest, HASH_HEX, "%s",
-            json_string_at(
-                    checkpoint_manifest(checkpoint), "manifest_xxh3_128"));
+            json_string_at(checkpoint->manifest, "manifest_xxh3_128"));
     checkpoint_close(checkpoint);
     return ZD_OK;
 }
@@ -53,16 +78,10 @@ static enum zd_status look_at(const char *path, char *digest)
 static enum zd_status next_candidate(
         struct search *search, char *path, char *digest)
 {
-    if (search->is_given) {
-        strcpy(path, search->job->run.resume_path);
-        return checkpoint_unreadable(path, look_at(path, digest));
-    }
-    while (search->next < search->count) {
-        checkpoint_place(
-                path, search->job->job.output_dir,
-                search->steps[search->next++]);
+    while (next_path(search, path)) {
         enum zd_status status = look_at(path, digest);
-        if (status != ZD_ERR_DATA && status != ZD_ERR_NO_INPUT)
+        if (search->is_given ||
+            (status != ZD_ERR_DATA && status != ZD_ERR_NO_INPUT))
             return checkpoint_unreadable(path, status);
         pass_over(path);
     }
@@ -76,13 +95,6 @@ static enum zd_status next_candidate(
     return ZD_OK;
 }
 
-static int threads_of(struct comm *comm, const struct train_job *job)
-{
-    return device_threads(
-            &job->device, device_affinity_cpus(), device_online_cpus(),
-            comm_local_size(comm));
-}
-
 /* Collective: is the candidate sound? *found_out: the search is over. */
 static enum zd_status judge(
         struct comm *comm, const struct search *search, const char *path,
@@ -92,8 +104,10 @@ static enum zd_status judge(
     *found_out = true;
     if (!path[0] || (!search->is_given && !job->checkpoint.verify))
         return ZD_OK;
-    enum zd_status status =
-            checkpoint_verify_ranks(comm, path, threads_of(comm, job));
+    int threads = device_threads(
+            &job->device, device_affinity_cpus(), device_online_cpus(),
+            comm_local_size(comm));
+    enum zd_status status = checkpoint_verify_ranks(comm, path, threads);
     if (status == ZD_ERR_DATA && !search->is_given) {
         *found_out = false;
         if (comm_rank(comm) == 0)
@@ -109,28 +123,18 @@ enum zd_status choose_checkpoint(
         struct comm *comm, const struct train_job *job, char *path,
         char digest[HASH_HEX])
 {
-    bool first = comm_rank(comm) == 0, found = false;
-    struct search search = {
-            .job = job, .is_given = job->run.resume == RESUME_PATH};
-    enum zd_status status = ZD_OK;
-
+    bool found = false;
+    ZD_SCOPED(end_search) struct search search = search_of(job);
     path[0] = digest[0] = '\0';
     if (job->run.resume == RESUME_NEVER)
         return ZD_OK; /* tell_replaced says what that costs */
-    if (first)
-        status = begin_search(&search);
-    status = comm_agree(comm, status);
-    while (status == ZD_OK && !found) {
-        if (first)
-            status = next_candidate(&search, path, digest);
-        status = comm_agree(comm, status);
-        if (status == ZD_OK)
-            status = comm_broadcast(comm, path, PATH_MAX, 0);
-        if (status == ZD_OK)
-            status = judge(comm, &search, path, &found);
+    ZD_TRY(COMM_FIRST(comm, begin_search(&search)));
+    while (!found) {
+        ZD_TRY(COMM_FIRST(comm, next_candidate(&search, path, digest)));
+        ZD_TRY(comm_broadcast(comm, path, PATH_MAX, 0));
+        ZD_TRY(judge(comm, &search, path, &found));
     }
-    free(search.steps);
-    return status;
+    return ZD_OK;
 }
 
 /* `set` gave a step more micro-batches than the job. */
@@ -153,7 +157,7 @@ static bool read_ahead(
         zd_error_clear();
         return false;
     }
-    const json_t *manifest = checkpoint_manifest(checkpoint);
+    const json_t *manifest = checkpoint->manifest;
     const char *kept =
             json_string_at(json_object_get(manifest, "data"), "template_date");
     if (kept)
@@ -167,20 +171,14 @@ static enum zd_status look_ahead(
         const struct train_job *job, struct run_ahead *ahead)
 {
     char path[PATH_MAX];
-    int64_t *steps = NULL;
-    int count = 0;
+    ZD_SCOPED(end_search) struct search search = search_of(job);
     const char *given = job->data.template_date;
     chat_today(ahead->date);
-    if (job->run.resume == RESUME_PATH)
-        read_ahead(job->run.resume_path, job, ahead);
-    else if (job->run.resume != RESUME_NEVER && fs_is_dir(job->job.output_dir))
-        ZD_TRY(checkpoint_list(job->job.output_dir, &steps, &count));
-    for (int i = 0; i < count; i++) {
-        checkpoint_place(path, job->job.output_dir, steps[i]);
-        if (read_ahead(path, job, ahead))
-            break;
-    }
-    free(steps);
+    if (search.is_given ||
+        (job->run.resume != RESUME_NEVER && fs_is_dir(job->job.output_dir)))
+        ZD_TRY(begin_search(&search));
+    while (next_path(&search, path) && !read_ahead(path, job, ahead))
+        continue;
     if (given)
         snprintf(ahead->date, sizeof ahead->date, "%s", given);
     return ZD_OK;
@@ -189,10 +187,7 @@ static enum zd_status look_ahead(
 enum zd_status trainer_look_ahead(struct trainer *trainer)
 {
     struct comm *comm = trainer->comm;
-    enum zd_status status = ZD_OK;
-    if (comm_rank(comm) == 0)
-        status = look_ahead(trainer->job, &trainer->ahead);
-    ZD_TRY(comm_agree(comm, status));
+    ZD_TRY(COMM_FIRST(comm, look_ahead(trainer->job, &trainer->ahead)));
     return comm_broadcast(comm, &trainer->ahead, sizeof trainer->ahead, 0);
 }
 
@@ -269,7 +264,7 @@ static enum zd_status restore(
                 train_optimizer_name(trainer->job->optim.name));
     if (moments != MOMENTS_LOADED)
         state->applied_steps = 0;
-    const json_t *manifest = checkpoint_manifest(checkpoint);
+    const json_t *manifest = checkpoint->manifest;
     take_products(manifest);
     /* the folder of the model need not be there any more */
     trainer->writer.file_prefix =
@@ -325,7 +320,8 @@ static enum zd_status load(struct trainer *trainer)
 static enum zd_status tell_replaced(const struct trainer *trainer)
 {
     const char *output_dir = trainer->job->job.output_dir;
-    int64_t *steps, step = trainer->state.step;
+    ZD_FREED int64_t *steps = NULL;
+    int64_t step = trainer->state.step;
     int count, later = 0;
     char names[160];
     if (!goes_back(trainer->job))
@@ -343,7 +339,6 @@ static enum zd_status tell_replaced(const struct trainer *trainer)
                 step ? "goes back to" : "begins anew at", (long long)step,
                 output_dir, names);
     }
-    free(steps);
     return ZD_OK;
 }
 
@@ -365,7 +360,6 @@ static void tell_resumed(struct trainer *trainer, bool is_own)
 enum zd_status trainer_resume(struct trainer *trainer)
 {
     bool is_own = true;
-    enum zd_status status = ZD_OK;
     char *path = trainer->resumed_from, digest[HASH_HEX] = "";
     struct train_state *state = &trainer->state;
 
@@ -385,9 +379,7 @@ enum zd_status trainer_resume(struct trainer *trainer)
     crash_guard_step(trainer->crash_guard, state->step);
     trainer->writer.may_replace = goes_back(trainer->job);
     trainer->writer.own = trainer->last_checkpoint;
-    if (trainer_is_first(trainer))
-        status = tell_replaced(trainer);
-    ZD_TRY(comm_agree(trainer->comm, status));
+    ZD_TRY(COMM_FIRST(trainer->comm, tell_replaced(trainer)));
     tell_resumed(trainer, is_own);
     return ZD_OK;
 }

@@ -5,6 +5,7 @@
 #include "base/device/device_memory.h"
 #include "base/file/fs.h"
 #include "base/log.h"
+#include "base/must.h"
 #include "model/files/export_hf.h"
 #include "model/files/weights_hf.h"
 #include "train/plan/fit.h"
@@ -201,41 +202,31 @@ static enum zd_status predict(struct trainer *trainer)
     return ZD_OK;
 }
 
-static enum zd_status write_plan(struct trainer *trainer)
+static enum zd_status write_plan(const struct trainer *trainer)
 {
     char path[PATH_MAX];
-    enum zd_status status = rank_device_tell(trainer);
-    ZD_TRY(status);
-    if (trainer_is_first(trainer)) {
-        json_t *json = job_plan_json(&trainer->plan, &trainer->arena);
-        json_object_set_new(
-                json, "phases", plan_peaks_json(trainer->job, &trainer->plan));
-        fs_join(path, sizeof path, trainer->job->job.output_dir, "plan.json");
-        status = json_write_file(path, json);
-        json_decref(json);
-    }
-    return comm_agree(trainer->comm, status);
+    json_auto_t *json = job_plan_json(&trainer->plan, &trainer->arena);
+    json_object_set_new(
+            json, "phases", plan_peaks_json(trainer->job, &trainer->plan));
+    fs_join(path, sizeof path, trainer->job->job.output_dir, "plan.json");
+    return json_write_file(path, json);
 }
 
 /* Of a model that is described in the job file. */
 static void add_config(struct trainer *trainer)
 {
-    json_t *config = json_copy(trainer->plan.config.json);
+    json_auto_t *config = json_copy(trainer->plan.config.json);
     int eos = trainer->text.eos;
     if (eos >= 0 && !json_is_integer(json_object_get(config, "eos_token_id")))
         json_object_set_new(config, "eos_token_id", json_integer(eos));
-    char *text = json_text(config);
+    ZD_FREED char *text = json_text(config);
     model_files_add(&trainer->model_files, "config.json", text);
-    free(text);
-    json_decref(config);
 }
 
 /* What checkpoints and an export will need of the model's folder. */
 static enum zd_status keep_files(struct trainer *trainer)
 {
     const struct model_options *model = &trainer->job->model;
-    if (!trainer_is_first(trainer))
-        return ZD_OK;
     const char *dir = model->config ? NULL : model->path;
     bool has_config = dir && !trainer->plan.config.stored_rows;
     ZD_TRY(model_files_read(
@@ -255,11 +246,19 @@ static enum zd_status try_export(const struct trainer *trainer)
     char dir[PATH_MAX];
     const struct train_job *job = trainer->job;
     bool is_over = trainer->state.step >= trainer->state.max_steps;
-    if (!trainer_is_first(trainer) || is_over ||
-        job->checkpoint.export == EXPORT_NONE)
+    if (is_over || job->checkpoint.export == EXPORT_NONE)
         return ZD_OK;
     fs_join(dir, sizeof dir, job->job.output_dir, export_folder(job));
     return weights_export_check(dir, job->checkpoint.export == EXPORT_PEFT);
+}
+
+/* The rows of the steps a checkpoint holds are on disk before it is, and so is
+ * what happened: the worker that commits waits for it. */
+static enum zd_status harden_rows(const void *ctx)
+{
+    const struct trainer *trainer = ctx;
+    ZD_TRY(file_writer_sync(trainer->metrics));
+    return events_sync(trainer->events);
 }
 
 static void fill_writer(struct trainer *trainer)
@@ -284,31 +283,32 @@ static void fill_writer(struct trainer *trainer)
                                      : "",
                      .template_date = trainer->ahead.date},
             .global_batch = trainer->plan.global_batch,
+            .harden_rows = harden_rows,
+            .rows = trainer,
     };
 }
 
 static enum zd_status open_metrics(struct trainer *trainer)
 {
     char path[PATH_MAX];
-    enum zd_status status = ZD_OK;
     fs_join(path, sizeof path, trainer->job->job.output_dir, "metrics.jsonl");
-    if (trainer_is_first(trainer))
-        status = metrics_open(path, trainer->state.step, &trainer->metrics);
-    return comm_agree(trainer->comm, status);
+    return COMM_FIRST(
+            trainer->comm,
+            metrics_open(path, trainer->state.step, &trainer->metrics));
 }
 
 /* What happens from here on is an event, if the run begins. */
 static enum zd_status open_events(struct trainer *trainer)
 {
     char path[PATH_MAX];
-    enum zd_status status = ZD_OK;
     fs_join(path, sizeof path, trainer->job->job.output_dir, "events.jsonl");
-    if (trainer_is_first(trainer))
-        status = events_open(path, trainer->observer, &trainer->events);
+    enum zd_status status = COMM_FIRST(
+            trainer->comm,
+            events_open(path, trainer->observer, &trainer->events));
     trainer->had_events = events_last_id(trainer->events) > 0;
     hang_listen(trainer, path);
     trainer_tell_state(trainer, RUN_STARTING);
-    return comm_agree(trainer->comm, status);
+    return status;
 }
 
 /* log.rank_logs = "files": each rank keeps its own log. */
@@ -406,7 +406,7 @@ static enum zd_status prepare(struct trainer *trainer)
     ZD_TRY(open_log(trainer));
     status = text_open(job, &trainer->plan.config, &trainer->text);
     ZD_TRY(comm_agree(trainer->comm, status));
-    ZD_TRY(comm_agree(trainer->comm, keep_files(trainer)));
+    ZD_TRY(COMM_FIRST(trainer->comm, keep_files(trainer)));
     ZD_TRY(trainer_open_data(trainer));
     ZD_TRY(comm_agree(trainer->comm, fix_steps(trainer)));
     status = take_memory(trainer);
@@ -426,7 +426,7 @@ static double guess_save_seconds(const struct trainer *trainer)
 static enum zd_status read_state(struct trainer *trainer)
 {
     ZD_TRY(trainer_resume(trainer));
-    ZD_TRY(comm_agree(trainer->control, try_export(trainer)));
+    ZD_TRY(COMM_FIRST(trainer->control, try_export(trainer)));
     if (trainer->resumed_from[0])
         return ZD_OK;
     return trainer_load_weights(trainer, param_has_base(&trainer->plan.table));
@@ -452,6 +452,7 @@ enum zd_status trainer_init(
     trainer->last_saved_step = -1;
     trainer->plan.world = comm_size(comm);
     trainer->last_loss = NAN;
+    trainer->history.rows = json_array();
     trainer->started = trainer->last_save_time = clock_seconds();
 
     comm_work(comm, WORK_START);
@@ -461,7 +462,8 @@ enum zd_status trainer_init(
     *finished_out = trainer->state.step >= trainer->state.max_steps;
     ZD_TRY(make_snapshot(trainer));
     ZD_TRY(predict(trainer));
-    ZD_TRY(write_plan(trainer));
+    ZD_TRY(rank_device_tell(trainer));
+    ZD_TRY(COMM_FIRST(trainer->comm, write_plan(trainer)));
     show_banner(trainer);
     if (*finished_out)
         return ZD_OK;

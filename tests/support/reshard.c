@@ -119,10 +119,12 @@ static bool write_array(
 
 static bool write_shard(
         const struct whole *whole, const char *path, int number, int shards,
-        struct manifest_file *file)
+        json_t *manifest)
 {
     static struct shard shard;
-    char text[HELD_TEXT];
+    char text[HELD_TEXT], digest[HASH_HEX] = "";
+    uint64_t bytes = 0;
+    json_t *holds = json_array();
     struct st_writer *writer;
     size_t blocks = whole->first[whole->table.count];
     size_t begin = blocks * (size_t)number / (size_t)shards;
@@ -140,11 +142,14 @@ static bool write_shard(
                 &shard.held[shard.arrays[n].held], shard.arrays[n].kind,
                 shard.entries[n].dtype, st_writer_digest(writer, n));
     }
-    ok = ok && st_writer_finish(writer, file->digest, &file->bytes) == ZD_OK;
+    ok = ok && st_writer_finish(writer, digest, &bytes) == ZD_OK;
     for (int i = 0; i < shard.count; i++) {
         held_text(&shard.held[i], text);
-        json_array_append_new(file->holds, json_string(text));
+        json_array_append_new(holds, json_string(text));
     }
+    json_array_append_new(
+            json_object_get(manifest, "files"),
+            manifest_file(strrchr(path, '/') + 1, bytes, digest, holds));
     return ok;
 }
 
@@ -155,15 +160,12 @@ static bool write_shards(
     struct whole whole;
     bool ok = whole_open(from, config, &whole);
     for (int s = 0; ok && s < shards; s++) {
-        char path[PATH_MAX];
-        struct manifest_file file = {.by_parts = true, .holds = json_array()};
+        char path[PATH_MAX], name[64];
         snprintf(
-                file.name, sizeof file.name, "shard-%05d-of-%05d.safetensors",
-                s + 1, shards);
-        fs_join(path, sizeof path, to, file.name);
-        ok = write_shard(&whole, path, s, shards, &file);
-        manifest_add_file(manifest, manifest_file_json(&file));
-        json_decref(file.holds);
+                name, sizeof name, "shard-%05d-of-%05d.safetensors", s + 1,
+                shards);
+        fs_join(path, sizeof path, to, name);
+        ok = write_shard(&whole, path, s, shards, manifest);
     }
     whole_close(&whole);
     return ok;

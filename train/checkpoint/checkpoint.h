@@ -83,8 +83,9 @@ struct checkpoint_writer {
     const char *own;  /* path of the last one that this run wrote or goes on
                          from, which it may write again; NULL: none */
     /* of rank 0 (events.h); all 0 where no one asks anything */
-    int64_t last_event;        /* its id */
-    const char *trainer_state; /* text of trainer_state.json; NULL: none */
+    int64_t last_event;  /* its id */
+    char *trainer_state; /* text of trainer_state.json, which the save takes;
+                            NULL: none */
     /* Rows and events that the files have so far reach the disk, before the
      * checkpoint appears. By the thread that commits. NULL: there are none */
     enum zd_status (*harden_rows)(const void *rows);
@@ -108,12 +109,13 @@ enum zd_status checkpoint_sweep(const char *output_dir);
 /* Delete the oldest beyond checkpoint.save_total_limit (0: keep all) of those
  * up to `step`, never the last two that verify, never the best, never a folder
  * that is not ours; those of later steps are another branch's and count for
- * nothing. Nothing is deleted while one of them cannot be read. `own`:
- * (own_count) steps that this process has committed itself, which are sound
+ * nothing. Nothing is deleted while one of them cannot be read. This process
+ * has committed `step` and those of `own` (0: none) itself: they are sound
  * without being read back. */
+enum { CHECKPOINTS_OWN = 4 };
 enum zd_status checkpoint_retain(
-        const struct train_job *job, int64_t step, const int64_t *own,
-        int own_count);
+        const struct train_job *job, int64_t step,
+        const int64_t own[CHECKPOINTS_OWN]);
 
 /* Steps of the committed checkpoints in `output_dir`, highest first; owned. */
 enum zd_status checkpoint_list(
@@ -129,7 +131,15 @@ enum checkpoint_check {
 };
 /* An open one, with at most one of its shards at a time; one thread at a time
  * reads from it. */
-struct checkpoint;
+struct checkpoint {
+    char *path;
+    json_t *manifest;
+    /* private */
+    struct shard *shards;
+    int shard_count;
+    struct piece *pieces; /* sorted by tensor, columns, begin */
+    size_t piece_count, piece_capacity;
+};
 /* ZD_ERR_DATA naming the file that is wrong, and what of it; ZD_ERR_NO_INPUT
  * when there is none. Any other status says nothing of the checkpoint: it could
  * not be read. */
@@ -145,8 +155,6 @@ enum zd_status checkpoint_verify_ranks(
  * an error of the run then (E0813), and not a reason to pass over it. */
 enum zd_status checkpoint_unreadable(const char *path, enum zd_status status);
 void checkpoint_close(struct checkpoint *checkpoint);
-const char *checkpoint_path(const struct checkpoint *checkpoint);
-const json_t *checkpoint_manifest(const struct checkpoint *checkpoint);
 /* Check that the model is `table`'s (ZD_ERR_DATA). */
 enum zd_status checkpoint_match_model(
         const struct checkpoint *checkpoint, const struct param_table *table);

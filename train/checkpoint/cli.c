@@ -1,6 +1,7 @@
 #include "train/checkpoint/cli.h"
 
 #include "base/file/fs.h"
+#include "base/must.h"
 #include "base/text_buffer.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/export.h"
@@ -54,7 +55,7 @@ static enum zd_status summaries(
         const char *path, struct zd_error *trouble, json_t **rows_out)
 {
     char manifest[PATH_MAX], full[PATH_MAX];
-    int64_t *steps = NULL;
+    ZD_FREED int64_t *steps = NULL;
     int count = 1;
     fs_join(manifest, sizeof manifest, path, CHECKPOINT_MANIFEST);
     if (!fs_exists(manifest))
@@ -70,7 +71,6 @@ static enum zd_status summaries(
         zd_error_clear();
         json_array_append_new(*rows_out, row);
     }
-    free(steps);
     return ZD_OK;
 }
 
@@ -89,14 +89,13 @@ static enum zd_status help_to_choose(const char *path, enum zd_status status)
     char manifest[PATH_MAX], word[2 * PATH_MAX] = "";
     struct text_buffer quoted = {.out = word, .bytes = sizeof word};
     struct zd_error error = *zd_error_get();
-    int64_t *steps = NULL;
+    ZD_FREED int64_t *steps = NULL;
     int count = 0;
     fs_join(manifest, sizeof manifest, path, CHECKPOINT_MANIFEST);
     if (status == ZD_OK || fs_exists(manifest))
         return status;
     if (checkpoint_list(path, &steps, &count) != ZD_OK)
         zd_error_clear();
-    free(steps);
     zd_error_set(&error);
     text_buffer_add_word(&quoted, path);
     if (count > 0)

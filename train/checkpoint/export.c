@@ -286,7 +286,7 @@ static enum zd_status export_open(struct export *e)
     const struct export_request *request = e->request;
     ZD_TRY(checkpoint_open(request->path, request->check, &e->checkpoint));
     ZD_TRY(model_config_read(request->path, true, &e->config));
-    e->manifest = checkpoint_manifest(e->checkpoint);
+    e->manifest = e->checkpoint->manifest;
     const json_t *scaling = json_object_get(
             json_object_get(e->manifest, "data"), "rope_scaling");
     if (json_is_object(scaling))
@@ -351,19 +351,15 @@ static enum zd_status write_model(
 enum zd_status export_checkpoint(
         struct comm *comm, const struct export_request *request)
 {
-    struct export e = {.request = request};
+    ZD_SCOPED(export_close) struct export e = {.request = request};
     int rank = comm ? comm_rank(comm) : 0;
-    enum zd_status status = settle(comm, export_open(&e));
-    if (status == ZD_OK && !e.source.read) {
-        status = settle(comm, export_adapter(&e, rank));
-    } else if (status == ZD_OK && request->quantize) {
-        assert(!comm);
-        status = weights_export_quantized(
-                request->out_dir, &e.config, &e.table, &e.source,
-                &e.job.options, request->quantize);
-    } else if (status == ZD_OK) {
-        status = write_model(comm, &e, rank);
-    }
-    export_close(&e);
-    return status;
+    ZD_TRY(settle(comm, export_open(&e)));
+    if (!e.source.read)
+        return settle(comm, export_adapter(&e, rank));
+    if (!request->quantize)
+        return write_model(comm, &e, rank);
+    assert(!comm);
+    return weights_export_quantized(
+            request->out_dir, &e.config, &e.table, &e.source, &e.job.options,
+            request->quantize);
 }

@@ -3,7 +3,6 @@
  * memory twice. */
 #include "base/log.h"
 #include "base/must.h"
-#include "base/text_buffer.h"
 #include "train/checkpoint/arrays.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/pieces.h"
@@ -27,7 +26,7 @@ struct load {
 /* Reading failed, and not the device that is filled. */
 static enum zd_status told(const struct load *load, enum zd_status status)
 {
-    return checkpoint_unreadable(checkpoint_path(load->checkpoint), status);
+    return checkpoint_unreadable(load->checkpoint->path, status);
 }
 
 /* Elements of a range of this rank, as the checkpoint knows them. */
@@ -160,13 +159,9 @@ static enum zd_status load_blocks_of(struct load *load, int id, size_t count)
     if (!count ||
         pieces_format(load->checkpoint, OPTIM_V, name) != OPTIM_BLOCKS)
         return ZD_OK;
-    float *v = zd_must(malloc(count * sizeof *v));
-    enum zd_status status =
-            told(load, pieces_read_blocks(load->checkpoint, name, count, v));
-    if (status == ZD_OK)
-        status = zero_blocks_move(load->zero, id, v, ZERO_IN);
-    free(v);
-    return status;
+    ZD_FREED float *v = zd_must(malloc(count * sizeof *v));
+    ZD_TRY(told(load, pieces_read_blocks(load->checkpoint, name, count, v)));
+    return zero_blocks_move(load->zero, id, v, ZERO_IN);
 }
 
 static enum zd_status load_blocks(struct load *load)
@@ -183,7 +178,7 @@ static enum zd_status steps_of(
         int64_t *steps_out)
 {
     const json_t *optimizer =
-            json_object_get(checkpoint_manifest(load->checkpoint), "optimizer");
+            json_object_get(load->checkpoint->manifest, "optimizer");
     const json_t *own = json_object_get(json_object_get(optimizer, "t"), name);
     *steps_out = pieces_trained(load->checkpoint, name) ? applied_steps : 0;
     if (!own || *steps_out == 0)
@@ -194,8 +189,7 @@ static enum zd_status steps_of(
                 ZD_ERR_DATA, "E0802",
                 "%s/" CHECKPOINT_MANIFEST " has a t of %s that is not from 0 "
                 "to the %lld steps applied",
-                checkpoint_path(load->checkpoint), name,
-                (long long)applied_steps);
+                load->checkpoint->path, name, (long long)applied_steps);
     return ZD_OK;
 }
 
@@ -214,33 +208,24 @@ static enum zd_status load_steps(struct load *load)
 
 /* --- what is told --------------------------------------------------------- */
 
-/* One line for all tensors whose states change their format. */
 static void say_converted(const struct load *load, const struct zero_plan *plan)
 {
-    enum { FORMATS = OPTIM_BLOCKS + 1 };
-    int counts[OPTIM_LANES][FORMATS][FORMATS] = {0};
-    char text[600] = "";
-    struct text_buffer line = {.out = text, .bytes = sizeof text};
+    int count = 0;
     for (int id = 0; id < load->table->count; id++) {
         const struct param *param = &load->table->params[id];
         struct optim_layout layout = zero_layout_of(plan, id);
-        for (int lane = 0; param->trainable && lane < OPTIM_LANES; lane++)
-            counts[lane][pieces_format(
-                    load->checkpoint, (enum optim_lane)lane, param->name)]
-                  [layout.lane[lane]]++;
+        bool differs = false;
+        for (int lane = 0; lane < OPTIM_LANES; lane++)
+            differs |= layout.lane[lane] != pieces_format(
+                                                    load->checkpoint,
+                                                    (enum optim_lane)lane,
+                                                    param->name);
+        count += differs && param->trainable;
     }
-    for (int lane = 0; lane < OPTIM_LANES; lane++)
-        for (int from = 0; from < FORMATS; from++)
-            for (int to = 0; to < FORMATS; to++)
-                if (from != to && counts[lane][from][to])
-                    text_buffer_add(
-                            &line, "%s%s of %d tensors %s -> %s",
-                            line.used ? ", " : "", lane == OPTIM_M ? "m" : "v",
-                            counts[lane][from][to],
-                            format_name((enum optim_format)from),
-                            format_name((enum optim_format)to));
-    if (line.used)
-        zd_log_info("optimizer states change their format: %s", text);
+    if (count)
+        zd_log_info(
+                "the optimizer states of %d tensors change their format",
+                count);
 }
 
 /* --- all of it ------------------------------------------------------------ */
@@ -248,7 +233,7 @@ static void say_converted(const struct load *load, const struct zero_plan *plan)
 const char *checkpoint_optimizer(const struct checkpoint *checkpoint)
 {
     const json_t *optimizer =
-            json_object_get(checkpoint_manifest(checkpoint), "optimizer");
+            json_object_get(checkpoint->manifest, "optimizer");
     const char *name = json_string_at(optimizer, "name");
     return name ? name : "";
 }
@@ -256,7 +241,7 @@ const char *checkpoint_optimizer(const struct checkpoint *checkpoint)
 static enum checkpoint_moments moments_of(
         const struct checkpoint *checkpoint, const struct optim_options *optim)
 {
-    const json_t *manifest = checkpoint_manifest(checkpoint);
+    const json_t *manifest = checkpoint->manifest;
     if (!json_is_true(json_object_get(manifest, "moments")))
         return MOMENTS_NOT_SAVED;
     return strcmp(checkpoint_optimizer(checkpoint),
@@ -269,27 +254,24 @@ enum zd_status checkpoint_load(
         const struct checkpoint *checkpoint, const struct zero_plan *plan,
         struct zero *zero, enum checkpoint_moments *moments_out)
 {
-    struct load *load = zd_must(malloc(sizeof *load));
+    ZD_FREED struct load *load = zd_must(malloc(sizeof *load));
     enum checkpoint_moments moments =
             moments_of(checkpoint, &plan->request.optim);
     load->checkpoint = checkpoint;
     load->table = plan->request.table;
     load->zero = zero;
-    enum zd_status status = zero_states_clear(zero);
-    for (int i = 0; status == ZD_OK && i < zero_range_count(zero, ZERO_HOLDS);
-         i++) {
+    *moments_out = moments;
+    ZD_TRY(zero_states_clear(zero));
+    for (int i = 0; i < zero_range_count(zero, ZERO_HOLDS); i++) {
         struct zero_range range = zero_range_at(zero, ZERO_HOLDS, i);
         if (!pieces_trained(checkpoint, load->table->params[range.id].name))
             continue; /* zero_load read it */
-        status = load_range(load, &range, moments == MOMENTS_LOADED);
+        ZD_TRY(load_range(load, &range, moments == MOMENTS_LOADED));
     }
-    if (status == ZD_OK && moments == MOMENTS_LOADED) {
-        status = load_blocks(load);
-        if (status == ZD_OK)
-            status = load_steps(load);
-        say_converted(load, plan);
-    }
-    free(load);
-    *moments_out = moments;
-    return status;
+    if (moments != MOMENTS_LOADED)
+        return ZD_OK;
+    ZD_TRY(load_blocks(load));
+    ZD_TRY(load_steps(load));
+    say_converted(load, plan);
+    return ZD_OK;
 }

@@ -137,7 +137,7 @@ static json_t *steps_json(
         const struct checkpoint_writer *writer, const struct train_state *state)
 {
     const struct param_table *table = &writer->plan->table;
-    json_t *steps = json_object();
+    json_auto_t *steps = json_object();
     for (int id = 0; id < table->count; id++) {
         int64_t began = zero_began(writer->zero, id);
         if (began && !writer->job->checkpoint.save_only_model)
@@ -145,10 +145,7 @@ static json_t *steps_json(
                     steps, table->params[id].name,
                     json_integer((json_int_t)(state->applied_steps - began)));
     }
-    if (json_object_size(steps))
-        return steps;
-    json_decref(steps);
-    return NULL;
+    return json_object_size(steps) ? json_incref(steps) : NULL;
 }
 
 /* Whose states these are, in which formats (tensors of each), and their t;
@@ -197,10 +194,8 @@ static json_t *base_json(const struct checkpoint_writer *writer)
  * are none. */
 static json_t *products_json(void)
 {
-    char *text = kernels_products_text();
-    json_t *products = text ? json_string(text) : NULL;
-    free(text);
-    return products;
+    ZD_FREED char *text = kernels_products_text();
+    return text ? json_string(text) : NULL;
 }
 
 /* The members of "progress": counts of 0 or more, steps, of which -1 is none,
@@ -248,19 +243,13 @@ static json_t *progress_json(const struct train_state *state)
 
 /* The members of "live" that were set: 0 where not, but for max_grad_norm,
  * which is null. */
-static const struct live_field {
-    const char *key;
-    enum train_setting_id id;
-    bool is_count;
-} live_fields[] = {
-        {"rate_set", SET_LEARNING_RATE, false},
-        {"max_grad_norm", SET_MAX_GRAD_NORM, false},
-        {"accumulation", SET_ACCUMULATION, true},
-        {"logging_steps", SET_LOGGING_STEPS, true},
-        {"save_steps", SET_SAVE_STEPS, true},
-        {"eval_steps", SET_EVAL_STEPS, true},
-};
-enum { LIVE_FIELDS = sizeof live_fields / sizeof live_fields[0] };
+static const char *const live_keys[SETTINGS] = {
+        [SET_LEARNING_RATE] = "rate_set",
+        [SET_MAX_GRAD_NORM] = "max_grad_norm",
+        [SET_ACCUMULATION] = "accumulation",
+        [SET_LOGGING_STEPS] = "logging_steps",
+        [SET_SAVE_STEPS] = "save_steps",
+        [SET_EVAL_STEPS] = "eval_steps"};
 
 /* As the job file has it, 0 where it says nothing. */
 static json_t *batch_json(const struct train_options *train)
@@ -276,24 +265,21 @@ static json_t *live_json(
         const struct train_live *live, const struct train_options *train)
 {
     bool is_empty = true;
-    json_t *json = json_pack(
+    json_auto_t *json = json_pack(
             "{s:f, s:I, s:o}", "rate_base", live->rate_base, "global_batch",
             (json_int_t)live->global_batch, "batch_of_job", batch_json(train));
-    for (int i = 0; i < LIVE_FIELDS; i++) {
-        bool is_given = live->given[live_fields[i].id];
-        double value = is_given ? live->value[live_fields[i].id] : 0;
-        bool is_null = !is_given && live_fields[i].id == SET_MAX_GRAD_NORM;
+    for (int id = 0; id < SETTINGS; id++) {
+        bool is_given = live->given[id];
+        double value = is_given ? live->value[id] : 0;
+        bool is_null = !is_given && id == SET_MAX_GRAD_NORM;
         is_empty = is_empty && !is_given;
         json_object_set_new(
-                json, live_fields[i].key,
-                live_fields[i].is_count ? json_integer((json_int_t)value)
-                : is_null               ? json_null()
-                                        : json_real(value));
+                json, live_keys[id],
+                train_settings[id].is_integer ? json_integer((json_int_t)value)
+                : is_null                     ? json_null()
+                                              : json_real(value));
     }
-    if (!is_empty)
-        return json;
-    json_decref(json);
-    return NULL;
+    return is_empty ? NULL : json_incref(json);
 }
 
 static struct train_live live_of(const json_t *manifest)
@@ -302,10 +288,9 @@ static struct train_live live_of(const json_t *manifest)
     struct train_live read = {
             .rate_base = json_number_value(json_object_get(live, "rate_base")),
             .global_batch = json_integer_at(live, "global_batch")};
-    for (int i = 0; i < LIVE_FIELDS; i++) {
-        const json_t *value = json_object_get(live, live_fields[i].key);
-        enum train_setting_id id = live_fields[i].id;
-        read.value[id] = live_fields[i].is_count
+    for (int id = 0; id < SETTINGS; id++) {
+        const json_t *value = json_object_get(live, live_keys[id]);
+        read.value[id] = train_settings[id].is_integer
                                  ? (double)json_integer_value(value)
                                  : json_number_value(value);
         read.given[id] = id == SET_MAX_GRAD_NORM ? json_is_number(value)
@@ -328,10 +313,10 @@ static bool live_is_sound(const json_t *manifest)
 {
     const json_t *live = json_object_get(manifest, "live");
     struct train_live read = live_of(manifest);
-    for (int i = 0; i < LIVE_FIELDS; i++)
-        if (read.value[live_fields[i].id] < 0 ||
-            (live_fields[i].is_count &&
-             !count_is_sound(live, live_fields[i].key, INT32_MAX)))
+    for (int id = 0; id < SETTINGS; id++)
+        if (read.value[id] < 0 ||
+            (train_settings[id].is_integer &&
+             !count_is_sound(live, live_keys[id], INT32_MAX)))
             return false;
     return read.rate_base >= 0 &&
            count_is_sound(live, "global_batch", INT32_MAX) &&
@@ -342,10 +327,8 @@ bool manifest_batch_changed(
         const json_t *manifest, const struct train_options *train)
 {
     const json_t *live = json_object_get(manifest, "live");
-    json_t *now = batch_json(train);
-    bool changed = !json_equal(json_object_get(live, "batch_of_job"), now);
-    json_decref(now);
-    return changed;
+    json_auto_t *now = batch_json(train);
+    return !json_equal(json_object_get(live, "batch_of_job"), now);
 }
 
 /* --- all of it ------------------------------------------------------------ */
@@ -394,31 +377,23 @@ json_t *manifest_build(
             (json_int_t)table->total, "files");
 }
 
-json_t *manifest_file_json(const struct manifest_file *file)
+json_t *manifest_file(
+        const char *name, uint64_t bytes, const char *digest, json_t *holds)
 {
-    const char *digest =
-            file->by_parts ? MANIFEST_PARTS_DIGEST : MANIFEST_DIGEST;
     return json_pack(
-            "{s:s, s:I, s:s, s:O*}", "name", file->name, "bytes",
-            (json_int_t)file->bytes, digest, file->digest, "holds",
-            file->holds);
-}
-
-void manifest_add_file(json_t *manifest, json_t *file)
-{
-    json_array_append_new(json_object_get(manifest, "files"), file);
+            "{s:s, s:I, s:s, s:o*}", "name", name, "bytes", (json_int_t)bytes,
+            holds ? MANIFEST_PARTS_DIGEST : MANIFEST_DIGEST, digest, "holds",
+            holds);
 }
 
 /* Digest of the manifest without its seal, in one canonical form. */
 static void seal_of(const json_t *manifest, char hex[HASH_HEX])
 {
-    json_t *copy = json_copy((json_t *)(uintptr_t)manifest);
+    json_auto_t *copy = json_copy((json_t *)(uintptr_t)manifest);
     json_object_del(copy, "manifest_xxh3_128");
-    char *text = zd_must(json_dumps(
+    ZD_FREED char *text = zd_must(json_dumps(
             copy, JSON_COMPACT | JSON_SORT_KEYS | JSON_REAL_PRECISION(17)));
-    json_decref(copy);
     hash_bytes(text, strlen(text), hex);
-    free(text);
 }
 
 void manifest_seal(json_t *manifest)
@@ -522,7 +497,7 @@ enum zd_status manifest_read(const char *dir, json_t **manifest_out)
 {
     enum zd_status status;
     char path[PATH_MAX];
-    json_t *manifest;
+    json_auto_t *manifest = NULL;
     fs_join(path, sizeof path, dir, CHECKPOINT_MANIFEST);
     status = json_parse_file_upto(path, MANIFEST_MAX, VALUES_MAX, &manifest);
     if (status == ZD_ERR_NO_INPUT) { /* the folder is there, its manifest not */
@@ -532,12 +507,8 @@ enum zd_status manifest_read(const char *dir, json_t **manifest_out)
                 dir, CHECKPOINT_MANIFEST);
     }
     ZD_TRY(status);
-    status = check_form(path, manifest);
-    if (status != ZD_OK) {
-        json_decref(manifest);
-        return status;
-    }
-    *manifest_out = manifest;
+    ZD_TRY(check_form(path, manifest));
+    *manifest_out = json_incref(manifest);
     return ZD_OK;
 }
 

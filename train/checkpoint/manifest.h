@@ -10,23 +10,14 @@
 #define MANIFEST_DIGEST       "xxh3_128"
 #define MANIFEST_PARTS_DIGEST "parts_xxh3_128"
 
-/* One file of the folder. */
-struct manifest_file {
-    char name[64];
-    uint64_t bytes;
-    char digest[HASH_HEX];
-    bool by_parts; /* the digest is */
-    json_t *holds; /* of a shard: an entry for each range (arrays.h); else NULL
-                    */
-};
-
 /* Everything but the files and the seal. New reference. */
 json_t *manifest_build(
         const struct checkpoint_writer *writer,
         const struct train_state *state);
-/* What it has of a file; new reference. Adding takes it. */
-json_t *manifest_file_json(const struct manifest_file *file);
-void manifest_add_file(json_t *manifest, json_t *file);
+/* A member of "files". `holds`, of a shard, is taken: an entry for each range
+ * (arrays.h); else NULL. New reference. */
+json_t *manifest_file(
+        const char *name, uint64_t bytes, const char *digest, json_t *holds);
 /* Add the digest over everything else; call last. */
 void manifest_seal(json_t *manifest);
 

@@ -12,7 +12,7 @@
 
 static enum zd_status fail_model(const struct checkpoint *checkpoint)
 {
-    zd_fail_where("%s", checkpoint_path(checkpoint));
+    zd_fail_where("%s", checkpoint->path);
     zd_fail_help("set [model] to the model that was trained there; train "
                  "another one in a new job.output_dir");
     return ZD_ERR_DATA;
@@ -34,7 +34,7 @@ static enum zd_status match_shape(
         const json_t *was)
 {
     char there[VALUE_TEXT], here[VALUE_TEXT];
-    json_t *is = manifest_shape(param);
+    json_auto_t *is = manifest_shape(param);
     bool same = was && json_equal(was, is);
     if (!was)
         ZD_FAIL(ZD_ERR_DATA, "E0810",
@@ -45,15 +45,13 @@ static enum zd_status match_shape(
                 "the checkpoint is of another model: %s is %s there and %s in "
                 "this job",
                 param->name, text_of(was, there), text_of(is, here));
-    json_decref(is);
     return same ? ZD_OK : fail_model(checkpoint);
 }
 
 enum zd_status checkpoint_match_model(
         const struct checkpoint *checkpoint, const struct param_table *table)
 {
-    const json_t *tensors =
-            json_object_get(checkpoint_manifest(checkpoint), "tensors");
+    const json_t *tensors = json_object_get(checkpoint->manifest, "tensors");
     for (int id = 0; id < table->count; id++)
         ZD_TRY(match_shape(
                 checkpoint, &table->params[id],
@@ -108,24 +106,20 @@ static enum zd_status match_data(
              "what [[data.train]] gives (its files, or the text of the chat "
              "template)",
              .is_digest = true}};
-    enum zd_status status = ZD_OK;
-    json_t *is = manifest_data(job, identity);
+    json_auto_t *is = manifest_data(job, identity);
     bool same_data = json_equal(
             json_object_get(was, "digest"), json_object_get(is, "digest"));
-    for (size_t i = 0; i < sizeof parts / sizeof parts[0] && status == ZD_OK;
-         i++) {
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
         const json_t *found = json_object_get(was, parts[i].key);
         const json_t *now = json_object_get(is, parts[i].key);
-        json_t *before = found || !parts[i].before
-                                 ? json_incref((json_t *)(uintptr_t)found)
-                                 : json_string(parts[i].before);
+        json_auto_t *before = found || !parts[i].before
+                                      ? json_incref((json_t *)(uintptr_t)found)
+                                      : json_string(parts[i].before);
         bool counts = !parts[i].is_part || (found && !same_data);
         if (counts && !json_equal(before, now))
-            status = fail_data(parts[i].what, parts[i].is_digest, before, now);
-        json_decref(before);
+            return fail_data(parts[i].what, parts[i].is_digest, before, now);
     }
-    json_decref(is);
-    return status;
+    return ZD_OK;
 }
 
 /* 1 and 1.0 are the same. */
@@ -140,7 +134,7 @@ enum zd_status checkpoint_match_run(
         const struct checkpoint *checkpoint, const struct train_job *job,
         int64_t global_batch, const struct run_identity *identity)
 {
-    const json_t *manifest = checkpoint_manifest(checkpoint);
+    const json_t *manifest = checkpoint->manifest;
     const json_t *before = json_object_get(manifest, "settings");
     char a[VALUE_TEXT], b[VALUE_TEXT];
     const char *key;
@@ -152,7 +146,7 @@ enum zd_status checkpoint_match_run(
     bool keeps_batch =
             checkpoint_state(checkpoint).live.given[SET_ACCUMULATION] &&
             !manifest_batch_changed(manifest, &job->train);
-    json_t *now = manifest_settings(job, global_batch);
+    json_auto_t *now = manifest_settings(job, global_batch);
     json_object_foreach(now, key, value)
     {
         const json_t *old = json_object_get(before, key);
@@ -162,7 +156,6 @@ enum zd_status checkpoint_match_run(
                     "resuming with %s = %s (was %s)", key, text_of(value, b),
                     text_of(old, a));
     }
-    json_decref(now);
     return ZD_OK;
 }
 
@@ -174,8 +167,7 @@ static enum zd_status fail_adapter(
 {
     char a[VALUE_TEXT], b[VALUE_TEXT];
     ZD_FAIL(ZD_ERR_CONFIG, "E0817", "%s was made with %s = %s, which is %s now",
-            checkpoint_path(checkpoint), what, text_of(before, a),
-            text_of(now, b));
+            checkpoint->path, what, text_of(before, a), text_of(now, b));
     return zd_fail_help(
             "restore the setting; or export the checkpoint, and continue from "
             "the export with another job.output_dir");
@@ -202,8 +194,7 @@ enum zd_status checkpoint_match_adapter(
             "lora.target_modules",
             "lora.rank_pattern",
             "lora.alpha_pattern"};
-    const json_t *adapter =
-            json_object_get(checkpoint_manifest(checkpoint), "adapter");
+    const json_t *adapter = json_object_get(checkpoint->manifest, "adapter");
     const json_t *config = json_object_get(adapter, "config");
     const json_t *codes = json_object_get(checkpoint_base(checkpoint), "codes");
     if (!config != !plan->table.adapters)
@@ -217,16 +208,11 @@ enum zd_status checkpoint_match_adapter(
         if (before ? !is_same(before, now) : json_object_size(now) > 0)
             return fail_adapter(checkpoint, keys[i], before, now);
     }
-    json_t *now = manifest_codes(&plan->table), *a = base_word(codes),
-           *b = base_word(now);
-    enum zd_status status =
-            !config || json_equal(codes, now) || (!codes && !now)
-                    ? ZD_OK
-                    : fail_adapter(checkpoint, "lora.quantize_base", a, b);
-    json_decref(now);
-    json_decref(a);
-    json_decref(b);
-    return status;
+    json_auto_t *now = manifest_codes(&plan->table);
+    json_auto_t *a = base_word(codes), *b = base_word(now);
+    return !config || json_equal(codes, now) || (!codes && !now)
+                   ? ZD_OK
+                   : fail_adapter(checkpoint, "lora.quantize_base", a, b);
 }
 
 /* --- the base ------------------------------------------------------------- */
@@ -243,7 +229,7 @@ enum zd_status checkpoint_match_digest(
     ZD_FAIL(ZD_ERR_DATA, "E0327",
             "%s was trained on another base: its digest was %s, that of %s is "
             "%s",
-            checkpoint_path(checkpoint), was ? was : "nothing", where, digest);
+            checkpoint->path, was ? was : "nothing", where, digest);
     return zd_fail_help("%s", help);
 }
 
@@ -263,7 +249,7 @@ enum zd_status checkpoint_match_base(
         ZD_FAIL(ZD_ERR_CONFIG, "E0812",
                 "%s has trained %s, which is frozen now: later checkpoints "
                 "would lose it",
-                checkpoint_path(checkpoint), param->name);
+                checkpoint->path, param->name);
         return zd_fail_help(
                 "let it train, or export the checkpoint and begin with "
                 "that model in another job.output_dir");

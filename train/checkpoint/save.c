@@ -40,11 +40,19 @@ static size_t begin_of(
     return columns->count ? range->begin : run.whole;
 }
 
-/* The arrays this rank saves, those of a range together; returns how many. */
-static int list_pieces(
-        const struct checkpoint_writer *writer, struct piece *pieces)
+/* A shard that is being written. */
+struct output {
+    const struct checkpoint_writer *writer;
+    const struct zero_view *view;
+    struct piece *pieces;
+    int count;
+    struct st_writer *file;
+};
+
+/* The arrays this rank saves, those of a range together. */
+static void list_pieces(struct output *out)
 {
-    int count = 0;
+    const struct checkpoint_writer *writer = out->writer;
     int kinds = writer->job->checkpoint.save_only_model ? 1 : ARRAY_KINDS;
     for (int i = 0; i < zero_range_count(writer->zero, ZERO_SAVES); i++) {
         struct zero_range range = zero_range_at(writer->zero, ZERO_SAVES, i);
@@ -56,7 +64,7 @@ static int list_pieces(
                         !writer->plan->zero.request.config->tp.place;
         size_t blocks = is_first ? (size_t)param->blocks.count : 0;
         for (int kind = ARRAY_MASTER; kind < kinds; kind++) {
-            struct piece *piece = &pieces[count];
+            struct piece *piece = &out->pieces[out->count];
             *piece = (struct piece){
                     .kind = (enum array_kind)kind,
                     .range = range,
@@ -67,10 +75,9 @@ static int list_pieces(
                             (enum array_kind)kind, range.weight_type,
                             &range.layout, range.count, blocks)};
             array_name(piece->name, piece->kind, param->name, &columns, begin);
-            count += piece->shape.values > 0;
+            out->count += piece->shape.values > 0;
         }
     }
-    return count;
 }
 
 /* --- writing them --------------------------------------------------------- */
@@ -80,23 +87,13 @@ static int list_pieces(
 enum { CHUNK = 1 << 20 };
 _Static_assert(CHUNK * sizeof(float) <= ST_ROOM_MAX, "an element's most");
 
-struct output {
-    const struct zero_view *view;
-    const struct piece *pieces;
-    int count;
-    struct st_writer *file;
-};
-
 static enum zd_status write_blocks(const struct output *out, int i)
 {
     const struct zero_view *view = out->view;
     size_t bytes = out->pieces[i].shape.bytes;
-    float *v = zd_must(malloc(bytes));
-    enum zd_status status = view->blocks(view->ctx, out->pieces[i].number, v);
-    if (status == ZD_OK)
-        status = st_writer_add(out->file, i, v, bytes);
-    free(v);
-    return status;
+    ZD_FREED float *v = zd_must(malloc(bytes));
+    ZD_TRY(view->blocks(view->ctx, out->pieces[i].number, v));
+    return st_writer_add(out->file, i, v, bytes);
 }
 
 /* What stands for elements done .. done + count - 1 of its range. */
@@ -149,93 +146,76 @@ static enum zd_status write_ranges(const struct output *out)
     return ZD_OK;
 }
 
-static enum zd_status create_file(
-        const char *path, const struct piece *pieces, int count,
-        struct st_writer **out)
+static enum zd_status create_file(struct output *out, const char *path)
 {
-    struct st_entry *entries = zd_array((size_t)count, sizeof *entries);
-    for (int i = 0; i < count; i++)
+    ZD_FREED struct st_entry *entries =
+            zd_array((size_t)out->count, sizeof *entries);
+    for (int i = 0; i < out->count; i++)
         entries[i] = (struct st_entry){
-                .name = pieces[i].name,
-                .dtype = pieces[i].shape.type,
+                .name = out->pieces[i].name,
+                .dtype = out->pieces[i].shape.type,
                 .dims = 1,
-                .shape = {(int64_t)pieces[i].shape.values}};
-    enum zd_status status = st_writer_create(path, entries, count, NULL, out);
-    free(entries);
-    return status;
+                .shape = {(int64_t)out->pieces[i].shape.values}};
+    return st_writer_create(path, entries, out->count, NULL, &out->file);
 }
 
-/* What the manifest says of the file. */
-static json_t *holds_json(
-        const struct checkpoint_writer *writer, const struct piece *pieces,
-        int count, const struct st_writer *out)
+/* What the manifest says that the file holds. */
+static json_t *holds_json(const struct output *out)
 {
     char text[HELD_TEXT];
     json_t *holds = json_array();
-    for (int i = 0; i < count;) {
-        struct zero_range range = pieces[i].range;
+    const struct param_table *table = out->writer->plan->zero.request.table;
+    for (int i = 0; i < out->count;) {
+        const struct piece *first = &out->pieces[i];
         struct held held = {
-                .columns = pieces[i].columns,
-                .begin = pieces[i].begin,
-                .count = range.count};
-        snprintf(
-                held.name, sizeof held.name, "%s",
-                writer->plan->zero.request.table->params[range.id].name);
-        for (int number = pieces[i].number;
-             i < count && pieces[i].number == number; i++)
+                .columns = first->columns,
+                .begin = first->begin,
+                .count = first->range.count};
+        strcpy(held.name, table->params[first->range.id].name);
+        for (; i < out->count && out->pieces[i].number == first->number; i++)
             held_add(
-                    &held, pieces[i].kind, pieces[i].shape.type,
-                    st_writer_digest(out, i));
+                    &held, out->pieces[i].kind, out->pieces[i].shape.type,
+                    st_writer_digest(out->file, i));
         held_text(&held, text);
         json_array_append_new(holds, json_string(text));
     }
     return holds;
 }
 
-static enum zd_status write_pieces(
-        const struct checkpoint_writer *writer, const struct zero_view *view,
-        const char *path, const struct piece *pieces, int count,
-        struct manifest_file *file)
+/* *report_out: what the manifest says of the file. */
+static enum zd_status write_file(
+        struct output *out, const char *path, char **report_out)
 {
-    struct st_writer *out = NULL;
-    ZD_TRY(create_file(path, pieces, count, &out));
-    enum zd_status status = write_ranges(&(struct output){
-            .view = view, .pieces = pieces, .count = count, .file = out});
-    if (status == ZD_OK) {
-        file->by_parts = true;
-        file->holds = holds_json(writer, pieces, count, out);
-        status = st_writer_finish(out, file->digest, &file->bytes);
-    } else {
-        st_writer_abandon(out);
-    }
+    char digest[HASH_HEX] = "";
+    uint64_t bytes = 0;
+    ZD_TRY(create_file(out, path));
+    enum zd_status status = write_ranges(out);
     if (status != ZD_OK) {
-        json_decref(file->holds);
-        file->holds = NULL;
+        st_writer_abandon(out->file);
+        return status;
     }
+    json_t *holds = holds_json(out);
+    status = st_writer_finish(out->file, digest, &bytes);
+    json_auto_t *file =
+            manifest_file(strrchr(path, '/') + 1, bytes, digest, holds);
+    *report_out = zd_must(json_dumps(file, JSON_COMPACT));
     return status;
 }
 
-/* This rank's arrays, as the view shows them; fills `file` with name, size,
- * digest and what it holds (the caller's reference). */
-static enum zd_status write_shard(
-        const struct saving *saving, const struct zero_view *view,
-        struct manifest_file *file)
+enum zd_status saving_write(struct saving *saving, const struct zero_view *view)
 {
-    char path[PATH_MAX];
+    char path[PATH_MAX], name[64];
     const struct checkpoint_writer *writer = &saving->writer;
     size_t most =
             ARRAY_KINDS * (size_t)zero_range_count(writer->zero, ZERO_SAVES);
-    struct piece *pieces = zd_array(most, sizeof *pieces);
-
-    memset(file, 0, sizeof *file);
+    ZD_FREED struct piece *pieces = zd_array(most, sizeof *pieces);
+    struct output out = {.writer = writer, .view = view, .pieces = pieces};
+    list_pieces(&out);
     snprintf(
-            file->name, sizeof file->name, "shard-%05d-of-%05d.safetensors",
+            name, sizeof name, "shard-%05d-of-%05d.safetensors",
             comm_rank(writer->comm) + 1, comm_size(writer->comm));
-    fs_join(path, sizeof path, saving->tmp, file->name);
-    enum zd_status status = write_pieces(
-            writer, view, path, pieces, list_pieces(writer, pieces), file);
-    free(pieces);
-    return status;
+    fs_join(path, sizeof path, saving->tmp, name);
+    return write_file(&out, path, &saving->report);
 }
 
 /* --- the manifest --------------------------------------------------------- */
@@ -244,14 +224,13 @@ static enum zd_status write_shard(
 static enum zd_status write_small(
         struct saving *saving, const char *name, const char *data, size_t bytes)
 {
-    char path[PATH_MAX];
-    struct manifest_file file = {.bytes = bytes};
-    snprintf(file.name, sizeof file.name, "%s", name);
-    hash_bytes(data, bytes, file.digest);
+    char path[PATH_MAX], digest[HASH_HEX];
+    hash_bytes(data, bytes, digest);
+    json_array_append_new(
+            json_object_get(saving->manifest, "files"),
+            manifest_file(name, bytes, digest, NULL));
     fs_join(path, sizeof path, saving->tmp, name);
-    ZD_TRY(fs_write_file(path, data, bytes));
-    manifest_add_file(saving->manifest, manifest_file_json(&file));
-    return ZD_OK;
+    return fs_write_file(path, data, bytes);
 }
 
 static enum zd_status write_manifest(struct saving *saving)
@@ -264,17 +243,18 @@ static enum zd_status write_manifest(struct saving *saving)
         const char *text = saving->shards + (size_t)r * saving->shard_bytes;
         json_t *shard;
         ZD_TRY(json_parse(text, strlen(text), "a shard", ZD_ERR_BUG, &shard));
-        manifest_add_file(saving->manifest, shard);
+        json_array_append_new(
+                json_object_get(saving->manifest, "files"), shard);
     }
     /* complete without the model's home */
     for (int i = 0; i < files->count; i++)
         ZD_TRY(write_small(
                 saving, files->list[i].name, files->list[i].data,
                 files->list[i].bytes));
-    if (saving->trainer_state)
+    if (writer->trainer_state)
         ZD_TRY(write_small(
-                saving, TRAINER_STATE_FILE, saving->trainer_state,
-                strlen(saving->trainer_state)));
+                saving, TRAINER_STATE_FILE, writer->trainer_state,
+                strlen(writer->trainer_state)));
     manifest_seal(saving->manifest);
     fs_join(path, sizeof path, saving->tmp, CHECKPOINT_MANIFEST);
     ZD_TRY(json_write_file(path, saving->manifest));
@@ -382,13 +362,10 @@ static enum zd_status commit(const char *tmp, const char *final)
 static enum zd_status make_manifest(
         struct saving *saving, const struct train_state *state)
 {
-    const char *text = saving->writer.trainer_state;
-    json_t *shared = manifest_build(&saving->writer, state);
+    json_auto_t *shared = manifest_build(&saving->writer, state);
     saving->manifest = shared ? json_deep_copy(shared) : NULL;
-    json_decref(shared);
     if (!saving->manifest)
         return ZD_FAIL(ZD_ERR_BUG, "E0902", "the manifest cannot be built");
-    saving->trainer_state = text ? zd_must(strdup(text)) : NULL;
     return begin_dir(&saving->writer, saving->tmp, saving->final);
 }
 
@@ -398,7 +375,6 @@ enum zd_status saving_begin(
 {
     char name[64], hidden[80];
     const char *output_dir = writer->job->job.output_dir;
-    enum zd_status status = ZD_OK;
 
     *saving = (struct saving){.writer = *writer, .step = state->step};
     checkpoint_name(name, sizeof name, state->step);
@@ -407,23 +383,11 @@ enum zd_status saving_begin(
     fs_join(saving->final, sizeof saving->final, output_dir, name);
     if (writer->own && strcmp(writer->own, saving->final) != 0)
         saving->writer.own = NULL; /* of another name: of no matter here */
-    if (comm_rank(writer->comm) == 0)
-        status = make_manifest(saving, state);
-    status = comm_agree(writer->comm, status);
+    enum zd_status status =
+            COMM_FIRST(writer->comm, make_manifest(saving, state));
     if (status != ZD_OK)
         saving_end(saving, status);
     return status;
-}
-
-enum zd_status saving_write(struct saving *saving, const struct zero_view *view)
-{
-    struct manifest_file mine;
-    ZD_TRY(write_shard(saving, view, &mine));
-    json_t *shard = manifest_file_json(&mine);
-    saving->report = zd_must(json_dumps(shard, JSON_COMPACT));
-    json_decref(shard);
-    json_decref(mine.holds);
-    return ZD_OK;
 }
 
 enum zd_status saving_gather(struct saving *saving)
@@ -432,14 +396,11 @@ enum zd_status saving_gather(struct saving *saving)
     int64_t longest = (int64_t)strlen(saving->report) + 1;
     ZD_TRY(comm_all_reduce_i64(comm, &longest, 1, COMM_MAX));
     size_t bytes = ((size_t)longest + 7) / 8 * 8;
-    char *padded = zd_array(1, bytes);
+    ZD_FREED char *padded = zd_array(1, bytes);
     saving->shard_bytes = bytes;
     saving->shards = zd_must(malloc((size_t)comm_size(comm) * bytes));
     strcpy(padded, saving->report);
-    enum zd_status status =
-            comm_gather_all(comm, padded, bytes, saving->shards);
-    free(padded);
-    return status;
+    return comm_gather_all(comm, padded, bytes, saving->shards);
 }
 
 enum zd_status saving_commit(struct saving *saving)
@@ -462,7 +423,7 @@ void saving_end(struct saving *saving, enum zd_status status)
     json_decref(saving->manifest);
     free(saving->report);
     free(saving->shards);
-    free(saving->trainer_state);
+    free(saving->writer.trainer_state);
     *saving = (struct saving){.step = -1};
 }
 
@@ -470,12 +431,9 @@ static enum zd_status save_steps(struct saving *saving)
 {
     struct comm *comm = saving->writer.comm;
     const struct zero_view view = zero_view_live(saving->writer.zero);
-    enum zd_status status = saving_write(saving, &view);
-    ZD_TRY(comm_agree(comm, status));
+    ZD_TRY(comm_agree(comm, saving_write(saving, &view)));
     ZD_TRY(saving_gather(saving));
-    if (comm_rank(comm) == 0)
-        status = saving_commit(saving);
-    return comm_agree(comm, status);
+    return COMM_FIRST(comm, saving_commit(saving));
 }
 
 enum zd_status checkpoint_save(

@@ -23,7 +23,6 @@ struct saving {
     char *shards; /* of all ranks, each as long as the longest; owned */
     size_t shard_bytes;
     json_t *manifest; /* rank 0: all but the files; owned, shared with none */
-    char *trainer_state; /* rank 0: a file's text; owned */
 };
 
 /* On a failure nothing is left, and `saving` is empty. */

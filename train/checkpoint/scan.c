@@ -6,7 +6,6 @@
 #include "base/log.h"
 #include "base/must.h"
 #include "base/progress.h"
-#include "base/text_buffer.h"
 #include "base/threads.h"
 #include "train/checkpoint/arrays.h"
 #include "train/checkpoint/checkpoint.h"
@@ -22,69 +21,48 @@
 
 /* --- what of a shard is damaged ------------------------------------------- */
 
-enum { NAMED_MAX = 3 }; /* arrays that a message names; further are counted */
+enum { DAMAGE_TEXT = PARAM_NAME_MAX + 32 };
 
-struct damage {
-    char text[400];
-    struct text_buffer buffer;
-    int arrays;
-};
-
-static void add_damaged(
-        struct damage *damage, const struct held *held,
-        const struct held_array *array)
-{
-    if (damage->arrays++ < NAMED_MAX)
-        text_buffer_add(
-                &damage->buffer, "%s%s of %s", damage->arrays > 1 ? ", " : "",
-                array_kind_name(array->kind), held->name);
-}
-
-/* False: the file has no such array, or cannot be read there. */
-static bool check_array(
+/* Is an array of the entry damaged, or not there? The first is named. */
+static bool is_damaged(
         const struct st_file *file, const struct held *held,
-        const struct held_array *array, struct damage *damage)
+        char out[DAMAGE_TEXT])
 {
     char name[ARRAY_NAME], hex[HASH_HEX];
-    array_name(name, array->kind, held->name, &held->columns, held->begin);
-    const struct st_tensor *tensor = st_find(file, name);
-    if (!tensor || strcmp(tensor->dtype, array->type) != 0 ||
-        st_tensor_digest(file, tensor, hex) != ZD_OK)
-        return false;
-    if (strncmp(hex, array->digest, HELD_DIGEST) != 0)
-        add_damaged(damage, held, array);
-    return true;
+    for (int i = 0; i < held->array_count; i++) {
+        const struct held_array *array = &held->arrays[i];
+        array_name(name, array->kind, held->name, &held->columns, held->begin);
+        const struct st_tensor *tensor = st_find(file, name);
+        if (!tensor || strcmp(tensor->dtype, array->type) != 0 ||
+            st_tensor_digest(file, tensor, hex) != ZD_OK)
+            return true;
+        if (strncmp(hex, array->digest, HELD_DIGEST) == 0)
+            continue;
+        snprintf(
+                out, DAMAGE_TEXT, " in %s of %s", array_kind_name(array->kind),
+                held->name);
+        return true;
+    }
+    return false;
 }
 
-/* What of a file with a wrong digest is wrong; "" when the manifest does not
- * say what it holds. */
+/* What of a file with a wrong digest is wrong: an array, or else the header; ""
+ * when the manifest does not say what it holds. */
 static void find_damage(
-        const char *path, const json_t *entry, struct damage *damage)
+        const char *path, const json_t *entry, char out[DAMAGE_TEXT])
 {
     size_t i;
     json_t *text;
+    struct held held;
     struct st_file *file = NULL;
     const json_t *holds = json_object_get(entry, "holds");
-    damage->buffer = (struct text_buffer){
-            .out = damage->text, .bytes = sizeof damage->text};
-    if (!holds)
-        return;
-    bool header = st_open(path, &file) != ZD_OK;
-    json_array_foreach(holds, i, text)
-    {
-        struct held held;
-        if (header || !held_parse(json_string_value(text), &held))
-            break;
-        for (int k = 0; k < held.array_count; k++)
-            header |= !check_array(file, &held, &held.arrays[k], damage);
-    }
+    strcpy(out, holds ? " in its header" : "");
+    if (holds && st_open(path, &file) == ZD_OK)
+        json_array_foreach(holds, i, text) if (
+                !held_parse(json_string_value(text), &held) ||
+                is_damaged(file, &held, out)) break;
     st_close(file);
     zd_error_clear();
-    if (damage->arrays > NAMED_MAX)
-        text_buffer_add(
-                &damage->buffer, " and %d more", damage->arrays - NAMED_MAX);
-    if (header || damage->arrays == 0)
-        strcpy(damage->text, "its header");
 }
 
 /* --- one file ------------------------------------------------------------- */
@@ -121,18 +99,16 @@ static enum zd_status digest_parts(const char *path, char hex[HASH_HEX])
 
 static enum zd_status check_digest(const char *path, const json_t *entry)
 {
-    char hex[HASH_HEX] = "";
+    char hex[HASH_HEX] = "", damage[DAMAGE_TEXT];
     uint64_t bytes;
-    struct damage damage = {.arrays = 0};
     const char *parts = json_string_at(entry, MANIFEST_PARTS_DIGEST);
     const char *digest = parts ? parts : json_string_at(entry, MANIFEST_DIGEST);
     ZD_TRY(parts ? digest_parts(path, hex) : hash_file(path, hex, &bytes));
     if (digest && strcmp(digest, hex) == 0)
         return ZD_OK;
-    find_damage(path, entry, &damage);
-    ZD_FAIL(ZD_ERR_DATA, "E0805",
-            "%s is damaged%s%s: %s%s, the manifest says %s", path,
-            damage.text[0] ? " in " : "", damage.text,
+    find_damage(path, entry, damage);
+    ZD_FAIL(ZD_ERR_DATA, "E0805", "%s is damaged%s: %s%s, the manifest says %s",
+            path, damage,
             hex[0] ? "its digest is " : "no digest can be taken of it", hex,
             digest ? digest : "none");
     return zd_fail_help("use another checkpoint; a run resumes from one with "
@@ -475,17 +451,18 @@ static enum zd_status best_of(
     return ZD_OK;
 }
 
-static bool is_among(int64_t step, const int64_t *steps, int count)
+static bool is_own(
+        int64_t step, int64_t last, const int64_t own[CHECKPOINTS_OWN])
 {
-    int i = 0;
-    while (i < count && steps[i] != step)
-        i++;
-    return i < count;
+    bool found = step == last;
+    for (int i = 0; i < CHECKPOINTS_OWN; i++)
+        found |= own[i] == step;
+    return found;
 }
 
 static enum zd_status retain(
         const struct train_job *job, const int64_t *steps, int count,
-        const int64_t *own, int own_count)
+        int64_t last, const int64_t own[CHECKPOINTS_OWN])
 {
     enum { KEEP_SOUND = 2 };
     int sound = 0, limit = job->checkpoint.save_total_limit;
@@ -496,7 +473,7 @@ static enum zd_status retain(
     ZD_TRY(best_of(job, steps, count, &best));
     for (int i = 0; i < count; i++) {
         bool is_needed = sound < KEEP_SOUND;
-        if (is_needed && !is_among(steps[i], own, own_count))
+        if (is_needed && !is_own(steps[i], last, own))
             ZD_TRY(look_at(job, steps[i], true, &is_needed, &loss));
         sound += is_needed;
         if (i >= limit && !is_needed && steps[i] != best)
@@ -506,16 +483,13 @@ static enum zd_status retain(
 }
 
 enum zd_status checkpoint_retain(
-        const struct train_job *job, int64_t step, const int64_t *own,
-        int own_count)
+        const struct train_job *job, int64_t step,
+        const int64_t own[CHECKPOINTS_OWN])
 {
-    int64_t *steps;
+    ZD_FREED int64_t *steps = NULL;
     int count, later = 0;
     ZD_TRY(checkpoint_list(job->job.output_dir, &steps, &count));
     while (later < count && steps[later] > step)
         later++;
-    enum zd_status status =
-            retain(job, steps + later, count - later, own, own_count);
-    free(steps);
-    return status;
+    return retain(job, steps + later, count - later, step, own);
 }

@@ -11,12 +11,11 @@
 /* What a command comes to; filled alike on all ranks but for `result`. */
 struct outcome {
     const struct train_command *command;
+    int64_t step;
     enum zd_status status; /* survivable: `error` has the record */
     struct zd_error error;
-    json_t *result;  /* rank 0; owned, may be NULL */
-    bool is_later;   /* accepted; whoever did it tells */
-    bool was_before; /* told later: of `step`, not of the one at hand */
-    int64_t step;
+    json_t *result; /* rank 0; owned, may be NULL */
+    bool is_later;  /* accepted; told when it has ended (tell_later) */
 };
 
 /* A failure that all ranks know alike (they judged the same facts): call it
@@ -134,7 +133,6 @@ static void tell(struct trainer *trainer, const struct outcome *outcome)
     const struct train_control *control = trainer->observer->control;
     const struct train_command *command = outcome->command;
     bool failed = outcome->status != ZD_OK;
-    int64_t step = outcome->was_before ? outcome->step : trainer->state.step;
     if (!trainer_is_first(trainer))
         return;
     if (failed)
@@ -144,14 +142,28 @@ static void tell(struct trainer *trainer, const struct outcome *outcome)
                 trainer->is_paused ? "stays paused" : "goes on",
                 outcome->error.what);
     else
-        say_done(command, step, outcome->result);
+        say_done(command, outcome->step, outcome->result);
     json_t *event = command_json(command);
     if (failed)
         json_object_set_new(event, "error", json_string(outcome->error.what));
-    events_tell(trainer->events, "command", step, event);
+    events_tell(trainer->events, "command", outcome->step, event);
     control->done(
-            control->ctx, command, step, failed ? &outcome->error : NULL,
-            outcome->result);
+            control->ctx, command, outcome->step,
+            failed ? &outcome->error : NULL, outcome->result);
+}
+
+/* Collective: what a command has led to that was accepted before. */
+static enum zd_status tell_later(
+        struct trainer *trainer, const struct train_command *command,
+        int64_t step, enum zd_status status, const char *path)
+{
+    struct outcome outcome = {.command = command, .step = step};
+    ZD_TRY(settle(trainer, status, &outcome));
+    if (outcome.status == ZD_OK)
+        outcome.result = json_pack("{s:s}", "path", path);
+    tell(trainer, &outcome);
+    json_decref(outcome.result);
+    return ZD_OK;
 }
 
 /* --- the commands --------------------------------------------------------- */
@@ -164,8 +176,7 @@ static enum zd_status save(
     ZD_TRY(between_begin(trainer));
     ZD_TRY(settle(trainer, trainer_save(trainer, reason), outcome));
     ZD_TRY(between_end(trainer));
-    outcome->is_later = outcome->status == ZD_OK &&
-                        trainer->saves.asked.state == ASKED_WRITING;
+    outcome->is_later = outcome->status == ZD_OK && trainer->saves.current;
     if (outcome->status == ZD_OK && !outcome->is_later)
         outcome->result = json_pack("{s:s}", "path", trainer->last_checkpoint);
     return ZD_OK;
@@ -267,45 +278,31 @@ static enum zd_status do_resume(
     return between_end(trainer);
 }
 
-/* The one before is told first. */
-static enum zd_status make_way(struct trainer *trainer)
+/* A save that a command has asked for has ended. */
+static enum zd_status asked_ended(
+        struct trainer *trainer, enum zd_status status)
 {
-    if (trainer->saves.asked.state == ASKED_NOT)
-        return ZD_OK;
-    ZD_TRY(save_settle(trainer));
-    return checkpoint_end(trainer);
+    struct asked_save *asked = &trainer->saves.asked;
+    asked->ended = NULL;
+    return tell_later(
+            trainer, &asked->command, asked->step, status,
+            trainer->last_checkpoint);
 }
 
 /* Accepted at one boundary, and told when the checkpoint is there. */
 static enum zd_status do_checkpoint(
         struct trainer *trainer, struct outcome *outcome)
 {
+    struct asked_save *asked = &trainer->saves.asked;
     ZD_TRY(settle(trainer, save_check(trainer), outcome));
     if (outcome->status != ZD_OK)
         return ZD_OK;
-    ZD_TRY(make_way(trainer));
+    if (asked->ended) /* the one before is told first */
+        ZD_TRY(save_settle(trainer));
     ZD_TRY(save(trainer, SAVE_ASKED, outcome));
     if (outcome->is_later)
-        trainer->saves.asked.command = *outcome->command;
-    return ZD_OK;
-}
-
-enum zd_status checkpoint_end(struct trainer *trainer)
-{
-    struct asked_save *asked = &trainer->saves.asked;
-    struct outcome outcome = {
-            .command = &asked->command,
-            .was_before = true,
-            .step = asked->step};
-    if (asked->state != ASKED_ENDED)
-        return ZD_OK;
-    asked->state = ASKED_NOT;
-    zd_error_set(&asked->error);
-    ZD_TRY(settle(trainer, asked->status, &outcome));
-    if (outcome.status == ZD_OK)
-        outcome.result = json_pack("{s:s}", "path", asked->path);
-    tell(trainer, &outcome);
-    json_decref(outcome.result);
+        *asked = (struct asked_save){
+                asked_ended, *outcome->command, trainer->state.step};
     return ZD_OK;
 }
 
@@ -326,15 +323,11 @@ static enum zd_status do_profile(
 enum zd_status profile_end(struct trainer *trainer)
 {
     char path[PATH_MAX];
-    struct outcome outcome = {.command = &trainer->profiled};
     if (!trainer->trace)
         return ZD_OK;
-    ZD_TRY(settle(trainer, trace_end(trainer, path), &outcome));
-    if (outcome.status == ZD_OK)
-        outcome.result = json_pack("{s:s}", "path", path);
-    tell(trainer, &outcome);
-    json_decref(outcome.result);
-    return ZD_OK;
+    enum zd_status status = trace_end(trainer, path);
+    return tell_later(
+            trainer, &trainer->profiled, trainer->state.step, status, path);
 }
 
 /* --- set ------------------------------------------------------------------ */
@@ -480,39 +473,23 @@ bool commands_wait(struct trainer *trainer)
     return trainer->has_command;
 }
 
-static enum zd_status act(struct trainer *trainer, struct outcome *outcome)
-{
-    switch (outcome->command->kind) {
-    case COMMAND_CHECKPOINT:
-        return do_checkpoint(trainer, outcome);
-    case COMMAND_PAUSE:
-        return do_pause(trainer, outcome);
-    case COMMAND_RESUME:
-        return do_resume(trainer, outcome);
-    case COMMAND_STOP:
-        return do_stop(trainer, outcome);
-    case COMMAND_SET:
-        return do_set(trainer, outcome);
-    case COMMAND_PROFILE:
-        return do_profile(trainer, outcome);
-    case COMMAND_EVAL:
-        return do_eval(trainer, outcome);
-    case COMMAND_SAMPLE:
-        return do_sample(trainer, outcome);
-    case COMMAND_KINDS:
-        break;
-    }
-    ZD_FAIL(ZD_ERR_USAGE, "E1004", "this run does not know the command");
-    return fail(outcome);
-}
-
 enum zd_status trainer_command(struct trainer *trainer)
 {
+    static enum zd_status (*const acts[COMMAND_KINDS])(
+            struct trainer * trainer, struct outcome * outcome) = {
+            [COMMAND_CHECKPOINT] = do_checkpoint,
+            [COMMAND_EVAL] = do_eval,
+            [COMMAND_SAMPLE] = do_sample,
+            [COMMAND_PAUSE] = do_pause,
+            [COMMAND_RESUME] = do_resume,
+            [COMMAND_STOP] = do_stop,
+            [COMMAND_SET] = do_set,
+            [COMMAND_PROFILE] = do_profile};
     struct train_command command = trainer->command; /* rank 0's */
-    struct outcome outcome = {.command = &command};
+    struct outcome outcome = {.command = &command, .step = trainer->state.step};
     ZD_TRY(comm_broadcast(trainer->comm, &command, sizeof command, 0));
     comm_work(trainer->comm, WORK_COMMAND);
-    enum zd_status status = act(trainer, &outcome);
+    enum zd_status status = acts[command.kind](trainer, &outcome);
     comm_work(trainer->comm, WORK_NONE);
     if (status == ZD_OK) {
         trainer->has_command = false;
@@ -533,18 +510,21 @@ void commands_refuse(struct trainer *trainer)
             .status = ZD_ERR_STOPPED,
             .code = "E1000",
             .what = "the run is ending; the command was not done"};
-    if (trainer->trace && trainer_is_first(trainer))
-        control->done(
-                control->ctx, &trainer->profiled, trainer->state.step, &error,
-                NULL);
-    if (trainer->saves.asked.state != ASKED_NOT && trainer_is_first(trainer))
-        control->done(
-                control->ctx, &trainer->saves.asked.command,
-                trainer->saves.asked.step, &error, NULL);
-    trainer->saves.asked.state = ASKED_NOT;
-    if (!trainer->has_command)
-        return;
+    const struct train_state *state = &trainer->state;
+    struct asked_save *asked = &trainer->saves.asked;
+    const struct {
+        bool is_open;
+        const struct train_command *command;
+        int64_t step;
+    } taken[] = {
+            {trainer->trace, &trainer->profiled, state->step},
+            {asked->ended, &asked->command, asked->step},
+            {trainer->has_command, &trainer->command, state->step}};
+    for (size_t i = 0; i < sizeof taken / sizeof taken[0]; i++)
+        if (taken[i].is_open && trainer_is_first(trainer))
+            control->done(
+                    control->ctx, taken[i].command, taken[i].step, &error,
+                    NULL);
+    asked->ended = NULL;
     trainer->has_command = false;
-    control->done(
-            control->ctx, &trainer->command, trainer->state.step, &error, NULL);
 }

@@ -22,6 +22,3 @@ void commands_refuse(struct trainer *trainer);
 
 /* Collective: tells where the trace of a profile is, if one is made. */
 enum zd_status profile_end(struct trainer *trainer);
-/* Collective: tells what became of a save that a command asked for, and that
- * has ended. */
-enum zd_status checkpoint_end(struct trainer *trainer);

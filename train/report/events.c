@@ -16,7 +16,6 @@ struct events {
     pthread_mutex_t mutex; /* guards what follows, and the order of events */
     struct file_writer *file;
     size_t kept; /* bytes of it that stay */
-    bool has_begun;
     int64_t last_id, last_step;
 };
 
@@ -54,13 +53,7 @@ enum zd_status events_open(
 
 enum zd_status events_begin(struct events *events)
 {
-    if (!events)
-        return ZD_OK;
-    pthread_mutex_lock(&events->mutex);
-    enum zd_status status = file_writer_begin(events->file, events->kept);
-    events->has_begun = status == ZD_OK;
-    pthread_mutex_unlock(&events->mutex);
-    return status;
+    return events ? file_writer_begin(events->file, events->kept) : ZD_OK;
 }
 
 void events_close(struct events *events)
@@ -76,14 +69,12 @@ void events_close(struct events *events)
 /* The line: numbers come back exactly, as in metrics.jsonl. */
 static char *line_of(const struct train_event *event, const json_t *members)
 {
-    json_t *line = json_pack(
+    json_auto_t *line = json_pack(
             "{s:I, s:f, s:s, s:I}", "id", (json_int_t)event->id, "time",
             event->time, "event", event->kind, "step", (json_int_t)event->step);
     if (members)
         json_object_update_missing(line, (json_t *)(uintptr_t)members);
-    char *text = json_dumps(line, JSON_COMPACT | JSON_REAL_PRECISION(17));
-    json_decref(line);
-    return text;
+    return json_dumps(line, JSON_COMPACT | JSON_REAL_PRECISION(17));
 }
 
 /* The mutex is held: events reach the file and the observer in their order. */
@@ -139,11 +130,6 @@ void events_append(
     json_decref(members);
 }
 
-bool events_want_steps(const struct events *events)
-{
-    return events && events->observer->event;
-}
-
 int64_t events_last_id(struct events *events)
 {
     if (!events)
@@ -157,10 +143,5 @@ int64_t events_last_id(struct events *events)
 /* The disk may be slow: events_tell does not wait for it. */
 enum zd_status events_sync(struct events *events)
 {
-    if (!events)
-        return ZD_OK;
-    pthread_mutex_lock(&events->mutex);
-    bool has_begun = events->has_begun;
-    pthread_mutex_unlock(&events->mutex);
-    return has_begun ? file_writer_sync(events->file) : ZD_OK;
+    return events ? file_writer_sync(events->file) : ZD_OK;
 }

@@ -27,8 +27,6 @@ void events_tell(
  * the whole lines of the file, if it is there. Takes ownership of `members`. */
 void events_append(
         const char *path, const char *kind, int64_t step, json_t *members);
-/* Does the observer hear of steps? They are not in the file. */
-bool events_want_steps(const struct events *events);
 /* The last id given; 0: none yet. */
 int64_t events_last_id(struct events *events);
 /* Lines so far are on disk; any thread, which waits for it. */

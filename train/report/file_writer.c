@@ -194,8 +194,10 @@ enum zd_status file_writer_begin(struct file_writer *file, size_t kept)
     file->end = (off_t)kept;
     if (file->mode != FILE_WHOLE)
         ZD_TRY(open_file(file));
+    pthread_mutex_lock(&file->mutex);
     file->has_writer =
             thread_start(&file->writer, "zerod-rows", run_writer, file) == 0;
+    pthread_mutex_unlock(&file->mutex);
     return file->has_writer ? ZD_OK
                             : ZD_FAIL(ZD_ERR_MEMORY, "E0602",
                                       "the system refused a thread to write %s",
@@ -286,7 +288,7 @@ static enum zd_status await_rows(struct file_writer *file)
     pthread_mutex_lock(&file->mutex);
     uint64_t try = ++file->asked;
     pthread_cond_signal(&file->work);
-    while (file->tried < try)
+    while (file->has_writer && file->tried < try)
         pthread_cond_wait(&file->done, &file->mutex);
     enum zd_status status = file->error.status;
     if (status != ZD_OK)
@@ -311,7 +313,8 @@ enum zd_status file_rows(
         const char *path, file_row_fn *take, void *ctx, size_t *kept_out)
 {
     bool is_there, is_kept = true;
-    char *text, *end;
+    ZD_FREED char *text = NULL;
+    char *end;
     size_t bytes, at = 0;
     *kept_out = 0;
     ZD_TRY(fs_look(path, &is_there));
@@ -327,6 +330,5 @@ enum zd_status file_rows(
             at = (size_t)(end - text) + 1;
     }
     *kept_out = at;
-    free(text);
     return ZD_OK;
 }

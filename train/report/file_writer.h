@@ -50,8 +50,8 @@ void file_writer_close(struct file_writer *writer);
 /* Copies `text`; any thread. ZD_ERR_IO as above. */
 enum zd_status file_writer_add(
         struct file_writer *writer, const char *text, size_t bytes);
-/* What was added is on disk; any thread, which waits for it. ZD_ERR_IO:
- * the last try failed. */
+/* What was added is on disk; any thread, which waits for it. Nothing before
+ * file_writer_begin. ZD_ERR_IO: the last try failed. */
 enum zd_status file_writer_sync(struct file_writer *writer);
 
 /* Hand the whole lines of a file (which need not be there) to `take`, with what

@@ -28,12 +28,10 @@ enum zd_status metrics_open(
 
 enum zd_status metrics_add(struct file_writer *metrics, json_t *row)
 {
-    char *text = json_dumps(row, JSON_COMPACT | JSON_REAL_PRECISION(17));
+    ZD_FREED char *text =
+            zd_must(json_dumps(row, JSON_COMPACT | JSON_REAL_PRECISION(17)));
     json_decref(row);
-    enum zd_status status =
-            file_writer_add(metrics, zd_must(text), strlen(text));
-    free(text);
-    return status;
+    return file_writer_add(metrics, text, strlen(text));
 }
 
 json_t *metrics_row(const struct train_step_report *report)

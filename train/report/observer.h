@@ -103,14 +103,6 @@ struct train_end {
     int64_t offload_steps;
 };
 
-struct train_saved {
-    int64_t step;
-    const char *path;
-    double seconds;       /* from its beginning to here: stall and write */
-    double stall_seconds; /* that training stood still for it, .. */
-    double write_seconds; /* .. and that it was written, by the slowest rank */
-};
-
 /* Rank 0's callbacks; each may be NULL. They are called by the trainer's
  * thread, between steps. */
 struct train_observer {

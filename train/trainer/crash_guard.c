@@ -4,6 +4,7 @@
 #include "base/file/json.h"
 #include "base/log.h"
 #include "base/must.h"
+#include "train/report/file_writer.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -18,7 +19,7 @@
 #include <unistd.h>
 
 #define STARTS_FILE ".zerod.starts"
-enum { SAME_MAX = 3, FILE_MAX = 1 << 20, PREFIX_MAX = 512 };
+enum { SAME_MAX = 3, PREFIX_MAX = 512 };
 
 struct crash_guard {
     struct comm *comm;
@@ -111,19 +112,23 @@ static bool is_text(const json_t *line, const char *key, const char *text)
 
 /* Several ranks may tell of one start: the first line is its ending, whoever
  * knows the cause. */
-static void take_line(struct past *past, json_t *line)
+static bool take_line(void *ctx, const char *text, const json_t *row)
 {
+    struct past *past = ctx;
     const json_t *last = past->last;
+    json_t *line = (json_t *)(uintptr_t)row;
+    if (!line) /* torn */
+        return true;
     if (!is_text(line, "from", past->from) ||
         !is_text(line, "job", past->job)) {
         json_decref(past->last);
         past->last = NULL;
         past->same = 0;
-        return;
+        return true;
     }
     if (is_text(last, "start", json_string_at(line, "start"))) {
         json_object_update_missing(past->last, line);
-        return;
+        return true;
     }
     bool is_same =
             is_text(last, "how", json_string_at(line, "how")) &&
@@ -131,25 +136,7 @@ static void take_line(struct past *past, json_t *line)
     past->same = is_same ? past->same + 1 : 1;
     json_decref(past->last);
     past->last = json_incref(line);
-}
-
-static enum zd_status read_past(const char *path, struct past *past)
-{
-    bool is_there;
-    char *text, *rest, *line;
-    ZD_TRY(fs_look(path, &is_there));
-    if (!is_there)
-        return ZD_OK;
-    ZD_TRY(fs_read_file(path, FILE_MAX, &text, NULL));
-    rest = text;
-    while ((line = strsep(&rest, "\n"))) {
-        json_t *object = json_of_line(line, strlen(line));
-        if (object) /* else a torn one */
-            take_line(past, object);
-        json_decref(object);
-    }
-    free(text);
-    return ZD_OK;
+    return true;
 }
 
 static const char *words_of(const char *how)
@@ -188,8 +175,9 @@ static enum zd_status look_back(
         struct crash_guard *guard, const char *from, const char *job,
         const char *name)
 {
+    size_t kept;
     struct past past = {.from = from, .job = job};
-    enum zd_status status = read_past(guard->path, &past);
+    enum zd_status status = file_rows(guard->path, take_line, &past, &kept);
     if (status != ZD_OK) {
         zd_log_warning(
                 "how earlier starts ended is not known: %s",
@@ -226,7 +214,6 @@ enum zd_status crash_guard_begin(
         const char *name, struct crash_guard **guard_out)
 {
     struct timespec now;
-    enum zd_status status = ZD_OK;
     const char *digest = job->digest ? job->digest : "";
     *guard_out = NULL;
     if (job->run.resume == RESUME_PATH || job->run.resume == RESUME_NEVER)
@@ -240,9 +227,8 @@ enum zd_status crash_guard_begin(
              "{\"start\": \"%lld.%09ld\", \"from\": \"%.60s\", \"job\": "
              "\"%.60s\", \"rank\": ",
              (long long)now.tv_sec, now.tv_nsec, from, digest);
-    if (comm_rank(comm) == 0)
-        status = look_back(guard, from, digest, name);
-    status = comm_agree(comm, status);
+    enum zd_status status =
+            COMM_FIRST(comm, look_back(guard, from, digest, name));
     if (status == ZD_OK)
         status = comm_broadcast(comm, guard->prefix, sizeof guard->prefix, 0);
     if (status != ZD_OK) {

@@ -114,21 +114,17 @@ static enum zd_status prepare(struct output_dir *dir)
  * cannot read it back writes to another disk. */
 static enum zd_status check_shared(struct comm *comm, struct output_dir *dir)
 {
-    char path[PATH_MAX], expected[40], *found = NULL;
+    char path[PATH_MAX], expected[80], *found = NULL;
     enum zd_status status = ZD_OK;
-    uint64_t nonce[2] = {(uint64_t)getpid(), 0};
     struct timespec now;
 
     clock_gettime(CLOCK_REALTIME, &now);
-    nonce[1] = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-    ZD_TRY(comm_broadcast(comm, nonce, sizeof nonce, 0));
     snprintf(
-            expected, sizeof expected, "%016llx%016llx",
-            (unsigned long long)nonce[0], (unsigned long long)nonce[1]);
+            expected, sizeof expected, "%ld at %lld.%09ld", (long)getpid(),
+            (long long)now.tv_sec, now.tv_nsec);
+    ZD_TRY(comm_broadcast(comm, expected, sizeof expected, 0));
     fs_join(path, sizeof path, dir->path, ".zerod.probe");
-    if (comm_rank(comm) == 0)
-        status = fs_write_file(path, expected, strlen(expected));
-    ZD_TRY(comm_agree(comm, status));
+    ZD_TRY(COMM_FIRST(comm, fs_write_file(path, expected, strlen(expected))));
     if (comm_rank(comm) != 0) {
         size_t bytes;
         status = fs_read_file(path, sizeof expected, &found, &bytes);
@@ -155,11 +151,8 @@ enum zd_status output_dir_open(
         struct comm *comm, const char *path, mode_t mode,
         struct output_dir *dir)
 {
-    enum zd_status status = ZD_OK;
     *dir = (struct output_dir){.path = path, .mode = mode, .lock = -1};
-    if (comm_rank(comm) == 0)
-        status = prepare(dir);
-    status = comm_agree(comm, status);
+    enum zd_status status = COMM_FIRST(comm, prepare(dir));
     if (status == ZD_OK && comm_size(comm) > 1)
         status = check_shared(comm, dir);
     if (status != ZD_OK)

@@ -2,6 +2,7 @@
 
 #include "base/device/device_memory.h"
 #include "base/log.h"
+#include "base/must.h"
 #include "base/numa.h"
 #include "base/text_buffer.h"
 #include "base/threads.h"
@@ -73,12 +74,9 @@ static void bind_near(const struct topology *topology, int rank)
 static enum zd_status compare(struct trainer *trainer)
 {
     struct comm *comm = trainer->comm;
-    enum zd_status status = ZD_OK;
     ZD_TRY(topology_make(comm));
     const struct topology *topology = comm_topology(comm);
-    if (trainer_is_first(trainer))
-        status = check_same(topology);
-    ZD_TRY(comm_agree(comm, status));
+    ZD_TRY(COMM_FIRST(comm, check_same(topology)));
     trainer->device_sharers = topology_sharers(topology, comm_rank(comm));
     if (trainer_is_first(trainer))
         tell_shared(topology);
@@ -222,7 +220,7 @@ enum zd_status rank_device_tell(struct trainer *trainer)
     int size = comm_size(trainer->comm);
     if (device_backend() != DEVICE_CUDA)
         return ZD_OK;
-    void *all;
+    ZD_FREED void *all = NULL;
     rank_device_measure(trainer, &mine);
     ZD_TRY(comm_gather_new(trainer->comm, &mine, sizeof mine, &all));
     if (trainer_is_first(trainer)) {
@@ -230,6 +228,5 @@ enum zd_status rank_device_tell(struct trainer *trainer)
             trainer->plan.measured = measured_json(all, size);
         log_measured(all, size);
     }
-    free(all);
     return ZD_OK;
 }

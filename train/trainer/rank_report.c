@@ -135,12 +135,11 @@ enum zd_status rank_report_gather(struct trainer *trainer)
 {
     struct train_rank_report mine;
     int size = comm_size(trainer->comm);
-    void *all;
+    ZD_FREED void *all = NULL;
     fill(trainer, &mine);
     ZD_TRY(comm_gather_new(trainer->comm, &mine, sizeof mine, &all));
     if (trainer_is_first(trainer) && trainer->observer->ranks)
         trainer->observer->ranks(trainer->observer->ctx, all, size);
-    free(all);
     trainer->meter.asked = clock_seconds();
     return ZD_OK;
 }
@@ -209,15 +208,13 @@ static enum zd_status gather_busy(struct trainer *trainer)
 {
     struct stragglers *stragglers = &trainer->stragglers;
     size_t size = (size_t)comm_size(trainer->comm);
-    double *all = zd_array(2 * size, sizeof *all);
+    ZD_FREED double *all = zd_array(2 * size, sizeof *all);
     if (!stragglers->is_named)
         stragglers->is_named = zd_array(size, sizeof *stragglers->is_named);
-    enum zd_status status = comm_gather_all(
-            trainer->comm, &stragglers->busy, sizeof stragglers->busy, all);
-    if (status == ZD_OK)
-        judge(trainer, all);
-    free(all);
-    return status;
+    ZD_TRY(comm_gather_all(
+            trainer->comm, &stragglers->busy, sizeof stragglers->busy, all));
+    judge(trainer, all);
+    return ZD_OK;
 }
 
 void stragglers_begin(struct trainer *trainer)

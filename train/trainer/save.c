@@ -6,15 +6,13 @@
 #include "train/trainer/trainer.h"
 
 #include <assert.h>
+#include <dirent.h>
+#include <fcntl.h>
 #include <math.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* A save in the background holds up training as it begins, when all shards are
- * written, and when it is committed. */
-enum { STALLS = 3 };
-enum { OWN = sizeof((struct saves *)0)->own / sizeof(int64_t) };
+#include <sys/stat.h>
 
 /* The changes of state that save.h has. */
 enum state { WRITING, WRITTEN, COMMITTING, COMMITTED };
@@ -24,19 +22,17 @@ struct save {
     struct zero_snapshot *snapshot; /* NULL: the trainer is the worker */
     struct zero_view view;          /* of it, else of zero */
     const struct train_job *job;
-    int64_t own[OWN], step; /* as saves.own, once it is committed */
-    char path[PATH_MAX];
+    const int64_t *own;        /* saves.own */
     _Atomic int state;         /* enum state */
     atomic_bool is_waited_for; /* by the trainer */
     atomic_bool is_stuck;      /* the watch has found its disk standing still */
     double updates_waited;     /* the watch's: as it was then */
     pthread_t thread;
     bool has_thread;
-    enum zd_status status;        /* of the worker, and .. */
-    struct zd_error error;        /* .. its record */
-    double written, committed;    /* seconds that this rank's worker took */
-    double began, stalls[STALLS]; /* seconds that training was held up */
-    int stall_count;
+    enum zd_status status;     /* of the worker, and .. */
+    struct zd_error error;     /* .. its record */
+    double written, committed; /* seconds that this rank's worker took */
+    double began, stalled;     /* seconds that training was held up */
 };
 
 static enum state state_of(const struct save *save)
@@ -69,7 +65,7 @@ static enum zd_status write_shard(struct save *save)
 static void retain(const struct save *save)
 {
     enum zd_status status =
-            checkpoint_retain(save->job, save->step, save->own, OWN);
+            checkpoint_retain(save->job, save->saving.step, save->own);
     if (status != ZD_OK)
         zd_log_warning("old checkpoints stay: %s", zd_error_get()->what);
     zd_error_clear();
@@ -91,8 +87,8 @@ static bool job_goes_on(void *ctx)
                 "the disk of %s holds up the save of step %lld: no read, write "
                 "or fsync of it was done for %.1f s (checkpoint.timeout); "
                 "training goes on",
-                comm_host(save->saving.writer.comm), (long long)save->step,
-                save->job->comm.files_timeout);
+                comm_host(save->saving.writer.comm),
+                (long long)save->saving.step, save->job->comm.files_timeout);
     return !waits;
 }
 
@@ -125,25 +121,20 @@ static void *run_thread(void *ctx)
 
 /* --- the trainer's part of one save --------------------------------------- */
 
-/* The worker begins, WRITING or COMMITTING; one that is the trainer is done
- * when this returns. */
-static enum zd_status start(struct save *save)
+/* The worker begins, WRITING or COMMITTING. Without a snapshot, or where the
+ * system refuses a thread, it is the trainer, and done when this returns. */
+static void start(struct save *save)
 {
     enum state state = state_of(save);
     assert(!save->has_thread);
-    if (!save->snapshot) {
-        work(save, state);
-        change(save, state, state + 1);
-        return ZD_OK;
-    }
     save->is_waited_for = save->is_stuck = false; /* no thread is there */
-    int error = thread_start(&save->thread, "zerod-save", run_thread, save);
-    save->has_thread = error == 0;
-    if (error)
-        return ZD_FAIL(
-                ZD_ERR_MEMORY, "E0602", "no thread for a checkpoint: %s",
-                strerror(error));
-    return ZD_OK;
+    save->has_thread =
+            save->snapshot &&
+            thread_start(&save->thread, "zerod-save", run_thread, save) == 0;
+    if (save->has_thread)
+        return;
+    work(save, state);
+    change(save, state, state + 1);
 }
 
 /* From here on the save is one that the job waits for. */
@@ -166,133 +157,115 @@ static void save_end(struct save *save, enum zd_status status)
     free(save);
 }
 
-/* The snapshot is taken and the workers begin. */
+/* The snapshot is taken and the worker begins. */
 static enum zd_status take(struct save *save)
 {
     enum zd_status status = ZD_OK;
     if (save->snapshot)
         status = zero_snapshot_take(save->snapshot);
     if (status == ZD_OK)
-        status = start(save);
-    if (save->snapshot && !save->has_thread)
+        start(save);
+    else
         zero_snapshot_leave(save->snapshot);
     return status;
 }
 
-/* Collective. On a failure nothing is left. */
-static enum zd_status save_begin(
-        struct trainer *trainer, struct zero_snapshot *snapshot)
-{
-    struct save *save = zd_array(1, sizeof *save);
-    struct saving *saving = &save->saving;
-    save->job = trainer->job;
-    save->began = clock_seconds();
-    save->step = save->own[0] = trainer->state.step;
-    memcpy(save->own + 1, trainer->saves.own, (OWN - 1) * sizeof *save->own);
-    enum zd_status status =
-            saving_begin(saving, &trainer->writer, &trainer->state);
-    if (status == ZD_OK) {
-        strcpy(save->path, saving->final);
-        save->snapshot = snapshot;
-        save->view = snapshot ? zero_snapshot_view(snapshot)
-                              : zero_view_live(trainer->zero);
-        status = comm_agree(trainer->comm, take(save));
-    }
-    if (status == ZD_OK)
-        trainer->saves.current = save;
-    else
-        save_end(save, status);
-    return status;
-}
-
-/* All shards are written: rank 0's worker commits them. That it has none is
- * told with the next change, as what a worker failed at. */
+/* All shards are written: rank 0's worker commits them. */
 static enum zd_status commit(struct save *save)
 {
+    bool is_first = comm_rank(save->saving.writer.comm) == 0;
     ZD_TRY(saving_gather(&save->saving));
-    if (comm_rank(save->saving.writer.comm) > 0) {
-        change(save, WRITTEN, COMMITTED);
-        return ZD_OK;
-    }
-    change(save, WRITTEN, COMMITTING);
-    if (start(save) == ZD_OK)
-        return ZD_OK;
-    save->error = *zd_error_get();
-    save->status = save->error.status;
-    zd_error_clear();
-    change(save, COMMITTING, COMMITTED);
+    change(save, WRITTEN, is_first ? COMMITTING : COMMITTED);
+    if (is_first)
+        start(save);
     return ZD_OK;
-}
-
-/* Collective: the trainer's next change, once the workers have come to an end.
- * A failure is the same on all ranks, with its record where it came about. */
-static enum zd_status save_next(struct save *save, bool *committed_out)
-{
-    join(save);
-    if (save->status != ZD_OK)
-        zd_error_set(&save->error);
-    enum zd_status status = comm_agree(save->saving.writer.comm, save->status);
-    *committed_out = status == ZD_OK && state_of(save) == COMMITTED;
-    return status == ZD_OK && !*committed_out ? commit(save) : status;
 }
 
 /* --- what the run makes of it --------------------------------------------- */
 
-/* The rows of the steps a checkpoint holds are on disk before it is, and so is
- * what happened: the worker that commits waits for it. */
-static enum zd_status harden_rows(const void *ctx)
-{
-    const struct trainer *trainer = ctx;
-    ZD_TRY(file_writer_sync(trainer->metrics));
-    return events_sync(trainer->events);
-}
-
+/* Collective. On a failure nothing is left. */
 static enum zd_status begin(
         struct trainer *trainer, struct zero_snapshot *snapshot)
 {
-    double began = clock_seconds();
     struct checkpoint_writer *writer = &trainer->writer;
     struct saves *saves = &trainer->saves;
-    char *text = trainer_state_text(trainer);
+    struct save *save = zd_array(1, sizeof *save);
     enum comm_work before = comm_work(trainer->comm, WORK_SAVE);
+    save->began = clock_seconds();
+    save->job = trainer->job;
+    save->own = saves->own;
+    save->snapshot = snapshot;
+    save->view = snapshot ? zero_snapshot_view(snapshot)
+                          : zero_view_live(trainer->zero);
     saves->is_outdated = false;
-    writer->harden_rows = harden_rows;
-    writer->rows = trainer;
     writer->last_event = events_last_id(trainer->events);
-    writer->trainer_state = text;
-    enum zd_status status = save_begin(trainer, snapshot);
-    writer->harden_rows = NULL; /* an export's */
+    writer->trainer_state = trainer_state_text(trainer);
+    enum zd_status status =
+            saving_begin(&save->saving, writer, &trainer->state);
     writer->trainer_state = NULL;
-    free(text);
     if (status == ZD_OK)
-        saves->current->stalls[saves->current->stall_count++] =
-                clock_seconds() - began;
-    rank_meter_add(trainer, PHASE_CHECKPOINT, began);
+        status = comm_agree(trainer->comm, take(save));
+    save->stalled = clock_seconds() - save->began;
+    rank_meter_add(trainer, PHASE_CHECKPOINT, save->began);
+    if (status == ZD_OK)
+        saves->current = save;
+    else
+        save_end(save, status);
     comm_work(trainer->comm, before);
     return status;
 }
 
-/* Collective. Of waits for the writer, and of writing, the slowest rank's. A
- * part of a save ends for all ranks at once, so what it takes is the time from
- * when the last has come to it: the least of all ranks'. What the others wait
+/* Collective. Of waits for the writer, and of writing, the slowest rank's. What
+ * a save takes of training is the least of all ranks': its parts end for all of
+ * them at once, so the last to come waits for no one. What the others wait
  * until then is a step's, which would else be the next exchange's. */
 static enum zd_status slowest(
         const struct trainer *trainer, double *stall_out, double *write_out)
 {
-    enum { WAITED, SHARD, COMMIT, PARTS, COUNT = PARTS + STALLS };
     const struct save *save = trainer->saves.current;
-    int64_t micro[COUNT] = {
-            [WAITED] = (int64_t)(1e6 * zero_snapshot_waited(save->snapshot)),
-            [SHARD] = (int64_t)(1e6 * save->written),
-            [COMMIT] = (int64_t)(1e6 * save->committed)};
-    for (int i = 0; i < save->stall_count; i++)
-        micro[PARTS + i] = (int64_t)(-1e6 * save->stalls[i]);
-    ZD_TRY(comm_all_reduce_i64(trainer->comm, micro, COUNT, COMM_MAX));
-    *stall_out = 1e-6 * (double)micro[WAITED];
-    for (int i = PARTS; i < COUNT; i++)
-        *stall_out -= 1e-6 * (double)micro[i];
-    *write_out = 1e-6 * (double)(micro[SHARD] + micro[COMMIT]);
+    int64_t micro[] = {
+            (int64_t)(1e6 * zero_snapshot_waited(save->snapshot)),
+            (int64_t)(-1e6 * save->stalled), (int64_t)(1e6 * save->written),
+            (int64_t)(1e6 * save->committed)};
+    ZD_TRY(comm_all_reduce_i64(
+            trainer->comm, micro, sizeof micro / sizeof micro[0], COMM_MAX));
+    *stall_out = 1e-6 * (double)(micro[0] - micro[1]);
+    *write_out = 1e-6 * (double)(micro[2] + micro[3]);
     return ZD_OK;
+}
+
+/* Of all files of a folder; 0: not known. */
+static uint64_t folder_bytes(const char *path)
+{
+    uint64_t bytes = 0;
+    struct stat info;
+    DIR *dir = opendir(path);
+    for (struct dirent *entry; dir && (entry = readdir(dir));)
+        if (fstatat(dirfd(dir), entry->d_name, &info, AT_SYMLINK_NOFOLLOW) ==
+                    0 &&
+            S_ISREG(info.st_mode))
+            bytes += (uint64_t)info.st_size;
+    if (dir)
+        closedir(dir);
+    return bytes;
+}
+
+/* `stall`: seconds that training stood still for it; `write`: that it was
+ * written, by the slowest rank; `all`: both. */
+static void tell_saved(
+        const struct trainer *trainer, int64_t step, double all, double stall,
+        double write)
+{
+    const char *path = trainer->last_checkpoint;
+    if (!trainer_is_first(trainer))
+        return;
+    zd_log_info("saved %s", path);
+    events_tell(
+            trainer->events, "checkpoint", step,
+            json_pack(
+                    "{s:s, s:f, s:f, s:f, s:I}", "path", path, "seconds", all,
+                    "stall_seconds", stall, "write_seconds", write, "bytes",
+                    (json_int_t)folder_bytes(path)));
 }
 
 /* As told, at the front of this process's own. */
@@ -305,55 +278,44 @@ static enum zd_status committed(struct trainer *trainer)
         ZD_TRY(slowest(trainer, &stall, &write));
         all = stall + write;
     }
-    memcpy(saves->own, save->own, sizeof saves->own);
+    memmove(saves->own + 1, saves->own,
+            sizeof saves->own - sizeof saves->own[0]);
+    saves->own[0] = save->saving.step;
     saves->failed = 0;
-    trainer->last_saved_step = saves->is_outdated ? -1 : save->step;
+    trainer->last_saved_step = saves->is_outdated ? -1 : save->saving.step;
     trainer->save_seconds = write;
     trainer->last_save_time = clock_seconds();
-    strcpy(trainer->last_checkpoint, save->path);
-    trainer_tell_saved(
-            trainer, &(struct train_saved){
-                             .step = save->step,
-                             .path = save->path,
-                             .seconds = all,
-                             .stall_seconds = stall,
-                             .write_seconds = write});
+    strcpy(trainer->last_checkpoint, save->saving.final);
+    tell_saved(trainer, save->saving.step, all, stall, write);
     return ZD_OK;
 }
 
-/* The command that asked for it hears of a failure; the run counts those of its
+/* Collective: the next change, waiting for the workers where they are not done.
+ * A failure is the same on all ranks, with its record where it came about. The
+ * command that asked for the save hears of one; the run counts those of its
  * own. */
-static enum zd_status asked_ended(
-        struct trainer *trainer, enum zd_status status)
-{
-    struct asked_save *asked = &trainer->saves.asked;
-    if (asked->state != ASKED_WRITING || status == ZD_ERR_PEER)
-        return status;
-    asked->state = ASKED_ENDED;
-    asked->status = status;
-    asked->error = *zd_error_get();
-    strcpy(asked->path, trainer->last_checkpoint);
-    zd_error_clear();
-    return ZD_OK;
-}
-
-/* The next change, waiting for the workers where they are not done. */
 static enum zd_status go_on(struct trainer *trainer)
 {
     struct save *save = trainer->saves.current;
-    bool is_committed = false;
+    const struct asked_save *asked = &trainer->saves.asked;
     double began = clock_seconds();
     enum comm_work before = comm_work(trainer->comm, WORK_SAVE);
-    enum zd_status status = save_next(save, &is_committed);
-    assert(save->stall_count < STALLS);
-    save->stalls[save->stall_count++] = clock_seconds() - began;
+    join(save);
+    if (save->status != ZD_OK)
+        zd_error_set(&save->error);
+    enum zd_status status = comm_agree(trainer->comm, save->status);
+    bool is_committed = status == ZD_OK && state_of(save) == COMMITTED;
+    if (status == ZD_OK && !is_committed)
+        status = commit(save);
+    save->stalled += clock_seconds() - began;
     rank_meter_add(trainer, PHASE_CHECKPOINT, began);
     if (is_committed)
         status = committed(trainer);
     if (status != ZD_OK || is_committed) {
         trainer->saves.current = NULL;
         save_end(save, status);
-        status = asked_ended(trainer, status);
+        if (asked->ended && status != ZD_ERR_PEER)
+            status = asked->ended(trainer, status);
     }
     comm_work(trainer->comm, before);
     return status;
@@ -427,7 +389,7 @@ enum zd_status save_check(struct trainer *trainer)
                 ZD_ERR_IO, "E0816",
                 "the disk of %s still holds up the save of step %lld: no read, "
                 "write or fsync of it was done for %.1f s (checkpoint.timeout)",
-                comm_host(trainer->comm), (long long)save->step,
+                comm_host(trainer->comm), (long long)save->saving.step,
                 save->job->comm.files_timeout);
     return comm_agree(trainer->comm, status);
 }
@@ -436,7 +398,7 @@ enum zd_status save_poll(struct trainer *trainer, bool is_writing)
 {
     if (!trainer->saves.current || is_writing)
         return ZD_OK;
-    int64_t step = trainer->saves.current->step;
+    int64_t step = trainer->saves.current->saving.step;
     return tolerate(trainer, go_on(trainer), step, false);
 }
 
@@ -472,7 +434,7 @@ static enum zd_status make(
 {
     struct saves *saves = &trainer->saves;
     bool is_under_way = saves->current && !saves->is_outdated &&
-                        saves->current->step == trainer->state.step;
+                        saves->current->saving.step == trainer->state.step;
     if (reason == SAVE_ASKED && !waits && is_under_way)
         return ZD_OK;
     if (reason == SAVE_TIMED || reason == SAVE_ASKED)
@@ -485,11 +447,9 @@ static enum zd_status make(
 
 enum zd_status trainer_save(struct trainer *trainer, enum save_reason reason)
 {
-    struct asked_save *asked = &trainer->saves.asked;
     int64_t step = trainer->state.step;
     bool may_go_on = reason == SAVE_TIMED || reason == SAVE_ASKED;
     bool waits = !may_go_on || !trainer->snapshot;
-    assert(reason != SAVE_ASKED || asked->state == ASKED_NOT);
     enum zd_status status = make(trainer, reason, waits);
     switch (reason) {
     case SAVE_TIMED:
@@ -503,12 +463,7 @@ enum zd_status trainer_save(struct trainer *trainer, enum save_reason reason)
     case SAVE_STOPPING:
         break;
     }
-    ZD_TRY(status);
-    if (reason == SAVE_ASKED && trainer->saves.current) {
-        asked->state = ASKED_WRITING;
-        asked->step = step;
-    }
-    return ZD_OK;
+    return status;
 }
 
 bool saves_end(struct trainer *trainer)

@@ -18,7 +18,7 @@
  *
  * The worker is a thread while training goes on (where there is a snapshot and
  * the save need not be waited for), else the trainer itself, which reads zero
- * as it is.
+ * as it is. Where the system refuses a thread the trainer stands in for it.
  *
  * A thread touches nothing of the save after the change that hands it over.
  * From WRITING until WRITTEN or the last state the snapshot is not taken again,
@@ -49,14 +49,13 @@ enum save_reason {
     SAVE_LAST      /* of the run */
 };
 
-/* A save in the background that a command waits for (command/commands.c). */
+/* A command that waits for the save in the background. */
 struct asked_save {
-    enum asked_state { ASKED_NOT, ASKED_WRITING, ASKED_ENDED } state;
+    /* Collective: it has ended; takes its failure, but for ZD_ERR_PEER. NULL:
+     * no one waits */
+    enum zd_status (*ended)(struct trainer *trainer, enum zd_status status);
     struct train_command command; /* rank 0's */
-    int64_t step;                 /* that it is of */
-    enum zd_status status;        /* ended: the same on all ranks, .. */
-    struct zd_error error;        /* .. the record of who knows */
-    char path[PATH_MAX];
+    int64_t step;                 /* that the save is of */
 };
 
 struct saves {
@@ -64,17 +63,17 @@ struct saves {
     bool is_outdated;     /* the current one, or what was saved of this step,
                              says less than is known */
     int failed;           /* in a row */
-    int64_t own[4];       /* rank 0: steps committed, the newest first; or 0 */
+    /* rank 0: steps committed, the newest first; or 0 */
+    int64_t own[CHECKPOINTS_OWN];
     struct asked_save asked;
 };
 
 /* Collective, between steps. At once: in the background, where there is a
- * snapshot and the reason allows it; an asked one is then told by
- * trainer.saves.asked, which must be ASKED_NOT. Nothing is done when the state
- * as it is was saved. A timed one that fails is told and tolerated, unless it
- * is the third in a row; one before a failure ends the run (SAVE_FAILING) is
- * told, so that the failure itself stays the run's; of the others every failure
- * is returned. */
+ * snapshot and the reason allows it: then it is saves.current. Nothing is done
+ * when the state as it is was saved. A timed one that fails is told and
+ * tolerated, unless it is the third in a row; one before a failure ends the run
+ * (SAVE_FAILING) is told, so that the failure itself stays the run's; of the
+ * others every failure is returned. */
 enum zd_status trainer_save(struct trainer *trainer, enum save_reason reason);
 /* Once a step: the next change of a save in the background, unless some rank
  * `is_writing` (save_is_writing). Failures as those of timed ones. */

@@ -5,12 +5,9 @@
 #include "base/must.h"
 #include "train/trainer/trainer.h"
 
-#include <dirent.h>
-#include <fcntl.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 /* --- trainer_state.json: the history ------------------------------------- */
 
@@ -36,8 +33,6 @@ static json_t *add_row(struct trainer *trainer)
 {
     struct state_history *history = &trainer->history;
     json_t *row = json_pack("{s:I}", "step", (json_int_t)trainer->state.step);
-    if (!history->rows)
-        history->rows = json_array();
     add_real(row, "epoch", epoch_now(trainer));
     json_array_append_new(history->rows, row);
     return row;
@@ -77,11 +72,12 @@ void trainer_state_resume(struct trainer *trainer)
     char path[PATH_MAX];
     bool is_there;
     size_t i;
-    json_t *json = NULL, *row, *rows = json_array();
+    json_t *json = NULL, *row;
+    if (!is_wanted(trainer))
+        return;
     fs_join(path, sizeof path, trainer->resumed_from, TRAINER_STATE_FILE);
-    enum zd_status status =
-            is_wanted(trainer) ? fs_look(path, &is_there) : ZD_OK;
-    if (status == ZD_OK && is_wanted(trainer) && is_there)
+    enum zd_status status = fs_look(path, &is_there);
+    if (status == ZD_OK && is_there)
         status = json_parse_file_upto(
                 path, (uint64_t)1 << 32, (size_t)1 << 26, &json);
     if (status != ZD_OK) {
@@ -95,10 +91,9 @@ void trainer_state_resume(struct trainer *trainer)
         const json_t *step = json_object_get(row, "step");
         if (json_is_integer(step) && json_integer_value(step) >= 0 &&
             json_integer_value(step) <= trainer->state.step)
-            json_array_append(rows, row);
+            json_array_append(trainer->history.rows, row);
     }
     json_decref(json);
-    trainer->history.rows = rows;
 }
 
 /* --- trainer_state.json: writing ------------------------------------------ */
@@ -139,16 +134,14 @@ static json_t *state_json(const struct trainer *trainer)
     const struct job_plan *plan = &trainer->plan;
     double settings[SETTINGS];
     live_settings(trainer, settings);
-    json_t *rows = trainer->history.rows ? json_incref(trainer->history.rows)
-                                         : json_array();
     double logging = settings[SET_LOGGING_STEPS];
     json_t *json = json_pack(
-            "{s:I, s:I, s:b, s:b, s:b, s:o, s:I, s:I, s:I, s:I, s:I, s:{}, "
+            "{s:I, s:I, s:b, s:b, s:b, s:O, s:I, s:I, s:I, s:I, s:I, s:{}, "
             "s:i, s:n, s:n}",
             "eval_steps", (json_int_t)live_eval_steps(trainer), "global_step",
             (json_int_t)state->step, "is_hyper_param_search", false,
             "is_local_process_zero", true, "is_world_process_zero", true,
-            "log_history", rows, "logging_steps",
+            "log_history", trainer->history.rows, "logging_steps",
             logging >= 1 ? (json_int_t)logging : 0, "max_steps",
             (json_int_t)state->max_steps, "num_input_tokens_seen",
             (json_int_t)state->tokens_seen, "num_train_epochs",
@@ -230,7 +223,7 @@ enum zd_status trainer_tell_step(
     if (!trainer_is_first(trainer))
         return ZD_OK;
     json_t *row = metrics_row(report);
-    if (events_want_steps(trainer->events))
+    if (observer->event)
         events_tell(trainer->events, "step", report->step, json_incref(row));
     ZD_TRY(metrics_add(trainer->metrics, row));
     trainer_state_step(trainer, report);
@@ -280,37 +273,6 @@ void trainer_tell_sample(struct trainer *trainer, json_t *sample)
         zd_log_info("sample  step %lld  %s|%s", (long long)step, before, after);
     }
     events_tell(trainer->events, "sample", step, json_incref(sample));
-}
-
-/* Of all files of a folder; 0: not known. */
-static uint64_t folder_bytes(const char *path)
-{
-    uint64_t bytes = 0;
-    struct stat info;
-    DIR *dir = opendir(path);
-    for (struct dirent *entry; dir && (entry = readdir(dir));)
-        if (fstatat(dirfd(dir), entry->d_name, &info, AT_SYMLINK_NOFOLLOW) ==
-                    0 &&
-            S_ISREG(info.st_mode))
-            bytes += (uint64_t)info.st_size;
-    if (dir)
-        closedir(dir);
-    return bytes;
-}
-
-void trainer_tell_saved(
-        struct trainer *trainer, const struct train_saved *saved)
-{
-    if (!trainer_is_first(trainer))
-        return;
-    zd_log_info("saved %s", saved->path);
-    events_tell(
-            trainer->events, "checkpoint", saved->step,
-            json_pack(
-                    "{s:s, s:f, s:f, s:f, s:I}", "path", saved->path, "seconds",
-                    saved->seconds, "stall_seconds", saved->stall_seconds,
-                    "write_seconds", saved->write_seconds, "bytes",
-                    (json_int_t)folder_bytes(saved->path)));
 }
 
 enum zd_status trainer_share_error(

@@ -335,11 +335,9 @@ static enum zd_status pass_on(
 static enum zd_status write_all(struct trainer *trainer, const char *path)
 {
     struct output out = {.path = path};
-    enum zd_status status = ZD_OK;
     struct span *piece = zd_array(PIECE, sizeof *piece);
-    if (trainer_is_first(trainer))
-        status = open_output(&out, trainer->job->job.name);
-    status = comm_agree(trainer->comm, status);
+    enum zd_status status = COMM_FIRST(
+            trainer->comm, open_output(&out, trainer->job->job.name));
     for (int r = 0; status == ZD_OK && r < comm_size(trainer->comm); r++)
         status = pass_on(trainer, &out, r, piece);
     free(piece);

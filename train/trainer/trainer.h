@@ -127,9 +127,6 @@ void trainer_tell_sample(struct trainer *trainer, json_t *sample);
  * rank appends it to `path`. From hang_listen to hang_forget, on all ranks. */
 void hang_listen(struct trainer *trainer, const char *path);
 void hang_forget(struct trainer *trainer);
-/* A commit. */
-void trainer_tell_saved(
-        struct trainer *trainer, const struct train_saved *saved);
 
 /* Collective: the record of the lowest rank that has one, on all; it is taken.
  * Status ZD_OK: no rank has one. */

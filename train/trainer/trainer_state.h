@@ -15,7 +15,7 @@
 struct trainer;
 
 struct state_history {
-    json_t *rows;    /* of log_history; NULL: none yet; owned */
+    json_t *rows;    /* of log_history; owned */
     double loss_sum; /* since the last row */
     int64_t loss_count;
 };

@@ -112,21 +112,17 @@ static enum zd_status export_unsaved(struct trainer *trainer)
     char path[PATH_MAX], hidden[PATH_MAX];
     struct train_job job = *trainer->job;
     struct checkpoint_writer writer = trainer->writer;
-    enum zd_status status = ZD_OK;
 
     /* written below output_dir/.tmp-export, which every start sweeps */
     fs_join(hidden, sizeof hidden, trainer->job->job.output_dir, ".tmp-export");
     job.job.output_dir = hidden;
     job.checkpoint.save_only_model = true;
     writer.job = &job;
-    if (trainer_is_first(trainer))
-        status = fs_make_dirs(hidden);
-    ZD_TRY(comm_agree(trainer->comm, status));
+    writer.harden_rows = NULL;
+    ZD_TRY(COMM_FIRST(trainer->comm, fs_make_dirs(hidden)));
     ZD_TRY(checkpoint_save(&writer, &trainer->state, path));
     ZD_TRY(export_from(trainer, path));
-    if (trainer_is_first(trainer))
-        status = fs_remove_tree(hidden);
-    return comm_agree(trainer->comm, status);
+    return COMM_FIRST(trainer->comm, fs_remove_tree(hidden));
 }
 
 enum zd_status trainer_export(struct trainer *trainer)

@@ -111,7 +111,7 @@ static bool reads_few(const char *checkpoint)
         model_config_read(checkpoint, false, &config) != ZD_OK ||
         param_table_build(&config, NULL, 0, &table) != ZD_OK)
         return false;
-    const json_t *files = json_object_get(checkpoint_manifest(open), "files");
+    const json_t *files = json_object_get(open->manifest, "files");
     json_array_foreach(files, i, entry)
     {
         size_t k;
