@@ -1,19 +1,13 @@
+#include "base/must.h"
 #include "model/activations.h"
 
-/* Writes as many events as there is room for, and counts all. */
-struct emitter {
-    struct unit_event *events;
-    int max, count;
-};
-
-static void emit(struct emitter *e, int unit, bool acquire)
+static void emit(struct unit_events *e, int unit, bool acquire)
 {
-    if (e->count < e->max)
-        e->events[e->count] = (struct unit_event){unit, acquire};
-    e->count++;
+    e->list[e->count++] = (struct unit_event){unit, acquire};
 }
 
-static void emit_forward(struct emitter *e, const struct model_config *config)
+static void emit_forward(
+        struct unit_events *e, const struct model_config *config)
 {
     for (int unit = 0; unit <= config->layers; unit++) {
         emit(e, unit, true);
@@ -27,15 +21,16 @@ static void emit_forward(struct emitter *e, const struct model_config *config)
     emit(e, config->layers + 1, false);
 }
 
-int model_unit_events(
+struct unit_events model_unit_events(
         const struct model_config *config, const struct param_table *table,
-        struct checkpointing checkpointing, enum model_pass pass,
-        struct unit_event *events, int max)
+        struct checkpointing checkpointing, enum model_pass pass)
 {
-    struct emitter e = {events, max, 0};
+    /* forward: each unit, and once more the embedding; backward: layers */
+    size_t most = 4 * (size_t)config->layers + 6;
+    struct unit_events e = {zd_array(most, sizeof *e.list), 0};
     emit_forward(&e, config);
     if (pass == MODEL_EVAL)
-        return e.count;
+        return e;
     int first = activations_first_layer(config, table);
     int segment = checkpointing_segment(checkpointing, config->layers);
     /* Where nothing is recomputed each layer is a segment of its own. */
@@ -52,5 +47,5 @@ int model_unit_events(
         for (int layer = to; layer >= from; layer--)
             emit(&e, layer, false);
     }
-    return e.count;
+    return e;
 }

@@ -228,7 +228,7 @@ struct model_exchange model_exchange(
  */
 
 void hooks_begin(
-        struct model *model, const struct event_list *program,
+        struct model *model, const struct unit_events *program,
         const struct model_hooks *hooks)
 {
     model->program = program;
@@ -244,7 +244,7 @@ void hooks_end(const struct model *model)
 static void expect(struct model *model, int unit, bool acquire)
 {
     assert(model->event < model->program->count);
-    const struct unit_event *e = &model->program->events[model->event++];
+    const struct unit_event *e = &model->program->list[model->event++];
     assert(e->unit == unit && e->acquire == acquire);
     (void)e;
 }

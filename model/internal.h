@@ -4,11 +4,6 @@
 #include "model/activations.h"
 #include "model/rope.h"
 
-struct event_list {
-    struct unit_event *events; /* owned */
-    int count;
-};
-
 /* The tokens that a pass works on; the arrays are the caller's until
  * batch_place has put them where kernels read. */
 struct pass {
@@ -114,8 +109,8 @@ struct model {
     void **grads;        /* (table->count), set by the hooks; owned */
     enum dtype product_grads; /* type of those of param_is_product */
     struct residuals residuals;
-    struct event_list train_events, eval_events;
-    const struct event_list *program; /* of the pass that runs, and .. */
+    struct unit_events train_events, eval_events;
+    const struct unit_events *program; /* of the pass that runs, and .. */
     const struct model_hooks *hooks;
     int event;                 /* next of it */
     bool embedding_grads_held; /* from the tied head to the embedding */
@@ -217,7 +212,7 @@ enum zd_status batch_place(
 /* hooks.c: the only callers of the hooks; they assert the order of
  * model_unit_events. */
 void hooks_begin(
-        struct model *model, const struct event_list *program,
+        struct model *model, const struct unit_events *program,
         const struct model_hooks *hooks);
 void hooks_end(const struct model *model);
 enum zd_status unit_acquire(struct model *model, int unit);

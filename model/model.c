@@ -27,21 +27,6 @@ static void find_tensors(struct model *model)
                           : role_id(model, c->layers + 1, ROLE_HEAD);
 }
 
-static struct event_list list_events(
-        const struct model *model, enum model_pass pass)
-{
-    struct event_list list = {0};
-    for (int i = 0; i < 2; i++) { /* first how many */
-        int count = model_unit_events(
-                model->config, model->table, model->shape.checkpointing, pass,
-                list.events, list.count);
-        if (i == 0)
-            list.events = zd_array((size_t)count, sizeof *list.events);
-        list.count = count;
-    }
-    return list;
-}
-
 static void alloc_tables(struct model *model)
 {
     size_t count = (size_t)model->table->count;
@@ -53,8 +38,12 @@ static void alloc_tables(struct model *model)
     size_t micros = (size_t)shape_micros(&model->shape);
     model->pass = zd_array(micros, sizeof *model->pass);
     model->due = zd_array(micros, sizeof *model->due);
-    model->train_events = list_events(model, MODEL_TRAIN);
-    model->eval_events = list_events(model, MODEL_EVAL);
+    model->train_events = model_unit_events(
+            model->config, model->table, model->shape.checkpointing,
+            MODEL_TRAIN);
+    model->eval_events = model_unit_events(
+            model->config, model->table, model->shape.checkpointing,
+            MODEL_EVAL);
 }
 
 static enum zd_status fill_angles(struct model *model, float *angles)
@@ -143,8 +132,8 @@ void model_destroy(struct model *model)
     activations_free(model->passes, activations_passes(&model->shape));
     free(model->pass);
     free(model->due);
-    free(model->train_events.events);
-    free(model->eval_events.events);
+    free(model->train_events.list);
+    free(model->eval_events.list);
     free(model->unit_trains);
     free(model->params);
     free(model->grads);

@@ -123,11 +123,13 @@ struct unit_event {
     bool acquire; /* false: release */
 };
 enum model_pass { MODEL_TRAIN, MODEL_EVAL };
-/* Returns the number of events; writes at most `max` of them. */
-int model_unit_events(
+struct unit_events {
+    struct unit_event *list; /* owned */
+    int count;
+};
+struct unit_events model_unit_events(
         const struct model_config *config, const struct param_table *table,
-        struct checkpointing checkpointing, enum model_pass pass,
-        struct unit_event *events, int max);
+        struct checkpointing checkpointing, enum model_pass pass);
 
 /* The losses of rows of logits and their gradients, as cross_entropy_fn. */
 typedef enum zd_status token_loss_fn(

@@ -391,15 +391,10 @@ static struct unit_event *read_events(
         const struct zero_request *request, enum model_pass pass,
         int *count_out)
 {
-    int count = model_unit_events(
-            request->config, request->table, request->checkpointing, pass, NULL,
-            0);
-    struct unit_event *events = zd_array((size_t)count, sizeof *events);
-    model_unit_events(
-            request->config, request->table, request->checkpointing, pass,
-            events, count);
-    *count_out = count;
-    return events;
+    struct unit_events events = model_unit_events(
+            request->config, request->table, request->checkpointing, pass);
+    *count_out = events.count;
+    return events.list;
 }
 
 static enum zd_status plan_stage3(struct zero_plan *plan)

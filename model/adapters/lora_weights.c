@@ -45,16 +45,12 @@ static enum zd_status read_magnitude(
         const struct lora_source *source, const struct st_tensor *tensor,
         int weight, size_t begin, size_t count, float *out)
 {
-    ZD_FREED float *norms = zd_array(count, sizeof *norms);
     const struct param_table *table = source->table;
     ZD_TRY(peft_read(&source->adapter, tensor, begin, count, out));
-    ZD_TRY(weights_row_norms(
+    return weights_add_row_norms(
             &source->base, table, weight,
             param_is_quantized(table, weight) ? &table->codes[weight] : NULL,
-            begin, count, norms));
-    for (size_t i = 0; i < count; i++)
-        out[i] -= norms[i];
-    return ZD_OK;
+            begin, count, -1, out);
 }
 
 static enum zd_status lora_read(

@@ -44,10 +44,10 @@ static enum zd_status add_held(
     return ZD_OK;
 }
 
-enum zd_status weights_row_norms(
+enum zd_status weights_add_row_norms(
         const struct weight_source *source, const struct param_table *table,
         int id, const struct quant_matrix *held, size_t begin, size_t count,
-        float *out)
+        float times, float *values)
 {
     ZD_FREED double *squares = zd_array(count, sizeof *squares);
     bool is_stored = source->stored && source->stored(source->ctx, id);
@@ -57,6 +57,6 @@ enum zd_status weights_row_norms(
         ZD_TRY(add_values(
                 source, &table->params[id], id, begin, count, squares));
     for (size_t o = 0; o < count; o++)
-        out[o] = (float)sqrt(squares[o]);
+        values[o] += times * (float)sqrt(squares[o]);
     return ZD_OK;
 }

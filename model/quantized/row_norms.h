@@ -4,12 +4,12 @@
 
 #include "model/weights.h"
 
-/* Of rows [begin, begin + count) of tensor `id`: as the source has it, or
- * with `held` as it is after quantizing all of it so and dequantizing. `held`
- * is ignored for a weight that is stored quantized: it is read dequantized.
- * Sums are taken in double. Any thread that may read the source. Memory: with
- * `held` the quantized weight. */
-enum zd_status weights_row_norms(
+/* Adds `times` them to values: of rows [begin, begin + count) of tensor `id`,
+ * as the source has it, or with `held` as it is after quantizing all of it so
+ * and dequantizing. `held` is ignored for a weight that is stored quantized: it
+ * is read dequantized. Sums are taken in double. Any thread that may read the
+ * source. Memory: with `held` the quantized weight. */
+enum zd_status weights_add_row_norms(
         const struct weight_source *source, const struct param_table *table,
         int id, const struct quant_matrix *held, size_t begin, size_t count,
-        float *out);
+        float times, float *values);

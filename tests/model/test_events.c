@@ -22,16 +22,16 @@ static void planned_events(
         const char *config_text, const char *const freeze[2],
         struct checkpointing checkpointing, enum model_pass pass, char *text)
 {
-    struct unit_event events[100];
     struct model_config config;
     struct param_table table;
     tiny_config(config_text, &config);
     tiny_must(param_table_build(&config, freeze, freeze[0] ? 2 : 0, &table));
-    int count = model_unit_events(
-            &config, &table, checkpointing, pass, events, 100);
+    struct unit_events events =
+            model_unit_events(&config, &table, checkpointing, pass);
     *text = '\0';
-    for (int i = 0; i < count; i++)
-        append(text, events[i].acquire ? "+" : "-", events[i].unit);
+    for (int i = 0; i < events.count; i++)
+        append(text, events.list[i].acquire ? "+" : "-", events.list[i].unit);
+    free(events.list);
     param_table_fini(&table);
     model_config_fini(&config);
 }
@@ -65,20 +65,6 @@ Test(model_events, list_the_units_in_the_order_of_the_passes)
                 cases[i].pass, text);
         cr_expect_str_eq(text, cases[i].events, "case %zu: %s", i, text);
     }
-}
-
-Test(model_events, are_counted_beyond_the_room_for_them)
-{
-    struct unit_event one;
-    struct model_config config;
-    struct param_table table;
-    struct checkpointing none = {CHECKPOINTING_NONE, 0};
-    tiny_config(LLAMA3_LAYERS("false"), &config);
-    tiny_must(param_table_build(&config, NULL, 0, &table));
-    cr_expect_eq(
-            model_unit_events(&config, &table, none, MODEL_EVAL, &one, 1), 10);
-    param_table_fini(&table);
-    model_config_fini(&config);
 }
 
 /* Writes down every call, those for gradients as (u and )u. */

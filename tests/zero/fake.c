@@ -298,10 +298,8 @@ static enum zd_status run_pass(
         const struct fake_pass *pass, enum model_pass kind, double *sum_out)
 {
     const struct fake *fake = pass->fake;
-    struct unit_event events[4096];
-    int count = model_unit_events(
-            &fake->config, &fake->table, pass->checkpointing, kind, events,
-            4096);
+    struct unit_events events = model_unit_events(
+            &fake->config, &fake->table, pass->checkpointing, kind);
     struct run run = {
             .pass = pass,
             .params = calloc((size_t)fake->table.count, sizeof *run.params),
@@ -309,7 +307,8 @@ static enum zd_status run_pass(
             .param = malloc(fake_largest_bytes(fake)),
             .grad = malloc(fake_largest_bytes(fake))};
     enum zd_status status =
-            step_through(&run, events, count, kind == MODEL_TRAIN);
+            step_through(&run, events.list, events.count, kind == MODEL_TRAIN);
+    free(events.list);
     free(run.params);
     free(run.grads);
     free(run.param);

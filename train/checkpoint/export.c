@@ -154,16 +154,11 @@ static enum zd_status read_magnitude(
         float *out)
 {
     struct quant_matrix matrix;
-    size_t count = range->count;
     bool is_held = held_in_codes(e, id, &matrix);
-    ZD_FREED float *change = zd_array(count, sizeof *change);
-    ZD_TRY(pieces_read_weights(e->checkpoint, range, change));
-    ZD_TRY(weights_row_norms(
+    ZD_TRY(pieces_read_weights(e->checkpoint, range, out));
+    return weights_add_row_norms(
             &e->base, &e->table, id, is_held ? &matrix : NULL, range->begin,
-            count, out));
-    for (size_t i = 0; i < count; i++)
-        out[i] += change[i];
-    return ZD_OK;
+            range->count, 1, out);
 }
 
 static enum zd_status read_kind(

@@ -580,9 +580,9 @@ struct plan_prediction plan_predict(
 {
     int units = plan->table.unit_count;
     struct checkpointing mode = plan->shape.checkpointing;
-    int events = model_unit_events(
-            plan_slice_config(plan), plan_slice_table(plan), mode, MODEL_TRAIN,
-            NULL, 0);
+    const struct unit_events listed = model_unit_events(
+            plan_slice_config(plan), plan_slice_table(plan), mode, MODEL_TRAIN);
+    int events = listed.count;
     double wire = machine->shares_cores ? machine->wire_cores : 0;
     double link = machine->shares_cores ? machine->link_cores : 0;
     int at_once = plan->by_layer ? plan->accumulation : 1;
@@ -594,7 +594,7 @@ struct plan_prediction plan_predict(
             .machine = machine,
             .costs = costs_of(plan, machine),
             .units = take(units, sizeof *s.units),
-            .events = take(events, sizeof *s.events),
+            .events = listed.list,
             .event_count = events,
             .micros = micros,
             .moves = take(events * micros, sizeof *s.moves),
@@ -612,9 +612,6 @@ struct plan_prediction plan_predict(
             /* nothing was updated before the first */
             .next_update = units + 1,
             .next_spread = units};
-    model_unit_events(
-            plan_slice_config(plan), plan_slice_table(plan), mode, MODEL_TRAIN,
-            s.events, events);
     for (int unit = 0; unit < units; unit++) {
         s.units[unit].cost = cost_unit(&s.costs, unit);
         cost_multiply(&s.units[unit].cost, at_once);

@@ -241,12 +241,12 @@ static void compare_lengths(const struct adapted *m, int id)
     const struct quant_matrix *matrix = &m->table.codes[id];
     size_t rows = (size_t)matrix->rows - FROM, apart = 0;
     struct codes_whole whole;
-    float *held = malloc(2 * rows * sizeof *held), *plain = held + rows;
+    float *held = calloc(2 * rows, sizeof *held), *plain = held + rows;
     tiny_must(codes_make_whole(&m->source, &m->table, id, matrix, &whole));
-    tiny_must(weights_row_norms(
-            &m->source, &m->table, id, matrix, FROM, rows, held));
-    tiny_must(weights_row_norms(
-            &m->source, &m->table, id, NULL, FROM, rows, plain));
+    tiny_must(weights_add_row_norms(
+            &m->source, &m->table, id, matrix, FROM, rows, 1, held));
+    tiny_must(weights_add_row_norms(
+            &m->source, &m->table, id, NULL, FROM, rows, 1, plain));
     for (size_t r = 0; r < rows; r++) {
         double want = length_of(matrix, whole.codes, whole.scales, FROM + r);
         cr_assert(
