@@ -57,13 +57,6 @@ enum zd_status corpus_open(
 /* corpus_text.c: of text */
 enum zd_status corpus_open_text(
         struct corpus *corpus, const struct dataset_request *request);
-/* What its cache may hold. */
-static inline struct cache_limits corpus_limits(const struct corpus *corpus)
-{
-    return corpus->list.is_tokens
-                   ? (struct cache_limits){.tokens = corpus->count}
-                   : (struct cache_limits){.ids = (uint64_t)corpus->vocab_size};
-}
 void corpus_close(struct corpus *corpus);
 
 /* Words [at, at + count). WORD_FIRST of word `at` is set when a document begins

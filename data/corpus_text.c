@@ -285,10 +285,15 @@ static enum zd_status open_to_read(struct growth *growth)
                                      growth->path, strerror(errno));
 }
 
+static struct cache_limits limits_of(const struct corpus *corpus)
+{
+    return (struct cache_limits){.ids = (uint64_t)corpus->vocab_size};
+}
+
 static enum zd_status write_growing(
         struct text_words *text, struct cache_writer *writer)
 {
-    const struct cache_limits limits = corpus_limits(text->corpus);
+    const struct cache_limits limits = limits_of(text->corpus);
     ZD_TRY(cache_writer_resume(writer, &limits, &text->units, &text->notes));
     enum zd_status status = write_text(text, writer);
     if (status == ZD_ERR_STOPPED && text->units > 0)
@@ -377,7 +382,7 @@ static enum zd_status open_words(
     struct corpus *corpus = text->corpus;
     const struct token_cache *cache = &corpus->cache;
     struct cache_content content = {
-            .key = corpus->key, .limits = corpus_limits(corpus), .ctx = text};
+            .key = corpus->key, .limits = limits_of(corpus), .ctx = text};
     bool grows = request->growth && corpus->in_windows;
     ZD_TRY(text_key(text, false, corpus->key));
     content.write = grows ? NULL : write_text;

@@ -225,13 +225,12 @@ enum zd_status dataset_open(
 /* --- the cache, read whole beside the training ---------------------------- */
 
 static void check_cache(
-        struct dataset *dataset, const struct token_cache *cache,
-        struct cache_limits limits)
+        struct dataset *dataset, const struct token_cache *cache)
 {
     bool is_sound = true;
     enum zd_status status = ZD_OK;
     if (cache->map)
-        status = token_cache_check(cache, &limits, &dataset->stop, &is_sound);
+        status = token_cache_check(cache, &dataset->stop, &is_sound);
     if (status != ZD_OK)
         zd_log_warning(
                 "the data cache could not be checked: %s",
@@ -247,9 +246,8 @@ static void *check_caches(void *ctx)
     /* lowest priority: it takes idle time only */
     setpriority(PRIO_PROCESS, (id_t)gettid(), 19);
     for (int i = 0; i < dataset->part_count; i++) {
-        const struct dataset_part *part = &dataset->parts[i];
-        check_cache(dataset, &part->corpus.cache, corpus_limits(&part->corpus));
-        check_cache(dataset, &part->index, pack_limits(&part->pack));
+        check_cache(dataset, &dataset->parts[i].corpus.cache);
+        check_cache(dataset, &dataset->parts[i].index);
     }
     return NULL;
 }

@@ -16,8 +16,6 @@ struct pack {
 enum zd_status pack_obtain(
         const struct pack *pack, const struct dataset_request *request,
         struct token_cache *index_out);
-/* What ids and documents of such an index may be. */
-struct cache_limits pack_limits(const struct pack *pack);
 
 /* One entry: of its `all` samples, [first, first + count) take part, of which
  * an epoch takes `taken`, at places [base, base + taken) of the epoch.

@@ -205,14 +205,6 @@ static enum zd_status write_index(void *ctx, struct cache_writer *writer)
     return write_samples(&packing, next, last);
 }
 
-struct cache_limits pack_limits(const struct pack *pack)
-{
-    uint64_t documents = pack->corpus->cache.doc_count;
-    uint64_t pieces = pack->corpus->count / (uint64_t)pack->T + 1;
-    return (struct cache_limits){
-            .ids = documents > pieces ? documents : pieces};
-}
-
 enum zd_status pack_obtain(
         const struct pack *pack, const struct dataset_request *request,
         struct token_cache *index_out)
@@ -220,11 +212,13 @@ enum zd_status pack_obtain(
     const struct corpus *corpus = pack->corpus;
     const int64_t settings[] = {
             pack->T, pack->long_documents, pack->joins, corpus->is_part};
+    uint64_t documents = corpus->cache.doc_count;
+    uint64_t pieces = corpus->count / (uint64_t)pack->T + 1;
     struct pack copy = *pack;
     char key[HASH_HEX];
     struct cache_content content = {
             .key = key,
-            .limits = pack_limits(pack),
+            .limits.ids = documents > pieces ? documents : pieces,
             .write = write_index,
             .ctx = &copy};
     if (content.limits.ids > WORD_ID)
@@ -232,7 +226,7 @@ enum zd_status pack_obtain(
                 ZD_ERR_DATA, "E0458",
                 "whole documents cannot be packed from %llu of them, or from "
                 "%llu tokens at data.cutoff_len = %d: at most 2^30",
-                (unsigned long long)corpus->cache.doc_count,
+                (unsigned long long)documents,
                 (unsigned long long)corpus->count, pack->T);
     struct hasher *hasher = hasher_create();
     hasher_update(hasher, "samples 1", sizeof "samples 1");

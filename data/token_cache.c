@@ -106,11 +106,12 @@ static void check_words(
 
 /* Read it whole, until *stop, which says nothing against it. */
 static enum zd_status check_content(
-        const struct token_cache *cache, const struct cache_limits *limits,
-        const atomic_bool *stop, bool *sound_out)
+        const struct token_cache *cache, const atomic_bool *stop,
+        bool *sound_out)
 {
     enum { CHUNK = 1 << 20 };
-    struct check check = {.cache = cache, .ids = limits->ids, .is_sound = true};
+    struct check check = {
+            .cache = cache, .ids = cache->limits.ids, .is_sound = true};
     char digest[HASH_HEX];
     struct hasher *hasher = hasher_create();
     ZD_FREED char *chunk = zd_must(malloc(CHUNK));
@@ -131,19 +132,20 @@ static enum zd_status check_content(
         at += part;
     }
     hasher_finish(hasher, digest);
-    *sound_out = at < cache->map_bytes ||
-                 (check.is_sound &&
-                  memcmp(digest, cache->digest, sizeof digest) == 0 &&
-                  check.trained == cache->trained_count &&
-                  (limits->tokens || check.documents == cache->doc_count));
+    *sound_out =
+            at < cache->map_bytes ||
+            (check.is_sound &&
+             memcmp(digest, cache->digest, sizeof digest) == 0 &&
+             check.trained == cache->trained_count &&
+             (cache->limits.tokens || check.documents == cache->doc_count));
     return status;
 }
 
 /* Documents begin in ascending order, and the list ends with the stream. */
-static bool has_order(
-        const struct token_cache *cache, const struct cache_limits *limits)
+static bool has_order(const struct token_cache *cache)
 {
-    uint64_t end = limits->tokens ? limits->tokens : cache->word_count;
+    uint64_t tokens = cache->limits.tokens;
+    uint64_t end = tokens ? tokens : cache->word_count;
     for (uint64_t i = 0; i < cache->doc_count; i++)
         if (cache->docs[i] > cache->docs[i + 1])
             return false;
@@ -184,8 +186,7 @@ static enum zd_status map_file(
 
 /* *sound_out: it is the file of `key`, and may be used. */
 static enum zd_status take_file(
-        struct token_cache *cache, const char *key, bool is_by_time,
-        const struct cache_limits *limits, const struct stat *info,
+        struct token_cache *cache, const char *key, const struct stat *info,
         bool *sound_out)
 {
     struct cache_header header;
@@ -197,18 +198,19 @@ static enum zd_status take_file(
     if (!is_sound(&header, key, bytes))
         return ZD_OK;
     ZD_TRY(map_file(cache, &header, bytes));
-    *sound_out = has_order(cache, limits);
+    *sound_out = has_order(cache);
     bool has_its_time = header.modified_s != 0 &&
                         info->st_mtim.tv_sec == header.modified_s &&
                         info->st_mtim.tv_nsec == 0;
-    if (*sound_out && (is_foreign(info) || (is_by_time && !has_its_time)))
-        return check_content(cache, limits, NULL, sound_out);
+    if (*sound_out &&
+        (is_foreign(info) || (cache->limits.is_by_time && !has_its_time)))
+        return check_content(cache, NULL, sound_out);
     return ZD_OK;
 }
 
 enum zd_status token_cache_open(
-        const char *folder, const char *key, enum cache_check check,
-        const struct cache_limits *limits, struct token_cache *cache_out)
+        const char *folder, const char *key, const struct cache_limits *limits,
+        struct token_cache *cache_out)
 {
     char path[PATH_MAX];
     struct stat info = {.st_size = 0};
@@ -220,7 +222,8 @@ enum zd_status token_cache_open(
         return ZD_OK;
     ZD_TRY(fs_open_read(path, &fd, NULL));
     ZD_SCOPED(token_cache_close)
-    struct token_cache cache = {.path = zd_must(strdup(path)), .fd = fd};
+    struct token_cache cache = {
+            .limits = *limits, .path = zd_must(strdup(path)), .fd = fd};
     fstat(fd, &info);
     if (is_foreign(&info) && !limits->is_shared) {
         zd_log_warning(
@@ -229,8 +232,7 @@ enum zd_status token_cache_open(
                 path, (unsigned)info.st_uid);
         return ZD_OK;
     }
-    ZD_TRY(take_file(
-            &cache, key, check == CACHE_TIMES, limits, &info, &is_sound));
+    ZD_TRY(take_file(&cache, key, &info, &is_sound));
     if (is_sound)
         *cache_out = ZD_TAKE(cache);
     else
@@ -239,10 +241,10 @@ enum zd_status token_cache_open(
 }
 
 enum zd_status token_cache_check(
-        const struct token_cache *cache, const struct cache_limits *limits,
-        const atomic_bool *stop, bool *is_sound_out)
+        const struct token_cache *cache, const atomic_bool *stop,
+        bool *is_sound_out)
 {
-    ZD_TRY(check_content(cache, limits, stop, is_sound_out));
+    ZD_TRY(check_content(cache, stop, is_sound_out));
     if (!*is_sound_out)
         futimens(cache->fd, NULL); /* now */
     return ZD_OK;

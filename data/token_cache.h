@@ -23,9 +23,19 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct cache_limits { /* of what it is the cache of */
+    uint64_t ids;     /* the vocabulary: of words */
+    uint64_t tokens;  /* of an index: where the stream ends; else 0 */
+    bool is_shared;   /* a file of another user may be used */
+    bool is_by_time;  /* checked are header, size, and the documents' order and
+                         range; with this, unless the file's time is that of its
+                         header, all of it: its digest, the order of its words */
+};
+
 struct token_cache { /* open; all zero: none */
-    char *path;      /* owned; NULL: none */
-    int fd;          /* of the file, which keeps it where another replaces it */
+    struct cache_limits limits;
+    char *path; /* owned; NULL: none */
+    int fd;     /* of the file, which keeps it where another replaces it */
     void *map;
     size_t map_bytes;
     const uint32_t *words;
@@ -42,31 +52,19 @@ struct token_cache { /* open; all zero: none */
  * it does not exist. */
 enum zd_status token_cache_folder(const char *option, char folder[PATH_MAX]);
 
-struct cache_limits { /* of what it is the cache of */
-    uint64_t ids;     /* the vocabulary: of words */
-    uint64_t tokens;  /* of an index: where the stream ends; else 0 */
-    bool is_shared;   /* a file of another user may be used */
-};
-
-enum cache_check {
-    CACHE_TRUSTED, /* header, size, and the documents' order and range */
-    CACHE_TIMES    /* and, unless the file's time is that of its header, all of
-                      it: its digest, and the order of its words */
-};
-
 /* Map the file of `key`. cache_out->map is NULL when there is none, or one that
  * is damaged or was not written by this program; then a warning says so.
  * A file that neither this user nor root owns is none either, with a warning,
  * unless limits->is_shared; then it is read whole whatever is asked, because
  * anyone can compute the digest. */
 enum zd_status token_cache_open(
-        const char *folder, const char *key, enum cache_check check,
-        const struct cache_limits *limits, struct token_cache *cache_out);
+        const char *folder, const char *key, const struct cache_limits *limits,
+        struct token_cache *cache_out);
 /* Read an open one whole, until *stop. When it is damaged, the next start will
  * notice: its time is changed. */
 enum zd_status token_cache_check(
-        const struct token_cache *cache, const struct cache_limits *limits,
-        const atomic_bool *stop, bool *is_sound_out);
+        const struct token_cache *cache, const atomic_bool *stop,
+        bool *is_sound_out);
 void token_cache_close(struct token_cache *cache);
 /* `bytes` of it are going to be read at one place. Mapped pages count as this
  * process's memory: from time to time they are let go. */

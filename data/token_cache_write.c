@@ -244,10 +244,10 @@ enum zd_status cache_writer_resume(
     memcpy(key, w->header.key, sizeof key);
     cache_part_key(key);
     *units_out = 0;
-    ZD_TRY(token_cache_open(w->folder, key, CACHE_TRUSTED, limits, &part));
+    ZD_TRY(token_cache_open(w->folder, key, limits, &part));
     if (!part.map)
         return ZD_OK;
-    ZD_TRY(token_cache_check(&part, limits, w->stop, &found));
+    ZD_TRY(token_cache_check(&part, w->stop, &found));
     if (found) {
         zd_log_info(
                 "%.1f million tokens are there, of a run that was stopped",
@@ -325,8 +325,7 @@ static enum zd_status make(
         return status;
     }
     ZD_TRY(cache_writer_finish(w, content->limits.tokens));
-    ZD_TRY(token_cache_open(
-            folder, content->key, CACHE_TRUSTED, &content->limits, cache_out));
+    ZD_TRY(token_cache_open(folder, content->key, &content->limits, cache_out));
     if (cache_out->map)
         return ZD_OK;
     ZD_FAIL(ZD_ERR_IO, "E0446",
@@ -363,11 +362,10 @@ enum zd_status cache_obtain(
     const struct data_options *options = request->options;
     struct cache_content here = *content;
     here.limits.is_shared = options->cache_shared;
+    here.limits.is_by_time = request->depth != DATA_TRUST;
     ZD_TRY(token_cache_folder(options->cache_dir, folder));
-    ZD_TRY(token_cache_open(
-            folder, here.key,
-            request->depth == DATA_TRUST ? CACHE_TRUSTED : CACHE_TIMES,
-            &here.limits, cache_out));
+    ZD_TRY(token_cache_open(folder, here.key, &here.limits, cache_out));
+    here.limits.is_by_time = false; /* of what has just been made */
     if (cache_out->map || !here.write)
         return ZD_OK;
     return request->depth == DATA_LOOK ? make_unseen(&here, cache_out)

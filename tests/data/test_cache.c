@@ -201,9 +201,7 @@ static bool is_taken(void)
     struct token_cache cache = {0};
     char key[HASH_HEX];
     snprintf(key, sizeof key, "%s", strrchr(path, '/') + 1);
-    cr_assert_eq(
-            token_cache_open(test.cache, key, CACHE_TRUSTED, &limits, &cache),
-            ZD_OK);
+    cr_assert_eq(token_cache_open(test.cache, key, &limits, &cache), ZD_OK);
     bool found = cache.map != NULL;
     token_cache_close(&cache);
     return found;

@@ -219,7 +219,7 @@ static size_t write_cache(char *out, size_t max)
 
 static void try_cache(char *data, size_t bytes, bool seals)
 {
-    static const struct cache_limits limits = {.ids = 100};
+    struct cache_limits limits = {.ids = 100};
     char path[PATH_MAX];
     if (seals && bytes >= sizeof(struct cache_header)) {
         struct cache_header header;
@@ -229,10 +229,11 @@ static void try_cache(char *data, size_t bytes, bool seals)
     }
     cache_path(path, scratch.dir, "key");
     scratch_file(&scratch, strrchr(path, '/') + 1, data, bytes);
-    for (int check = CACHE_TRUSTED; check <= CACHE_TIMES; check++) {
+    for (int by_time = 0; by_time < 2; by_time++) {
+        limits.is_by_time = by_time;
         struct token_cache cache = {0};
-        enum zd_status status = token_cache_open(
-                scratch.dir, "key", (enum cache_check)check, &limits, &cache);
+        enum zd_status status =
+                token_cache_open(scratch.dir, "key", &limits, &cache);
         if (status != ZD_OK) {
             fuzz_need_refusal(status);
             continue;
