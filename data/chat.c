@@ -3,6 +3,7 @@
 #include "base/file/fs.h"
 #include "base/must.h"
 
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -53,14 +54,16 @@ static enum chat_template layout_by_markers(const struct tokenizer *tokenizer)
 
 /* --- made ----------------------------------------------------------------- */
 
+static bool is_letter(char c)
+{
+    return isalnum((unsigned char)c) || c == '_';
+}
+
 static bool has_word(const char *source, const char *word)
 {
-    static const char letters[] =
-            "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789";
     size_t bytes = strlen(word);
     for (const char *at = source; (at = strstr(at, word)); at += bytes)
-        if ((at == source || !strchr(letters, at[-1])) &&
-            (!at[bytes] || !strchr(letters, at[bytes])))
+        if ((at == source || !is_letter(at[-1])) && !is_letter(at[bytes]))
             return true;
     return false;
 }
@@ -90,15 +93,14 @@ static enum zd_status parse(
     return zd_fail_where("%s", path);
 }
 
-static void set_digest(
-        struct chat *chat, const char *source, const char *with_tools)
+static void set_digest(struct chat *chat, const struct tokenizer_chat *from)
 {
     struct hasher *hasher = hasher_create();
     ZD_FREED char *variables =
             zd_must(json_dumps(chat->variables, JSON_COMPACT));
     hasher_string(hasher, "chat 2");
-    hasher_string(hasher, source);
-    hasher_string(hasher, with_tools ? with_tools : "");
+    hasher_string(hasher, from->source);
+    hasher_string(hasher, from->with_tools ? from->with_tools : "");
     hasher_string(hasher, variables);
     hasher_finish(hasher, chat->digest);
 }
@@ -114,50 +116,43 @@ void chat_today(char date[CHAT_DATE_BYTES])
 /* From its text. The date is a variable only where the template asks for it, so
  * that no other's text depends on the day. */
 static enum zd_status create(
-        const char *name, const char *source, const char *with_tools,
-        const struct tokenizer *tokenizer, const char *date, struct chat **out)
+        const struct tokenizer_chat *from, const char *date, struct chat **out)
 {
     static const char now[] = "strftime_now";
-    struct tokenizer_chat config = tokenizer_facts(tokenizer)->chat;
+    const char *tools = from->with_tools;
     struct chat *chat = zd_array(1, sizeof *chat);
     char today[CHAT_DATE_BYTES];
     chat_today(today);
-    chat->name = zd_must(strdup(name));
-    chat->ignored = ignored_keys(source);
-    chat->ignored_with_tools =
-            with_tools ? ignored_keys(with_tools) : chat->ignored;
-    chat->variables = config.tokens ? zd_must(json_deep_copy(config.tokens))
-                                    : json_object();
-    if (strstr(source, now) || (with_tools && strstr(with_tools, now)))
+    chat->name = zd_must(strdup(from->path));
+    chat->ignored = ignored_keys(from->source);
+    chat->ignored_with_tools = tools ? ignored_keys(tools) : chat->ignored;
+    chat->variables = from->tokens ? zd_must(json_deep_copy(from->tokens))
+                                   : json_object();
+    if (strstr(from->source, now) || (tools && strstr(tools, now)))
         json_object_set_new(
                 chat->variables, now, json_string(date ? date : today));
-    set_digest(chat, source, with_tools);
-    enum zd_status status = parse(source, name, &chat->template);
-    if (status == ZD_OK && with_tools)
-        status = parse(with_tools, name, &chat->with_tools);
-    if (status != ZD_OK) {
+    set_digest(chat, from);
+    if (parse(from->source, chat->name, &chat->template) != ZD_OK ||
+        (tools && parse(tools, chat->name, &chat->with_tools) != ZD_OK)) {
         chat_destroy(chat);
-        return status;
+        return zd_error_get()->status;
     }
     chat->has_tags = jinja_has_generation(chat->template) ||
-                     (with_tools && jinja_has_generation(chat->with_tools));
+                     (tools && jinja_has_generation(chat->with_tools));
     *out = chat;
     return ZD_OK;
 }
 
-static enum zd_status create_of_file(
-        const struct chat_choice *choice, const struct tokenizer *tokenizer,
-        struct chat **out)
+static enum zd_status read_template(const char *path, char **source_out)
 {
-    ZD_FREED char *source = NULL;
     size_t bytes;
-    ZD_TRY(fs_read_file(choice->path, TEMPLATE_FILE_MAX, &source, &bytes));
-    if (strlen(source) == bytes)
-        return create(choice->path, source, NULL, tokenizer, choice->date, out);
+    ZD_TRY(fs_read_file(path, TEMPLATE_FILE_MAX, source_out, &bytes));
+    if (strlen(*source_out) == bytes)
+        return ZD_OK;
     ZD_FAIL(ZD_ERR_DATA, "E0416",
             "the chat template cannot be used: a NUL is at byte offset %zu",
-            strlen(source));
-    return zd_fail_where("%s", choice->path);
+            strlen(*source_out));
+    return zd_fail_where("%s", path);
 }
 
 enum zd_status chat_fail_none(
@@ -176,26 +171,26 @@ enum zd_status chat_create(
         const struct chat_choice *choice, const struct tokenizer *tokenizer,
         bool must, struct chat **out)
 {
-    struct tokenizer_chat own = tokenizer_facts(tokenizer)->chat;
+    struct tokenizer_chat from = tokenizer_facts(tokenizer)->chat;
+    ZD_FREED char *text = NULL;
     enum chat_template name = choice->name;
+    bool is_own = name == CHAT_AUTO && from.source;
     *out = NULL;
-    if (name == CHAT_FILE)
-        return create_of_file(choice, tokenizer, out);
-    if (name == CHAT_AUTO && own.source) {
-        ZD_TRY(
-                create(own.path, own.source, own.with_tools, tokenizer,
-                       choice->date, out));
-        (*out)->is_own = true;
-        return ZD_OK;
-    }
     if (name == CHAT_AUTO)
         name = layout_by_markers(tokenizer);
-    if (name == CHAT_AUTO)
+    if (name == CHAT_FILE) {
+        ZD_TRY(read_template(choice->path, &text));
+        from = (struct tokenizer_chat){text, NULL, choice->path, from.tokens};
+    } else if (!is_own && name == CHAT_AUTO) {
         return must ? chat_fail_none(tokenizer, ZD_ERR_CONFIG) : ZD_OK;
-    ZD_TRY(
-            create(layouts[name].name, layout_source(layouts[name].name), NULL,
-                   tokenizer, NULL, out));
-    (*out)->is_layout = true;
+    } else if (!is_own) {
+        const char *layout = layouts[name].name;
+        from = (struct tokenizer_chat){
+                layout_source(layout), NULL, layout, from.tokens};
+    }
+    ZD_TRY(create(&from, choice->date, out));
+    (*out)->is_own = is_own;
+    (*out)->is_layout = !is_own && name != CHAT_FILE;
     return ZD_OK;
 }
 

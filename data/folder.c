@@ -4,6 +4,7 @@
 #include "base/file/yaml.h"
 #include "base/must.h"
 #include "base/text_buffer.h"
+#include "base/words.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -60,13 +61,12 @@ static enum zd_status choose(
 
 static bool is_data(const char *path)
 {
-    static const char *const others[] = {
-            "config.json", "dataset_info.json", "dataset_infos.json",
-            "dataset_dict.json", "state.json"};
+    static const char others[] = "config.json dataset_info.json "
+                                 "dataset_infos.json dataset_dict.json "
+                                 "state.json";
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
-    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
-        if (strcmp(name, others[i]) == 0)
-            return false;
+    if (words_have(others, " ", name))
+        return false;
     return name_kind(path) != NAME_OTHER && !strstr(path, "/__");
 }
 

@@ -4,6 +4,7 @@
 #include "data/tokenizer/tokenizer_internal.h"
 
 #include "base/must.h"
+#include "base/words.h"
 #include "data/tokenizer/utf8.h"
 
 #include <stdlib.h>
@@ -458,13 +459,11 @@ enum zd_status tokenizer_load_around(struct tokenizer *t, const json_t *root)
  * tokens spell is known. */
 static enum zd_status check_decoder(const json_t *part)
 {
-    static const char *const known[] = {
-            "Replace", "ByteFallback", "Fuse", "Strip", "Metaspace"};
+    static const char known[] = "Replace ByteFallback Fuse Strip Metaspace";
     const json_t *parts = json_object_get(part, "decoders"), *inner;
     size_t i;
-    for (i = 0; i < sizeof known / sizeof *known; i++)
-        if (is_type(part, known[i]))
-            return ZD_OK;
+    if (words_have(known, " ", type_of(part)))
+        return ZD_OK;
     if (!is_type(part, "Sequence"))
         return refuse("decoder", type_of(part));
     json_array_foreach(parts, i, inner) ZD_TRY(check_decoder(inner));

@@ -22,9 +22,7 @@ void tokenizer_close(struct tokenizer *t)
         return;
     token_vector_fini(&t->facts.prefix);
     token_vector_fini(&t->facts.suffix);
-    free(t->facts.chat.source);
-    free(t->facts.chat.with_tools);
-    free(t->facts.chat.path);
+    json_decref(t->texts);
     json_decref(t->facts.chat.tokens);
     free(t->classes);
     vocab_fini(&t->vocab);
@@ -92,45 +90,47 @@ static void find_beside(const char *path, const char *name, char out[PATH_MAX])
             name);
 }
 
+/* Text that lives as long as the tokenizer. */
+static const char *keep_text(struct tokenizer *t, const char *text)
+{
+    json_t *kept = json_string_nocheck(text);
+    json_array_append_new(t->texts, kept);
+    return json_string_value(kept);
+}
+
 /* A template in its own file, if there is one beside `config`. */
 static enum zd_status load_template(
-        const char *config, const char *name, char **template, char **path)
+        struct tokenizer *t, const char *config, const char *name,
+        const char **template)
 {
-    char file[PATH_MAX], *text;
+    char file[PATH_MAX];
+    ZD_FREED char *text = NULL;
     size_t bytes;
     find_beside(config, name, file);
     if (!fs_exists(file))
         return ZD_OK;
     ZD_TRY(fs_read_file(file, TEMPLATE_FILE_MAX, &text, &bytes));
-    free(*template);
-    *template = text;
-    if (!path)
-        return ZD_OK;
-    free(*path);
-    *path = zd_must(strdup(file));
+    if (template == &t->facts.chat.source)
+        t->facts.chat.path = keep_text(t, file);
+    *template = keep_text(t, text);
     return ZD_OK;
-}
-
-static char *copy_text(const json_t *text)
-{
-    return json_is_string(text) ? zd_must(strdup(json_string_value(text)))
-                                : NULL;
 }
 
 /* `path`: of tokenizer_config.json; `config` may be NULL. */
 static enum zd_status load_chat(
-        struct tokenizer *t, const json_t *config, const char *path)
+        struct tokenizer *t, json_t *config, const char *path)
 {
     struct tokenizer_chat *chat = &t->facts.chat;
+    t->texts = json_array();
+    json_array_append(t->texts, config);
     chat->tokens = load_tokens(config);
-    chat->source = copy_text(template_of(config, "default"));
-    chat->with_tools = copy_text(template_of(config, "tool_use"));
-    chat->path = zd_must(strdup(path));
-    ZD_TRY(load_template(
-            path, "chat_template.jinja", &chat->source, &chat->path));
+    chat->source = json_string_value(template_of(config, "default"));
+    chat->with_tools = json_string_value(template_of(config, "tool_use"));
+    chat->path = keep_text(t, path);
+    ZD_TRY(load_template(t, path, "chat_template.jinja", &chat->source));
     return load_template(
-            path, "additional_chat_templates/tool_use.jinja", &chat->with_tools,
-            NULL);
+            t, path, "additional_chat_templates/tool_use.jinja",
+            &chat->with_tools);
 }
 
 /* eos_token of tokenizer_config.json, if there is such a file. */

@@ -40,7 +40,7 @@ struct tokenizer_facts {
      * named "default", and "tool_use" for conversations with tools. NULL where
      * they say nothing. */
     struct tokenizer_chat {
-        char *source, *with_tools, *path; /* path: of the file */
+        const char *source, *with_tools, *path; /* path: of the file */
         json_t *tokens; /* special tokens by name: {"bos_token": "<s>"} */
     } chat;
 };

@@ -252,6 +252,7 @@ enum prefix { /* in front of a stretch */
 struct tokenizer {
     bool is_bytes; /* the built-in byte tokenizer: none of the parts below */
     struct tokenizer_facts facts;
+    json_t *texts; /* of facts.chat; owned */
 
     uint8_t *classes;
     struct byte_table table;
