@@ -148,15 +148,10 @@ static enum zd_status open_part(
         const struct dataset_request *request)
 {
     ZD_TRY(corpus_open(&part->corpus, request));
-    part->pack = (struct pack){
-            .corpus = &part->corpus,
-            .T = dataset->T,
-            .long_documents = request->options->long_documents,
-            .joins = part->corpus.packing == PACKING_DOCUMENTS};
     if (!part->corpus.list.is_tokens && !part->corpus.cache.map)
         return ZD_OK; /* its samples are not known yet */
     if (part->corpus.packing != PACKING_STREAM && part->corpus.cache.map)
-        ZD_TRY(pack_obtain(&part->pack, request, &part->index));
+        ZD_TRY(pack_obtain(part, request));
     int64_t all = count_samples(part, dataset->T);
     int64_t most = part->corpus.entry->max_samples;
     if (part->corpus.is_part) { /* what is known of it; more may follow */
@@ -210,6 +205,7 @@ enum zd_status dataset_open(
     size_t room = (size_t)request->options->cutoff_len + 1;
     pthread_mutex_init(&dataset->long_record, NULL);
     dataset->T = request->options->cutoff_len;
+    dataset->long_documents = request->options->long_documents;
     dataset->shuffle = request->shuffle;
     dataset->seed = request->data_seed;
     dataset->words = zd_array(room, sizeof *dataset->words);

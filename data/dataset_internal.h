@@ -5,18 +5,6 @@
 
 #include <pthread.h>
 
-/* How whole documents become samples: pack.c. */
-struct pack {
-    const struct corpus *corpus; /* with documents */
-    int T;
-    enum long_documents long_documents;
-    bool joins; /* false: a piece is a sample */
-};
-/* Find or make the index of samples. */
-enum zd_status pack_obtain(
-        const struct pack *pack, const struct dataset_request *request,
-        struct token_cache *index_out);
-
 /* One entry: of its `all` samples, [first, first + count) take part, of which
  * an epoch takes `taken`, at places [base, base + taken) of the epoch.
  *
@@ -24,7 +12,6 @@ enum zd_status pack_obtain(
  * and begins at `phase` of a sample (find_turn); `most`: max_samples, or 0. */
 struct dataset_part {
     struct corpus corpus;
-    struct pack pack;
     struct token_cache index; /* of samples, unless packed as a stream */
     int64_t all, first, count, taken, base, most;
     double share, phase;
@@ -33,6 +20,7 @@ struct dataset_part {
 
 struct dataset {
     int T;
+    enum long_documents long_documents;
     bool shuffle, in_windows;
     uint64_t seed;
     struct dataset_part *parts;
@@ -54,6 +42,11 @@ struct dataset {
     _Atomic(const char *) damaged; /* path of a file that is; NULL: none yet */
 };
 
+/* --- pack.c --- */
+
+/* Find or make the index of a part's samples. */
+enum zd_status pack_obtain(
+        struct dataset_part *part, const struct dataset_request *request);
 /* Sample number `sample` of a part into dataset->words; how many words it has,
  * at most T + 1. */
 enum zd_status dataset_read(

@@ -79,7 +79,7 @@ static void count_long(
         if (tokens <= most)
             continue;
         facts->whole_documents--;
-        switch (part->pack.long_documents) {
+        switch (dataset->long_documents) {
         case LONG_TRUNCATE:
             facts->cut_documents++;
             facts->cut_tokens += (int64_t)tokens;
@@ -151,7 +151,7 @@ static void tell_long(
     int64_t samples = (int64_t)part->index.doc_count;
     FILE *out = text_stream_open(&text, &bytes);
     facts_write_long(&facts, dataset->T, out);
-    if (part->pack.joins)
+    if (part->corpus.packing == PACKING_DOCUMENTS)
         fprintf(out, "%lld document%s packed into %lld sample%s of %d tokens\n",
                 (long long)packed, packed == 1 ? " is" : "s are",
                 (long long)samples, samples == 1 ? "" : "s", dataset->T);

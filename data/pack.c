@@ -73,7 +73,9 @@ static uint32_t rooms_find(const struct rooms *rooms, uint32_t room)
 /* --- documents into samples --- */
 
 struct packing {
-    const struct pack *pack;
+    const struct corpus *corpus; /* with documents */
+    enum long_documents long_documents;
+    bool joins;         /* false: a piece is a sample */
     uint32_t most;      /* T + 1 */
     uint32_t documents; /* of the corpus */
     uint32_t *sample;   /* of a document; NONE: it is left out */
@@ -83,18 +85,18 @@ struct packing {
 /* The pieces of T + 1 tokens before the last one of a document. */
 static uint64_t full_pieces(const struct packing *packing, uint32_t document)
 {
-    uint64_t begin, count, T = (uint64_t)packing->pack->T;
-    corpus_document(packing->pack->corpus, document, &begin, &count);
-    bool splits = packing->pack->long_documents == LONG_SPLIT;
-    return splits && count > T + 1 ? (count - 2) / T : 0;
+    uint64_t begin, count, most = packing->most;
+    corpus_document(packing->corpus, document, &begin, &count);
+    bool splits = packing->long_documents == LONG_SPLIT && count > most;
+    return splits ? (count - 2) / (most - 1) : 0;
 }
 
 /* Tokens of its last piece; 0: it is left out. */
 static uint32_t last_piece(const struct packing *packing, uint32_t document)
 {
     uint64_t begin, count, most = packing->most;
-    corpus_document(packing->pack->corpus, document, &begin, &count);
-    if (count > most && packing->pack->long_documents == LONG_DROP)
+    corpus_document(packing->corpus, document, &begin, &count);
+    if (count > most && packing->long_documents == LONG_DROP)
         return 0;
     count -= full_pieces(packing, document) * (most - 1);
     return (uint32_t)(count < most ? count : most);
@@ -136,8 +138,7 @@ static uint32_t fit(struct packing *packing)
     memset(packing->sample, 0xff, packing->documents * sizeof(uint32_t));
     for (uint32_t i = 0; i < count; i++) {
         uint32_t length = last_piece(packing, order[i]);
-        uint32_t room =
-                packing->pack->joins ? rooms_find(&rooms, length) : NONE;
+        uint32_t room = packing->joins ? rooms_find(&rooms, length) : NONE;
         uint32_t sample = room == NONE ? samples++ : rooms_take(&rooms, room);
         packing->sample[order[i]] = sample;
         rooms_put(
@@ -190,50 +191,53 @@ static enum zd_status write_samples(
 
 static enum zd_status write_index(void *ctx, struct cache_writer *writer)
 {
-    const struct pack *pack = ctx;
-    struct packing packing = {
-            .pack = pack,
-            .most = (uint32_t)pack->T + 1,
-            .documents = (uint32_t)corpus_documents(pack->corpus),
-            .writer = writer};
-    ZD_FREED uint32_t *sample = zd_array(packing.documents, sizeof *sample);
-    ZD_FREED uint32_t *next = zd_array(packing.documents, sizeof *next);
-    packing.sample = sample;
-    size_t samples = fit(&packing);
+    struct packing *packing = ctx;
+    size_t documents = packing->documents;
+    ZD_FREED uint32_t *sample = zd_array(documents, sizeof *sample);
+    ZD_FREED uint32_t *next = zd_array(documents, sizeof *next);
+    packing->sample = sample;
+    packing->writer = writer;
+    size_t samples = fit(packing);
     ZD_FREED uint32_t *last = zd_array(samples, sizeof *last);
     memset(last, 0xff, samples * sizeof *last);
-    return write_samples(&packing, next, last);
+    return write_samples(packing, next, last);
 }
 
 enum zd_status pack_obtain(
-        const struct pack *pack, const struct dataset_request *request,
-        struct token_cache *index_out)
+        struct dataset_part *part, const struct dataset_request *request)
 {
-    const struct corpus *corpus = pack->corpus;
+    const struct corpus *corpus = &part->corpus;
+    const struct data_options *options = request->options;
+    struct packing packing = {
+            .corpus = corpus,
+            .long_documents = options->long_documents,
+            .joins = corpus->packing == PACKING_DOCUMENTS,
+            .most = (uint32_t)options->cutoff_len + 1,
+            .documents = (uint32_t)corpus->cache.doc_count};
     const int64_t settings[] = {
-            pack->T, pack->long_documents, pack->joins, corpus->is_part};
+            options->cutoff_len, packing.long_documents, packing.joins,
+            corpus->is_part};
     uint64_t documents = corpus->cache.doc_count;
-    uint64_t pieces = corpus->count / (uint64_t)pack->T + 1;
-    struct pack copy = *pack;
+    uint64_t pieces = corpus->count / (uint64_t)options->cutoff_len + 1;
     char key[HASH_HEX];
-    struct cache_content content = {
+    const struct cache_content content = {
             .key = key,
             .limits.ids = documents > pieces ? documents : pieces,
             .write = write_index,
-            .ctx = &copy};
+            .ctx = &packing};
     if (content.limits.ids > WORD_ID)
         return ZD_FAIL(
                 ZD_ERR_DATA, "E0458",
                 "whole documents cannot be packed from %llu of them, or from "
                 "%llu tokens at data.cutoff_len = %d: at most 2^30",
                 (unsigned long long)documents,
-                (unsigned long long)corpus->count, pack->T);
+                (unsigned long long)corpus->count, options->cutoff_len);
     struct hasher *hasher = hasher_create();
     hasher_update(hasher, "samples 1", sizeof "samples 1");
     hasher_update(hasher, corpus->key, sizeof corpus->key);
     hasher_update(hasher, settings, sizeof settings);
     hasher_finish(hasher, key);
-    return cache_obtain(request, &content, index_out);
+    return cache_obtain(request, &content, &part->index);
 }
 
 /* --- which words a sample of an entry has --------------------------------- */

@@ -176,12 +176,10 @@ static const struct container packed_container = {
 
 /* --- Parquet ------------------------------------------------------------- */
 
-enum { KEEP_BYTES = 4 << 20 };
-
 struct table {
     struct parquet *parquet;
-    struct parquet_text row; /* handed out up to `at` */
-    size_t at;
+    const char *text; /* of a row, not handed out yet */
+    size_t left;
 };
 
 static enum zd_status table_open(struct data_stream *s)
@@ -196,33 +194,23 @@ static enum zd_status table_read(
         struct data_stream *s, char *text, size_t bytes, size_t *bytes_out)
 {
     struct table *table = s->state;
-    bool more = true;
-    if (table->at == table->row.used) {
-        if (table->row.capacity > KEEP_BYTES) {
-            free(table->row.bytes);
-            table->row = (struct parquet_text){0};
-        }
-        table->at = table->row.used = 0;
-        ZD_TRY(parquet_row(table->parquet, s->row_most, &table->row, &more));
-    }
+    if (table->left == 0)
+        ZD_TRY(parquet_row(
+                table->parquet, s->row_most, &table->text, &table->left));
     s->at = parquet_consumed(table->parquet);
-    size_t left = more ? table->row.used - table->at : 0;
-    if (bytes > left)
-        bytes = left;
-    if (bytes > 0)
-        memcpy(text, table->row.bytes + table->at, bytes);
-    table->at += bytes;
-    *bytes_out = bytes;
+    *bytes_out = bytes < table->left ? bytes : table->left;
+    if (*bytes_out > 0)
+        memcpy(text, table->text, *bytes_out);
+    table->text += *bytes_out;
+    table->left -= *bytes_out;
     return ZD_OK;
 }
 
 static void table_close(struct data_stream *s)
 {
     struct table *table = s->state;
-    if (!table)
-        return;
-    parquet_close(table->parquet);
-    free(table->row.bytes);
+    if (table)
+        parquet_close(table->parquet);
     free(table);
 }
 

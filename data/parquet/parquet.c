@@ -19,9 +19,9 @@ struct parquet {
     struct parquet_column *columns; /* of each leaf */
     struct thrift groups;           /* of the footer: row groups to come */
     size_t groups_left;
-    int64_t rows_left;         /* of the row group */
-    struct parquet_text *text; /* of the row that is made, at most so long: */
-    size_t text_end;
+    int64_t rows_left; /* of the row group */
+    char *row;         /* that is made, at most so long: */
+    size_t most, row_bytes, row_capacity;
 };
 
 /* --- the footer ----------------------------------------------------------- */
@@ -111,6 +111,7 @@ void parquet_close(struct parquet *p)
     parquet_release(&p->file, &p->footer);
     parquet_schema_free(&p->schema);
     free(p->columns);
+    free(p->row);
     free(p);
 }
 
@@ -219,18 +220,17 @@ static enum zd_status begin_group(struct parquet *p)
 
 static enum zd_status put(struct parquet *p, const void *bytes, size_t count)
 {
-    struct parquet_text *text = p->text;
-    if (count > p->text_end - text->used) {
+    if (count > p->most - p->row_bytes) {
         long long row = (long long)p->file.row;
         ZD_FAIL(ZD_ERR_DATA, "E0440",
                 "row %lld of %s is longer than a record may be", row,
                 p->file.path);
         return zd_fail_where("%s:row %lld", p->file.path, row);
     }
-    if (text->used + count > text->capacity)
-        ZD_GROW(text->bytes, text->capacity, text->used + count);
-    memcpy(text->bytes + text->used, bytes, count);
-    text->used += count;
+    if (p->row_bytes + count > p->row_capacity)
+        ZD_GROW(p->row, p->row_capacity, p->row_bytes + count);
+    memcpy(p->row + p->row_bytes, bytes, count);
+    p->row_bytes += count;
     return ZD_OK;
 }
 
@@ -401,25 +401,30 @@ static enum zd_status check_row_begins(const struct parquet *p, bool ends)
 }
 
 enum zd_status parquet_row(
-        struct parquet *p, size_t most, struct parquet_text *text,
-        bool *more_out)
+        struct parquet *p, size_t most, const char **text_out,
+        size_t *bytes_out)
 {
+    enum { KEEP_BYTES = 4 << 20 };
+    *bytes_out = 0;
     while (p->rows_left == 0) {
-        *more_out = p->groups_left > 0;
-        if (!*more_out)
+        if (p->groups_left == 0)
             return ZD_OK;
         ZD_TRY(begin_group(p));
         if (p->rows_left == 0)
             ZD_TRY(check_row_begins(p, true));
     }
+    if (p->row_capacity > KEEP_BYTES) {
+        free(p->row);
+        p->row = NULL;
+        p->row_capacity = 0;
+    }
+    p->row_bytes = 0;
     p->file.row++;
-    p->text = text;
-    p->text_end = text->used + most;
+    p->most = most;
     ZD_TRY(check_row_begins(p, false));
     ZD_TRY(put_group(p, &p->schema.root));
     ZD_TRY(put_word(p, "\n"));
-    *more_out = true;
-    if (--p->rows_left == 0)
-        return check_row_begins(p, true);
-    return ZD_OK;
+    *text_out = p->row;
+    *bytes_out = p->row_bytes;
+    return --p->rows_left == 0 ? check_row_begins(p, true) : ZD_OK;
 }

@@ -31,20 +31,15 @@
 
 struct parquet;
 
-struct parquet_text { /* zero before its first use */
-    char *bytes;      /* the caller frees it */
-    size_t used, capacity;
-};
-
 /* `fd` and `path` are borrowed until parquet_close; the file has so many
  * bytes. */
 enum zd_status parquet_open(
         int fd, const char *path, uint64_t bytes, struct parquet **out);
-/* Append the next row and a line feed, together at most `most` bytes.
- * *more_out false: there is none. */
+/* The next row and a line feed, together at most `most` bytes; valid until the
+ * next call. 0 bytes: there is none. */
 enum zd_status parquet_row(
-        struct parquet *parquet, size_t most, struct parquet_text *text,
-        bool *more_out);
+        struct parquet *parquet, size_t most, const char **text_out,
+        size_t *bytes_out);
 /* Bytes of the file before what was read last. */
 uint64_t parquet_consumed(const struct parquet *parquet);
 void parquet_close(struct parquet *parquet);

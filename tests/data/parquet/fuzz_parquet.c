@@ -25,24 +25,21 @@ static enum zd_status read_rows(
         int fd, const char *name, uint64_t bytes, FILE *out, int64_t most)
 {
     struct parquet *parquet;
-    struct parquet_text row = {0};
-    bool more = true;
+    const char *row;
+    size_t used;
     enum zd_status status = parquet_open(fd, name, bytes, &parquet);
     if (status != ZD_OK)
         return status;
-    for (int64_t i = 0; more && i < most; i++) {
-        row.used = 0;
-        status = parquet_row(parquet, out ? 256 << 20 : ROW_MAX, &row, &more);
-        if (status != ZD_OK || !more)
+    for (int64_t i = 0; i < most; i++) {
+        status = parquet_row(parquet, out ? 256 << 20 : ROW_MAX, &row, &used);
+        if (status != ZD_OK || used == 0)
             break;
-        if (row.used == 0 || row.bytes[row.used - 1] != '\n' ||
-            (!out && row.used > ROW_MAX))
+        if (row[used - 1] != '\n' || (!out && used > ROW_MAX))
             abort();
         if (out)
-            fwrite(row.bytes, 1, row.used, out);
+            fwrite(row, 1, used, out);
     }
     parquet_close(parquet);
-    free(row.bytes);
     return status;
 }
 
