@@ -1,5 +1,6 @@
 /* command_plan.c - what a job takes, what would fit, and how much of one thing
  * would. */
+#include "base/must.h"
 #include "base/units.h"
 #include "daemon/cli/fill.h"
 #include "daemon/cli/output.h"
@@ -324,15 +325,13 @@ static enum zd_status find_change(struct advice *advice)
             .score = PLAN_BY_TIME,
             .changes_most = 1,
             .limits = &plan->limits};
-    struct plan_found *found;
+    ZD_FREED struct plan_found *found = NULL;
     int count;
-    enum zd_status status = plan_search_run(&query, &found, &count);
-    if (status == ZD_OK && count &&
-        found[0].predicted.step_seconds <=
-                worth_telling * advice->predicted.step_seconds)
+    ZD_TRY(plan_search_run(&query, &found, &count));
+    if (count && found[0].predicted.step_seconds <=
+                         worth_telling * advice->predicted.step_seconds)
         advice->change = found[0];
-    free(found);
-    return status;
+    return ZD_OK;
 }
 
 /* Of all steps; 0: not known, epochs of data that was not counted. */

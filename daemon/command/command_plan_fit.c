@@ -1,5 +1,6 @@
 /* command_plan_fit.c - zerod plan --fit, --max and --min. */
 #include "base/file/fs.h"
+#include "base/must.h"
 #include "base/units.h"
 #include "base/words.h"
 #include "daemon/cli/output.h"
@@ -272,7 +273,7 @@ static enum zd_status write_job(
         const struct cli_args *args, const struct job *job,
         const struct plan_search *search, const struct plan_found *best)
 {
-    char *base = base_of(cli_job_path(args), args->write);
+    ZD_FREED char *base = base_of(cli_job_path(args), args->write);
     struct draft draft;
     if (!base)
         return ZD_FAIL(
@@ -295,12 +296,9 @@ static enum zd_status write_job(
     draft_set(&draft, ".extends", json_string(base), NULL);
     add_sets(&draft, args, job);
     draft_set_found(&draft, best);
-    char *text = draft_write(&draft);
-    enum zd_status status = fs_write_file(args->write, text, strlen(text));
+    ZD_FREED char *text = draft_write(&draft);
     draft_fini(&draft);
-    free(text);
-    free(base);
-    return status;
+    return fs_write_file(args->write, text, strlen(text));
 }
 
 /* --- commands ------------------------------------------------------------- */
@@ -310,7 +308,7 @@ enum zd_status command_plan_fit(
 {
     struct plan_calibration here;
     struct plan_search search;
-    struct plan_found *found = NULL;
+    ZD_FREED struct plan_found *found = NULL;
     int count = 0;
     if (args->write && strcmp(args->write, cli_job_path(args)) == 0)
         return ZD_FAIL(
@@ -329,7 +327,6 @@ enum zd_status command_plan_fit(
         print_json(&search, found, count);
     else if (status == ZD_OK)
         print_found_all(&search, found, count);
-    free(found);
     return status;
 }
 

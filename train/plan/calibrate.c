@@ -49,21 +49,17 @@ static enum zd_status fill(const struct ops *ops)
 {
     enum { PIECE = 1 << 16 };
     size_t bytes = PIECE * dtype_bytes(ops->type);
-    float *floats = zd_must(malloc(PIECE * sizeof *floats));
-    char *narrow = zd_must(malloc(bytes));
-    enum zd_status status = ZD_OK;
+    ZD_FREED float *floats = zd_must(malloc(PIECE * sizeof *floats));
+    ZD_FREED char *narrow = zd_must(malloc(bytes));
     uint32_t state = 1;
     for (int i = 0; i < PIECE; i++) {
         state = state * 1664525u + 1013904223u;
         floats[i] = (float)(int32_t)state * 0x1p-31f;
     }
     dtype_convert(narrow, ops->type, floats, DTYPE_FP32, PIECE);
-    for (size_t at = 0; at < ARRAYS * (size_t)ARRAY_BYTES && status == ZD_OK;
-         at += bytes)
-        status = device_write(ops->arrays[0] + at, narrow, bytes);
-    free(floats);
-    free(narrow);
-    return status;
+    for (size_t at = 0; at < ARRAYS * (size_t)ARRAY_BYTES; at += bytes)
+        ZD_TRY(device_write(ops->arrays[0] + at, narrow, bytes));
+    return ZD_OK;
 }
 
 /* All that is measured takes turns in it but for the wire. */

@@ -10,6 +10,7 @@
 #include "base/number/rng.h"
 #include "offload/offload.h"
 #include "optim/device.h"
+#include "optim/lanes.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -95,58 +96,42 @@ static enum zd_status update(struct bench *b)
     return optim_device()->update(&here->span, &step);
 }
 
-/* Its arrays, one after the other from `base`; NULL: how many bytes. */
-static size_t lay_out(
-        const struct updates *u, char *base, struct optim_span *span)
-{
-    static const struct tensor_blocks none;
-    bool bare = u->optim.master == OPTIM_MASTER_NONE;
-    size_t used = 0;
-    *span = (struct optim_span){
-            .master_type = bare ? DTYPE_BF16 : DTYPE_FP32,
-            .grad_type = DTYPE_BF16,
-            .param_type = DTYPE_BF16,
-            .layout = optim_layout_of(&u->optim, u->count, false, &none),
-            .count = u->count,
-            .decays = true};
-    span->master = base;
-    used += u->count * dtype_bytes(span->master_type);
-    for (int lane = 0; lane < OPTIM_LANES; lane++) {
-        enum optim_format format = span->layout.lane[lane];
-        size_t scales = optim_scale_count(format, u->count);
-        span->lanes.state[lane] = base + used;
-        used += optim_lane_bytes(format, u->count);
-        span->lanes.scale[lane] =
-                scales ? (float *)(void *)(base + used) : NULL;
-        used += scales * sizeof(float);
-    }
-    span->grad = base + used;
-    used += u->count * sizeof(uint16_t);
-    span->param = bare ? NULL : base + used;
-    return used + (bare ? 0 : u->count * sizeof(uint16_t));
-}
-
 static enum zd_status measure_here(const struct updates *u, double *rate_out)
 {
-    struct here here = {.updates = u};
-    struct bench bench = {.share = u->share, .ctx = &here};
-    size_t bytes = lay_out(u, NULL, &here.span), wide = sizeof(uint16_t);
+    static const struct tensor_blocks none;
+    const struct optim_layout layout =
+            optim_layout_of(&u->optim, u->count, false, &none);
+    const struct optim_record record =
+            optim_record_of(&layout, u->count, ARENA_ALIGN);
+    bool bare = u->optim.master == OPTIM_MASTER_NONE;
+    size_t params = u->count * sizeof(uint16_t), seen = 2 * params;
+    size_t masters = bare ? params : u->count * sizeof(float);
+    size_t states = record.lane[OPTIM_LANES], bytes = states + masters + seen;
     double seconds = 1;
     void *base;
     ZD_TRY(device_take(bytes, &base));
-    lay_out(u, base, &here.span);
-    uint16_t *grads = zd_must(malloc(u->count * wide));
+    char *master = (char *)base + states, *grad = master + masters;
+    struct here here = {
+            .updates = u,
+            .span = {
+                    .master = master,
+                    .master_type = bare ? DTYPE_BF16 : DTYPE_FP32,
+                    .lanes = optim_lanes_in_record(&layout, &record, base),
+                    .grad = grad,
+                    .grad_type = DTYPE_BF16,
+                    .param = bare ? NULL : grad + params,
+                    .param_type = DTYPE_BF16,
+                    .layout = layout,
+                    .count = u->count,
+                    .decays = true}};
+    struct bench bench = {.share = u->share, .ctx = &here};
+    ZD_FREED uint16_t *grads = zd_must(malloc(params));
     fill(grads, u->count);
-    enum zd_status status = device_write(
-            (void *)(uintptr_t)here.span.grad, grads, u->count * wide);
-    free(grads);
+    enum zd_status status = device_write(grad, grads, params);
     ZD_THEN(status, bench_time(&bench, update, &seconds));
     device_give(base, bytes);
     /* the gradient is read, the parameter written, all else both */
-    double once = 2.0 * (double)(u->count * wide);
-    double states = (double)(bytes - u->count * wide);
-    states -= (double)(u->count * wide);
-    *rate_out = (2 * states + once) / seconds;
+    *rate_out = (double)(2 * (states + (bare ? 0 : masters)) + seen) / seconds;
     return status;
 }
 
@@ -186,8 +171,8 @@ static enum zd_status measure_engine(const struct updates *u, double *rate_out)
     size_t counts[SEGMENTS], bytes[OFFLOAD_PARTS];
     struct offload_place place = {
             .worker_threads = u->threads, .first_cpu = u->first_cpu};
-    struct arena_plan plan;
-    struct arena arena = {0};
+    ZD_SCOPED(arena_plan_fini) struct arena_plan plan = {0};
+    ZD_SCOPED(arena_release) struct arena arena = {0};
     struct offload *offload = NULL;
     double seconds = 1;
     options.optimizer = options.params = OFFLOAD_CPU;
@@ -208,18 +193,14 @@ static enum zd_status measure_engine(const struct updates *u, double *rate_out)
             .extents = extents,
             .extent_count = SEGMENTS,
             .params_on_host = true};
-    uint16_t *grads = zd_must(malloc(counts[0] * sizeof *grads));
+    ZD_FREED uint16_t *grads = zd_must(malloc(counts[0] * sizeof *grads));
     fill(grads, counts[0]);
-    arena_plan_init(&plan);
-    enum zd_status status = offload_measure(&request, bytes);
-    ZD_THEN(status, offload_plan_spans(bytes, &plan));
-    ZD_THEN(status, arena_take(&arena, &plan));
-    ZD_THEN(status, offload_create(&request, &arena, &place, &offload));
-    ZD_THEN(status, run_engine(u, offload, grads, &seconds));
+    ZD_TRY(offload_measure(&request, bytes));
+    ZD_TRY(offload_plan_spans(bytes, &plan));
+    ZD_TRY(arena_take(&arena, &plan));
+    ZD_TRY(offload_create(&request, &arena, &place, &offload));
+    enum zd_status status = run_engine(u, offload, grads, &seconds);
     offload_destroy(offload);
-    arena_release(&arena);
-    arena_plan_fini(&plan);
-    free(grads);
     *rate_out = 2.0 * (double)(bytes[OFFLOAD_STATES] + bytes[OFFLOAD_SLOTS]) /
                 seconds;
     return status;

@@ -26,7 +26,7 @@ enum zd_status plan_ask_free(
             .host = host_free(local_size),
             .device = facts.backend == DEVICE_CUDA ? facts.free_bytes
                                                    : UINT64_MAX};
-    void *all;
+    ZD_FREED void *all = NULL;
     ZD_TRY(comm_gather_new(comm, &mine, sizeof mine, &all));
     const struct plan_free *each = all;
     *out = each[0];
@@ -36,7 +36,6 @@ enum zd_status plan_ask_free(
         if (each[r].device < out->device)
             out->device = each[r].device;
     }
-    free(all);
     return ZD_OK;
 }
 
@@ -66,7 +65,7 @@ static void largest_spans(
         const struct arena_plan *arena, enum shortage shortage,
         struct text_buffer *text)
 {
-    const struct arena_span **order =
+    ZD_FREED const struct arena_span **order =
             zd_must(calloc((size_t)arena->span_count, sizeof *order));
     char size[UNITS_TEXT];
     int count = 0;
@@ -79,7 +78,6 @@ static void largest_spans(
         text_buffer_add(
                 text, "%s %s %s", i ? "," : "", order[i]->name,
                 units_bytes(order[i]->bytes, size));
-    free(order);
 }
 
 /* A line that can be appended to a command with the job. False: the text is
@@ -109,7 +107,7 @@ static bool list_found(
         const struct train_job *job, const struct plan_query *query,
         const char *heading, struct text_buffer *text)
 {
-    struct plan_found *found;
+    ZD_FREED struct plan_found *found = NULL;
     bool in_memory = false;
     int count;
     if (plan_search_run(query, &found, &count) != ZD_OK)
@@ -121,7 +119,6 @@ static bool list_found(
         if (!add_found(job->offload.nvme_path, &found[i], text))
             break;
     }
-    free(found);
     return in_memory;
 }
 

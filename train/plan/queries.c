@@ -133,7 +133,7 @@ static enum zd_status query(
 {
     struct train_job job = *asked->search->job;
     struct plan_search search = *asked->search;
-    struct plan_found *found;
+    ZD_FREED struct plan_found *found = NULL;
     json_auto_t *config = NULL;
     int node = node_of(asked);
     search.job = &job;
@@ -165,7 +165,6 @@ static enum zd_status query(
     enum zd_status status = plan_search_run(&query, &found, count_out);
     if (best && *count_out)
         *best = found[0];
-    free(found);
     return status;
 }
 
