@@ -12,7 +12,6 @@
 
 #include <inttypes.h>
 #include <malloc.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* The job's limits may be those of a larger machine. */

@@ -14,7 +14,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum zd_status bench_time(struct bench *b, bench_fn *run, double *seconds_out)
 {

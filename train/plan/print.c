@@ -6,7 +6,6 @@
 #include "train/plan/predict.h"
 
 #include <inttypes.h>
-#include <string.h>
 
 /* --- names ---------------------------------------------------------------- */
 

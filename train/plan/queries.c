@@ -5,9 +5,6 @@
 #include "train/plan/models.h"
 #include "train/plan/search.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 /* --- the smallest machine ------------------------------------------------- */
 
 static void add_machine(

@@ -11,8 +11,6 @@
 #include "optim/optimizers.h"
 #include "train/plan/fit.h"
 
-#include <string.h>
-
 enum refusal { FITS, CUTS_BLOCKS, CUTS_WORDS, CUTS_CODES, CUTS_TILES };
 enum { SIZES_MAX = 120 };
 
