@@ -5,6 +5,7 @@
 #include "daemon/control/routes.h"
 #include "daemon/http/server.h"
 #include "daemon/state/messages.h"
+#include "tests/support/fuzz.h"
 #include "tests/support/scratch.h"
 
 #include <criterion/criterion.h>
@@ -95,11 +96,10 @@ static void ask(const char *method, const char *target, const char *body)
             .last_event_id = t.last[0] ? t.last : NULL,
             .uid = 7,
             .pid = 8};
-    while ((pair = strsep(&rest, "&"))) {
-        char *equals = strchr(pair, '=');
-        *equals = '\0';
-        request.param_names[request.param_count] = pair;
-        request.param_values[request.param_count++] = equals + 1;
+    while (request.param_count < HTTP_PARAMS_MAX &&
+           (pair = strsep(&rest, "&"))) {
+        request.param_names[request.param_count] = strsep(&pair, "=");
+        request.param_values[request.param_count++] = pair ? pair : "";
     }
     routes_handle(t.routes, &request, &t.reply);
 }
@@ -501,4 +501,77 @@ Test(routes, a_long_replay_comes_in_parts_that_a_slow_reader_survives)
         t.is_read = false;
     }
     cr_expect_eq(count, 2000, "%zu", count);
+}
+
+/* --- requests that somebody broke --- */
+
+enum { BROKEN_MAX = 900 };
+
+/* A word in the place of some bytes. Returns how many there are. */
+static size_t change(char *text, size_t bytes, uint64_t *state)
+{
+    static const char *const words[] = {"",        "\"",
+                                        "{",       "}",
+                                        "[",       "]",
+                                        ",",       "null",
+                                        "true",    "1e400",
+                                        "-0",      "1e308",
+                                        "-1",      "18446744073709551616",
+                                        "&",       "=",
+                                        "\\u0000", "\\ud800",
+                                        "\xff",    "5m",
+                                        "since=0", "?",
+                                        "/v1/",    "wait",
+                                        "max=",    "\xed\xa0\x80"};
+    const char *word = words[fuzz_next(state) % (sizeof words / sizeof *words)];
+    size_t at = (size_t)(fuzz_next(state) % (bytes + 1));
+    size_t cut = (size_t)(fuzz_next(state) % 6), length = strlen(word);
+    cut = cut < bytes - at ? cut : bytes - at;
+    memmove(text + at + length, text + at + cut, bytes - at - cut + 1);
+    memcpy(text + at, word, length);
+    return bytes - cut + length;
+}
+
+static void ask_broken(const char *row, uint64_t *state)
+{
+    char text[BROKEN_MAX + 200], *rest = text;
+    size_t bytes = strlen(row);
+    int before = t.post_count;
+    memcpy(text, row, bytes + 1);
+    for (uint64_t n = fuzz_next(state) % 4; n < 4 && bytes < BROKEN_MAX; n++)
+        bytes = change(text, bytes, state);
+    const char *method = strsep(&rest, " ");
+    const char *target = rest ? strsep(&rest, " ") : "";
+    ask(method, target, rest ? rest : "");
+    cr_expect(t.reply.stream || t.reply.status >= 200, "%s", text);
+    if (!t.reply.stream && strstr(t.reply.content_type, "json")) {
+        json_t *json = json_loads(text_of_reply(), JSON_DECODE_ANY, NULL);
+        cr_expect(json, "%s", text_of_reply());
+        json_decref(json);
+    }
+    if (t.post_count > before && fuzz_next(state) % 2)
+        finish_command(ZD_OK, "{}");
+    routes_tick(t.routes);
+}
+
+/* Each is answered, in JSON or on a stream, and nothing is left of it. */
+Test(routes, requests_that_somebody_broke, .timeout = 60)
+{
+    enum { TIMES = 100 };
+    char *line = NULL;
+    size_t room = 0;
+    uint64_t state = 20261121;
+    FILE *file = fopen("tests/daemon/control/routes.txt", "r");
+    take_banner(false, false);
+    while (getline(&line, &room, file) > 0) {
+        char *arrow = strstr(line, " -> ");
+        if (!arrow || line[0] == '#')
+            continue;
+        *arrow = '\0';
+        unescape(line);
+        for (int i = 0; i < TIMES && strlen(line) < BROKEN_MAX; i++)
+            ask_broken(line, &state);
+    }
+    free(line);
+    fclose(file);
 }
