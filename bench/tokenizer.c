@@ -1,16 +1,13 @@
 /* tokenizer - how fast text becomes ids, on one core.
  *
- *     tokenizer [--ids | --lines | --repeat N] [--chat TEMPLATE]
- *               TOKENIZER FILE
+ *     tokenizer [--repeat N] [--chat TEMPLATE] TOKENIZER FILE
  *
  * Prints the time to open the tokenizer and MB/s (10^6 bytes) of the first
  * pass, with cold caches, and of the N-1 that follow; by CPU time too, for a
- * machine that does other work. --ids prints the ids instead, one per line, and
- * --lines those of each line of the file as a text of its own, with an empty
- * line after each: for tests/reference/tokenizer_compare.py. --chat makes
- * conversations of the file, six messages of four lines each, and prints MB/s
- * of rendering them by this template and encoding them with their mask, beside
- * those of encoding the same texts. */
+ * machine that does other work. --chat makes conversations of the file, six
+ * messages of four lines each, and prints MB/s of rendering them by this
+ * template and encoding them with their mask, beside those of encoding the same
+ * texts. */
 #include "data/tokenizer/tokenizer.h"
 #include "base/file/fs.h"
 #include "data/chat.h"
@@ -21,7 +18,6 @@
 
 struct arguments {
     const char *tokenizer, *file, *chat;
-    bool print_ids, by_line;
     int repeat;
 };
 
@@ -37,11 +33,7 @@ static bool parse(int argc, char **argv, struct arguments *out)
     int i = 1;
     *out = (struct arguments){.repeat = 3};
     for (; i < argc && argv[i][0] == '-'; i++) {
-        if (strcmp(argv[i], "--ids") == 0)
-            out->print_ids = true;
-        else if (strcmp(argv[i], "--lines") == 0)
-            out->print_ids = out->by_line = true;
-        else if (strcmp(argv[i], "--chat") == 0 && i + 1 < argc)
+        if (strcmp(argv[i], "--chat") == 0 && i + 1 < argc)
             out->chat = argv[++i];
         else if (strcmp(argv[i], "--repeat") == 0 && i + 1 < argc)
             out->repeat = atoi(argv[++i]);
@@ -53,28 +45,6 @@ static bool parse(int argc, char **argv, struct arguments *out)
     out->tokenizer = argv[i];
     out->file = argv[i + 1];
     return true;
-}
-
-/* Print the ids of a text, or of each of its lines. */
-static enum zd_status print(
-        struct encoder *encoder, const struct arguments *arguments,
-        const char *text, size_t bytes, struct token_vector *ids)
-{
-    size_t begin = 0;
-    while (begin < bytes) {
-        const char *line_end = NULL;
-        if (arguments->by_line)
-            line_end = memchr(text + begin, '\n', bytes - begin);
-        size_t end = line_end ? (size_t)(line_end - text) : bytes;
-        ids->count = 0;
-        ZD_TRY(encoder_encode(encoder, text + begin, end - begin, false, ids));
-        for (size_t i = 0; i < ids->count; i++)
-            printf("%d\n", ids->ids[i]);
-        if (arguments->by_line)
-            putchar('\n');
-        begin = end + 1;
-    }
-    return ZD_OK;
 }
 
 static enum zd_status measure(
@@ -212,8 +182,6 @@ static enum zd_status encode(
     encoder = encoder_create(tokenizer);
     if (arguments->chat)
         status = measure_chat(tokenizer, encoder, arguments, text, bytes);
-    else if (arguments->print_ids)
-        status = print(encoder, arguments, text, bytes, &ids);
     else
         status = measure(encoder, arguments, text, bytes, &ids);
     token_vector_fini(&ids);
@@ -228,13 +196,13 @@ int main(int argc, char **argv)
     char *text = NULL;
     size_t bytes;
     if (!parse(argc, argv, &arguments)) {
-        fprintf(stderr, "usage: tokenizer [--ids | --lines | --repeat N] "
-                        "[--chat TEMPLATE] TOKENIZER FILE\n");
+        fprintf(stderr, "usage: tokenizer [--repeat N] [--chat TEMPLATE] "
+                        "TOKENIZER FILE\n");
         return zd_exit_code(ZD_ERR_USAGE);
     }
     double begin = seconds(CLOCK_MONOTONIC);
     enum zd_status status = tokenizer_open(arguments.tokenizer, &tokenizer);
-    if (status == ZD_OK && !arguments.print_ids)
+    if (status == ZD_OK)
         printf("open: %.3f s, %s\n", seconds(CLOCK_MONOTONIC) - begin,
                tokenizer_facts(tokenizer)->describe);
     if (status == ZD_OK)
