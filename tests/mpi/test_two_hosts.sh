@@ -77,30 +77,7 @@ gone() {
         done
     done
 }
-# Datagrams of somebody who does not know the secret, to every port of the ranks: nothing, noise, and the end of the job as
-# comm/watch/peers.c has it but for the secret.
-cat >strangers.py <<'END'
-import os, socket, struct, sys
-end = struct.pack("16sIIIIQiiiiqQQdIIQQQIIBB6x", b"\0" * 16, 3, 0, 0, 0, 0, 0, 0, 75, -1, 1, 0, 0, 9.0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
-wire = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-ports = {int(line.split()[3].rsplit(":", 1)[1]) for line in sys.stdin if line.split()}
-for time in range(200):
-    for port in ports:
-        for datagram in b"", os.urandom(time), end[:time], os.urandom(16) + end[16:], end:
-            for host in "10.213.0.1", "10.213.0.2":
-                wire.sendto(datagram, (host, port))
-print(len(ports))
-END
-strangers() { # the number of ports must be that of the ranks
-    local each count
-    count=$(for each in a b; do ip netns exec "zerod-$each-$pid" ss -Hlun; done | ip netns exec "zerod-a-$pid" python3 strangers.py)
-    [[ $count -ge 4 ]] || { echo "$count ports"; return 1; }
-}
 hang stopped
-check "datagrams of strangers reach the ranks" strangers
-rows=$(rows stopped)
-wait_rows stopped $((rows + 20))
-check "  and change nothing" [ "$(rows stopped)" -ge $((rows + 20)) ]
 kill -STOP "${ranks[3]}"
 finish_started
 check "a rank that is stopped on the other host: 75" code_is 75

@@ -2,7 +2,6 @@
 #include "base/file/hash.h"
 #include "base/file/safetensors.h"
 #include "base/must.h"
-#include "base/progress.h"
 #include "tests/support/scratch_suite.h"
 
 #include <errno.h>
@@ -136,15 +135,4 @@ Test(write_direct, a_failed_write_is_reported_and_leaves_no_file)
     st_writer_abandon(writer);
     cr_expect_str_eq(zd_error_get()->code, "E0707", "the cause stays");
     cr_expect_not(fs_exists(scratch.path));
-}
-
-Test(write_direct, its_writes_count_where_the_maker_s_do)
-{
-    static struct progress work;
-    progress_use(&work);
-    struct st_writer *writer = create("f");
-    if (past_cache == 0)
-        cr_skip("the file system of /tmp has no O_DIRECT");
-    expect_whole(writer);
-    cr_expect_geq((uint64_t)work.completed, 2 * PARTS);
 }

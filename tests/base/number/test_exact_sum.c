@@ -99,18 +99,6 @@ Test(exact_sum, ties_round_to_even_and_what_is_below_breaks_them)
     cr_expect_eq(sum_of(below, 3), 1 + ulp);
 }
 
-Test(exact_sum, order_does_not_matter)
-{
-    double terms[COUNT], shuffled[COUNT];
-    random_terms(terms, 7, 900);
-    double first = sum_of(terms, COUNT);
-    for (uint64_t seed = 0; seed < 50; seed++) {
-        for (int i = 0; i < COUNT; i++)
-            shuffled[i] = terms[rng_permute(seed, 3, (uint64_t)i, COUNT)];
-        cr_assert_eq(sum_of(shuffled, COUNT), first);
-    }
-}
-
 Test(exact_sum, parts_merge_to_equal_digits)
 {
     double terms[COUNT];
