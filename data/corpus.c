@@ -224,10 +224,9 @@ enum zd_status corpus_find(
     ZD_TRY(sources_find(entry, &corpus->list));
     corpus->packing = request->options->packing;
     if (corpus->packing == PACKING_AUTO) /* whole: what has prompts */
-        corpus->packing =
-                sources_are_text(&corpus->list) || corpus->list.is_tokens
-                        ? PACKING_STREAM
-                        : PACKING_DOCUMENTS;
+        corpus->packing = corpus->list.is_text || corpus->list.is_tokens
+                                  ? PACKING_STREAM
+                                  : PACKING_DOCUMENTS;
     return ZD_OK;
 }
 

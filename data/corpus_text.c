@@ -155,7 +155,7 @@ static enum zd_status text_key(
     hasher_update(hasher, &eos, sizeof eos);
     if (recipe->chat)
         hasher_string(hasher, recipe->chat->digest);
-    if (!sources_are_text(list))
+    if (!list->is_text)
         hasher_update(hasher, &train_on, sizeof train_on);
     if (recipe->skips_bad_rows)
         hasher_string(hasher, "skips");
@@ -202,7 +202,7 @@ static enum zd_status resolve_recipe(
             .eos = options->add_eos ? request->eos : -1,
             .skips_bad_rows = options->on_bad_row == BAD_ROW_SKIP,
     };
-    bool has_chat = sources_have_chat(list), may_talk = has_chat;
+    bool has_chat = list->has_chat, may_talk = has_chat;
     for (int i = 0; i < list->count; i++)
         may_talk |= format_of(list->files[i].format)->talk &&
                     (entry->format == DATA_AUTO ||
@@ -432,7 +432,7 @@ enum zd_status corpus_open_text(
             .waits = request->waits};
     ZD_TRY(resolve_recipe(request, corpus->entry, &corpus->list, &text.recipe));
     const struct chat *chat = text.recipe.chat;
-    if (chat && (sources_have_chat(&corpus->list) || !chat->is_layout))
+    if (chat && (corpus->list.has_chat || !chat->is_layout))
         corpus->chat_template = zd_must(strdup(chat->name));
     enum zd_status status = open_words(&text, request);
     recipe_fini(&text.recipe);

@@ -9,11 +9,11 @@
  * an epoch takes `taken`, at places [base, base + taken) of the epoch.
  *
  * In windows it has a share of the samples, goes round its own at its own pace,
- * and begins at `phase` of a sample (find_turn); `most`: max_samples, or 0. */
+ * and begins at `phase` of a sample (find_turn). */
 struct dataset_part {
     struct corpus corpus;
     struct token_cache index; /* of samples, unless packed as a stream */
-    int64_t all, first, count, taken, base, most;
+    int64_t all, first, count, taken, base;
     double share, phase;
     int64_t turn; /* in find_turn */
 };

@@ -21,13 +21,13 @@
  * the caller. The dataset is the thread's until it is joined. */
 #include "data/dataset_internal.h"
 
+#include "base/clock.h"
 #include "base/must.h"
 #include "base/threads.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 struct loader {
     struct dataset *dataset; /* the thread's, while it runs */
@@ -215,13 +215,9 @@ enum zd_status loader_create(
 
 bool loader_wait(struct loader *loader, int ms)
 {
-    struct timespec until;
+    double end = clock_seconds() + 1e-3 * ms;
+    struct timespec until = {(time_t)end, (long)(1e9 * (end - floor(end)))};
     int error = 0;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += ms / 1000;
-    until.tv_nsec += ms % 1000 * 1000000L;
-    until.tv_sec += until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
     pthread_mutex_lock(&loader->mutex);
     while (loader->produced <= loader->consumed && !loader->failed && !error)
         error = pthread_cond_clockwait(

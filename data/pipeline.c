@@ -10,13 +10,13 @@
  * how many threads there are. */
 #include "data/tokenize.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/must.h"
 #include "base/threads.h"
 #include "data/stream.h"
 
 #include <sys/resource.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { KEEP_BYTES = 1 << 20, IN_FLIGHT_BYTES = 16 << 20, THREADS_MAX = 64 };
@@ -101,19 +101,18 @@ static void report(struct pipeline *pipeline, const struct unit *unit)
     const struct file_list *list = pipeline->run->list;
     const time_t interval = pipeline->run->long_record ? 60 : 5;
     uint64_t done = unit->consumed, total = 0;
-    struct timespec now;
+    const time_t now = (time_t)clock_seconds();
     for (const struct data_file *f = list->files; f < unit->file; f++)
         done += f->bytes;
     for (int i = 0; i < list->count; i++)
         total += list->files[i].bytes;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    if (now.tv_sec < pipeline->next_report)
+    if (now < pipeline->next_report)
         return;
     if (pipeline->next_report)
         zd_log_info(
                 "tokenizing: %.0f of %.0f MB", (double)done / 1e6,
                 (double)total / 1e6);
-    pipeline->next_report = now.tv_sec + interval;
+    pipeline->next_report = now + interval;
 }
 
 static void hand_on(struct pipeline *pipeline, struct worker *worker)

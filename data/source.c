@@ -258,6 +258,8 @@ enum zd_status sources_find(
                     list.files[0].path, format_of(list.files[0].format)->name,
                     list.files[i].path, format_of(format)->name);
         list.is_tokens = format_of(format)->open != NULL;
+        list.is_text = format == DATA_TEXT && (i == 0 || list.is_text);
+        list.has_chat |= format_of(format)->is_chat;
     }
     *list_out = ZD_TAKE(list);
     return ZD_OK;
@@ -272,22 +274,6 @@ void sources_free(struct file_list *list)
     free(list->roles);
     json_decref(list->strings);
     memset(list, 0, sizeof *list);
-}
-
-bool sources_are_text(const struct file_list *list)
-{
-    for (int i = 0; i < list->count; i++)
-        if (list->files[i].format != DATA_TEXT)
-            return false;
-    return true;
-}
-
-bool sources_have_chat(const struct file_list *list)
-{
-    for (int i = 0; i < list->count; i++)
-        if (format_of(list->files[i].format)->is_chat)
-            return true;
-    return false;
 }
 
 static enum zd_status hash_parts(

@@ -25,6 +25,8 @@ struct file_list {
     struct data_file *files; /* in the order of their paths, bytewise */
     int count;
     bool is_tokens; /* all are pre-tokenized; else none is */
+    bool is_text;   /* all are plain text */
+    bool has_chat;  /* one is conversations */
     /* As it was given, with what a folder's own description adds: fields,
      * columns, roles, format. */
     struct data_entry entry;
@@ -45,10 +47,6 @@ struct file_list {
 enum zd_status sources_find(
         const struct data_entry *entry, struct file_list *list_out);
 void sources_free(struct file_list *list);
-/* Is any of them conversations; are all of them plain text? */
-bool sources_have_chat(const struct file_list *list);
-bool sources_are_text(const struct file_list *list);
-
 /* Add to `hasher` what tells this file's content from any other. Up to 64 MiB
  * the whole content (a Megatron file's index included); above that its size,
  * parts spread over it, and, unless `portable`, the file system's word that it

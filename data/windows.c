@@ -143,8 +143,7 @@ enum zd_status windows_choose(
     for (int i = 0; i < dataset->part_count; i++) {
         const struct corpus *corpus = &dataset->parts[i].corpus;
         bytes += file_bytes(corpus);
-        may &= sources_are_text(&corpus->list) &&
-               corpus->packing == PACKING_STREAM;
+        may &= corpus->list.is_text && corpus->packing == PACKING_STREAM;
         if (shuffle != SHUFFLE_WINDOWS || corpus->packing == PACKING_STREAM)
             continue;
         ZD_FAIL(ZD_ERR_CONFIG, "E0213",
@@ -174,7 +173,6 @@ void windows_share(struct dataset *dataset)
         struct dataset_part *part = &dataset->parts[i];
         double weight = part->corpus.entry->weight;
         part->share = weight > 0 ? weight : (double)file_bytes(&part->corpus);
-        part->most = part->corpus.entry->max_samples;
         part->phase = rng_uniform(
                 dataset->seed, rng_stream("data.phase"), (uint64_t)i);
         sum += part->share;
@@ -251,19 +249,20 @@ static enum zd_status wait_for(
         int64_t needed, int64_t *all_out)
 {
     uint64_t T = (uint64_t)dataset->T, words;
+    int64_t most = part->corpus.entry->max_samples;
     bool is_whole;
     *all_out = part->count;
     if (!part->corpus.growth)
         return ZD_OK;
-    if (part->most > 0 && needed > part->most)
-        needed = part->most;
+    if (most > 0 && needed > most)
+        needed = most;
     ZD_TRY(growth_wait(
             part->corpus.growth, (uint64_t)needed * T + 1,
             &dataset->interrupted, &dataset->coming, &words, &is_whole));
     int64_t there = words > 0 ? (int64_t)((words - 1) / T) : 0;
     *all_out = is_whole ? there : -1;
-    if (part->most > 0 && there >= part->most)
-        *all_out = part->most;
+    if (most > 0 && there >= most)
+        *all_out = most;
     if (*all_out != 0)
         return ZD_OK;
     return ZD_FAIL(

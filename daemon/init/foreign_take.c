@@ -398,7 +398,7 @@ static void finish_hf(struct foreign *from)
                 json_object_get(json_array_get(draft->train, 0), "path");
         entry.path = json_string_at(path, "value");
         if (entry.path && sources_find(&entry, &list) == ZD_OK) {
-            all = sources_have_chat(&list);
+            all = list.has_chat;
             sources_free(&list);
             if (!foreign_get(from, why))
                 why = "their default for conversations";
