@@ -1,5 +1,6 @@
 #include "data/chat.h"
 
+#include "base/embedded.h"
 #include "base/file/fs.h"
 #include "base/must.h"
 
@@ -25,17 +26,6 @@ static const struct layout layouts[] = {
 enum { LAYOUTS = sizeof layouts / sizeof layouts[0] };
 
 extern const char chat_templates[]; /* templates.S */
-
-static const char *layout_source(const char *name)
-{
-    for (const char *at = chat_templates; *at;) {
-        const char *text = at + strlen(at) + 1;
-        if (strcmp(at, name) == 0)
-            return text;
-        at = text + strlen(text) + 1;
-    }
-    return NULL;
-}
 
 /* CHAT_AUTO: none. */
 static enum chat_template layout_by_markers(const struct tokenizer *tokenizer)
@@ -186,7 +176,8 @@ enum zd_status chat_create(
     } else if (!is_own) {
         const char *layout = layouts[name].name;
         from = (struct tokenizer_chat){
-                layout_source(layout), NULL, layout, from.tokens};
+                embedded_find(chat_templates, layout).text, NULL, layout,
+                from.tokens};
     }
     ZD_TRY(create(&from, choice->date, out));
     (*out)->is_own = is_own;

@@ -84,10 +84,12 @@ static enum zd_status match_below(
         return fail_folder(folder, "has a path that is too long");
     ZD_TRY(match_files(whole, &found));
     *paths_out = json_array();
-    json_array_foreach(found, i, path) if (
-            is_data(json_string_value(path)) &&
-            !fs_is_dir(json_string_value(path)))
+    json_array_foreach(found, i, path)
+    {
+        const char *name = json_string_value(path);
+        if (is_data(name) && !fs_is_dir(name))
             json_array_append(*paths_out, path);
+    }
     return ZD_OK;
 }
 
@@ -202,13 +204,12 @@ static enum zd_status find_by_names(const char *folder, json_t **splits_out)
     }
     for (int in_file = 0; in_file < 2 && !json_object_size(splits); in_file++)
         for (size_t k = 0; k < sizeof keywords / sizeof keywords[0]; k++)
-            json_array_foreach(all, i, path) if (path_has_one(
-                                                         json_string_value(
-                                                                 path) +
-                                                                 skip,
-                                                         keywords[k].words,
-                                                         in_file))
+            json_array_foreach(all, i, path)
+            {
+                const char *below = json_string_value(path) + skip;
+                if (path_has_one(below, keywords[k].words, in_file))
                     add_found(splits, keywords[k].split, path);
+            }
     if (!json_object_size(splits) && json_array_size(all) > 0)
         json_object_set(splits, "train", all);
     return ZD_OK;

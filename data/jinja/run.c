@@ -50,13 +50,6 @@ static enum flow run_within(struct jinja *j, const struct statement *body)
     return flow;
 }
 
-static struct value captured_body(struct jinja *j, const struct statement *body)
-{
-    size_t mark = jinja_capture(j);
-    run_within(j, body);
-    return jinja_captured(j, mark);
-}
-
 static enum flow run_if(struct jinja *j, const struct statement *s)
 {
     for (; s && is_ok(j); s = s->other) {
@@ -131,6 +124,7 @@ static enum flow run_generation(struct jinja *j, const struct statement *s)
 static enum flow run_one(struct jinja *j, const struct statement *s)
 {
     struct value value;
+    size_t mark;
     switch (s->kind) {
     case TEXT:
         jinja_write(j, s->text.text, s->text.bytes);
@@ -150,7 +144,9 @@ static enum flow run_one(struct jinja *j, const struct statement *s)
             assign(j, s->target, value);
         return GO_ON;
     case SET_BLOCK:
-        value = captured_body(j, s->body);
+        mark = jinja_capture(j);
+        run_within(j, s->body);
+        value = jinja_captured(j, mark);
         if (is_ok(j))
             assign(j, s->target, value);
         return GO_ON;

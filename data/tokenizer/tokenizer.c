@@ -122,11 +122,11 @@ static enum zd_status load_chat(
 {
     struct tokenizer_chat *chat = &t->facts.chat;
     t->texts = json_array();
-    json_array_append(t->texts, config);
+    chat->path = keep_text(t, path);
+    json_array_append(t->texts, config); /* whose texts are borrowed */
     chat->tokens = load_tokens(config);
     chat->source = json_string_value(template_of(config, "default"));
     chat->with_tools = json_string_value(template_of(config, "tool_use"));
-    chat->path = keep_text(t, path);
     ZD_TRY(load_template(t, path, "chat_template.jinja", &chat->source));
     return load_template(
             t, path, "additional_chat_templates/tool_use.jinja",
