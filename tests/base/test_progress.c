@@ -45,20 +45,6 @@ Test(progress, reads_writes_and_fsyncs_are_counted)
     cr_expect_eq(completed(), 1);
 }
 
-Test(progress, a_tensor_file_is_counted)
-{
-    struct st_entry entry = {
-            .name = "a", .dtype = "F32", .dims = 1, .shape = {2}};
-    struct st_writer *writer;
-    const char *path = scratch_path(&scratch, "a.safetensors");
-    progress_use(&work);
-    MUST(st_writer_create(path, &entry, 1, NULL, &writer));
-    MUST(st_writer_add(writer, 0, (float[]){1, 2}, 2 * sizeof(float)));
-    completed();
-    MUST(st_writer_finish(writer, NULL, NULL));
-    cr_expect_geq(completed(), 1, "its fsync");
-}
-
 /* Of the file, in the page cache; -1: it is all there is of it. */
 static int resident_pages(const char *path, size_t bytes)
 {

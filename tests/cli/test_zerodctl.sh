@@ -129,9 +129,6 @@ code=$?
 ok '  status -w too' [ $code = 0 ]
 ok 'a job that ended: 66' ctl 66 status
 ok '--dir tells how it ended' shows 0 '^tested +stopped' status --dir made
-for command in ranks memory "metrics loss" plot logs events samples top; do
-    ok "--dir: $command" ctl 0 $command --dir made
-done
 
 # --- stopped without a checkpoint ---
 "$zerod" --job job.toml --set job.output_dir=soon --set checkpoint.save_strategy=no >zerod.out 2>zerod.err &

@@ -133,15 +133,6 @@ Test(mesh, a_node_and_a_rail_share_one_rank)
     cr_assert_not(mesh_has_nodes(12, 5));
 }
 
-Test(mesh, samples_are_numbered_by_rank_where_all_shard)
-{
-    for (int rank = 0; rank < 6; rank++) {
-        struct mesh_group samples = mesh_samples(mesh_of(6, 2), rank);
-        cr_assert_eq(samples.size, 6);
-        cr_assert_eq(samples.place, rank);
-    }
-}
-
 Test(mesh, neighbors_go_round)
 {
     struct mesh_group group = mesh_group(mesh_of(4, 0), MESH_SHARD, 3);

@@ -41,24 +41,6 @@ Test(cuda_runtime, copies_are_checked_against_allocations)
     cr_expect_eq(cudaGetLastError(), cudaSuccess, "not sticky");
 }
 
-Test(cuda_runtime, device_memory_has_an_end)
-{
-    setenv("ZD_STANDIN_MEMORY", "100M", 1);
-    setenv("ZD_STANDIN_CONTEXT", "10M", 1);
-    size_t free_bytes, total_bytes;
-    void *a, *b;
-    OK(cudaMemGetInfo(&free_bytes, &total_bytes));
-    cr_expect_eq(total_bytes, 100u << 20);
-    cr_expect_eq(free_bytes, 90u << 20);
-    OK(cudaMalloc(&a, 80 << 20));
-    GIVES(ErrorMemoryAllocation, cudaMalloc(&b, 11 << 20));
-    GIVES(ErrorMemoryAllocation, cudaGetLastError());
-    OK(cudaMalloc(&b, 10 << 20));
-    OK(cudaFree(a));
-    OK(cudaMemGetInfo(&free_bytes, &total_bytes));
-    cr_expect_eq(free_bytes, 80u << 20);
-}
-
 Test(cuda_runtime, memory_that_a_library_may_touch)
 {
     static char pinned[8192];
@@ -110,30 +92,6 @@ Test(cuda_runtime, copies_from_page_locked_memory_are_asynchronous)
     cr_expect_eq(back[0], 2);
     cudaMemcpy(back, device + 4096, 4096, cudaMemcpyDefault);
     cr_expect_eq(back[0], 5);
-}
-
-Test(cuda_runtime, a_stream_waits_for_the_last_record_before_the_wait)
-{
-    static char pinned[4096];
-    char *device;
-    cudaMalloc((void **)&device, 4096);
-    cudaHostRegister(pinned, sizeof pinned, 0);
-    cudaStream_t a = new_stream(cudaStreamNonBlocking);
-    cudaStream_t b = new_stream(cudaStreamNonBlocking);
-    cudaEvent_t event;
-    cudaEventCreateWithFlags(&event, cudaEventDisableTiming);
-    cr_expect_eq(cudaEventQuery(event), cudaSuccess, "never recorded");
-    cudaLaunchHostFunc(a, pass, NULL);
-    cudaMemsetAsync(device, 9, 4096, a);
-    cudaEventRecord(event, a);
-    cudaStreamWaitEvent(b, event, 0);
-    cudaMemcpyAsync(pinned, device, 4096, cudaMemcpyDeviceToHost, b);
-    GIVES(ErrorNotReady, cudaEventQuery(event));
-    GIVES(ErrorNotReady, cudaStreamQuery(b));
-    sem_post(&gate);
-    OK(cudaStreamSynchronize(b));
-    cr_expect_eq(pinned[4095], 9);
-    OK(cudaEventQuery(event));
 }
 
 Test(cuda_runtime, the_default_stream_waits_for_no_other)

@@ -2,20 +2,16 @@
 """Parquet files by pyarrow, with their rows as JSON.
 
     python tests/reference/make_parquet.py                    writes tests/fixtures/parquet/
-    python tests/reference/make_parquet.py compare FUZZ [N]   N random tables by pyarrow against FUZZ rows FILE
 
 Needs pyarrow; the build and the tests do not. NAME.parquet holds what rows.jsonl says, in one choice of codec, encodings,
 page and file version; old.parquet is written here byte by byte, since no writer of today makes lists of two levels, and is
-compared with pyarrow's reading of it. Random tables nest lists and structs up to four deep, with nulls at every level.
+compared with pyarrow's reading of it.
 """
 import io
 import json
 import math
 import random
 import struct
-import subprocess
-import sys
-import tempfile
 from pathlib import Path
 
 import pyarrow as pa
@@ -85,20 +81,9 @@ def lines(table):
     return "".join(json.dumps(plain(row), ensure_ascii=False) + "\n" for row in table.to_pylist())
 
 
-# --- random tables ---
+# --- the fixture ---
 
 WORDS = ["", "a", "user", "assistant", "Grüße", "line\nfeed", "\"quoted\\\"", "\x00\x1f", "東京", "the the the"]
-
-
-def random_type(rng, depth):
-    kind = rng.random()
-    if depth > 0 and kind < 0.3:
-        return pa.list_(random_type(rng, depth - 1))
-    if depth > 0 and kind < 0.6:
-        return pa.struct([pa.field(f"f{i}", random_type(rng, depth - 1), nullable=rng.random() < 0.8)
-                          for i in range(rng.randint(1, 3))])
-    return rng.choice([pa.string(), pa.string(), pa.bool_(), pa.int32(), pa.int64(), pa.float32(), pa.float64(), pa.uint32(),
-                       pa.uint64(), pa.int8()])
 
 
 def random_value(rng, type_, nullable):
@@ -120,47 +105,6 @@ def random_value(rng, type_, nullable):
                  pa.uint32(): (0, 2**32 - 1), pa.uint64(): (0, 2**64 - 1)}[type_]
     return rng.choice([0, 1, low, high, rng.randint(low, high), rng.randint(0, 100)])
 
-
-def random_table(rng, rows):
-    fields = [pa.field(f"c{i}", random_type(rng, 4), nullable=rng.random() < 0.8) for i in range(rng.randint(1, 5))]
-    return pa.Table.from_pylist(
-        [{f.name: random_value(rng, f.type, f.nullable) for f in fields} for _ in range(rows)], pa.schema(fields))
-
-
-def compare(fuzz, count):
-    rng = random.Random(1)
-    rows = total = refused = 0
-    for number in range(count):
-        table = random_table(rng, rng.choice([1, 10, 100, 1000]))
-        choice = dict(compression=rng.choice(["none", "snappy", "zstd", "gzip"]),
-                      data_page_version=rng.choice(["1.0", "2.0"]), version=rng.choice(["1.0", "2.4", "2.6"]),
-                      data_page_size=rng.choice([16, 1000, 1 << 20]), write_batch_size=rng.choice([1, 7, 1024]),
-                      row_group_size=rng.choice([3, 100, 1 << 20]), use_dictionary=rng.random() < 0.5,
-                      dictionary_pagesize_limit=rng.choice([8, 1 << 20]), write_page_checksum=rng.random() < 0.5)
-        if not choice["use_dictionary"] and rng.random() < 0.7:
-            choice["column_encoding"] = rng.choice(["DELTA", "LENGTH"])
-        with tempfile.NamedTemporaryFile(suffix=".parquet") as file:
-            write(table, file.name, choice)
-            told = subprocess.run([fuzz, "rows", file.name], capture_output=True)
-            text = told.stdout.decode()
-            wanted = [plain(row) for row in table.to_pylist()]
-            try:  # pyarrow cannot read some of its own tiny pages, or reads other rows
-                assert [plain(row) for row in pq.read_table(file.name).to_pylist()] == wanted
-            except (OSError, pa.ArrowException, AssertionError):
-                refused += 1
-            try:
-                got = [json.loads(line) for line in text.split("\n")[:-1]]
-            except ValueError as error:
-                got = error
-            if got != wanted or told.returncode:
-                Path("/tmp/differs.parquet").write_bytes(Path(file.name).read_bytes())
-                sys.exit(f"table {number}, {choice}: differs: {told.stderr.decode()} {told.returncode}; see /tmp/differs.parquet")
-            rows += len(wanted)
-            total += len(text)
-    print(f"{count} random tables, {rows} rows, {total} bytes of JSON: all as they were written; pyarrow reads all but {refused}")
-
-
-# --- the fixture ---
 
 def fixture_table():
     message = pa.struct([("role", pa.string()), ("content", pa.string()), ("weight", pa.int32())])
@@ -290,8 +234,6 @@ REFUSED = {
 
 
 def main():
-    if sys.argv[1:2] == ["compare"]:
-        return compare(sys.argv[2], int(sys.argv[3]) if len(sys.argv) > 3 else 500)
     HERE.mkdir(parents=True, exist_ok=True)
     table = fixture_table()
     (HERE / "rows.jsonl").write_text(lines(table))

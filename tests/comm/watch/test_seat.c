@@ -2,16 +2,6 @@
 
 #include <criterion/criterion.h>
 
-Test(seat, words_round_trip)
-{
-    for (int type = DTYPE_FP32; type <= DTYPE_FP16; type++) {
-        uint64_t word = seat_word(SEAT_ALL_GATHER, (enum dtype)type, 120000);
-        cr_expect(seat_word_is_known(word));
-        word = seat_word(SEAT_REDUCE_SCATTER, (enum dtype)type, 0);
-        cr_expect(seat_word_is_known(word));
-    }
-}
-
 Test(seat, an_operation_is_told_with_the_group_that_is_in_it)
 {
     const uint64_t sum = seat_word(SEAT_REDUCE_SCATTER, DTYPE_BF16, 77);

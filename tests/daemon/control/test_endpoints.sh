@@ -173,11 +173,6 @@ check "control.readonly takes no commands" refuses 403 E_FORBIDDEN
 kill -USR1 "$pid"
 finish_started
 check "it ends by USR1: 75" code_is 75
-run done 2 --set train.max_steps=25
-check "a run to its end: 0" code_is 0
-check "status.json says done" grep -q '"state": "done"' done/status.json
-check "at its last step" grep -q '"step": 25,' done/status.json
-check "the socket is gone again" [ ! -e "$socket" ]
 
 run silent 0 --set train.max_steps=3 --set device.cpu_threads=1 --set control.socket=none
 check "a run without a socket" code_is 0
