@@ -22,68 +22,6 @@ struct lora_options lora_options_default(void)
 
 /* --- the configuration ---------------------------------------------------- */
 
-static bool contains(const json_t *list, const json_t *value)
-{
-    size_t i = 0;
-    while (i < json_array_size(list) &&
-           !json_equal(json_array_get(list, i), value))
-        i++;
-    return i < json_array_size(list);
-}
-
-/* Lists of names are sets. */
-static bool have_same(const json_t *a, const json_t *b)
-{
-    bool same = json_array_size(a) == json_array_size(b);
-    if (!json_is_array(a) || !json_is_array(b))
-        return json_equal(a, b) ||
-               (json_is_number(a) && json_is_number(b) &&
-                json_number_value(a) == json_number_value(b));
-    for (size_t i = 0; i < json_array_size(a); i++)
-        same = same && contains(b, json_array_get(a, i));
-    return same;
-}
-
-/* Nothing, whichever way it is written. */
-static bool is_nothing(const json_t *value)
-{
-    return !value || json_is_null(value) || json_is_false(value) ||
-           (json_is_array(value) && !json_array_size(value)) ||
-           (json_is_object(value) && !json_object_size(value));
-}
-
-/* Keys that say together which modules have which adapter: the same is said in
- * more ways than one. */
-static const char arrangement[] =
-        "target_modules exclude_modules layers_to_transform r lora_alpha "
-        "use_rslora rank_pattern alpha_pattern";
-
-static bool is_of_arrangement(const char *key)
-{
-    return words_have(arrangement, " ", key);
-}
-
-/* A key of the job that the adapter of lora.path has otherwise, of those that
- * are of the arrangement or not; NULL: none. */
-static const char *otherwise(
-        const struct lora_options *options, const struct peft_config *config,
-        bool of_arrangement)
-{
-    const char *key;
-    json_t *value;
-    json_object_foreach(options->given, key, value)
-    {
-        const json_t *theirs = json_object_get(config->json, key);
-        if (is_of_arrangement(key) != of_arrangement ||
-            words_have("lora_dropout init_lora_weights", " ", key) ||
-            have_same(theirs, value) ||
-            (is_nothing(theirs) && is_nothing(value)))
-            continue;
-        return key;
-    }
-    return NULL;
-}
-
 static enum zd_status refuse_key(
         const struct lora_options *options, const struct peft_config *config,
         const char *key)
@@ -95,53 +33,19 @@ static enum zd_status refuse_key(
     return zd_fail_help("remove the key: the adapter's value applies");
 }
 
-/* Keys of the job beside lora.path ask for nothing else than that has. */
-static enum zd_status check_arrangement(
-        const struct peft_view *reader, const struct lora_options *options)
-{
-    const char *key, *first;
-    json_t *value;
-    ZD_SCOPED(peft_config_fini) struct peft_config asked = {0};
-    if (!options || !options->path ||
-        !(first = otherwise(options, reader->adapter, true)))
-        return ZD_OK;
-    json_auto_t *keys = zd_must(json_deep_copy(reader->adapter->json));
-    json_object_foreach(options->given, key, value) if (is_of_arrangement(key))
-            json_object_set(keys, key, value);
-    ZD_TRY(peft_config_parse(keys, "[lora]", ZD_ERR_CONFIG, &asked));
-    const struct peft_view other = {reader->config, &asked, reader->table};
-    bool is_same = true; /* for each module */
-    for (int id = 0; id < reader->table->count; id++) {
-        struct peft_factors a = peft_factors(reader, id);
-        struct peft_factors b = peft_factors(&other, id);
-        is_same &= a.r == b.r && (float)a.scale == (float)b.scale;
-    }
-    return is_same ? ZD_OK : refuse_key(options, reader->adapter, first);
-}
-
-static enum zd_status config_of_path(
-        const struct lora_options *options, struct peft_config *config)
-{
-    ZD_TRY(peft_config_read(options->path, config));
-    const char *key = otherwise(options, config, false);
-    if (key) {
-        refuse_key(options, config, key);
-        peft_config_fini(config);
-        return ZD_ERR_CONFIG;
-    }
-    if (json_object_get(options->given, "lora_dropout")) {
-        config->lora_dropout = options->lora_dropout;
-        json_object_set_new(
-                config->json, "lora_dropout", json_real(options->lora_dropout));
-    }
-    return ZD_OK;
-}
-
 enum zd_status lora_config(
         const struct lora_options *o, struct peft_config *config_out)
 {
-    if (o->path)
-        return config_of_path(o, config_out);
+    if (o->path) {
+        ZD_TRY(peft_config_read(o->path, config_out));
+        if (json_object_get(o->given, "lora_dropout")) {
+            config_out->lora_dropout = o->lora_dropout;
+            json_object_set_new(
+                    config_out->json, "lora_dropout",
+                    json_real(o->lora_dropout));
+        }
+        return ZD_OK;
+    }
     bool gaussian = o->init_lora_weights == LORA_INIT_GAUSSIAN;
     json_t *saved = json_array();
     for (int i = 0; i < o->modules_to_save_count; i++)
@@ -302,6 +206,47 @@ static enum zd_status check_names(const struct peft_view *reader, bool of_job)
                 "lora.layers_to_transform needs a list of names; a pattern "
                 "itself names the layers");
     return ZD_OK;
+}
+
+static bool is_same_value(const json_t *a, const json_t *b)
+{
+    return json_equal(a, b) || (json_is_number(a) && json_is_number(b) &&
+                                json_number_value(a) == json_number_value(b));
+}
+
+/* Keys of the job beside lora.path ask for nothing else than that has,
+ * whichever way they say it. */
+static enum zd_status check_agreement(
+        const struct peft_view *reader, const struct lora_options *options)
+{
+    const char *key, *first = NULL;
+    json_t *value;
+    const struct peft_config *theirs = reader->adapter;
+    ZD_SCOPED(peft_config_fini) struct peft_config asked = {0};
+    if (!options || !options->path)
+        return ZD_OK;
+    json_auto_t *keys = zd_must(json_deep_copy(theirs->json));
+    json_object_foreach(options->given, key, value)
+    {
+        if (words_have("lora_dropout init_lora_weights", " ", key) ||
+            is_same_value(json_object_get(keys, key), value))
+            continue;
+        first = first ? first : key;
+        json_object_set(keys, key, value);
+    }
+    if (!first)
+        return ZD_OK;
+    ZD_TRY(peft_config_parse(keys, "[lora]", ZD_ERR_CONFIG, &asked));
+    const struct peft_view other = {reader->config, &asked, reader->table};
+    bool is_same = asked.use_dora == theirs->use_dora;
+    for (int id = 0; id < reader->table->count; id++) {
+        struct peft_factors a = peft_factors(reader, id);
+        struct peft_factors b = peft_factors(&other, id);
+        is_same &= a.r == b.r && (float)a.scale == (float)b.scale &&
+                   peft_saves(reader, id) == peft_saves(&other, id);
+    }
+    return is_same ? check_names(&other, true)
+                   : refuse_key(options, theirs, first);
 }
 
 /* Does the pattern of the job match a module that has an adapter? */
@@ -532,7 +477,7 @@ enum zd_status lora_extend(
         const struct lora_options *options, struct param_table *table)
 {
     struct peft_view reader = {config, adapter, table};
-    ZD_TRY(check_arrangement(&reader, options));
+    ZD_TRY(check_agreement(&reader, options));
     size_t most = 4 * (size_t)table->count, units = (size_t)table->unit_count;
     ZD_SCOPED(param_table_fini)
     struct param_table out = {
