@@ -123,7 +123,7 @@ static enum zd_status merge(
         const struct cli_args *args, const struct adapters *adapters,
         const struct model_config *config, const struct param_table *table)
 {
-    struct weight_source source;
+    ZD_SCOPED(weights_close) struct weight_source source = {0};
     enum dtype storage;
     ZD_TRY(check_out(args, "--base", args->base));
     for (int i = 0; i < adapters->count; i++)
@@ -134,17 +134,17 @@ static enum zd_status merge(
             &storage, &source));
     if (config->is_quantized)
         merge_tell_codes(args->base);
-    struct hf_export_options options = {
+    const struct hf_export_job job = {
+            .dir = args->out,
+            .config = config,
+            .table = table,
             .dtype = dtype_of(args, storage),
             .max_shard_bytes = 5000000000u,
             .copy_from = args->base,
             .file_prefix = weights_hf_has_prefix(args->base, config),
             .others_from = args->base,
     };
-    enum zd_status status =
-            weights_export_hf(args->out, config, table, &source, &options);
-    weights_close(&source);
-    return status;
+    return weights_export(&job, EXPORT_ALL, &source, 0, 1);
 }
 
 enum zd_status command_merge(struct cli_args *args)

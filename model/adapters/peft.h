@@ -87,7 +87,7 @@ enum { PEFT_NOTE_BYTES = 400 };
  * it: target_modules spelled out, `use_rslora` folded into alpha. `adapter`
  * says r, alpha, patterns and which modules; `base_model` (may be NULL) is
  * base_model_name_or_path. The tokenizer's files in the folder `tokenizer` (may
- * be NULL) are copied. Made as DIR.tmp and renamed, as weights_export_hf. */
+ * be NULL) are copied. Made as DIR.tmp and renamed, as weights_export. */
 enum zd_status peft_write(
         const char *dir, const struct model_config *config,
         const struct param_table *table, const struct peft_config *adapter,

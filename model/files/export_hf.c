@@ -182,9 +182,9 @@ static enum zd_status read_tensor(
 static enum zd_status list_others(struct hf_export *e)
 {
     const struct model_config *config = e->job->config;
-    if (!config->wrapper || !e->job->options.others_from)
+    if (!config->wrapper || !e->job->others_from)
         return ZD_OK;
-    ZD_TRY(hf_files_open(e->job->options.others_from, &e->others));
+    ZD_TRY(hf_files_open(e->job->others_from, &e->others));
     for (int i = 0; i < e->others.count; i++)
         for (int t = 0; t < e->others.files[i]->tensor_count; t++) {
             const struct st_tensor *tensor = &e->others.files[i]->tensors[t];
@@ -203,11 +203,11 @@ static enum zd_status list_others(struct hf_export *e)
 static enum zd_status list_tensors(struct hf_export *e)
 {
     const struct hf_export_job *job = e->job;
-    const char *dtype = dtype_safetensors_name(job->options.dtype);
+    const char *dtype = dtype_safetensors_name(job->dtype);
     for (int id = 0; id < job->table->count; id++) {
         const struct param *p = &job->table->params[id];
         char name[HF_NAME_BYTES];
-        hf_name_in_files(job->config, p->name, job->options.file_prefix, name);
+        hf_name_in_files(job->config, p->name, job->file_prefix, name);
         bool in_layer = p->unit > 0 && p->unit < job->table->unit_count - 1;
         if (e->quantizing && param_is_linear(p) && in_layer) {
             ZD_TRY(list_quantized(e->quantizing, id, name, &e->files));
@@ -218,7 +218,7 @@ static enum zd_status list_tensors(struct hf_export *e)
         snprintf(tensor->name, sizeof tensor->name, "%s", name);
     }
     ZD_TRY(list_others(e));
-    tensor_files_cut(&e->files, job->options.max_shard_bytes);
+    tensor_files_cut(&e->files, job->max_shard_bytes);
     return ZD_OK;
 }
 
@@ -228,7 +228,7 @@ static enum zd_status write_index(const struct hf_export *e)
     json_t *map = zd_must(json_object());
     json_auto_t *index = zd_must(json_pack(
             "{s:{s:I} s:o}", "metadata", "total_size",
-            (json_int_t)tensor_files_bytes(&e->files), "weight_map", map));
+            (json_int_t)tensor_files_bytes(&e->files, -1), "weight_map", map));
     for (int i = 0; i < e->files.count; i++) {
         const struct file_tensor *tensor = &e->files.tensors[i];
         tensor_files_name(&e->files, tensor->file, name);
@@ -253,12 +253,12 @@ static void set_dtype(json_t *json, const char *type, bool is_whole)
  * vocabulary. */
 static enum zd_status write_config(const struct hf_export *e)
 {
-    const char *type = dtype_torch_name(e->job->options.dtype);
+    const char *type = dtype_torch_name(e->job->dtype);
     json_auto_t *json = NULL;
-    if (e->job->options.copy_from) {
+    if (e->job->copy_from) {
         ZD_TRY(json_parse_file(
-                fs_in(e->job->options.copy_from, "config.json").text,
-                CONFIG_BYTES_MAX, &json));
+                fs_in(e->job->copy_from, "config.json").text, CONFIG_BYTES_MAX,
+                &json));
     } else {
         json = zd_must(json_deep_copy(e->job->config->json));
     }
@@ -271,9 +271,9 @@ static enum zd_status write_config(const struct hf_export *e)
     set_dtype(json, type, true);
     if (text != json)
         set_dtype(text, type, false);
-    if (e->job->options.quantization)
-        json_object_set(
-                json, "quantization_config", e->job->options.quantization);
+    if (e->quantizing)
+        json_object_set_new(
+                json, "quantization_config", quantization_keys(e->quantizing));
     return json_write_file(fs_in(e->dir, "config.json").text, json);
 }
 
@@ -297,7 +297,7 @@ enum zd_status weights_export_check(const char *dir, bool is_adapter)
 /* With the tensors listed. */
 static enum zd_status end(struct hf_export *e)
 {
-    const char *from = e->job->options.copy_from;
+    const char *from = e->job->copy_from;
     if (e->files.files > 1)
         ZD_TRY(write_index(e));
     ZD_TRY(write_config(e));
@@ -336,47 +336,34 @@ static enum zd_status export_steps(
     return steps & EXPORT_END ? end(&e) : ZD_OK;
 }
 
-enum zd_status weights_export_step(
-        const struct hf_export_job *job, enum export_step step,
+enum zd_status weights_export(
+        const struct hf_export_job *job, enum export_step steps,
         const struct weight_source *source, int part, int parts)
 {
-    return export_steps(job, source, NULL, step, part, parts);
+    return export_steps(job, source, NULL, steps, part, parts);
 }
 
-enum { ALL_STEPS = EXPORT_BEGIN | EXPORT_PART | EXPORT_END };
-
-enum zd_status weights_export_hf(
-        const char *dir, const struct model_config *config,
-        const struct param_table *table, const struct weight_source *source,
-        const struct hf_export_options *options)
+static void quantizing_fini(struct quantizing *q)
 {
-    struct hf_export_job job = {
-            .dir = dir, .config = config, .table = table, .options = *options};
-    return export_steps(&job, source, NULL, ALL_STEPS, 0, 1);
+    codes_whole_fini(&q->weight);
+    free(q->offsets);
 }
 
 enum zd_status weights_export_quantized(
-        const char *dir, const struct model_config *config,
-        const struct param_table *table, const struct weight_source *source,
-        const struct hf_export_options *options,
+        const struct hf_export_job *job, const struct weight_source *source,
         const struct quantize_options *quantize)
 {
-    struct hf_export_job job = {
-            .dir = dir, .config = config, .table = table, .options = *options};
+    struct hf_export_job whole = *job;
+    ZD_SCOPED(quantizing_fini)
     struct quantizing q = {
-            .table = table,
+            .table = job->table,
             .source = *source,
             .quantize = quantize,
-            .dtype = options->dtype,
+            .dtype = job->dtype,
             .nested = quantize->double_quant && quantize->format != QUANT_INT8,
-            .offsets = zd_array((size_t)table->count, sizeof *q.offsets),
+            .offsets = zd_array((size_t)job->table->count, sizeof(float)),
             .id = -1};
     q.source.stored = NULL; /* values are quantized, however they are stored */
-    job.options.max_shard_bytes = UINT64_MAX; /* one file */
-    job.options.quantization = quantization_keys(&q);
-    enum zd_status status = export_steps(&job, source, &q, ALL_STEPS, 0, 1);
-    json_decref(job.options.quantization);
-    codes_whole_fini(&q.weight);
-    free(q.offsets);
-    return status;
+    whole.max_shard_bytes = UINT64_MAX; /* one file */
+    return export_steps(&whole, source, &q, EXPORT_ALL, 0, 1);
 }

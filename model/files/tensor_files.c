@@ -87,19 +87,13 @@ void tensor_files_name(
                 files->stem, file + 1, files->files);
 }
 
-/* Of one file; -1: of all. */
-static uint64_t file_bytes(const struct tensor_files *files, int file)
+uint64_t tensor_files_bytes(const struct tensor_files *files, int file)
 {
     uint64_t bytes = 0;
     for (int i = 0; i < files->count; i++)
         if (file < 0 || files->tensors[i].file == file)
             bytes += files->tensors[i].bytes;
     return bytes;
-}
-
-uint64_t tensor_files_bytes(const struct tensor_files *files)
-{
-    return file_bytes(files, -1);
 }
 
 void tensor_files_fini(struct tensor_files *files)
@@ -213,7 +207,7 @@ static enum zd_status write_part(struct writing *w, int index, uint64_t at)
 {
     const struct fs_path path = path_of(w->files, index);
     struct st_file *file;
-    uint64_t bytes = file_bytes(w->files, index), end = at + bytes;
+    uint64_t bytes = tensor_files_bytes(w->files, index), end = at + bytes;
     if (w->begin >= end || w->end <= at)
         return ZD_OK;
     ZD_TRY(st_open(path.text, &file));
@@ -239,7 +233,7 @@ static enum zd_status write_part(struct writing *w, int index, uint64_t at)
 enum zd_status tensor_files_write(
         const struct tensor_files *files, int part, int parts)
 {
-    uint64_t at = 0, total = tensor_files_bytes(files);
+    uint64_t at = 0, total = tensor_files_bytes(files, -1);
     uint64_t each = total / (uint64_t)parts;
     ZD_FREED float *values = zd_array(2 * PIECE, sizeof *values);
     struct writing w = {
@@ -250,7 +244,7 @@ enum zd_status tensor_files_write(
             .packed = values + PIECE};
     for (int i = 0; i < files->files; i++) {
         ZD_TRY(write_part(&w, i, at));
-        at += file_bytes(files, i);
+        at += tensor_files_bytes(files, i);
     }
     return ZD_OK;
 }

@@ -41,7 +41,8 @@ enum zd_status tensor_files_add_raw(
 void tensor_files_cut(struct tensor_files *files, uint64_t max_bytes);
 void tensor_files_name(
         const struct tensor_files *files, int file, char out[TENSOR_FILE_NAME]);
-uint64_t tensor_files_bytes(const struct tensor_files *files);
+/* Of one file; -1: of all. */
+uint64_t tensor_files_bytes(const struct tensor_files *files, int file);
 /* All files at their full length, with their headers. */
 enum zd_status tensor_files_create(const struct tensor_files *files);
 /* One of `parts` of about as many bytes each. */

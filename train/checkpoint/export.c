@@ -298,17 +298,15 @@ static enum zd_status export_open(struct export *e)
             .dir = request->out_dir,
             .config = &e->config,
             .table = &e->table,
-            .options = {
-                    .dtype = request->dtype ? *request->dtype : dtype,
-                    .max_shard_bytes = request->max_shard_bytes,
-                    .copy_from = request->path,
-                    .file_prefix = json_is_true(
-                            json_object_get(e->manifest, "gpt2_prefix")),
-                    .others_from =
-                            request->base
-                                    ? request->base
-                                    : json_string_at(e->manifest, "others"),
-            }};
+            .dtype = request->dtype ? *request->dtype : dtype,
+            .max_shard_bytes = request->max_shard_bytes,
+            .copy_from = request->path,
+            .file_prefix =
+                    json_is_true(json_object_get(e->manifest, "gpt2_prefix")),
+            .others_from = request->base
+                                   ? request->base
+                                   : json_string_at(e->manifest, "others"),
+    };
     return ZD_OK;
 }
 
@@ -335,7 +333,7 @@ static enum zd_status write_model(
     for (unsigned step = EXPORT_BEGIN; step <= EXPORT_END; step *= 2) {
         bool is_mine = step == EXPORT_PART || rank == 0;
         ZD_TRY(
-                settle(comm, is_mine ? weights_export_step(
+                settle(comm, is_mine ? weights_export(
                                                &e->job, (enum export_step)step,
                                                &e->source, rank, size)
                                      : ZD_OK));
@@ -354,7 +352,5 @@ enum zd_status export_checkpoint(
     if (!request->quantize)
         return write_model(comm, &e, rank);
     assert(!comm);
-    return weights_export_quantized(
-            request->out_dir, &e.config, &e.table, &e.source, &e.job.options,
-            request->quantize);
+    return weights_export_quantized(&e.job, &e.source, request->quantize);
 }

@@ -39,17 +39,18 @@ static void teardown(struct exporting *o)
 static enum zd_status export(
         struct exporting *o, enum dtype dtype, uint64_t shard_bytes,
         const char *copy_from) {
-    struct hf_export_options options =
+    const struct hf_export_job job =
             {
+                    .dir = o->out,
+                    .config = &o->model.config,
+                    .table = &o->model.table,
                     .dtype = dtype,
                     .max_shard_bytes = shard_bytes,
                     .copy_from = copy_from,
                     .file_prefix = true,
                     .others_from = copy_from,
             };
-    return weights_export_hf(
-            o->out, &o->model.config, &o->model.table, &o->model.source,
-            &options);
+    return weights_export(&job, EXPORT_ALL, &o->model.source, 0, 1);
 }
 
 /* A file of a folder; borrowed until the call after the next. */
@@ -178,14 +179,16 @@ Test(model_export, the_names_of_transformers_5_are_written_and_read)
     struct weight_source again;
     struct model_config config;
     setup(&o, "ministral3");
-    struct hf_export_options options = {
+    const struct hf_export_job job = {
+            .dir = o.out,
+            .config = &o.model.config,
+            .table = &o.model.table,
             .dtype = DTYPE_BF16,
             .max_shard_bytes = 1 << 30,
             .copy_from = o.model.dir,
             .others_from = o.model.dir};
     cr_expect(weights_hf_has_prefix(o.model.dir, &o.model.config));
-    tiny_must(weights_export_hf(
-            o.out, &o.model.config, &o.model.table, &o.model.source, &options));
+    tiny_must(weights_export(&job, EXPORT_ALL, &o.model.source, 0, 1));
     cr_expect(!weights_hf_has_prefix(o.out, &o.model.config));
     cr_expect(weights_hf_has(o.out, "model.language_model.norm.weight"));
     cr_expect(weights_hf_has(o.out, "lm_head.weight"));
@@ -328,17 +331,16 @@ Test(model_export, parts_make_the_files_of_one_process)
                     .dir = many.out,
                     .config = &many.model.config,
                     .table = &many.model.table,
-                    .options = {
-                            .dtype = DTYPE_BF16,
-                            .max_shard_bytes = limits[i],
-                            .copy_from = many.model.dir}};
+                    .dtype = DTYPE_BF16,
+                    .max_shard_bytes = limits[i],
+                    .copy_from = many.model.dir};
             elements_read = 0;
-            tiny_must(weights_export_step(&job, EXPORT_BEGIN, NULL, 0, parts));
+            tiny_must(weights_export(&job, EXPORT_BEGIN, NULL, 0, parts));
             for (int part = parts - 1; part >= 0; part--)
-                tiny_must(weights_export_step(
+                tiny_must(weights_export(
                         &job, EXPORT_PART, &counted, part, parts));
             cr_expect_not(fs_exists(many.out), "it was there before its end");
-            tiny_must(weights_export_step(&job, EXPORT_END, NULL, 0, parts));
+            tiny_must(weights_export(&job, EXPORT_END, NULL, 0, parts));
             cr_expect_eq(elements_read, many.model.table.total);
             for (int k = 0; k < 3 && names[i][k]; k++)
                 cr_expect(

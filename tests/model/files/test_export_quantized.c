@@ -20,12 +20,15 @@ static void setup(
     enum dtype storage;
     opened_base(&e->base, name);
     scratch_init(&e->scratch);
-    struct hf_export_options options = {
-            .dtype = dtype, .copy_from = e->base.dir, .file_prefix = true};
     const char *out = scratch_path(&e->scratch, "out");
-    tiny_must(weights_export_quantized(
-            out, &e->base.config, &e->base.table, &e->base.source, &options,
-            quantize));
+    const struct hf_export_job job = {
+            .dir = out,
+            .config = &e->base.config,
+            .table = &e->base.table,
+            .dtype = dtype,
+            .copy_from = e->base.dir,
+            .file_prefix = true};
+    tiny_must(weights_export_quantized(&job, &e->base.source, quantize));
     tiny_must(model_config_read(out, true, &e->again));
     cr_assert(e->again.is_quantized);
     tiny_must(weights_open_hf(
