@@ -3,10 +3,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 static enum zd_status fail_create(const char *path, int error)
@@ -18,45 +18,6 @@ static enum zd_status fail_create(const char *path, int error)
             strerror(error));
     zd_fail_where("%s", path);
     return status;
-}
-
-/* A file that was left behind in the moment between its creation and its
- * removal is empty; anything else was not made by us. */
-static enum zd_status remove_left_behind(const char *path)
-{
-    struct stat info;
-    if (lstat(path, &info) != 0)
-        return errno == ENOENT ? ZD_OK : fail_create(path, errno);
-    if (!S_ISREG(info.st_mode) || info.st_size != 0) {
-        zd_fail(ZD_ERR_CREATE, "E0850",
-                "the offload file's name is taken by a file that zerod did "
-                "not make");
-        zd_fail_where("%s", path);
-        zd_fail_help("remove it, or set another offload.nvme_path");
-        return ZD_ERR_CREATE;
-    }
-    if (unlink(path) != 0 && errno != ENOENT)
-        return fail_create(path, errno);
-    return ZD_OK;
-}
-
-static enum zd_status open_without_name(const char *path, int *fd_out)
-{
-    int flags = O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW;
-    for (int tries = 0; tries < 100; tries++) {
-        int fd = open(path, flags, 0600);
-        if (fd >= 0) {
-            /* another process may have removed it as abandoned; the open file
-             * is still ours */
-            unlink(path);
-            *fd_out = fd;
-            return ZD_OK;
-        }
-        if (errno != EEXIST)
-            return fail_create(path, errno);
-        ZD_TRY(remove_left_behind(path));
-    }
-    return fail_create(path, EEXIST);
 }
 
 static enum zd_status fail_space(
@@ -128,10 +89,14 @@ enum zd_status aio_file_create(
         uint64_t bytes, bool direct)
 {
     memset(file, 0, sizeof *file);
-    if (strlen(dir) + strlen(name) + 2 > sizeof file->path)
+    if (strlen(dir) + strlen(name) + sizeof "/.XXXXXX" > sizeof file->path)
         return fail_create(name, ENAMETOOLONG);
-    fs_join(file->path, sizeof file->path, dir, name);
-    ZD_TRY(open_without_name(file->path, &file->fd));
+    snprintf(file->path, sizeof file->path, "%s/%s.XXXXXX", dir, name);
+    int fd = mkostemp(file->path, O_CLOEXEC);
+    if (fd < 0)
+        return fail_create(file->path, errno);
+    file->fd = fd;
+    unlink(file->path);
     enum zd_status status = reserve(file, dir, bytes);
     if (status != ZD_OK) {
         aio_file_close(file);

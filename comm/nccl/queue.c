@@ -114,8 +114,6 @@ static char *node_sum(const struct piece *p, int node)
     return slot(p, (p->node.size - 1) * p->rail.size + node);
 }
 
-/* Within nodes, along rails. */
-
 /* To and from the others of `who`: of each node a part, or their nodes' sums.
  */
 static enum zd_status put_parts(
@@ -159,43 +157,32 @@ static enum zd_status sum(
                     .accumulate = !to && p->op->accumulate});
 }
 
-static enum zd_status ordered_put_node(const struct nccl_pending *pending)
+static enum zd_status ordered_put(
+        const struct nccl_pending *pending, bool along_rail)
 {
     const struct nccl_group *group = pending->group;
     struct piece p;
-    return find_piece(pending, &p)
-                   ? put_parts(group, &p, nccl_node_comm(group), p.node)
-                   : ZD_OK;
+    if (!find_piece(pending, &p))
+        return ZD_OK;
+    return along_rail ? put_parts(group, &p, NCCL_RAIL, p.rail)
+                      : put_parts(group, &p, nccl_node_comm(group), p.node);
 }
 
-/* The nodes' sums; in one level, that of all. */
-static enum zd_status ordered_sum_node(const struct nccl_pending *pending)
+/* The nodes' sums; in one level, that of all. Then along the rail, theirs. */
+static enum zd_status ordered_sum(
+        const struct nccl_pending *pending, bool along_rail)
 {
+    const struct nccl_group *group = pending->group;
     struct piece p;
     if (!find_piece(pending, &p))
         return ZD_OK;
+    if (along_rail)
+        return sum(group, &p, p.rail, node_sum(&p, p.rail.place), 0, 1, NULL);
     for (int d = 0; d < p.rail.size; d++)
-        ZD_TRY(
-                sum(pending->group, &p, p.node,
-                    part_for(&p, d * p.node.size + p.node.place), d,
-                    p.rail.size, p.rail.size > 1 ? node_sum(&p, d) : NULL));
+        ZD_TRY(sum(
+                group, &p, p.node, part_for(&p, d * p.node.size + p.node.place),
+                d, p.rail.size, p.rail.size > 1 ? node_sum(&p, d) : NULL));
     return ZD_OK;
-}
-
-static enum zd_status ordered_put_rail(const struct nccl_pending *pending)
-{
-    struct piece p;
-    return find_piece(pending, &p)
-                   ? put_parts(pending->group, &p, NCCL_RAIL, p.rail)
-                   : ZD_OK;
-}
-
-static enum zd_status ordered_sum_rail(const struct nccl_pending *pending)
-{
-    struct piece p;
-    return find_piece(pending, &p) ? sum(pending->group, &p, p.rail,
-                                         node_sum(&p, p.rail.place), 0, 1, NULL)
-                                   : ZD_OK;
 }
 
 /* --- scratch -------------------------------------------------------------- */
@@ -263,7 +250,7 @@ static enum zd_status put_node(
     size_t bytes = op->count * dtype_bytes(op->type);
     size_t per_node = bytes * (size_t)group->node.size;
     if (is_ordered(group, op))
-        return ordered_put_node(p);
+        return ordered_put(p, false);
     for (size_t d = 0; d < (size_t)group->rail.size; d++) {
         char *part = levels_of(p) + d * bytes;
         if (op->kind == COMM_ALL_GATHER)
@@ -289,7 +276,7 @@ static enum zd_status put_rail(
         ZD_NCCL(f, rail, AllGather, op->from, levels_of(p), op->count,
                 nccl_type_of(op->type), rail, stream);
     else if (is_ordered(p->group, op))
-        return ordered_put_rail(p);
+        return ordered_put(p, true);
     else
         ZD_NCCL(f, rail, ReduceScatter, levels_of(p), sum_of(p), op->count,
                 nccl_type_of(op->type), ncclSum, rail, stream);
@@ -380,13 +367,11 @@ static enum zd_status queue_group(
 }
 
 /* Sums of our own, after the exchange that they need. */
-static enum zd_status add_ordered(
-        const struct run *run,
-        enum zd_status (*add)(const struct nccl_pending *pending))
+static enum zd_status add_ordered(const struct run *run, bool along_rail)
 {
     for (int i = 0; i < run->count; i++)
         if (is_ordered(run->group, run->pending[i].op))
-            ZD_TRY(add(&run->pending[i]));
+            ZD_TRY(ordered_sum(&run->pending[i], along_rail));
     return ZD_OK;
 }
 
@@ -415,11 +400,11 @@ static enum zd_status queue_round(const struct run *run, size_t round)
         ZD_TRY(queue_group(run, NCCL_RAIL, put_rail, gathers));
     ZD_TRY(queue_group(
             run, nccl_node_comm(run->group), put_node, gathers | REDUCES));
-    ZD_TRY(add_ordered(run, ordered_sum_node));
+    ZD_TRY(add_ordered(run, false));
     if (!has_rails)
         return ZD_OK;
     ZD_TRY(queue_group(run, NCCL_RAIL, put_rail, REDUCES));
-    return add_ordered(run, ordered_sum_rail);
+    return add_ordered(run, true);
 }
 
 /* One round, unless a shard is summed in order in several pieces. */
