@@ -9,33 +9,25 @@
 
 #include "optim/optim.h"
 
+/* Values of one type to another, to nearest even; no overlap. */
+typedef enum zd_status optim_convert_fn(
+        void *to, enum dtype to_type, const void *from, enum dtype from_type,
+        size_t count);
+typedef enum zd_status optim_round_fn(
+        float *values, enum dtype type, size_t count);
+
 struct optim_device {
-    enum zd_status (*update)(
-            const struct optim_span *span, const struct optim_step *step);
+    optim_update_fn *update;
     /* *sum, of the device, begins as bytes of zero. It is the host's to read
      * (device_read) and to carry. */
-    enum zd_status (*add_squares)(
-            struct exact_sum *sum, const void *grad, enum dtype type,
-            size_t count);
-    enum zd_status (*add_block_sums)(
-            int64_t *sums, const struct tensor_blocks *blocks, const void *grad,
-            enum dtype type, size_t begin, size_t count, double norm);
-    enum zd_status (*update_blocks)(
-            float *block_v, const int64_t *sums,
-            const struct tensor_blocks *blocks, const struct optim_step *step,
-            double norm);
-    enum zd_status (*lane_clear)(
-            enum optim_lane lane, enum optim_format format, void *values,
-            float *scales, size_t count);
-
-    /* Values of one type to another, to nearest even; no overlap. */
-    enum zd_status (*convert)(
-            void *to, enum dtype to_type, const void *from,
-            enum dtype from_type, size_t count);
-    /* Floats that stay floats and have `type`'s precision. */
-    enum zd_status (*round)(float *values, enum dtype type, size_t count);
-    /* Floats become 16-bit values at the front of their own memory. */
-    enum zd_status (*narrow)(float *values, enum dtype type, size_t count);
+    optim_add_squares_fn *add_squares;
+    optim_add_block_sums_fn *add_block_sums;
+    optim_update_blocks_fn *update_blocks;
+    optim_lane_clear_fn *lane_clear;
+    optim_convert_fn *convert;
+    optim_round_fn *round;  /* floats stay floats of `type`'s precision */
+    optim_round_fn *narrow; /* .. become 16-bit values at the front of their
+                               own memory */
 };
 
 /* The table of the thread's current device. */

@@ -100,9 +100,10 @@ size_t optim_lane_bytes(enum optim_format format, size_t count);
 size_t optim_scale_count(enum optim_format format, size_t count);
 /* A lane at the start of training: nothing, as its format writes it. Returns
  * ZD_OK, as all functions here do that optim/device.h has for a GPU too. */
-enum zd_status optim_lane_clear(
+typedef enum zd_status optim_lane_clear_fn(
         enum optim_lane lane, enum optim_format format, void *values,
         float *scales, size_t count);
+optim_lane_clear_fn optim_lane_clear;
 /* A lane as fp32 and back, e.g. when a checkpoint has another format. */
 void optim_lane_read(
         enum optim_lane lane, enum optim_format format, const void *values,
@@ -152,8 +153,9 @@ struct optim_step {
 /* In the calling thread alone. */
 void optim_update(const struct optim_span *span, const struct optim_step *step);
 /* On all OpenMP threads. */
-enum zd_status optim_update_threads(
+typedef enum zd_status optim_update_fn(
         const struct optim_span *span, const struct optim_step *step);
+optim_update_fn optim_update_threads;
 
 /* --- sums over gradients -------------------------------------------------- */
 
@@ -163,8 +165,9 @@ enum zd_status optim_update_threads(
  * 256 of its tensor. The second runs on all OpenMP threads. */
 void optim_add_squares(
         struct exact_sum *sum, const void *grad, enum dtype type, size_t count);
-enum zd_status optim_add_squares_threads(
+typedef enum zd_status optim_add_squares_fn(
         struct exact_sum *sum, const void *grad, enum dtype type, size_t count);
+optim_add_squares_fn optim_add_squares_threads;
 
 /* Adam-mini's block sums, the same bits for every cut: with N the norm of the
  * whole gradient, g^2 / N^2 is added as a fixed-point number of two words, so
@@ -176,11 +179,13 @@ enum zd_status optim_add_squares_threads(
 void optim_add_block_sums(
         int64_t *sums, const struct tensor_blocks *blocks, const void *grad,
         enum dtype type, size_t begin, size_t count, double norm);
-enum zd_status optim_add_block_sums_threads(
+typedef enum zd_status optim_add_block_sums_fn(
         int64_t *sums, const struct tensor_blocks *blocks, const void *grad,
         enum dtype type, size_t begin, size_t count, double norm);
+optim_add_block_sums_fn optim_add_block_sums_threads;
 /* v of every block from the sums over all ranks; `norm` as above, before
  * step->grad_scale is applied. */
-enum zd_status optim_update_blocks(
+typedef enum zd_status optim_update_blocks_fn(
         float *block_v, const int64_t *sums, const struct tensor_blocks *blocks,
         const struct optim_step *step, double norm);
+optim_update_blocks_fn optim_update_blocks;
