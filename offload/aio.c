@@ -129,8 +129,7 @@ enum zd_status aio_op_status(const struct aio_op *op)
     zd_fail(ZD_ERR_IO, "E0851", "%s failed at byte %llu: %s",
             op->is_write ? "write" : "read",
             (unsigned long long)op->error_offset, reason);
-    zd_fail_where("%s", op->file->path);
-    return ZD_ERR_IO;
+    return zd_fail_where("%s", op->file->path);
 }
 
 enum zd_status aio_create(

@@ -16,8 +16,7 @@ static enum zd_status fail_create(const char *path, int error)
                                     : ZD_ERR_CREATE;
     zd_fail(status, "E0850", "cannot create the offload file: %s",
             strerror(error));
-    zd_fail_where("%s", path);
-    return status;
+    return zd_fail_where("%s", path);
 }
 
 static enum zd_status fail_space(
@@ -30,9 +29,9 @@ static enum zd_status fail_space(
             (unsigned long long)bytes, strerror(error),
             (unsigned long long)free_bytes);
     zd_fail_where("%s", file->path);
-    zd_fail_help("free some space, or set offload.nvme_path to a folder on "
-                 "another disk");
-    return ZD_ERR_IO;
+    return zd_fail_help(
+            "free some space, or set offload.nvme_path to a folder on another "
+            "disk");
 }
 
 enum zd_status aio_file_check(uint64_t bytes)
@@ -44,8 +43,7 @@ enum zd_status aio_file_check(uint64_t bytes)
     zd_fail(ZD_ERR_UNFIT, "E0658",
             "the offload file needs %llu bytes; the file size limit is %llu",
             (unsigned long long)bytes, (unsigned long long)limit.rlim_cur);
-    zd_fail_help("ulimit -f unlimited");
-    return ZD_ERR_UNFIT;
+    return zd_fail_help("ulimit -f unlimited");
 }
 
 static enum zd_status reserve(

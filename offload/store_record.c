@@ -132,41 +132,38 @@ enum zd_status store_file_measure(
 
 /* --- the check before step 1 ---------------------------------------------- */
 
-static enum zd_status fail_folder(
-        enum zd_status status, const char *folder, const char *reason)
+static enum zd_status fail_folder(const char *folder, int error)
 {
+    bool is_denied = error == EACCES || error == EPERM || error == EROFS;
+    const char *reason = error == ENOENT    ? "there is no such folder"
+                         : error == ENOTDIR ? "it is not a folder"
+                                            : strerror(error);
+    enum zd_status status = error == ENOENT ? ZD_ERR_NO_INPUT
+                            : is_denied     ? ZD_ERR_DENIED
+                                            : ZD_ERR_CREATE;
     zd_fail(status, "E0656", "offload.nvme_path cannot be used: %s", reason);
     zd_fail_where("%s", folder);
-    zd_fail_help(
-            status == ZD_ERR_NO_INPUT
-                    ? "mkdir -p it, or set offload.nvme_path to a folder "
-                      "of this machine"
-                    : "set offload.nvme_path to a folder of your own");
-    return status;
+    return zd_fail_help(
+            error == ENOENT ? "mkdir -p it, or set offload.nvme_path to a "
+                              "folder of this machine"
+                            : "set offload.nvme_path to a folder of your own");
 }
 
 enum zd_status offload_check_folder(const char *folder)
 {
     if (!folder || !*folder) {
-        zd_fail(ZD_ERR_CONFIG, "E0655",
+        ZD_FAIL(ZD_ERR_CONFIG, "E0655",
                 "offload.optimizer = \"nvme\" needs a folder for its file");
-        zd_fail_help("offload.nvme_path = \"/path/on/a/fast/disk\"");
-        return ZD_ERR_CONFIG;
+        return zd_fail_help("offload.nvme_path = \"/path/on/a/fast/disk\"");
     }
     if (strlen(folder) + NAME_MAX + 2 > PATH_MAX)
-        return fail_folder(ZD_ERR_CREATE, folder, strerror(ENAMETOOLONG));
+        return fail_folder(folder, ENAMETOOLONG);
     if (access(folder, F_OK) != 0)
-        return errno == ENOENT ? fail_folder(
-                                         ZD_ERR_NO_INPUT, folder,
-                                         "there is no such folder")
-                               : fail_folder(
-                                         errno == EACCES ? ZD_ERR_DENIED
-                                                         : ZD_ERR_CREATE,
-                                         folder, strerror(errno));
+        return fail_folder(folder, errno);
     if (!fs_is_dir(folder))
-        return fail_folder(ZD_ERR_CREATE, folder, "it is not a folder");
+        return fail_folder(folder, ENOTDIR);
     if (access(folder, W_OK | X_OK) != 0)
-        return fail_folder(ZD_ERR_DENIED, folder, strerror(errno));
+        return fail_folder(folder, errno);
     return ZD_OK;
 }
 
@@ -185,9 +182,9 @@ static enum zd_status check_space(
             (double)file_bytes * local_size / mib, local_size,
             (unsigned long long)file_bytes, (double)free_bytes / mib);
     zd_fail_where("%s", folder);
-    zd_fail_help("set offload.nvme_path to a folder on a larger disk; 8-bit "
-                 "states (adamw_8bit, lion_8bit) take a quarter of fp32 ones");
-    return ZD_ERR_UNFIT;
+    return zd_fail_help(
+            "set offload.nvme_path to a folder on a larger disk; 8-bit states "
+            "(adamw_8bit, lion_8bit) take a quarter of fp32 ones");
 }
 
 enum zd_status store_file_check(
