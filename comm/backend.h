@@ -35,7 +35,7 @@ struct comm_functions {
             const struct comm_row *row, struct comm **group_out);
     enum zd_status (*begin)(struct comm *comm, struct comm_op *op);
     enum zd_status (*wait)(struct comm *comm, struct comm_op *op);
-    enum zd_status (*progress)(struct comm *comm);
+    enum zd_status (*progress)(struct comm *comm); /* NULL: by itself */
     /* NULL where there is a control: */
     enum zd_status (*broadcast)(
             struct comm *comm, void *data, size_t bytes, int root);

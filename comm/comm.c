@@ -332,7 +332,8 @@ enum zd_status comm_wait(struct comm *comm, struct comm_op *op)
 
 enum zd_status comm_progress(struct comm *comm)
 {
-    return comm->root->size > 1 ? comm->functions->progress(comm) : ZD_OK;
+    bool moves = comm->root->size > 1 && comm->functions->progress;
+    return moves ? comm->functions->progress(comm) : ZD_OK;
 }
 
 /* --- messages ------------------------------------------------------------- */

@@ -147,11 +147,6 @@ static enum zd_status local_wait(struct comm *comm, struct comm_op *op)
     return finish(local, op->slot, op->order);
 }
 
-static enum zd_status local_progress(struct comm *comm)
-{
-    return ZD_OK;
-}
-
 static enum zd_status begin_message(struct local *local, const void *data)
 {
     publish(local, MESSAGE_SLOT, ++local->messages, data);
@@ -267,7 +262,6 @@ static const struct comm_functions local_functions = {
         .group = local_group,
         .begin = local_begin,
         .wait = local_wait,
-        .progress = local_progress,
         .broadcast = local_broadcast,
         .exchange = local_exchange,
         .transport = COMM_TRANSPORT_HOST,
@@ -304,44 +298,32 @@ static enum zd_status group_create(
     return ZD_OK;
 }
 
-static enum zd_status member_create(
-        struct group *group, int rank, const struct comm_options *options,
-        struct comm **comm_out)
+static struct comm *member_create(
+        struct group *group, int rank, const struct comm_options *options)
 {
     int size = group->all->size;
     struct local *local = member_of(group, group->all);
     comm_base_init(&local->base, &local_functions, rank, size, options);
     local->base.local_rank = rank;
     local->base.local_size = size;
-    enum zd_status status = comm_levels_settle(&local->base, size);
-    if (status != ZD_OK) {
-        comm_base_fini(&local->base);
-        free(local->parts);
-        free(local);
-        return status;
-    }
     gethostname(local->base.host, sizeof local->base.host - 1);
     local->base.watch = group->watch;
     local->base.seat = watch_seat(group->watch, rank);
     group->all->members++;
-    *comm_out = &local->base;
-    return ZD_OK;
+    return &local->base;
 }
 
 enum zd_status comm_local_create(
         int size, const struct comm_options *options, struct comm **comms_out)
 {
     struct group *group = NULL;
-    ZD_TRY(group_create(size, options, &group));
-    for (int r = 0; r < size; r++) {
-        enum zd_status status = member_create(group, r, options, &comms_out[r]);
-        if (status == ZD_OK)
-            continue;
-        if (r == 0)
-            group_destroy(group);
-        while (r-- > 0)
-            comm_destroy(comms_out[r]);
-        return status;
+    enum zd_status status = group_create(size, options, &group);
+    int count = 0;
+    while (status == ZD_OK && count < size) {
+        comms_out[count] = member_create(group, count, options);
+        status = comm_levels_settle(comms_out[count++], size);
     }
-    return ZD_OK;
+    while (status != ZD_OK && count > 0)
+        comm_destroy(comms_out[--count]);
+    return status;
 }

@@ -53,24 +53,25 @@ static struct zero_range range_of(
     return range;
 }
 
+/* Ranges of one kind, while they are listed. */
 struct range_list {
-    struct zero_range *ranges;
+    struct zero *zero;
+    enum zero_ranges_of which;
     size_t room;
-    int count;
 };
 
 static void add_range(struct range_list *list, struct zero_range range)
 {
-    ZD_GROW(list->ranges, list->room, list->count + 1);
-    list->ranges[list->count++] = range;
+    int *count = &list->zero->range_count[list->which];
+    struct zero_range **ranges = &list->zero->ranges[list->which];
+    ZD_GROW(*ranges, list->room, *count + 1);
+    (*ranges)[(*count)++] = range;
 }
 
 /* What of an extent this rank saves, of those that tp gives a slice. */
-static void add_saved(
-        const struct zero *zero, const struct zero_range *range,
-        struct range_list *list)
+static void add_saved(struct range_list *list, const struct zero_range *range)
 {
-    const struct zero_request *request = &zero->plan->request;
+    const struct zero_request *request = &list->zero->plan->request;
     const struct param *param = &request->table->params[range->id];
     struct slice_run run = {.begin = range->begin};
     if (param->slice.by_column) {
@@ -91,11 +92,10 @@ static void add_saved(
 /* A rank saves its parts of the trainable tensors, also at stage 0, where it
  * holds all of them. Frozen tensors stay in the model's files; at a resume each
  * rank reads its shard of them, and the shards are gathered. */
-static void list_ranges(
-        const struct zero *zero, enum zero_ranges_of which,
-        struct range_list *list)
+static void list_ranges(struct zero *zero, enum zero_ranges_of which)
 {
     const struct zero_plan *plan = zero->plan;
+    struct range_list list = {zero, which, 0};
     for (int s = 0; s < plan->segment_count; s++) {
         const struct segment_memory *memory = &zero->memory[s];
         size_t part = plan->segments[s].part_count;
@@ -113,21 +113,17 @@ static void list_ranges(
         while (zero_extent_next(plan, s, begin, end, &extent)) {
             struct zero_range range = range_of(zero, s, &extent);
             if (which == ZERO_SAVES)
-                add_saved(zero, &range, list);
+                add_saved(&list, &range);
             else
-                add_range(list, range);
+                add_range(&list, range);
         }
     }
 }
 
 void ranges_create(struct zero *zero)
 {
-    for (int which = 0; which < ZERO_RANGES; which++) {
-        struct range_list list = {0};
-        list_ranges(zero, (enum zero_ranges_of)which, &list);
-        zero->ranges[which] = list.ranges;
-        zero->range_count[which] = list.count;
-    }
+    for (int which = 0; which < ZERO_RANGES; which++)
+        list_ranges(zero, (enum zero_ranges_of)which);
 }
 
 void ranges_destroy(struct zero *zero)
