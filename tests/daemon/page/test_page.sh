@@ -51,10 +51,8 @@ ok "the job tells its state through the relay" holds /v1/status '"state"'
 
 # a stream goes on while it is read: three events, then the reader leaves
 ok "events come as they happen" bash -c "curl -sN -m 100 '$page/v1/events' | grep -m 3 -c '^event: step'"
-ok "pause through the relay" is "$(code -d '{"wait": true}' "$page/v1/pause")" 200
 curl -s -d '{"learning_rate": "high"}' "$page/v1/set" >answer
 ok "a wrong value comes back with code and message" says E_BAD_REQUEST answer
-ok "resume through the relay" is "$(code -d '{"wait": true}' "$page/v1/resume")" 200
 
 python=$(command -v python3) chromium=$(command -v chromium)
 if [ -n "$python" ] && [ -n "$chromium" ]; then
