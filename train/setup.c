@@ -204,12 +204,11 @@ static enum zd_status predict(struct trainer *trainer)
 
 static enum zd_status write_plan(const struct trainer *trainer)
 {
-    char path[PATH_MAX];
     json_auto_t *json = job_plan_json(&trainer->plan, &trainer->arena);
     json_object_set_new(
             json, "phases", plan_peaks_json(trainer->job, &trainer->plan));
-    fs_join(path, sizeof path, trainer->job->job.output_dir, "plan.json");
-    return json_write_file(path, json);
+    return json_write_file(
+            fs_in(trainer->job->job.output_dir, "plan.json").text, json);
 }
 
 /* Of a model that is described in the job file. */
@@ -243,13 +242,13 @@ static enum zd_status keep_files(struct trainer *trainer)
 /* What the end of the run will write is tried before it has cost anything. */
 static enum zd_status try_export(const struct trainer *trainer)
 {
-    char dir[PATH_MAX];
     const struct train_job *job = trainer->job;
     bool is_over = trainer->state.step >= trainer->state.max_steps;
     if (is_over || job->checkpoint.export == EXPORT_NONE)
         return ZD_OK;
-    fs_join(dir, sizeof dir, job->job.output_dir, export_folder(job));
-    return weights_export_check(dir, job->checkpoint.export == EXPORT_PEFT);
+    return weights_export_check(
+            fs_in(job->job.output_dir, export_folder(job)).text,
+            job->checkpoint.export == EXPORT_PEFT);
 }
 
 /* The rows of the steps a checkpoint holds are on disk before it is, and so is
@@ -290,23 +289,23 @@ static void fill_writer(struct trainer *trainer)
 
 static enum zd_status open_metrics(struct trainer *trainer)
 {
-    char path[PATH_MAX];
-    fs_join(path, sizeof path, trainer->job->job.output_dir, "metrics.jsonl");
+    const struct fs_path path =
+            fs_in(trainer->job->job.output_dir, "metrics.jsonl");
     return COMM_FIRST(
             trainer->comm,
-            metrics_open(path, trainer->state.step, &trainer->metrics));
+            metrics_open(path.text, trainer->state.step, &trainer->metrics));
 }
 
 /* What happens from here on is an event, if the run begins. */
 static enum zd_status open_events(struct trainer *trainer)
 {
-    char path[PATH_MAX];
-    fs_join(path, sizeof path, trainer->job->job.output_dir, "events.jsonl");
+    const struct fs_path path =
+            fs_in(trainer->job->job.output_dir, "events.jsonl");
     enum zd_status status = COMM_FIRST(
             trainer->comm,
-            events_open(path, trainer->observer, &trainer->events));
+            events_open(path.text, trainer->observer, &trainer->events));
     trainer->had_events = events_last_id(trainer->events) > 0;
-    hang_listen(trainer, path);
+    hang_listen(trainer, path.text);
     trainer_tell_state(trainer, RUN_STARTING);
     return status;
 }

@@ -229,14 +229,12 @@ static enum zd_status list_shards(struct checkpoint *checkpoint)
             zd_array(json_array_size(files), sizeof *checkpoint->shards);
     json_array_foreach(files, i, entry)
     {
-        char path[PATH_MAX];
         const char *name = json_string_at(entry, "name");
         if (strncmp(name, "shard-", 6) != 0)
             continue;
-        fs_join(path, sizeof path, checkpoint->path, name);
         int shard = checkpoint->shard_count++;
         checkpoint->shards[shard] = (struct shard){
-                .path = zd_must(strdup(path)),
+                .path = zd_must(strdup(fs_in(checkpoint->path, name).text)),
                 .bytes = (uint64_t)json_integer_at(entry, "bytes")};
         json_array_foreach(json_object_get(entry, "holds"), k, text)
                 ZD_TRY(add_piece(checkpoint, shard, json_string_value(text)));

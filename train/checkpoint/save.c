@@ -204,7 +204,7 @@ static enum zd_status write_file(
 
 enum zd_status saving_write(struct saving *saving, const struct zero_view *view)
 {
-    char path[PATH_MAX], name[64];
+    char name[64];
     const struct checkpoint_writer *writer = &saving->writer;
     size_t most =
             ARRAY_KINDS * (size_t)zero_range_count(writer->zero, ZERO_SAVES);
@@ -214,8 +214,7 @@ enum zd_status saving_write(struct saving *saving, const struct zero_view *view)
     snprintf(
             name, sizeof name, "shard-%05d-of-%05d.safetensors",
             comm_rank(writer->comm) + 1, comm_size(writer->comm));
-    fs_join(path, sizeof path, saving->tmp, name);
-    return write_file(&out, path, &saving->report);
+    return write_file(&out, fs_in(saving->tmp, name).text, &saving->report);
 }
 
 /* --- the manifest --------------------------------------------------------- */
@@ -224,18 +223,16 @@ enum zd_status saving_write(struct saving *saving, const struct zero_view *view)
 static enum zd_status write_small(
         struct saving *saving, const char *name, const char *data, size_t bytes)
 {
-    char path[PATH_MAX], digest[HASH_HEX];
+    char digest[HASH_HEX];
     hash_bytes(data, bytes, digest);
     json_array_append_new(
             json_object_get(saving->manifest, "files"),
             manifest_file(name, bytes, digest, NULL));
-    fs_join(path, sizeof path, saving->tmp, name);
-    return fs_write_file(path, data, bytes);
+    return fs_write_file(fs_in(saving->tmp, name).text, data, bytes);
 }
 
 static enum zd_status write_manifest(struct saving *saving)
 {
-    char path[PATH_MAX];
     const struct checkpoint_writer *writer = &saving->writer;
     const struct model_files *files = writer->model_files;
 
@@ -256,8 +253,8 @@ static enum zd_status write_manifest(struct saving *saving)
                 saving, TRAINER_STATE_FILE, writer->trainer_state,
                 strlen(writer->trainer_state)));
     manifest_seal(saving->manifest);
-    fs_join(path, sizeof path, saving->tmp, CHECKPOINT_MANIFEST);
-    ZD_TRY(json_write_file(path, saving->manifest));
+    ZD_TRY(json_write_file(
+            fs_in(saving->tmp, CHECKPOINT_MANIFEST).text, saving->manifest));
     return fs_sync_dir(saving->tmp);
 }
 

@@ -118,11 +118,10 @@ static enum zd_status check_digest(const char *path, const json_t *entry)
 static enum zd_status verify_file(
         const char *dir, const json_t *entry, bool full)
 {
-    char path[PATH_MAX];
-    fs_join(path, sizeof path, dir, json_string_at(entry, "name"));
-    enum zd_status status = check_length(path, entry);
+    const struct fs_path path = fs_in(dir, json_string_at(entry, "name"));
+    enum zd_status status = check_length(path.text, entry);
     if (status == ZD_OK && full)
-        status = check_digest(path, entry);
+        status = check_digest(path.text, entry);
     if (status == ZD_ERR_NO_INPUT) { /* inside a checkpoint: damage */
         struct zd_error error = *zd_error_get();
         error.status = status = ZD_ERR_DATA;

@@ -11,9 +11,7 @@
 
 static bool has_file(const char *dir, const char *name)
 {
-    char path[PATH_MAX];
-    fs_join(path, sizeof path, dir, name);
-    return fs_exists(path);
+    return fs_exists(fs_in(dir, name).text);
 }
 
 static bool has_tokenizer(const char *dir)
@@ -29,12 +27,11 @@ static const char bytes_config[] = "{\"" BYTES_KEY "\": \"bytes\"}\n";
 static bool says_bytes(const char *dir)
 {
     enum { CONFIG_BYTES_MAX = 16 << 20 };
-    char path[PATH_MAX];
+    const struct fs_path path = fs_in(dir, "tokenizer_config.json");
     json_auto_t *config = NULL;
-    fs_join(path, sizeof path, dir, "tokenizer_config.json");
-    if (!fs_exists(path))
+    if (!fs_exists(path.text))
         return false;
-    if (json_parse_file(path, CONFIG_BYTES_MAX, &config) != ZD_OK)
+    if (json_parse_file(path.text, CONFIG_BYTES_MAX, &config) != ZD_OK)
         zd_error_clear(); /* then it does not */
     const char *word = json_string_at(config, BYTES_KEY);
     return word && text_is_bytes(word);
