@@ -131,18 +131,15 @@ JINJA_FUNCTION(do_int)
 /* item.a.b for the attribute "a.b"; `other`, unless it is absent or None, for
  * what is undefined. */
 static struct value attribute_of(
-        struct jinja *j, struct value item, struct value attribute,
-        struct value other)
+        struct jinja *j, struct value item, struct value by, struct value other)
 {
-    if (attribute.kind != STRING)
-        return is_one_of(attribute, NOTHING) ? item
-                                             : jinja_item(j, item, attribute);
-    for (size_t at = 0; at <= attribute.bytes && is_ok(j);) {
-        const char *dot =
-                memchr(attribute.text + at, '.', attribute.bytes - at);
-        size_t end = dot ? (size_t)(dot - attribute.text) : attribute.bytes;
-        item = jinja_item(j, item, jinja_part(attribute, at, end));
-        if (at < end && isdigit((unsigned char)attribute.text[at]))
+    if (by.kind != STRING)
+        return is_one_of(by, NOTHING) ? item : jinja_item(j, item, by);
+    for (size_t at = 0; at <= by.bytes && is_ok(j);) {
+        const char *dot = memchr(by.text + at, '.', by.bytes - at);
+        size_t end = dot ? (size_t)(dot - by.text) : by.bytes;
+        item = jinja_item(j, item, jinja_part(by, at, end));
+        if (at < end && isdigit((unsigned char)by.text[at]))
             jinja_unknown(j, "an index in an attribute is not supported");
         if (item.kind == UNDEFINED && !is_one_of(other, NOTHING))
             item = other;
@@ -203,7 +200,7 @@ JINJA_FUNCTION(do_join)
 
 JINJA_FUNCTION(do_map)
 {
-    const struct value *attribute = jinja_named(given, "attribute", 9);
+    const struct value *by = jinja_named(given, "attribute", 9);
     const struct value *other = jinja_named(given, "default", 7);
     struct value list = jinja_list(j, GENERATOR, 0), item;
     struct arguments rest = *given;
@@ -211,7 +208,7 @@ JINJA_FUNCTION(do_map)
     struct items items;
     if (!jinja_is_true(self))
         return list;
-    if (given->count == 0 && !attribute)
+    if (given->count == 0 && !by)
         jinja_fail(j, "map requires a filter argument");
     else if (given->count > 0)
         row = jinja_named_row(j, *rest.at++, false), rest.count--;
@@ -219,7 +216,7 @@ JINJA_FUNCTION(do_map)
     for (size_t i = 0; i < items.count && is_ok(j); i++) {
         item = row ? jinja_call_row(j, row, items.at[i], &rest)
                    : attribute_of(
-                             j, items.at[i], *attribute,
+                             j, items.at[i], *by,
                              other ? *other : jinja_absent);
         jinja_append(j, list, item);
     }
@@ -231,7 +228,7 @@ static struct value selected(
         struct jinja *j, struct value self, const struct arguments *given,
         bool by_attribute, bool passes)
 {
-    struct value list = jinja_list(j, GENERATOR, 0), attribute = jinja_absent;
+    struct value list = jinja_list(j, GENERATOR, 0), by = jinja_absent;
     struct arguments rest = *given;
     const struct row *row = NULL;
     struct items items;
@@ -240,14 +237,13 @@ static struct value selected(
     if (by_attribute && rest.count == 0)
         jinja_fail(j, "Missing parameter for attribute name");
     else if (by_attribute)
-        attribute = *rest.at++, rest.count--;
+        by = *rest.at++, rest.count--;
     if (rest.count > 0)
         row = jinja_named_row(j, *rest.at++, true), rest.count--;
     if (!jinja_iterate(j, self, &items))
         return list;
     for (size_t i = 0; i < items.count && is_ok(j); i++) {
-        struct value part =
-                attribute_of(j, items.at[i], attribute, jinja_absent);
+        struct value part = attribute_of(j, items.at[i], by, jinja_absent);
         if (row && is_ok(j))
             part = jinja_call_row(j, row, part, &rest);
         if (jinja_is_true(part) == passes)
@@ -282,7 +278,7 @@ static int compare(const void *a, const void *b, void *order)
 
 /* The items ordered by an attribute, letters of any case alike or not. */
 static struct value sorted(
-        struct jinja *j, const struct items *items, struct value attribute,
+        struct jinja *j, const struct items *items, struct value by,
         struct value is_sensitive, struct value is_reverse)
 {
     size_t count = items->count;
@@ -293,8 +289,7 @@ static struct value sorted(
         return list;
     struct keyed *all = jinja_alloc(j, count * sizeof *all);
     for (size_t i = 0; i < count; i++) {
-        struct value key =
-                attribute_of(j, items->at[i], attribute, jinja_absent);
+        struct value key = attribute_of(j, items->at[i], by, jinja_absent);
         if (key.kind == STRING && !jinja_is_true(is_sensitive))
             key = jinja_in_case(j, key, LOWER);
         all[i] = (struct keyed){key, items->at[i], i};
