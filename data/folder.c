@@ -7,6 +7,7 @@
 #include "base/words.h"
 
 #include <limits.h>
+#include <regex.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -124,43 +125,40 @@ static void add_found(json_t *splits, const char *split, json_t *path)
 
 /* --- splits by names ------------------------------------------------------ */
 
+/* A file is of a split where a folder below the first has one of its words,
+ * with nothing of a word next to it, or else the file's name has, in which
+ * something must follow it. */
+#define BETWEEN "[-._ 0-9]"
+static const char *const places[] = {
+        "(^|/|" BETWEEN ")(%s)(" BETWEEN "[^/]*)?/",
+        "(^|/|" BETWEEN ")(%s)" BETWEEN "[^/]*$"};
 static const struct {
-    const char *split, *words[4];
+    const char *split, *words;
 } keywords[] = {
-        {"train", {"train", "training"}},
-        {"validation", {"validation", "valid", "dev", "val"}},
-        {"test", {"test", "testing", "eval", "evaluation"}},
+        {"train", "train|training"},
+        {"validation", "validation|valid|dev|val"},
+        {"test", "test|testing|eval|evaluation"},
 };
 
-static bool is_between(char c)
+/* Those of the paths, without their first `skip` bytes, that have a word. */
+static void add_matching(
+        const json_t *paths, size_t skip, int keyword, int place,
+        json_t *splits)
 {
-    return strchr("-._ 0123456789", c); /* the end of the text too */
-}
-
-/* Is the word in text[0, bytes), with nothing of a word next to it? In the name
- * of a file something must follow it. */
-static bool has_word(
-        const char *text, size_t bytes, const char *word, bool is_file)
-{
-    size_t length = strlen(word);
-    for (size_t i = 0; i + length <= bytes; i++) {
-        bool begins = i == 0 || is_between(text[i - 1]);
-        bool ends =
-                i + length == bytes ? !is_file : is_between(text[i + length]);
-        if (begins && ends && strncmp(text + i, word, length) == 0)
-            return true;
+    char pattern[120];
+    regex_t regex;
+    json_t *path;
+    size_t i;
+    snprintf(pattern, sizeof pattern, places[place], keywords[keyword].words);
+    if (regcomp(&regex, pattern, REG_EXTENDED | REG_NOSUB) != 0)
+        zd_out_of_memory();
+    json_array_foreach(paths, i, path)
+    {
+        const char *below = json_string_value(path) + skip;
+        if (regexec(&regex, below, 0, NULL, 0) == 0)
+            add_found(splits, keywords[keyword].split, path);
     }
-    return false;
-}
-
-/* Does the file's name, or one of its folders below the first, have it? */
-static bool path_has_word(const char *path, const char *word, bool in_file)
-{
-    const char *next;
-    for (; (next = strchr(path, '/')); path = next + 1)
-        if (!in_file && has_word(path, (size_t)(next - path), word, false))
-            return true;
-    return in_file && has_word(path, strlen(path), word, true);
+    regfree(&regex);
 }
 
 /* data/NAME-00000-of-00005.x: the length of NAME; 0: another file. */
@@ -175,14 +173,6 @@ static int sharded_name(const char *path)
             strspn(at + 10, "0123456789") == 5)
             return (int)(at - name);
     return 0;
-}
-
-static bool path_has_one(const char *path, const char *const words[4], int by)
-{
-    bool has = false;
-    for (int w = 0; w < 4 && words[w]; w++)
-        has |= path_has_word(path, words[w], by);
-    return has;
 }
 
 /* {split: [files]} of a folder without a description. */
@@ -202,14 +192,9 @@ static enum zd_status find_by_names(const char *folder, json_t **splits_out)
         if (bytes > 0)
             add_found(splits, split, path);
     }
-    for (int in_file = 0; in_file < 2 && !json_object_size(splits); in_file++)
-        for (size_t k = 0; k < sizeof keywords / sizeof keywords[0]; k++)
-            json_array_foreach(all, i, path)
-            {
-                const char *below = json_string_value(path) + skip;
-                if (path_has_one(below, keywords[k].words, in_file))
-                    add_found(splits, keywords[k].split, path);
-            }
+    for (int place = 0; place < 2 && !json_object_size(splits); place++)
+        for (int k = 0; k < 3; k++)
+            add_matching(all, skip, k, place, splits);
     if (!json_object_size(splits) && json_array_size(all) > 0)
         json_object_set(splits, "train", all);
     return ZD_OK;
