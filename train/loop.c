@@ -379,8 +379,7 @@ enum zd_status train_run(
     signals_install(&job->run);
     enum zd_status status =
             trainer_init(trainer, job, comm, observer, &finished);
-    if (status == ZD_OK)
-        status = finished ? conclude(trainer) : run(trainer);
+    ZD_THEN(status, finished ? conclude(trainer) : run(trainer));
     if (status == ZD_OK && finished)
         trainer_tell_state(trainer, RUN_DONE);
     commands_refuse(trainer);

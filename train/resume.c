@@ -161,7 +161,7 @@ static bool read_ahead(
     const char *kept =
             json_string_at(json_object_get(manifest, "data"), "template_date");
     if (kept)
-        snprintf(ahead->date, sizeof ahead->date, "%s", kept);
+        ZD_PRINT(ahead->date, "%s", kept);
     ahead->adds_micros = adds_micros(checkpoint, job);
     checkpoint_close(checkpoint);
     return true;
@@ -180,7 +180,7 @@ static enum zd_status look_ahead(
     while (next_path(&search, path) && !read_ahead(path, job, ahead))
         continue;
     if (given)
-        snprintf(ahead->date, sizeof ahead->date, "%s", given);
+        ZD_PRINT(ahead->date, "%s", given);
     return ZD_OK;
 }
 
@@ -290,12 +290,10 @@ static enum zd_status load_from(
 {
     enum zd_status status =
             checkpoint_match_adapter(checkpoint, &trainer->plan);
-    if (status == ZD_OK)
-        status = checkpoint_match_model(checkpoint, &trainer->plan.table);
+    ZD_THEN(status, checkpoint_match_model(checkpoint, &trainer->plan.table));
     ZD_TRY(comm_agree(trainer->comm, status));
     status = load_base(trainer, checkpoint);
-    if (status == ZD_OK)
-        status = restore(trainer, checkpoint);
+    ZD_THEN(status, restore(trainer, checkpoint));
     return comm_agree(trainer->comm, status);
 }
 
@@ -307,8 +305,7 @@ static enum zd_status load(struct trainer *trainer)
     if (status != ZD_OK)
         status = checkpoint_unreadable(trainer->resumed_from, status);
     status = comm_agree(trainer->comm, status);
-    if (status == ZD_OK)
-        status = load_from(trainer, checkpoint);
+    ZD_THEN(status, load_from(trainer, checkpoint));
     checkpoint_close(checkpoint);
     ZD_TRY(status);
     return zero_ranges_loaded(trainer->zero);

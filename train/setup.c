@@ -89,10 +89,9 @@ static struct offload_place place_of(struct trainer *trainer)
                           : rank_device_threads(job, trainer->comm);
     bool share = cpus == device_online_cpus();
     int first = share ? comm_local_rank(trainer->comm) * threads : 0;
-    snprintf(
-            trainer->offload_file, sizeof trainer->offload_file,
-            "zerod-%.16s-rank-%05d.states", job->digest ? job->digest : "job",
-            comm_rank(trainer->comm));
+    ZD_PRINT(
+            trainer->offload_file, "zerod-%.16s-rank-%05d.states",
+            job->digest ? job->digest : "job", comm_rank(trainer->comm));
     return (struct offload_place){
             .down = trainer->streams_down,
             .up = trainer->streams_up,
@@ -324,10 +323,9 @@ static enum zd_status open_log(struct trainer *trainer)
         status = ZD_FAIL(
                 ZD_ERR_CREATE, "E0701",
                 "cannot write logs to %s: it is a link, not a folder", dir);
-    snprintf(name, sizeof name, "rank-%05d.log", comm_rank(trainer->comm));
+    ZD_PRINT(name, "rank-%05d.log", comm_rank(trainer->comm));
     fs_join(path, sizeof path, dir, name);
-    if (status == ZD_OK)
-        status = zd_log_open(path);
+    ZD_THEN(status, zd_log_open(path));
     return comm_agree(trainer->comm, status);
 }
 
@@ -391,8 +389,7 @@ static enum zd_status prepare(struct trainer *trainer)
     enum zd_status status = job_plan_build(
             &planned, trainer->plan.world, comm_local_size(trainer->comm),
             trainer->comm, &trainer->plan);
-    if (status == ZD_OK)
-        status = plan_check_machine(job, &trainer->plan);
+    ZD_THEN(status, plan_check_machine(job, &trainer->plan));
     if (status == ZD_OK && trainer->plan.zero.states_on_host)
         status = offload_check(
                 &job->offload, trainer->plan.zero.needs.offload,

@@ -224,8 +224,8 @@ void held_add(
     assert(held->array_count < ARRAY_KINDS);
     struct held_array *array = &held->arrays[held->array_count++];
     array->kind = kind;
-    snprintf(array->type, sizeof array->type, "%s", type);
-    snprintf(array->digest, sizeof array->digest, "%.*s", HELD_DIGEST, digest);
+    ZD_PRINT(array->type, "%s", type);
+    ZD_PRINT(array->digest, "%.*s", HELD_DIGEST, digest);
 }
 
 void held_text(const struct held *held, char out[HELD_TEXT])

@@ -23,7 +23,7 @@ static enum zd_status fail_kept(enum zd_status status)
 static void name_file(struct model_files *files, const char *name)
 {
     struct model_file *file = &files->list[files->count++];
-    snprintf(file->name, sizeof file->name, "%s", name);
+    ZD_PRINT(file->name, "%s", name);
 }
 
 static enum zd_status keep(

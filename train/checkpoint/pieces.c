@@ -261,8 +261,7 @@ enum zd_status checkpoint_open(
     checkpoint = zd_array(1, sizeof *checkpoint);
     checkpoint->path = zd_must(strdup(path));
     status = manifest_open(path, check, &checkpoint->manifest);
-    if (status == ZD_OK)
-        status = list_shards(checkpoint);
+    ZD_THEN(status, list_shards(checkpoint));
     if (status != ZD_OK) {
         checkpoint_close(checkpoint);
         return status;

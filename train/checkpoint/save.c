@@ -211,9 +211,9 @@ enum zd_status saving_write(struct saving *saving, const struct zero_view *view)
     ZD_FREED struct piece *pieces = zd_array(most, sizeof *pieces);
     struct output out = {.writer = writer, .view = view, .pieces = pieces};
     list_pieces(&out);
-    snprintf(
-            name, sizeof name, "shard-%05d-of-%05d.safetensors",
-            comm_rank(writer->comm) + 1, comm_size(writer->comm));
+    ZD_PRINT(
+            name, "shard-%05d-of-%05d.safetensors", comm_rank(writer->comm) + 1,
+            comm_size(writer->comm));
     return write_file(&out, fs_in(saving->tmp, name).text, &saving->report);
 }
 
@@ -327,10 +327,8 @@ static enum zd_status commit(const char *tmp, const char *final)
     bool is_there;
     const char *name = strrchr(final, '/') + 1;
     int length = (int)(name - final);
-    snprintf(dir, sizeof dir, "%.*s", length, final);
-    snprintf(
-            away, sizeof away, "%.*s" CHECKPOINT_AWAY "%s", length, final,
-            name);
+    ZD_PRINT(dir, "%.*s", length, final);
+    ZD_PRINT(away, "%.*s" CHECKPOINT_AWAY "%s", length, final, name);
     /* first the names that a visible checkpoint counts on: metrics.jsonl */
     ZD_TRY(fs_sync_dir(dir));
     if (renameat2(AT_FDCWD, tmp, AT_FDCWD, final, RENAME_EXCHANGE) == 0) {
@@ -375,7 +373,7 @@ enum zd_status saving_begin(
 
     *saving = (struct saving){.writer = *writer, .step = state->step};
     checkpoint_name(name, sizeof name, state->step);
-    snprintf(hidden, sizeof hidden, ".tmp-%s", name);
+    ZD_PRINT(hidden, ".tmp-%s", name);
     fs_join(saving->tmp, sizeof saving->tmp, output_dir, hidden);
     fs_join(saving->final, sizeof saving->final, output_dir, name);
     if (writer->own && strcmp(writer->own, saving->final) != 0)

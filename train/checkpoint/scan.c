@@ -229,8 +229,8 @@ enum zd_status checkpoint_verify_ranks(
     int size = comm_size(comm);
     struct zd_error own = {.status = ZD_OK}, worst = {.status = ZD_OK};
     enum zd_status status = manifest_open(dir, CHECKPOINT_TRUSTED, &manifest);
-    if (status == ZD_OK)
-        status = verify_files(dir, manifest, comm_rank(comm), size, threads);
+    ZD_THEN(status,
+            verify_files(dir, manifest, comm_rank(comm), size, threads));
     json_decref(manifest);
     if (status != ZD_OK)
         own = *zd_error_get();
@@ -412,7 +412,7 @@ static enum zd_status remove_checkpoint(const char *output_dir, int64_t step)
 {
     char name[64], hidden[80], path[PATH_MAX], trash[PATH_MAX];
     checkpoint_name(name, sizeof name, step);
-    snprintf(hidden, sizeof hidden, ".trash-%s", name);
+    ZD_PRINT(hidden, ".trash-%s", name);
     fs_join(path, sizeof path, output_dir, name);
     fs_join(trash, sizeof trash, output_dir, hidden);
     if (rename(path, trash) != 0) /* first out of sight, whole */

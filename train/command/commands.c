@@ -409,9 +409,8 @@ static void tell_rate(
         json_object_set_new(result, "note", json_string(note));
     if (now / before < TENFOLD)
         return;
-    snprintf(
-            warning, sizeof warning,
-            "learning_rate rises %s-fold, from %.4g to %.4g",
+    ZD_PRINT(
+            warning, "learning_rate rises %s-fold, from %.4g to %.4g",
             units_number(now / before, 3, times), before, now);
     json_object_set_new(result, "warning", json_string(warning));
 }

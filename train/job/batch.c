@@ -19,7 +19,7 @@ static enum zd_status fail_divide(
 {
     char shared[64] = "";
     if (sharers > 1)
-        snprintf(shared, sizeof shared, " / %d of cp_size x tp_size", sharers);
+        ZD_PRINT(shared, " / %d of cp_size x tp_size", sharers);
     ZD_FAIL(ZD_ERR_CONFIG, "E0211",
             "train.global_batch_size = %lld is not a multiple of %lld "
             "(%s%d rank%s%s)",

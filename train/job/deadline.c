@@ -55,7 +55,7 @@ void deadline_print(
     gmtime_r(&at, &tm);
     strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &tm);
     if (now > deadline->at)
-        snprintf(when, sizeof when, "%.1f s after", now - deadline->at);
+        ZD_PRINT(when, "%.1f s after", now - deadline->at);
     snprintf(
             out, bytes, "%s the deadline %s%s", when, text,
             deadline->is_slurm ? " (" SLURM_VARIABLE ")" : "");

@@ -102,7 +102,7 @@ static enum zd_status write_rows(
 static enum zd_status replace(const char *path, const char *text, size_t bytes)
 {
     char beside[PATH_MAX];
-    if (snprintf(beside, sizeof beside, "%s.tmp", path) >= (int)sizeof beside)
+    if (ZD_PRINT(beside, "%s.tmp", path) >= (int)sizeof beside)
         return fail_write(path, ENAMETOOLONG);
     int fd = fs_create(beside, 0644);
     if (fd < 0)

@@ -222,15 +222,15 @@ enum zd_status crash_guard_begin(
     *guard = (struct crash_guard){.comm = comm, .file = -1, .reached = -1};
     fs_join(guard->path, sizeof guard->path, job->job.output_dir, STARTS_FILE);
     clock_gettime(CLOCK_REALTIME, &now);
-    snprintf(/* as rank 0 has it */
-             guard->prefix, sizeof guard->prefix,
+    ZD_PRINT(/* as rank 0 has it */
+             guard->prefix,
              "{\"start\": \"%lld.%09ld\", \"from\": \"%.60s\", \"job\": "
              "\"%.60s\", \"rank\": ",
              (long long)now.tv_sec, now.tv_nsec, from, digest);
     enum zd_status status =
             COMM_FIRST(comm, look_back(guard, from, digest, name));
-    if (status == ZD_OK)
-        status = comm_broadcast(comm, guard->prefix, sizeof guard->prefix, 0);
+    ZD_THEN(status,
+            comm_broadcast(comm, guard->prefix, sizeof guard->prefix, 0));
     if (status != ZD_OK) {
         free(guard);
         return status;
@@ -281,7 +281,7 @@ static void tell_ending(const struct crash_guard *guard, enum zd_status status)
     char how[40], *text;
     if (guard->file < 0 || (!knows && comm_rank(guard->comm) != 0))
         return;
-    snprintf(how, sizeof how, "exit %d", zd_exit_code(status));
+    ZD_PRINT(how, "exit %d", zd_exit_code(status));
     json_t *rest = json_pack(
             "{s:I, s:s, s:s*, s:s*}", "step", (json_int_t)guard->step, "how",
             how, "code", knows ? error->code : NULL, "what",

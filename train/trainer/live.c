@@ -69,13 +69,11 @@ bool live_rate_note(const struct trainer *trainer, char *text, size_t bytes)
     double end = rate_after(trainer, last - 1);
     char rise[96] = "", fall[96] = "";
     if (!isnan(peak))
-        snprintf(
-                rise, sizeof rise, ", warms up to %.4g at step %lld", peak,
+        ZD_PRINT(
+                rise, ", warms up to %.4g at step %lld", peak,
                 (long long)warmup);
     if (last > warmup && end != (isnan(peak) ? now : peak))
-        snprintf(
-                fall, sizeof fall, ", decays to %.4g at step %lld", end,
-                (long long)last);
+        ZD_PRINT(fall, ", decays to %.4g at step %lld", end, (long long)last);
     if (!rise[0] && !fall[0])
         return false; /* it stays what it is */
     snprintf(

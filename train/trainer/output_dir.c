@@ -49,8 +49,7 @@ static enum zd_status take_lock(struct output_dir *dir)
     }
     char host[64] = "";
     gethostname(host, sizeof host - 1);
-    int n = snprintf(
-            holder, sizeof holder, "pid %ld on %s\n", (long)getpid(), host);
+    int n = ZD_PRINT(holder, "pid %ld on %s\n", (long)getpid(), host);
     if (ftruncate(fd, 0) != 0 || pwrite(fd, holder, (size_t)n, 0) != n)
         zd_log_debug("cannot write %s: %s", path, strerror(errno));
     dir->lock = fd;
@@ -84,7 +83,7 @@ static enum zd_status check_rows(const struct output_dir *dir)
 static enum zd_status make(const char *path, mode_t mode)
 {
     char parent[PATH_MAX];
-    snprintf(parent, sizeof parent, "%s", path);
+    ZD_PRINT(parent, "%s", path);
     size_t length = strlen(parent);
     while (length > 1 && parent[length - 1] == '/')
         parent[--length] = '\0';
@@ -119,8 +118,8 @@ static enum zd_status check_shared(struct comm *comm, struct output_dir *dir)
     struct timespec now;
 
     clock_gettime(CLOCK_REALTIME, &now);
-    snprintf(
-            expected, sizeof expected, "%ld at %lld.%09ld", (long)getpid(),
+    ZD_PRINT(
+            expected, "%ld at %lld.%09ld", (long)getpid(),
             (long long)now.tv_sec, now.tv_nsec);
     ZD_TRY(comm_broadcast(comm, expected, sizeof expected, 0));
     fs_join(path, sizeof path, dir->path, ".zerod.probe");

@@ -125,9 +125,8 @@ enum zd_status rank_device_open(struct trainer *trainer)
     const struct device_options *options = &trainer->job->device;
     enum zd_status status =
             device_place(options, comm_local_rank(comm), &place);
-    if (status == ZD_OK)
-        status = open_with_libraries(
-                trainer, device_resolve(options->backend), place);
+    ZD_THEN(status, open_with_libraries(
+                            trainer, device_resolve(options->backend), place));
     tell_fallback(trainer);
     ZD_TRY(comm_agree(comm, status));
     if (!options->numa_bind)
@@ -170,9 +169,9 @@ void rank_device_measure(
     memset(out, 0, sizeof *out);
     if (facts.backend != DEVICE_CUDA)
         return;
-    snprintf(out->name, sizeof out->name, "%.63s", facts.name);
-    snprintf(out->uuid, sizeof out->uuid, "%s", facts.uuid);
-    snprintf(out->pci, sizeof out->pci, "%s", facts.pci);
+    ZD_PRINT(out->name, "%.63s", facts.name);
+    ZD_PRINT(out->uuid, "%s", facts.uuid);
+    ZD_PRINT(out->pci, "%s", facts.pci);
     out->total = facts.total_bytes;
     out->planned = plan_device_bytes(&trainer->plan);
     if (device_used_bytes(&out->used) != ZD_OK)

@@ -109,10 +109,10 @@ static void fill(
     report->mesh = mesh_place(trainer->plan.mesh, report->rank);
     report->pid = (int)getpid();
     report->threads = rank_device_threads(trainer->job, trainer->comm);
-    snprintf(report->host, sizeof report->host, "%s", comm_host(trainer->comm));
+    ZD_PRINT(report->host, "%s", comm_host(trainer->comm));
     struct device_facts device = device_facts();
-    snprintf(
-            report->device, sizeof report->device, "%.63s",
+    ZD_PRINT(
+            report->device, "%.63s",
             device.uuid[0] ? device.uuid : device.name);
     device_affinity_list(report->cpus, sizeof report->cpus);
     report->step = trainer->state.step;

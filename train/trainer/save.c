@@ -203,8 +203,7 @@ static enum zd_status begin(
     enum zd_status status =
             saving_begin(&save->saving, writer, &trainer->state);
     writer->trainer_state = NULL;
-    if (status == ZD_OK)
-        status = comm_agree(trainer->comm, take(save));
+    ZD_THEN(status, comm_agree(trainer->comm, take(save)));
     save->stalled = clock_seconds() - save->began;
     rank_meter_add(trainer, PHASE_CHECKPOINT, save->began);
     if (status == ZD_OK)

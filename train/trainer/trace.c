@@ -166,8 +166,7 @@ enum zd_status trace_begin(struct trainer *trainer, int steps)
                                                      "a profile is being made")
                                            : create(trainer, steps, &trace);
     status = comm_agree(trainer->comm, status);
-    if (status == ZD_OK)
-        status = agree_on_clock(trainer, trace);
+    ZD_THEN(status, agree_on_clock(trainer, trace));
     if (status != ZD_OK) {
         trace_destroy(trace);
         return status;
@@ -268,7 +267,7 @@ static void name_lane(struct output *out, int rank, int lane)
     if (lane >= LANES_NAMED || out->named[lane])
         return;
     out->named[lane] = true;
-    snprintf(text, sizeof text, "host %d", lane - LANE_WORKERS);
+    ZD_PRINT(text, "host %d", lane - LANE_WORKERS);
     write_name(
             out, "thread_name", rank, lane,
             lane < LANE_WORKERS ? names[lane] : text);
@@ -314,9 +313,9 @@ static enum zd_status pass_on(
     const struct span *mine = spans_get(trace->spans, &count, &about.dropped);
     about.count = count;
     about.clock = trace->clock;
-    snprintf(about.host, sizeof about.host, "%s", comm_host(comm));
+    ZD_PRINT(about.host, "%s", comm_host(comm));
     ZD_TRY(comm_broadcast(comm, &about, sizeof about, r));
-    snprintf(name, sizeof name, "rank %d (%s)", r, about.host);
+    ZD_PRINT(name, "rank %d (%s)", r, about.host);
     if (out->stream)
         write_name(out, "process_name", r, 0, name);
     out->dropped += about.dropped;
@@ -356,13 +355,10 @@ enum zd_status trace_end(struct trainer *trainer, char *path_out)
     stream_finish(trainer->streams_down);
     stream_finish(trainer->streams_up);
     attach(trainer, NULL);
-    snprintf(
-            name, sizeof name, "profile-%06lld.json",
-            (long long)trace->first_step);
+    ZD_PRINT(name, "profile-%06lld.json", (long long)trace->first_step);
     fs_join(path_out, PATH_MAX, trainer->job->job.output_dir, name);
     status = comm_agree(trainer->comm, status);
-    if (status == ZD_OK)
-        status = write_all(trainer, path_out);
+    ZD_THEN(status, write_all(trainer, path_out));
     trainer->trace = NULL;
     trace_destroy(trace);
     return status;
