@@ -164,18 +164,15 @@ static int idle_cpus(const struct trainer *trainer)
     return idle > 0 ? idle : 0;
 }
 
-/* Pages for the snapshot, where there is one: beside the steps where this
- * rank's host has a CPU to spare, else now, before a save stands still for
- * them. */
+/* Pages for the snapshot, where there is one: beside the steps where this rank
+ * has a CPU to spare, else now, before a save stands still for them. */
 static void warm_snapshot(struct trainer *trainer)
 {
-    int spare = device_spare_cpus(
-            &trainer->job->device, device_affinity_cpus(), device_online_cpus(),
-            comm_local_size(trainer->comm));
+    int idle = idle_cpus(trainer);
     if (!trainer->snapshot)
         return;
-    zero_snapshot_help(trainer->snapshot, idle_cpus(trainer));
-    zero_snapshot_warm(trainer->snapshot, spare > 0);
+    zero_snapshot_help(trainer->snapshot, idle);
+    zero_snapshot_warm(trainer->snapshot, idle > 0);
 }
 
 /* The time of a step, by what was measured on rank 0's machine, else by the

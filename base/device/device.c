@@ -77,14 +77,10 @@ int device_online_cpus(void)
 
 /* A mask smaller than the machine's share of a rank was set for this rank alone
  * (mpirun's binding); a full one is shared by the host's ranks. */
-static int ranks_of_mask(int mask_cpus, int online_cpus, int local_size)
-{
-    return mask_cpus * local_size > online_cpus ? local_size : 1;
-}
-
 int device_rank_cpus(int mask_cpus, int online_cpus, int local_size)
 {
-    int cpus = mask_cpus / ranks_of_mask(mask_cpus, online_cpus, local_size);
+    bool is_shared = mask_cpus * local_size > online_cpus;
+    int cpus = is_shared ? mask_cpus / local_size : mask_cpus;
     return cpus > 0 ? cpus : 1;
 }
 
@@ -109,15 +105,4 @@ int device_threads(
     if (threads <= 0)
         threads = device_rank_cpus(mask_cpus, online_cpus, local_size);
     return limit > 0 && threads > limit ? limit : threads;
-}
-
-int device_spare_cpus(
-        const struct device_options *options, int mask_cpus, int online_cpus,
-        int local_size)
-{
-    int ranks = ranks_of_mask(mask_cpus, online_cpus, local_size);
-    int spare =
-            mask_cpus -
-            ranks * device_threads(options, mask_cpus, online_cpus, local_size);
-    return spare > 0 ? spare : 0;
 }

@@ -57,10 +57,6 @@ int device_rank_cpus(int mask_cpus, int online_cpus, int local_size);
 int device_threads(
         const struct device_options *options, int mask_cpus, int online_cpus,
         int local_size);
-/* CPUs that such ranks' threads leave free of those this process may use. */
-int device_spare_cpus(
-        const struct device_options *options, int mask_cpus, int online_cpus,
-        int local_size);
 /* How the streams of a rank work; `offloads`: something is. STREAM_CUDA when
  * the thread's device is a GPU. */
 enum stream_mode device_stream_mode(

@@ -54,22 +54,6 @@ Test(device, threads_follow_OMP_NUM_THREADS_where_the_job_is_silent)
     cr_expect_eq(device_threads(&options, 8, 8, 1), 5);
 }
 
-Test(device, counts_the_cpus_that_threads_leave_free)
-{
-    struct device_options options = device_options_default();
-    cr_expect_eq(device_spare_cpus(&options, 8, 8, 1), 0);
-    cr_expect_eq(device_spare_cpus(&options, 8, 8, 4), 0);
-    cr_expect_eq(device_spare_cpus(&options, 8, 8, 3), 2);
-    /* more ranks than CPUs, and ranks that are bound */
-    cr_expect_eq(device_spare_cpus(&options, 2, 2, 8), 0);
-    cr_expect_eq(device_spare_cpus(&options, 1, 8, 4), 0);
-    options.cpu_threads = 1;
-    cr_expect_eq(device_spare_cpus(&options, 2, 2, 1), 1);
-    cr_expect_eq(device_spare_cpus(&options, 2, 2, 2), 0);
-    cr_expect_eq(device_spare_cpus(&options, 1, 2, 2), 0);
-    cr_expect_eq(device_spare_cpus(&options, 8, 8, 4), 4);
-}
-
 Test(device, knows_the_machine)
 {
     cr_expect_geq(device_affinity_cpus(), 1);
