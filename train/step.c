@@ -48,20 +48,16 @@ static enum zd_status load_batches(struct trainer *trainer)
     return status;
 }
 
-static int64_t targets_here(const struct trainer *trainer)
+/* Unmasked targets of this rank's micro-batches, and their tokens. */
+static int64_t targets_here(const struct trainer *trainer, int64_t *tokens_out)
 {
-    int64_t count = 0;
-    for (int a = 0; a < trainer->plan.accumulation; a++)
-        count += trainer->batches[a].target_count;
-    return count;
-}
-
-static int64_t tokens_here(const struct trainer *trainer)
-{
-    int64_t count = 0;
-    for (int a = 0; a < trainer->plan.accumulation; a++)
-        count += trainer->batches[a].token_count;
-    return count;
+    int64_t targets = 0, tokens = 0;
+    for (int a = 0; a < trainer->plan.accumulation; a++) {
+        targets += trainer->batches[a].target_count;
+        tokens += trainer->batches[a].token_count;
+    }
+    *tokens_out = tokens;
+    return targets;
 }
 
 static int64_t raised_flags(const struct trainer *trainer)
@@ -94,8 +90,9 @@ static enum zd_status exchange(struct trainer *trainer, int64_t words[WORDS])
     words[WORD_FAILED] = loaded != ZD_OK;
     bool has_batches = trainer->has_batches && loaded == ZD_OK;
     bool counts = has_batches && trainer_counts_sample(trainer);
-    words[WORD_TARGETS] = counts ? targets_here(trainer) : 0;
-    words[WORD_TOKENS] = counts ? tokens_here(trainer) : 0;
+    words[WORD_TARGETS] = words[WORD_TOKENS] = 0;
+    if (counts)
+        words[WORD_TARGETS] = targets_here(trainer, &words[WORD_TOKENS]);
     words[WORD_FLAGS] = raised_flags(trainer);
     words[WORD_COMMAND] = commands_wait(trainer);
     error = *zd_error_get();
@@ -113,9 +110,10 @@ static enum zd_status exchange(struct trainer *trainer, int64_t words[WORDS])
 static struct objective_sums sums_of(
         const struct trainer *trainer, int64_t targets)
 {
+    int64_t tokens;
     return (struct objective_sums){
             .targets = targets,
-            .mine = targets_here(trainer),
+            .mine = targets_here(trainer, &tokens),
             .ranks = mesh_samples(trainer->plan.mesh, 0).size,
             .over_ranks = !trainer->job->train.average_tokens_across_devices};
 }

@@ -86,8 +86,8 @@ enum zd_status checkpoint_ls(const char *path, json_t **out)
 /* Where a checkpoint is wanted, and `path` is the folder of several. */
 static enum zd_status help_to_choose(const char *path, enum zd_status status)
 {
-    char manifest[PATH_MAX], word[2 * PATH_MAX] = "";
-    struct text_buffer quoted = {.out = word, .bytes = sizeof word};
+    char manifest[PATH_MAX];
+    struct text_buffer quoted = TEXT_BUFFER(2 * PATH_MAX);
     struct zd_error error = *zd_error_get();
     ZD_FREED int64_t *steps = NULL;
     int count = 0;
@@ -99,7 +99,7 @@ static enum zd_status help_to_choose(const char *path, enum zd_status status)
     zd_error_set(&error);
     text_buffer_add_word(&quoted, path);
     if (count > 0)
-        zd_fail_help("`zerod ckpt ls %s` names its checkpoints", word);
+        zd_fail_help("`zerod ckpt ls %s` names its checkpoints", quoted.out);
     return status;
 }
 

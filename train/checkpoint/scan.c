@@ -308,9 +308,7 @@ static enum zd_status take_step(void *ctx, const char *name)
     int64_t step = step_of_name(name);
     if (step < 0)
         return ZD_OK;
-    steps->list =
-            zd_grow(steps->list, &steps->capacity, steps->count + 1,
-                    sizeof *steps->list);
+    ZD_GROW(steps->list, steps->capacity, steps->count + 1);
     steps->list[steps->count++] = step;
     return ZD_OK;
 }

@@ -102,8 +102,7 @@ bool text_is_bytes(const char *tokenizer)
 enum zd_status text_check(const struct train_job *job)
 {
     const char *dir = job->model.path;
-    char word[2 * PATH_MAX] = "";
-    struct text_buffer quoted = {.out = word, .bytes = sizeof word};
+    struct text_buffer quoted = TEXT_BUFFER(2 * PATH_MAX);
     bool is_named = job->model.tokenizer && job->model.tokenizer[0];
     if (is_named || !dir || has_tokenizer(dir) || says_bytes(dir) ||
         all_tokenized(&job->data))
@@ -118,7 +117,7 @@ enum zd_status text_check(const struct train_job *job)
                 "t.AutoTokenizer.from_pretrained(d).save_pretrained(d)\" %s\n"
                 "makes one of the files that are there; "
                 "tokenizer = \"bytes\" in [model] takes bytes for tokens",
-                word);
+                quoted.out);
     else
         zd_fail_help("tokenizer = \"PATH\" in [model] names one; tokenizer = "
                      "\"bytes\" takes bytes for tokens");

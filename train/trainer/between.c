@@ -4,6 +4,7 @@
  * does not show. Text is written by the model in training: all ranks run it,
  * rank 0 picks the tokens. */
 #include "base/clock.h"
+#include "base/must.h"
 #include "data/tokenize.h"
 #include "train/text/decoder.h"
 #include "train/trainer/trainer.h"
@@ -173,18 +174,16 @@ static void tell_sample(
         struct trainer *trainer, const struct sample_request *request, int i,
         const struct decoder_text *text)
 {
-    json_t *sample = decoder_text_json(text, request->prompts[i]);
+    json_auto_t *sample = decoder_text_json(text, request->prompts[i]);
     trainer_tell_sample(trainer, sample);
     if (request->told)
         json_array_append(request->told, sample);
-    json_decref(sample);
 }
 
 enum zd_status trainer_sample_request(
         struct trainer *trainer, const struct sample_request *request)
 {
     int V = trainer->plan.config.vocab_size;
-    enum zd_status status = ZD_OK;
     enum train_run_state before = trainer->run_state;
     float *logits = arena_span(&trainer->arena, "train.sample_logits");
     struct model_hooks hooks = zero_hooks(trainer->zero);
@@ -199,16 +198,15 @@ enum zd_status trainer_sample_request(
             .capacity = trainer->plan.shape.decode_capacity,
             .batch = trainer->plan.shape.decode_batch};
     trainer_tell_state(trainer, RUN_SAMPLING);
-    for (int i = 0; i < request->count && status == ZD_OK; i++) {
+    for (int i = 0; i < request->count; i++) {
+        ZD_SCOPED(decoder_text_fini)
         struct decoder_text text = {
                 .stream = (uint64_t)trainer->state.step * 64 + (uint64_t)i};
-        status = sample_one(trainer, &decoder, request, i, &text);
-        if (status == ZD_OK)
-            tell_sample(trainer, request, i, &text);
-        decoder_text_fini(&text);
+        ZD_TRY(sample_one(trainer, &decoder, request, i, &text));
+        tell_sample(trainer, request, i, &text);
     }
     trainer_tell_state(trainer, before);
-    return status;
+    return ZD_OK;
 }
 
 static enum zd_status sample_of_job(struct trainer *trainer)
@@ -223,34 +221,37 @@ static enum zd_status sample_of_job(struct trainer *trainer)
     return trainer_sample_request(trainer, &request);
 }
 
+static enum zd_status check_prompt(
+        const struct trainer *trainer, const struct sample_request *request,
+        int i)
+{
+    ZD_SCOPED(token_vector_fini) struct token_vector ids = {0};
+    int32_t end;
+    int capacity = trainer->plan.shape.decode_capacity;
+    ZD_TRY(encode(trainer, request, i, &ids, &end));
+    if (ids.count >= (size_t)capacity) {
+        ZD_FAIL(ZD_ERR_DATA, "E0463",
+                "the prompt has %zu tokens, there is room for %d", ids.count,
+                capacity);
+        return zd_fail_help("a shorter prompt; memory is planned for one of so "
+                            "many tokens and its continuation");
+    }
+    int room = capacity - (int)ids.count;
+    if (!request->is_asked || request->max_new_tokens <= room)
+        return ZD_OK;
+    ZD_FAIL(ZD_ERR_DATA, "E1015",
+            "%d new tokens after %zu of the prompt: there is room for %d in "
+            "all",
+            request->max_new_tokens, ids.count, capacity);
+    return zd_fail_help("max_new_tokens of at most %d", room);
+}
+
 enum zd_status trainer_sample_check(
         struct trainer *trainer, const struct sample_request *request)
 {
     enum zd_status status = ZD_OK;
-    int capacity = trainer->plan.shape.decode_capacity;
     for (int i = 0; i < request->count && status == ZD_OK; i++) {
-        struct token_vector ids = {0};
-        int32_t end;
-        status = encode(trainer, request, i, &ids, &end);
-        if (status == ZD_OK && ids.count >= (size_t)capacity) {
-            status =
-                    ZD_FAIL(ZD_ERR_DATA, "E0463",
-                            "the prompt has %zu tokens, there is room for %d",
-                            ids.count, capacity);
-            zd_fail_help("a shorter prompt; memory is planned for one of so "
-                         "many tokens and its continuation");
-        } else if (
-                status == ZD_OK && request->is_asked &&
-                request->max_new_tokens > capacity - (int)ids.count) {
-            status =
-                    ZD_FAIL(ZD_ERR_DATA, "E1015",
-                            "%d new tokens after %zu of the prompt: there is "
-                            "room for %d in all",
-                            request->max_new_tokens, ids.count, capacity);
-            zd_fail_help(
-                    "max_new_tokens of at most %d", capacity - (int)ids.count);
-        }
-        token_vector_fini(&ids);
+        status = check_prompt(trainer, request, i);
         if (status != ZD_OK && request->count > 1)
             zd_fail_where("prompt %d of %d", i + 1, request->count);
     }

@@ -278,19 +278,17 @@ static void tell_ending(const struct crash_guard *guard, enum zd_status status)
 {
     const struct zd_error *error = zd_error_get();
     bool knows = error->status == status && error->code[0];
-    char how[40], *text;
+    char how[40];
     if (guard->file < 0 || (!knows && comm_rank(guard->comm) != 0))
         return;
     ZD_PRINT(how, "exit %d", zd_exit_code(status));
-    json_t *rest = json_pack(
+    json_auto_t *rest = json_pack(
             "{s:I, s:s, s:s*, s:s*}", "step", (json_int_t)guard->step, "how",
             how, "code", knows ? error->code : NULL, "what",
             knows ? error->what : NULL);
-    text = rest ? json_dumps(rest, 0) : NULL;
-    json_decref(rest);
+    ZD_FREED char *text = rest ? json_dumps(rest, 0) : NULL;
     if (text && dprintf(guard->file, "%s%s\n", guard->prefix, text + 1) < 0)
         zd_log_debug("cannot write %s: %s", guard->path, strerror(errno));
-    free(text);
 }
 
 /* A start that setup refuses leaves no trace. */

@@ -37,8 +37,7 @@ static enum zd_status check_same(const struct topology *topology)
 /* The ranks of the first GPU that several of them have. */
 static void tell_shared(const struct topology *topology)
 {
-    char line[160] = "";
-    struct text_buffer text = {.out = line, .bytes = sizeof line};
+    struct text_buffer text = TEXT_BUFFER(160);
     for (int r = 0; r < topology->size; r++) {
         if (topology_sharers(topology, r) < 2)
             continue;
@@ -48,7 +47,7 @@ static void tell_shared(const struct topology *topology)
         zd_log_warning(
                 "ranks %s share one GPU of %s (%s): each may take its part of "
                 "what is free, and they compute in turns",
-                line, topology->ranks[r].host, topology->ranks[r].gpu);
+                text.out, topology->ranks[r].host, topology->ranks[r].gpu);
         return;
     }
 }

@@ -72,7 +72,8 @@ void trainer_state_resume(struct trainer *trainer)
     char path[PATH_MAX];
     bool is_there;
     size_t i;
-    json_t *json = NULL, *row;
+    json_auto_t *json = NULL;
+    json_t *row;
     if (!is_wanted(trainer))
         return;
     fs_join(path, sizeof path, trainer->resumed_from, TRAINER_STATE_FILE);
@@ -93,7 +94,6 @@ void trainer_state_resume(struct trainer *trainer)
             json_integer_value(step) <= trainer->state.step)
             json_array_append(trainer->history.rows, row);
     }
-    json_decref(json);
 }
 
 /* --- trainer_state.json: writing ------------------------------------------ */
@@ -162,10 +162,9 @@ char *trainer_state_text(const struct trainer *trainer)
 {
     if (!is_wanted(trainer))
         return NULL;
-    json_t *json = state_json(trainer);
+    json_auto_t *json = state_json(trainer);
     char *text = zd_must(json_dumps(
             json, JSON_INDENT(2) | JSON_SORT_KEYS | JSON_REAL_PRECISION(17)));
-    json_decref(json);
     size_t length = strlen(text);
     text = zd_must(realloc(text, length + 2));
     strcpy(text + length, "\n");
@@ -174,7 +173,8 @@ char *trainer_state_text(const struct trainer *trainer)
 
 void trainer_state_write(const struct trainer *trainer)
 {
-    char path[PATH_MAX], *text = trainer_state_text(trainer);
+    char path[PATH_MAX];
+    ZD_FREED char *text = trainer_state_text(trainer);
     if (!text)
         return;
     fs_join(path, sizeof path, trainer->job->job.output_dir,
@@ -183,7 +183,6 @@ void trainer_state_write(const struct trainer *trainer)
         zd_log_warning("%s", zd_error_get()->what);
         zd_error_clear();
     }
-    free(text);
 }
 
 /* --- as it happens -------------------------------------------------------- */

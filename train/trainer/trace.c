@@ -217,12 +217,11 @@ static enum zd_status open_output(struct output *out, const char *job)
     out->stream = fd < 0 ? NULL : fdopen(fd, "w");
     if (!out->stream)
         return fail_write(out, errno);
-    json_t *name = json_string(job);
+    json_auto_t *name = json_string(job);
     fputs("{\"displayTimeUnit\": \"ms\", \"otherData\": {\"job\": ",
           out->stream);
     json_dumpf(name, out->stream, JSON_ENCODE_ANY);
     fputs("},\n\"traceEvents\": [", out->stream);
-    json_decref(name);
     out->between = "\n";
     return ZD_OK;
 }
@@ -250,12 +249,11 @@ static void write_name(
         struct output *out, const char *what, int pid, int tid,
         const char *name)
 {
-    json_t *event = json_pack(
+    json_auto_t *event = json_pack(
             "{s:s, s:s, s:i, s:i, s:{s:s}}", "ph", "M", "name", what, "pid",
             pid, "tid", tid, "args", "name", name);
     fputs(out->between, out->stream);
     json_dumpf(event, out->stream, 0);
-    json_decref(event);
     out->between = ",\n";
 }
 
@@ -334,12 +332,11 @@ static enum zd_status pass_on(
 static enum zd_status write_all(struct trainer *trainer, const char *path)
 {
     struct output out = {.path = path};
-    struct span *piece = zd_array(PIECE, sizeof *piece);
+    ZD_FREED struct span *piece = zd_array(PIECE, sizeof *piece);
     enum zd_status status = COMM_FIRST(
             trainer->comm, open_output(&out, trainer->job->job.name));
     for (int r = 0; status == ZD_OK && r < comm_size(trainer->comm); r++)
         status = pass_on(trainer, &out, r, piece);
-    free(piece);
     enum zd_status closed = close_output(&out, status);
     return status == ZD_OK ? comm_agree(trainer->comm, closed) : closed;
 }
