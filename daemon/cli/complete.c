@@ -29,7 +29,7 @@ static void offer_part(
     static const char files[] = " FILE PATH CHECKPOINT SOCKET ",
                       folders[] = " DIR OUT ";
     char word[64]; /* DIR of DIR=WEIGHT */
-    snprintf(word, sizeof word, " %.*s ", (int)strcspn(part, "="), part);
+    ZD_PRINT(word, " %.*s ", (int)strcspn(part, "="), part);
     if (strstr(files, word))
         complete_files(completion, false);
     else if (strstr(folders, word))
@@ -69,7 +69,7 @@ static bool next_words(
         char word[64];
         if (strncmp(command->name, typed, length) != 0)
             continue;
-        snprintf(word, sizeof word, "%.*s", (int)strcspn(rest, " "), rest);
+        ZD_PRINT(word, "%.*s", (int)strcspn(rest, " "), rest);
         if (only && strcmp(word, only) == 0)
             return true;
         bool is_group = strchr(rest, ' ');
@@ -89,9 +89,9 @@ static void offer_options(
         const struct cli_option *option = &program->options[i];
         if (!cli_takes(program, command, option))
             continue;
-        snprintf(word, sizeof word, "--%s", option->name);
+        ZD_PRINT(word, "--%s", option->name);
         complete_offer(completion, word, option->help);
-        snprintf(word, sizeof word, "-%c", option->letter);
+        ZD_PRINT(word, "-%c", option->letter);
         if (option->letter)
             complete_offer(completion, word, option->help);
     }
@@ -122,7 +122,7 @@ static void offer_word(
                 program, command_of(program, typed), word, &value);
         if (!wants)
             return;
-        snprintf(before, sizeof before, "%.*s", (int)(value - word), word);
+        ZD_PRINT(before, "%.*s", (int)(value - word), word);
         completion = (struct completion){before, value};
     }
     if (wants && wants->choices)

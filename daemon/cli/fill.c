@@ -20,7 +20,7 @@ static json_t *find(const json_t *object, const char *path, size_t bytes)
     for (size_t at = 0; value && at < bytes;) {
         size_t length = strcspn(path + at, ".");
         length = length > bytes - at ? bytes - at : length;
-        snprintf(key, sizeof key, "%.*s", (int)length, path + at);
+        ZD_PRINT(key, "%.*s", (int)length, path + at);
         value = json_object_get(value, key);
         at += length + 1;
     }
@@ -95,10 +95,10 @@ static void print_number(const struct look *look, char kind, double value)
         strcpy(text, value == 1 ? "" : kind == 'p' ? "s" : "es");
         break;
     case 'm':
-        snprintf(text, sizeof text, "%.3f", units_mib((uint64_t)value));
+        ZD_PRINT(text, "%.3f", units_mib((uint64_t)value));
         break;
     case '%':
-        snprintf(text, sizeof text, "%.3g", 100 * value);
+        ZD_PRINT(text, "%.3g", 100 * value);
         break;
     case '.':
     case '<':

@@ -29,8 +29,8 @@ static void print_wrapped(const char *text, int column, FILE *stream)
 static void print_option(const struct cli_option *option, FILE *stream)
 {
     char left[64];
-    snprintf(
-            left, sizeof left, "%c%c%s--%s%s%s", option->letter ? '-' : ' ',
+    ZD_PRINT(
+            left, "%c%c%s--%s%s%s", option->letter ? '-' : ' ',
             option->letter ? option->letter : ' ', option->letter ? ", " : "  ",
             option->name, option->value ? " " : "",
             option->value ? option->value : "");
@@ -55,14 +55,13 @@ static void print_options(
 
 static void print_exits(const struct cli_program *program, FILE *stream)
 {
-    char out[1024];
-    struct text_buffer text = {out, sizeof out, 0};
+    struct text_buffer text = TEXT_BUFFER(1024);
     for (int i = 0; i < program->exit_count; i++)
         text_buffer_add(
                 &text, "%s%d %s", i ? ", " : "", program->exits[i].code,
                 program->exits[i].meaning);
     text_buffer_add(&text, ".");
-    print_wrapped(out, fprintf(stream, "Exit codes:"), stream);
+    print_wrapped(text.out, fprintf(stream, "Exit codes:"), stream);
 }
 
 static void print_program(const struct cli_program *program, FILE *stream)

@@ -30,7 +30,7 @@ static const struct cli_command *find_words(
         const char *second, int *words_out)
 {
     char name[64];
-    snprintf(name, sizeof name, "%s %s", first, second ? second : "");
+    ZD_PRINT(name, "%s %s", first, second ? second : "");
     const struct cli_command *found = cli_find_command(program, name);
     *words_out = found ? 2 : 1;
     return found ? found : cli_find_command(program, first);
@@ -61,9 +61,7 @@ static enum zd_status tell_unknown_command(
     list_group(program, first, &words);
     bool two = second && second[0] != '-' && words.used;
     bool needs_word = words.used && !two;
-    snprintf(
-            typed, sizeof typed, "%s%s%s", first, two ? " " : "",
-            two ? second : "");
+    ZD_PRINT(typed, "%s%s%s", first, two ? " " : "", two ? second : "");
     for (int i = 0; i < program->command_count; i++) {
         const char *name = program->commands[i].name;
         suggest_offer(&nearest, typed, edit_distance(typed, name), name);
@@ -122,7 +120,7 @@ static enum zd_status tell_unknown_option(
     const char *space = command ? " " : "",
                *words = command ? command->name : "";
     char name[64];
-    snprintf(name, sizeof name, "%.*s", (int)strcspn(typed, "="), typed);
+    ZD_PRINT(name, "%.*s", (int)strcspn(typed, "="), typed);
     for (int i = 0; i < program->option_count; i++) {
         const struct cli_option *option = &program->options[i];
         int distance = edit_distance(name + strspn(name, "-"), option->name);
@@ -321,7 +319,7 @@ static enum zd_status check_complete(const struct parse *parse)
                     parse->command->required, " ", program->options[i].name) &&
             !(parse->given & UINT64_C(1) << i)) {
             char typed[64];
-            snprintf(typed, sizeof typed, "--%s", program->options[i].name);
+            ZD_PRINT(typed, "--%s", program->options[i].name);
             return fail_incomplete(parse, typed, program->options[i].value);
         }
     return ZD_OK;

@@ -117,8 +117,8 @@ struct job *cli_open_job(const struct cli_args *args)
         overrides[count++] =
                 (struct job_override){keys[i], values[i], "--set", false};
     }
-    snprintf(steps, sizeof steps, "%lld", (long long)args->max_steps);
-    snprintf(stop, sizeof stop, "%lld", (long long)args->stop_after);
+    ZD_PRINT(steps, "%lld", (long long)args->max_steps);
+    ZD_PRINT(stop, "%lld", (long long)args->stop_after);
     const struct job_override options[] = {
             {"run.resume", args->resume, "--resume", true},
             {"train.max_steps", args->max_steps >= 0 ? steps : NULL,

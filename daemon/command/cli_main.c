@@ -19,7 +19,7 @@ static void offer_settings(const struct completion *completion)
     char name[2 * SCHEMA_NAME_MAX + 2];
     for (int i = 0; i < schema_count; i++) {
         const struct schema_key *key = &schema_table[i];
-        snprintf(name, sizeof name, "%s.%s=", key->section, key->name);
+        ZD_PRINT(name, "%s.%s=", key->section, key->name);
         if (may_be_set(key))
             complete_offer(completion, name, key->help);
     }

@@ -46,9 +46,8 @@ enum zd_status command_doctor(struct cli_args *args)
     status = comm_agree(comm, status);
     if (status == ZD_OK && job && comm_rank(comm) == 0)
         cli_warn_limits(args, job);
-    if (status == ZD_OK)
-        status = examine(
-                args, job ? job_options(job) : &defaults, job != NULL, comm);
+    ZD_THEN(status, examine(args, job ? job_options(job) : &defaults,
+                            job != NULL, comm));
     job_free(job);
     comm_destroy(comm);
     return status;

@@ -88,8 +88,7 @@ static enum zd_status check_ready(const char *text, int world)
     struct job *job;
     bool is_part;
     enum zd_status status = job_load(&request, &job);
-    if (status == ZD_OK)
-        status = cli_check_data(job_options(job), false, &is_part);
+    ZD_THEN(status, cli_check_data(job_options(job), false, &is_part));
     for (int i = 0; i < job_problems(job)->count; i++) {
         const struct problem *problem = &job_problems(job)->items[i];
         if (strcmp(problem->code, "E0219") == 0) {
@@ -262,8 +261,7 @@ static enum zd_status begin(const struct cli_args *args)
     struct device *gpu = command_open_gpu(&device);
     draft_init(&draft);
     enum zd_status status = begin_job(&request, &draft);
-    if (status == ZD_OK)
-        status = write_draft(args, &draft);
+    ZD_THEN(status, write_draft(args, &draft));
     draft_fini(&draft);
     device_close(gpu);
     return status;

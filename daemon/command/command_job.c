@@ -148,8 +148,7 @@ enum zd_status command_validate(struct cli_args *args)
     cli_warn_limits(args, job);
     enum zd_status status =
             cli_check_data(job_options(job), args->all, &is_part);
-    if (status == ZD_OK)
-        status = check_weights(job_options(job));
+    ZD_THEN(status, check_weights(job_options(job)));
     if (status == ZD_OK)
         print_valid(args, job, is_part);
     else if (cli_wants_json(args))
@@ -210,8 +209,7 @@ enum zd_status command_data_inspect(struct cli_args *args)
     struct job *job;
     ZD_TRY(cli_need_job(args, 0, JOB_PATHS_EXIST, &job));
     enum zd_status status = open_text(job_options(job), &config, &text);
-    if (status == ZD_OK)
-        status = inspect(args, job_options(job), &config, &text);
+    ZD_THEN(status, inspect(args, job_options(job), &config, &text));
     job_free(job);
     return status;
 }

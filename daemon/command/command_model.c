@@ -45,9 +45,7 @@ static enum zd_status check_out(
 
 static bool has_file(const char *folder, const char *name)
 {
-    char path[PATH_MAX];
-    fs_join(path, sizeof path, folder, name);
-    return fs_exists(path);
+    return fs_exists(fs_in(folder, name).text);
 }
 
 static void tell_written(const struct cli_args *args, bool replaces)

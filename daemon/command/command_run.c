@@ -50,8 +50,7 @@ static enum zd_status compare_jobs(struct comm *comm, const struct job *job)
     enum zd_status status = comm_broadcast(comm, &bytes, sizeof bytes, 0);
     if (status == ZD_OK && comm_rank(comm) != 0)
         first = zd_must(calloc(1, (size_t)bytes));
-    if (status == ZD_OK)
-        status = comm_broadcast(comm, first, (size_t)bytes, 0);
+    ZD_THEN(status, comm_broadcast(comm, first, (size_t)bytes, 0));
     if (status == ZD_OK && strcmp(mine, first) != 0) {
         first_difference(mine, first, difference, sizeof difference);
         status =
@@ -73,7 +72,7 @@ static enum zd_status agree_on_job(
     struct verdict own = {.status = mine};
     ZD_FREED void *verdicts = NULL;
     if (mine == ZD_OK)
-        snprintf(own.digest, sizeof own.digest, "%s", job_options(job)->digest);
+        ZD_PRINT(own.digest, "%s", job_options(job)->digest);
     ZD_TRY(comm_gather_new(comm, &own, sizeof own, &verdicts));
     const struct verdict *all = verdicts;
     enum zd_status status = ZD_OK;

@@ -192,9 +192,7 @@ static enum zd_status find_socket_path(struct control *control)
 {
     const struct control_options *options = &control->job->control;
     if (options->socket == CONTROL_PATH)
-        snprintf(
-                control->socket_path, sizeof control->socket_path, "%s",
-                options->socket_path);
+        ZD_PRINT(control->socket_path, "%s", options->socket_path);
     if (options->socket != CONTROL_AUTO)
         return ZD_OK;
     ZD_TRY(http_socket_path(

@@ -75,8 +75,7 @@ static void route_hello(const struct ask *ask)
 static bool add_names(
         const struct ask *ask, const char *list, struct text_buffer *names)
 {
-    char hint[SERIES_MAX * 32] = "";
-    struct text_buffer all = {hint, sizeof hint, 0};
+    struct text_buffer all = TEXT_BUFFER(SERIES_MAX * 32);
     const char *at = list;
     size_t length = strcspn(at, ",");
     while (run_series_find(at, length) >= 0 && at[length]) {
@@ -89,14 +88,13 @@ static bool add_names(
     for (int i = 0; run_series_name(i); i++)
         text_buffer_add(&all, "%s%s", i ? " " : "", run_series_name(i));
     return refuse(
-            ask, 404, "E_NOT_FOUND", hint, "no such series: %.*s",
+            ask, 404, "E_NOT_FOUND", all.out, "no such series: %.*s",
             (int)(length > 60 ? 60 : length), at);
 }
 
 static void route_history(const struct ask *ask)
 {
-    char text[HTTP_PARAMS_MAX * SERIES_MAX * 32] = "";
-    struct text_buffer names = {text, sizeof text, 0};
+    struct text_buffer names = TEXT_BUFFER(HTTP_PARAMS_MAX * SERIES_MAX * 32);
     int64_t since = -1, max = 1000; /* step 0 has an evaluation */
     if (!param_integer(ask, "since", 0, INT64_MAX, &since) ||
         !param_integer(ask, "max", 1, 10000, &max))
@@ -107,7 +105,7 @@ static void route_history(const struct ask *ask)
             return;
     http_reply_json(
             ask->reply, 200,
-            series_json(ask->state->series, text, since, (int)max));
+            series_json(ask->state->series, names.out, since, (int)max));
 }
 
 /* A value that `set` has changed has another origin than the job file. It is
@@ -244,8 +242,8 @@ static bool unknown_path(const struct ask *ask)
         suggest_offer(&nearest, path, edit_distance(path, known), known);
     }
     if (nearest.word)
-        snprintf(
-                hint, sizeof hint, "did you mean %s %s?",
+        ZD_PRINT(
+                hint, "did you mean %s %s?",
                 find_route(nearest.word, NULL)->method, nearest.word);
     return refuse(ask, 404, "E_NOT_FOUND", hint, "no such path: %.200s", path);
 }

@@ -77,8 +77,8 @@ static bool check_accumulation(const struct ask *ask, double micros)
     char hint[300];
     if (micros <= facts->accumulation_max)
         return true;
-    snprintf(
-            hint, sizeof hint,
+    ZD_PRINT(
+            hint,
             "at most zerodctl set gradient_accumulation_steps=%d; for more "
             "stop the run, set train.%s = %.0f in the job file and start it "
             "again: it goes on from its checkpoint",

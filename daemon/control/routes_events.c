@@ -175,9 +175,7 @@ static int open_log(const struct ask *ask, int rank)
                 state->facts.world - 1);
         return -1;
     }
-    snprintf(
-            path, sizeof path, "%.3900s/logs/rank-%05d.log",
-            job->job.output_dir, rank);
+    ZD_PRINT(path, "%.3900s/logs/rank-%05d.log", job->job.output_dir, rank);
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
     if (fd >= 0 && fstat(fd, &info) == 0 && S_ISREG(info.st_mode))
         return fd;

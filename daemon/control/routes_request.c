@@ -41,7 +41,7 @@ bool param_integer(
     }
     char hint[100];
     int64_t example = min > 100 ? min : max < 100 ? max : 100;
-    snprintf(hint, sizeof hint, "%s=%lld", name, (long long)example);
+    ZD_PRINT(hint, "%s=%lld", name, (long long)example);
     return refuse(
             ask, 400, "E_BAD_REQUEST", hint,
             "parameter %s=%.40s: an integer from %lld to %lld is expected",
@@ -60,7 +60,7 @@ bool param_flag(const struct ask *ask, const char *name, bool *value)
             return true;
         }
     char hint[100];
-    snprintf(hint, sizeof hint, "%s=1", name);
+    ZD_PRINT(hint, "%s=1", name);
     return refuse(
             ask, 400, "E_BAD_REQUEST", hint,
             "parameter %s=%.40s: 0 or 1 is expected", name, text);
@@ -141,10 +141,9 @@ static bool take(
     char expected[EXPECTED_MAX], example[EXAMPLE_MAX], hint[200];
     const char *name = field->name;
     if (!is_fit(field, value, expected, example)) {
-        snprintf(
-                hint, sizeof hint,
-                field->given ? "like zerodctl set %s=%s" : "{\"%s\": %s}", name,
-                example);
+        ZD_PRINT(
+                hint, field->given ? "like zerodctl set %s=%s" : "{\"%s\": %s}",
+                name, example);
         return refuse(
                 ask, 400, "E_BAD_REQUEST", hint, "`%s` must be %s", name,
                 expected);
@@ -201,7 +200,7 @@ static bool unknown_key(
                 i ? ", " : "it takes ", name);
     }
     if (nearest.word)
-        snprintf(hint, sizeof hint, "did you mean `%s`?", nearest.word);
+        ZD_PRINT(hint, "did you mean `%s`?", nearest.word);
     return refuse(ask, 400, "E_BAD_REQUEST", hint, "unknown key `%.60s`", key);
 }
 
@@ -249,9 +248,9 @@ bool body_read(
             .command = {.kind = kind, .save = true, .steps = PROFILE_STEPS},
             .timeout = kind == COMMAND_STOP ? STOP_SECONDS : 0};
     if (!body)
-        snprintf(
-                why, sizeof why, "cannot be read: %.200s (line %d, column %d)",
-                error.text, error.line, error.column);
+        ZD_PRINT(
+                why, "cannot be read: %.200s (line %d, column %d)", error.text,
+                error.line, error.column);
     return is_object ? take_keys(kind, body, wish_out, ask)
                      : refuse(ask, 400, "E_BAD_REQUEST", BODY_HINT,
                               "the body %s", why);

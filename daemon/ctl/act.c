@@ -106,7 +106,7 @@ static enum zd_status post(
             .idle = tell_wait,
             .ctx = act,
             .timeout = act->args->no_wait ? 10 : 0};
-    snprintf(path, sizeof path, "/v1/%s", act->row->command);
+    ZD_PRINT(path, "/v1/%s", act->row->command);
     ZD_TRY(client_object(&request, &is_cut, answer_out));
     return is_cut ? fail_cut(act) : ZD_OK;
 }
@@ -138,7 +138,7 @@ static enum zd_status parse_setting(const char *word, json_t *body)
     }
     while (length > 1 && word[length - 1] == ' ') /* as --set of zerod */
         length--;
-    snprintf(key, sizeof key, "%.*s", (int)length, word);
+    ZD_PRINT(key, "%.*s", (int)length, word);
     const char *name = setting_name(key);
     bool is_whole = value == floor(value) && fabs(value) < 1e15;
     json_auto_t *json =

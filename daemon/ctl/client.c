@@ -103,7 +103,7 @@ static enum zd_status wait_for_bytes(struct exchange *exchange)
             return ZD_OK;
         }
         if (request->timeout > 0 && waited > request->timeout) {
-            snprintf(why, sizeof why, "none came in %g s", request->timeout);
+            ZD_PRINT(why, "none came in %g s", request->timeout);
             return fail_silent(exchange, why);
         }
     }
@@ -236,7 +236,7 @@ enum zd_status client_check(const struct client_answer *answer)
     json_t *error = json_object_get(root, "error");
     const char *message = json_string_at(error, "message");
     char other[40];
-    snprintf(other, sizeof other, "the job answered %d", answer->status);
+    ZD_PRINT(other, "the job answered %d", answer->status);
     ZD_FAIL(codes[i].status, codes[i].code, "%s", message ? message : other);
     const char *hint = json_text_of(error, "hint", "");
     ZD_FREED char *safe = text_escape(&look, hint, strlen(hint), true);

@@ -122,9 +122,7 @@ static void tell_address(
 static void tell_end(const struct look *look, const json_t *status)
 {
     char report[PATH_MAX];
-    snprintf(
-            report, sizeof report, "%s/report.html",
-            json_text_of(status, "output_dir", ""));
+    ZD_PRINT(report, "%s/report.html", json_text_of(status, "output_dir", ""));
     fill_print(
             look, status,
             fs_exists(report) ? "{job|s} has ended; its page: "

@@ -42,7 +42,7 @@ static bool take_socket_of(const char *name, struct target *target_out)
     char path[2 * JOBS_PATH_MAX + 16];
     int count = jobs_folders(folders);
     for (int i = 0; i < count; i++) {
-        snprintf(path, sizeof path, "%s/%s.sock", folders[i], name);
+        ZD_PRINT(path, "%s/%s.sock", folders[i], name);
         if (access(path, F_OK) != 0)
             continue;
         target_of_socket(path, target_out);
@@ -54,8 +54,7 @@ static bool take_socket_of(const char *name, struct target *target_out)
 /* The job of this name; NULL: the only one. */
 static enum zd_status running_job(const char *name, struct target *target_out)
 {
-    char names[512] = "";
-    struct text_buffer text = {names, sizeof names, 0};
+    struct text_buffer text = TEXT_BUFFER(512);
     json_t *job;
     enum zd_status status = ZD_OK;
     if (name && (!name[0] || strchr(name, '/') || strlen(name) > 200)) {
@@ -73,14 +72,14 @@ static enum zd_status running_job(const char *name, struct target *target_out)
     if (name) {
         status = ZD_FAIL(
                 ZD_ERR_NO_INPUT, "E1090", "no job `%s` is running", name);
-        if (names[0])
-            zd_fail_help("running: %s", names);
+        if (text.out[0])
+            zd_fail_help("running: %s", text.out);
     } else if (json_array_size(jobs) == 1) {
         target_of_socket(json_string_at(first, "socket"), target_out);
     } else if (first) {
         status =
                 ZD_FAIL(ZD_ERR_USAGE, "E1091", "%zu jobs are running: %s",
-                        json_array_size(jobs), names);
+                        json_array_size(jobs), text.out);
         zd_fail_help(
                 "choose one with -j, like: -j %s",
                 json_string_at(first, "name"));

@@ -51,13 +51,13 @@ void jobs_sockets(jobs_socket_fn *take, void *ctx)
         if (lstat(folders[i], &about) != 0 || !S_ISDIR(about.st_mode) ||
             about.st_uid != geteuid()) /* made to be believed */
             continue;
-        snprintf(pattern, sizeof pattern, "%s/*.sock", folders[i]);
+        ZD_PRINT(pattern, "%s/*.sock", folders[i]);
         glob(pattern, 0, NULL, &found);
         for (size_t k = 0; k < found.gl_pathc; k++) {
             const char *path = found.gl_pathv[k],
                        *base = strrchr(path, '/') + 1;
             int length = (int)(strlen(base) - strlen(".sock"));
-            snprintf(name, sizeof name, "%.*s", length, base);
+            ZD_PRINT(name, "%.*s", length, base);
             if (lstat(path, &about) == 0 && S_ISSOCK(about.st_mode))
                 take(ctx, name, path);
         }

@@ -139,8 +139,8 @@ static void print_x_axis(
         const struct look *look, const struct canvas *canvas, int label_columns)
 {
     char first[TEXT_SHORT], last[TEXT_SHORT];
-    int at = snprintf(first, sizeof first, "%.15g", canvas->x0);
-    int end = snprintf(last, sizeof last, "%.15g", canvas->x1);
+    int at = ZD_PRINT(first, "%.15g", canvas->x0);
+    int end = ZD_PRINT(last, "%.15g", canvas->x1);
     fprintf(look->out, "%*s %s", label_columns, "", look->has_utf8 ? "└" : "+");
     for (int i = 0; i < canvas->columns; i++)
         fputs(look->has_utf8 ? "─" : "-", look->out);

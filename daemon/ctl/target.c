@@ -53,9 +53,8 @@ static enum zd_status fail_missing(const char *dir, const char *what)
 
 GET(get_plan)
 {
-    char path[PATH_MAX];
-    fs_join(path, sizeof path, target->dir, "plan.json");
-    return json_parse_file(path, FILE_MAX, json_out);
+    return json_parse_file(
+            fs_in(target->dir, "plan.json").text, FILE_MAX, json_out);
 }
 
 GET(get_status)
@@ -109,17 +108,16 @@ static int64_t param(const char *what, const char *name, int64_t otherwise)
 
 GET(get_history)
 {
-    char path[PATH_MAX], names[1024] = "";
+    const struct fs_path path = fs_in(target->dir, "metrics.jsonl");
     const char *list = strstr(what, "name=");
-    fs_join(path, sizeof path, target->dir, "metrics.jsonl");
-    ZD_TRY(check_size(path));
-    if (!fs_exists(path))
+    char names[1024] = "";
+    ZD_TRY(check_size(path.text));
+    if (!fs_exists(path.text))
         return fail_missing(target->dir, "metrics");
-    struct history *series = series_read(path, INT64_MAX);
+    struct history *series = series_read(path.text, INT64_MAX);
     if (list)
-        snprintf(
-                names, sizeof names, "%.*s",
-                (int)strcspn(list + strlen("name="), "&"),
+        ZD_PRINT(
+                names, "%.*s", (int)strcspn(list + strlen("name="), "&"),
                 list + strlen("name="));
     *json_out = series_json(
             series, names, param(what, "since=", -1),
@@ -131,9 +129,8 @@ GET(get_history)
 /* NULL and a record: the file is too large. */
 static struct past *past_of(const char *dir)
 {
-    char path[PATH_MAX];
-    fs_join(path, sizeof path, dir, "events.jsonl");
-    return check_size(path) == ZD_OK ? past_read(path) : NULL;
+    const struct fs_path path = fs_in(dir, "events.jsonl");
+    return check_size(path.text) == ZD_OK ? past_read(path.text) : NULL;
 }
 
 /* Newest first. */
@@ -175,12 +172,12 @@ static json_t *dir_hang(const char *dir)
  * has a line; the one that knows the cause has a code. */
 static json_t *dir_cause(const char *dir, double started)
 {
-    char path[PATH_MAX];
     ZD_FREED char *text = NULL;
     size_t bytes;
     json_t *cause = NULL;
-    fs_join(path, sizeof path, dir, ".zerod.starts");
-    if (fs_read_file(path, STARTS_MAX, &text, &bytes) != ZD_OK)
+    if (fs_read_file(
+                fs_in(dir, ".zerod.starts").text, STARTS_MAX, &text, &bytes) !=
+        ZD_OK)
         zd_error_clear();
     for (char *line, *rest = text; (line = strsep(&rest, "\n"));) {
         json_auto_t *one = json_of_line(line, strlen(line));
@@ -237,7 +234,7 @@ static enum zd_status dir_stream(
                 "the events in %s do not include steps", dir);
         return zd_fail_help("zerodctl --dir %s metrics --csv has them", dir);
     }
-    snprintf(name, sizeof name, "logs/rank-%05d.log", stream->rank);
+    ZD_PRINT(name, "logs/rank-%05d.log", stream->rank);
     fs_join(path, sizeof path, dir, stream->is_events ? "events.jsonl" : name);
     ZD_TRY(fs_open_read(path, &fd, NULL));
     ZD_FREED char *text =
@@ -305,7 +302,7 @@ static bool answers(
 static bool is_zerod(json_int_t pid)
 {
     char path[64], name[6] = "";
-    snprintf(path, sizeof path, "/proc/%lld/comm", (long long)pid);
+    ZD_PRINT(path, "/proc/%lld/comm", (long long)pid);
     FILE *file = fs_open_lines(path);
     bool is_ours =
             file && fgets(name, sizeof name, file) && !strcmp(name, "zerod");
@@ -320,14 +317,15 @@ static bool is_zerod(json_int_t pid)
  * another run tries again (train/trainer/output_dir.c). */
 static bool is_gone(const char *dir, const json_t *file)
 {
-    char path[PATH_MAX], here[64] = "";
+    char here[64] = "";
     const char *host = json_string_at(file, "host");
     gethostname(here, sizeof here - 1);
     if (!host || strcmp(host, here) != 0 ||
         is_zerod(json_integer_at(file, "pid")))
         return false;
-    fs_join(path, sizeof path, dir, ".zerod.lock");
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    int fd =
+            open(fs_in(dir, ".zerod.lock").text,
+                 O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     bool is_free = fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) == 0;
     if (fd >= 0)
         close(fd);
@@ -498,14 +496,14 @@ enum zd_status target_stream(
     if (!target->socket)
         return dir_stream(target->dir, stream);
     if (stream->tail >= 0)
-        snprintf(tail, sizeof tail, "&tail=%lld", (long long)stream->tail);
+        ZD_PRINT(tail, "&tail=%lld", (long long)stream->tail);
     if (stream->is_events)
-        snprintf(
-                query, sizeof query, "/v1/events?since=0%s",
+        ZD_PRINT(
+                query, "/v1/events?since=0%s",
                 stream->follow ? "" : "&follow=0");
     else
-        snprintf(
-                query, sizeof query, "/v1/logs?rank=%d%s%s", stream->rank, tail,
+        ZD_PRINT(
+                query, "/v1/logs?rank=%d%s%s", stream->rank, tail,
                 stream->follow ? "&follow=1" : "");
     struct client_request request = {
             .socket = target->socket,

@@ -114,8 +114,7 @@ static enum zd_status show_rounds(
             fputs("the job has ended\n", stderr);
             return ZD_OK;
         }
-        if (status == ZD_OK)
-            status = show_once(args, view, answer);
+        ZD_THEN(status, show_once(args, view, answer));
         if (status == ZD_OK && target_file_has_failed(target) &&
             strcmp(view->command, "status") == 0)
             status = fail_dead(target);
@@ -211,7 +210,7 @@ enum zd_status command_look(struct cli_args *args)
     char what[WHAT_MAX];
     while (strcmp(view->command, args->line.command) != 0)
         view++;
-    snprintf(what, sizeof what, "%s", view->what ? view->what : "");
+    ZD_PRINT(what, "%s", view->what ? view->what : "");
     if (view->ask)
         ZD_TRY(view->ask(args, what));
     ZD_TRY(ctl_target(args));

@@ -160,8 +160,8 @@ static void see_cudnn(struct doctor *doctor, json_t *list)
     kernels_set_attention(choice);
     facts = attention_cuda_facts(dtype == DTYPE_FP32 ? DTYPE_BF16 : dtype);
     if (facts.cudnn)
-        snprintf(
-                version, sizeof version, "%d.%d.%d", facts.cudnn / 10000,
+        ZD_PRINT(
+                version, "%d.%d.%d", facts.cudnn / 10000,
                 facts.cudnn / 100 % 100, facts.cudnn % 100);
     add_library(list, "cuDNN", "libcudnn.so", *version ? version : NULL);
     add_library(list, "NVRTC", "libnvrtc.so", NULL);
@@ -211,7 +211,7 @@ static void see_nccl(struct doctor *doctor, json_t *list)
 static json_t *gpu_json(const struct device_facts *gpu)
 {
     char capability[16];
-    snprintf(capability, sizeof capability, "%d.%d", gpu->major, gpu->minor);
+    ZD_PRINT(capability, "%d.%d", gpu->major, gpu->minor);
     return json_pack(
             "{s:i, s:s, s:s, s:s, s:s, s:I, s:i}", "index", gpu->index, "name",
             gpu->name, "uuid", gpu->uuid, "pci", gpu->pci, "compute_capability",
@@ -244,14 +244,14 @@ static void open_own(struct doctor *doctor, int local_rank, int local_size)
     const struct device_options *options = &doctor->job->device;
     int place;
     enum zd_status status = device_place(options, local_rank, &place);
-    if (status == ZD_OK)
-        status = device_open(DEVICE_CUDA, place, local_size, &doctor->device);
-    if (status == ZD_OK)
-        status = device_share(
-                doctor->device,
-                local_size > doctor->gpus
-                        ? (local_size + doctor->gpus - 1) / doctor->gpus
-                        : 1);
+    ZD_THEN(status,
+            device_open(DEVICE_CUDA, place, local_size, &doctor->device));
+    ZD_THEN(status,
+            device_share(
+                    doctor->device,
+                    local_size > doctor->gpus
+                            ? (local_size + doctor->gpus - 1) / doctor->gpus
+                            : 1));
     if (status != ZD_OK) {
         doctor_stop(doctor);
         return;

@@ -1,6 +1,7 @@
 #include "daemon/http/ask.h"
 
 #include "base/must.h"
+#include "base/status.h"
 #include "base/text_stream.h"
 
 #include <ctype.h>
@@ -37,7 +38,7 @@ static bool is_trusted(int fd, const char *path, uid_t *found_out)
     char folder[PATH_MAX] = ".";
     const char *slash = strrchr(path, '/');
     if (slash) /* "/" of "/name" */
-        snprintf(folder, sizeof folder, "%.*s", (int)(slash - path) + 1, path);
+        ZD_PRINT(folder, "%.*s", (int)(slash - path) + 1, path);
     *found_out = (uid_t)-1;
     return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &bytes) == 0 &&
            is_path_trusted(folder, found_out) &&

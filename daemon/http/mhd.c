@@ -99,7 +99,7 @@ static bool is_our_host(const struct http_server *server, const char *header)
     size_t bytes = strcspn(header, ":");
     if (header[0] == '[' || !bytes || bytes >= sizeof name)
         return header[0] == '['; /* an address of IPv6 */
-    snprintf(name, sizeof name, "%.*s", (int)bytes, header);
+    ZD_PRINT(name, "%.*s", (int)bytes, header);
     return !strchr(name, '.') || inet_pton(AF_INET, name, address) == 1 ||
            !strcasecmp(name, server->names[0]) ||
            !strcasecmp(name, server->names[1]);

@@ -100,7 +100,7 @@ struct http_stream *http_defer(
 void http_set_status(struct http_stream *stream, int status, const char *type)
 {
     stream->status = status;
-    snprintf(stream->type, sizeof stream->type, "%s", type);
+    ZD_PRINT(stream->type, "%s", type);
 }
 
 static void make_room(struct http_stream *stream, size_t bytes)

@@ -193,7 +193,7 @@ static bool parse_address(const char *text, struct sockaddr_storage *out)
     long port = strtol(colon + 1, &end, 10);
     if (end == colon + 1 || *end || port > 65535)
         return false;
-    snprintf(host, sizeof host, "%.*s", (int)bytes, text);
+    ZD_PRINT(host, "%.*s", (int)bytes, text);
     if (host[0] == '[' && host[bytes - 1] == ']') {
         host[bytes - 1] = '\0';
         return !uv_ip6_addr(host + 1, (int)port, (struct sockaddr_in6 *)out);
@@ -231,7 +231,7 @@ enum zd_status http_listen_loopback(
     struct sockaddr_in bound = {0};
     socklen_t bytes = sizeof bound;
     char address[32];
-    snprintf(address, sizeof address, "127.0.0.1:%d", port);
+    ZD_PRINT(address, "127.0.0.1:%d", port);
     int fd = listening_socket(address);
     if (fd < 0) {
         ZD_FAIL(ZD_ERR_CREATE, "E1102", "cannot listen on %s: %s", address,
@@ -251,9 +251,7 @@ static void find_names(struct http_server *server)
     if (getaddrinfo(server->names[0], NULL, &hints, &found))
         return;
     if (found->ai_canonname)
-        snprintf(
-                server->names[1], sizeof server->names[1], "%s",
-                found->ai_canonname);
+        ZD_PRINT(server->names[1], "%s", found->ai_canonname);
     freeaddrinfo(found);
 }
 

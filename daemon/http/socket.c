@@ -100,9 +100,7 @@ static enum zd_status settle_folder(int fd, const char *path)
 enum zd_status http_socket_make_folder(const char *socket)
 {
     char path[4096];
-    snprintf(
-            path, sizeof path, "%.*s", (int)(strrchr(socket, '/') - socket),
-            socket);
+    ZD_PRINT(path, "%.*s", (int)(strrchr(socket, '/') - socket), socket);
     if (mkdir(path, 0700) && errno != EEXIST)
         return fail_system("make", path);
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -136,7 +134,7 @@ static enum zd_status is_live(const char *path, pid_t pid)
 {
     char who[40] = "it holds";
     if (pid > 0)
-        snprintf(who, sizeof who, "pid %d answers at", (int)pid);
+        ZD_PRINT(who, "pid %d answers at", (int)pid);
     ZD_FAIL(ZD_ERR_CREATE, "E1040", "a job of this name is running: %s %s", who,
             path);
     return zd_fail_help(
@@ -149,8 +147,8 @@ static int lock_folder(const char *path)
 {
     char folder[4096];
     const char *slash = strrchr(path, '/');
-    snprintf(
-            folder, sizeof folder, "%.*s", slash ? (int)(slash - path + 1) : 1,
+    ZD_PRINT(
+            folder, "%.*s", slash ? (int)(slash - path + 1) : 1,
             slash ? path : ".");
     int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     for (int tries = 0; fd >= 0 && flock(fd, LOCK_EX | LOCK_NB); tries++) {
@@ -216,8 +214,7 @@ enum zd_status http_socket_open(
     if (folder < 0)
         return fail_system("lock the folder of", path);
     enum zd_status status = remove_stale(path);
-    if (status == ZD_OK)
-        status = bind_socket(socket_out, fd_out);
+    ZD_THEN(status, bind_socket(socket_out, fd_out));
     close(folder);
     return status;
 }

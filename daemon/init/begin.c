@@ -73,7 +73,7 @@ static enum zd_status fail_data(enum zd_status status)
     char key[6] = "";
     if (sscanf(error.help, "choose one: %5[a-z]", key) != 1)
         return status;
-    snprintf(error.help, sizeof error.help, "choose one: --data-%s NAME", key);
+    ZD_PRINT(error.help, "choose one: --data-%s NAME", key);
     zd_error_set(&error);
     return status;
 }
@@ -160,13 +160,13 @@ static void write_data(
     char why[160];
     bool has_prompts = facts->format != DATA_TEXT;
     if (facts->has_documents)
-        snprintf(
-                why, sizeof why,
+        ZD_PRINT(
+                why,
                 "95th percentile of document length: about %" PRId64 " bytes%s",
                 facts->document,
                 has_prompts ? "; documents are packed whole" : "");
     else
-        snprintf(why, sizeof why, "the text is cut into such samples");
+        ZD_PRINT(why, "the text is cut into such samples");
     draft_set(draft, "data.cutoff_len", json_integer(facts->cutoff), why);
     draft_set_source(
             draft_source(draft), request->data, NULL, request->data_name,
@@ -210,9 +210,8 @@ static void write_rest(
              adapts ? "about ten times what the whole model would take" : NULL},
             {true, "optim.warmup_steps", "0.03", "of all steps"}};
     if (is_stored)
-        snprintf(
-                as_it_is, sizeof as_it_is,
-                "the model stays as it is stored: %s",
+        ZD_PRINT(
+                as_it_is, "the model stays as it is stored: %s",
                 model_config_stored_name(&facts->config));
     draft_set(draft, "model.path", json_string(request->model), NULL);
     write_data(request, facts, draft);

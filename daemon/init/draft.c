@@ -37,7 +37,7 @@ static const char *find_name(const struct toml_source *source, const char *name)
     char part[100];
     for (int skip = 0; at && *name;) {
         size_t bytes = strcspn(name, ".["), length;
-        snprintf(part, sizeof part, "%.*s", (int)bytes, name);
+        ZD_PRINT(part, "%.*s", (int)bytes, name);
         length = strlen(part);
         at = find_key(source->text, at, part, length);
         for (; skip && at; skip--)
@@ -300,7 +300,7 @@ static void put_values(const struct draft *draft, FILE *stream)
             put_entries(stream, "data.eval", draft->eval);
             has_entries = true;
         }
-        snprintf(name, sizeof name, "%s.%s", key->section, key->name);
+        ZD_PRINT(name, "%s.%s", key->section, key->name);
         const json_t *line = json_object_get(draft->values, name);
         if (!line)
             continue;

@@ -87,7 +87,7 @@ static json_t *value_for(const char *key, const json_t *value)
 {
     char section[SCHEMA_NAME_MAX], *end;
     const char *dot = strrchr(key, '.'), *text = json_string_value(value);
-    snprintf(section, sizeof section, "%.*s", (int)(dot - key), key);
+    ZD_PRINT(section, "%.*s", (int)(dot - key), key);
     const struct schema_key *schema = schema_find(section, dot + 1);
     if (schema && schema->type == SCHEMA_STRING && json_array_size(value) == 1)
         return json_deep_copy(json_array_get(value, 0));
@@ -105,7 +105,7 @@ const json_t *foreign_get(const struct foreign *from, const char *name)
     char part[100];
     while (at && *name) {
         size_t bytes = strcspn(name, ".");
-        snprintf(part, sizeof part, "%.*s", (int)bytes, name);
+        ZD_PRINT(part, "%.*s", (int)bytes, name);
         at = json_object_get(at, part);
         name += bytes + (name[bytes] == '.');
     }
@@ -130,7 +130,7 @@ static bool holds_one(const struct foreign *from, const char *condition)
     condition += is_not;
     size_t bytes = strcspn(condition, "!=");
     const char *equals = condition[bytes] ? strchr(condition, '=') : NULL;
-    snprintf(name, sizeof name, "%.*s", (int)bytes, condition);
+    ZD_PRINT(name, "%.*s", (int)bytes, condition);
     const json_t *value = foreign_get(from, name);
     if (!strcmp(name, "--data"))
         holds = json_array_size(from->draft->train) > 0;
@@ -150,7 +150,7 @@ bool foreign_holds(const struct foreign *from, const char *condition)
     while (condition && *condition) {
         const char *next = strstr(condition, " & ");
         size_t bytes = next ? (size_t)(next - condition) : strlen(condition);
-        snprintf(one, sizeof one, "%.*s", (int)bytes, condition);
+        ZD_PRINT(one, "%.*s", (int)bytes, condition);
         if (!holds_one(from, one))
             return false;
         condition = next ? next + 3 : NULL;
@@ -241,14 +241,12 @@ static void set_again(
     struct draft *draft = from->draft;
     char why[NAME_BYTES];
     if (strncmp(other, "--", 2) == 0) {
-        snprintf(why, sizeof why, "overridden by %s", other);
+        ZD_PRINT(why, "overridden by %s", other);
         foreign_note(from, why);
     } else if (json_is_true(json_object_get(from->row, "over"))) {
-        snprintf(why, sizeof why, "overridden by %s", name);
+        ZD_PRINT(why, "overridden by %s", name);
         note(from, other, why);
-        snprintf(
-                why, sizeof why, "%s%s", name,
-                from->is_default ? ", their default" : "");
+        ZD_PRINT(why, "%s%s", name, from->is_default ? ", their default" : "");
         draft_replace(draft, key, json_incref(value), why);
     } else if (from->is_default) {
         return;
@@ -454,8 +452,8 @@ static void refuse_unknown(struct foreign *from)
                     &nearest, typed + head,
                     edit_distance(typed + head, key + head), key);
     }
-    snprintf(
-            why, sizeof why, "unsupported key; %s%.100s%s",
+    ZD_PRINT(
+            why, "unsupported key; %s%.100s%s",
             nearest.word ? "did you mean `" : ignoring,
             nearest.word ? nearest.word : "", nearest.word ? "`?" : "");
     foreign_refuse(from, why);
@@ -471,7 +469,7 @@ static void take_object(
     json_object_foreach((json_t *)object, key, value)
     {
         bool inside;
-        snprintf(name, sizeof name, "%s%s", prefix, key);
+        ZD_PRINT(name, "%s%s", prefix, key);
         const json_t *row =
                 find_row(from, name + strlen(from->prefix), &inside);
         bool is_late = json_is_true(json_object_get(row, "late"));

@@ -108,8 +108,7 @@ static void take_axolotl_files(struct foreign *from)
     const json_t *path = foreign_get(from, "path"), *item;
     const json_t *files = foreign_get(from, "data_files");
     const char *folder = json_string_value(path);
-    char text[PATH_MAX];
-    struct text_buffer buffer = {.out = text, .bytes = sizeof text};
+    struct text_buffer buffer = TEXT_BUFFER(PATH_MAX);
     if (value == path && files) {
         foreign_note(from, "data_files names the files");
         return;
@@ -127,10 +126,10 @@ static void take_axolotl_files(struct foreign *from)
         text_buffer_add(&buffer, "%s%s", i ? "," : "", json_string_value(item));
     if (is_list)
         text_buffer_add(&buffer, "}");
-    if (buffer.used >= sizeof text)
+    if (buffer.used >= buffer.bytes)
         foreign_refuse(from, "the names are too long");
     else
-        foreign_set(from, "data.train.path", json_string(text));
+        foreign_set(from, "data.train.path", json_string(buffer.out));
 }
 
 /* {ours: [theirs, ...]} */
@@ -205,8 +204,8 @@ static void take_axolotl_datasets(struct foreign *from)
         const char *path = json_string_at(set, "path");
         struct foreign entry = *from;
         json_array_append_new(sources, source);
-        snprintf(prefix, sizeof prefix, "%s[%zu].", from->name, i);
-        snprintf(inner, sizeof inner, "%ssplit", prefix);
+        ZD_PRINT(prefix, "%s[%zu].", from->name, i);
+        ZD_PRINT(inner, "%ssplit", prefix);
         entry.option = "axolotl_data";
         entry.prefix = prefix;
         entry.root = set;
@@ -335,7 +334,7 @@ static void take_deepspeed(struct foreign *from)
     if (json_is_false(value))
         return;
     if (json_is_object(value)) {
-        snprintf(path, sizeof path, "%s: %s", from->path, from->name);
+        ZD_PRINT(path, "%s: %s", from->path, from->name);
         root = json_incref(value);
     } else if (!file || !find_file(from, file, path)) {
         foreign_refuse(from, "the DeepSpeed configuration cannot be found");

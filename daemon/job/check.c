@@ -134,7 +134,7 @@ static bool is_hub_name(const char *path)
     const char *slash = strchr(path, '/');
     if (slashes != 1 || slash == path || !slash[1] || path[0] == '.')
         return false;
-    snprintf(folder, sizeof folder, "%.*s", (int)(slash - path), path);
+    ZD_PRINT(folder, "%.*s", (int)(slash - path), path);
     return !fs_exists(folder);
 }
 

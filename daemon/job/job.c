@@ -55,7 +55,7 @@ struct job_key *job_key(const struct job *job, const char *name)
 {
     const char *dot = strrchr(name, '.');
     char section[SCHEMA_NAME_MAX];
-    snprintf(section, sizeof section, "%.*s", (int)(dot - name), name);
+    ZD_PRINT(section, "%.*s", (int)(dot - name), name);
     return &job->keys[schema_index(schema_find(section, dot + 1))];
 }
 

@@ -94,10 +94,10 @@ static void tell_unknown(
         !foreign_hint(section, item->key, label, sizeof label) &&
         (key = schema_suggest(section, item->key, found))) {
         if (strcmp(key->section, section) == 0)
-            snprintf(label, sizeof label, "did you mean `%s`?", found);
+            ZD_PRINT(label, "did you mean `%s`?", found);
         else
-            snprintf(
-                    label, sizeof label, "did you mean `%s` in %s?", found,
+            ZD_PRINT(
+                    label, "did you mean `%s` in %s?", found,
                     in_section(job, key->section));
     }
     job_tell(
@@ -139,19 +139,19 @@ static void tell(
                  accepts, sizeof accepts, "%s %.17g",
                  key->flags & SCHEMA_BELOW_MAX ? "below" : "at most", key->max);
     if (fault == VALUE_TYPE)
-        snprintf(
-                what, sizeof what, "`%s` in [%s] cannot be %s", key->name,
-                key->section, toml_kind_name(node->kind));
+        ZD_PRINT(
+                what, "`%s` in [%s] cannot be %s", key->name, key->section,
+                toml_kind_name(node->kind));
     else if (fault == VALUE_RANGE)
-        snprintf(
-                what, sizeof what,
+        ZD_PRINT(
+                what,
                 key->type == SCHEMA_NAME ? "`%s` in [%s] is not a name"
                                          : "`%s` in [%s] is out of range",
                 key->name, key->section);
     else
-        snprintf(
-                what, sizeof what, "\"%.80s\" is not a value of `%s` in [%s]",
-                node->string, key->name, key->section);
+        ZD_PRINT(
+                what, "\"%.80s\" is not a value of `%s` in [%s]", node->string,
+                key->name, key->section);
     job_tell(job, codes[fault], node->place, accepts, "%s", what);
     const struct schema_choice *near =
             fault == VALUE_WORD ? schema_suggest_choice(key, node->string)
@@ -188,7 +188,7 @@ static void read_section(
         const struct toml_node *item = table->items[i];
         const struct schema_key *key = schema_find(section, item->key);
         char inner[SCHEMA_NAME_MAX * 2];
-        snprintf(inner, sizeof inner, "%s.%.60s", section, item->key);
+        ZD_PRINT(inner, "%s.%.60s", section, item->key);
         if (key)
             read_key(job, key, item, base);
         else if (schema_is_section(inner) && item->kind == TOML_TABLE)
@@ -204,7 +204,7 @@ static bool read_entries(
         const struct toml_node *node, void *base)
 {
     char section[SCHEMA_NAME_MAX];
-    snprintf(section, sizeof section, "%s.%s", key->section, key->name);
+    ZD_PRINT(section, "%s.%s", key->section, key->name);
     bool is_array = node->kind == TOML_ARRAY;
     for (int i = 0; is_array && i < node->count; i++)
         is_array = node->items[i]->kind == TOML_TABLE;
@@ -266,7 +266,7 @@ static void tell_section(struct job *job, const struct toml_node *item)
         !foreign_hint(NULL, item->key, hint, sizeof hint))
         near = schema_suggest_section(item->key);
     if (near)
-        snprintf(hint, sizeof hint, "did you mean [%s]?", near);
+        ZD_PRINT(hint, "did you mean [%s]?", near);
     job_tell(
             job, "E0202", item->key_place, hint, "unknown section [%.80s]",
             item->key);

@@ -164,9 +164,9 @@ json_t *job_json(const struct job *job)
         if (is_entry(key) || key->type == SCHEMA_EXTENDS)
             continue;
         row_origin(job, key, origin, sizeof origin);
-        snprintf(
-                name, sizeof name, "%s%s%s", key->section,
-                key->section[0] ? "." : "", key->name);
+        ZD_PRINT(
+                name, "%s%s%s", key->section, key->section[0] ? "." : "",
+                key->name);
         json_object_set_new(
                 values, name,
                 json_pack(
@@ -189,7 +189,7 @@ json_t *job_values(const struct job *job)
         char name[160];
         if (key->flags & SCHEMA_PER_RANK || is_entry(key))
             continue;
-        snprintf(name, sizeof name, "%s.%s", key->section, key->name);
+        ZD_PRINT(name, "%s.%s", key->section, key->name);
         json_t *value = row_value(job, key);
         if (value)
             json_object_set_new(values, name, value);

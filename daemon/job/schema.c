@@ -69,7 +69,7 @@ const struct schema_key *schema_suggest(
         const char *list = candidate->aliases;
         if (is_here != (i < schema_count))
             continue;
-        snprintf(word, sizeof word, "%s", candidate->name);
+        ZD_PRINT(word, "%s", candidate->name);
         do {
             int distance = edit_distance(name, word);
             if (suggest_is_near(name, distance) && distance < best) {

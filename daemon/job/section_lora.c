@@ -145,9 +145,9 @@ void job_check_adapters(
     }
     if (status == ZD_OK && lora->path)
         status = check_stored(job);
-    if (status == ZD_OK)
-        status = lora_quantize(
-                config, lora, train_stored_base(&job->options), table);
+    ZD_THEN(status,
+            lora_quantize(
+                    config, lora, train_stored_base(&job->options), table));
     if (status != ZD_OK) {
         take_record(job);
         return;

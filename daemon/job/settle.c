@@ -12,7 +12,7 @@ static const char *name_of_file(struct job *job, const char *path)
 {
     const char *slash = strrchr(path, '/');
     char stem[49];
-    snprintf(stem, sizeof stem, "%s", slash ? slash + 1 : path);
+    ZD_PRINT(stem, "%s", slash ? slash + 1 : path);
     char *dot = strrchr(stem, '.');
     if (dot && dot != stem)
         *dot = '\0';

@@ -397,7 +397,7 @@ WRITE(write_entries)
     const struct data_entry *entries = *(const struct data_entry *const *)field;
     char section[2 * SCHEMA_NAME_MAX];
     json_t *array = json_array();
-    snprintf(section, sizeof section, "%s.%s", key->section, key->name);
+    ZD_PRINT(section, "%s.%s", key->section, key->name);
     for (int e = 0; e < *(const int *)field2; e++) {
         json_t *object = json_object();
         for (int i = 0; i < schema_count; i++)

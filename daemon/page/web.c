@@ -78,8 +78,8 @@ static bool is_secret(const char *secret, const char *text, size_t bytes)
 static bool is_host(const struct web *web, const char *text)
 {
     char name[32], address[32];
-    snprintf(name, sizeof name, "localhost:%d", web->port);
-    snprintf(address, sizeof address, "127.0.0.1:%d", web->port);
+    ZD_PRINT(name, "localhost:%d", web->port);
+    ZD_PRINT(address, "127.0.0.1:%d", web->port);
     return strcasecmp(text, name) == 0 || strcmp(text, address) == 0;
 }
 
@@ -323,17 +323,13 @@ enum zd_status web_create(const char *socket, int port, struct web **web_out)
             &(struct http_options){
                     .headers = headers, .handler = answer, .ctx = web},
             &web->http);
-    if (status == ZD_OK)
-        status = http_listen_loopback(web->http, port, &web->port);
-    if (status == ZD_OK)
-        status = make_secret(web->secret);
+    ZD_THEN(status, http_listen_loopback(web->http, port, &web->port));
+    ZD_THEN(status, make_secret(web->secret));
     if (status != ZD_OK) {
         web_destroy(web);
         return status;
     }
-    snprintf(
-            web->address, sizeof web->address, "http://127.0.0.1:%d/%s/",
-            web->port, web->secret);
+    ZD_PRINT(web->address, "http://127.0.0.1:%d/%s/", web->port, web->secret);
     *web_out = web;
     return ZD_OK;
 }

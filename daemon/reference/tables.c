@@ -55,7 +55,7 @@ static json_t *program_json(const struct cli_program *program)
     json_t *exits = json_object();
     char code[12];
     for (int i = 0; i < program->exit_count; i++) {
-        snprintf(code, sizeof code, "%d", program->exits[i].code);
+        ZD_PRINT(code, "%d", program->exits[i].code);
         json_object_set_new(
                 exits, code, json_string(program->exits[i].meaning));
     }

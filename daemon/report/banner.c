@@ -102,8 +102,8 @@ static void tell_sources(const struct train_banner *banner, double taken)
         const struct dataset_source source = dataset_source(banner->data, i);
         char passes[80] = "not counted yet";
         if (source.samples)
-            snprintf(
-                    passes, sizeof passes, "%.3g passes over %lld samples",
+            ZD_PRINT(
+                    passes, "%.3g passes over %lld samples",
                     taken * source.share / (double)source.samples,
                     (long long)source.samples);
         zd_log_info(
@@ -119,9 +119,7 @@ static void tell_work(const struct train_banner *banner)
     double taken = (double)banner->max_steps * (double)plan->global_batch;
     char sharers[40] = "";
     if (samplers < plan->world)
-        snprintf(
-                sharers, sizeof sharers, " of %d ranks",
-                plan->world / samplers);
+        ZD_PRINT(sharers, " of %d ranks", plan->world / samplers);
     zd_log_info(
             "  step     %d x %d x %d %s%s%s = %lld sample%s of %d tokens = "
             "%s tokens",
@@ -164,8 +162,7 @@ static void tell_text(const struct train_banner *banner)
 {
     char chat[PATH_MAX + 32] = "";
     if (banner->chat_template)
-        snprintf(
-                chat, sizeof chat, ", chat template %s", banner->chat_template);
+        ZD_PRINT(chat, ", chat template %s", banner->chat_template);
     if (banner->eos >= 0)
         zd_log_info(
                 "  text     %s, end of text %d%s", banner->tokenizer,
@@ -206,8 +203,7 @@ static void tell_optimizer(const struct train_banner *banner)
 static void tell_fp8(const struct train_banner *banner)
 {
     json_auto_t *fp8 = plan_fp8_json(banner->plan);
-    char line[400] = "";
-    struct text_buffer text = {.out = line, .bytes = sizeof line};
+    struct text_buffer text = TEXT_BUFFER(400);
     const json_t *name;
     for (size_t i = 0; (name = json_array_get(json_object_get(fp8, "bf16"), i));
          i++)
@@ -217,7 +213,7 @@ static void tell_fp8(const struct train_banner *banner)
     if (fp8)
         zd_log_info(
                 "  fp8      matmuls of the layers, %s%s",
-                json_string_value(json_object_get(fp8, "mode")), line);
+                json_string_value(json_object_get(fp8, "mode")), text.out);
 }
 
 static void tell_offload(const struct train_banner *banner)
@@ -268,8 +264,8 @@ static void tell_auto(const struct train_banner *banner)
 {
     const struct train_job *job = banner->job;
     const struct job_plan *plan = banner->plan;
-    char line[160] = "", mode[PLAN_NAME_MAX];
-    struct text_buffer text = {.out = line, .bytes = sizeof line};
+    char mode[PLAN_NAME_MAX];
+    struct text_buffer text = TEXT_BUFFER(160);
     plan_checkpointing_name(plan->shape.checkpointing, mode);
     if (job->train.gradient_checkpointing.mode == CHECKPOINTING_AUTO)
         text_buffer_add(&text, "train.gradient_checkpointing = \"%s\"", mode);
@@ -287,7 +283,7 @@ static void tell_auto(const struct train_banner *banner)
                 &text, "%strain.accumulation_order = \"%s\"",
                 text.used ? ", " : "", plan_order_name(true));
     if (text.used)
-        zd_log_info("  auto     %s", line);
+        zd_log_info("  auto     %s", text.out);
 }
 
 /* "auto" that chose breadth first is told above. */
@@ -309,8 +305,7 @@ static void tell_order(const struct train_banner *banner)
  * global batch keeps that, on whatever number of ranks. */
 static void tell_kept(const struct train_banner *banner)
 {
-    char line[320] = "";
-    struct text_buffer text = {.out = line, .bytes = sizeof line};
+    struct text_buffer text = TEXT_BUFFER(320);
     for (int id = 0; id < SETTINGS; id++) {
         bool is_batch = id == SET_ACCUMULATION &&
                         banner->job->train.global_batch_size > 0;
@@ -324,7 +319,8 @@ static void tell_kept(const struct train_banner *banner)
     }
     if (text.used)
         zd_log_info(
-                "  set      %s: set in an earlier start, still in force", line);
+                "  set      %s: set in an earlier start, still in force",
+                text.out);
 }
 
 void report_banner(const struct train_banner *banner)

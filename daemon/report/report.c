@@ -47,14 +47,10 @@ void report_bar(
     text_buffer_add(
             &text, "%lld/%lld %.0f%%", (long long)step->step,
             (long long)step->max_steps, 100 * share);
-    snprintf(parts[0], sizeof parts[0], "loss %.4f", step->loss);
-    snprintf(
-            parts[1], sizeof parts[1], "eta %s",
-            report_duration(eta_seconds).text);
-    snprintf(
-            parts[2], sizeof parts[2], "%s tok/s",
-            report_short(step->tokens_per_second).text);
-    snprintf(parts[3], sizeof parts[3], "lr %.2e", step->learning_rate);
+    ZD_PRINT(parts[0], "loss %.4f", step->loss);
+    ZD_PRINT(parts[1], "eta %s", report_duration(eta_seconds).text);
+    ZD_PRINT(parts[2], "%s tok/s", report_short(step->tokens_per_second).text);
+    ZD_PRINT(parts[3], "lr %.2e", step->learning_rate);
     for (int i = 0; i < 4; i++)
         if (text.used + 2 + strlen(parts[i]) <= (size_t)columns)
             text_buffer_add(&text, "  %s", parts[i]);
@@ -196,14 +192,13 @@ static void tell_next(
         const char *before, const char *path, const char *adapter,
         const char *after)
 {
-    char line[4 * PATH_MAX] = "";
-    struct text_buffer text = {.out = line, .bytes = sizeof line};
+    struct text_buffer text = TEXT_BUFFER(4 * PATH_MAX);
     text_buffer_add_word(&text, path);
     if (adapter) {
         text_buffer_add(&text, " --adapter ");
         text_buffer_add_word(&text, adapter);
     }
-    zd_log_info("  next        %s %s %s", before, line, after);
+    zd_log_info("  next        %s %s %s", before, text.out, after);
 }
 
 static bool is_stop_after(const char *stopped_by)

@@ -8,17 +8,13 @@ struct words report_duration(double seconds)
     struct words out;
     long whole = (long)(seconds + 0.5);
     if (!(seconds < 1e9))
-        snprintf(out.text, sizeof out.text, "?");
+        ZD_PRINT(out.text, "?");
     else if (seconds < 60)
-        snprintf(out.text, sizeof out.text, "%.1fs", seconds);
+        ZD_PRINT(out.text, "%.1fs", seconds);
     else if (whole < 3600)
-        snprintf(
-                out.text, sizeof out.text, "%ldm%02lds", whole / 60,
-                whole % 60);
+        ZD_PRINT(out.text, "%ldm%02lds", whole / 60, whole % 60);
     else
-        snprintf(
-                out.text, sizeof out.text, "%ldh%02ldm", whole / 3600,
-                whole / 60 % 60);
+        ZD_PRINT(out.text, "%ldh%02ldm", whole / 3600, whole / 60 % 60);
     return out;
 }
 
@@ -32,10 +28,9 @@ struct words report_short(double value)
         unit++;
     }
     if (unit == 0)
-        snprintf(
-                out.text, sizeof out.text, value < 10 ? "%.1f" : "%.0f", value);
+        ZD_PRINT(out.text, value < 10 ? "%.1f" : "%.0f", value);
     else
-        snprintf(out.text, sizeof out.text, "%.3g%c", value, units[unit]);
+        ZD_PRINT(out.text, "%.3g%c", value, units[unit]);
     return out;
 }
 
@@ -43,8 +38,8 @@ struct words report_bytes(size_t bytes)
 {
     struct words out;
     bool is_large = bytes >= (size_t)1 << 30;
-    snprintf(
-            out.text, sizeof out.text, is_large ? "%.2f GiB" : "%.1f MiB",
+    ZD_PRINT(
+            out.text, is_large ? "%.2f GiB" : "%.1f MiB",
             (double)bytes / (is_large ? 0x1p30 : 0x1p20));
     return out;
 }

@@ -200,8 +200,8 @@ static void put_table(
             next++;
         for (int i = 0; rows->family && i < count; i++, one += table->bytes) {
             if (is_rank)
-                snprintf(
-                        rank, sizeof rank, "%d",
+                ZD_PRINT(
+                        rank, "%d",
                         ((const struct train_rank_report *)one)->rank);
             put_family(
                     to, rows, (size_t)(next - rows), one, is_rank ? rank : NULL,
@@ -220,8 +220,8 @@ static void put_job(struct exposition *to, const struct run_state *state)
                             : json_string_at(job->model.config, "model_type");
     char stage[16] = "", world[16] = "";
     if (state->has_banner) {
-        snprintf(stage, sizeof stage, "%d", state->facts.zero_stage);
-        snprintf(world, sizeof world, "%d", state->facts.world);
+        ZD_PRINT(stage, "%d", state->facts.zero_stage);
+        ZD_PRINT(world, "%d", state->facts.world);
     }
     const char *matmul = ZD_HAVE_ONEDNN ? "onednn" : "openblas";
     const char *const build[] = {"version", ZD_VERSION, "matmul", matmul, NULL};
@@ -266,7 +266,7 @@ static void put_life(struct exposition *to, const struct run_state *state)
                 "minute and ten steps, and after the end.");
     for (int r = 0; r < state->rank_count; r++) {
         const struct train_rank_report *rank = &state->ranks[r];
-        snprintf(number, sizeof number, "%d", rank->rank);
+        ZD_PRINT(number, "%d", rank->rank);
         family_sample(
                 to, is_up(state, rank),
                 (const char *[]){"rank", number, "host", rank->host, NULL});
@@ -283,7 +283,7 @@ static void put_gpus(struct exposition *to, const struct run_state *state)
     family_open(to, "zerod_gpu", FAMILY_INFO, "The GPU of a rank.");
     for (int r = 0; r < state->rank_count; r++) {
         const struct train_gpu_report *gpu = &state->ranks[r].gpu;
-        snprintf(number, sizeof number, "%d", state->ranks[r].rank);
+        ZD_PRINT(number, "%d", state->ranks[r].rank);
         family_sample(
                 to, 1,
                 (const char *[]){

@@ -100,7 +100,7 @@ enum zd_status textfile_open(const struct train_job *job, struct sink *sink_out)
     char name[128];
     if (!dir || !*dir)
         return ZD_OK;
-    snprintf(name, sizeof name, "zerod_%s.prom", job->job.name);
+    ZD_PRINT(name, "zerod_%s.prom", job->job.name);
     return open_sink(prometheus_write, dir, name, sink_out);
 }
 

@@ -72,10 +72,10 @@ static void status_line(const struct run_state *state, char *out, size_t room)
     double left = run_state_eta(state);
     char eta[40] = "", loss[32] = "";
     if (isfinite(left) && state->state == RUN_RUNNING)
-        snprintf(eta, sizeof eta, " eta %s", report_duration(left).text);
+        ZD_PRINT(eta, " eta %s", report_duration(left).text);
     double last = run_state_last(state, "train/loss");
     if (isfinite(last))
-        snprintf(loss, sizeof loss, " loss %.4g", last);
+        ZD_PRINT(loss, " loss %.4g", last);
     if (!state->has_banner)
         snprintf(out, room, "%s", name);
     else
@@ -94,7 +94,7 @@ static void tell_status(struct systemd *systemd, const struct run_state *state)
     if (strcmp(line, systemd->status) == 0)
         return;
     memcpy(systemd->status, line, sizeof line);
-    snprintf(text, sizeof text, "STATUS=%s", line);
+    ZD_PRINT(text, "STATUS=%s", line);
     tell(systemd, text);
 }
 

@@ -42,8 +42,8 @@ static void choose_path(
     char name[160];
     int number = 0;
     do {
-        snprintf(
-                name, sizeof name, "events.out.tfevents.%010lld.%s.%ld.%d",
+        ZD_PRINT(
+                name, "events.out.tfevents.%010lld.%s.%ld.%d",
                 (long long)time(NULL),
                 state->facts.host[0] ? state->facts.host : "host",
                 (long)getpid(), number++);

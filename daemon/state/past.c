@@ -104,7 +104,7 @@ static bool add_line(void *ctx, const char *line, const json_t *object)
             .id = json_integer_at(object, "id"),
             .step = json_integer_at(object, "step"),
             .text = (char *)line};
-    snprintf(event.kind, sizeof event.kind, "%s", text_of(object, "event"));
+    ZD_PRINT(event.kind, "%s", text_of(object, "event"));
     if (event.id > 0)
         past_add(ctx, &event);
     return true;

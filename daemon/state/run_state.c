@@ -27,11 +27,9 @@ static void find_output_dir(struct run_state *state)
     const char *dir = state->job->job.output_dir;
     char folder[2048];
     if (dir[0] != '/' && getcwd(folder, sizeof folder))
-        snprintf(
-                state->output_dir, sizeof state->output_dir, "%s/%.2000s",
-                folder, dir);
+        ZD_PRINT(state->output_dir, "%s/%.2000s", folder, dir);
     else
-        snprintf(state->output_dir, sizeof state->output_dir, "%s", dir);
+        ZD_PRINT(state->output_dir, "%s", dir);
 }
 
 struct run_state *run_state_create(
@@ -226,9 +224,7 @@ static void take_checkpoint(
     state->last_checkpoint_step = event->step;
     state->last_checkpoint_time = event->time;
     state->checkpoint_bytes = (uint64_t)json_integer_at(members, "bytes");
-    snprintf(
-            state->last_checkpoint, sizeof state->last_checkpoint, "%s",
-            path ? path : "");
+    ZD_PRINT(state->last_checkpoint, "%s", path ? path : "");
     state->checkpoint_stall_seconds += seconds_of(members, "stall_seconds");
     state->checkpoint_write_seconds += seconds_of(members, "write_seconds");
     observe(&state->checkpoint_histogram, seconds_of(members, "seconds"));

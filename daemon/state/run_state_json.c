@@ -222,9 +222,7 @@ static json_t *log_json(const struct run_state *state)
     int64_t end;
     size_t bytes;
     json_t *lines = json_array();
-    snprintf(
-            path, sizeof path, "%.3900s/logs/rank-00000.log",
-            state->job->job.output_dir);
+    ZD_PRINT(path, "%.3900s/logs/rank-00000.log", state->job->job.output_dir);
     FILE *file = fs_open_lines(path);
     ZD_FREED char *text =
             file ? log_lines_last(fileno(file), BYTES, LINES, &end, &bytes)
@@ -243,9 +241,7 @@ static json_t *events_json(const struct run_state *state)
 {
     char path[PATH_MAX];
     json_t *array = json_array();
-    snprintf(
-            path, sizeof path, "%.4000s/events.jsonl",
-            state->job->job.output_dir);
+    ZD_PRINT(path, "%.4000s/events.jsonl", state->job->job.output_dir);
     struct past *past = past_read(path);
     for (int i = 0; i < state->events.count; i++)
         if (strcmp(state->events.events[i].kind, "step") != 0)

@@ -17,15 +17,13 @@ static void describe_resumed(
     out->facts.first_step = banner->resumed_step;
     if (!banner->resumed_from)
         return;
-    snprintf(
-            out->resumed_from, sizeof out->resumed_from, "%s",
-            banner->resumed_from);
+    ZD_PRINT(out->resumed_from, "%s", banner->resumed_from);
     if (stat(banner->resumed_from, &info) == 0)
         out->checkpoint_time = (double)info.st_mtime;
     const char *dir = banner->job->job.output_dir;
-    snprintf(path, sizeof path, "%.4000s/metrics.jsonl", dir);
+    ZD_PRINT(path, "%.4000s/metrics.jsonl", dir);
     out->series = series_read(path, banner->resumed_step);
-    snprintf(path, sizeof path, "%.4000s/events.jsonl", dir);
+    ZD_PRINT(path, "%.4000s/events.jsonl", dir);
     out->past = past_read(path);
 }
 
@@ -87,9 +85,7 @@ static void on_end(void *ctx, const struct train_end *end)
     struct tee *tee = ctx;
     struct message_end message = {.step = end->step};
     if (end->stopped_by)
-        snprintf(
-                message.stopped_by, sizeof message.stopped_by, "%s",
-                end->stopped_by);
+        ZD_PRINT(message.stopped_by, "%s", end->stopped_by);
     queue_push(tee->queue, MESSAGE_END, &message, sizeof message);
     tee->next->end(tee->next->ctx, end);
 }
@@ -104,10 +100,8 @@ static void on_stalled(void *ctx, const struct watch_hang *hang)
         message.rank = hang->rank;
         message.step = hang->step;
         message.since = message.time - hang->seconds;
-        snprintf(message.host, sizeof message.host, "%s", hang->host);
-        snprintf(
-                message.operation, sizeof message.operation, "%s",
-                hang->operation);
+        ZD_PRINT(message.host, "%s", hang->host);
+        ZD_PRINT(message.operation, "%s", hang->operation);
     }
     queue_push(tee->queue, MESSAGE_STALL, &message, sizeof message);
 }
@@ -127,7 +121,7 @@ static void on_event(void *ctx, const struct train_event *event)
     struct tee *tee = ctx;
     struct message_event message = {event->id, event->step, event->time, ""};
     bool is_step = strcmp(event->kind, "step") == 0;
-    snprintf(message.kind, sizeof message.kind, "%s", event->kind);
+    ZD_PRINT(message.kind, "%s", event->kind);
     queue_push_with(
             tee->queue, is_step ? MESSAGE_STEP_EVENT : MESSAGE_EVENT, &message,
             sizeof message, event->text, strlen(event->text) + 1);

@@ -21,7 +21,7 @@ void problem_add(
                     (size_t)problems->count + 1, sizeof *problems->items);
     struct problem *problem = &problems->items[problems->count++];
     *problem = (struct problem){.status = status, .place = place};
-    snprintf(problem->code, sizeof problem->code, "%s", code);
+    ZD_PRINT(problem->code, "%s", code);
     va_list args;
     va_start(args, format);
     problem->what = text_format(format, args);
