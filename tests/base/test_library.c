@@ -37,7 +37,7 @@ Test(library, ZEROD_LIBRARY_PATH_is_searched_first)
 {
     char list[256];
     plant("two", "libzerod-planted.so.1");
-    snprintf(list, sizeof list, "%s/one::%s/two", scratch.dir, scratch.dir);
+    ZD_PRINT(list, "%s/one::%s/two", scratch.dir, scratch.dir);
     cr_assert_null(open_one("libzerod-planted.so.1"));
     setenv("ZEROD_LIBRARY_PATH", list, 1);
     void *library = open_one("libzerod-planted.so.1");

@@ -30,9 +30,9 @@ static void make_nodes(void)
     char text[64];
     scratch_setup();
     setenv("ZEROD_TEST_SYSFS", scratch.dir, 1);
-    snprintf(text, sizeof text, "%d\n", nth_cpu(0));
+    ZD_PRINT(text, "%d\n", nth_cpu(0));
     write_text("devices/system/node/node0/cpulist", text);
-    snprintf(text, sizeof text, "%d-%d,1023\n", nth_cpu(1), nth_cpu(1) + 512);
+    ZD_PRINT(text, "%d-%d,1023\n", nth_cpu(1), nth_cpu(1) + 512);
     write_text("devices/system/node/node2/cpulist", text);
     write_text("bus/pci/devices/0000:3b:00.0/numa_node", "2\n");
     write_text("bus/pci/devices/0000:3c:00.0/numa_node", "-1\n");
@@ -57,7 +57,7 @@ Test(numa, a_bound_thread_has_the_cpus_of_the_node_and_no_others)
     cr_expect(!numa_bind(-1, 0, 1));
     cr_expect(!numa_bind(1, 0, 1), "there is no such node");
     cr_expect(!numa_bind(0, 0, 2), "one CPU, two ranks");
-    snprintf(want, sizeof want, "%d", nth_cpu(0));
+    ZD_PRINT(want, "%d", nth_cpu(0));
     cr_assert(numa_bind(0, 0, 1));
     device_affinity_list(cpus, sizeof cpus);
     cr_expect_str_eq(cpus, want);
@@ -72,14 +72,14 @@ Test(numa, ranks_of_a_node_have_parts_of_their_own)
     if (count < 2)
         cr_skip("one CPU");
     /* a third node with both, and a machine that has more */
-    snprintf(text, sizeof text, "%d,%d\n", nth_cpu(0), second);
+    ZD_PRINT(text, "%d,%d\n", nth_cpu(0), second);
     write_text("devices/system/node/node3/cpulist", text);
     if (count == 2) {
         cr_expect(!numa_bind(3, 1, 2), "it may run on no others anyway");
         return;
     }
     cr_assert(numa_bind(3, 1, 2));
-    snprintf(text, sizeof text, "%d", second);
+    ZD_PRINT(text, "%d", second);
     char cpus[32];
     device_affinity_list(cpus, sizeof cpus);
     cr_expect_str_eq(cpus, text);

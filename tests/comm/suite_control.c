@@ -186,7 +186,7 @@ bool case_one_failure_is_everyones(struct comm *comm)
         holds &= CHECK(
                 comm, agree_on(comm, rank == bad, ZD_ERR_DATA, "broken") ==
                               ZD_ERR_DATA);
-        snprintf(where, sizeof where, "file:1 (rank %d)", bad);
+        ZD_PRINT(where, "file:1 (rank %d)", bad);
         holds &= CHECK(comm, is_told_by(comm, bad, where));
         /* settled again on the way out: the same */
         holds &= CHECK(comm, comm_agree(comm, ZD_ERR_DATA) == ZD_ERR_DATA);
@@ -203,7 +203,7 @@ bool case_equal_failures_are_told_once(struct comm *comm)
     bool holds =
             CHECK(comm, agree_on(comm, true, ZD_ERR_CONFIG, "the same") ==
                                 ZD_ERR_CONFIG);
-    snprintf(where, sizeof where, "file:1 (ranks 0-%d)", size - 1);
+    ZD_PRINT(where, "file:1 (ranks 0-%d)", size - 1);
     holds &= CHECK(comm, is_told_by(comm, 0, size > 1 ? where : "file:1"));
     zd_error_clear();
     return holds;

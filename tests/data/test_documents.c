@@ -76,7 +76,7 @@ Test(data_documents, what_the_post_processor_puts_after_a_text_is_trained)
 static void match(struct data_case *test, const char *pattern, const char *want)
 {
     char path[PATH_MAX];
-    snprintf(path, sizeof path, "%s/%s", test->scratch.dir, pattern);
+    ZD_PRINT(path, "%s/%s", test->scratch.dir, pattern);
     test->entry.path = path;
     expect_words(test, want);
 }
@@ -88,14 +88,14 @@ Test(data_documents, a_pattern_descends_and_takes_each_file_once)
     data_case_init(&test, NULL);
     const char *folders[] = {"d", "d/{x}", "d/{x}/z", "d/.h"};
     for (size_t i = 0; i < COUNT(folders); i++) {
-        snprintf(path, sizeof path, "%s/%s", test.scratch.dir, folders[i]);
+        ZD_PRINT(path, "%s/%s", test.scratch.dir, folders[i]);
         cr_assert_eq(fs_make_dirs(path), ZD_OK);
     }
     data_case_text(&test, "d/a.txt", "aa");
     data_case_text(&test, "d/{x}/b.txt", "bb");
     data_case_text(&test, "d/{x}/z/c.txt", "cc");
     data_case_text(&test, "d/.h/e.txt", "ee");
-    snprintf(path, sizeof path, "%s/d/loop", test.scratch.dir);
+    ZD_PRINT(path, "%s/d/loop", test.scratch.dir);
     cr_assert_eq(symlink("..", path), 0);
     static const char all[] = "|[a]a$|[b]b$|[c]c$";
     match(&test, "d/**/*.txt", all);

@@ -400,7 +400,7 @@ static int count_files(const char *pattern)
 {
     char path[PATH_MAX + 16];
     glob_t found = {0};
-    snprintf(path, sizeof path, "%s/%s", test.cache, pattern);
+    ZD_PRINT(path, "%s/%s", test.cache, pattern);
     glob(path, 0, NULL, &found);
     int count = (int)found.gl_pathc;
     globfree(&found);
@@ -436,10 +436,10 @@ Test(data_growth, what_is_stopped_is_continued)
     dataset_close(dataset);
     for (int is_damaged = 0; is_damaged < 2; is_damaged++) {
         uint32_t word;
-        snprintf(path, sizeof path, "%s/%s.tokens", test.cache, key);
+        ZD_PRINT(path, "%s/%s.tokens", test.cache, key);
         cr_assert_eq(unlink(path), 0);
         leave_part(key);
-        snprintf(path, sizeof path, "%s/%s.part.tokens", test.cache, key);
+        ZD_PRINT(path, "%s/%s.part.tokens", test.cache, key);
         FILE *file = fopen(path, "r+b");
         cr_assert_not_null(file);
         fseek(file, 4096, SEEK_SET);

@@ -163,10 +163,8 @@ static void check_fixture(const char *name)
             .decode_capacity = 256,
             .decode_batch = 128,
     };
-    snprintf(dir, sizeof dir, "%s/%s/model", getenv("ZEROD_FIXTURES"), name);
-    snprintf(
-            path, sizeof path, "%s/%s/expected.json", getenv("ZEROD_FIXTURES"),
-            name);
+    ZD_PRINT(dir, "%s/%s/model", getenv("ZEROD_FIXTURES"), name);
+    ZD_PRINT(path, "%s/%s/expected.json", getenv("ZEROD_FIXTURES"), name);
     tiny_must(json_parse_file(path, 1 << 24, &json));
     const json_t *generate = json_object_get(json, "generate");
     int past = 0;

@@ -185,7 +185,7 @@ Test(model_fp8, a_linear_is_that_of_torchs_types)
 {
     float wanted[2 * RESULTS];
     char path[1024];
-    snprintf(path, sizeof path, "%s/fp8/linear.f32", getenv("ZEROD_FIXTURES"));
+    ZD_PRINT(path, "%s/fp8/linear.f32", getenv("ZEROD_FIXTURES"));
     FILE *file = fopen(path, "rbe");
     cr_assert(file && fread(wanted, sizeof wanted, 1, file) == 1);
     fclose(file);

@@ -378,9 +378,9 @@ static void compare(
             (part.heads % g.cp || kv_heads_used(&part) % g.cp))
             continue;
         run_places(&g, places);
-        snprintf(
-                what, sizeof what, "%s of %d heads, %d x %d places%s",
-                config.family->name, config.heads, g.cp, g.tp,
+        ZD_PRINT(
+                what, "%s of %d heads, %d x %d places%s", config.family->name,
+                config.heads, g.cp, g.tp,
                 g.shape.cp.by_heads ? " by heads" : "");
         expect_near(&g, single, places, limit, grads_limit, what);
         for (int p = 0; p < g.cp * g.tp; p++)

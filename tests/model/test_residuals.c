@@ -165,8 +165,8 @@ static struct bytes planned(int layers, int every, bool offload)
             B, T, (struct checkpointing){CHECKPOINTING_EVERY, every});
     shape.dtype = DTYPE_BF16;
     shape.offload_activations = offload;
-    snprintf(
-            text, sizeof text,
+    ZD_PRINT(
+            text,
             "{\"model_type\":\"gpt2\",\"vocab_size\":16,\"n_embd\":64,"
             "\"n_layer\":%d,\"n_head\":4,\"n_positions\":40}",
             layers);

@@ -62,7 +62,7 @@ static int open_file(const char *name)
     int found = -1;
     cr_assert(dir);
     while (found < 0 && (entry = readdir(dir))) {
-        snprintf(path, sizeof path, "/proc/self/fd/%.20s", entry->d_name);
+        ZD_PRINT(path, "/proc/self/fd/%.20s", entry->d_name);
         ssize_t length = readlink(path, target, sizeof target - 1);
         if (length < 0)
             continue;

@@ -131,7 +131,7 @@ static void model_step(struct model *model, const struct reference *r, int at)
 static void *read_fixture(const char *name, const char *ending, size_t bytes)
 {
     char path[512];
-    snprintf(path, sizeof path, ZD_FIXTURES "/optim/%s.%s", name, ending);
+    ZD_PRINT(path, ZD_FIXTURES "/optim/%s.%s", name, ending);
     FILE *f = fopen(path, "rb");
     cr_assert(f != NULL, "%s", path);
     char *content = malloc(bytes + 1);

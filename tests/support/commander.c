@@ -87,7 +87,7 @@ void commander_ask(struct commander *commander, const char *commands)
 {
     char copy[400], *rest = copy, *one;
     commander_init(commander);
-    snprintf(copy, sizeof copy, "%s", commands);
+    ZD_PRINT(copy, "%s", commands);
     while ((one = strsep(&rest, ","))) {
         int step = 0, kind = 0;
         char name[40] = "", value[40] = "";

@@ -91,11 +91,11 @@ enum zd_status job_threads_run_observed(
     enum zd_status status;
 
     zd_error_clear();
-    snprintf(texts[0], sizeof texts[0], "job.output_dir=%s/out", dir);
-    snprintf(texts[1], sizeof texts[1], "data.cache_dir=%s/cache", dir);
-    snprintf(texts[2], sizeof texts[2], "log.rank_logs=none");
-    snprintf(texts[3], sizeof texts[3], "device.cpu_threads=1");
-    snprintf(texts[4], sizeof texts[4], "device.backend=cpu");
+    ZD_PRINT(texts[0], "job.output_dir=%s/out", dir);
+    ZD_PRINT(texts[1], "data.cache_dir=%s/cache", dir);
+    ZD_PRINT(texts[2], "log.rank_logs=none");
+    ZD_PRINT(texts[3], "device.cpu_threads=1");
+    ZD_PRINT(texts[4], "device.backend=cpu");
     for (int i = 0; i < 5; i++)
         overrides[count++] = override_of(texts[i]);
     for (; sets && *sets; sets++)
@@ -162,7 +162,7 @@ static const json_t *find(const json_t *row, const char *key)
     const char *dot = strchr(key, '.');
     if (!dot)
         return json_object_get(row, key);
-    snprintf(first, sizeof first, "%.*s", (int)(dot - key), key);
+    ZD_PRINT(first, "%.*s", (int)(dot - key), key);
     return find(json_object_get(row, first), dot + 1);
 }
 
@@ -171,7 +171,7 @@ int job_threads_column(const char *dir, const char *key, double **values_out)
     char path[PATH_MAX], line[4096];
     int count = 0;
     double *values = calloc(LINES_MAX, sizeof *values);
-    snprintf(path, sizeof path, "%s/out/metrics.jsonl", dir);
+    ZD_PRINT(path, "%s/out/metrics.jsonl", dir);
     FILE *file = fopen(path, "r");
     while (file && count < LINES_MAX && fgets(line, sizeof line, file)) {
         json_auto_t *row = json_loads(line, 0, NULL);
@@ -250,9 +250,7 @@ json_t *job_manifest(const char *dir, int step)
 {
     char path[PATH_MAX];
     json_t *manifest = NULL;
-    snprintf(
-            path, sizeof path, "%s/out/checkpoint-%06d/manifest.json", dir,
-            step);
+    ZD_PRINT(path, "%s/out/checkpoint-%06d/manifest.json", dir, step);
     return json_parse_file(path, 1 << 24, &manifest) == ZD_OK ? manifest : NULL;
 }
 
@@ -272,8 +270,8 @@ bool same_file(const char *a, const char *b)
 bool same_output(const char *a, const char *b, const char *name)
 {
     char first[PATH_MAX], second[PATH_MAX];
-    snprintf(first, sizeof first, "%s/out/%s", a, name);
-    snprintf(second, sizeof second, "%s/out/%s", b, name);
+    ZD_PRINT(first, "%s/out/%s", a, name);
+    ZD_PRINT(second, "%s/out/%s", b, name);
     return same_file(first, second);
 }
 

@@ -86,7 +86,7 @@ static void add_array(
     size_t per = strstr(array->name, "_scale/") ? OPTIM_QBLOCK : 1;
     size_t bytes = tensor->bytes / tensor->count, count = tensor->count;
     ZD_FREED char *values = malloc(tensor->bytes);
-    snprintf(array->type, sizeof array->type, "%s", tensor->dtype);
+    ZD_PRINT(array->type, "%s", tensor->dtype);
     st_read_bytes(file, tensor, 0, tensor->bytes, values);
     for (size_t i = count; i-- > 0;) { /* the last first: it makes the room */
         size_t element = element_of(&columns, first + i * per);
@@ -114,10 +114,9 @@ struct saved_state saved_state_of(const char *dir, int world, int step)
             .arrays = calloc(ARRAYS_MAX, sizeof(struct saved_array))};
     json_auto_t *manifest = job_manifest(dir, step);
     for (int r = 1; r <= world; r++) {
-        snprintf(
-                path, sizeof path,
-                "%s/out/checkpoint-%06d/shard-%05d-of-%05d.safetensors", dir,
-                step, r, world);
+        ZD_PRINT(
+                path, "%s/out/checkpoint-%06d/shard-%05d-of-%05d.safetensors",
+                dir, step, r, world);
         add_shard(&state, path, manifest);
     }
     return state;

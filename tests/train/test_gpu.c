@@ -27,9 +27,8 @@ static bool runs(
         const char *more, int world, const char *dir)
 {
     char path[128];
-    snprintf(
-            path, sizeof path,
-            strchr(fixture, '/') ? "%s" : "tests/fixtures/%s/job.toml",
+    ZD_PRINT(
+            path, strchr(fixture, '/') ? "%s" : "tests/fixtures/%s/job.toml",
             fixture);
     bool ran = job_runs(
             path, dir, world, "device.backend=%s control.socket=none %s %s",
@@ -136,10 +135,10 @@ static void try_offloaded(const struct offload_group *group, const char *sets)
 {
     char all[512], more[1200];
     const char *dir = job_threads_dir(), *disk = strstr(sets, "DISK");
-    snprintf(
-            all, sizeof all, "%.*s%s%s", disk ? (int)(disk - sets) : 512, sets,
+    ZD_PRINT(
+            all, "%.*s%s%s", disk ? (int)(disk - sets) : 512, sets,
             disk ? group->plain : "", disk ? disk + strlen("DISK") : "");
-    snprintf(more, sizeof more, "%s %s", group->base, all);
+    ZD_PRINT(more, "%s %s", group->base, all);
     bool ran = runs(group->fixture, "cuda", TWO_STEPS, more, group->world, dir);
     tap_ok(ran && same_column(group->plain, dir, "loss", 0) &&
                    column_difference(group->plain, dir, "grad_norm") == 0 &&
@@ -161,9 +160,7 @@ static void test_rows(const char *part)
         if (line[0] == '[') {
             sscanf(line, "[%39[a-z]] %79s %d%n", name, group.fixture,
                    &group.world, &used);
-            snprintf(
-                    group.base, sizeof group.base, "%s",
-                    line + used + strspn(line + used, " "));
+            ZD_PRINT(group.base, "%s", line + used + strspn(line + used, " "));
             is_of_part = strcmp(name, part) == 0;
             if (is_of_part && keeps)
                 begin_group(&group);

@@ -69,16 +69,14 @@ static struct queued of_run(
                           count,
                           NULL};
     struct queued before = total();
-    snprintf(path, sizeof path, "%s/job.toml", dir);
+    ZD_PRINT(path, "%s/job.toml", dir);
     job_write(path, family, adapted);
-    snprintf(
-            depth, sizeof depth, "model.config.%s=%d",
+    ZD_PRINT(
+            depth, "model.config.%s=%d",
             strcmp(family, "gpt2") == 0 ? "n_layer" : "num_hidden_layers",
             layers);
-    snprintf(
-            batch, sizeof batch, "train.global_batch_size=%d",
-            2 * micro_batches);
-    snprintf(count, sizeof count, "train.max_steps=%d", steps);
+    ZD_PRINT(batch, "train.global_batch_size=%d", 2 * micro_batches);
+    ZD_PRINT(count, "train.max_steps=%d", steps);
     if (job_threads_run(path, sets, 1, dir) != ZD_OK)
         zd_error_print(stderr, zd_error_get()), *ran = false;
     struct queued after = total();
@@ -135,8 +133,8 @@ static void expect_row(const char *family, bool adapted, const char *name)
     }
     int each = layer[3].kernels - layer[2].kernels;
     int micro = few.of[3].kernels - few.of[2].kernels - LAYERS * each;
-    snprintf(
-            line, sizeof line,
+    ZD_PRINT(
+            line,
             "| %s | %d kernels, %d matmuls | %d | %d | %d kernels, %d "
             "matmuls |\n",
             name, each, layer[3].products - layer[2].products, micro,

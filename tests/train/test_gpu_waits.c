@@ -38,9 +38,9 @@ static struct zd_standin_counters added(
             max_steps,
             batch};
     const char *dir = job_threads_dir();
-    snprintf(max_steps, sizeof max_steps, "train.max_steps=%d", steps);
-    snprintf(
-            batch, sizeof batch, "train.global_batch_size=%d",
+    ZD_PRINT(max_steps, "train.max_steps=%d", steps);
+    ZD_PRINT(
+            batch, "train.global_batch_size=%d",
             SAMPLES * micro_batches * world);
     for (int count = 11; *sets && count < SETS - 1; sets++)
         all[count++] = *sets;

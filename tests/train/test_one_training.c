@@ -50,8 +50,8 @@ struct words {
 static struct words words_of(const struct model *model, struct layout layout)
 {
     struct words words;
-    snprintf(
-            words.text, sizeof words.text,
+    ZD_PRINT(
+            words.text,
             "zero.stage=%d parallel.dp_replicate_size=%d parallel.cp_size=%d "
             "parallel.tp_size=%d offload.optimizer=%s %s",
             layout.stage, layout.replicate, layout.cp, layout.tp,
@@ -142,10 +142,8 @@ static bool exports_alike(const char *first, const char *last)
 {
     char from[PATH_MAX], out[PATH_MAX];
     for (int i = 0; i < 2; i++) {
-        snprintf(
-                from, sizeof from, "%s/out/checkpoint-%06d", i ? last : first,
-                CUT);
-        snprintf(out, sizeof out, "%s/out/exported", i ? last : first);
+        ZD_PRINT(from, "%s/out/checkpoint-%06d", i ? last : first, CUT);
+        ZD_PRINT(out, "%s/out/exported", i ? last : first);
         if (train_export(&(struct train_export){
                     .path = from, .out_dir = out}) != ZD_OK)
             return false;

@@ -87,9 +87,7 @@ static void limits_of(const struct job *job)
     const char *plain = job_threads_dir(), *all = job_threads_dir();
     const json_int_t huge = (json_int_t)1 << 32;
     char what[80];
-    snprintf(
-            what, sizeof what, "%s, %d ranks, stage %d", job->name, job->world,
-            job->stage);
+    ZD_PRINT(what, "%s, %d ranks, stage %d", job->name, job->world, job->stage);
     bool ran = run(job, false, huge, "", plain);
     struct memory whole = memory_of(plain);
     bool fits = run(job, true, whole.device, "", all);

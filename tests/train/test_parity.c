@@ -159,9 +159,9 @@ static void check_fp32(
            "tokens %g",
            expected->fixture, expected->kind ? "" : expected->sets, world,
            stage, loss, norm, rate, tokens);
-    snprintf(want, sizeof want, "%s/final.safetensors", expected->dir);
-    snprintf(
-            got, sizeof got, "%s/out/%s", dir,
+    ZD_PRINT(want, "%s/final.safetensors", expected->dir);
+    ZD_PRINT(
+            got, "%s/out/%s", dir,
             expected->kind ? "peft/adapter_model.safetensors"
                            : "hf/model.safetensors");
     tap_ok(files_agree(expected, want, got, 1, true), "  the final weights");
@@ -195,8 +195,8 @@ static void check_merged(const struct expected *expected)
     char want[PATH_MAX], got[PATH_MAX];
     const char *dir = job_threads_dir();
     bool ran = run(expected, dir, 1, 0, "checkpoint.export=hf", "");
-    snprintf(want, sizeof want, "%s/merged.safetensors", expected->dir);
-    snprintf(got, sizeof got, "%s/out/hf/model.safetensors", dir);
+    ZD_PRINT(want, "%s/merged.safetensors", expected->dir);
+    ZD_PRINT(got, "%s/out/hf/model.safetensors", dir);
     tap_ok(ran && files_agree(expected, want, got, 1, false),
            "%s: the merged model", expected->fixture);
     fs_remove_tree(dir);
@@ -207,13 +207,13 @@ static void check_quantized(const struct expected *expected)
     static const char *const formats[] = {"nf4", "fp4", "int8", "fp8"};
     char path[PATH_MAX], sets[64];
     json_auto_t *all = NULL;
-    snprintf(path, sizeof path, "%s/quantized.json", expected->dir);
+    ZD_PRINT(path, "%s/quantized.json", expected->dir);
     if (!fs_exists(path)) /* make_qlora.py makes it of the first families */
         return;
     if (json_parse_file(path, 1 << 22, &all) != ZD_OK)
         all = NULL;
     for (int i = 0; i < 4; i++) {
-        snprintf(sets, sizeof sets, "lora.quantize_base=%s", formats[i]);
+        ZD_PRINT(sets, "lora.quantize_base=%s", formats[i]);
         check_losses(
                 expected, sets, 2, 3, json_object_get(all, formats[i]), 1e-5,
                 true);
@@ -224,12 +224,12 @@ static void check_adapter(struct expected *expected)
 {
     char first[PATH_MAX];
     bool all = strcmp(expected->kind, "lora") == 0 && !expected->is_few;
-    snprintf(
-            expected->sets, sizeof expected->sets,
-            "lora.path=%s lora.loraplus_lr_ratio=%g ", expected->dir,
+    ZD_PRINT(
+            expected->sets, "lora.path=%s lora.loraplus_lr_ratio=%g ",
+            expected->dir,
             json_number_value(
                     json_object_get(expected->json, "loraplus_lr_ratio")));
-    snprintf(first, sizeof first, "%s.first", job_threads_dir());
+    ZD_PRINT(first, "%s.first", job_threads_dir());
     check_fp32(expected, 1, 0, NULL);
     for (int stage = 0; stage <= 3; stage += all ? 1 : 3)
         check_fp32(expected, 2, stage, first);
@@ -262,9 +262,7 @@ static void check_axes(struct expected *expected)
 {
     static const char *const axes[] = {"tp", "cp"};
     for (int i = 0; i < 2; i++) {
-        snprintf(
-                expected->sets, sizeof expected->sets, "parallel.%s_size=2 ",
-                axes[i]);
+        ZD_PRINT(expected->sets, "parallel.%s_size=2 ", axes[i]);
         check_fp32(expected, 2, 3, NULL);
     }
     expected->sets[0] = '\0';
@@ -309,13 +307,11 @@ int main(int argc, char **argv)
             .fixture = argv[1],
             .kind = is_diagonal || is_axes ? NULL : argv[2],
             .is_few = argc > 3};
-    snprintf(
-            expected.job, sizeof expected.job, "tests/fixtures/%s/job.toml",
-            argv[1]);
-    snprintf(
-            expected.dir, sizeof expected.dir, "tests/fixtures/%s%s%s", argv[1],
+    ZD_PRINT(expected.job, "tests/fixtures/%s/job.toml", argv[1]);
+    ZD_PRINT(
+            expected.dir, "tests/fixtures/%s%s%s", argv[1],
             expected.kind ? "/" : "", expected.kind ? expected.kind : "");
-    snprintf(path, sizeof path, "%s/expected.json", expected.dir);
+    ZD_PRINT(path, "%s/expected.json", expected.dir);
     if (json_parse_file(path, 1 << 22, &expected.json) != ZD_OK) {
         zd_error_print(stderr, zd_error_get());
         return 1;

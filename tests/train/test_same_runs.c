@@ -30,7 +30,7 @@ static bool same_shards(const char *a, const char *b)
     char pattern[PATH_MAX];
     glob_t found;
     bool same = true;
-    snprintf(pattern, sizeof pattern, "%s/out/checkpoint-*/shard-*", a);
+    ZD_PRINT(pattern, "%s/out/checkpoint-*/shard-*", a);
     if (glob(pattern, 0, NULL, &found) != 0)
         return true; /* none are saved */
     for (size_t i = 0; i < found.gl_pathc; i++)
@@ -185,9 +185,9 @@ static void read_group(const char *line, struct group *group)
         sscanf(line, "[%*[^]]] %*s %d%n", &group->least, &used);
         group->most = group->least;
     }
-    snprintf(
-            group->job, sizeof group->job,
-            strchr(job, '/') ? "%s" : "tests/fixtures/%s/job.toml", job);
+    ZD_PRINT(
+            group->job, strchr(job, '/') ? "%s" : "tests/fixtures/%s/job.toml",
+            job);
     add_sets(group->common, line + used);
     group->overflows = strstr(group->name, "overflow") != NULL;
 }
@@ -213,8 +213,8 @@ static void try_mesh(
         if (size[3] > kind->most_tp || stage < kind->least_stage ||
             number++ % (unsigned)each)
             continue;
-        snprintf(
-                row, sizeof row,
+        ZD_PRINT(
+                row,
                 "~%d zero.stage=%d train.gradient_accumulation_steps=%d "
                 "parallel.dp_replicate_size=%d parallel.cp_size=%d "
                 "parallel.tp_size=%d",
@@ -228,9 +228,9 @@ static void try_kind(const struct kind *kind, int each)
     enum { MESHES = 4 * 4 * 4 * 4 };
     const char *bases[9] = {0};
     struct group group = {.least = 1, .most = 1};
-    snprintf(group.name, sizeof group.name, "grid, %.60s", kind->name);
-    snprintf(group.job, sizeof group.job, "tests/fixtures/deep.toml");
-    snprintf(group.common, sizeof group.common, "%s", kind->sets);
+    ZD_PRINT(group.name, "grid, %.60s", kind->name);
+    ZD_PRINT(group.job, "tests/fixtures/deep.toml");
+    ZD_PRINT(group.common, "%s", kind->sets);
     try_row(&group, "~1", bases);
     for (int m = 0; m < MESHES; m++) {
         int size[4], world = 1;
@@ -257,7 +257,7 @@ static int grid(int each)
         if (sscanf(line, "%79[^|]| %d | %d |%n", kind.name, &kind.most_tp,
                    &kind.least_stage, &used) != 3)
             continue;
-        snprintf(kind.sets, sizeof kind.sets, "%s%s", with, line + used);
+        ZD_PRINT(kind.sets, "%s%s", with, line + used);
         try_kind(&kind, each);
     }
     if (file)
@@ -279,10 +279,10 @@ int main(int argc, char **argv)
     while (file && fgets(line, sizeof line, file)) {
         line[strcspn(line, "\n")] = '\0';
         if (strncmp(line, "with", 4) == 0) {
-            snprintf(with, sizeof with, "%s", line + 4);
+            ZD_PRINT(with, "%s", line + 4);
         } else if (line[0] == '[') {
             group = (struct group){.least = 1};
-            snprintf(group.common, sizeof group.common, "%s", with);
+            ZD_PRINT(group.common, "%s", with);
             read_group(line, &group);
             memset(bases, 0, sizeof bases);
             is_of_part = strncmp(group.name, part, strlen(part)) == 0;

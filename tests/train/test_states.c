@@ -170,9 +170,7 @@ static bool converted(const char *from, const char *to, int world, int *changed)
         size_t count = narrow ? q->used : q->used / 4;
         if (q->name[1] != '/')
             continue;
-        snprintf(
-                scale_name, sizeof scale_name, "%c_scale%s", q->name[0],
-                q->name + 1);
+        ZD_PRINT(scale_name, "%c_scale%s", q->name[0], q->name + 1);
         *changed += narrow != narrowed;
         optim_lane_read(
                 lane, narrowed ? OPTIM_8BIT : OPTIM_FP32, p->bytes,

@@ -56,7 +56,7 @@ static void add(
             .is_embedding = unit == 0,
             .is_product = strcmp(what, "matrix") == 0,
             .blocks = blocks_of(what, rows, columns)};
-    snprintf(p->name, sizeof p->name, "unit.%d.%s", unit, what);
+    ZD_PRINT(p->name, "unit.%d.%s", unit, what);
     table->count++;
     table->total += p->count;
     if (p->trainable)

@@ -269,7 +269,7 @@ static void *rank_main(void *ctx)
         omp_set_num_threads(rank->scenario->threads);
     rank->status = run_on_device(rank);
     if (rank->status != ZD_OK)
-        snprintf(rank->what, sizeof rank->what, "%s", zd_error_get()->what);
+        ZD_PRINT(rank->what, "%s", zd_error_get()->what);
     comm_destroy(rank->comm);
     return NULL;
 }
@@ -288,7 +288,7 @@ static void collect(
         out->records += ranks[r].what[0] != '\0';
         if (out->status == ZD_OK && ranks[r].status != ZD_OK) {
             out->status = ranks[r].status;
-            snprintf(out->what, sizeof out->what, "%s", ranks[r].what);
+            ZD_PRINT(out->what, "%s", ranks[r].what);
         }
         out->wire_matches &= ranks[r].wire_matches;
         out->ranks_agree &=
@@ -350,7 +350,7 @@ struct outcome world_run(const struct scenario *s)
     if (out.status == ZD_OK)
         out.status = comm_local_create(s->world, &options, comms);
     if (out.status != ZD_OK) {
-        snprintf(out.what, sizeof out.what, "%s", zd_error_get()->what);
+        ZD_PRINT(out.what, "%s", zd_error_get()->what);
         return out;
     }
     for (int r = 0; r < s->world; r++) {

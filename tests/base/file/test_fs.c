@@ -133,7 +133,7 @@ Test(fs, new_files_are_written_through_no_link)
 {
     char target[PATH_MAX];
     scratch_file(&scratch, "kept", "x", 1);
-    snprintf(target, sizeof target, "%s", scratch.path);
+    ZD_PRINT(target, "%s", scratch.path);
     for (int i = 0; i < 2; i++) {
         struct stat info;
         scratch_path(&scratch, "file.tmp");

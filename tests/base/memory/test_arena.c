@@ -55,7 +55,7 @@ Test(arena, takes_what_was_planned_and_gives_clear_memory)
     arena_plan_init(&plan);
     for (int i = 0; i < 100; i++) {
         char name[16];
-        snprintf(name, sizeof name, "span%d", i);
+        ZD_PRINT(name, "span%d", i);
         MUST(arena_plan_add(
                 &plan, name, ARENA_DEVICE, SPAN_GRADS, (size_t)i * 33));
     }
@@ -64,7 +64,7 @@ Test(arena, takes_what_was_planned_and_gives_clear_memory)
     cr_expect_null(arena.base[ARENA_HOST]);
     for (int i = 0; i < 100; i++) {
         char name[16];
-        snprintf(name, sizeof name, "span%d", i);
+        ZD_PRINT(name, "span%d", i);
         unsigned char *span = arena_span(&arena, name);
         cr_assert_eq((uintptr_t)span % ARENA_DEVICE_ALIGN, 0);
         for (int k = 0; k < i * 33; k++) {

@@ -77,8 +77,8 @@ static atomic_int heard_times;
 static void hear(void *ctx, const struct watch_hang *hang)
 {
     heard = *hang;
-    snprintf(heard_host, sizeof heard_host, "%s", hang->host);
-    snprintf(heard_operation, sizeof heard_operation, "%s", hang->operation);
+    ZD_PRINT(heard_host, "%s", hang->host);
+    ZD_PRINT(heard_operation, "%s", hang->operation);
     heard_times++;
 }
 

@@ -86,7 +86,7 @@ static void ask(const char *method, const char *target, const char *body)
     leave();
     t.reply.status = 200;
     t.reply.content_type = "application/json";
-    snprintf(text, sizeof text, "%s", target);
+    ZD_PRINT(text, "%s", target);
     struct http_request request = {
             .method = method,
             .target = target,
@@ -225,7 +225,7 @@ static void take_event_at(
 {
     char bytes[4096];
     struct message_event event = {.id = id, .step = step, .time = time};
-    snprintf(event.kind, sizeof event.kind, "%s", kind);
+    ZD_PRINT(event.kind, "%s", kind);
     memcpy(bytes, &event, sizeof event);
     snprintf(
             bytes + sizeof event, sizeof bytes - sizeof event,
@@ -246,7 +246,7 @@ static void take_events(const char *rest)
     int from, to, used = 0;
     sscanf(rest, "%d %d %15s %n", &from, &to, kind, &used);
     for (int id = from; id <= to; id++) {
-        snprintf(members, sizeof members, rest + used, id, id);
+        ZD_PRINT(members, rest + used, id, id);
         take_event(id, id, kind, members);
     }
 }
@@ -271,7 +271,7 @@ static void write_log(const char *rest, const char *mode)
 {
     char name[80];
     const char *text = strchr(rest, ' ') + 1;
-    snprintf(name, sizeof name, "logs/%.*s", (int)(text - 1 - rest), rest);
+    ZD_PRINT(name, "logs/%.*s", (int)(text - 1 - rest), rest);
     FILE *file = fopen(scratch_path(&t.scratch, name), mode);
     fputs(text, file);
     fclose(file);
@@ -346,7 +346,7 @@ static bool take_setting(const char *word, const char *rest)
     else if (strcmp(word, "full") == 0)
         t.is_full = true;
     else if (strcmp(word, "last") == 0)
-        snprintf(t.last, sizeof t.last, "%s", rest);
+        ZD_PRINT(t.last, "%s", rest);
     else
         return false;
     return true;
@@ -364,7 +364,7 @@ static void take_happening(const char *word, const char *rest)
         take_step(atoi(rest));
     } else if (strcmp(word, "state") == 0) {
         sscanf(rest, "%15s %lf", name, &time);
-        snprintf(members, sizeof members, ",\"state\":\"%s\"", name);
+        ZD_PRINT(members, ",\"state\":\"%s\"", name);
         take_event_at(time, 0, 1, "state", members);
     } else if (strcmp(word, "event") == 0) {
         sscanf(rest, "%d %d %15s %199[^\n]", &id, &step, kind, members);

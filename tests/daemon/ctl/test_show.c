@@ -18,7 +18,7 @@ static json_t *recorded(const char *name)
 {
     char path[128];
     json_t *json;
-    snprintf(path, sizeof path, "tests/daemon/ctl/answers/%s.json", name);
+    ZD_PRINT(path, "tests/daemon/ctl/answers/%s.json", name);
     cr_assert_eq(json_parse_file(path, 1 << 20, &json), ZD_OK);
     return json;
 }
@@ -52,9 +52,9 @@ static void check_golden(const struct look *look, const char *name, char *text)
     char path[128], *wanted;
     size_t bytes;
     check_safe(look, text);
-    snprintf(
-            path, sizeof path, "tests/daemon/ctl/golden/%s-%d%s.txt", name,
-            look->columns, look->has_utf8 ? "" : "-ascii");
+    ZD_PRINT(
+            path, "tests/daemon/ctl/golden/%s-%d%s.txt", name, look->columns,
+            look->has_utf8 ? "" : "-ascii");
     if (getenv("ZD_WRITE_GOLDEN"))
         cr_assert_eq(fs_write_file(path, text, strlen(text)), ZD_OK);
     cr_assert_eq(

@@ -39,9 +39,7 @@ static void load(struct row *row, const char *name, const char *text)
     struct zd_log_options log = {.level = ZD_LOG_ERROR, .rank = -1};
     char path[PATH_MAX];
     zd_log_configure(&log);
-    snprintf(
-            path, sizeof path, "%s",
-            scratch_file(&row->scratch, name, text, strlen(text)));
+    ZD_PRINT(path, "%s", scratch_file(&row->scratch, name, text, strlen(text)));
     struct job_request request = {
             .path = path,
             .overrides = row->sets,
@@ -54,7 +52,7 @@ static void load(struct row *row, const char *name, const char *text)
 static void load_whole(struct row *row)
 {
     char whole[2 * CASE_BYTES];
-    snprintf(whole, sizeof whole, "%s%s", row->text, row->is_alone ? "" : rest);
+    ZD_PRINT(whole, "%s%s", row->text, row->is_alone ? "" : rest);
     load(row, "job.toml", whole);
 }
 
@@ -62,7 +60,7 @@ static void row_init(struct row *row, const char *text)
 {
     memset(row, 0, sizeof *row);
     scratch_init(&row->scratch);
-    snprintf(row->text, sizeof row->text, "%s", text);
+    ZD_PRINT(row->text, "%s", text);
 }
 
 static void row_fini(struct row *row)
@@ -98,7 +96,7 @@ static void begin_file(struct row *row, const char *line)
     cr_assert_eq(sscanf(line, "@file %99s", name), 1);
     if ((slash = strchr(name, '/'))) {
         char folder[100];
-        snprintf(folder, sizeof folder, "%.*s", (int)(slash - name), name);
+        ZD_PRINT(folder, "%.*s", (int)(slash - name), name);
         cr_assert_eq(fs_make_dirs(scratch_path(&row->scratch, folder)), ZD_OK);
     }
     row->file = fopen(scratch_path(&row->scratch, name), "w");
@@ -116,7 +114,7 @@ static void add_line(struct row *row, const char *typed)
 {
     char line[CASE_BYTES];
     size_t used = strlen(row->text);
-    snprintf(line, sizeof line, "%s", typed);
+    ZD_PRINT(line, "%s", typed);
     if (line[0] == '=' && strchr("=+", line[1])) {
         cr_assert(row->head_count < PROBLEMS);
         snprintf(row->heads[row->head_count++], CASE_BYTES, "%s", line + 3);

@@ -175,11 +175,11 @@ void state_case_sample(
 static bool has_labels(const char *line, size_t bytes, const char *labels)
 {
     char copy[256], word[300], *rest = copy, *pair;
-    snprintf(copy, sizeof copy, "%s", labels);
+    ZD_PRINT(copy, "%s", labels);
     while ((pair = strsep(&rest, ",")) && *pair) {
         char *value = strchr(pair, '=');
         *value = '\0';
-        snprintf(word, sizeof word, "%s=\"%s\"", pair, value + 1);
+        ZD_PRINT(word, "%s=\"%s\"", pair, value + 1);
         if (!memmem(line, bytes, word, strlen(word)))
             return false;
     }

@@ -51,9 +51,7 @@ Test(prometheus, every_number_stands_under_its_name)
             continue;
         cr_assert_eq(sscanf(line, "%79s %79s %lf", name, labels, &want), 3);
         bool has = labels[0] != '-';
-        snprintf(
-                all, sizeof all, "zerod_job=tiny%s%s", has ? "," : "",
-                has ? labels : "");
+        ZD_PRINT(all, "zerod_job=tiny%s%s", has ? "," : "", has ? labels : "");
         double value = state_case_metric(text, name, all);
         cr_expect_eq(value, want, "%s{%s} %.17g", name, all, value);
     }

@@ -218,7 +218,7 @@ Test(systemd, a_run_with_no_step_left_was_ready_and_one_that_failed_was_not)
 Test(systemd, an_abstract_socket_is_found)
 {
     char name[64];
-    snprintf(name, sizeof name, "@zerod-test-%ld", (long)getpid());
+    ZD_PRINT(name, "@zerod-test-%ld", (long)getpid());
     listen_at(name);
     cr_assert_eq(systemd_open(&c.job, &sink), ZD_OK);
     cr_assert(sink.close);

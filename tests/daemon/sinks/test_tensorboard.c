@@ -26,7 +26,7 @@ static void expect_hex(const struct record_bytes *bytes, const char *hex)
     cr_assert_eq(2 * bytes->used, strlen(hex));
     for (size_t i = 0; i < bytes->used; i++) {
         char two[3];
-        snprintf(two, sizeof two, "%02x", (unsigned char)bytes->data[i]);
+        ZD_PRINT(two, "%02x", (unsigned char)bytes->data[i]);
         cr_expect_eq(strncmp(two, hex + 2 * i, 2), 0, "byte %zu", i);
     }
 }

@@ -54,8 +54,8 @@ static const char killed[] =
 Test(past, steps_that_are_made_again_leave_what_the_process_met)
 {
     char text[2048];
-    snprintf(
-            text, sizeof text, "%s%s", killed,
+    ZD_PRINT(
+            text, "%s%s", killed,
             "{\"id\": 11, \"event\": \"resumed\", \"step\": 2, \"from\": "
             "\"out/checkpoint-000002\", \"after\": 4}\n"
             "{\"id\": 13, \"event\": \"sample\", \"step\": 3}\n");
@@ -74,8 +74,8 @@ Test(past, without_a_resume_everything_stands)
 Test(past, a_fresh_start_forgets)
 {
     char text[2048];
-    snprintf(
-            text, sizeof text, "%s%s", killed,
+    ZD_PRINT(
+            text, "%s%s", killed,
             "{\"id\": 11, \"event\": \"resumed\", \"step\": 0, \"from\": null, "
             "\"after\": 0}\n"
             "{\"id\": 13, \"event\": \"sample\", \"step\": 3}\n");
@@ -103,9 +103,9 @@ Test(past, the_newest_are_kept)
     char line[100];
     FILE *file = fopen(scratch_path(&scratch, "events.jsonl"), "w");
     for (int i = 1; i <= 3 * EVENTS_KEPT; i++) {
-        snprintf(
-                line, sizeof line,
-                "{\"id\": %d, \"event\": \"eval\", \"step\": %d}\n", i, i);
+        ZD_PRINT(
+                line, "{\"id\": %d, \"event\": \"eval\", \"step\": %d}\n", i,
+                i);
         fputs(line, file);
     }
     fclose(file);

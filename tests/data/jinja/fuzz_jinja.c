@@ -187,7 +187,7 @@ int main(int argc, char **argv)
         const char *source = json_string_at(
                 json_array_get(cases, inputs % json_array_size(cases)),
                 "template");
-        snprintf(text, sizeof text, "%s", source);
+        ZD_PRINT(text, "%s", source);
         for (uint64_t n = fuzz_next(&state) % 6; n-- > 0;)
             mutate(text, cases, &state);
         json_auto_t *context = json_deep_copy(json_object_get(file, "context"));

@@ -38,7 +38,7 @@ static json_t *fixture(const char *name)
 {
     json_t *file = NULL;
     char path[4096];
-    snprintf(path, sizeof path, "%s/%s", ZD_FIXTURES, name);
+    ZD_PRINT(path, "%s/%s", ZD_FIXTURES, name);
     cr_assert_eq(json_parse_file(path, 1 << 24, &file), ZD_OK);
     return file;
 }

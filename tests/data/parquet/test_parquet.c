@@ -56,7 +56,7 @@ Test(data_parquet, rows_are_those_that_were_written)
             "gzip-v2", "delta",    "delta-length", "delta-v2",  "pages"};
     char name[64];
     for (size_t i = 0; i < COUNT(names); i++) {
-        snprintf(name, sizeof name, "%s.parquet", names[i]);
+        ZD_PRINT(name, "%s.parquet", names[i]);
         expect_rows(name, "rows.jsonl");
     }
 }
@@ -100,7 +100,7 @@ Test(data_parquet, what_is_not_read_is_refused_by_its_name)
     for (size_t i = 0; i < COUNT(cases); i++) {
         struct data_case test;
         data_case_init(&test, NULL);
-        snprintf(name, sizeof name, "refused-%s.parquet", cases[i][0]);
+        ZD_PRINT(name, "refused-%s.parquet", cases[i][0]);
         fixture(test.path, name);
         test.entry.path = test.path;
         expect_error(&test, "E0453", cases[i][1]);
@@ -132,7 +132,7 @@ Test(data_parquet, a_damaged_file_is_one_error)
     size_t bytes;
     data_case_init(&test, NULL);
     for (size_t i = 0; i < COUNT(cases); i++) {
-        snprintf(name, sizeof name, "%s.parquet", cases[i].file);
+        ZD_PRINT(name, "%s.parquet", cases[i].file);
         fixture(path, name);
         cr_assert_eq(fs_read_file(path, 1 << 20, &data, &bytes), ZD_OK);
         char *at = memmem(data, bytes, cases[i].found, cases[i].bytes);

@@ -94,9 +94,7 @@ Test(data_cut, both_parts_have_the_ids_of_the_whole)
                     {"granite", true},       {"stages", false}};
     for (size_t i = 0; i < sizeof fixtures / sizeof *fixtures; i++) {
         char path[PATH_MAX];
-        snprintf(
-                path, sizeof path, "%s/tokenizers/%s", ZD_FIXTURES,
-                fixtures[i].name);
+        ZD_PRINT(path, "%s/tokenizers/%s", ZD_FIXTURES, fixtures[i].name);
         int cuts = check_cuts(path, i);
         cr_expect(
                 fixtures[i].is_cut ? cuts > 60 : cuts == 0, "%s: %d cuts",
@@ -167,9 +165,7 @@ static void check_units(const char *folder, int32_t begin, int32_t end)
     for (size_t i = 0; i < 3000000; i++)
         line += text[i] == '\n';
     char place[64];
-    snprintf(
-            place, sizeof place, "in line %lld, at byte offset ",
-            (long long)line);
+    ZD_PRINT(place, "in line %lld, at byte offset ", (long long)line);
     cr_expect_neq(data_case_corpus(&test, &corpus), ZD_OK);
     cr_expect(strstr(zd_error_get()->what, place), "%s", zd_error_get()->what);
     data_case_fini(&test);

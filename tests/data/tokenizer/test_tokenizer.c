@@ -58,9 +58,7 @@ static json_t *load_cases(const char *folder)
 {
     char path[PATH_MAX];
     json_t *json;
-    snprintf(
-            path, sizeof path, "%s/tokenizers/%s/cases.json", ZD_FIXTURES,
-            folder);
+    ZD_PRINT(path, "%s/tokenizers/%s/cases.json", ZD_FIXTURES, folder);
     cr_assert_eq(json_parse_file(path, 1 << 24, &json), ZD_OK);
     return json;
 }
@@ -226,9 +224,7 @@ Test(tokenizer, invalid_utf8_is_refused_with_its_offset)
                         subject.encoder, cases[i].text, cases[i].bytes, 0,
                         &subject.ids),
                 ZD_ERR_DATA);
-        snprintf(
-                what, sizeof what, "invalid UTF-8 at byte offset %zu",
-                cases[i].offset);
+        ZD_PRINT(what, "invalid UTF-8 at byte offset %zu", cases[i].offset);
         cr_expect_str_eq(zd_error_get()->what, what);
         cr_expect_str_eq(zd_error_get()->code, "E0413");
     }
@@ -309,8 +305,8 @@ Test(tokenizer, post_processors_put_the_same_ids_around_a_text)
                     ZD_FIXTURES "/tokenizers/post_processors.json", 1 << 20,
                     &expected),
             ZD_OK);
-    snprintf(
-            path, sizeof path, "%s/tokenizers/%s/tokenizer.json", ZD_FIXTURES,
+    ZD_PRINT(
+            path, "%s/tokenizers/%s/tokenizer.json", ZD_FIXTURES,
             json_string_at(expected, "tokenizer"));
     cr_assert_eq(json_parse_file(path, 1 << 24, &file), ZD_OK);
     json_array_foreach(json_object_get(expected, "processors"), r, row)

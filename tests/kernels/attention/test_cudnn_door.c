@@ -154,15 +154,14 @@ Test(cudnn_door, compiler_is_found_on_the_library_path)
     char folder[] = "/tmp/zerod-XXXXXX", command[512], path[256] = "";
     cr_assert(mkdtemp(folder));
     cr_assert(library_path("libm.so", path, sizeof path));
-    snprintf(
-            command, sizeof command, "cp '%s' %s/libnvrtc.so.13", path, folder);
+    ZD_PRINT(command, "cp '%s' %s/libnvrtc.so.13", path, folder);
     cr_assert_eq(system(command), 0);
     setenv("ZEROD_LIBRARY_PATH", folder, 1);
     *path = '\0';
     open_one();
     cr_expect(library_path("libnvrtc.so.13", path, sizeof path));
     cr_expect_eq(strncmp(path, folder, strlen(folder)), 0, "%s", path);
-    snprintf(command, sizeof command, "rm -r %s", folder);
+    ZD_PRINT(command, "rm -r %s", folder);
     cr_expect_eq(system(command), 0);
 }
 

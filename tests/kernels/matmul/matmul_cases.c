@@ -24,7 +24,7 @@ void gpu_begin(void)
     size_t bytes = MATMUL_WORKSPACE_BYTES;
     if (device_gpu_count(NULL) == 0)
         cr_skip("no CUDA device");
-    snprintf(cache, sizeof cache, "/tmp/zerod-matmul-%d", (int)getpid());
+    ZD_PRINT(cache, "/tmp/zerod-matmul-%d", (int)getpid());
     setenv("XDG_CACHE_HOME", cache, 1);
     MUST(device_open(DEVICE_CUDA, 0, 1, &gpu));
     device_use(gpu);

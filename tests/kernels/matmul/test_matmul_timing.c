@@ -43,7 +43,7 @@ static const char *tuning_file(const char *end)
 {
     static char path[PATH_MAX];
     char folder[PATH_MAX];
-    snprintf(folder, sizeof folder, "%s/zerod", gpu_cache());
+    ZD_PRINT(folder, "%s/zerod", gpu_cache());
     DIR *dir = opendir(folder);
     *path = 0;
     for (struct dirent *entry; dir && (entry = readdir(dir)) != NULL;) {

@@ -14,7 +14,7 @@ static char cache[64];
 
 static void cache_only(void)
 {
-    snprintf(cache, sizeof cache, "/tmp/zerod-tuning-%d", (int)getpid());
+    ZD_PRINT(cache, "/tmp/zerod-tuning-%d", (int)getpid());
     setenv("XDG_CACHE_HOME", cache, 1);
 }
 
@@ -110,7 +110,7 @@ Test(matmul_tuning, damaged_files_are_ignored)
             "zerod products 3 abc\nGPU\nlibrary\n",
             "zerod products 3 abc\nGPU\nlibrary\n1 2 3\n"};
     char folder[PATH_MAX], path[PATH_MAX];
-    snprintf(folder, sizeof folder, "%s/zerod", cache);
+    ZD_PRINT(folder, "%s/zerod", cache);
     cr_assert_eq(fs_make_dirs(folder), ZD_OK);
     fs_join(path, sizeof path, folder, "products-gpu-library.txt");
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {

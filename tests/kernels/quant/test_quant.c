@@ -16,9 +16,7 @@ static struct st_file *file;
 static void open_codes(void)
 {
     char path[4096];
-    snprintf(
-            path, sizeof path, "%s/quant/codes.safetensors",
-            getenv("ZEROD_FIXTURES"));
+    ZD_PRINT(path, "%s/quant/codes.safetensors", getenv("ZEROD_FIXTURES"));
     MUST(st_open(path, &file));
 }
 
@@ -46,13 +44,9 @@ static void compare_encoded(enum quant_format format, size_t block)
     char name[64];
     size_t count, blocks, bytes;
     ZD_FREED float *x = get("x", &count);
-    snprintf(
-            name, sizeof name, "%s.%zu.codes", quant_format_name(format),
-            block);
+    ZD_PRINT(name, "%s.%zu.codes", quant_format_name(format), block);
     ZD_FREED uint8_t *codes = get(name, &bytes);
-    snprintf(
-            name, sizeof name, "%s.%zu.absmax", quant_format_name(format),
-            block);
+    ZD_PRINT(name, "%s.%zu.absmax", quant_format_name(format), block);
     ZD_FREED float *absmax = get(name, &blocks);
     cr_assert(blocks == quant_parts(count, block) && count % 2 == 1);
     ZD_FREED uint8_t *our_codes = malloc(bytes);

@@ -17,9 +17,7 @@ struct merging {
 static void setup(struct merging *m, const char *name)
 {
     opened_base(&m->base, name);
-    snprintf(
-            m->dir, sizeof m->dir, "%s/adapters/%s", getenv("ZEROD_FIXTURES"),
-            name);
+    ZD_PRINT(m->dir, "%s/adapters/%s", getenv("ZEROD_FIXTURES"), name);
     tiny_must(peft_open(m->dir, &m->base.config, &m->base.table, &m->adapter));
 }
 
@@ -50,13 +48,13 @@ static void compare_with_peft(const char *name)
     struct merge_part part = merge_part_of_peft(&m.adapter, 1, name);
     tiny_must(weights_open_merged(
             &m.base.source, &m.base.table, &part, 1, &merged));
-    snprintf(path, sizeof path, "%s/merged.safetensors", m.dir);
+    ZD_PRINT(path, "%s/merged.safetensors", m.dir);
     tiny_must(st_open(path, &file));
     int found = 0;
     for (int id = 0; id < m.base.table.count; id++) {
         const struct param *p = &m.base.table.params[id];
         char prefixed[PARAM_NAME_MAX + 16];
-        snprintf(prefixed, sizeof prefixed, "transformer.%s", p->name);
+        ZD_PRINT(prefixed, "transformer.%s", p->name);
         const struct st_tensor *t = st_find(file, p->name);
         if (!t)
             t = st_find(file, prefixed);

@@ -95,7 +95,7 @@ static void open_fixture(struct fixture *o, const char *name)
 {
     char dir[PATH_BYTES];
     opened_base(&o->base, name);
-    snprintf(dir, sizeof dir, "%s/adapters/%s", getenv("ZEROD_FIXTURES"), name);
+    ZD_PRINT(dir, "%s/adapters/%s", getenv("ZEROD_FIXTURES"), name);
     tiny_must(peft_open(dir, &o->base.config, &o->base.table, &o->adapter));
 }
 
@@ -305,8 +305,8 @@ static void write_adapter(struct scratch *scratch, const struct fault *fault)
                     writer, i, &value, strcmp(e->dtype, "U8") == 0 ? 1 : 4));
     }
     tiny_must(st_writer_finish(writer, NULL, NULL));
-    int bytes = snprintf(
-            text, sizeof text, "{\"target_modules\":[\"q_proj\"],\"r\":2%s}",
+    int bytes = ZD_PRINT(
+            text, "{\"target_modules\":[\"q_proj\"],\"r\":2%s}",
             fault->keys ? fault->keys : "");
     scratch_file(scratch, "adapter_config.json", text, (size_t)bytes);
 }

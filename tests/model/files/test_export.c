@@ -27,7 +27,7 @@ static void setup(struct exporting *o, const char *name)
 {
     opened_base(&o->model, name);
     scratch_init(&o->scratch);
-    snprintf(o->out, sizeof o->out, "%s/hf", o->scratch.dir);
+    ZD_PRINT(o->out, "%s/hf", o->scratch.dir);
 }
 
 static void teardown(struct exporting *o)

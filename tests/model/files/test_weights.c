@@ -67,9 +67,9 @@ static void write_file(
         const struct param *p = &f->table.params[id];
         if (id + 1 == fault->skip)
             continue;
-        snprintf(
-                names[count], sizeof names[count], "%s%s",
-                fault->prefix ? fault->prefix : "", p->name);
+        ZD_PRINT(
+                names[count], "%s%s", fault->prefix ? fault->prefix : "",
+                p->name);
         entries[count] = (struct st_entry){
                 .name = names[count],
                 .dtype = id + 1 == fault->retype ? "I32" : "F32",
@@ -204,7 +204,7 @@ Test(model_weights, gpt2_names_come_with_and_without_a_prefix)
 static void write_index(struct fixture *f, const char *map)
 {
     char text[1000];
-    snprintf(text, sizeof text, "{\"weight_map\":%s}", map);
+    ZD_PRINT(text, "{\"weight_map\":%s}", map);
     scratch_file(
             &f->scratch, "model.safetensors.index.json", text, strlen(text));
 }

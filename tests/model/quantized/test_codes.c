@@ -46,7 +46,7 @@ static void adapt(struct adapted *m, const char *dir, enum lora_base base)
 static void setup(struct adapted *m, const char *name, enum lora_base base)
 {
     char dir[PATH_BYTES];
-    snprintf(dir, sizeof dir, "%s/%s", getenv("ZEROD_FIXTURES"), name);
+    ZD_PRINT(dir, "%s/%s", getenv("ZEROD_FIXTURES"), name);
     tiny_must(model_config_read(dir, true, &m->config));
     adapt(m, dir, base);
 }

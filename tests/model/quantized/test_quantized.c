@@ -13,7 +13,7 @@
 static void opened_stored(struct opened *m, const char *name)
 {
     char path[64];
-    snprintf(path, sizeof path, "quant/%s", name);
+    ZD_PRINT(path, "quant/%s", name);
     opened_init(m, path);
 }
 
@@ -22,7 +22,7 @@ static void compare(struct opened *m, size_t range)
 {
     char path[PATH_BYTES + 32];
     struct st_file *file;
-    snprintf(path, sizeof path, "%s/dequantized.safetensors", m->dir);
+    ZD_PRINT(path, "%s/dequantized.safetensors", m->dir);
     tiny_must(st_open(path, &file));
     cr_assert(file->tensor_count > 0);
     for (int i = 0; i < file->tensor_count; i++) {
@@ -62,7 +62,7 @@ Test(model_quantized, a_reader_of_plain_models_refuses_a_quantized_one)
 {
     struct model_config config;
     char dir[PATH_BYTES];
-    snprintf(dir, sizeof dir, "%s/quant/int8", getenv("ZEROD_FIXTURES"));
+    ZD_PRINT(dir, "%s/quant/int8", getenv("ZEROD_FIXTURES"));
     expect_refused(
             model_config_read(dir, false, &config), ZD_ERR_DATA,
             "quantization_config", dir);
@@ -156,7 +156,7 @@ Test(model_quantized, one_error_names_the_broken_tensor)
         struct weight_source source;
         opened_stored(&m, faults[i].model);
         scratch_init(&scratch);
-        snprintf(from, sizeof from, "%s/model.safetensors", m.dir);
+        ZD_PRINT(from, "%s/model.safetensors", m.dir);
         write_broken(
                 from, scratch_path(&scratch, "model.safetensors"), &faults[i]);
         enum zd_status status = weights_open_hf(

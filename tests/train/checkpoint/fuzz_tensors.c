@@ -20,7 +20,7 @@ void fuzz_tensors_read(const char *path, struct fuzz_tensors *out)
         const struct st_tensor *from = &file->tensors[i];
         struct fuzz_tensor *t = &out->at[i];
         *t = (struct fuzz_tensor){.dims = from->dims, .bytes = from->bytes};
-        snprintf(t->name, sizeof t->name, "%s", from->name);
+        ZD_PRINT(t->name, "%s", from->name);
         strcpy(t->dtype, from->dtype);
         memcpy(t->shape, from->shape, sizeof t->shape);
         t->data = malloc(t->bytes + 1);
@@ -88,9 +88,7 @@ static void rename_tensor(struct fuzz_tensor *t, uint64_t *state)
         end = ends;
         for (uint64_t n = fuzz_next(state) % ENDS; n > 0; n--)
             end = strchr(end, ' ') + 1;
-        snprintf(
-                name, sizeof name, "%.100s%.*s", t->name,
-                (int)strcspn(end, " "), end);
+        ZD_PRINT(name, "%.100s%.*s", t->name, (int)strcspn(end, " "), end);
         break;
     default:
         found = strstr(t->name, prefix);
@@ -100,8 +98,8 @@ static void rename_tensor(struct fuzz_tensor *t, uint64_t *state)
             return;
         }
         length = strncmp(t->name, base, strlen(base)) == 0 ? strlen(base) : 0;
-        snprintf(
-                name, sizeof name, "%.*s%s%.100s", (int)length, t->name, prefix,
+        ZD_PRINT(
+                name, "%.*s%s%.100s", (int)length, t->name, prefix,
                 t->name + length);
     }
     strcpy(t->name, name);

@@ -68,10 +68,9 @@ static bool same_checkpoints(const char *a, const char *b, int world)
             return false;
         for (int r = 1; r <= world; r++) {
             char name[128];
-            snprintf(
-                    name, sizeof name,
-                    "checkpoint-%06d/shard-%05d-of-%05d.safetensors", step, r,
-                    world);
+            ZD_PRINT(
+                    name, "checkpoint-%06d/shard-%05d-of-%05d.safetensors",
+                    step, r, world);
             if (!same_output(a, b, name))
                 return false;
         }
@@ -107,9 +106,7 @@ static void test_layouts(void)
         int world = layouts[i].world;
         const char *waiting = job_threads_dir(), *going = job_threads_dir();
         char sets[256];
-        snprintf(
-                sets, sizeof sets, "checkpoint.async_save=false %s",
-                layouts[i].sets);
+        ZD_PRINT(sets, "checkpoint.async_save=false %s", layouts[i].sets);
         enum zd_status status = run(waiting, world, sets);
         bool none = atomic_load(&save_seen.writes) == 0;
         if (status == ZD_OK)
@@ -184,7 +181,7 @@ static double stall_of(const char *dir, int step)
 {
     char path[PATH_MAX], line[4096];
     double stall = -1;
-    snprintf(path, sizeof path, "%s/out/events.jsonl", dir);
+    ZD_PRINT(path, "%s/out/events.jsonl", dir);
     FILE *file = fopen(path, "re");
     while (file && fgets(line, sizeof line, file)) {
         json_auto_t *event = json_loads(line, 0, NULL);
@@ -232,7 +229,7 @@ static void test_no_room(void)
     enum zd_status status = run(dir, 2, "checkpoint.snapshot_memory=1KiB");
     char path[PATH_MAX];
     json_auto_t *plan = NULL;
-    snprintf(path, sizeof path, "%s/out/plan.json", dir);
+    ZD_PRINT(path, "%s/out/plan.json", dir);
     const char *why = "";
     if (status == ZD_OK && json_parse_file(path, 1 << 20, &plan) == ZD_OK)
         why = json_string_at(json_object_get(plan, "snapshot"), "why_none");
@@ -247,9 +244,7 @@ static void test_no_room(void)
 static bool has(const char *dir, int step)
 {
     char path[PATH_MAX];
-    snprintf(
-            path, sizeof path, "%s/out/checkpoint-%06d/manifest.json", dir,
-            step);
+    ZD_PRINT(path, "%s/out/checkpoint-%06d/manifest.json", dir, step);
     return access(path, R_OK) == 0;
 }
 
@@ -258,7 +253,7 @@ static bool warns(const char *dir, const char *pattern)
     char path[PATH_MAX], line[4096];
     regex_t regex;
     bool found = false;
-    snprintf(path, sizeof path, "%s/out/events.jsonl", dir);
+    ZD_PRINT(path, "%s/out/events.jsonl", dir);
     FILE *file = fopen(path, "re");
     regcomp(&regex, pattern, REG_NOSUB);
     while (file && !found && fgets(line, sizeof line, file))
@@ -412,9 +407,7 @@ static void test_asked(void)
     bool same = true;
     for (int r = 1; r <= 2; r++) {
         char name[128];
-        snprintf(
-                name, sizeof name,
-                "checkpoint-000006/shard-%05d-of-00002.safetensors", r);
+        ZD_PRINT(name, "checkpoint-000006/shard-%05d-of-00002.safetensors", r);
         same = same && same_output(waiting, asker.dir, name);
     }
     tap_ok(same && same_column(waiting, asker.dir, "loss", 10),

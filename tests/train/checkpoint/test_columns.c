@@ -67,7 +67,7 @@ int main(void)
             "tests/train/states.toml", dir, 2,
             "model.config.vocab_size=515 parallel.tp_size=2 zero.stage=0 "
             "checkpoint.export=none run.stop_after=3");
-    snprintf(path, sizeof path, "%s/out/checkpoint-000003", dir);
+    ZD_PRINT(path, "%s/out/checkpoint-000003", dir);
     fs_join(file, sizeof file, path, CHECKPOINT_MANIFEST);
     ran = ran && fs_read_file(file, 1 << 28, &text, &bytes) == ZD_OK;
     tap_ok(ran, "a checkpoint of two places");

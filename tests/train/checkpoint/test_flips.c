@@ -70,9 +70,8 @@ static void try_flip(
             choose_checkpoint(trial->comm, &trial->job, path, digest);
     bool resumed = is_named(resume, file, part);
     if ((!verified || !resumed) && !trial->wrong++)
-        snprintf(
-                trial->first, sizeof trial->first,
-                "bit %d of byte %llu of %s%s%s: %.300s", bit,
+        ZD_PRINT(
+                trial->first, "bit %d of byte %llu of %s%s%s: %.300s", bit,
                 (unsigned long long)at, file->name, part ? ", " : "",
                 part ? part : "", zd_error_get()->what);
     zd_error_clear();
@@ -89,9 +88,8 @@ static const char *array_at(const struct file *file, uint64_t at)
         if (at < tensor->begin || at >= tensor->begin + tensor->bytes)
             continue;
         const char *slash = strchr(tensor->name, '/');
-        snprintf(
-                text, sizeof text,
-                "damaged in %.*s of %.*s:", (int)(slash - tensor->name),
+        ZD_PRINT(
+                text, "damaged in %.*s of %.*s:", (int)(slash - tensor->name),
                 tensor->name, (int)(strrchr(tensor->name, '@') - slash - 1),
                 slash + 1);
         return text;
@@ -214,7 +212,7 @@ int main(int argc, char **argv)
     char checkpoint[PATH_MAX];
     const char *dir = job_threads_dir();
     const char *sets[] = {"checkpoint.export=none", NULL};
-    snprintf(checkpoint, sizeof checkpoint, "%s/out/checkpoint-000002", dir);
+    ZD_PRINT(checkpoint, "%s/out/checkpoint-000002", dir);
     bool ran = job_threads_run("tests/train/bytes.toml", sets, WORLD, dir) ==
                ZD_OK;
     int count = ran ? list_files(checkpoint, files, FILES) : 0;

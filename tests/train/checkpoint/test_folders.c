@@ -20,7 +20,7 @@ static const char *const names[] = {
 static void shell(const char *format, const char *dir)
 {
     char command[3 * PATH_MAX];
-    snprintf(command, sizeof command, format, dir, dir, dir);
+    ZD_PRINT(command, format, dir, dir, dir);
     if (system(command) != 0)
         abort();
 }
@@ -34,8 +34,8 @@ static void take_away(void *ctx, const struct train_step_report *report)
 static bool has_same(const char *dir, const char *place, const char *name)
 {
     char first[PATH_MAX], second[PATH_MAX];
-    snprintf(first, sizeof first, "%s/gone/%s", dir, name);
-    snprintf(second, sizeof second, "%s/%s/%s", dir, place, name);
+    ZD_PRINT(first, "%s/gone/%s", dir, name);
+    ZD_PRINT(second, "%s/%s/%s", dir, place, name);
     return same_file(first, second);
 }
 
@@ -56,7 +56,7 @@ static void what_was_in_the_models_folder_is_kept(void)
     tap_ok(ran, "the run ends well: %s", zd_error_get()->what);
     for (int i = 0; names[i]; i++) {
         char path[PATH_MAX];
-        snprintf(path, sizeof path, "%s/gone/%s", dir, names[i]);
+        ZD_PRINT(path, "%s/gone/%s", dir, names[i]);
         if (!fs_exists(path))
             continue;
         tap_ok(has_same(dir, "out/checkpoint-000003", names[i]),
@@ -80,8 +80,7 @@ static void visit(void *ctx, const struct train_event *event)
     struct visitor *visitor = ctx;
     if (strcmp(event->kind, "checkpoint") != 0 || event->step != 2)
         return;
-    snprintf(
-            command, sizeof command, "cp -r %s %s", visitor->from, visitor->to);
+    ZD_PRINT(command, "cp -r %s %s", visitor->from, visitor->to);
     visitor->has_been = system(command) == 0;
 }
 
@@ -89,9 +88,8 @@ static void a_checkpoint_of_another_stays(void)
 {
     const char *dir = job_threads_dir();
     struct visitor visitor = {0};
-    snprintf(
-            visitor.from, sizeof visitor.from, "%s/out/checkpoint-000002", dir);
-    snprintf(visitor.to, sizeof visitor.to, "%s/out/checkpoint-000004", dir);
+    ZD_PRINT(visitor.from, "%s/out/checkpoint-000002", dir);
+    ZD_PRINT(visitor.to, "%s/out/checkpoint-000004", dir);
     struct train_observer observer = {.ctx = &visitor, .event = visit};
     bool ran = job_runs_observed(
             "tests/train/bytes.toml", dir, 2, &observer,
@@ -114,7 +112,7 @@ static json_int_t exported_eos(const char *dir)
 {
     char path[PATH_MAX];
     json_auto_t *config = NULL;
-    snprintf(path, sizeof path, "%s/out/hf/config.json", dir);
+    ZD_PRINT(path, "%s/out/hf/config.json", dir);
     if (json_parse_file(path, 1 << 20, &config) != ZD_OK)
         return -2;
     const json_t *eos = json_object_get(config, "eos_token_id");

@@ -125,7 +125,7 @@ static const float *values_of(
         struct saved_state *state, const char *kind, const char *tensor)
 {
     char name[160];
-    snprintf(name, sizeof name, "%s/%s", kind, tensor);
+    ZD_PRINT(name, "%s/%s", kind, tensor);
     return (const float *)(const void *)saved_array_of(
                    state, name, strlen(name))
             ->bytes;
@@ -180,7 +180,7 @@ static void a_t_beyond_the_steps_is_refused(const char *dir)
         json_object_iter_set_new(
                 steps, json_object_iter(steps), json_integer(5));
     json_object_del(manifest, "manifest_xxh3_128");
-    snprintf(file, sizeof file, "%s/" CHECKPOINT_MANIFEST, path);
+    ZD_PRINT(file, "%s/" CHECKPOINT_MANIFEST, path);
     manifest_seal(manifest);
     ok = ok && json_write_file(file, manifest) == ZD_OK;
     json_decref(manifest);
@@ -198,9 +198,9 @@ static void steps_are_the_tensors_own(const char *cut)
     for (int i = 0; i < 3; i++) {
         const char *dir = job_threads_dir();
         char tier[PATH_MAX + 64];
-        snprintf(
-                tier, sizeof tier, "offload.optimizer=%s offload.nvme_path=%s",
-                tiers[i], begun);
+        ZD_PRINT(
+                tier, "offload.optimizer=%s offload.nvme_path=%s", tiers[i],
+                begun);
         ran = ran && run(dir, 2, BEGUN RESUME "run.stop_after=3 %s", cut, tier);
         double first = ran ? off_torch(begun, 2, dir, 2, 3) : INFINITY;
         ran = ran && run(dir, i + 1, BEGUN "run.resume=auto %s", tier);
@@ -225,7 +225,7 @@ static void exports(const char *whole, const char *base)
 {
     char path[PATH_MAX], out[PATH_MAX];
     const char *random = job_threads_dir();
-    snprintf(out, sizeof out, "%s/out/again", whole);
+    ZD_PRINT(out, "%s/out/again", whole);
     struct train_export export = {
             .path = checkpoint_of(whole, 4, path), .out_dir = out};
     bool exported = train_export(&export) == ZD_OK;
@@ -235,7 +235,7 @@ static void exports(const char *whole, const char *base)
     tap_ok(exported && same_file(again, once),
            "export of a checkpoint is what the run exported");
     export.base = base;
-    snprintf(out, sizeof out, "%s/out/other", whole);
+    ZD_PRINT(out, "%s/out/other", whole);
     tap_ok(train_export(&export) == ZD_ERR_DATA && failed_with("E0327"),
            "it is not exported with another base");
     bool ran = run(random, 1, "model.init=random");
@@ -254,7 +254,7 @@ int main(void)
                    run(cut, 2, "zero.stage=2 run.stop_after=2") &&
                    run(base, 2, "train.freeze=[]"),
            "the runs");
-    snprintf(other, sizeof other, "%s/out/hf", base);
+    ZD_PRINT(other, "%s/out/hf", base);
     exports(whole, other);
     freezing_may_change(cut);
     steps_are_the_tensors_own(cut);

@@ -65,9 +65,8 @@ static bool resumes(
     char command[3 * PATH_MAX];
     double *a, *b, apart = 0;
     const char *dir = job_threads_dir();
-    snprintf(
-            command, sizeof command,
-            "mkdir %s/out && cp -r %s %s/out/checkpoint-000002", dir,
+    ZD_PRINT(
+            command, "mkdir %s/out && cp -r %s %s/out/checkpoint-000002", dir,
             checkpoint, dir);
     if (system(command) != 0 || !train(dir, world, stage))
         return false;
@@ -86,7 +85,7 @@ static bool resumes(
 static bool exports(const char *whole, const char *checkpoint)
 {
     char out[PATH_MAX], now[PATH_MAX], then[PATH_MAX];
-    snprintf(out, sizeof out, "%s/hf", job_threads_dir());
+    ZD_PRINT(out, "%s/hf", job_threads_dir());
     fs_join(now, sizeof now, out, "model.safetensors");
     fs_join(then, sizeof then, whole, "out/hf2/model.safetensors");
     return train_export(&(struct train_export){
@@ -142,17 +141,17 @@ int main(void)
 {
     char from[PATH_MAX], many[PATH_MAX], old[PATH_MAX];
     char whole[PATH_MAX / 2], hf[PATH_MAX];
-    snprintf(whole, sizeof whole, "%s", job_threads_dir());
-    snprintf(from, sizeof from, "%s/out/checkpoint-000002", whole);
-    snprintf(hf, sizeof hf, "%s/out/hf2", whole);
-    snprintf(many, sizeof many, "%s/many", job_threads_dir());
+    ZD_PRINT(whole, "%s", job_threads_dir());
+    ZD_PRINT(from, "%s/out/checkpoint-000002", whole);
+    ZD_PRINT(hf, "%s/out/hf2", whole);
+    ZD_PRINT(many, "%s/many", job_threads_dir());
     tap_ok(train(whole, 1, "zero.stage=0"), "a run of one rank");
     tap_ok(train_export(&(struct train_export){.path = from, .out_dir = hf}) ==
                    ZD_OK,
            "its export");
     tap_ok(reshard(from, many, SHARDS, 5), "its checkpoint as %d shards",
            SHARDS);
-    snprintf(old, sizeof old, "%s/old", job_threads_dir());
+    ZD_PRINT(old, "%s/old", job_threads_dir());
     tap_ok(reshard(from, old, 8, 4) && !answers(checkpoint_verify, old) &&
                    strstr(zd_error_get()->help, "zerod 0.1.0"),
            "format 4 is refused, and what reads it is named");

@@ -153,10 +153,9 @@ static size_t shard_bytes(const char *dir)
         char path[PATH_MAX];
         int fd;
         uint64_t bytes = 0;
-        snprintf(
-                path, sizeof path,
-                "%s/out/checkpoint-000002/shard-%05d-of-%05d.safetensors", dir,
-                r, RANKS);
+        ZD_PRINT(
+                path, "%s/out/checkpoint-000002/shard-%05d-of-%05d.safetensors",
+                dir, r, RANKS);
         if (fs_open_read(path, &fd, &bytes) == ZD_OK)
             close(fd);
         all += bytes;

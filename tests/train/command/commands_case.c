@@ -38,7 +38,7 @@ bool verifies(const char *dir, int step)
 {
     char path[PATH_MAX];
     struct checkpoint *checkpoint = NULL;
-    snprintf(path, sizeof path, "%s/out/checkpoint-%06d", dir, step);
+    ZD_PRINT(path, "%s/out/checkpoint-%06d", dir, step);
     bool ok = checkpoint_open(path, CHECKPOINT_DIGESTS, &checkpoint) == ZD_OK &&
               checkpoint_state(checkpoint).step == step;
     checkpoint_close(checkpoint);

@@ -71,15 +71,14 @@ static void a_peak_is_set_in_the_warmup(void)
         scaled = fabs(curve.rate[i] / (20 * before.rate[i]) - 1) < 1e-14;
     tap_ok(scaled && fabs(curve.rate[1] - 3e-4 / 3) < 1e-18,
            "a rate set in the warm-up is its peak, also after a resume");
-    snprintf(
-            rises, sizeof rises,
+    ZD_PRINT(
+            rises,
             "learning_rate is %.4g at step 3, warms up to %.4g at step 6, "
             "decays to %.4g at step 12",
             ran ? curve.rate[2] : 0, peak, ran ? curve.rate[11] : 0);
-    snprintf(
-            tenfold, sizeof tenfold,
-            "learning_rate rises %.3g-fold, from 0.0003 to %.4g", peak / 3e-4,
-            peak);
+    ZD_PRINT(
+            tenfold, "learning_rate rises %.3g-fold, from 0.0003 to %.4g",
+            peak / 3e-4, peak);
     const json_t *result = commander.entries[1].result;
     tap_ok(ran && tells(&commander, 1, "note", rises) &&
                    json_number_value(json_object_get(
@@ -104,8 +103,8 @@ static void the_answer_tells_what_the_schedule_makes_of_it(void)
     bool ran = run(dir, 1, "", &commander);
     struct curve curve = curve_of(dir);
     ran = ran && curve.count == STEPS;
-    snprintf(
-            falls, sizeof falls,
+    ZD_PRINT(
+            falls,
             "learning_rate is 0.0003 at step 10, decays to %.4g at step 12",
             ran ? curve.rate[11] : 0);
     const json_t *result = commander.entries[0].result;
@@ -143,9 +142,9 @@ static void accumulation_changes(int world, const char *stage)
 {
     const char *resumed = job_threads_dir(), *dir = job_threads_dir();
     char first[64], rest[160];
-    snprintf(first, sizeof first, "%s run.stop_after=5", stage);
-    snprintf(
-            rest, sizeof rest,
+    ZD_PRINT(first, "%s run.stop_after=5", stage);
+    ZD_PRINT(
+            rest,
             "%s train.global_batch_size=72 "
             "train.gradient_accumulation_steps=3",
             stage);
@@ -183,9 +182,7 @@ static void more_micro_batches_than_by_layer(void)
                        "train.global_batch_size=16 data.cutoff_len=8 "
                        "train.gradient_accumulation_steps=16";
     char first[300];
-    snprintf(
-            first, sizeof first, "%s train.accumulation_order=depth_first",
-            sets);
+    ZD_PRINT(first, "%s train.accumulation_order=depth_first", sets);
     bool ran = run_asked(whole, 1, first, SET) &&
                run_asked(dir, 1, first, SET ", 6 stop save") &&
                run(dir, 1, sets, NULL) && run(alone, 1, sets, NULL);

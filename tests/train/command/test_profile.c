@@ -51,7 +51,7 @@ static bool has_process(const json_t *trace, int rank)
     size_t i;
     json_t *event;
     char name[32];
-    snprintf(name, sizeof name, "rank %d (", rank);
+    ZD_PRINT(name, "rank %d (", rank);
     json_array_foreach(json_object_get(trace, "traceEvents"), i, event) if (
             text_of(event, "ph")[0] == 'M' &&
             strcmp(text_of(event, "name"), "process_name") == 0 &&
@@ -132,7 +132,7 @@ static bool has_phases(const json_t *trace, int rank)
                        2 * MICROS * (LAYERS + 2);
     for (int layer = 0; layer < LAYERS; layer++) {
         char name[32];
-        snprintf(name, sizeof name, "layer %d", layer);
+        ZD_PRINT(name, "layer %d", layer);
         all = all && count(trace, rank, 0, name) == 2 * 2 * MICROS;
     }
     return all;

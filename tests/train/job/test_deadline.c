@@ -60,12 +60,12 @@ static int64_t steps_saved(const char *dir)
     int64_t *steps, step = -1;
     int count;
     struct checkpoint *checkpoint = NULL;
-    snprintf(path, sizeof path, "%s/out", dir);
+    ZD_PRINT(path, "%s/out", dir);
     if (checkpoint_list(path, &steps, &count) != ZD_OK || count == 0)
         return -1;
     checkpoint_name(name, sizeof name, steps[0]);
     free(steps);
-    snprintf(path, sizeof path, "%s/out/%s", dir, name);
+    ZD_PRINT(path, "%s/out/%s", dir, name);
     if (checkpoint_open(path, CHECKPOINT_DIGESTS, &checkpoint) == ZD_OK)
         step = checkpoint_state(checkpoint).step;
     checkpoint_close(checkpoint);
@@ -91,7 +91,7 @@ static void slurm_ends_it(void)
 {
     char text[32];
     const char *dir = job_threads_dir();
-    snprintf(text, sizeof text, "%.0f", clock_wall_seconds() + 100);
+    ZD_PRINT(text, "%.0f", clock_wall_seconds() + 100);
     setenv("SLURM_JOB_END_TIME", text, 1);
     bool stopped = run(dir, 2, NULL, "run.deadline_margin=200s", NULL) ==
                    ZD_ERR_STOPPED;

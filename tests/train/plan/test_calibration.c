@@ -12,7 +12,7 @@ static char folder[PATH_MAX];
 
 static void begin(void)
 {
-    snprintf(folder, sizeof folder, "%s", "/tmp/zerod-calibration-XXXXXX");
+    ZD_PRINT(folder, "%s", "/tmp/zerod-calibration-XXXXXX");
     cr_assert(mkdtemp(folder));
     setenv("XDG_CACHE_HOME", folder, 1);
 }

@@ -158,8 +158,8 @@ Test(published, one_fitted_row_predicts_the_others_within_3_points)
         for (const struct row *row = table->rows; row->world; row++) {
             double ours = speed(table, row, &machine);
             double said = mfu(table, row->published), is = mfu(table, ours);
-            snprintf(
-                    line, sizeof line,
+            ZD_PRINT(
+                    line,
                     "| %s, %s | %d | %d x %d | %.0f, %.1f %% | %s%.0f, %.1f %% "
                     "|",
                     table->source, table->model, row->world, row->B, row->A,
@@ -290,9 +290,7 @@ Test(published, longest_samples_with_an_mlp_in_pieces)
             job.train.tiled_mlp = !is_auto;
             with_comma(longest(&job, 1), most[is_auto]);
         }
-        snprintf(
-                line, sizeof line, "| `%s` | %s | %s |", places[place], most[0],
-                most[1]);
+        ZD_PRINT(line, "| `%s` | %s | %s |", places[place], most[0], most[1]);
         expect_in("docs/plan.md", line);
     }
     json_decref(job.model.config);
@@ -312,8 +310,8 @@ Test(published, longest_samples_on_eight_gpus)
         job.offload.optimizer = on_host ? OFFLOAD_CPU : OFFLOAD_NONE;
         most[on_host] = 1e-6 * (double)longest(&job, 8);
     }
-    snprintf(
-            line, sizeof line,
+    ZD_PRINT(
+            line,
             "a sample of %.1f million tokens fits, and with "
             "`offload.optimizer = \"cpu\"` one of %.1f million",
             most[0], most[1]);

@@ -21,7 +21,7 @@ static bool is_right(enum file_mode mode)
     int first = mode == FILE_WHOLE ? TEXTS - 1 : 0;
     bool right = bytes == (size_t)(TEXTS - first) * LINE_BYTES;
     for (int i = first; right && i < TEXTS; i++) {
-        snprintf(line, sizeof line, "%07d\n", i);
+        ZD_PRINT(line, "%07d\n", i);
         right = memcmp(text + (i - first) * LINE_BYTES, line, LINE_BYTES) == 0;
     }
     free(text);
@@ -39,7 +39,7 @@ int main(void)
                     NULL, &writers[w]) != ZD_OK)
             abort();
     for (int i = 0; i < TEXTS; i++) {
-        snprintf(line, sizeof line, "%07d\n", i);
+        ZD_PRINT(line, "%07d\n", i);
         for (int w = 0; w < WRITERS; w++)
             file_writer_add(
                     writers[w], line,

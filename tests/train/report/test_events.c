@@ -26,7 +26,7 @@ static const struct train_observer observer = {.event = on_event};
 static void make_dir(void)
 {
     cr_assert(mkdtemp(dir));
-    snprintf(path, sizeof path, "%s/events.jsonl", dir);
+    ZD_PRINT(path, "%s/events.jsonl", dir);
 }
 
 static void remove_dir(void)

@@ -27,7 +27,7 @@ WRAP(ssize_t, pwrite64, int fd, const void *data, size_t bytes, off_t at)
 static void make_dir(void)
 {
     cr_assert(mkdtemp(dir));
-    snprintf(path, sizeof path, "%s/metrics.jsonl", dir);
+    ZD_PRINT(path, "%s/metrics.jsonl", dir);
 }
 
 static void remove_dir(void)
@@ -108,7 +108,7 @@ Test(train_metrics, who_adds_a_row_does_not_wait_for_the_disk)
     char *text = contents(), *line = text;
     for (int step = 1; step <= ROWS; step++) {
         char begins[32];
-        int bytes = snprintf(begins, sizeof begins, "{\"step\":%d,", step);
+        int bytes = ZD_PRINT(begins, "{\"step\":%d,", step);
         cr_assert(line && strncmp(line, begins, (size_t)bytes) == 0);
         line = strchr(line, '\n');
         line = line ? line + 1 : NULL;

@@ -21,7 +21,7 @@ static json_t *state_of(const char *dir, const char *folder)
 {
     char path[PATH_MAX];
     json_t *json = NULL;
-    snprintf(path, sizeof path, "%s/out/%s/trainer_state.json", dir, folder);
+    ZD_PRINT(path, "%s/out/%s/trainer_state.json", dir, folder);
     if (json_parse_file(path, 1 << 24, &json) != ZD_OK) {
         zd_error_clear();
         return NULL;
@@ -158,7 +158,7 @@ static void is_verified(const char *dir)
 {
     char path[PATH_MAX], file[PATH_MAX];
     struct checkpoint *checkpoint = NULL;
-    snprintf(path, sizeof path, "%s/out/checkpoint-000002", dir);
+    ZD_PRINT(path, "%s/out/checkpoint-000002", dir);
     bool sound =
             checkpoint_open(path, CHECKPOINT_DIGESTS, &checkpoint) == ZD_OK;
     checkpoint_close(checkpoint);
@@ -176,16 +176,16 @@ static void transformers_reads_it(const char *dir)
 {
     char command[2 * PATH_MAX];
     const char *python = getenv("PYTHON");
-    snprintf(
-            command, sizeof command,
+    ZD_PRINT(
+            command,
             "%s -c 'from transformers import TrainerState' 2>/dev/null",
             python ? python : "python3");
     if (system(command) != 0) {
         tap_ok(true, "transformers reads it # SKIP no Python with it");
         return;
     }
-    snprintf(
-            command, sizeof command,
+    ZD_PRINT(
+            command,
             "%s -c 'import sys; from transformers import TrainerState; "
             "s = TrainerState.load_from_json(sys.argv[1]); "
             "assert s.global_step == 5 and len(s.log_history) == 9; "
