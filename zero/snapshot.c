@@ -2,6 +2,7 @@
 
 #include "base/device/populate.h"
 #include "base/must.h"
+#include "base/number/sizes.h"
 #include "base/threads.h"
 #include "zero/private.h"
 
@@ -134,12 +135,6 @@ struct places {
     size_t values[LANES], scales[LANES], blocks;
 };
 
-/* Of a lane of a range; in turn, or by several threads. */
-struct copying {
-    int range, lane;
-    size_t begin, count;
-};
-
 struct zero_snapshot {
     const struct zero *zero;
     struct offload
@@ -151,10 +146,8 @@ struct zero_snapshot {
     int count;
     const struct zero_range *ranges; /* of ZERO_SAVES */
     struct places *places;           /* by range; owned */
-    struct copying *copies;          /* owned */
-    int copy_count;
-    struct populating *populating; /* NULL: no one makes its pages */
-    int helpers;                   /* copying threads in addition to OpenMP's */
+    struct populating *populating;   /* NULL: no one makes its pages */
+    int helpers; /* copying threads in addition to OpenMP's */
 };
 
 static size_t scale_bytes(
@@ -199,29 +192,6 @@ static void place_range(struct zero_snapshot *snapshot, int i)
                     : SIZE_MAX;
 }
 
-/* As many elements as a chunk of offload has by default, so that one that is
- * packed is unpacked once. */
-enum { CHUNK = 1 << 20 };
-
-static void list_copies(struct zero_snapshot *snapshot)
-{
-    size_t room = 0;
-    for (int i = 0; i < snapshot->count; i++)
-        for (int lane = 0; lane < LANES; lane++) {
-            size_t all = snapshot->ranges[i].count;
-            if (snapshot->places[i].values[lane] == SIZE_MAX)
-                continue;
-            for (size_t done = 0; done < all; done += CHUNK) {
-                ZD_GROW(snapshot->copies, room, snapshot->copy_count + 1);
-                snapshot->copies[snapshot->copy_count++] = (struct copying){
-                        .range = i,
-                        .lane = lane,
-                        .begin = done,
-                        .count = all - done < CHUNK ? all - done : CHUNK};
-            }
-        }
-}
-
 struct zero_snapshot *zero_snapshot_create(
         const struct zero *zero, bool moments, void *memory, size_t bytes)
 {
@@ -242,7 +212,6 @@ struct zero_snapshot *zero_snapshot_create(
     for (int i = 0; i < snapshot->count; i++)
         place_range(snapshot, i);
     assert(snapshot->bytes <= bytes);
-    list_copies(snapshot);
     if (snapshot->engine)
         offload_snapshot_create(
                 snapshot->engine, snapshot->memory + snapshot->bytes,
@@ -256,7 +225,6 @@ void zero_snapshot_destroy(struct zero_snapshot *snapshot)
         return;
     populate_end(snapshot->populating);
     free(snapshot->places);
-    free(snapshot->copies);
     free(snapshot);
 }
 
@@ -281,35 +249,54 @@ static void *at(const struct zero_snapshot *snapshot, size_t place)
 }
 
 static enum zd_status copy_part(
-        const struct zero_snapshot *snapshot, const struct copying *part)
+        const struct zero_snapshot *snapshot, int r, int lane, size_t begin,
+        size_t count)
 {
-    const struct zero_range *range = &snapshot->ranges[part->range];
-    const struct places *places = &snapshot->places[part->range];
-    char *values = at(snapshot, places->values[part->lane]);
-    char *scales = at(snapshot, places->scales[part->lane]);
+    const struct zero_range *range = &snapshot->ranges[r];
+    char *values = at(snapshot, snapshot->places[r].values[lane]);
+    char *scales = at(snapshot, snapshot->places[r].scales[lane]);
     if (scales)
-        scales += scale_bytes(range, part->lane, part->begin);
+        scales += scale_bytes(range, lane, begin);
     return zero_range_move(
-            snapshot->zero, range, part->lane, part->begin, part->count,
-            values + range_value_bytes(range, part->lane, part->begin),
-            (void *)scales, ZERO_AWAY);
+            snapshot->zero, range, lane, begin, count,
+            values + range_value_bytes(range, lane, begin), (void *)scales,
+            ZERO_AWAY);
 }
 
 /* Copies that threads take in turn. */
 struct sharing {
     const struct zero_snapshot *snapshot;
-    _Atomic int next; /* of its copies: not taken yet */
+    _Atomic int next; /* of all copies: not taken yet */
     _Atomic bool failed;
 };
 
-static void *copy_some(void *ctx)
+/* As many elements at a time as a chunk of offload has by default, so that one
+ * that is packed is unpacked once. */
+static enum zd_status copy_some(struct sharing *sharing)
+{
+    enum { CHUNK = 1 << 20 };
+    const struct zero_snapshot *snapshot = sharing->snapshot;
+    int mine = atomic_fetch_add(&sharing->next, 1), i = 0;
+    for (int r = 0; r < snapshot->count; r++)
+        for (int lane = 0; lane < LANES; lane++) {
+            bool is_there = snapshot->places[r].values[lane] != SIZE_MAX;
+            size_t all = is_there ? snapshot->ranges[r].count : 0;
+            for (size_t done = 0; done < all; done += CHUNK) {
+                if (i++ < mine)
+                    continue;
+                ZD_TRY(copy_part(
+                        snapshot, r, lane, done, size_min(all - done, CHUNK)));
+                mine = atomic_fetch_add(&sharing->next, 1);
+            }
+        }
+    return ZD_OK;
+}
+
+static void *copy_thread(void *ctx)
 {
     struct sharing *sharing = ctx;
-    const struct zero_snapshot *snapshot = sharing->snapshot;
-    int i;
-    while ((i = atomic_fetch_add(&sharing->next, 1)) < snapshot->copy_count)
-        if (copy_part(snapshot, &snapshot->copies[i]) != ZD_OK)
-            atomic_store(&sharing->failed, true);
+    if (copy_some(sharing) != ZD_OK)
+        atomic_store(&sharing->failed, true);
     return NULL;
 }
 
@@ -320,10 +307,11 @@ static void copy_together(struct sharing *sharing)
     pthread_t helpers[HELPERS_MAX];
     int count = 0;
     while (count < sharing->snapshot->helpers &&
-           thread_start(&helpers[count], "zerod-copy", copy_some, sharing) == 0)
+           thread_start(&helpers[count], "zerod-copy", copy_thread, sharing) ==
+                   0)
         count++;
 #pragma omp parallel
-    copy_some(sharing);
+    copy_thread(sharing);
     for (int i = 0; i < count; i++)
         pthread_join(helpers[i], NULL);
 }
@@ -338,9 +326,8 @@ static enum zd_status copy_parts(const struct zero_snapshot *snapshot)
             return ZD_OK;
     }
     /* an error's record is its thread's: once more, for this one's */
-    for (int i = 0; i < snapshot->copy_count; i++)
-        ZD_TRY(copy_part(snapshot, &snapshot->copies[i]));
-    return ZD_OK;
+    atomic_store(&sharing.next, 0);
+    return copy_some(&sharing);
 }
 
 /* What the engine must copy before changing it. */
