@@ -387,27 +387,6 @@ bool zero_comm_needs(
 
 /* --- building ------------------------------------------------------------- */
 
-static struct unit_event *read_events(
-        const struct zero_request *request, enum model_pass pass,
-        int *count_out)
-{
-    struct unit_events events = model_unit_events(
-            request->config, request->table, request->checkpointing, pass);
-    *count_out = events.count;
-    return events.list;
-}
-
-static enum zd_status plan_stage3(struct zero_plan *plan)
-{
-    struct plan_events events = {0};
-    events.eval = read_events(&plan->request, MODEL_EVAL, &events.eval_count);
-    if (plan->request.train)
-        events.train =
-                read_events(&plan->request, MODEL_TRAIN, &events.train_count);
-    ZD_FREED struct unit_event *train = events.train, *eval = events.eval;
-    return plan_program(plan, &events);
-}
-
 static enum zd_status build(struct zero_plan *plan)
 {
     const struct zero_request *request = &plan->request;
@@ -428,7 +407,7 @@ static enum zd_status build(struct zero_plan *plan)
         plan_grads(plan);
     }
     if (plan->params_cut)
-        ZD_TRY(plan_stage3(plan));
+        ZD_TRY(plan_program(plan));
     plan_wire(plan);
     if (!request->train)
         return ZD_OK;

@@ -159,11 +159,5 @@ static inline bool plan_is_layer(const struct zero_plan *plan, int unit)
     return unit > 0 && unit < plan->request.table->unit_count - 1;
 }
 
-/* plan->slots, plan->*_moves (program.c), for one micro-batch's and one
- * evaluation's unit events. */
-struct plan_events {
-    struct unit_event *train, *eval;
-    int train_count, eval_count;
-};
-enum zd_status plan_program(
-        struct zero_plan *plan, const struct plan_events *events);
+/* plan->slots, plan->*_moves (program.c). */
+enum zd_status plan_program(struct zero_plan *plan);

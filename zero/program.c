@@ -32,18 +32,19 @@ struct held {
 };
 
 static void note_held(
-        const struct zero_plan *plan, const struct unit_event *events,
-        int event_count, struct held *most)
+        const struct zero_plan *plan, const struct unit_events *events,
+        struct held *most)
 {
     int layers = 0;
     bool outer[2] = {false, false};
-    for (int i = 0; i < event_count; i++) {
-        if (!plan_unit_of(plan, events[i].unit).count)
+    for (int i = 0; i < events->count; i++) {
+        struct unit_event event = events->list[i];
+        if (!plan_unit_of(plan, event.unit).count)
             continue;
-        if (plan_is_layer(plan, events[i].unit))
-            layers += events[i].acquire ? 1 : -1;
+        if (plan_is_layer(plan, event.unit))
+            layers += event.acquire ? 1 : -1;
         else
-            outer[events[i].unit > 0] = events[i].acquire;
+            outer[event.unit > 0] = event.acquire;
         most->layers = layers > most->layers ? layers : most->layers;
         most->outers |= outer[0] && outer[1];
     }
@@ -68,7 +69,9 @@ static struct plan_unit larger(struct plan_unit a, struct plan_unit b)
             .bytes = size_max(a.bytes, b.bytes)};
 }
 
-static void plan_slots(struct zero_plan *plan, const struct plan_events *events)
+static void plan_slots(
+        struct zero_plan *plan, const struct unit_events *train,
+        const struct unit_events *eval)
 {
     struct held held = {0};
     struct plan_unit layer = {0};
@@ -79,8 +82,8 @@ static void plan_slots(struct zero_plan *plan, const struct plan_events *events)
         layer = larger(layer, plan_unit_of(plan, u));
         layers += plan_unit_of(plan, u).count > 0;
     }
-    note_held(plan, events->train, events->train_count, &held);
-    note_held(plan, events->eval, events->eval_count, &held);
+    note_held(plan, train, &held);
+    note_held(plan, eval, &held);
     int wanted = held.layers + layers_ahead(plan, layer.count);
     const struct plan_unit outers[] = {
             held.outers ? first : larger(first, head), head};
@@ -114,8 +117,8 @@ struct unit_state {
 
 struct program {
     const struct zero_plan *plan;
-    const struct unit_event *events;
-    int event_count, repeats;
+    const struct unit_events *events;
+    int repeats;
     struct unit_state *units;
     int *next_use; /* by move: next acquire of the same unit */
     int *content;  /* by slot: unit in it; -1 */
@@ -123,12 +126,12 @@ struct program {
 
 static int move_count(const struct program *program)
 {
-    return program->event_count * program->repeats;
+    return program->events->count * program->repeats;
 }
 
 static struct unit_event event_at(const struct program *program, int i)
 {
-    return program->events[i % program->event_count];
+    return program->events->list[i % program->events->count];
 }
 
 static void program_fini(struct program *program)
@@ -140,15 +143,12 @@ static void program_fini(struct program *program)
 
 static enum zd_status program_init(
         struct program *program, const struct zero_plan *plan,
-        const struct unit_event *events, int event_count, int repeats)
+        const struct unit_events *events, int repeats)
 {
     int unit_count = plan->request.table->unit_count;
-    int64_t moves = (int64_t)event_count * repeats;
+    int64_t moves = (int64_t)events->count * repeats;
     *program = (struct program){
-            .plan = plan,
-            .events = events,
-            .event_count = event_count,
-            .repeats = repeats};
+            .plan = plan, .events = events, .repeats = repeats};
     if (moves > INT_MAX / 2)
         return ZD_FAIL(
                 ZD_ERR_CONFIG, "E0606",
@@ -313,26 +313,35 @@ static enum zd_status make_moves(
 }
 
 static enum zd_status build_moves(
-        struct zero_plan *plan, const struct unit_event *events,
-        int event_count, int repeats, struct zero_move **moves_out,
-        int *count_out)
+        struct zero_plan *plan, const struct unit_events *events, int repeats,
+        struct zero_move **moves_out, int *count_out)
 {
     ZD_SCOPED(program_fini) struct program program = {0};
-    ZD_TRY(program_init(&program, plan, events, event_count, repeats));
+    ZD_TRY(program_init(&program, plan, events, repeats));
     assign_classes(&program);
     return make_moves(&program, moves_out, count_out);
 }
 
-enum zd_status plan_program(
-        struct zero_plan *plan, const struct plan_events *events)
+static void events_fini(struct unit_events *events)
 {
-    plan_slots(plan, events);
-    if (events->train_count)
+    free(events->list);
+}
+
+enum zd_status plan_program(struct zero_plan *plan)
+{
+    const struct zero_request *r = &plan->request;
+    ZD_SCOPED(events_fini) struct unit_events train = {0};
+    ZD_SCOPED(events_fini)
+    struct unit_events eval = model_unit_events(
+            r->config, r->table, r->checkpointing, MODEL_EVAL);
+    if (r->train)
+        train = model_unit_events(
+                r->config, r->table, r->checkpointing, MODEL_TRAIN);
+    plan_slots(plan, &train, &eval);
+    if (r->train)
         ZD_TRY(build_moves(
-                plan, events->train, events->train_count,
-                plan->request.accumulation, &plan->train_moves,
+                plan, &train, r->accumulation, &plan->train_moves,
                 &plan->train_move_count));
     return build_moves(
-            plan, events->eval, events->eval_count, 1, &plan->eval_moves,
-            &plan->eval_move_count);
+            plan, &eval, 1, &plan->eval_moves, &plan->eval_move_count);
 }
