@@ -6,29 +6,6 @@
  * the CPU device were seen to take 3 to 38 MiB of it. */
 enum { LIBRARIES_BYTES = 64 << 20 };
 
-enum phase {
-    PHASE_LOAD,
-    PHASE_TRAIN,
-    PHASE_EVALUATE,
-    PHASE_SAMPLE,
-    PHASE_SAVE,
-    PHASE_EXPORT,
-    PHASES
-};
-static const char *const phase_names[PHASES] = {"load",   "train", "evaluate",
-                                                "sample", "save",  "export"};
-
-/* Bytes of a rank, the device's with what libraries hold of it; and of all
- * ranks the files of one time. */
-enum { DEVICE, PINNED, HOST, DISK, COLUMNS };
-static const char *const columns[COLUMNS] = {
-        "device", "pinned", "host", "disk"};
-
-struct peak {
-    bool happens; /* in a run of the job, or when it is asked for */
-    uint64_t bytes[COLUMNS];
-};
-
 /* --- files ---------------------------------------------------------------- */
 
 /* A tensor's m and v; parts of ranks begin at whole qblocks. */
@@ -109,49 +86,45 @@ static uint64_t load_buffers(const struct job_plan *plan)
 
 /* --- phases --------------------------------------------------------------- */
 
-static void peaks_of(
-        const struct train_job *job, const struct job_plan *plan,
-        struct peak out[PHASES])
+/* One that happens in a run of the job, or when it is asked for: bytes of a
+ * rank, with so many of the host besides the plan, the device's with what
+ * libraries hold of it; and of all ranks the files of one time. */
+static void add_phase(
+        json_t *json, const struct job_plan *plan, const char *name,
+        bool happens, uint64_t host, uint64_t disk)
 {
-    const struct arena_plan *arena = &plan->arena;
-    bool has_data = job->data.eval_count > 0 || job->data.val_split > 0;
-    bool asks = job->control.socket != CONTROL_NONE;
-    for (int phase = 0; phase < PHASES; phase++)
-        out[phase] = (struct peak){
-                true,
-                {plan_device_bytes(plan), arena->bytes[ARENA_PINNED],
-                 arena->bytes[ARENA_HOST] + plan->tokenizer_bytes, 0}};
-    out[PHASE_EVALUATE].happens = has_data && plan->shape.eval_B > 0;
-    out[PHASE_SAMPLE].happens = plan->shape.decode_capacity > 0;
-    out[PHASE_SAVE].happens = asks || job->checkpoint.save_strategy != SAVE_NO;
-    out[PHASE_EXPORT].happens = job->checkpoint.export != EXPORT_NONE;
-    out[PHASE_LOAD].bytes[HOST] += load_buffers(plan);
-    out[PHASE_SAVE].bytes[HOST] += CHUNK * sizeof(float) + PAGES;
-    out[PHASE_EXPORT].bytes[HOST] += 2 * PIECE * sizeof(float) + PAGES;
-    out[PHASE_TRAIN].bytes[DISK] =
-            arena->bytes[ARENA_DISK] * (uint64_t)plan->world;
-    out[PHASE_SAVE].bytes[DISK] = plan_checkpoint_bytes(job, plan);
-    out[PHASE_EXPORT].bytes[DISK] = export_bytes(job, plan);
+    const size_t *bytes = plan->arena.bytes;
+    host += bytes[ARENA_HOST] + plan->tokenizer_bytes;
+    if (happens)
+        json_object_set_new(
+                json, name,
+                json_pack(
+                        "{s:I, s:I, s:I, s:I}", "device",
+                        (json_int_t)plan_device_bytes(plan), "pinned",
+                        (json_int_t)bytes[ARENA_PINNED], "host",
+                        (json_int_t)host, "disk", (json_int_t)disk));
 }
-
-/* --- as JSON -------------------------------------------------------------- */
 
 json_t *plan_peaks_json(
         const struct train_job *job, const struct job_plan *plan)
 {
-    struct peak peaks[PHASES];
+    const struct checkpoint_options *save = &job->checkpoint;
+    bool has_data = job->data.eval_count > 0 || job->data.val_split > 0;
+    bool saves = job->control.socket != CONTROL_NONE ||
+                 save->save_strategy != SAVE_NO;
     json_t *json = json_object();
-    peaks_of(job, plan, peaks);
-    for (int phase = 0; phase < PHASES; phase++) {
-        json_t *peak = json_object();
-        for (int c = 0; c < COLUMNS; c++)
-            json_object_set_new(
-                    peak, columns[c],
-                    json_integer((json_int_t)peaks[phase].bytes[c]));
-        if (peaks[phase].happens)
-            json_object_set(json, phase_names[phase], peak);
-        json_decref(peak);
-    }
+    add_phase(json, plan, "load", true, load_buffers(plan), 0);
+    add_phase(
+            json, plan, "train", true, 0,
+            plan->arena.bytes[ARENA_DISK] * (uint64_t)plan->world);
+    add_phase(json, plan, "evaluate", has_data && plan->shape.eval_B, 0, 0);
+    add_phase(json, plan, "sample", plan->shape.decode_capacity > 0, 0, 0);
+    add_phase(
+            json, plan, "save", saves, CHUNK * sizeof(float) + PAGES,
+            plan_checkpoint_bytes(job, plan));
+    add_phase(
+            json, plan, "export", save->export != EXPORT_NONE,
+            2 * PIECE * sizeof(float) + PAGES, export_bytes(job, plan));
     json_object_set_new(
             json, "libraries",
             json_pack(
