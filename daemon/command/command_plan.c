@@ -14,6 +14,16 @@
 #include <malloc.h>
 #include <string.h>
 
+static void tell_limit(const char *key, uint64_t limit, uint64_t has)
+{
+    char text[UNITS_TEXT], here[UNITS_TEXT];
+    if (limit > has)
+        zd_log_info(
+                "%s is %s, and this machine has %s for each rank: a run here "
+                "can take no more",
+                key, units_bytes(limit, text), units_bytes(has, here));
+}
+
 /* The job's limits may be those of a larger machine. */
 static void tell_limits(
         const struct cli_args *args, const struct train_job *job)
@@ -24,23 +34,12 @@ static void tell_limits(
     uint64_t host = job_machine_memory(
             plan_local_size(job, world, (int)args->per_node));
     bool on_gpu = device_resolve(device->backend) == DEVICE_CUDA;
-    const struct {
-        const char *key;
-        uint64_t limit, has;
-    } limits[] = {
-            {"device.memory_limit", device->memory_limit,
-             on_gpu ? facts.total_bytes : host},
-            {"device.host_memory_limit", device->host_memory_limit, host}};
-    char limit[UNITS_TEXT], has[UNITS_TEXT];
     if (on_gpu && facts.backend != DEVICE_CUDA)
         return; /* planned for another machine */
-    for (int i = 0; i < 2; i++)
-        if (limits[i].limit > limits[i].has)
-            zd_log_info(
-                    "%s is %s, and this machine has %s for each rank: a run "
-                    "here can take no more",
-                    limits[i].key, units_bytes(limits[i].limit, limit),
-                    units_bytes(limits[i].has, has));
+    tell_limit(
+            "device.memory_limit", device->memory_limit,
+            on_gpu ? facts.total_bytes : host);
+    tell_limit("device.host_memory_limit", device->host_memory_limit, host);
 }
 
 static void warn_of_machine(const struct job_plan *plan)

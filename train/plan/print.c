@@ -157,15 +157,6 @@ struct job_paged job_plan_paged(const struct job_plan *plan)
 
 /* --- what offload moves --------------------------------------------------- */
 
-/* Of a step of rank 0, as offload_report counts them; unknown without an
- * offloaded optimizer, and with frozen parameters that visit the device. */
-struct moves {
-    bool is_known, knows_disk;
-    uint64_t down, up,
-            disk;         /* bytes; as many are read as are written, and .. */
-    uint64_t activations; /* .. as many go down as come up */
-};
-
 /* Trained elements whose states rank 0 has. */
 static uint64_t elements_held(const struct zero_plan *zero)
 {
@@ -194,39 +185,30 @@ static uint64_t bytes_fetched(const struct zero_plan *zero)
     return bytes;
 }
 
-/* Masters and states are read and written once in a step; parameters on disk
- * are read whenever they are used. */
-static void add_disk(const struct job_plan *plan, struct moves *moves)
-{
-    const struct offload_options *offload = &plan->zero.request.offload;
-    moves->knows_disk = offload->optimizer == OFFLOAD_NVME &&
-                        offload->params != OFFLOAD_NVME &&
-                        mesh_parts(plan->mesh) == 1;
-    if (moves->knows_disk)
-        moves->disk = plan->arena.bytes[ARENA_DISK];
-}
-
-static struct moves moves_of(const struct job_plan *plan)
+/* Bytes of a step of rank 0, as offload_report counts them. */
+static void count_moves(
+        const struct job_plan *plan, uint64_t *down_out, uint64_t *up_out)
 {
     const struct zero_plan *zero = &plan->zero;
     const struct zero_request *request = &zero->request;
     uint64_t held = elements_held(zero), wide = dtype_bytes(request->dtype);
     uint64_t sums = (uint64_t)plan->accumulation * sizeof(float);
     struct offload_visits visits = zero_visits(zero);
-    struct moves moves = {
-            .is_known = request->offload.optimizer != OFFLOAD_NONE,
-            .down = held * (request->accumulate_on_host ? sums : wide),
-            .up = zero->params_on_host ? bytes_fetched(zero) : held * wide};
-    moves.down += visits.down;
-    moves.up += visits.up - visits.home;
-    if (moves.is_known)
-        add_disk(plan, &moves);
-    if (plan->shape.offload_activations)
-        moves.activations = model_residual_bytes(
-                                    plan_slice_config(plan),
-                                    plan_slice_table(plan), &plan->shape) *
-                            (uint64_t)(plan->by_layer ? 1 : plan->accumulation);
-    return moves;
+    *down_out =
+            held * (request->accumulate_on_host ? sums : wide) + visits.down;
+    *up_out = (zero->params_on_host ? bytes_fetched(zero) : held * wide) +
+              visits.up - visits.home;
+}
+
+/* As many go down as come up. */
+static uint64_t bytes_of_activations(const struct job_plan *plan)
+{
+    return !plan->shape.offload_activations
+                   ? 0
+                   : model_residual_bytes(
+                             plan_slice_config(plan), plan_slice_table(plan),
+                             &plan->shape) *
+                             (uint64_t)(plan->by_layer ? 1 : plan->accumulation);
 }
 
 /* --- objects of figures --------------------------------------------------- */
@@ -242,25 +224,18 @@ struct figures {
     } rows[ROWS_MAX];
 };
 
-/* Beside what the optimizer moves, if anything. */
-static void set_activations(json_t *json, json_int_t bytes)
-{
-    json_t *moves = json_object_get(json, "offload_bytes_per_step");
-    if (!moves) {
-        moves = json_object();
-        json_object_set_new(json, "offload_bytes_per_step", moves);
-    }
-    json_object_set_new(
-            moves, "activations",
-            json_pack("{s:I, s:I}", "down", bytes, "up", bytes));
-}
-
 /* clang-format off */
 static void set_figures(const struct job_plan *plan, json_t *json)
 {
     const struct plan_context *context = &plan->context;
     const struct job_paged paged = job_plan_paged(plan);
-    const struct moves moves = moves_of(plan);
+    const struct offload_options *offload = &plan->zero.request.offload;
+    const bool offloads = offload->optimizer != OFFLOAD_NONE;
+    /* masters and states are read and written once; parameters on disk whenever they are used */
+    const bool knows_disk = offload->optimizer == OFFLOAD_NVME && offload->params != OFFLOAD_NVME && mesh_parts(plan->mesh) == 1;
+    const uint64_t disk = plan->arena.bytes[ARENA_DISK], activations = bytes_of_activations(plan);
+    uint64_t down, up;
+    count_moves(plan, &down, &up);
     const struct comm_counters wire = zero_wire_sum(&plan->zero.wire);
     const uint64_t device = plan->request_device_bytes, host = plan->request_host_bytes;
     const struct figures groups[GROUPS] = {
@@ -276,8 +251,8 @@ static void set_figures(const struct job_plan *plan, json_t *json)
           {"buffers", span_bytes(&plan->arena, "zero.paged.staging")}}},
         {"tokenizer_bytes", plan->tokenizer_bytes > 0, {{"host", plan->tokenizer_bytes}}},
         {"request_bytes", device + host > 0, {{"device", device}, {"host", host}}},
-        {"offload_bytes_per_step", moves.is_known, {{"down", moves.down}, {"up", moves.up}}},
-        {"disk_bytes_per_step", moves.knows_disk, {{"read", moves.disk}, {"written", moves.disk}}},
+        {"offload_bytes_per_step", offloads, {{"down", down}, {"up", up}}},
+        {"disk_bytes_per_step", knows_disk, {{"read", disk}, {"written", disk}}},
         {"wire_bytes_per_step", true,
          {{"reduce_scatter", wire.bytes[COMM_REDUCE_SCATTER]},
           {"all_gather", wire.bytes[COMM_ALL_GATHER]},
@@ -295,8 +270,16 @@ static void set_figures(const struct job_plan *plan, json_t *json)
             json_object_set(json, groups[g].key, object);
         json_decref(object);
     }
-    if (moves.is_known || moves.activations)
-        set_activations(json, (json_int_t)moves.activations);
+    if (!offloads && !activations)
+        return;
+    json_t *moves = json_object_get(json, "offload_bytes_per_step");
+    moves = moves ? json_incref(moves) : json_object();
+    json_object_set_new(
+            moves, "activations",
+            json_pack(
+                    "{s:I, s:I}", "down", (json_int_t)activations, "up",
+                    (json_int_t)activations));
+    json_object_set_new(json, "offload_bytes_per_step", moves);
 }
 
 /* --- the plan ------------------------------------------------------------- */
