@@ -104,14 +104,12 @@ static void plan_slots(
 
 enum { NEVER = INT_MAX };
 
-enum slot_class { CLASS_NONE, CLASS_OUTER, CLASS_HEAD, CLASS_LAYER, CLASSES };
-
 struct unit_state {
-    size_t count; /* elements to gather */
-    enum slot_class class;
-    int next_use; /* move index of its next acquire */
-    int slot;     /* where it is resident; -1: nowhere */
-    int released; /* move index of its last release; -1 */
+    size_t count;   /* elements to gather */
+    int first, end; /* slots that may have it */
+    int next_use;   /* move index of its next acquire */
+    int slot;       /* where it is resident; -1: nowhere */
+    int released;   /* move index of its last release; -1 */
     bool held;
 };
 
@@ -141,6 +139,21 @@ static void program_fini(struct program *program)
     free(program->content);
 }
 
+/* Embedding and head may have a slot each. */
+static struct unit_state unit_of(const struct zero_plan *plan, int u)
+{
+    int last = plan->request.table->unit_count - 1, outers = plan->outer_slots;
+    bool is_layer = plan_is_layer(plan, u);
+    int first = is_layer ? outers : u == last && outers == 2;
+    return (struct unit_state){
+            .count = plan_unit_of(plan, u).count,
+            .first = first,
+            .end = is_layer ? outers + plan->layer_slots : first + 1,
+            .next_use = NEVER,
+            .slot = -1,
+            .released = -1};
+}
+
 static enum zd_status program_init(
         struct program *program, const struct zero_plan *plan,
         const struct unit_events *events, int repeats)
@@ -158,12 +171,10 @@ static enum zd_status program_init(
     program->next_use = zd_array((size_t)moves, sizeof *program->next_use);
     program->content =
             zd_array((size_t)unit_count + 2, sizeof *program->content);
-    for (int u = 0; u < unit_count; u++) {
-        program->units[u].count = plan_unit_of(plan, u).count;
-        program->units[u].slot = -1;
-        program->units[u].released = -1;
-        program->units[u].next_use = NEVER;
-    }
+    for (int u = 0; u < unit_count; u++)
+        program->units[u] = unit_of(plan, u);
+    for (int s = 0; s < plan->outer_slots + plan->layer_slots; s++)
+        program->content[s] = -1;
     for (int i = (int)moves - 1; i >= 0; i--) {
         struct unit_event event = event_at(program, i);
         if (!event.acquire)
@@ -176,33 +187,12 @@ static enum zd_status program_init(
 
 /* --- the moves ------------------------------------------------------------ */
 
-static void assign_classes(struct program *program)
+/* The slot to gather a unit into; -1 when all are held. */
+static int pick_slot(
+        const struct program *program, const struct unit_state *wanted)
 {
-    const struct zero_plan *plan = program->plan;
-    int last = plan->request.table->unit_count - 1;
-    for (int u = 0; u <= last; u++) {
-        struct unit_state *unit = &program->units[u];
-        if (!unit->count)
-            unit->class = CLASS_NONE;
-        else if (plan_is_layer(plan, u))
-            unit->class = CLASS_LAYER;
-        else
-            unit->class = u == last && plan->outer_slots == 2 ? CLASS_HEAD
-                                                              : CLASS_OUTER;
-    }
-    for (int s = 0; s < plan->outer_slots + plan->layer_slots; s++)
-        program->content[s] = -1;
-}
-
-/* The slot to gather a unit of this class into; -1 when all are held. */
-static int pick_slot(const struct program *program, enum slot_class class)
-{
-    const struct zero_plan *plan = program->plan;
-    int first = class == CLASS_LAYER ? plan->outer_slots : class == CLASS_HEAD;
-    int end = class == CLASS_LAYER ? plan->outer_slots + plan->layer_slots
-                                   : first + 1;
     int best = -1;
-    for (int s = first; s < end; s++) {
+    for (int s = wanted->first; s < wanted->end; s++) {
         if (program->content[s] < 0)
             return s;
         const struct unit_state *unit = &program->units[program->content[s]];
@@ -230,10 +220,10 @@ static enum zd_status acquire_unit(
     unit->held = true;
     unit->next_use = program->next_use[i];
     move->slot = unit->slot;
-    if (unit->class == CLASS_NONE || unit->slot >= 0)
+    if (!unit->count || unit->slot >= 0)
         return ZD_OK;
 
-    int slot = pick_slot(program, unit->class);
+    int slot = pick_slot(program, unit);
     if (slot < 0)
         return ZD_FAIL(
                 ZD_ERR_BUG, "E0912", "no slot is free for unit %d", move->unit);
@@ -318,7 +308,6 @@ static enum zd_status build_moves(
 {
     ZD_SCOPED(program_fini) struct program program = {0};
     ZD_TRY(program_init(&program, plan, events, repeats));
-    assign_classes(&program);
     return make_moves(&program, moves_out, count_out);
 }
 
