@@ -263,9 +263,7 @@ static void tell_markers(
         size_t left = (size_t)(end - at);
         size_t most = left < sizeof marker - 1 ? left : sizeof marker - 1;
         const char *close = memmem(at, most, "|>", 2);
-        snprintf(
-                marker, sizeof marker, "%.*s",
-                close ? (int)(close + 2 - at) : 0, at);
+        ZD_PRINT(marker, "%.*s", close ? (int)(close + 2 - at) : 0, at);
         if (close && !strstr(lacks, marker) &&
             tokenizer_token_id(tokenizer, marker) < 0)
             text_buffer_add(&text, "%s%s", lacks[0] ? ", " : "", marker);

@@ -114,8 +114,7 @@ static enum zd_status generation_prompt(
 {
     const struct jinja_output *with, *without;
     enum zd_status status = skeleton_text(s, count, true, &with);
-    if (status == ZD_OK)
-        status = skeleton_text(s, count, false, &without);
+    ZD_THEN(status, skeleton_text(s, count, false, &without));
     if (count != A_USER && chat_is_refusal(status))
         return generation_prompt(s, A_USER, out);
     ZD_TRY(status);

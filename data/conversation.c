@@ -218,8 +218,8 @@ static enum zd_status read_message(
 static enum zd_status fail_message(size_t index)
 {
     struct zd_error error = *zd_error_get();
-    snprintf(
-            error.what, sizeof error.what, "message %zu: %.*s", index + 1,
+    ZD_PRINT(
+            error.what, "message %zu: %.*s", index + 1,
             (int)sizeof error.what - 40, zd_error_get()->what);
     zd_error_set(&error);
     return error.status;

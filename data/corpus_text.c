@@ -357,7 +357,7 @@ static enum zd_status begin_growth(
     char folder[PATH_MAX], path[PATH_MAX], name[NAME_MAX];
     struct growth *growth = corpus->growth = zd_array(1, sizeof *growth);
     growth->fd = -1;
-    snprintf(name, sizeof name, "%s-%d", request->growth, corpus->number);
+    ZD_PRINT(name, "%s-%d", request->growth, corpus->number);
     if (request->begins_growth)
         zd_log_info(
                 "%s is tokenized while it is trained on",

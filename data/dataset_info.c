@@ -36,15 +36,14 @@ static bool is_set(const json_t *value)
 
 enum zd_status dataset_info_read(const char *folder, json_t **sets_out)
 {
-    char path[PATH_MAX];
+    const struct fs_path path = fs_in(folder, "dataset_info.json");
     const char *key;
     json_auto_t *root = NULL;
     json_t *set;
     *sets_out = NULL;
-    fs_join(path, sizeof path, folder, "dataset_info.json");
-    if (!fs_exists(path))
+    if (!fs_exists(path.text))
         return ZD_OK;
-    ZD_TRY(json_parse_file(path, FILE_MAX, &root));
+    ZD_TRY(json_parse_file(path.text, FILE_MAX, &root));
     bool is_theirs = json_object_size(root) > 0;
     json_object_foreach(root, key, set) is_theirs &= is_set(set);
     if (is_theirs)
@@ -81,9 +80,7 @@ static enum zd_status check_known(
             name++;
         if (name->theirs || json_is_null(value) || json_is_false(value))
             continue;
-        snprintf(
-                what, sizeof what,
-                "has the key \"%.60s\", which zerod does not use", key);
+        ZD_PRINT(what, "has the key \"%.60s\", which zerod does not use", key);
         return refuse(taker, what);
     }
     return ZD_OK;
@@ -101,7 +98,7 @@ static const char **keep_pairs(
         if (!names->ours || !column ||
             (only_changed && strcmp(column, names->fallback) == 0))
             continue;
-        snprintf(pair, sizeof pair, "%.300s=%s", column, names->ours);
+        ZD_PRINT(pair, "%.300s=%s", column, names->ours);
         pairs[(*count_out)++] = list_keep(taker->list, pair);
     }
     return pairs;
@@ -219,12 +216,10 @@ enum zd_status dataset_info_take(
     char path[PATH_MAX];
     const char *file = json_string_at(set, "file_name");
     const char *split = json_string_at(set, "split");
-    fs_join(path, sizeof path, folder, "dataset_info.json");
-    struct taker taker = {list_keep(list, path), name, set, list};
+    const char *info = list_keep(list, fs_in(folder, "dataset_info.json").text);
+    struct taker taker = {info, name, set, list};
     ZD_TRY(check_set(&taker));
-    if (!file ||
-        snprintf(path, sizeof path, "%s/%s", folder, file) >=
-                (int)sizeof path ||
+    if (!file || ZD_PRINT(path, "%s/%s", folder, file) >= (int)sizeof path ||
         !fs_exists(path))
         return refuse_hub(&taker);
     if (split && !list->entry.is_eval && strcmp(list->entry.split, "auto") == 0)

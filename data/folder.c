@@ -80,8 +80,7 @@ static enum zd_status match_below(
     json_t *path;
     size_t i;
     if (!match_escape(folder, escaped, sizeof escaped) ||
-        snprintf(whole, sizeof whole, "%s/%s", escaped, pattern) >=
-                (int)sizeof whole)
+        ZD_PRINT(whole, "%s/%s", escaped, pattern) >= (int)sizeof whole)
         return fail_folder(folder, "has a path that is too long");
     ZD_TRY(match_files(whole, &found));
     *paths_out = json_array();
@@ -149,7 +148,7 @@ static void add_matching(
     regex_t regex;
     json_t *path;
     size_t i;
-    snprintf(pattern, sizeof pattern, places[place], keywords[keyword].words);
+    ZD_PRINT(pattern, places[place], keywords[keyword].words);
     if (regcomp(&regex, pattern, REG_EXTENDED | REG_NOSUB) != 0)
         zd_out_of_memory();
     json_array_foreach(paths, i, path)
@@ -188,7 +187,7 @@ static enum zd_status find_by_names(const char *folder, json_t **splits_out)
     {
         const char *below = json_string_value(path) + skip;
         int bytes = sharded_name(below);
-        snprintf(split, sizeof split, "%.*s", bytes, below + 5);
+        ZD_PRINT(split, "%.*s", bytes, below + 5);
         if (bytes > 0)
             add_found(splits, split, path);
     }
@@ -205,18 +204,19 @@ static enum zd_status find_by_names(const char *folder, json_t **splits_out)
 /* {config_name: config}; NULL: README.md has none. */
 static enum zd_status read_configs(const char *folder, json_t **configs_out)
 {
-    char path[PATH_MAX], *end;
+    const struct fs_path path = fs_in(folder, "README.md");
+    char *end;
     ZD_FREED char *text = NULL;
     size_t bytes, i;
     json_auto_t *root = NULL, *configs = json_object();
     json_t *config;
     *configs_out = NULL;
-    fs_join(path, sizeof path, folder, "README.md");
-    if (!fs_exists(path))
+    if (!fs_exists(path.text))
         return ZD_OK;
-    ZD_TRY(fs_read_file(path, README_MAX, &text, &bytes));
+    ZD_TRY(fs_read_file(path.text, README_MAX, &text, &bytes));
     if (strncmp(text, "---\n", 4) == 0 && (end = strstr(text + 3, "\n---")))
-        ZD_TRY(yaml_parse(text + 4, (size_t)(end + 1 - text - 4), path, &root));
+        ZD_TRY(yaml_parse(
+                text + 4, (size_t)(end + 1 - text - 4), path.text, &root));
     json_array_foreach(json_object_get(root, "configs"), i, config)
     {
         const char *name = json_string_at(config, "config_name");
@@ -276,7 +276,7 @@ static enum zd_status find_config(
     if (below)
         fs_join(folder, sizeof folder, entry->path, below);
     else
-        snprintf(folder, sizeof folder, "%s", entry->path);
+        ZD_PRINT(folder, "%s", entry->path);
     if (!files)
         return find_by_names(folder, splits_out);
     *splits_out = json_object();
@@ -315,10 +315,10 @@ static enum zd_status take_split(
     }
     *paths_out = keep_one_kind(list, files);
     int count = (int)json_array_size(*paths_out);
-    snprintf(
-            list->which, sizeof list->which, "%s%.80s%ssplit %.40s, %d file%s",
-            name ? "set " : "", name ? name : "", name ? ", " : "", split,
-            count, count == 1 ? "" : "s");
+    ZD_PRINT(
+            list->which, "%s%.80s%ssplit %.40s, %d file%s", name ? "set " : "",
+            name ? name : "", name ? ", " : "", split, count,
+            count == 1 ? "" : "s");
     return ZD_OK;
 }
 
@@ -328,11 +328,10 @@ static enum zd_status take_split(
 static enum zd_status check_saved(const char *folder)
 {
     static const char *const names[] = {"state.json", "dataset_dict.json"};
-    char path[PATH_MAX], word[2 * PATH_MAX];
+    char word[2 * PATH_MAX];
     struct text_buffer text = {.out = word, .bytes = sizeof word};
     for (int i = 0; i < 2; i++) {
-        fs_join(path, sizeof path, folder, names[i]);
-        if (!fs_exists(path))
+        if (!fs_exists(fs_in(folder, names[i]).text))
             continue;
         text_buffer_add_word(&text, folder);
         fail_folder(

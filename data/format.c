@@ -42,7 +42,7 @@ enum name_kind name_kind(const char *path)
     enum data_container container = name_container(path);
     if (container == CONTAINER_PARQUET)
         return NAME_TABLE;
-    snprintf(inside, sizeof inside, "%s", path);
+    ZD_PRINT(inside, "%s", path);
     if (container != CONTAINER_PLAIN)
         *strrchr(inside, '.') = '\0';
     for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++)
@@ -61,8 +61,8 @@ static bool has_rows(const struct data_file *file)
 struct source_label source_label(const struct data_entry *entry)
 {
     struct source_label label;
-    snprintf(
-            label.text, sizeof label.text, "%s%s%.80s", entry->path,
+    ZD_PRINT(
+            label.text, "%s%s%.80s", entry->path,
             entry->name[0] ? ", set " : "", entry->name);
     return label;
 }

@@ -80,7 +80,7 @@ static void descend(const char *folder, const char *rest, json_t *found)
     match_any(pattern, true, found);
     DIR *dir = opendir(folder[0] ? folder : ".");
     while (dir && (item = readdir(dir))) {
-        int length = snprintf(path, sizeof path, "%s%s", folder, item->d_name);
+        int length = ZD_PRINT(path, "%s%s", folder, item->d_name);
         if (item->d_name[0] == '.' || length + 1 >= (int)sizeof path ||
             lstat(path, &info) != 0 || !S_ISDIR(info.st_mode))
             continue;

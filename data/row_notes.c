@@ -49,7 +49,7 @@ void row_notes_take_error(struct row_notes *notes)
         same++;
     if (what[same] == ' ' && error->where[same] == ':')
         what += same + 1;
-    snprintf(row, sizeof row, "%.160s: %.230s", error->where, what);
+    ZD_PRINT(row, "%.160s: %.230s", error->where, what);
     row_notes_add(notes, ROW_BAD, 1, row);
     zd_error_clear();
 }

@@ -41,7 +41,7 @@ enum zd_status token_cache_folder(const char *option, char folder[PATH_MAX])
 void cache_path(char path[PATH_MAX], const char *folder, const char *key)
 {
     char name[64];
-    snprintf(name, sizeof name, "%s.tokens", key);
+    ZD_PRINT(name, "%s.tokens", key);
     fs_join(path, PATH_MAX, folder, name);
 }
 

@@ -29,10 +29,9 @@ struct cache_writer {
 /* A temporary file is locked while its writer lives. */
 static void remove_leftovers(const char *folder)
 {
-    char pattern[PATH_MAX];
+    const struct fs_path pattern = fs_in(folder, "*.tokens.tmp-*");
     glob_t found = {0};
-    fs_join(pattern, sizeof pattern, folder, "*.tokens.tmp-*");
-    if (glob(pattern, GLOB_NOSORT, NULL, &found) == 0)
+    if (glob(pattern.text, GLOB_NOSORT, NULL, &found) == 0)
         for (size_t i = 0; i < found.gl_pathc; i++) {
             int fd = open(found.gl_pathv[i], O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
             if (fd < 0)
@@ -102,8 +101,8 @@ enum zd_status cache_writer_create(
     char docs[PATH_MAX];
     const struct cache_header blank = {.magic = {0}};
     struct cache_writer *w = zd_array(1, sizeof *w);
-    snprintf(w->folder, sizeof w->folder, "%s", folder);
-    snprintf(w->header.key, sizeof w->header.key, "%s", key);
+    ZD_PRINT(w->folder, "%s", folder);
+    ZD_PRINT(w->header.key, "%s", key);
     memcpy(w->header.magic, CACHE_MAGIC, sizeof w->header.magic);
     w->header.version = CACHE_VERSION;
     w->stop = stop;
@@ -112,8 +111,7 @@ enum zd_status cache_writer_create(
     w->hasher = hasher_create();
     enum zd_status status =
             create_temporary(w->path, name, w->temporary, &w->words);
-    if (status == ZD_OK)
-        status = create_temporary(w->path, NULL, docs, &w->docs);
+    ZD_THEN(status, create_temporary(w->path, NULL, docs, &w->docs));
     if (status == ZD_OK) {
         unlink(docs);
         /* reserve the header, which is written last */
@@ -289,10 +287,8 @@ enum zd_status cache_writer_finish(struct cache_writer *w, uint64_t tokens)
         hasher_update(w->hasher, &padding, sizeof padding);
         status = append(w, w->words, &padding, sizeof padding);
     }
-    if (status == ZD_OK)
-        status = copy_docs(w, tokens);
-    if (status == ZD_OK)
-        status = commit(w);
+    ZD_THEN(status, copy_docs(w, tokens));
+    ZD_THEN(status, commit(w));
     cache_writer_abandon(w);
     return status;
 }
@@ -340,8 +336,8 @@ static enum zd_status make_unseen(
 {
     char folder[PATH_MAX];
     const char *parent = getenv("TMPDIR");
-    snprintf(
-            folder, sizeof folder, "%s/zerod-validate-XXXXXX",
+    ZD_PRINT(
+            folder, "%s/zerod-validate-XXXXXX",
             parent && parent[0] == '/' ? parent : "/tmp");
     if (!mkdtemp(folder))
         return ZD_FAIL(

@@ -340,7 +340,7 @@ static enum zd_status place_in_file(const struct tokenize_worker *w)
     int column = colon ? atoi(colon + 1) : 1;
     char row[ROW_BYTES];
     source_row(w->unit.file, w->line, row, sizeof row);
-    snprintf(error.where, sizeof error.where, "%s:%d", row, column);
+    ZD_PRINT(error.where, "%s:%d", row, column);
     zd_error_set(&error);
     if (strcmp(source_unit(w->unit.file), "line") == 0)
         zd_fail_help("each line of the file is one JSON object");

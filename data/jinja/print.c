@@ -168,15 +168,15 @@ static void write_real(struct jinja *j, double value, bool is_json)
         return;
     }
     do
-        snprintf(digits, sizeof digits, "%.*e", precision, value);
+        ZD_PRINT(digits, "%.*e", precision, value);
     while (strtod(digits, NULL) != value && ++precision < 17);
     int exponent = atoi(strchr(digits, 'e') + 1);
     if (exponent < -4 || exponent >= 16)
-        snprintf(text, sizeof text, "%.*e", precision, value);
+        ZD_PRINT(text, "%.*e", precision, value);
     else
-        snprintf(
-                text, sizeof text, "%.*f",
-                precision > exponent ? precision - exponent : 1, value);
+        ZD_PRINT(
+                text, "%.*f", precision > exponent ? precision - exponent : 1,
+                value);
     write_word(j, text);
 }
 
@@ -329,12 +329,12 @@ void jinja_write_styled(
         write_word(j, is_json ? "null" : "None");
         break;
     case BOOL:
-        snprintf(text, sizeof text, "%s", value.truth ? "True" : "False");
+        ZD_PRINT(text, "%s", value.truth ? "True" : "False");
         text[0] = (char)(text[0] | (is_json ? 0x20 : 0)); /* small */
         write_word(j, text);
         break;
     case INT:
-        snprintf(text, sizeof text, "%lld", (long long)value.integer);
+        ZD_PRINT(text, "%lld", (long long)value.integer);
         write_word(j, text);
         break;
     case FLOAT:

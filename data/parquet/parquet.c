@@ -252,7 +252,7 @@ static enum zd_status put_string(
             ZD_TRY(put(p, bytes + i, plain));
         if (i + plain == count)
             break;
-        snprintf(escaped, sizeof escaped, "\\u%04x", bytes[i + plain]);
+        ZD_PRINT(escaped, "\\u%04x", bytes[i + plain]);
         ZD_TRY(put_word(p, escaped));
     }
     return put_word(p, "\"");
@@ -277,16 +277,16 @@ static enum zd_status put_value(
         real = leaf->type == PARQUET_FLOAT ? (double)single : real;
         if (!isfinite(real))
             return put_word(p, "null");
-        snprintf(number, sizeof number, "%.17g", real);
+        ZD_PRINT(number, "%.17g", real);
         if (!strpbrk(number, ".e"))
             strcat(number, ".0");
         break;
     default:
         if (!leaf->is_unsigned)
-            snprintf(number, sizeof number, "%" PRId64, value->integer);
+            ZD_PRINT(number, "%" PRId64, value->integer);
         else
-            snprintf(
-                    number, sizeof number, "%" PRIu64,
+            ZD_PRINT(
+                    number, "%" PRIu64,
                     leaf->type == PARQUET_INT32
                             ? (uint64_t)(uint32_t)value->integer
                             : (uint64_t)value->integer);

@@ -177,9 +177,7 @@ static enum zd_status build_list(
         repeated->repetition != REPEATED)
         return parquet_unsupported(
                 b->file, b->path, "a list that is not one repeated field");
-    snprintf(
-            tuple, sizeof tuple, "%.*s_tuple", (int)element->name_bytes,
-            element->name);
+    ZD_PRINT(tuple, "%.*s_tuple", (int)element->name_bytes, element->name);
     bool is_element =
             repeated->type >= 0 || repeated->children != 1 ||
             has_name(repeated, "array") || has_name(repeated, tuple) ||

@@ -197,7 +197,7 @@ enum zd_status tokenizer_open(const char *path, struct tokenizer **out)
         fs_join(file, sizeof file, path, "tokenizer.json");
         fs_join(config, sizeof config, path, "tokenizer_config.json");
     } else {
-        snprintf(file, sizeof file, "%s", path);
+        ZD_PRINT(file, "%s", path);
         find_beside(path, "tokenizer_config.json", config);
     }
     struct tokenizer *t = create();
@@ -206,9 +206,8 @@ enum zd_status tokenizer_open(const char *path, struct tokenizer **out)
         return zd_error_get()->status;
     }
     t->facts.vocab_size = t->vocab.ids;
-    snprintf(
-            t->facts.describe, sizeof t->facts.describe,
-            "%s, %d tokens, %d merges",
+    ZD_PRINT(
+            t->facts.describe, "%s, %d tokens, %d merges",
             t->table.is_fallback ? "BPE with byte fallback" : "byte-level BPE",
             t->vocab.count, t->merges.count);
     *out = t;
@@ -230,9 +229,7 @@ enum zd_status tokenizer_open_bytes(struct tokenizer **out)
         vocab_add(&t->vocab, &t->table, (const char *)spelling, bytes, id);
     }
     hash_bytes(byte_rules, sizeof byte_rules, t->facts.digest);
-    snprintf(
-            t->facts.describe, sizeof t->facts.describe,
-            "bytes, 256 is end of text");
+    ZD_PRINT(t->facts.describe, "bytes, 256 is end of text");
     *out = t;
     return ZD_OK;
 }
