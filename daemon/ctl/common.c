@@ -6,18 +6,12 @@
 #include "daemon/ctl/client.h"
 #include "daemon/ctl/ctl.h"
 
-#include <math.h>
 #include <string.h>
 #include <unistd.h>
 
 bool ctl_wants_json(const struct cli_args *args)
 {
     return args->output && strcmp(args->output, "json") == 0;
-}
-
-double ctl_interval(const struct cli_args *args)
-{
-    return args->interval > 0 ? fmin(args->interval, 3600) : 2;
 }
 
 /* --- which job --- */

@@ -25,8 +25,6 @@ struct cli_args { /* strings borrowed from argv */
 extern const struct cli_program zerodctl_program;
 
 bool ctl_wants_json(const struct cli_args *args);
-/* Seconds between two rounds. */
-double ctl_interval(const struct cli_args *args);
 
 /* Find the job that args name, or the only one that runs (66 without one, 64
  * with several, named). Says so on stderr when files answer for it. */

@@ -9,6 +9,7 @@
 #include "daemon/ctl/client.h"
 #include "daemon/ctl/show.h"
 
+#include <math.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -121,7 +122,8 @@ static enum zd_status show_rounds(
         if (!args->watch || status != ZD_OK || ferror(stdout) ||
             (!target->socket && target_file_has_ended(target)))
             return status;
-        poll(NULL, 0, (int)(ctl_interval(args) * 1000)); /* or a signal */
+        double pause = args->interval > 0 ? fmin(args->interval, 3600) : 2;
+        poll(NULL, 0, (int)(pause * 1000)); /* or a signal */
         if (client_interrupted())
             return ZD_OK;
         status = target_renew(target);

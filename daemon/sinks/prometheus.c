@@ -256,39 +256,35 @@ static bool is_up(
     return !is_asked || clock_wall_seconds() - since < limit;
 }
 
-static void put_life(struct exposition *to, const struct run_state *state)
+/* Of each rank whether it is up, and its GPU: all ranks have one, or none has.
+ * Labelled by its UUID, as dcgm-exporter's series are. */
+static void put_ranks(struct exposition *to, const struct run_state *state)
 {
     char number[16];
-    if (state->rank_count > 0)
-        family_open(
-                to, "zerod_rank_up", FAMILY_GAUGE,
-                "1 while the rank answers; 0 when it was not heard for a "
-                "minute and ten steps, and after the end.");
-    for (int r = 0; r < state->rank_count; r++) {
-        const struct train_rank_report *rank = &state->ranks[r];
+    const struct train_rank_report *ranks = state->ranks, *rank;
+    const struct train_rank_report *end = ranks + state->rank_count;
+    if (ranks == end)
+        return;
+    family_open(
+            to, "zerod_rank_up", FAMILY_GAUGE,
+            "1 while the rank answers; 0 when it was not heard for a minute "
+            "and ten steps, and after the end.");
+    for (rank = ranks; rank < end; rank++) {
         ZD_PRINT(number, "%d", rank->rank);
         family_sample(
                 to, is_up(state, rank),
                 (const char *[]){"rank", number, "host", rank->host, NULL});
     }
-}
-
-/* All ranks have a GPU, or none has. Labelled by its UUID, as dcgm-exporter's
- * series are. */
-static void put_gpus(struct exposition *to, const struct run_state *state)
-{
-    char number[16];
-    if (state->rank_count == 0 || !state->ranks[0].gpu.name[0])
+    if (!ranks[0].gpu.name[0])
         return;
     family_open(to, "zerod_gpu", FAMILY_INFO, "The GPU of a rank.");
-    for (int r = 0; r < state->rank_count; r++) {
-        const struct train_gpu_report *gpu = &state->ranks[r].gpu;
-        ZD_PRINT(number, "%d", state->ranks[r].rank);
+    for (rank = ranks; rank < end; rank++) {
+        ZD_PRINT(number, "%d", rank->rank);
         family_sample(
                 to, 1,
                 (const char *[]){
-                        "rank", number, "gpu", gpu->uuid, "name", gpu->name,
-                        "pci", gpu->pci, NULL});
+                        "rank", number, "gpu", rank->gpu.uuid, "name",
+                        rank->gpu.name, "pci", rank->gpu.pci, NULL});
     }
 }
 
@@ -304,8 +300,7 @@ char *prometheus_write(const struct run_state *state, size_t *bytes_out)
     put_job(&to, state);
     put_table(&to, &run_metrics, state, 1);
     put_table(&to, &step_metrics, &state->step, has_step);
-    put_life(&to, state);
-    put_gpus(&to, state);
+    put_ranks(&to, state);
     put_table(&to, &rank_metrics, state->ranks, state->rank_count);
     fclose(to.out);
     return text;
