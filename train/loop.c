@@ -221,13 +221,11 @@ static const char *stopped_by(const struct trainer *trainer, bool by_signal)
 
 static void show_end(struct trainer *trainer, bool exported, bool by_signal)
 {
-    char dir[PATH_MAX];
+    const struct fs_path dir = export_dir(trainer->job);
     double seconds = clock_seconds() - trainer->started;
     const struct model_shape *shape = &trainer->plan.shape;
     double rate = seconds > 0 ? (double)trainer->tokens_here / seconds : 0;
     train_offload_add(&trainer->offload_total, &trainer->offload_late);
-    fs_join(dir, sizeof dir, trainer->job->job.output_dir,
-            export_folder(trainer->job));
     struct train_end end = {
             .step = trainer->state.step,
             .max_steps = trainer->state.max_steps,
@@ -242,7 +240,7 @@ static void show_end(struct trainer *trainer, bool exported, bool by_signal)
             .skipped_steps = trainer->state.skipped_steps,
             .checkpoint = trainer->last_checkpoint[0] ? trainer->last_checkpoint
                                                       : NULL,
-            .export_dir = exported ? dir : NULL,
+            .export_dir = exported ? dir.text : NULL,
             .stopped_by = stopped_by(trainer, by_signal),
             .offload = trainer->offload_total,
             .exposed = trainer->exposed_total,
@@ -339,12 +337,9 @@ static enum zd_status run(struct trainer *trainer)
  * the run between its last save and its end, or removed it) is now. */
 static enum zd_status conclude(struct trainer *trainer)
 {
-    char path[PATH_MAX];
     int32_t is_missing = 0;
     if (trainer_is_first(trainer)) {
-        fs_join(path, sizeof path, trainer->job->job.output_dir,
-                export_folder(trainer->job));
-        is_missing = !fs_exists(path);
+        is_missing = !fs_exists(export_dir(trainer->job).text);
         zd_log_info(
                 "this run is finished: %s is at step %lld, the last is %lld",
                 trainer->resumed_from, (long long)trainer->state.step,

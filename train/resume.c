@@ -49,8 +49,10 @@ static bool next_path(struct search *search, char *path)
     if (search->is_given)
         strcpy(path, search->job->run.resume_path);
     else
-        checkpoint_place(
-                path, search->job->job.output_dir, search->steps[search->next]);
+        strcpy(path, checkpoint_place(
+                             search->job->job.output_dir, "",
+                             search->steps[search->next])
+                             .text);
     search->next++;
     return true;
 }
@@ -367,9 +369,9 @@ enum zd_status trainer_resume(struct trainer *trainer)
         ZD_TRY(load(trainer));
         trainer_state_resume(trainer);
         strcpy(trainer->last_checkpoint, path);
-        char own[PATH_MAX];
-        checkpoint_place(own, trainer->job->job.output_dir, state->step);
-        is_own = strcmp(own, path) == 0;
+        struct fs_path own =
+                checkpoint_place(trainer->job->job.output_dir, "", state->step);
+        is_own = strcmp(own.text, path) == 0;
         if (is_own)
             trainer->last_saved_step = state->step;
     }

@@ -243,8 +243,7 @@ static enum zd_status try_export(const struct trainer *trainer)
     if (is_over || job->checkpoint.export == EXPORT_NONE)
         return ZD_OK;
     return weights_export_check(
-            fs_in(job->job.output_dir, export_folder(job)).text,
-            job->checkpoint.export == EXPORT_PEFT);
+            export_dir(job).text, job->checkpoint.export == EXPORT_PEFT);
 }
 
 /* The rows of the steps a checkpoint holds are on disk before it is, and so is

@@ -22,6 +22,7 @@
  * what any other number wrote. */
 #pragma once
 
+#include "base/file/fs.h"
 #include "base/file/json.h"
 #include "base/file/safetensors.h"
 #include "train/job/control.h"
@@ -101,8 +102,9 @@ enum zd_status checkpoint_save(
 
 /* Names: "checkpoint-000020". */
 void checkpoint_name(char *out, size_t out_bytes, int64_t step);
-/* Below output_dir. `out`: (PATH_MAX). */
-void checkpoint_place(char *out, const char *output_dir, int64_t step);
+/* Below output_dir; `prefix` comes before the name, mostly "". */
+struct fs_path checkpoint_place(
+        const char *output_dir, const char *prefix, int64_t step);
 /* Remove what interrupted saves left in `output_dir`; put back what had made
  * way to a checkpoint that did not come. */
 enum zd_status checkpoint_sweep(const char *output_dir);

@@ -54,17 +54,14 @@ static enum zd_status check_folder(const char *path)
 static enum zd_status summaries(
         const char *path, struct zd_error *trouble, json_t **rows_out)
 {
-    char manifest[PATH_MAX], full[PATH_MAX];
     ZD_FREED int64_t *steps = NULL;
     int count = 1;
-    fs_join(manifest, sizeof manifest, path, CHECKPOINT_MANIFEST);
-    if (!fs_exists(manifest))
+    if (!fs_exists(fs_in(path, CHECKPOINT_MANIFEST).text))
         ZD_TRY(checkpoint_list(path, &steps, &count));
     *rows_out = json_array();
     for (int k = 0; k < count; k++) {
-        if (steps)
-            checkpoint_place(full, path, steps[k]);
-        json_t *row = summary(steps ? full : path);
+        json_t *row = summary(
+                steps ? checkpoint_place(path, "", steps[k]).text : path);
         if (json_is_null(json_object_get(row, "ok")) &&
             trouble->status == ZD_OK)
             *trouble = *zd_error_get();
@@ -86,13 +83,11 @@ enum zd_status checkpoint_ls(const char *path, json_t **out)
 /* Where a checkpoint is wanted, and `path` is the folder of several. */
 static enum zd_status help_to_choose(const char *path, enum zd_status status)
 {
-    char manifest[PATH_MAX];
     struct text_buffer quoted = TEXT_BUFFER(2 * PATH_MAX);
     struct zd_error error = *zd_error_get();
     ZD_FREED int64_t *steps = NULL;
     int count = 0;
-    fs_join(manifest, sizeof manifest, path, CHECKPOINT_MANIFEST);
-    if (status == ZD_OK || fs_exists(manifest))
+    if (status == ZD_OK || fs_exists(fs_in(path, CHECKPOINT_MANIFEST).text))
         return status;
     if (checkpoint_list(path, &steps, &count) != ZD_OK)
         zd_error_clear();

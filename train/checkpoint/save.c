@@ -368,14 +368,11 @@ enum zd_status saving_begin(
         struct saving *saving, const struct checkpoint_writer *writer,
         const struct train_state *state)
 {
-    char name[64], hidden[80];
     const char *output_dir = writer->job->job.output_dir;
-
     *saving = (struct saving){.writer = *writer, .step = state->step};
-    checkpoint_name(name, sizeof name, state->step);
-    ZD_PRINT(hidden, ".tmp-%s", name);
-    fs_join(saving->tmp, sizeof saving->tmp, output_dir, hidden);
-    fs_join(saving->final, sizeof saving->final, output_dir, name);
+    strcpy(saving->tmp,
+           checkpoint_place(output_dir, ".tmp-", state->step).text);
+    strcpy(saving->final, checkpoint_place(output_dir, "", state->step).text);
     if (writer->own && strcmp(writer->own, saving->final) != 0)
         saving->writer.own = NULL; /* of another name: of no matter here */
     enum zd_status status =

@@ -254,11 +254,13 @@ void checkpoint_name(char *out, size_t out_bytes, int64_t step)
     snprintf(out, out_bytes, "checkpoint-%06lld", (long long)step);
 }
 
-void checkpoint_place(char *out, const char *output_dir, int64_t step)
+struct fs_path checkpoint_place(
+        const char *output_dir, const char *prefix, int64_t step)
 {
-    char name[64];
+    char name[64], whole[80];
     checkpoint_name(name, sizeof name, step);
-    fs_join(out, PATH_MAX, output_dir, name);
+    ZD_PRINT(whole, "%s%s", prefix, name);
+    return fs_in(output_dir, whole);
 }
 
 enum zd_status checkpoint_unreadable(const char *path, enum zd_status status)
@@ -386,12 +388,11 @@ static enum zd_status look_at(
         const struct train_job *job, int64_t step, bool full,
         bool *is_sound_out, double *eval_loss)
 {
-    char path[PATH_MAX];
-    json_t *manifest;
-    checkpoint_place(path, job->job.output_dir, step);
+    json_auto_t *manifest = NULL;
     *eval_loss = NAN;
     enum zd_status status = manifest_open(
-            path, full ? CHECKPOINT_DIGESTS : CHECKPOINT_SIZES, &manifest);
+            checkpoint_place(job->job.output_dir, "", step).text,
+            full ? CHECKPOINT_DIGESTS : CHECKPOINT_SIZES, &manifest);
     *is_sound_out = status == ZD_OK;
     if (status == ZD_ERR_DATA) {
         zd_error_clear();
@@ -401,25 +402,21 @@ static enum zd_status look_at(
         struct train_state state = manifest_state(manifest);
         if (state.eval_step == state.step)
             *eval_loss = state.eval_loss;
-        json_decref(manifest);
     }
     return status;
 }
 
 static enum zd_status remove_checkpoint(const char *output_dir, int64_t step)
 {
-    char name[64], hidden[80], path[PATH_MAX], trash[PATH_MAX];
-    checkpoint_name(name, sizeof name, step);
-    ZD_PRINT(hidden, ".trash-%s", name);
-    fs_join(path, sizeof path, output_dir, name);
-    fs_join(trash, sizeof trash, output_dir, hidden);
-    if (rename(path, trash) != 0) /* first out of sight, whole */
+    struct fs_path path = checkpoint_place(output_dir, "", step);
+    struct fs_path trash = checkpoint_place(output_dir, ".trash-", step);
+    if (rename(path.text, trash.text) != 0) /* first out of sight, whole */
         return ZD_FAIL(
-                ZD_ERR_IO, "E0807", "cannot remove %s: %s", path,
+                ZD_ERR_IO, "E0807", "cannot remove %s: %s", path.text,
                 strerror(errno));
     ZD_TRY(fs_sync_dir(output_dir));
-    zd_log_info("removed %s (checkpoint.save_total_limit)", path);
-    return fs_remove_tree(trash);
+    zd_log_info("removed %s (checkpoint.save_total_limit)", path.text);
+    return fs_remove_tree(trash.text);
 }
 
 /* Is `a` better than `b`? NaN is never better. */

@@ -102,12 +102,13 @@ void trainer_state_resume(struct trainer *trainer)
 static void add_best(json_t *json, const struct trainer *trainer)
 {
     const struct train_state *state = &trainer->state;
-    char name[64], path[PATH_MAX];
+    char name[64];
     bool has_best = !isnan(state->best_eval_loss) && state->best_step >= 0;
     checkpoint_name(name, sizeof name, state->best_step);
-    checkpoint_place(path, trainer->job->job.output_dir, state->best_step);
-    bool is_there =
-            has_best && (state->best_step == state->step || fs_is_dir(path));
+    struct fs_path path = checkpoint_place(
+            trainer->job->job.output_dir, "", state->best_step);
+    bool is_there = has_best &&
+                    (state->best_step == state->step || fs_is_dir(path.text));
     json_object_update_new(
             json,
             json_pack(
@@ -173,13 +174,12 @@ char *trainer_state_text(const struct trainer *trainer)
 
 void trainer_state_write(const struct trainer *trainer)
 {
-    char path[PATH_MAX];
     ZD_FREED char *text = trainer_state_text(trainer);
     if (!text)
         return;
-    fs_join(path, sizeof path, trainer->job->job.output_dir,
-            TRAINER_STATE_FILE);
-    if (fs_write_file(path, text, strlen(text)) != ZD_OK) {
+    struct fs_path path =
+            fs_in(trainer->job->job.output_dir, TRAINER_STATE_FILE);
+    if (fs_write_file(path.text, text, strlen(text)) != ZD_OK) {
         zd_log_warning("%s", zd_error_get()->what);
         zd_error_clear();
     }

@@ -158,7 +158,7 @@ enum zd_status trainer_sample_check(
 /* weights.c */
 enum zd_status trainer_export(struct trainer *trainer);
 /* Below output_dir: "hf" or "peft". */
-const char *export_folder(const struct train_job *job);
+struct fs_path export_dir(const struct train_job *job);
 /* Collective: all of the model from where it begins, with the digests of its
  * tensors where they are wanted: trainer->base_digests, and in the writer that
  * of what does not train. */

@@ -76,9 +76,10 @@ enum zd_status trainer_load_weights(struct trainer *trainer, bool digests)
 
 /* --- the export ----------------------------------------------------------- */
 
-const char *export_folder(const struct train_job *job)
+struct fs_path export_dir(const struct train_job *job)
 {
-    return job->checkpoint.export == EXPORT_PEFT ? "peft" : "hf";
+    bool is_adapter = job->checkpoint.export == EXPORT_PEFT;
+    return fs_in(job->job.output_dir, is_adapter ? "peft" : "hf");
 }
 
 /* Export reads a checkpoint, which this run has just written or verified.
@@ -86,12 +87,12 @@ const char *export_folder(const struct train_job *job)
  * hidden folder first, which goes again. */
 static enum zd_status export_from(struct trainer *trainer, const char *path)
 {
-    char dir[PATH_MAX];
     const struct train_job *job = trainer->job;
+    const struct fs_path dir = export_dir(job);
     bool is_adapter = job->checkpoint.export == EXPORT_PEFT;
     struct export_request request = {
             .path = path,
-            .out_dir = dir,
+            .out_dir = dir.text,
             .dtype = &trainer->plan.export_dtype,
             .max_shard_bytes = job->checkpoint.max_shard_bytes,
             .check = CHECKPOINT_TRUSTED,
@@ -100,7 +101,6 @@ static enum zd_status export_from(struct trainer *trainer, const char *path)
             .ctx = job};
     if (is_adapter && job->model.dtype < 0)
         request.dtype = NULL; /* fp32 */
-    fs_join(dir, PATH_MAX, job->job.output_dir, export_folder(job));
     if (request.merges && trainer->plan.config.is_quantized &&
         trainer_is_first(trainer))
         merge_tell_codes(job->model.path);
