@@ -343,7 +343,7 @@ static void show_banner(struct trainer *trainer)
             .accumulation_max = trainer->batch_room - 1, /* one read ahead */
             .world = comm_size(trainer->comm),
             .local_size = comm_local_size(trainer->comm),
-            .max_steps = trainer->state.max_steps,
+            .state = &trainer->state,
             .samples = data.samples,
             .data = trainer->train_data,
             .train_tokens = data.tokens,
@@ -353,19 +353,11 @@ static void show_banner(struct trainer *trainer)
                             : 0,
             .eos = trainer->text.eos,
             .offload = zero_offload_facts(trainer->zero),
-            .loss_scale = trainer->state.loss_scale.scale,
             .deadline = trainer->deadline.at,
-            .resumed_step = trainer->state.step,
-            .samples_taken = trainer->state.samples_taken,
-            .tokens_seen = trainer->state.tokens_seen,
-            .eval_loss = trainer->state.eval_loss,
-            .best_eval_loss = trainer->state.best_eval_loss,
             .resumed_from =
                     trainer->resumed_from[0] ? trainer->resumed_from : NULL,
     };
     live_settings(trainer, banner.settings);
-    memcpy(banner.is_kept, trainer->state.live.given, sizeof banner.is_kept);
-    memcpy(banner.kept, trainer->state.live.value, sizeof banner.kept);
     if (trainer_is_first(trainer) && trainer->observer->banner)
         trainer->observer->banner(trainer->observer->ctx, &banner);
 }

@@ -5,6 +5,7 @@
 #include "base/text_buffer.h"
 #include "model/files/config.h"
 #include "optim/optimizers.h"
+#include "train/checkpoint/checkpoint.h"
 #include "train/plan/fit.h"
 
 #include <limits.h>
@@ -116,7 +117,8 @@ static void tell_work(const struct train_banner *banner)
 {
     const struct job_plan *plan = banner->plan;
     int samplers = mesh_samples(plan->mesh, 0).size;
-    double taken = (double)banner->max_steps * (double)plan->global_batch;
+    double taken =
+            (double)banner->state->max_steps * (double)plan->global_batch;
     char sharers[40] = "";
     if (samplers < plan->world)
         ZD_PRINT(sharers, " of %d ranks", plan->world / samplers);
@@ -131,12 +133,13 @@ static void tell_work(const struct train_banner *banner)
     if (!banner->samples)
         zd_log_info(
                 "  steps    %lld; the samples are not counted yet",
-                (long long)banner->max_steps);
+                (long long)banner->state->max_steps);
     else
         zd_log_info(
                 "  steps    %lld, %.3g passes over %lld sample%s (%s tokens)",
-                (long long)banner->max_steps, taken / (double)banner->samples,
-                (long long)banner->samples, banner->samples == 1 ? "" : "s",
+                (long long)banner->state->max_steps,
+                taken / (double)banner->samples, (long long)banner->samples,
+                banner->samples == 1 ? "" : "s",
                 report_short((double)banner->train_tokens).text);
     tell_sources(banner, taken);
     if (banner->eval_samples)
@@ -149,12 +152,14 @@ static void tell_scale(const struct train_banner *banner)
 {
     const struct fp16_options *fp16 = &banner->job->train.fp16;
     if (fp16->loss_scale > 0)
-        zd_log_info("  scale    loss x %.10g, fixed", banner->loss_scale);
-    else if (banner->loss_scale > 0)
+        zd_log_info(
+                "  scale    loss x %.10g, fixed",
+                banner->state->loss_scale.scale);
+    else if (banner->state->loss_scale.scale > 0)
         zd_log_info(
                 "  scale    loss x %.10g, doubled after %d good steps, halved "
                 "by overflows, at least %.10g",
-                banner->loss_scale, fp16->loss_scale_window,
+                banner->state->loss_scale.scale, fp16->loss_scale_window,
                 fp16->min_loss_scale);
 }
 
@@ -309,13 +314,13 @@ static void tell_kept(const struct train_banner *banner)
     for (int id = 0; id < SETTINGS; id++) {
         bool is_batch = id == SET_ACCUMULATION &&
                         banner->job->train.global_batch_size > 0;
-        if (banner->is_kept[id])
+        if (banner->state->live.given[id])
             text_buffer_add(
                     &text, "%s%s = %.10g", text.used ? ", " : "",
                     is_batch ? "train.global_batch_size"
                              : train_settings[id].key,
                     is_batch ? (double)banner->plan->global_batch
-                             : banner->kept[id]);
+                             : banner->state->live.value[id]);
     }
     if (text.used)
         zd_log_info(
@@ -342,6 +347,6 @@ void report_banner(const struct train_banner *banner)
     if (banner->resumed_from)
         zd_log_info(
                 "  resumed  from %s, after step %lld", banner->resumed_from,
-                (long long)banner->resumed_step);
+                (long long)banner->state->step);
     tell_kept(banner);
 }

@@ -5,6 +5,7 @@
 #include "base/must.h"
 #include "base/text_buffer.h"
 #include "daemon/cli/output.h"
+#include "train/checkpoint/checkpoint.h"
 #include "zd_config.h"
 
 #include <limits.h>
@@ -100,7 +101,7 @@ static void bar_remove(struct report *report)
 static void on_banner(void *ctx, const struct train_banner *banner)
 {
     struct report *report = ctx;
-    report->first_step = banner->resumed_step;
+    report->first_step = banner->state->step;
     report->is_chat = banner->chat_template;
     report_banner(banner);
 }

@@ -26,9 +26,8 @@ struct message_banner {     /* MESSAGE_BANNER */
     struct past *past;      /* likewise */
     struct run_facts facts;
     double loss_scale;
-    double checkpoint_time; /* of the one that was resumed from; 0 */
-    bool is_kept[SETTINGS]; /* as in struct train_banner */
-    double kept[SETTINGS];
+    double checkpoint_time;  /* of the one that was resumed from; 0 */
+    struct train_live live;  /* as it was saved */
     char resumed_from[4096]; /* "": a fresh start */
 };
 

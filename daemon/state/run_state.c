@@ -152,9 +152,9 @@ static void take_banner(
     state->step.loss_scale.scale = banner->loss_scale;
     state->step.learning_rate = NAN;
     for (int i = 0; i < SETTINGS; i++)
-        if (banner->is_kept[i]) {
+        if (banner->live.given[i]) {
             state->is_set[i] = true;
-            state->asked[i] = banner->kept[i];
+            state->asked[i] = banner->live.value[i];
             state->set_step[i] = -1;
         }
     if (banner->resumed_from[0]) {

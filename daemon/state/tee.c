@@ -1,6 +1,7 @@
 #include "daemon/state/messages.h"
 
 #include "base/clock.h"
+#include "train/checkpoint/checkpoint.h"
 
 #include <limits.h>
 #include <string.h>
@@ -14,7 +15,7 @@ static void describe_resumed(
 {
     char path[PATH_MAX];
     struct stat info;
-    out->facts.first_step = banner->resumed_step;
+    out->facts.first_step = banner->state->step;
     if (!banner->resumed_from)
         return;
     ZD_PRINT(out->resumed_from, "%s", banner->resumed_from);
@@ -22,7 +23,7 @@ static void describe_resumed(
         out->checkpoint_time = (double)info.st_mtime;
     const char *dir = banner->job->job.output_dir;
     ZD_PRINT(path, "%.4000s/metrics.jsonl", dir);
-    out->series = series_read(path, banner->resumed_step);
+    out->series = series_read(path, banner->state->step);
     ZD_PRINT(path, "%.4000s/events.jsonl", dir);
     out->past = past_read(path);
 }
@@ -31,6 +32,7 @@ static void on_banner(void *ctx, const struct train_banner *banner)
 {
     struct tee *tee = ctx;
     const struct job_plan *plan = banner->plan;
+    const struct train_state *run = banner->state;
     struct message_banner message = {
             .plan = job_plan_json(plan, banner->arena),
             .facts.world = banner->world,
@@ -41,24 +43,23 @@ static void on_banner(void *ctx, const struct train_banner *banner)
             .facts.global_batch = plan->global_batch,
             .facts.parameters = (int64_t)plan->table.total,
             .facts.trainable = (int64_t)plan->table.trainable,
-            .facts.max_steps = banner->max_steps,
+            .facts.max_steps = run->max_steps,
             .facts.samples_per_epoch = banner->samples,
             .facts.bad_rows =
                     banner->data ? dataset_summary(banner->data).bad_rows : 0,
-            .facts.samples_taken = banner->samples_taken,
-            .facts.tokens = banner->tokens_seen,
-            .facts.eval_loss = banner->eval_loss,
-            .facts.best_eval_loss = banner->best_eval_loss,
+            .facts.samples_taken = run->samples_taken,
+            .facts.tokens = run->tokens_seen,
+            .facts.eval_loss = run->eval_loss,
+            .facts.best_eval_loss = run->best_eval_loss,
             .facts.flops_per_token = model_flops_per_token(
                     &plan->config, &plan->table, plan->shape.T),
-            .loss_scale = banner->loss_scale,
+            .loss_scale = run->loss_scale.scale,
+            .live = run->live,
             .facts.deadline = banner->deadline,
             .facts.has_eval_data = plan->shape.eval_B > 0,
     };
     memcpy(message.facts.settings, banner->settings,
            sizeof message.facts.settings);
-    memcpy(message.is_kept, banner->is_kept, sizeof message.is_kept);
-    memcpy(message.kept, banner->kept, sizeof message.kept);
     gethostname(message.facts.host, sizeof message.facts.host - 1);
     describe_resumed(banner, &message);
     if (!queue_push(tee->queue, MESSAGE_BANNER, &message, sizeof message)) {

@@ -7,6 +7,7 @@
 #include "train/job/options.h"
 
 struct job_plan;
+struct train_state;
 
 /* Bytes that offload moved, and how long the trainer waited for it. */
 struct train_offload_report {
@@ -63,26 +64,22 @@ bool train_step_is_logged(
 struct train_banner { /* known before step 1 */
     const struct train_job *job;
     const struct job_plan *plan;
+    const struct train_state *state; /* of a resumed run as it was saved
+                                        (train/checkpoint/checkpoint.h) */
     const struct arena *arena;
     const char *kernels; /* kernels->name */
     const char *tokenizer;
     const char *chat_template; /* NULL: no conversations */
     int threads, world, local_size;
     int accumulation_max; /* micro-batches of a step that memory keeps */
-    int64_t max_steps, samples, train_tokens, eval_samples;
+    int64_t samples, train_tokens, eval_samples;
     const struct dataset *data; /* of training; may be NULL */
     int eos;
     struct offload_facts offload; /* all 0: no optimizer on the host */
-    double loss_scale;            /* of the first step; 0: not fp16 */
     double deadline;              /* seconds since 1970; 0: none */
-    int64_t resumed_step;         /* 0: a fresh start */
-    int64_t samples_taken, tokens_seen;
-    double eval_loss, best_eval_loss; /* NaN: none */
-    const char *resumed_from;
+    const char *resumed_from;     /* NULL: a fresh start */
     double settings[SETTINGS]; /* of the first step, resumed ones too; NaN: does
                                   not apply */
-    bool is_kept[SETTINGS];    /* `set` before the run was resumed, and kept */
-    double kept[SETTINGS];     /* as it was asked for */
     const char *socket_path;   /* where the run answers, filled by daemon; NULL:
                                   nowhere */
 };

@@ -162,8 +162,8 @@ static void add_past(struct message_banner *banner)
                                       .text = (char *)samples[i]});
     banner->facts.first_step = 40;
     banner->facts.best_eval_loss = 2.25;
-    banner->is_kept[SET_LOGGING_STEPS] = true;
-    banner->kept[SET_LOGGING_STEPS] = 50;
+    banner->live.given[SET_LOGGING_STEPS] = true;
+    banner->live.value[SET_LOGGING_STEPS] = 50;
     strcpy(banner->resumed_from, "out/checkpoint-000040");
 }
 

@@ -31,7 +31,7 @@ static void fill_rank(struct train_rank_report *rank, int number)
             .up_bytes = 1002,
             .disk_read_bytes = 1003,
             .disk_written_bytes = 1004,
-            .wire = {2001, 2002, 2004, 2003},
+            .wire = {{2001, 2002, 2004, 2003}},
             .groups.group[ZERO_CP].bytes[COMM_ALL_TO_ALL] = 2004,
     };
     for (int memory = 0; memory < ARENA_MEMORIES; memory++) {
