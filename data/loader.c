@@ -235,15 +235,13 @@ enum zd_status loader_next(
 {
     int64_t batch = loader->consumed; /* written by this thread alone */
     assert(batch < loader->batch_count);
-    pthread_mutex_lock(&loader->mutex);
+    ZD_LOCKED(&loader->mutex);
     /* what was handed out `keep` calls ago may be written over now */
     loader->consumed++;
     pthread_cond_signal(&loader->may_produce);
     while (loader->produced <= batch && !loader->failed)
         pthread_cond_wait(&loader->may_consume, &loader->mutex);
-    bool is_there = loader->produced > batch;
-    pthread_mutex_unlock(&loader->mutex);
-    if (!is_there) {
+    if (loader->produced <= batch) {
         zd_error_set(&loader->error);
         return loader->error.status;
     }

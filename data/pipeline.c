@@ -49,142 +49,138 @@ static void keep_error(struct zd_error *error)
 }
 
 /* Training has the processors first, and nothing to do until it has data. */
-static void step_back(const struct pipeline *pipeline, struct worker *worker)
+static void step_back(const struct pipeline *p, struct worker *w)
 {
     enum { FIRST_WORDS = 4 << 20 };
-    if (!pipeline->run->long_record || pipeline->words < FIRST_WORDS ||
-        worker->has_stepped_back)
+    if (!p->run->long_record || p->words < FIRST_WORDS || w->has_stepped_back)
         return;
     setpriority(PRIO_PROCESS, (id_t)gettid(), 10);
-    worker->has_stepped_back = true;
+    w->has_stepped_back = true;
 }
 
 /* false: there is no more. */
-static bool take_unit(struct pipeline *pipeline, struct worker *worker)
+static bool take_unit(struct pipeline *p, struct worker *w)
 {
-    struct unit *unit = &worker->of.unit;
+    struct unit *unit = &w->of.unit;
     bool more = false;
-    pthread_mutex_lock(&pipeline->mutex);
-    while (!pipeline->ends &&
-           (pipeline->in_flight >= IN_FLIGHT_BYTES || pipeline->has_long))
-        pthread_cond_wait(&pipeline->moved, &pipeline->mutex);
-    if (!pipeline->ends) {
-        bool failed = unit_read(&pipeline->reader, unit, &more) != ZD_OK;
+    pthread_mutex_lock(&p->mutex);
+    while (!p->ends && (p->in_flight >= IN_FLIGHT_BYTES || p->has_long))
+        pthread_cond_wait(&p->moved, &p->mutex);
+    if (!p->ends) {
+        bool failed = unit_read(&p->reader, unit, &more) != ZD_OK;
         if (failed) { /* told in its turn: a unit before may fail too */
-            keep_error(&worker->error);
+            keep_error(&w->error);
             unit->bytes = 0;
         }
-        pipeline->ends = failed || !more;
+        p->ends = failed || !more;
         more |= failed;
     }
     if (more) {
-        worker->number = pipeline->taken++;
-        pipeline->in_flight += unit->bytes;
-        step_back(pipeline, worker);
+        w->number = p->taken++;
+        p->in_flight += unit->bytes;
+        step_back(p, w);
         /* a long record takes memory that is planned once: in its turn, so that
          * who has it waits for no other */
-        pipeline->has_long =
-                pipeline->run->long_record && unit->bytes > UNIT_BYTES;
-        while (pipeline->has_long && pipeline->handed != worker->number)
-            pthread_cond_wait(&pipeline->moved, &pipeline->mutex);
+        p->has_long = p->run->long_record && unit->bytes > UNIT_BYTES;
+        while (p->has_long && p->handed != w->number)
+            pthread_cond_wait(&p->moved, &p->mutex);
     }
-    bool is_long = pipeline->has_long;
-    pthread_mutex_unlock(&pipeline->mutex);
+    bool is_long = p->has_long;
+    pthread_mutex_unlock(&p->mutex);
     if (more && is_long)
-        pthread_mutex_lock(pipeline->run->long_record);
+        pthread_mutex_lock(p->run->long_record);
     return more;
 }
 
 /* Progress for people: a line every few seconds of a long file. */
-static void report(struct pipeline *pipeline, const struct unit *unit)
+static void report(struct pipeline *p, const struct unit *unit)
 {
-    const struct file_list *list = pipeline->run->list;
-    const time_t interval = pipeline->run->long_record ? 60 : 5;
+    const struct file_list *list = p->run->list;
+    const time_t interval = p->run->long_record ? 60 : 5;
     uint64_t done = unit->consumed, total = 0;
     const time_t now = (time_t)clock_seconds();
     for (const struct data_file *f = list->files; f < unit->file; f++)
         done += f->bytes;
     for (int i = 0; i < list->count; i++)
         total += list->files[i].bytes;
-    if (now < pipeline->next_report)
+    if (now < p->next_report)
         return;
-    if (pipeline->next_report)
+    if (p->next_report)
         zd_log_info(
                 "tokenizing: %.0f of %.0f MB", (double)done / 1e6,
                 (double)total / 1e6);
-    pipeline->next_report = now + interval;
+    p->next_report = now + interval;
 }
 
-static void hand_on(struct pipeline *pipeline, struct worker *worker)
+static void hand_on(struct pipeline *p, struct worker *w)
 {
-    const struct tokenize_run *run = pipeline->run;
-    const struct unit *unit = &worker->of.unit;
-    const struct token_vector *words = &worker->of.words;
-    pthread_mutex_lock(&pipeline->mutex);
-    while (pipeline->handed != worker->number)
-        pthread_cond_wait(&pipeline->moved, &pipeline->mutex);
-    if (pipeline->error.status == ZD_OK && worker->error.status == ZD_OK) {
-        report(pipeline, unit);
-        row_notes_append(run->notes, &worker->of.notes);
+    const struct tokenize_run *run = p->run;
+    const struct unit *unit = &w->of.unit;
+    const struct token_vector *words = &w->of.words;
+    ZD_LOCKED(&p->mutex);
+    while (p->handed != w->number)
+        pthread_cond_wait(&p->moved, &p->mutex);
+    if (p->error.status == ZD_OK && w->error.status == ZD_OK) {
+        report(p, unit);
+        row_notes_append(run->notes, &w->of.notes);
         enum zd_status status =
                 run->sink(run->ctx, (const uint32_t *)words->ids, words->count);
         if (status != ZD_OK)
-            keep_error(&worker->error);
-        worker->error.status = status; /* enough is no error */
-        pipeline->words += words->count;
+            keep_error(&w->error);
+        w->error.status = status; /* enough is no error */
+        p->words += words->count;
     }
-    if (pipeline->error.status == ZD_OK)
-        pipeline->error = worker->error;
-    pipeline->ends |= pipeline->error.status != ZD_OK;
-    pipeline->in_flight -= unit->bytes;
-    pipeline->handed++;
-    if (pipeline->has_long && unit->bytes > UNIT_BYTES) {
+    if (p->error.status == ZD_OK)
+        p->error = w->error;
+    p->ends |= p->error.status != ZD_OK;
+    p->in_flight -= unit->bytes;
+    p->handed++;
+    if (p->has_long && unit->bytes > UNIT_BYTES) {
         pthread_mutex_unlock(run->long_record);
-        pipeline->has_long = false;
+        p->has_long = false;
     }
-    pthread_cond_broadcast(&pipeline->moved);
-    pthread_mutex_unlock(&pipeline->mutex);
+    pthread_cond_broadcast(&p->moved);
 }
 
 /* Memory of an unusually long document goes back at once. */
-static void trim(struct tokenize_worker *worker)
+static void trim(struct tokenize_worker *w)
 {
-    if (worker->unit.capacity > KEEP_BYTES)
-        unit_fini(&worker->unit);
-    if (worker->words.capacity * sizeof *worker->words.ids > KEEP_BYTES)
-        token_vector_fini(&worker->words);
-    worker->words.count = 0;
+    if (w->unit.capacity > KEEP_BYTES)
+        unit_fini(&w->unit);
+    if (w->words.capacity * sizeof *w->words.ids > KEEP_BYTES)
+        token_vector_fini(&w->words);
+    w->words.count = 0;
 }
 
 static void *work(void *argument)
 {
-    struct pipeline *pipeline = argument;
-    struct worker worker = {0};
-    tokenize_worker_init(&worker.of, pipeline->run->recipe);
-    while (take_unit(pipeline, &worker)) {
-        if (worker.error.status == ZD_OK && tokenize_unit(&worker.of) != ZD_OK)
-            keep_error(&worker.error);
-        hand_on(pipeline, &worker);
-        trim(&worker.of);
+    struct pipeline *p = argument;
+    struct worker w = {0};
+    tokenize_worker_init(&w.of, p->run->recipe);
+    while (take_unit(p, &w)) {
+        if (w.error.status == ZD_OK && tokenize_unit(&w.of) != ZD_OK)
+            keep_error(&w.error);
+        hand_on(p, &w);
+        trim(&w.of);
     }
-    tokenize_worker_fini(&worker.of);
+    tokenize_worker_fini(&w.of);
     return NULL;
 }
 
 /* Read past the units whose words are there. */
-static enum zd_status skip_units(struct pipeline *pipeline)
+static enum zd_status skip_units(struct pipeline *p)
 {
     ZD_SCOPED(unit_fini) struct unit unit = {0};
     bool more = true;
-    for (int64_t i = 0; i < pipeline->run->skip && more; i++)
-        ZD_TRY(unit_read(&pipeline->reader, &unit, &more));
+    for (int64_t i = 0; i < p->run->skip && more; i++)
+        ZD_TRY(unit_read(&p->reader, &unit, &more));
     return ZD_OK;
 }
 
 enum zd_status tokenize_files(const struct tokenize_run *run)
 {
     pthread_t ids[THREADS_MAX];
-    struct pipeline pipeline = {
+    struct pipeline p = {
             .run = run,
             .reader = {
                     .list = run->list,
@@ -194,24 +190,24 @@ enum zd_status tokenize_files(const struct tokenize_run *run)
                     .file = -1}};
     int threads = run->threads < THREADS_MAX ? run->threads : THREADS_MAX;
     int started = 0;
-    if (skip_units(&pipeline) != ZD_OK) {
-        unit_reader_fini(&pipeline.reader);
+    if (skip_units(&p) != ZD_OK) {
+        unit_reader_fini(&p.reader);
         return zd_error_get()->status;
     }
-    pthread_mutex_init(&pipeline.mutex, NULL);
-    pthread_cond_init(&pipeline.moved, NULL);
+    pthread_mutex_init(&p.mutex, NULL);
+    pthread_cond_init(&p.moved, NULL);
     while (started < threads &&
-           thread_start(&ids[started], "zerod-text", work, &pipeline) == 0)
+           thread_start(&ids[started], "zerod-text", work, &p) == 0)
         started++;
     for (int i = 0; i < started; i++)
         pthread_join(ids[i], NULL);
-    unit_reader_fini(&pipeline.reader);
-    pthread_mutex_destroy(&pipeline.mutex);
-    pthread_cond_destroy(&pipeline.moved);
+    unit_reader_fini(&p.reader);
+    pthread_mutex_destroy(&p.mutex);
+    pthread_cond_destroy(&p.moved);
     if (started == 0)
         return ZD_FAIL(
                 ZD_ERR_MEMORY, "E0602", "cannot start a thread to tokenize");
-    if (pipeline.error.what[0])
-        zd_error_set(&pipeline.error);
-    return pipeline.error.status;
+    if (p.error.what[0])
+        zd_error_set(&p.error);
+    return p.error.status;
 }
