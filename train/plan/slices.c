@@ -8,7 +8,6 @@
 #include "model/fp8.h"
 #include "model/quantized/cut.h"
 #include "model/slice.h"
-#include "optim/optimizers.h"
 #include "train/plan/fit.h"
 
 enum refusal { FITS, CUTS_BLOCKS, CUTS_WORDS, CUTS_CODES, CUTS_TILES };
@@ -181,8 +180,10 @@ static enum zd_status refuse(
         const struct train_job *job, struct job_plan *plan, int world)
 {
     const struct tp tp = {job->parallel.tp, 0};
-    const struct optim_options *optim = &job->optim;
-    char sizes[SIZES_MAX], states[80] = "";
+    struct optim_options wide = job->optim;
+    char sizes[SIZES_MAX], states[100] = "", name[PLAN_NAME_MAX];
+    wide.state_type = OPTIM_STATE_FP32;
+    plan_optimizer_name(&wide, name);
     list_sizes(job, plan->config.heads, false, world, plan, sizes);
     enum refusal refusal = plan_slice(job, tp, plan) == ZD_OK
                                    ? check(job, &plan->slice_table, tp)
@@ -190,10 +191,7 @@ static enum zd_status refuse(
     if (refusal == CUTS_TILES)
         ZD_PRINT(states, "train.fp8 = \"tensorwise\", or ");
     else if (refusal == CUTS_BLOCKS)
-        ZD_PRINT(
-                states, "optim.name = \"%s%s%s\", or ",
-                optim->paged ? "paged_" : "", optimizer_of(optim->name)->name,
-                optim->paged ? "_32bit" : "");
+        ZD_PRINT(states, "optim.name = \"%s\", or ", name);
     return zd_fail_help(
             "%sparallel.tp_size = %s", states, *sizes ? sizes : "1");
 }

@@ -26,23 +26,30 @@ static bool has_eval_data(const struct train_job *job)
     return job->data.eval_count > 0 || job->data.val_split > 0;
 }
 
-/* What the job itself evaluates and samples. */
+/* With what the job itself evaluates and samples. */
 static struct model_shape own_shape(
-        const struct train_job *job, const struct model_config *config, int B)
+        const struct train_job *job, const struct job_choice *choice,
+        const struct job_plan *plan)
 {
     bool evaluates = job->eval.eval_strategy != EVAL_NO && has_eval_data(job);
     return (struct model_shape){
-            .B = B,
+            .B = choice->B,
             .T = job->data.cutoff_len,
             .eval_B = evaluates ? job->eval.per_device_eval_batch_size : 0,
-            .checkpointing = job->train.gradient_checkpointing,
-            .mlp_pieces = job->train.tiled_mlp ? job->train.tiled_mlp : 1,
+            .checkpointing = choice->checkpointing,
+            .mlp_pieces = choice->mlp_pieces     ? choice->mlp_pieces
+                          : job->train.tiled_mlp ? job->train.tiled_mlp
+                                                 : 1,
             .dtype = job->train.dtype,
             .fp8 = job->train.fp8,
-            .backend = device_resolve(job->device.backend),
-            .decode_capacity = sample_capacity(job, config->max_positions),
+            .backend = plan->backend,
+            .decode_capacity = sample_capacity(job, plan->config.max_positions),
             .train = true,
             .offload_activations = job->offload.activations != OFFLOAD_NONE,
+            .cp = plan->cp,
+            .dropout = plan->adapter.lora_dropout,
+            .seed = job->job.seed,
+            .micros = plan->by_layer ? choice->A : 1,
     };
 }
 
@@ -245,14 +252,7 @@ enum zd_status job_plan_try(
     plan->by_layer = choice->by_layer && choice->A > 1;
     ZD_TRY(plan_check_slices(job, plan));
     ZD_TRY(plan_check_fp8(job, plan));
-    plan->shape = own_shape(job, &plan->config, choice->B);
-    plan->shape.cp = plan->cp;
-    plan->shape.checkpointing = choice->checkpointing;
-    if (choice->mlp_pieces)
-        plan->shape.mlp_pieces = choice->mlp_pieces;
-    plan->shape.dropout = plan->adapter.lora_dropout;
-    plan->shape.seed = job->job.seed;
-    plan->shape.micros = plan->by_layer ? choice->A : 1;
+    plan->shape = own_shape(job, choice, plan);
     ZD_TRY(plan_choose_heads(job, plan));
     int micros = plan->by_layer ? 1 : choice->A;
     int shards = mesh_group(plan->mesh, MESH_SHARD, 0).size;
