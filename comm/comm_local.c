@@ -57,8 +57,7 @@ static struct local *local_of(struct comm *comm)
 static struct row *row_create(int size)
 {
     size_t entries = (size_t)size * SLOTS;
-    struct row *row =
-            zd_must(calloc(1, sizeof *row + entries * sizeof *row->entries));
+    struct row *row = zd_array(1, sizeof *row + entries * sizeof *row->entries);
     row->size = size;
     return row;
 }
@@ -230,8 +229,8 @@ static void local_destroy(struct comm *comm)
 
 static struct local *member_of(struct group *group, struct row *row)
 {
-    struct local *local = zd_must(calloc(1, sizeof *local));
-    local->parts = zd_must(calloc((size_t)row->size, sizeof *local->parts));
+    struct local *local = zd_array(1, sizeof *local);
+    local->parts = zd_array((size_t)row->size, sizeof *local->parts);
     local->group = group;
     local->row = row;
     return local;
@@ -285,7 +284,7 @@ static enum zd_status create_watch(
 static enum zd_status group_create(
         int size, const struct comm_options *options, struct group **group_out)
 {
-    struct group *group = zd_must(calloc(1, sizeof *group));
+    struct group *group = zd_array(1, sizeof *group);
     group->all = row_create(size);
     pthread_mutex_init(&group->mutex, NULL);
     pthread_cond_init(&group->changed, NULL);

@@ -198,7 +198,7 @@ static void mpi_destroy(struct comm *comm)
 static void take_memory(struct mpi *mpi)
 {
     size_t size = (size_t)mpi->base.size;
-    mpi->requests = zd_must(calloc(2 * size, sizeof *mpi->requests));
+    mpi->requests = zd_array(2 * size, sizeof *mpi->requests);
     for (int s = 0; s < COMM_OP_KINDS; s++)
         stream_init(&mpi->streams[s], mpi, (enum comm_op_kind)s);
 }
@@ -216,7 +216,7 @@ static enum zd_status mpi_group(
         struct comm *parent, struct comm *control, const struct comm_row *row,
         struct comm **group_out)
 {
-    struct mpi *mpi = zd_must(calloc(1, sizeof *mpi));
+    struct mpi *mpi = zd_array(1, sizeof *mpi);
     comm_group_init(&mpi->base, parent, control, row);
     mpi->world = MPI_COMM_NULL;
     mpi->spin_ns = mpi_of(parent)->spin_ns;
@@ -415,7 +415,7 @@ enum zd_status comm_mpi_create(
         int *argc, char ***argv, const struct comm_options *options,
         struct comm **comm_out)
 {
-    struct mpi *mpi = zd_must(calloc(1, sizeof *mpi));
+    struct mpi *mpi = zd_array(1, sizeof *mpi);
     mpi->base.root = &mpi->base;
     mpi->world = MPI_COMM_NULL;
     enum zd_status status = start_mpi(mpi, argc, argv, options);

@@ -61,7 +61,7 @@ void stream_init(
         for (size_t i = 0; i < count; i++)
             window->requests[i] = MPI_REQUEST_NULL;
     }
-    stream->parts = zd_must(calloc(peers + 1, sizeof *stream->parts));
+    stream->parts = zd_array(peers + 1, sizeof *stream->parts);
 }
 
 static void window_cancel(struct mpi_window *window, int peers)

@@ -374,7 +374,7 @@ static enum zd_status staged_group(
         struct comm *parent, struct comm *control, const struct comm_row *row,
         struct comm **group_out)
 {
-    struct staged *staged = zd_must(calloc(1, sizeof *staged));
+    struct staged *staged = zd_array(1, sizeof *staged);
     comm_group_init(&staged->base, parent, control, row);
     staged->mode = staged_of(parent)->mode;
     *group_out = &staged->base;
@@ -394,7 +394,7 @@ static const struct comm_functions staged_functions = {
 enum zd_status comm_staged_create(
         struct comm *control, enum stream_mode mode, struct comm **comm_out)
 {
-    struct staged *staged = zd_must(calloc(1, sizeof *staged));
+    struct staged *staged = zd_array(1, sizeof *staged);
     comm_device_init(&staged->base, control, &staged_functions);
     staged->mode = mode;
     control->root->rounds = &staged->base;

@@ -321,7 +321,7 @@ static enum zd_status nccl_group_create(
         struct comm *parent, struct comm *control, const struct comm_row *row,
         struct comm **group_out)
 {
-    struct nccl_group *group = zd_must(calloc(1, sizeof *group));
+    struct nccl_group *group = zd_array(1, sizeof *group);
     const struct nccl_group *from = group_of(parent);
     comm_group_init(&group->base, parent, control, row);
     group->nccl = from->nccl;
@@ -348,7 +348,7 @@ static enum zd_status open_whole(
         struct nccl_group *group, struct comm *control,
         const struct comm_options *options)
 {
-    struct nccl *nccl = zd_must(calloc(1, sizeof *nccl));
+    struct nccl *nccl = zd_array(1, sizeof *nccl);
     nccl->whole = group;
     nccl->stop = -1;
     nccl->gpu = device_current();
@@ -363,7 +363,7 @@ enum zd_status comm_nccl_create(
         struct comm *control, const struct comm_options *options,
         struct comm **comm_out)
 {
-    struct nccl_group *group = zd_must(calloc(1, sizeof *group));
+    struct nccl_group *group = zd_array(1, sizeof *group);
     enum zd_status status = open_whole(group, control, options);
     if (status == ZD_OK) {
         enum comm_work before = comm_work(control, WORK_START);

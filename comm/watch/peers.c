@@ -266,10 +266,10 @@ struct peers *peers_open(
         int rank, int size, const char *hosts, bool shares_memory,
         const struct peers_calls *calls, struct peer_about *mine)
 {
-    struct peers *peers = zd_must(calloc(1, sizeof *peers));
+    struct peers *peers = zd_array(1, sizeof *peers);
     *peers = (struct peers){
             .size = size, .rank = rank, .hosts = hosts, .calls = calls};
-    peers->all = zd_must(calloc((size_t)size, sizeof *peers->all));
+    peers->all = zd_array((size_t)size, sizeof *peers->all);
     bool one_host = has_one_host(peers, shares_memory);
     memset(mine, 0, sizeof *mine);
     mine->pid = (int32_t)getpid();

@@ -219,7 +219,7 @@ static void wait_to_join(struct seat *seat)
 enum zd_status watch_create(
         const struct watch_facts *facts, int seats, struct watch **watch_out)
 {
-    struct watch *watch = zd_must(calloc(1, sizeof *watch));
+    struct watch *watch = zd_array(1, sizeof *watch);
     pthread_mutex_init(&watch->lock, NULL);
     watch->facts = *facts;
     watch->stop = -1;
@@ -236,8 +236,8 @@ enum zd_status watch_create(
             .over = over,
             .written = written,
             .alive = alive};
-    watch->seats = zd_must(calloc((size_t)seats, sizeof *watch->seats));
-    watch->own = zd_must(calloc((size_t)seats, sizeof *watch->own));
+    watch->seats = zd_array((size_t)seats, sizeof *watch->seats);
+    watch->own = zd_array((size_t)seats, sizeof *watch->own);
     for (int n = 0; n < seats; n++)
         wait_to_join(watch_own(watch, n));
     set_limit(watch);
@@ -299,17 +299,17 @@ enum zd_status watch_join(struct watch *watch, const struct watch_world *world)
 {
     size_t count = (size_t)world->size;
     char mine[WATCH_HOST_MAX] = "";
-    char(*hosts)[WATCH_HOST_MAX] = zd_must(calloc(count, sizeof *hosts));
+    char(*hosts)[WATCH_HOST_MAX] = zd_array(count, sizeof *hosts);
     enum zd_status status = ZD_OK;
     snprintf(mine, sizeof mine, "%s", world->host);
     pthread_mutex_lock(&watch->lock);
     watch->rank = world->rank;
     watch->size = world->size;
-    watch->told = zd_must(calloc(count, sizeof *watch->told));
-    watch->heard = zd_must(calloc(count, sizeof *watch->heard));
-    watch->ever_heard = zd_must(calloc(count, sizeof *watch->ever_heard));
-    watch->silent = zd_must(calloc(count, sizeof *watch->silent));
-    watch->scratch = zd_must(calloc(2 * count, sizeof *watch->scratch));
+    watch->told = zd_array(count, sizeof *watch->told);
+    watch->heard = zd_array(count, sizeof *watch->heard);
+    watch->ever_heard = zd_array(count, sizeof *watch->ever_heard);
+    watch->silent = zd_array(count, sizeof *watch->silent);
+    watch->scratch = zd_array(2 * count, sizeof *watch->scratch);
     pthread_mutex_unlock(&watch->lock);
     if (world->gather)
         status = world->gather(world->ctx, mine, sizeof mine, hosts);
