@@ -26,11 +26,6 @@ static json_t *plain_number(double value)
     return json_real(value);
 }
 
-static const char *master_name(const struct optim_options *optim)
-{
-    return optim->master == OPTIM_MASTER_NONE ? "none" : "fp32";
-}
-
 static const char *state_type_name(const struct optim_options *optim)
 {
     static const enum optim_format formats[] = {
@@ -155,10 +150,11 @@ static json_t *optimizer_json(const struct zero_plan *plan, json_t *steps)
     const struct optim_options *optim = &plan->request.optim;
     return json_pack(
             "{s:s, s:s, s:s, s:b, s:o, s:o, s:o*}", "name",
-            train_optimizer_name(optim->name), "master", master_name(optim),
-            "state_dtype", state_type_name(optim), "stable_embedding",
-            optim->stable_embedding, "m", lane_json(plan, OPTIM_M), "v",
-            lane_json(plan, OPTIM_V), "t", steps);
+            train_optimizer_name(optim->name), "master",
+            optim->master == OPTIM_MASTER_NONE ? "none" : "fp32", "state_dtype",
+            state_type_name(optim), "stable_embedding", optim->stable_embedding,
+            "m", lane_json(plan, OPTIM_M), "v", lane_json(plan, OPTIM_V), "t",
+            steps);
 }
 
 json_t *manifest_codes(const struct param_table *table)

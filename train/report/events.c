@@ -66,17 +66,6 @@ void events_close(struct events *events)
     free(events);
 }
 
-/* The line: numbers come back exactly, as in metrics.jsonl. */
-static char *line_of(const struct train_event *event, const json_t *members)
-{
-    json_auto_t *line = json_pack(
-            "{s:I, s:f, s:s, s:I}", "id", (json_int_t)event->id, "time",
-            event->time, "event", event->kind, "step", (json_int_t)event->step);
-    if (members)
-        json_object_update_missing(line, (json_t *)(uintptr_t)members);
-    return json_dumps(line, JSON_COMPACT | JSON_REAL_PRECISION(17));
-}
-
 /* The mutex is held: events reach the file and the observer in their order. */
 static void tell(
         struct events *events, struct train_event *event, const json_t *members)
@@ -86,7 +75,14 @@ static void tell(
     if (event->step < 0)
         event->step = events->last_step;
     events->last_step = event->step;
-    char *text = line_of(event, members);
+    json_auto_t *line = json_pack(
+            "{s:I, s:f, s:s, s:I}", "id", (json_int_t)event->id, "time",
+            event->time, "event", event->kind, "step", (json_int_t)event->step);
+    if (members)
+        json_object_update_missing(line, (json_t *)(uintptr_t)members);
+    /* numbers come back exactly, as in metrics.jsonl */
+    ZD_FREED char *text =
+            json_dumps(line, JSON_COMPACT | JSON_REAL_PRECISION(17));
     event->text = text;
     event->members = members;
     struct zd_error before = *zd_error_get();
@@ -96,7 +92,6 @@ static void tell(
     zd_error_set(&before); /* the line may tell of it */
     if (events->observer->event)
         events->observer->event(events->observer->ctx, event);
-    free(text);
 }
 
 void events_tell(
