@@ -22,20 +22,12 @@ enum zd_status plan_ask_free(
         struct comm *comm, int local_size, struct plan_free *out)
 {
     struct device_facts facts = device_facts();
-    const struct plan_free mine = {
-            .host = host_free(local_size),
-            .device = facts.backend == DEVICE_CUDA ? facts.free_bytes
-                                                   : UINT64_MAX};
-    ZD_FREED void *all = NULL;
-    ZD_TRY(comm_gather_new(comm, &mine, sizeof mine, &all));
-    const struct plan_free *each = all;
-    *out = each[0];
-    for (int r = 1; r < comm_size(comm); r++) {
-        if (each[r].host < out->host)
-            out->host = each[r].host;
-        if (each[r].device < out->device)
-            out->device = each[r].device;
-    }
+    bool on_gpu = facts.backend == DEVICE_CUDA;
+    int64_t least[] = {
+            (int64_t)host_free(local_size),
+            on_gpu ? (int64_t)facts.free_bytes : INT64_MAX};
+    ZD_TRY(comm_all_reduce_i64(comm, least, 2, COMM_MIN));
+    *out = (struct plan_free){(uint64_t)least[0], (uint64_t)least[1]};
     return ZD_OK;
 }
 

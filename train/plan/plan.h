@@ -7,7 +7,7 @@
 /* What the least of the ranks of a run can have now. */
 struct plan_free {
     uint64_t host;   /* bytes of its share of a machine */
-    uint64_t device; /* of a GPU; UINT64_MAX: the CPU */
+    uint64_t device; /* of a GPU; INT64_MAX: the CPU */
 };
 
 /* What a rank may take. The CPU device lies in the host's memory: `total` holds
