@@ -259,15 +259,14 @@ static void acquire(struct schedule *s, int i, bool is_backward)
               copy_up(s, i > 1 ? s->moves[i - 2].end : 0, cost->residual));
     s->moves[i].end = s->now;
     gathers_begin(s, i, moves_of(s), s->now);
+    bool is_again = is_backward && !is_head;
     bool ends_segment = !s->events[(i + 1) % s->event_count].acquire;
-    if (is_head || !is_backward || recomputes)
+    if (!is_again || recomputes) {
+        double without = is_again && ends_segment ? cost->output : 0;
         exchange(s, cost->exchange[PASS_FORWARD]);
-    launch(s, is_head || !is_backward || recomputes);
-    if (is_head || !is_backward)
-        compute(s, 0, cost->pass[PASS_FORWARD]);
-    else if (recomputes)
-        compute(s, 0,
-                cost->pass[PASS_FORWARD] - (ends_segment ? cost->output : 0));
+        launch(s, 1);
+        compute(s, 0, cost->pass[PASS_FORWARD] - without);
+    }
     if (is_backward && cost->pieces > 0)
         compute(s, 0, cost->pieces);
     if (is_backward &&
