@@ -35,22 +35,14 @@ static enum zd_status rotate(
 {
     const struct model *model = run->model;
     const struct model_config *c = model->config;
-    int set = rope_of(run);
-    if (set < 0)
+    if (rope_of(run) < 0)
         return ZD_OK;
     const struct rope_angles of_q = angles_of(run, true);
     const struct rope_angles of_k = angles_of(run, false);
-    if (!c->ropes[set].q_beta)
-        return rope_both(
-                model->kernels->rope, model->kernels->dtype, NULL, qkv->q,
-                qkv->k, c->heads, c->kv_heads, model->strides.q,
-                model->strides.k, &of_k, run->pass->N, c->head_dim, backward);
-    ZD_TRY(model->kernels->rope(
-            NULL, qkv->q, &of_q, run->pass->N, c->heads, c->head_dim,
-            model->strides.q, backward));
-    return model->kernels->rope(
-            NULL, qkv->k, &of_k, run->pass->N, c->kv_heads, c->head_dim,
-            model->strides.k, backward);
+    return rope_both(
+            model->kernels->rope, model->kernels->dtype, NULL, qkv->q, qkv->k,
+            c->heads, c->kv_heads, model->strides.q, model->strides.k, &of_q,
+            &of_k, run->pass->N, c->head_dim, backward);
 }
 
 /* Where the norm of q, or of k, finds the sums of all places. */

@@ -9,7 +9,7 @@ enum zd_status head_norm_rope_forward_parts(
     ZD_TRY(norm(stream, k));
     return rope_both(
             rope, dtype, stream, q->out, k->out, q->heads, k->heads,
-            q->out_stride, k->out_stride, angles, q->N, q->C, false);
+            q->out_stride, k->out_stride, angles, angles, q->N, q->C, false);
 }
 
 enum zd_status head_norm_rope_backward_parts(
@@ -21,7 +21,7 @@ enum zd_status head_norm_rope_backward_parts(
     ZD_TRY(rope_both(
             rope, dtype, stream, (void *)(uintptr_t)q->dout,
             (void *)(uintptr_t)k->dout, q->heads, k->heads, q->out_stride,
-            k->out_stride, angles, q->N, q->C, true));
+            k->out_stride, angles, angles, q->N, q->C, true));
     ZD_TRY(norm(stream, q));
     return norm(stream, k);
 }

@@ -42,6 +42,7 @@ typedef enum zd_status rope_fn(
 enum zd_status rope_both(
         rope_fn *rope, enum dtype dtype, struct stream *stream, void *q,
         void *k, int H, int KV, int64_t q_stride, int64_t k_stride,
-        const struct rope_angles *angles, int N, int D, bool backward);
+        const struct rope_angles *of_q, const struct rope_angles *of_k, int N,
+        int D, bool backward);
 
 CUDA_DECLARE(rope);
