@@ -13,7 +13,7 @@
  *
  * Source: Jinja 3.1's documentation of templates; transformers 5.24,
  * utils/chat_template_utils.py. Held against both by
- * tests/reference/make_chat_templates.py. */
+ * tests/reference/chat_compare.py. */
 #pragma once
 
 #include "base/file/json.h"

@@ -9,7 +9,8 @@ chat_templates.json   {"library", "conversations": {NAME: [messages]}, "contexts
 jinja_cases.json      {"library", "context", "cases": [{"name", "template", result}]}: of tests/data/jinja/cases.txt
 a result              "text" and "spans" (of {% generation %}, in bytes), or "raised", or "failed": Python's words
 
-The templates are written for this purpose, in the manner of those that models come with."""
+The templates are written for this purpose, in the manner of those that models come with; chat_compare.py holds
+the ones of other packages against ours."""
 
 import json
 import os

@@ -21,6 +21,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 SOURCE = os.path.join(HERE, "../..")
 OUT = os.path.join(SOURCE, "tests/fixtures/journey")
 sys.path[:0] = [HERE, os.path.join(SOURCE, "tests/program")]
+import chat_compare
 import journey
 import journey_models
 
@@ -68,46 +69,6 @@ def messages_of(kind, talk):
     return {"messages": [{"role": "assistant" if i % 2 else "user", "content": text} for i, text in enumerate(talk)]}
 
 
-def given(talk):
-    return {"tools": talk.get("tools"), "documents": talk.get("documents"), **talk.get("chat_template_kwargs", {})}
-
-
-def render(tokenizer, template, talk, count=None, prompt=False):
-    messages = talk["messages"] if count is None else talk["messages"][:count]
-    return tokenizer.apply_chat_template(messages, chat_template=template, tokenize=False, add_generation_prompt=prompt, **given(talk))
-
-
-def spans_by_prefixes(tokenizer, template, talk, whole):
-    spans = []
-    for i, message in enumerate(talk["messages"]):
-        if message["role"] != "assistant":
-            continue
-        try:
-            before, upto = render(tokenizer, template, talk, i, True) if i else "", render(tokenizer, template, talk, i + 1)
-        except Exception:
-            return None
-        if not i or not whole.startswith(before) or not whole.startswith(upto):
-            return None
-        spans.append((len(before), max(len(before), len(upto.rstrip()))))
-    return spans
-
-
-def expect(tokenizer, template, talk):
-    """ids, mask or None."""
-    tagged = "endgeneration" in template
-    if tagged:
-        out = tokenizer.apply_chat_template(talk["messages"], chat_template=template, return_dict=True, return_assistant_tokens_mask=True,
-                                            **given(talk))
-        return out["input_ids"], out["assistant_masks"]
-    whole = render(tokenizer, template, talk)
-    spans = spans_by_prefixes(tokenizer, template, talk, whole)
-    encoding = tokenizer(whole, add_special_tokens=False, return_offsets_mapping=True)
-    if spans is None:
-        return encoding["input_ids"], None
-    mask = [int(any(a < end and b > begin for begin, end in spans if end > begin)) for a, b in encoding["offset_mapping"]]
-    return encoding["input_ids"], mask
-
-
 def main():
     all_talks = list(talks())
     write_folders(all_talks)
@@ -116,7 +77,7 @@ def main():
         with tempfile.TemporaryDirectory() as folder:
             journey_models.make(family, SOURCE, os.path.join(folder, "model"))
             tokenizer = AutoTokenizer.from_pretrained(os.path.join(folder, "model"))
-        rows = {kind: [expect(tokenizer, tokenizer.chat_template, messages_of(kind, t)) for t in all_talks] for kind in journey_models.KINDS}
+        rows = {kind: [chat_compare.expect(tokenizer, tokenizer.chat_template, messages_of(kind, t)) for t in all_talks] for kind in journey_models.KINDS}
         assert max(len(ids) for all_rows in rows.values() for ids, _ in all_rows) < 250, family
         assert max(i for all_rows in rows.values() for ids, _ in all_rows for i in ids) < len(tokenizer), family
         found[family] = {kind: journey.digest(all_rows) for kind, all_rows in rows.items()}
