@@ -2,7 +2,7 @@
 # `zerod bench calibrate` on GPUs: one rank, then two that share one; what is measured of matmuls, updates, copies and the
 # wire, and a plan by it.
 #   test_calibrate.sh ZEROD SOURCE_ROOT
-zerod=$1
+zerod=$(realpath "$1")
 # shellcheck source=tests/support/tap.sh
 . "$2/tests/support/tap.sh"
 scratch_folder
