@@ -86,7 +86,8 @@ static char *text_of(const struct http_question *question, size_t *bytes_out)
     fprintf(out,
             "Content-Type: application/json\r\nContent-Length: %zu\r\n\r\n",
             question->body_bytes);
-    fwrite(question->body, 1, question->body_bytes, out);
+    if (question->body_bytes)
+        fwrite(question->body, 1, question->body_bytes, out);
     fclose(out);
     return text;
 }
