@@ -186,6 +186,20 @@ enum zd_status fs_pwrite(
     return ZD_OK;
 }
 
+void fs_write_behind(int fd, size_t *behind, size_t bytes)
+{
+    *behind += bytes;
+    if (*behind < FS_BEHIND_BYTES)
+        return;
+    *behind = 0;
+    sync_file_range(
+            fd, 0, 0,
+            SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE |
+                    SYNC_FILE_RANGE_WAIT_AFTER);
+    posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+    progress_completed();
+}
+
 static int open_folder(const char *path)
 {
     return open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

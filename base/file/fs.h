@@ -26,6 +26,13 @@ enum zd_status fs_pread(
 enum zd_status fs_pwrite(
         int fd, const char *path, const void *data, size_t bytes,
         uint64_t offset);
+/* `bytes` more of a large file were written: after every 32 MiB they go to the
+ * disk, so that the fsync at the end is a short one (base/progress.h), and
+ * leave the page cache: no one reads them soon, and memory that is taken anew
+ * for every page costs more than the write. *behind: what has not; begins with
+ * 0. */
+enum { FS_BEHIND_BYTES = 32 << 20 };
+void fs_write_behind(int fd, size_t *behind, size_t bytes);
 /* The file has that length, and room for it where the file system can say so.
  */
 enum zd_status fs_reserve(int fd, const char *path, uint64_t bytes);

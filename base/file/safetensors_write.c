@@ -1,7 +1,6 @@
 #include "base/file/fs.h"
 #include "base/file/hash.h"
 #include "base/file/safetensors.h"
-#include "base/file/write_behind.h"
 #include "base/file/write_direct.h"
 #include "base/must.h"
 
@@ -32,7 +31,7 @@ struct st_writer {
     struct slot **order; /* .. and in file order */
     int slot_count;
     uint64_t bytes;
-    struct write_behind behind;
+    size_t behind;               /* fs_write_behind */
     struct write_direct *direct; /* NULL: all goes through the page cache */
     void *direct_room;           /* st_writer_room gave it */
     void *room;                  /* the same, of its own; NULL: none yet */
@@ -145,7 +144,7 @@ static enum zd_status put_cached(
         struct st_writer *writer, uint64_t at, const void *data, size_t bytes)
 {
     ZD_TRY(fs_pwrite(writer->fd, writer->path, data, bytes, at));
-    write_behind(&writer->behind, writer->fd, at, bytes);
+    fs_write_behind(writer->fd, &writer->behind, bytes);
     return ZD_OK;
 }
 

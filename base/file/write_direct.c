@@ -1,7 +1,6 @@
 #include "base/file/write_direct.h"
 
 #include "base/file/fs.h"
-#include "base/file/write_behind.h"
 #include "base/must.h"
 #include "base/progress.h"
 #include "base/threads.h"
@@ -56,9 +55,9 @@ struct write_direct {
     int made; /* the maker's next piece */
     bool is_taken, is_ending;
     struct aside *aside;
-    struct write_behind behind; /* it */
-    enum zd_status status;      /* of the first write that failed, and .. */
-    struct zd_error error;      /* .. its record */
+    size_t behind;         /* of it (fs_write_behind) */
+    enum zd_status status; /* of the first write that failed, and .. */
+    struct zd_error error; /* .. its record */
 };
 
 static char *memory_at(const struct piece *piece, uint64_t at)
@@ -180,7 +179,7 @@ static enum zd_status finish(struct write_direct *direct)
         uint64_t at = aside->parts[i].at;
         size_t bytes = aside->parts[i].bytes;
         ZD_TRY(fs_pwrite(direct->cached, direct->path, data, bytes, at));
-        write_behind(&direct->behind, direct->cached, at, bytes);
+        fs_write_behind(direct->cached, &direct->behind, bytes);
         data += bytes;
     }
     aside->count = 0;
