@@ -63,11 +63,6 @@ enum zd_status stream_wait_counted(struct stream *stream, struct event *event)
     return table_of(stream)->wait_counted(stream, event);
 }
 
-double stream_waited(struct stream *stream)
-{
-    return table_of(stream)->counters(stream).waited;
-}
-
 enum zd_status stream_wait_record(
         struct stream *stream, struct event *event, uint64_t record)
 {
@@ -93,9 +88,7 @@ void stream_set_spans(struct stream *stream, struct spans *spans, int lane)
 
 struct stream_counters stream_counters(struct stream *stream)
 {
-    if (!stream)
-        return (struct stream_counters){0};
-    return stream->table->counters(stream);
+    return table_of(stream)->counters(stream);
 }
 
 enum zd_status event_create(struct event **event_out)

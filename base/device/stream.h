@@ -63,8 +63,6 @@ enum zd_status stream_wait(struct stream *stream, struct event *event);
 /* As stream_wait; on a GPU the time for which the stream stands still in it is
  * counted. */
 enum zd_status stream_wait_counted(struct stream *stream, struct event *event);
-/* Seconds so far in waits that were counted, of those that are over. */
-double stream_waited(struct stream *stream);
 /* Records of an event are numbered from 1 in the order in which they were
  * queued: the last one's, 0 before any. From any thread. */
 uint64_t event_records(struct event *event);
@@ -89,7 +87,7 @@ void stream_set_spans(struct stream *stream, struct spans *spans, int lane);
 struct stream_counters {
     uint64_t bytes;
     double seconds;
-    double waited; /* see stream_waited */
+    double waited; /* in waits that were counted and are over */
     double held;   /* a GPU's compute stream: in all its other waits */
 };
 struct stream_counters stream_counters(struct stream *stream);

@@ -51,12 +51,7 @@ enum zd_status arena_plan_add(
     assert(strlen(name) < ARENA_NAME_MAX);
     if (arena_plan_find(plan, name))
         return ZD_FAIL(ZD_ERR_BUG, "E0901", "span %s planned twice", name);
-    if (plan->span_count == plan->span_capacity) {
-        int capacity = plan->span_capacity ? 2 * plan->span_capacity : 32;
-        plan->spans = zd_must(
-                realloc(plan->spans, (size_t)capacity * sizeof *plan->spans));
-        plan->span_capacity = capacity;
-    }
+    ZD_GROW(plan->spans, plan->span_capacity, plan->span_count + 1);
     bool overflows =
             __builtin_add_overflow(plan->bytes[memory], align - 1, &offset);
     offset &= ~(align - 1);

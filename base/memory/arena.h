@@ -40,8 +40,8 @@ const char *arena_memory_name(enum arena_memory memory); /* "device" ... */
 const char *span_kind_name(enum span_kind kind);         /* "params" ... */
 
 /* Spans of device memory begin where allocations of a GPU would: libraries ask
- * for it (cuBLASLt refuses a work space that does not). Others, and what is laid
- * out within a span, at a cache line. */
+ * for it (cuBLASLt refuses a work space that does not). Others, and what is
+ * laid out within a span, at a cache line. */
 enum { ARENA_NAME_MAX = 96, ARENA_ALIGN = 64, ARENA_DEVICE_ALIGN = 256 };
 
 struct arena_span {
@@ -55,7 +55,7 @@ struct arena_span {
 struct arena_plan {
     struct arena_span *spans; /* owned */
     int span_count;
-    int span_capacity;
+    size_t span_capacity;
     size_t bytes[ARENA_MEMORIES]; /* totals, padding included */
 };
 

@@ -72,7 +72,7 @@ static void set_memory(struct comm *comm, const struct arena *arena)
 static double waited(const struct comm *comm)
 {
     (void)comm;
-    return stream_waited(NULL);
+    return stream_counters(NULL).waited;
 }
 
 static enum zd_status nccl_progress(struct comm *comm)
