@@ -247,12 +247,11 @@ static void attention(struct bench *b, char *x, char *y, char *z)
         for (int t = 0; t < T; t++)
             pairs += s.window && s.window <= t ? s.window : t + 1;
         pairs *= 1e-12 * s.B * H * D;
-        TIME(forward,
-             k->attention_forward(
-                     NULL, y, lse, x, x + k_at, x + v_at, starts, scratch, &s));
-        TIME(backward, k->attention_backward(
-                               NULL, z, z + k_at, z + v_at, y, y, lse, x,
-                               x + k_at, x + v_at, starts, scratch, &s));
+        struct attention a = {&s,     x,       x + k_at, x + v_at,
+                              starts, scratch, y,        lse};
+        TIME(forward, k->attention_forward(NULL, &a));
+        a.dout = y, a.dq = z, a.dk = z + k_at, a.dv = z + v_at;
+        TIME(backward, k->attention_backward(NULL, &a));
         printf("attention forward%-7s %24.1f us %6.1f TFLOP/s\n", seen[i].name,
                forward * 1e6, 4 * pairs / forward);
         printf("attention backward%-6s %24.1f us %6.1f TFLOP/s\n", seen[i].name,
@@ -370,9 +369,10 @@ static void losses(struct bench *b)
         list[i] = i * 7919 % V;
     int32_t *targets = ints(list, CHUNK);
     must(device_clear(sum, 256 * sizeof *sum));
+    struct loss_rows rows = {out,   logits, logits, targets,
+                             1e-3f, n,      stride, {0, V, V}};
     OP("cross entropy", 2 * (size_t)n * V * dtype_bytes(k->dtype),
-       k->cross_entropy(
-               NULL, out, logits, logits, targets, 1e-3f, n, V, stride, NULL));
+       k->cross_entropy(NULL, &rows));
     OP("add losses", (size_t)n * sizeof *out,
        k->add_losses(NULL, (struct exact_sum *)sum, out, n));
 }
@@ -398,14 +398,7 @@ int main(int argc, char **argv)
     must(device_open(DEVICE_CUDA, 0, 1, &device));
     device_use(device);
     must(kernels_device(dtype, &b->ops));
-    struct kernels_request request = {
-            .backend = DEVICE_CUDA,
-            .dtype = dtype,
-            .N = b->N,
-            .C = b->C,
-            .columns = 4 * b->C,
-            .V = V};
-    size_t bytes = kernels_workspace_bytes(&request);
+    size_t bytes = kernels_workspace_bytes(b->N, b->C, 4 * b->C);
     must(device_take(bytes, &workspace));
     kernels_set_workspace(workspace, bytes);
     size_t wide = 4 * (size_t)b->N * (size_t)b->C;

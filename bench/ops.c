@@ -174,15 +174,17 @@ static void bench(enum dtype dtype, int T, int repeats, const char *only)
         s.window = seen[i].part ? T / seen[i].part : 0;
         s.softcap = seen[i].softcap;
         pairs = scores * pairs_of(T, s.window);
+        struct attention forward = {&s,       q,         key, value,
+                                    a.starts, a.scratch, a.y, a.lse};
+        struct attention backward = forward;
+        backward.dout = a.z;
+        backward.dq = dq, backward.dk = dk, backward.dv = dv;
         snprintf(name, sizeof name, "attention forward%s", seen[i].name);
         OP(name, i ? 0 : LAYERS, 4 * pairs,
-           k->attention_forward(
-                   NULL, a.y, a.lse, q, key, value, a.starts, a.scratch, &s))
+           k->attention_forward(NULL, &forward))
         snprintf(name, sizeof name, "attention backward%s", seen[i].name);
         OP(name, i ? 0 : LAYERS, 10 * pairs,
-           k->attention_backward(
-                   NULL, dq, dk, dv, a.z, a.y, a.lse, q, key, value, a.starts,
-                   a.scratch, &s))
+           k->attention_backward(NULL, &backward))
     }
     OP("layernorm forward", 2 * LAYERS + 1, 2 * row,
        k->norm_forward(
@@ -239,10 +241,10 @@ static void bench(enum dtype dtype, int T, int repeats, const char *only)
     size_t half = (size_t)all / 2 / COPY_PIECE * COPY_PIECE;
     TIME_BEST(best, repeats, copy(a.dtable, a.logits, half));
     shown.copy_rate = 2e-9 * (double)half / best;
+    struct loss_rows rows = {a.lse, a.dlogits, a.logits, a.ids,
+                             1e-3f, CHUNK,     V,        {0, V, V}};
     OP("cross entropy", N / (double)CHUNK, 1e-9 * all,
-       k->cross_entropy(
-               NULL, a.lse, a.dlogits, a.logits, a.ids, 1e-3f, CHUNK, V, V,
-               NULL))
+       k->cross_entropy(NULL, &rows))
     shown.copy_rate = cached;
     double codes = 8 * row / (double)bytes;
     OP("fp8 amax", 0, 4 * row,

@@ -35,6 +35,34 @@
 #include "kernels/quant/dequantize.h"
 #include "kernels/rope/rope.h"
 
+/* Every operation that is a function per type. */
+#define KERNELS_EACH(OP)                                                       \
+    OP(norm_forward)                                                           \
+    OP(norm_backward)                                                          \
+    OP(rope)                                                                   \
+    OP(attention_forward)                                                      \
+    OP(attention_backward)                                                     \
+    OP(attention_decode)                                                       \
+    OP(gelu_forward)                                                           \
+    OP(gelu_backward)                                                          \
+    OP(gated_forward)                                                          \
+    OP(gated_backward)                                                         \
+    OP(embedding_forward)                                                      \
+    OP(embedding_backward)                                                     \
+    OP(cross_entropy)                                                          \
+    OP(row_scores)                                                             \
+    OP(row_losses)                                                             \
+    OP(add)                                                                    \
+    OP(reduce_rows)                                                            \
+    OP(scale_rows)                                                             \
+    OP(row_gains)                                                              \
+    OP(scale_columns)                                                          \
+    OP(column_dots)                                                            \
+    OP(dequantize)                                                             \
+    OP(codes_rows)                                                             \
+    OP(fp8_amax)                                                               \
+    OP(fp8_cast)
+
 struct kernels {
     enum dtype dtype;        /* compute type of every `void *` array */
     enum dtype logits_dtype; /* what logits are made and read in: fp32 on the
@@ -43,35 +71,35 @@ struct kernels {
     bool adds_narrow; /* matmul takes a scale, and adds to the compute type */
     const char *name; /* "cpu fp32 (oneDNN, AVX2)": for the banner */
     matmul_fn *matmul;
-    norm_forward_fn *norm_forward;
-    norm_backward_fn *norm_backward;
-    rope_fn *rope;
-    head_norm_rope_forward_fn *head_norm_rope_forward;
-    head_norm_rope_backward_fn *head_norm_rope_backward;
-    attention_forward_fn *attention_forward;
-    attention_backward_fn *attention_backward;
-    attention_decode_fn *attention_decode;
-    gelu_forward_fn *gelu_forward;
-    gelu_backward_fn *gelu_backward;
-    gated_forward_fn *gated_forward;
-    gated_backward_fn *gated_backward;
-    embedding_forward_fn *embedding_forward;
-    embedding_backward_fn *embedding_backward;
-    cross_entropy_fn *cross_entropy;
-    row_scores_fn *row_scores;
-    row_losses_fn *row_losses;
-    add_fn *add;
-    reduce_rows_fn *reduce_rows;
-    scale_rows_fn *scale_rows;
-    row_gains_fn *row_gains;
-    scale_columns_fn *scale_columns;
-    column_dots_fn *column_dots;
     add_losses_fn *add_losses;
-    dequantize_fn *dequantize;
-    codes_rows_fn *codes_rows;
-    fp8_amax_fn *fp8_amax;
-    fp8_cast_fn *fp8_cast;
+    head_norm_rope_forward_fn *head_norm_rope_forward; /* NULL: in parts */
+    head_norm_rope_backward_fn *head_norm_rope_backward;
+#define OP(op) op##_fn *op;
+    KERNELS_EACH(OP)
+#undef OP
 };
+
+/* q and k from their projection to attention: norms of their heads, then
+ * rotated, in one pass where the table can, else in turn, to the same bits.
+ * Backward rotates dout back in place, or leaves it as it was: it is scratch.
+ */
+enum zd_status kernels_head_norm_rope_forward(
+        const struct kernels *kernels, const struct norm_forward *q,
+        const struct norm_forward *k, const struct rope_angles *angles);
+enum zd_status kernels_head_norm_rope_backward(
+        const struct kernels *kernels, const struct norm_backward *q,
+        const struct norm_backward *k, const struct rope_angles *angles);
+/* The heads of q and k, each H and KV of them, rotated: in one call where those
+ * of k follow those of q in every row. */
+struct rope_pair {
+    void *q, *k;
+    int H, KV;
+    int64_t q_stride, k_stride;
+};
+enum zd_status kernels_rope_pair(
+        const struct kernels *kernels, struct rope_pair heads,
+        const struct rope_angles *of_q, const struct rope_angles *of_k, int N,
+        int D, bool backward);
 
 /* The table of the thread's current device. Where ZD_HAVE_CUDA, on a GPU:
  * kernels_cuda. */
@@ -103,15 +131,10 @@ enum zd_status kernels_products_library(const char **name_out);
  * the workspace of matmuls. One block for all, because they run one after the
  * other on the compute stream; planned by model (span "kernels.workspace") and
  * handed over before the first operation. Nothing on the CPU. */
-struct kernels_request {
-    enum device_backend backend; /* resolved */
-    enum dtype dtype;
-    int N;       /* tokens of the largest pass */
-    int C;       /* widest row that is normed */
-    int columns; /* widest row of a bias's gradient */
-    int V;
-};
-size_t kernels_workspace_bytes(const struct kernels_request *request);
+size_t kernels_workspace_bytes(
+        int N,        /* tokens of the largest pass */
+        int C,        /* widest row that is normed */
+        int columns); /* widest row of a bias's gradient */
 /* For the thread's current device; the memory is the caller's and outlives it.
  */
 void kernels_set_workspace(void *device, size_t bytes);

@@ -1,10 +1,15 @@
 #include "kernels/attention/attention_cuda.h"
 #include "kernels/kernels.h"
 #include "kernels/matmul/matmul_cuda.h"
-#include "kernels/plain.h"
 
 #include <pthread.h>
 #include <stdio.h>
+
+#define OP(op) extern op##_fn *const op##_cuda[];
+KERNELS_EACH(OP)
+OP(head_norm_rope_forward)
+OP(head_norm_rope_backward)
+#undef OP
 
 static struct kernels own_table(enum dtype dtype)
 {
@@ -15,7 +20,8 @@ static struct kernels own_table(enum dtype dtype)
             .matmul = matmul_cuda,
             .add_losses = add_losses_cuda,
 #define OP(op) .op = op##_cuda[dtype],
-            KERNELS_EACH(OP)
+            KERNELS_EACH(OP) OP(head_norm_rope_forward)
+                    OP(head_norm_rope_backward)
 #undef OP
     };
 }
@@ -29,12 +35,11 @@ enum zd_status kernels_cuda(enum dtype dtype, const struct kernels **table_out)
     static char names[DTYPE_FP16 + 1][96];
     const char *products, *attention;
     struct kernels table = own_table(dtype);
-    struct attention_pair pair = {
-            table.attention_forward, table.attention_backward};
+    attention_fn *by_library;
     ZD_TRY(matmul_cuda_open(&products));
-    ZD_TRY(attention_cuda_choose(dtype, &pair, &attention));
-    table.attention_forward = pair.forward;
-    table.attention_backward = pair.backward;
+    ZD_TRY(attention_cuda_choose(dtype, &by_library, &attention));
+    if (by_library)
+        table.attention_forward = table.attention_backward = by_library;
 
     pthread_mutex_lock(&lock);
     snprintf(

@@ -39,10 +39,12 @@ static enum zd_status rotate(
         return ZD_OK;
     const struct rope_angles of_q = angles_of(run, true);
     const struct rope_angles of_k = angles_of(run, false);
-    return rope_both(
-            model->kernels->rope, model->kernels->dtype, NULL, qkv->q, qkv->k,
-            c->heads, c->kv_heads, model->strides.q, model->strides.k, &of_q,
-            &of_k, run->pass->N, c->head_dim, backward);
+    return kernels_rope_pair(
+            model->kernels,
+            (struct rope_pair){
+                    qkv->q, qkv->k, c->heads, c->kv_heads, model->strides.q,
+                    model->strides.k},
+            &of_q, &of_k, run->pass->N, c->head_dim, backward);
 }
 
 /* Where the norm of q, or of k, finds the sums of all places. */
@@ -111,7 +113,7 @@ enum zd_status qkv_norm_heads(const struct layer_run *run)
     const struct rope_angles angles = angles_of(run, false);
     struct norm_forward q = heads_norm(run, false), k = heads_norm(run, true);
     if (!run->model->config->family->qk_norm_whole)
-        return kernels->head_norm_rope_forward(NULL, &q, &k, &angles);
+        return kernels_head_norm_rope_forward(kernels, &q, &k, &angles);
     ZD_TRY(norm_whole(run, &q, &k));
     return rotate(run, &run->acts->qkv, false);
 }
@@ -165,7 +167,7 @@ static enum zd_status norm_heads_backward(const struct layer_run *run)
     struct norm_backward q = heads_norm_backward(run, false);
     struct norm_backward k = heads_norm_backward(run, true);
     if (!run->model->config->family->qk_norm_whole)
-        return kernels->head_norm_rope_backward(NULL, &q, &k, &angles);
+        return kernels_head_norm_rope_backward(kernels, &q, &k, &angles);
     ZD_TRY(rotate(run, &run->pass->acts->grads.qkv, true));
     return norm_whole_backward(run, &q, &k);
 }

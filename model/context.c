@@ -253,8 +253,10 @@ enum zd_status heads_forward(
     activations_share_heads(shape, (int)place_count(run));
     ZD_TRY(to_heads(run, qkv, acts->heads));
     ZD_TRY(run->model->kernels->attention_forward(
-            NULL, acts->heads_att, acts->lse, acts->heads, keys.k, keys.v,
-            run->pass->attention_start, scratch, shape));
+            NULL, &(struct attention){
+                          shape, acts->heads, keys.k, keys.v,
+                          run->pass->attention_start, scratch, acts->heads_att,
+                          acts->lse}));
     return from_heads(run, exchange_out(run, acts->att), acts->heads_att);
 }
 
@@ -273,8 +275,10 @@ enum zd_status heads_backward(
         ZD_TRY(to_heads(run, exchange_out(run, acts->att), acts->heads_att));
     ZD_TRY(to_heads(run, exchange_out(run, g->hidden), dout));
     ZD_TRY(run->model->kernels->attention_backward(
-            NULL, dheads, keys.dk, keys.dv, dout, acts->heads_att, acts->lse,
-            acts->heads, keys.k, keys.v, run->pass->attention_start, g->scratch,
-            shape));
+            NULL,
+            &(struct attention){
+                    shape, acts->heads, keys.k, keys.v,
+                    run->pass->attention_start, g->scratch, acts->heads_att,
+                    acts->lse, dout, dheads, keys.dk, keys.dv}));
     return from_heads(run, qkv, dheads);
 }

@@ -148,12 +148,9 @@ static enum zd_status chunk_backward(
 }
 
 static enum zd_status next_token_loss(
-        const struct kernels *kernels, float *losses, void *dlogits,
-        const void *logits, const int32_t *targets, float dloss, int n, int V,
-        int stride, const struct logit_map *map)
+        const struct kernels *kernels, const struct loss_rows *rows)
 {
-    return kernels->cross_entropy(
-            NULL, losses, dlogits, logits, targets, dloss, n, V, stride, map);
+    return kernels->cross_entropy(NULL, rows);
 }
 
 /* Of logits as the head's matmul makes them; false: they are used as they are.
@@ -166,24 +163,20 @@ static bool head_map(const struct model_config *config, struct logit_map *out)
     return config->logits_scale || config->logit_softcap;
 }
 
-/* Losses of n rows of logits, of a slice of the vocabulary that places cut. */
+/* Losses of rows of logits, of a slice of the vocabulary that places cut. */
 static enum zd_status sliced_losses(
-        const struct model *model, const struct pass *pass, bool train,
-        const int32_t *targets, float dloss, int n, const struct logit_map *map)
+        const struct model *model, const struct pass *pass,
+        const struct loss_rows *rows)
 {
     const struct kernels *k = model->kernels;
     const struct head_acts *h = &pass->acts->head;
-    const struct vocabulary_slice *slice = &model->vocabulary;
     int places = tp_size(model->config);
-    struct row_score *own = h->scores + (size_t)places * (size_t)n;
-    ZD_TRY(k->row_scores(
-            NULL, own, h->logits, targets, n, h->stride, slice, map));
+    struct row_score *own = h->scores + (size_t)places * (size_t)rows->n;
+    ZD_TRY(k->row_scores(NULL, own, rows));
     ZD_TRY(places_call(
             model, PLACES_SCORES_GATHER, h->scores, own,
-            (size_t)n * sizeof *own / sizeof(float)));
-    return k->row_losses(
-            NULL, h->losses, train ? h->dlogits : NULL, h->logits, targets,
-            h->scores, places, dloss, n, h->stride, slice, map);
+            (size_t)rows->n * sizeof *own / sizeof(float)));
+    return k->row_losses(NULL, rows, h->scores, places);
 }
 
 /* Of one pass; with `grads` their backward too. */
@@ -202,16 +195,18 @@ static enum zd_status pass_loss(
     int chunk = h->chunk / tp;
     for (int begin = 0; begin < rows; begin += chunk) {
         int left = rows - begin, n = left < chunk ? left : chunk;
-        const int32_t *targets = pass->targets + begin * tp;
-        const struct logit_map *mapped = maps ? &map : NULL;
+        const struct loss_rows of = {
+                .losses = h->losses,
+                .dlogits = train ? h->dlogits : NULL,
+                .logits = h->logits,
+                .targets = pass->targets + begin * tp,
+                .dloss = dloss,
+                .n = n * tp,
+                .stride = h->stride,
+                .slice = model->vocabulary,
+                .map = maps ? &map : NULL};
         ZD_TRY(chunk_logits(model, pass, begin, n));
-        ZD_TRY(tp > 1 ? sliced_losses(
-                                model, pass, train, targets, dloss, n * tp,
-                                mapped)
-                      : token_loss(
-                                k, h->losses, train ? h->dlogits : NULL,
-                                h->logits, targets, dloss, n,
-                                model->config->vocab_size, h->stride, mapped));
+        ZD_TRY(tp > 1 ? sliced_losses(model, pass, &of) : token_loss(k, &of));
         ZD_TRY(k->add_losses(NULL, model->loss, h->losses, n * tp));
         if (train)
             ZD_TRY(chunk_backward(model, pass, begin, n, grads));

@@ -38,11 +38,15 @@ static enum zd_status attend_run(
         ZD_TRY(device_move_rows(
                 cache[i] + past, from[i] + first * apart[i],
                 &(struct device_rows){row, apart[i], row, count}));
-    return k->attention_decode(
-            NULL,
-            (char *)acts->att + first * (size_t)s.H * (size_t)s.D * element,
-            (const char *)acts->qkv.q + first * (size_t)s.q_stride * element,
-            cache[0], cache[1], run->count, run->past, &s);
+    const struct attention attention = {
+            .shape = &s,
+            .q = (const char *)acts->qkv.q +
+                 first * (size_t)s.q_stride * element,
+            .k = cache[0],
+            .v = cache[1],
+            .out = (char *)acts->att +
+                   first * (size_t)s.H * (size_t)s.D * element};
+    return k->attention_decode(NULL, &attention, run->count, run->past);
 }
 
 static enum zd_status attend(const struct layer_run *run, void *scratch)
@@ -57,8 +61,10 @@ static enum zd_status attend(const struct layer_run *run, void *scratch)
     if (!pass->decode) {
         ZD_TRY(keys_gather(run, false, &shape, &keys));
         return run->model->kernels->attention_forward(
-                NULL, acts->att, acts->lse, acts->qkv.q, keys.k, keys.v,
-                pass->attention_start, scratch, &shape);
+                NULL,
+                &(struct attention){
+                        &shape, acts->qkv.q, keys.k, keys.v,
+                        pass->attention_start, scratch, acts->att, acts->lse});
     }
     for (int r = 0; r < pass->run_count; r++) {
         ZD_TRY(attend_run(run, &pass->runs[r], first));
@@ -334,9 +340,10 @@ static enum zd_status attend_backward(const struct layer_run *run)
     ZD_TRY(clear_unread_heads(run));
     ZD_TRY(keys_gather(run, run->held, &shape, &keys));
     ZD_TRY(run->model->kernels->attention_backward(
-            NULL, g->qkv.q, keys.dk, keys.dv, g->hidden, acts->att, acts->lse,
-            acts->qkv.q, keys.k, keys.v, pass->attention_start, g->scratch,
-            &shape));
+            NULL, &(struct attention){
+                          &shape, acts->qkv.q, keys.k, keys.v,
+                          pass->attention_start, g->scratch, acts->att,
+                          acts->lse, g->hidden, g->qkv.q, keys.dk, keys.dv}));
     return keys_scatter(run);
 }
 

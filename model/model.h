@@ -133,9 +133,7 @@ struct unit_events model_unit_events(
 
 /* The losses of rows of logits and their gradients, as cross_entropy_fn. */
 typedef enum zd_status token_loss_fn(
-        const struct kernels *kernels, float *losses, void *dlogits,
-        const void *logits, const int32_t *targets, float dloss, int n, int V,
-        int stride, const struct logit_map *map);
+        const struct kernels *kernels, const struct loss_rows *rows);
 
 /* Context parallelism: `size` places share each sample. Of 2 size equal pieces
  * of its tokens place i has piece i and piece 2 size - 1 - i, so that all see

@@ -96,15 +96,11 @@ static enum zd_status plan_workspace(
     int head = table->adapters ? param_table_find(table, "lm_head.weight") : -1;
     if (head >= 0 && param_has_adapter(table, head))
         columns = size_max(columns, (size_t)config->vocab_size);
-    struct kernels_request request = {
-            .backend = DEVICE_CUDA,
-            .dtype = shape->dtype,
-            .N = (int)model_most_tokens(shape),
-            .C = (int)size_max(C, norm),
-            .columns = (int)size_max(columns, C),
-            .V = config->vocab_size};
     return add_buffers(
-            plan, "kernels.workspace", kernels_workspace_bytes(&request));
+            plan, "kernels.workspace",
+            kernels_workspace_bytes(
+                    (int)model_most_tokens(shape), (int)size_max(C, norm),
+                    (int)size_max(columns, C)));
 }
 
 uint64_t model_residual_bytes(

@@ -188,7 +188,7 @@ __device__ inline void store_values(
     } else if (type == DTYPE_BF16) {
 #pragma unroll
         for (int j = 0; j < LANE_ELEMENTS; j += 2)
-            narrow.word[j / 2] = two_bf16(values[j], values[j + 1]);
+            narrow.word[j / 2] = two_elements(bf16(), values[j], values[j + 1]);
         raw_store(array, place, &narrow);
     } else {
 #pragma unroll

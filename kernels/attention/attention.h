@@ -21,7 +21,6 @@
 #include "base/device/device.h"
 #include "base/number/dtype.h"
 #include "base/number/host_device.h"
-#include "kernels/cuda/cuda_names.h"
 
 #include <stdint.h>
 
@@ -115,36 +114,30 @@ size_t attention_scratch_bytes(
         const struct attention_shape *shape, enum dtype dtype,
         enum device_backend backend);
 
-typedef enum zd_status attention_forward_fn(
-        struct stream *stream, void *out, /* (B*Q, H*D), rows H*D apart */
-        float *lse,    /* (B, H, Q) log-sum-exp, kept for backward */
-        const void *q, /* B*Q rows */
-        const void *k, const void *v, /* B*T rows */
-        const int32_t *doc_start,     /* (B, Q): index within the sample */
-        void *scratch, const struct attention_shape *shape);
+/* A pass. Rows of the gradients have the strides of q, k and v. */
+struct attention {
+    const struct attention_shape *shape;
+    const void *q;            /* B*Q rows */
+    const void *k, *v;        /* B*T rows */
+    const int32_t *doc_start; /* (B, Q): index within the sample */
+    void *scratch;
+    void *out;  /* (B*Q, H*D), rows H*D apart; backward reads it */
+    float *lse; /* (B, H, Q) log-sum-exp; backward reads it */
+    /* of backward alone */
+    const void *dout;   /* (B*Q, H*D) */
+    void *dq, *dk, *dv; /* overwritten */
+};
 
-typedef enum zd_status attention_backward_fn(
-        struct stream *stream, void *dq, void *dk,
-        void *dv,         /* overwritten; strides as q, k, v */
-        const void *dout, /* (B*Q, H*D) */
-        const void *out,  /* (B*Q, H*D) */
-        const float *lse, /* (B, H, Q) */
-        const void *q, const void *k, const void *v, const int32_t *doc_start,
-        void *scratch, const struct attention_shape *shape);
+typedef enum zd_status attention_fn(
+        struct stream *stream, const struct attention *a);
+typedef attention_fn attention_forward_fn, attention_backward_fn;
 
 /* New tokens against a cache of keys and values, for generation. The n new
- * tokens are at positions past .. past+n-1 of one document. k_cache, v_cache:
- * (capacity, KV*D), the new rows already stored. Of `shape` H, KV, D, q_stride,
- * scale, window and softcap are read. */
+ * tokens are at positions past .. past+n-1 of one document. k, v: (capacity,
+ * KV*D), the new rows already stored; q: n rows; out: (n, H*D). Nothing else is
+ * read, and of the shape H, KV, D, q_stride, scale, window and softcap. */
 typedef enum zd_status attention_decode_fn(
-        struct stream *stream, void *out, /* (n, H*D) */
-        const void *q,                    /* (n, H*D), rows q_stride apart */
-        const void *k_cache, const void *v_cache, int n, int past,
-        const struct attention_shape *shape);
+        struct stream *stream, const struct attention *a, int n, int past);
 
 /* Channels a head may have, in the plain and in the fast attention. */
 enum { ATTENTION_MAX_D = 512 };
-
-CUDA_DECLARE(attention_forward);
-CUDA_DECLARE(attention_backward);
-CUDA_DECLARE(attention_decode);

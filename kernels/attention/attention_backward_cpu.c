@@ -258,58 +258,56 @@ size_t FAST(attention_backward_floats)(const struct attention_shape *s)
     return task_floats(s) * (size_t)backward_threads(s);
 }
 
-enum zd_status FAST(attention_backward)(
-        struct stream *stream, void *dq, void *dk, void *dv, const void *dout,
-        const void *out, const float *lse, const void *q, const void *k,
-        const void *v, const int32_t *doc_start, void *scratch,
-        const struct attention_shape *s)
+/* The heads that share key/value head kv of sample `sample`. */
+static void backward_task(
+        const struct attention *a, int sample, int kv, float *memory)
 {
-    int D = s->D, T = s->T, Q = attention_queries(s).rows;
-    int group = s->H / s->KV;
+    const struct attention_shape *s = a->shape;
+    struct backward w;
+    backward_layout(&w, s, memory);
+    int D = s->D, T = s->T, Q = w.all.rows, group = s->H / s->KV;
+    size_t whole = (size_t)w.rows * (size_t)w.width * sizeof(float);
+    size_t keys = (size_t)w.key_rows * (size_t)w.width * sizeof(float);
+    int64_t token = (int64_t)sample * T, query = (int64_t)sample * Q;
+    int64_t row = (int64_t)s->H * D;
+    int64_t at_k = token * s->k_stride + (int64_t)kv * D;
+    int64_t at_v = token * s->v_stride + (int64_t)kv * D;
+    memset(w.dk, 0, keys);
+    memset(w.dv, 0, keys);
+    for (int h = kv * group; h < (kv + 1) * group; h++) {
+        int64_t at_q = query * s->q_stride + (int64_t)h * D;
+        const elem *dout = (const elem *)a->dout + query * row + (int64_t)h * D;
+        const elem *out = (const elem *)a->out + query * row + (int64_t)h * D;
+        take_both(&w, w.q, w.q_columns, (const elem *)a->q + at_q, s->q_stride);
+        take_both(&w, w.dout, w.dout_columns, dout, row);
+        backward_delta(&w, dout, out, row);
+        memset(w.dq, 0, whole);
+        for (int k0 = 0; k0 < T; k0 += w.keys)
+            backward_keys(
+                    &w, a->lse + (query * s->H + (int64_t)h * Q),
+                    (const elem *)a->k + at_k, (const elem *)a->v + at_v,
+                    a->doc_start + query, k0);
+        narrow_rows(
+                (elem *)a->dq + at_q, s->q_stride, w.dq, w.width, Q, D,
+                s->scale);
+    }
+    narrow_rows(
+            (elem *)a->dk + at_k, s->k_stride, w.dk, w.width, T, D, s->scale);
+    narrow_rows((elem *)a->dv + at_v, s->v_stride, w.dv, w.width, T, D, 1.0f);
+}
+
+enum zd_status FAST(attention_backward)(
+        struct stream *stream, const struct attention *a)
+{
+    const struct attention_shape *s = a->shape;
     size_t floats = task_floats(s);
 #pragma omp parallel for num_threads(backward_threads(s)) collapse(2)          \
         schedule(dynamic)
     for (int b = 0; b < s->B; b++)
-        for (int kv = 0; kv < s->KV; kv++) {
-            struct backward w;
-            backward_layout(
-                    &w, s,
-                    (float *)scratch + floats * (size_t)omp_get_thread_num());
-            size_t whole = (size_t)w.rows * (size_t)w.width * sizeof(float);
-            size_t keys = (size_t)w.key_rows * (size_t)w.width * sizeof(float);
-            int64_t token = (int64_t)b * T, query = (int64_t)b * Q;
-            int64_t row = (int64_t)s->H * D;
-            int64_t at_k = token * s->k_stride + (int64_t)kv * D;
-            int64_t at_v = token * s->v_stride + (int64_t)kv * D;
-            memset(w.dk, 0, keys);
-            memset(w.dv, 0, keys);
-            for (int h = kv * group; h < (kv + 1) * group; h++) {
-                int64_t at_q = query * s->q_stride + (int64_t)h * D;
-                int64_t at_out = query * row + (int64_t)h * D;
-                take_both(
-                        &w, w.q, w.q_columns, (const elem *)q + at_q,
-                        s->q_stride);
-                take_both(
-                        &w, w.dout, w.dout_columns, (const elem *)dout + at_out,
-                        row);
-                backward_delta(
-                        &w, (const elem *)dout + at_out,
-                        (const elem *)out + at_out, row);
-                memset(w.dq, 0, whole);
-                for (int k0 = 0; k0 < T; k0 += w.keys)
-                    backward_keys(
-                            &w, lse + (query * s->H + (int64_t)h * Q),
-                            (const elem *)k + at_k, (const elem *)v + at_v,
-                            doc_start + query, k0);
-                narrow_rows(
-                        (elem *)dq + at_q, s->q_stride, w.dq, w.width, Q, D,
-                        s->scale);
-            }
-            narrow_rows(
-                    (elem *)dk + at_k, s->k_stride, w.dk, w.width, T, D,
-                    s->scale);
-            narrow_rows(
-                    (elem *)dv + at_v, s->v_stride, w.dv, w.width, T, D, 1.0f);
-        }
+        for (int kv = 0; kv < s->KV; kv++)
+            backward_task(
+                    a, b, kv,
+                    (float *)a->scratch +
+                            floats * (size_t)omp_get_thread_num());
     return ZD_OK;
 }

@@ -112,23 +112,29 @@ static void forward_tile(const struct forward *w, const struct block *b, int i)
     tile_combine(out, w->width, w->scores, w->keys, w->v, seen.limit);
 }
 
-/* Rows q0 .. q1 of the queries of one head of a sample. */
+/* Rows q0 .. q1 of the queries of head h of sample `sample`. */
 static void forward_task(
-        const struct attention_shape *s, elem *out, float *lse, const elem *q,
-        const elem *k, const elem *v, const int32_t *doc_start, float *memory,
-        int q0, int q1, int h)
+        const struct attention *a, int sample, int h, int q0, int q1,
+        float *memory)
 {
     struct forward w;
+    const struct attention_shape *s = a->shape;
+    struct attention_queries queries = attention_queries(s);
+    int64_t row = (int64_t)sample * queries.rows, key = (int64_t)sample * s->T;
     struct block b = {
             .shape = s,
-            .queries = attention_queries(s),
+            .queries = queries,
             .q0 = q0,
             .q1 = q1,
-            .doc_start = doc_start};
+            .doc_start = a->doc_start + row};
     int D = s->D, kv = h / (s->H / s->KV) * D, rows = q1 - q0;
     int tile_rows = rounded_up(rows, MR);
+    const elem *q = (const elem *)a->q + (row + q0) * s->q_stride + h * D;
+    const elem *k = (const elem *)a->k + key * s->k_stride + kv;
+    const elem *v = (const elem *)a->v + key * s->v_stride + kv;
+    float *lse = a->lse + (row * s->H + (int64_t)h * queries.rows) + q0;
     forward_layout(&w, s, memory);
-    take_panels(w.q, MR, q + q0 * s->q_stride + h * D, s->q_stride, rows, D);
+    take_panels(w.q, MR, q, s->q_stride, rows, D);
     memset(w.out, 0, (size_t)tile_rows * (size_t)w.width * sizeof *w.out);
     for (int i = 0; i < tile_rows; i++) {
         w.top[i] = -INFINITY;
@@ -140,22 +146,21 @@ static void forward_task(
         b.k1 = b.k0 + w.keys < s->T ? b.k0 + w.keys : s->T;
         if (!block_rows(&b))
             continue;
-        take_panels(
-                w.k, NR, k + b.k0 * s->k_stride + kv, s->k_stride, b.k1 - b.k0,
-                D);
+        int keys = b.k1 - b.k0;
+        take_panels(w.k, NR, k + b.k0 * s->k_stride, s->k_stride, keys, D);
         take_columns(
-                w.v, w.width, v + b.k0 * s->v_stride + kv, s->v_stride,
-                b.k1 - b.k0, b.k1 - b.k0, D);
+                w.v, w.width, v + b.k0 * s->v_stride, s->v_stride, keys, keys,
+                D);
         for (int i = b.first; i < b.last; i += MR)
             forward_tile(&w, &b, i);
     }
     for (int i = 0; i < rows; i++) {
-        elem *o = out + ((int64_t)(q0 + i) * s->H + h) * D;
+        elem *o = (elem *)a->out + ((row + q0 + i) * s->H + h) * D;
         for (int c = 0; c < D; c += VL)
             store_some(
                     o + c, vf_load(w.out + (int64_t)i * w.width + c) / w.sum[i],
                     D - c);
-        lse[(int64_t)h * b.queries.rows + q0 + i] = w.top[i] + logf(w.sum[i]);
+        lse[i] = w.top[i] + logf(w.sum[i]);
     }
 }
 
@@ -171,10 +176,9 @@ static int forward_threads(const struct attention_shape *s)
 }
 
 enum zd_status FAST(attention_forward)(
-        struct stream *stream, void *out, float *lse, const void *q,
-        const void *k, const void *v, const int32_t *doc_start, void *scratch,
-        const struct attention_shape *s)
+        struct stream *stream, const struct attention *a)
 {
+    const struct attention_shape *s = a->shape;
     int blocks = forward_blocks(s), queries = task_queries(s);
     int Q = attention_queries(s).rows;
     size_t floats = forward_floats(s);
@@ -182,18 +186,12 @@ enum zd_status FAST(attention_forward)(
         schedule(dynamic)
     for (int b = 0; b < s->B; b++)
         for (int h = 0; h < s->H; h++)
-            for (int i = blocks - 1; i >= 0; i--) { /* the longest first */
-                int64_t row = (int64_t)b * Q, token = (int64_t)b * s->T;
-                int end = (i + 1) * queries < Q ? (i + 1) * queries : Q;
+            for (int i = blocks - 1; i >= 0; i--) /* the longest first */
                 forward_task(
-                        s, (elem *)out + row * s->H * s->D, lse + row * s->H,
-                        (const elem *)q + row * s->q_stride,
-                        (const elem *)k + token * s->k_stride,
-                        (const elem *)v + token * s->v_stride, doc_start + row,
-                        (float *)scratch +
-                                floats * (size_t)omp_get_thread_num(),
-                        i * queries, end, h);
-            }
+                        a, b, h, i * queries,
+                        (i + 1) * queries < Q ? (i + 1) * queries : Q,
+                        (float *)a->scratch +
+                                floats * (size_t)omp_get_thread_num());
     return ZD_OK;
 }
 

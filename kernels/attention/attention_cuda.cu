@@ -31,12 +31,15 @@ extern "C" bool attention_takes_eight_warps(
 
 template <typename E>
 static attention_pass<E> pass_of(
-        const void *q, const void *k, const void *v, const int32_t *doc_start,
-        const struct attention_shape *s)
+        const struct attention &a, const struct attention_shape *s)
 {
     attention_pass<E> p = {};
-    p.q = (const E *)q, p.k = (const E *)k, p.v = (const E *)v;
-    p.doc_start = doc_start;
+    p.q = (const E *)a.q, p.k = (const E *)a.k, p.v = (const E *)a.v;
+    p.out = (E *)a.out, p.lse = a.lse;
+    p.dq = (E *)a.dq, p.dk = (E *)a.dk, p.dv = (E *)a.dv;
+    p.dout = (const E *)a.dout;
+    p.delta = (float *)a.scratch;
+    p.doc_start = a.doc_start;
     p.q_stride = s->q_stride;
     p.k_stride = s->k_stride;
     p.v_stride = s->v_stride;
@@ -88,41 +91,28 @@ static enum zd_status backward_by(cudaStream_t on, const attention_pass<E> &p)
 
 template <typename E>
 static enum zd_status attention_forward_any(
-        struct stream *stream, void *out, float *lse, const void *q,
-        const void *k, const void *v, const int32_t *doc_start, void *scratch,
-        const struct attention_shape *shape)
+        struct stream *stream, const struct attention *a)
 {
-    attention_pass<E> p = pass_of<E>(q, k, v, doc_start, shape);
-    p.out = (E *)out, p.lse = lse;
-    return forward_by(device_cuda_stream(stream), p);
+    return forward_by(device_cuda_stream(stream), pass_of<E>(*a, a->shape));
 }
 
 template <typename E>
 static enum zd_status attention_backward_any(
-        struct stream *stream, void *dq, void *dk, void *dv, const void *dout,
-        const void *out, const float *lse, const void *q, const void *k,
-        const void *v, const int32_t *doc_start, void *scratch,
-        const struct attention_shape *shape)
+        struct stream *stream, const struct attention *a)
 {
-    attention_pass<E> p = pass_of<E>(q, k, v, doc_start, shape);
-    p.dq = (E *)dq, p.dk = (E *)dk, p.dv = (E *)dv;
-    p.dout = (const E *)dout;
-    p.out = (E *)out, p.lse = (float *)lse; /* read only, here */
-    p.delta = (float *)scratch;
-    return backward_by(device_cuda_stream(stream), p);
+    return backward_by(device_cuda_stream(stream), pass_of<E>(*a, a->shape));
 }
 
 /* The new tokens are the rows of one sample, the cache its keys. */
 template <typename E>
 static enum zd_status attention_decode_any(
-        struct stream *stream, void *out, const void *q, const void *k_cache,
-        const void *v_cache, int n, int past, const struct attention_shape *s)
+        struct stream *stream, const struct attention *a, int n, int past)
 {
-    struct attention_shape shape = *s;
+    struct attention_shape shape = *a->shape;
     shape.B = 1, shape.T = n;
-    shape.k_stride = shape.v_stride = (int64_t)s->KV * s->D;
-    attention_pass<E> p = pass_of<E>(q, k_cache, v_cache, NULL, &shape);
-    p.out = (E *)out, p.past = past;
+    shape.k_stride = shape.v_stride = (int64_t)shape.KV * shape.D;
+    attention_pass<E> p = pass_of<E>(*a, &shape);
+    p.lse = NULL, p.doc_start = NULL, p.past = past;
     return rows_forward(device_cuda_stream(stream), p);
 }
 

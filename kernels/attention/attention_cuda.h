@@ -4,16 +4,17 @@
 
 #include "kernels/attention/attention_choice.h"
 
-struct attention_pair {
-    attention_forward_fn *forward;
-    attention_backward_fn *backward;
-};
+/* Our own, by enum dtype. */
+extern attention_fn *const attention_forward_cuda[3];
+extern attention_fn *const attention_backward_cuda[3];
+extern attention_decode_fn *const attention_decode_cuda[3];
 
-/* Replaces `pair`, our own of that type, as kernels_attention() says, for the
- * current device; *name_out: "cuDNN 9.19 attention", or "own attention";
- * static. ZD_ERR_UNFIT, E1224: cuDNN was asked for and is not there. */
+/* What does attention in both directions in the place of our own kernels of
+ * that type, as kernels_attention() says, for the current device; NULL:
+ * nothing. *name_out: "cuDNN 9.19 attention", or "own attention"; static.
+ * ZD_ERR_UNFIT, E1224: cuDNN was asked for and is not there. */
 enum zd_status attention_cuda_choose(
-        enum dtype dtype, struct attention_pair *pair, const char **name_out);
+        enum dtype dtype, attention_fn **attention_out, const char **name_out);
 /* What is known of the thread's current device, or of a GPU that is planned for
  * where there is none. */
 struct attention_facts attention_cuda_facts(enum dtype dtype);

@@ -16,11 +16,11 @@
 /* Told once for a shape: what attention_choose expected cuDNN to do. */
 static void warn_declined(const struct cudnn_attention *a, const char *why)
 {
+    const struct attention_shape *s = a->of.shape;
     zd_log_warning(
             "attention: our own kernels, which are slower, do the %s of B=%d "
             "T=%d H=%d KV=%d D=%d%s; cuDNN: %s",
-            a->dq ? "backward" : "forward", a->shape->B, a->shape->T,
-            a->shape->H, a->shape->KV, a->shape->D,
+            a->of.dq ? "backward" : "forward", s->B, s->T, s->H, s->KV, s->D,
             a->documents.bucket ? ", packed" : "", why);
 }
 
@@ -41,13 +41,13 @@ static void tell_refusal(const char *why)
     }
 }
 
-static void set_workspace(struct cudnn_attention *a, void *scratch)
+static void set_workspace(struct cudnn_attention *a)
 {
-    const struct attention_shape *s = a->shape;
+    const struct attention_shape *s = a->of.shape;
     size_t own = attention_own_scratch_bytes(s);
     size_t all = s->scratch_bytes ? s->scratch_bytes
                                   : attention_cuda_scratch_bytes(s, a->dtype);
-    a->workspace = (char *)scratch + own;
+    a->workspace = (char *)a->of.scratch + own;
     a->workspace_bytes = all > own ? all - own : 0;
 }
 
@@ -69,29 +69,16 @@ static struct cudnn_documents tables_at(
     };
 }
 
-/* --- what our own kernels do ---------------------------------------------- */
-
 /* A pass as it was asked for. */
 struct pass {
-    attention_forward_fn *own_forward;
-    attention_backward_fn *own_backward; /* NULL: forward */
+    attention_fn *own; /* by our own kernels */
     struct stream *stream;
-    const int32_t *doc_start;
-    void *scratch;
     struct cudnn_attention asked;
 };
 
-static enum zd_status run_own(
-        const struct pass *pass, const struct cudnn_attention *a,
-        const int32_t *doc_start, const struct attention_shape *shape)
+static int direction_of(const struct pass *pass)
 {
-    if (!pass->own_backward)
-        return pass->own_forward(
-                pass->stream, a->out, a->lse, a->q, a->k, a->v, doc_start,
-                pass->scratch, shape);
-    return pass->own_backward(
-            pass->stream, a->dq, a->dk, a->dv, a->dout, a->out, a->lse, a->q,
-            a->k, a->v, doc_start, pass->scratch, shape);
+    return pass->asked.of.dq ? ATTENTION_BACKWARD : ATTENTION_FORWARD;
 }
 
 /* --- a graph's first results -----------------------------------------------
@@ -119,96 +106,74 @@ struct comparison {
     } arrays[COMPARED];
 };
 
-static const void *beyond(const void *array, size_t elements, size_t bytes)
+static void *beyond(const void *array, size_t elements)
 {
-    return (const char *)array + elements * bytes;
+    return array ? (char *)(uintptr_t)array + elements * 2 : NULL;
 }
 
-/* The operands of sample `b`. */
-static struct cudnn_attention sample_of(const struct cudnn_attention *a, int b)
+/* Sample `b`, with this shape. */
+static struct attention sample_of(
+        const struct attention *a, int b, const struct attention_shape *s)
 {
-    const struct attention_shape *s = a->shape;
-    struct cudnn_attention one = *a;
     size_t token = (size_t)b * (size_t)s->T, row = (size_t)(s->H * s->D);
-    one.q = beyond(a->q, token * (size_t)s->q_stride, 2);
-    one.k = beyond(a->k, token * (size_t)s->k_stride, 2);
-    one.v = beyond(a->v, token * (size_t)s->v_stride, 2);
-    one.out = (void *)(uintptr_t)beyond(a->out, token * row, 2);
-    one.lse = (float *)(uintptr_t)beyond(a->lse, token * (size_t)s->H, 4);
-    one.dout = a->dout ? beyond(a->dout, token * row, 2) : NULL;
-    return one;
+    size_t q = token * (size_t)s->q_stride, k = token * (size_t)s->k_stride;
+    size_t v = token * (size_t)s->v_stride;
+    return (struct attention){
+            .shape = s,
+            .q = beyond(a->q, q),
+            .k = beyond(a->k, k),
+            .v = beyond(a->v, v),
+            .doc_start = a->doc_start + token,
+            .scratch = a->scratch,
+            .out = beyond(a->out, token * row),
+            .lse = a->lse + token * (size_t)s->H,
+            .dout = beyond(a->dout, token * row),
+            .dq = beyond(a->dq, q),
+            .dk = beyond(a->dk, k),
+            .dv = beyond(a->dv, v)};
 }
 
-/* Our own results of a sample at `room`, beside cuDNN's in `got`. */
+/* Our own results of a sample, beside cuDNN's in `got`: in the workspace; the
+ * gradients of rows with gaps, of which cuDNN's are in the room, `in_place`. */
 static enum zd_status own_sample(
         const struct pass *pass, const struct cudnn_attention *got, int b,
-        char *room, struct comparison *out)
+        bool in_place, struct comparison *out)
 {
-    const struct attention_shape *s = got->shape;
-    struct attention_shape shape = *s;
-    struct cudnn_attention one = sample_of(&pass->asked, b);
-    int64_t T = s->T, q = (int64_t)s->H * s->D, kv = (int64_t)s->KV * s->D;
+    enum dtype type = got->dtype;
+    struct attention_shape s = *got->of.shape;
+    struct attention one = sample_of(&pass->asked.of, b, &s);
+    int64_t T = s.T, q = (int64_t)s.H * s.D, kv = (int64_t)s.KV * s.D;
     size_t q_bytes = ((size_t)(T * q) * 2 + 255) / 256 * 256;
     size_t kv_bytes = ((size_t)(T * kv) * 2 + 255) / 256 * 256;
-    size_t token = (size_t)(b * T);
-    shape.B = 1;
-    shape.documents = 0;
-    shape.first_tokens = NULL;
-    if (!pass->own_backward) {
+    size_t of_q = (size_t)(b * T * q), of_kv = (size_t)(b * T * kv);
+    char *room = got->workspace;
+    s.B = 1;
+    s.documents = 0;
+    s.first_tokens = NULL;
+    if (!one.dq) {
         const void *theirs = one.out, *lse = one.lse;
         one.out = room;
         one.lse = (float *)(void *)(room + q_bytes);
         *out = (struct comparison){
                 2,
-                {{got->dtype, {one.out, q}, {theirs, q}, s->H, s->D, T},
-                 {DTYPE_FP32, {one.lse, 1}, {lse, 1}, 1, 1, T * s->H}}};
-    } else {
+                {{type, {one.out, q}, {theirs, q}, s.H, s.D, T},
+                 {DTYPE_FP32, {one.lse, 1}, {lse, 1}, 1, 1, T * s.H}}};
+        return pass->own(pass->stream, &one);
+    }
+    if (!in_place) {
         one.dq = room;
         one.dk = room + q_bytes;
         one.dv = room + q_bytes + kv_bytes;
-        const void *dq = beyond(got->dq, token * (size_t)q, 2);
-        const void *dk = beyond(got->dk, token * (size_t)kv, 2);
-        const void *dv = beyond(got->dv, token * (size_t)kv, 2);
-        *out = (struct comparison){
-                3,
-                {{got->dtype, {one.dq, q}, {dq, q}, s->H, s->D, T},
-                 {got->dtype, {one.dk, kv}, {dk, kv}, s->KV, s->D, T},
-                 {got->dtype, {one.dv, kv}, {dv, kv}, s->KV, s->D, T}}};
     }
-    return run_own(pass, &one, pass->doc_start + token, &shape);
-}
-
-/* Rows with gaps: cuDNN's results are in the room, so ours go to their place.
- */
-static enum zd_status own_in_place(
-        const struct pass *pass, const struct cudnn_attention *got,
-        struct comparison *out)
-{
-    const struct attention_shape *s = got->shape;
-    const struct cudnn_attention *a = &pass->asked;
-    int64_t q = (int64_t)s->H * s->D, kv = (int64_t)s->KV * s->D;
-    int64_t tokens = (int64_t)s->B * s->T;
+    struct packed_rows dq = {beyond(got->of.dq, of_q), q};
+    struct packed_rows dk = {beyond(got->of.dk, of_kv), kv};
+    struct packed_rows dv = {beyond(got->of.dv, of_kv), kv};
     *out = (struct comparison){
             3,
-            {{got->dtype,
-              {a->dq, s->q_stride},
-              {got->dq, q},
-              s->H,
-              s->D,
-              tokens},
-             {got->dtype,
-              {a->dk, s->k_stride},
-              {got->dk, kv},
-              s->KV,
-              s->D,
-              tokens},
-             {got->dtype,
-              {a->dv, s->v_stride},
-              {got->dv, kv},
-              s->KV,
-              s->D,
-              tokens}}};
-    return run_own(pass, a, pass->doc_start, s);
+            {{type, {one.dq, s.q_stride}, dq, s.H, s.D, T},
+             {type, {one.dk, s.k_stride}, dk, s.KV, s.D, T},
+             {type, {one.dv, s.v_stride}, dv, s.KV, s.D, T}}};
+    return pass->own(pass->stream, &one);
 }
 
 enum verdict { UNDECIDED, AGREES, DIFFERS };
@@ -230,7 +195,7 @@ static enum zd_status judge(
     ZD_TRY(device_read(found, worst, (size_t)c->count * sizeof *found));
     for (int i = 0; i < c->count; i++) {
         is_decided = is_decided && found[i] >= 0;
-        if (!is_near(pass, found[i], !pass->own_backward))
+        if (!is_near(pass, found[i], !pass->asked.of.dq))
             *verdict = DIFFERS;
     }
     if (is_decided && *verdict == UNDECIDED)
@@ -247,12 +212,8 @@ static enum zd_status check(
     struct comparison c;
     float *worst = (float *)(void *)tables;
     *verdict = UNDECIDED;
-    if (in_place) {
-        ZD_TRY(own_in_place(pass, got, &c));
-        ZD_TRY(judge(pass, &c, worst, verdict));
-    }
-    for (int b = 0; !in_place && b < got->shape->B; b++) {
-        ZD_TRY(own_sample(pass, got, b, got->workspace, &c));
+    for (int b = 0; b < got->of.shape->B; b++) {
+        ZD_TRY(own_sample(pass, got, b, in_place, &c));
         ZD_TRY(judge(pass, &c, worst, verdict));
     }
     if (*verdict != UNDECIDED)
@@ -270,11 +231,12 @@ static enum zd_status run_packed(
         const char **why)
 {
     void *on = device_cuda_stream(pass->stream);
-    const struct attention_shape *s = a->shape;
-    int direction = a->dq ? ATTENTION_BACKWARD : ATTENTION_FORWARD;
+    struct attention *of = &a->of;
+    const struct attention_shape *s = of->shape;
+    int direction = direction_of(pass);
     struct packed_room room = attention_packed_room(s, direction);
     char *base = a->workspace;
-    void *results[] = {a->dq, a->dk, a->dv};
+    void *results[] = {of->dq, of->dk, of->dv};
     a->documents = tables_at((int32_t *)base, &room);
     *why = NULL;
     if (a->workspace_bytes < room.graph + attention_check_bytes(s, direction)) {
@@ -286,21 +248,23 @@ static enum zd_status run_packed(
     size_t asked;
     if (cudnn_attention_bytes(a, &asked) && asked <= a->workspace_bytes) {
         ZD_TRY(attention_packed_tables(
-                on, (int32_t *)base, &room, s, a->dq != NULL));
-        if (a->dq && s->B > 1) {
+                on, (int32_t *)base, &room, s, of->dq != NULL));
+        if (of->dq && s->B > 1) {
             float *by_head = (float *)(base + room.lse);
-            ZD_TRY(attention_packed_lse(on, by_head, a->lse, s));
-            a->lse = by_head;
+            ZD_TRY(attention_packed_lse(on, by_head, of->lse, s));
+            of->lse = by_head;
         }
     }
-    bool moves = a->dq && room.graph > room.dq;
+    bool moves = of->dq && room.graph > room.dq;
     if (moves) {
-        a->dq = base + room.dq;
-        a->dk = base + room.dk;
-        a->dv = base + room.dv;
+        of->dq = base + room.dq;
+        of->dk = base + room.dk;
+        of->dv = base + room.dv;
     }
-    ZD_TRY(cudnn_attention_run(on, a, done, why));
-    if (*done && !cudnn_attention_is_checked(a)) {
+    enum cudnn_outcome outcome;
+    ZD_TRY(cudnn_attention_run(on, a, &outcome, why));
+    *done = outcome != CUDNN_DECLINED;
+    if (outcome == CUDNN_UNCHECKED) {
         enum verdict verdict;
         ZD_TRY(check(pass, a, base, moves, &verdict));
         *done = verdict != DIFFERS;
@@ -308,7 +272,7 @@ static enum zd_status run_packed(
     }
     if (*done && moves)
         ZD_TRY(attention_packed_results(
-                on, results, (const void *const[]){a->dq, a->dk, a->dv}, s));
+                on, results, (const void *const[]){of->dq, of->dk, of->dv}, s));
     return ZD_OK;
 }
 
@@ -321,11 +285,13 @@ static enum zd_status run_cudnn(
     const char *why = NULL;
     struct cudnn_attention a = pass->asked;
     *done = false;
-    set_workspace(&a, pass->scratch);
-    if (!is_packed)
+    set_workspace(&a);
+    if (!is_packed) {
+        enum cudnn_outcome outcome;
         ZD_TRY(cudnn_attention_run(
-                device_cuda_stream(pass->stream), &a, done, &why));
-    else if (a.shape->first_tokens)
+                device_cuda_stream(pass->stream), &a, &outcome, &why));
+        *done = outcome != CUDNN_DECLINED;
+    } else if (a.of.shape->first_tokens)
         ZD_TRY(run_packed(pass, &a, done, &why));
     if (why)
         warn_declined(&a, why);
@@ -345,7 +311,7 @@ static enum zd_status run_way(const void *work, int way, bool *refused_out)
     if (way == 0)
         ZD_TRY(run_cudnn(pass, timed->is_packed, &done));
     else
-        ZD_TRY(run_own(pass, &pass->asked, pass->doc_start, pass->asked.shape));
+        ZD_TRY(pass->own(pass->stream, &pass->asked.of));
     *refused_out = !done;
     return ZD_OK;
 }
@@ -353,7 +319,7 @@ static enum zd_status run_way(const void *work, int way, bool *refused_out)
 /* What the time of a pass depends on, in the words of a matmul's key. */
 static struct matmul_key way_key(const struct pass *pass, bool is_packed)
 {
-    const struct attention_shape *s = pass->asked.shape;
+    const struct attention_shape *s = pass->asked.of.shape;
     return (struct matmul_key){
             .m = s->B,
             .n = s->T,
@@ -363,17 +329,17 @@ static struct matmul_key way_key(const struct pass *pass, bool is_packed)
             .ldd = attention_slides(s) ? s->window : 0,
             .dtype = pass->asked.dtype,
             .out_type = is_packed ? attention_bucket(s) : 0,
-            .epilogue = pass->own_backward ? KEY_ATTENTION_BACKWARD
-                                           : KEY_ATTENTION_FORWARD,
+            .epilogue = pass->asked.of.dq ? KEY_ATTENTION_BACKWARD
+                                          : KEY_ATTENTION_FORWARD,
     };
 }
 
 static enum zd_status run(const struct pass *pass)
 {
-    int direction = pass->own_backward ? ATTENTION_BACKWARD : ATTENTION_FORWARD;
+    int direction = direction_of(pass);
     struct attention_facts facts = attention_cuda_facts(pass->asked.dtype);
     struct attention_answer answer =
-            attention_choose(pass->asked.shape, &facts);
+            attention_choose(pass->asked.of.shape, &facts);
     struct timed_pass timed = {pass, answer.is_packed};
     bool is_allowed = answer.engine[direction] == ATTENTION_BY_CUDNN;
     bool declined = false;
@@ -390,93 +356,34 @@ static enum zd_status run(const struct pass *pass)
     return declined ? run_way(&timed, 1, &declined) : ZD_OK;
 }
 
-static enum zd_status forward(
-        enum dtype dtype, attention_forward_fn *own, struct stream *stream,
-        void *out, float *lse, const void *q, const void *k, const void *v,
-        const int32_t *doc_start, void *scratch,
-        const struct attention_shape *shape)
+/* Forward and backward: a->dq says which. */
+static enum zd_status run_type(
+        enum dtype dtype, struct stream *stream, const struct attention *a)
 {
     struct pass pass = {
-            .own_forward = own,
+            .own = a->dq ? attention_backward_cuda[dtype]
+                         : attention_forward_cuda[dtype],
             .stream = stream,
-            .doc_start = doc_start,
-            .scratch = scratch,
             .asked = {
+                    .of = *a,
                     .dtype = dtype,
-                    .shape = shape,
-                    .q = q,
-                    .k = k,
-                    .v = v,
-                    .out = out,
-                    .lse = lse,
-            }};
+                    .deterministic = kernels_attention() != ATTENTION_CUDNN}};
     return run(&pass);
 }
 
-static enum zd_status backward(
-        enum dtype dtype, attention_backward_fn *own, struct stream *stream,
-        void *dq, void *dk, void *dv, const void *dout, const void *out,
-        const float *lse, const void *q, const void *k, const void *v,
-        const int32_t *doc_start, void *scratch,
-        const struct attention_shape *shape)
+static enum zd_status run_bf16(struct stream *stream, const struct attention *a)
 {
-    struct pass pass = {
-            .own_backward = own,
-            .stream = stream,
-            .doc_start = doc_start,
-            .scratch = scratch,
-            .asked = {
-                    .dtype = dtype,
-                    .shape = shape,
-                    .q = q,
-                    .k = k,
-                    .v = v,
-                    .dout = dout,
-                    .out = (void *)out, /* read only, here */
-                    .dq = dq,
-                    .dk = dk,
-                    .dv = dv,
-                    .lse = (float *)lse,
-                    .deterministic = kernels_attention() != ATTENTION_CUDNN,
-            }};
-    return run(&pass);
+    return run_type(DTYPE_BF16, stream, a);
 }
 
-#define CUDNN(type, TYPE)                                                      \
-    static enum zd_status attention_forward_cudnn_##type(                      \
-            struct stream *stream, void *out, float *lse, const void *q,       \
-            const void *k, const void *v, const int32_t *doc_start,            \
-            void *scratch, const struct attention_shape *shape)                \
-    {                                                                          \
-        return forward(                                                        \
-                DTYPE_##TYPE, attention_forward_cuda[DTYPE_##TYPE], stream,    \
-                out, lse, q, k, v, doc_start, scratch, shape);                 \
-    }                                                                          \
-    static enum zd_status attention_backward_cudnn_##type(                     \
-            struct stream *stream, void *dq, void *dk, void *dv,               \
-            const void *dout, const void *out, const float *lse,               \
-            const void *q, const void *k, const void *v,                       \
-            const int32_t *doc_start, void *scratch,                           \
-            const struct attention_shape *shape)                               \
-    {                                                                          \
-        return backward(                                                       \
-                DTYPE_##TYPE, attention_backward_cuda[DTYPE_##TYPE], stream,   \
-                dq, dk, dv, dout, out, lse, q, k, v, doc_start, scratch,       \
-                shape);                                                        \
-    }
-CUDNN(bf16, BF16)
-CUDNN(fp16, FP16)
-#undef CUDNN
-
-void attention_cudnn_take(enum dtype dtype, struct attention_pair *pair)
+static enum zd_status run_fp16(struct stream *stream, const struct attention *a)
 {
-    if (dtype == DTYPE_BF16) {
-        pair->forward = attention_forward_cudnn_bf16;
-        pair->backward = attention_backward_cudnn_bf16;
-    } else {
-        pair->forward = attention_forward_cudnn_fp16;
-        pair->backward = attention_backward_cudnn_fp16;
-    }
+    return run_type(DTYPE_FP16, stream, a);
+}
+
+attention_fn *attention_cudnn(enum dtype dtype)
+{
+    return dtype == DTYPE_BF16 ? run_bf16 : run_fp16;
 }
 
 /* --- the plan ------------------------------------------------------------- */
@@ -510,8 +417,8 @@ static size_t ask_direction(
 {
     struct packed_room room = {0};
     struct cudnn_attention a = {
+            .of.shape = s,
             .dtype = f->dtype,
-            .shape = s,
             .deterministic = f->choice != ATTENTION_CUDNN,
     };
     size_t asked, bound = answer->work_bytes[direction];
@@ -520,7 +427,7 @@ static size_t ask_direction(
     if (answer->is_packed)
         room = attention_packed_room(s, direction);
     a.documents.bucket = room.bucket;
-    a.dq = direction == ATTENTION_BACKWARD ? &a : NULL;
+    a.of.dq = direction == ATTENTION_BACKWARD ? &a : NULL;
     if (!cudnn_attention_bytes(&a, &asked))
         return 0; /* declined: a run says why */
     if (answer->is_packed) {

@@ -5,8 +5,8 @@
 #include "kernels/attention/attention_choice.h"
 #include "kernels/attention/attention_cuda.h"
 
-/* Replaces the functions of `pair`; bf16 and fp16. */
-void attention_cudnn_take(enum dtype dtype, struct attention_pair *pair);
+/* Both directions, by `dq`; bf16 and fp16. */
+attention_fn *attention_cudnn(enum dtype dtype);
 /* After what our own kernels use: what cuDNN's graphs of this shape ask for on
  * the thread's current device, with one document a sample and with several.
  * Where a process has asked for many shapes: the bound of attention_choose. */

@@ -57,9 +57,9 @@ static void decode_one(
 }
 
 enum zd_status FAST(attention_decode)(
-        struct stream *stream, void *out, const void *q, const void *k_cache,
-        const void *v_cache, int n, int past, const struct attention_shape *s)
+        struct stream *stream, const struct attention *a, int n, int past)
 {
+    const struct attention_shape *s = a->shape;
     int H = s->H, D = s->D, seen = s->window ? s->window : past + n;
     int64_t stride = (int64_t)s->KV * D;
     size_t work = (size_t)n * (size_t)(past + n) * (size_t)(H * D);
@@ -71,10 +71,10 @@ enum zd_status FAST(attention_decode)(
             int end = past + i + 1, count = seen < end ? seen : end;
             int64_t at = (end - count) * stride + h / (H / s->KV) * D;
             decode_one(
-                    (elem *)out + ((int64_t)i * H + h) * D,
-                    (const elem *)q + i * s->q_stride + h * D,
-                    (const elem *)k_cache + at, (const elem *)v_cache + at,
-                    stride, count, D, s->scale, s->softcap);
+                    (elem *)a->out + ((int64_t)i * H + h) * D,
+                    (const elem *)a->q + i * s->q_stride + h * D,
+                    (const elem *)a->k + at, (const elem *)a->v + at, stride,
+                    count, D, s->scale, s->softcap);
         }
     return ZD_OK;
 }

@@ -104,33 +104,25 @@ static void warn_own_backward(int version)
                 "no fixed order",
                 version / 10000, version / 100 % 100);
 }
-
-static void take_cudnn(
-        enum dtype dtype, int version, struct attention_pair *pair)
-{
-    attention_cudnn_take(dtype, pair);
-    warn_own_backward(version);
-}
-#else
-static void take_cudnn(
-        enum dtype dtype, int version, struct attention_pair *pair)
-{
-}
 #endif
 
 enum zd_status attention_cuda_choose(
-        enum dtype dtype, struct attention_pair *pair, const char **name_out)
+        enum dtype dtype, attention_fn **attention_out, const char **name_out)
 {
     static atomic_flag not_there = ATOMIC_FLAG_INIT;
     enum attention_choice choice = kernels_attention();
     char why[256] = "it has no fp32 attention";
     int version;
+    *attention_out = NULL;
     *name_out = "own attention";
     if (choice == ATTENTION_OWN)
         return ZD_OK;
     if (dtype != DTYPE_FP32 &&
         open_cudnn(name_out, &version, why, sizeof why)) {
-        take_cudnn(dtype, version, pair);
+#if ZD_HAVE_CUDNN
+        *attention_out = attention_cudnn(dtype);
+        warn_own_backward(version);
+#endif
         return ZD_OK;
     }
     if (choice == ATTENTION_CUDNN) {

@@ -186,26 +186,23 @@ __global__ void __launch_bounds__(32 * WARPS)
         p.delta[lse_at(p, b, h) + t] = sum;
 }
 
-template <typename E, int W>
-static enum zd_status row_deltas_by(
-        cudaStream_t stream, const attention_pass<E> &p)
-{
-    int lanes = 1;
-    while (lanes < 32 && lanes * W < p.D)
-        lanes *= 2;
-    int rows = 32 * WARPS / lanes;
-    dim3 grid((unsigned)ceil_div(p.Q, rows), p.H, p.B);
-    ZD_LAUNCH((row_delta_kernel<E, W>), grid, 32 * WARPS, 0, stream, p, lanes);
-    return ZD_OK;
-}
-
 template <typename E>
 enum zd_status row_deltas(cudaStream_t stream, const attention_pass<E> &p)
 {
-    const int W = full_width<E>::value;
-    if (p.D % W == 0 && is_aligned(p.out) && is_aligned(p.dout))
-        return row_deltas_by<E, W>(stream, p);
-    return row_deltas_by<E, 1>(stream, p);
+    bool is_packed =
+            p.D % full_width<E>::value == 0 && are_aligned(p.out, p.dout);
+    return by_width<E>(is_packed, [&](auto width) {
+        const int W = decltype(width)::value;
+        int lanes = 1;
+        while (lanes < 32 && lanes * W < p.D)
+            lanes *= 2;
+        int rows = 32 * WARPS / lanes;
+        dim3 grid((unsigned)ceil_div(p.Q, rows), p.H, p.B);
+        ZD_LAUNCH(
+                (row_delta_kernel<E, W>), grid, 32 * WARPS, 0, stream, p,
+                lanes);
+        return ZD_OK;
+    });
 }
 
 template <typename E>

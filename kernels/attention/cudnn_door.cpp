@@ -445,7 +445,7 @@ static void graph_make(struct cudnn_device *device, struct graph_of_shape *made)
 static struct graph_key key_of(const struct cudnn_attention *a)
 {
     struct graph_key key;
-    const struct attention_shape *s = a->shape;
+    const struct attention_shape *s = a->of.shape;
     memset(&key, 0, sizeof key);
     key.q_stride = s->q_stride;
     key.k_stride = s->k_stride;
@@ -454,8 +454,8 @@ static struct graph_key key_of(const struct cudnn_attention *a)
     key.dtype = a->dtype;
     key.scale = s->scale;
     key.window = attention_slides(s) ? s->window : 0;
-    key.is_backward = a->dq != NULL;
-    key.is_deterministic = a->dq != NULL && a->deterministic;
+    key.is_backward = a->of.dq != NULL;
+    key.is_deterministic = key.is_backward && a->deterministic;
     key.documents = a->documents.bucket;
     return key;
 }
@@ -506,13 +506,14 @@ static bool execute(
         cudaStream_t stream, const struct cudnn_attention *a, char *why,
         size_t why_bytes)
 {
+    const struct attention &of = a->of;
     std::unordered_map<int64_t, void *> places = {
-            {Q, (void *)a->q}, {K, (void *)a->k}, {V, (void *)a->v},
-            {OUT, a->out},     {LSE, a->lse},
+            {Q, (void *)of.q}, {K, (void *)of.k}, {V, (void *)of.v},
+            {OUT, of.out},     {LSE, of.lse},
     };
-    if (a->dq) {
-        places[DOUT] = (void *)a->dout;
-        places[DQ] = a->dq, places[DK] = a->dk, places[DV] = a->dv;
+    if (of.dq) {
+        places[DOUT] = (void *)of.dout;
+        places[DQ] = of.dq, places[DK] = of.dk, places[DV] = of.dv;
     }
     if (a->documents.bucket) {
         const struct cudnn_documents *d = &a->documents;
@@ -520,7 +521,7 @@ static bool execute(
         places[Q_AT] = (void *)d->q, places[K_AT] = (void *)d->k;
         places[V_AT] = (void *)d->v, places[OUT_AT] = (void *)d->out;
         places[LSE_AT] = (void *)d->lse;
-        if (a->dq)
+        if (of.dq)
             places[KV_AT] = (void *)d->kv;
     }
     cudnnStatus_t status = fe::detail::set_stream(device->handle, stream);
@@ -542,12 +543,12 @@ static struct cudnn_device *device_now(void)
 }
 
 extern "C" enum zd_status cudnn_attention_run(
-        void *stream, const struct cudnn_attention *a, bool *done_out,
-        const char **why_out)
+        void *stream, const struct cudnn_attention *a,
+        enum cudnn_outcome *outcome_out, const char **why_out)
 {
     char why[256] = "";
     struct cudnn_device *device = device_now();
-    *done_out = false;
+    *outcome_out = CUDNN_DECLINED;
     *why_out = NULL;
     if (!device)
         return ZD_OK;
@@ -559,7 +560,7 @@ extern "C" enum zd_status cudnn_attention_run(
             return ZD_OK;
         }
         if (execute(device, graph, (cudaStream_t)stream, a, why, sizeof why)) {
-            *done_out = true;
+            *outcome_out = graph->is_checked ? CUDNN_DONE : CUDNN_UNCHECKED;
             return ZD_OK;
         }
     } catch (const std::exception &e) {
@@ -581,16 +582,6 @@ extern "C" bool cudnn_attention_bytes(
         return false;
     *bytes_out = graph->bytes;
     return true;
-}
-
-extern "C" bool cudnn_attention_is_checked(const struct cudnn_attention *a)
-{
-    struct cudnn_device *device = device_now();
-    if (!device)
-        return false;
-    std::lock_guard<std::mutex> guard(device->lock);
-    struct graph_of_shape *graph = graph_get(device, a);
-    return graph && graph->is_checked;
 }
 
 /* A graph that is wrong stays: what it has queued may still run. */

@@ -29,32 +29,30 @@ struct cudnn_documents {
 };
 
 /* Everything on the device. dq is NULL: forward, which writes out and lse. Of
- * packed documents dq, dk and dv have rows without gaps. */
+ * packed documents dq, dk and dv have rows without gaps. doc_start and scratch
+ * are not read. */
 struct cudnn_attention {
+    struct attention of;
     enum dtype dtype;
-    const struct attention_shape *shape;
-    const void *q, *k, *v, *dout;
-    void *out, *dq, *dk, *dv;
-    float *lse;
     void *workspace;
     size_t workspace_bytes;
     bool deterministic; /* the sums of dq in an order that never changes */
     struct cudnn_documents documents;
 };
 
-/* Queues it on a cudaStream_t. *done_out false: declined, nothing was queued,
- * and it will be declined again; *why_out says why the first time, else NULL
- * (static). Errors: ZD_ERR_DEVICE, E1223: the graph failed. */
+/* Queues it on a cudaStream_t. DECLINED: nothing was queued, and it will be
+ * declined again; *why_out says why the first time, else NULL (static).
+ * UNCHECKED: its graph's results were not held against our own kernels' yet.
+ * Errors: ZD_ERR_DEVICE, E1223: the graph failed. */
+enum cudnn_outcome { CUDNN_DECLINED, CUDNN_UNCHECKED, CUDNN_DONE };
 enum zd_status cudnn_attention_run(
-        void *stream, const struct cudnn_attention *a, bool *done_out,
-        const char **why_out);
+        void *stream, const struct cudnn_attention *a,
+        enum cudnn_outcome *outcome_out, const char **why_out);
 /* The work space that its graph asks for, which is built; pointers say only
  * whether they are NULL. False: it is declined. */
 bool cudnn_attention_bytes(const struct cudnn_attention *a, size_t *bytes_out);
 
-/* Whether the results of its graph were held against our own kernels'. */
-bool cudnn_attention_is_checked(const struct cudnn_attention *a);
-/* They were: a graph that does not agree is declined from now on. */
+/* They were held: a graph that does not agree is declined from now on. */
 void cudnn_attention_checked(const struct cudnn_attention *a, bool agrees);
 
 #ifdef __cplusplus

@@ -50,10 +50,15 @@ extern "C" {
     type *name = (type *)zd_shared_bytes
 #endif
 
-/* An operation's functions by type (cuda_names.h): op_any<T>. */
+/* An operation's functions by type (kernels.h), by those of fp32, bf16 and
+ * fp16; op_any<T>. */
+#define CUDA_DEFINE_AS(op, ...)                                                \
+    extern "C" {                                                               \
+    extern op##_fn *const op##_cuda[3];                                        \
+    }                                                                          \
+    op##_fn *const op##_cuda[] = {__VA_ARGS__}
 #define CUDA_DEFINE(op)                                                        \
-    op##_fn *const op##_cuda[] = {                                             \
-            op##_any<float>, op##_any<bf16>, op##_any<fp16>}
+    CUDA_DEFINE_AS(op, op##_any<float>, op##_any<bf16>, op##_any<fp16>)
 
 enum { WARP = 32, MAX_WARPS = 32 };
 static const unsigned ALL_LANES = 0xffffffffu;
@@ -96,6 +101,20 @@ inline unsigned grid_for(int64_t work, int block, int64_t most)
 
 /* Most blocks of a grid that loops: the largest that every GPU takes. */
 static const int64_t GRID_MOST = 0x7fffffff;
+
+/* A number as a type. */
+template <int N> struct constant {
+    static const int value = N;
+};
+
+/* By `run` with the width of a pack: whole ones of 16 bytes, or where
+ * `is_packed` is false (an address, a row) single elements. */
+template <typename T, typename RUN>
+static inline enum zd_status by_width(bool is_packed, const RUN &run)
+{
+    return is_packed ? run(constant<full_width<T>::value>())
+                     : run(constant<1>());
+}
 
 /* Queues a kernel<T, W> that works in packs of W elements: whole ones of 16
  * bytes, or where `is_packed` is false (an address, a row) single elements. */

@@ -39,23 +39,20 @@ __device__ __forceinline__ uint32_t shared_address(const void *p)
 
 /* c += a b. Volatile, as all that a warp does together: no lane may meet it at
  * another place than the others, where a compiler moved it into a branch. */
-__device__ __forceinline__ void mma_16x8x16(
-        bf16, float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
-{
-    MMA_ASM("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
-            "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-            : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
-
-__device__ __forceinline__ void mma_16x8x16(
-        fp16, float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
-{
-    MMA_ASM("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
-            "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-            : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
+#define MMA_16X8X16(E, type)                                                   \
+    __device__ __forceinline__ void mma_16x8x16(                               \
+            E, float(&c)[4], const uint32_t(&a)[4], uint32_t b0, uint32_t b1)  \
+    {                                                                          \
+        MMA_ASM("mma.sync.aligned.m16n8k16.row.col.f32." type "." type         \
+                ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "          \
+                "{%0, %1, %2, %3};"                                            \
+                : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])               \
+                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0),         \
+                  "r"(b1));                                                    \
+    }
+MMA_16X8X16(bf16, "bf16")
+MMA_16X8X16(fp16, "f16")
+#undef MMA_16X8X16
 
 /* Four 8x8 matrices from shared memory: lane 8 i + r gives the address of row r
  * of matrix i (16 bytes, aligned); x[i] is elements 2t, 2t+1 of its row g. */
@@ -123,14 +120,3 @@ __device__ __forceinline__ float fast_exp2(float x)
 #undef MMA_ASM
 #undef MMA_PURE
 #endif
-
-/* Two elements of a word, rounded. */
-__device__ __forceinline__ uint32_t two_elements(bf16, float low, float high)
-{
-    return two_bf16(low, high);
-}
-
-__device__ __forceinline__ uint32_t two_elements(fp16, float low, float high)
-{
-    return two_fp16(low, high);
-}

@@ -11,17 +11,6 @@ struct fp16 {
     uint16_t bits;
 };
 
-template <typename T> struct dtype_of;
-template <> struct dtype_of<float> {
-    static const enum dtype value = DTYPE_FP32;
-};
-template <> struct dtype_of<bf16> {
-    static const enum dtype value = DTYPE_BF16;
-};
-template <> struct dtype_of<fp16> {
-    static const enum dtype value = DTYPE_FP16;
-};
-
 __host__ __device__ inline float float_of_bits(uint32_t bits)
 {
     float f;
@@ -37,7 +26,7 @@ __host__ __device__ inline uint32_t bits_of_float(float f)
 }
 
 /* The conversions of base/number/dtype.h, bit for bit (to nearest even; NaN
- * stays NaN, with the upper bits of its payload). */
+ * stays NaN, with the upper bits of its payload), without a branch. */
 __host__ __device__ inline uint16_t bf16_bits(float f)
 {
     uint32_t bits = bits_of_float(f);
@@ -48,44 +37,29 @@ __host__ __device__ inline uint16_t bf16_bits(float f)
 
 __host__ __device__ inline uint16_t fp16_bits(float f)
 {
+#ifdef __CUDA_ARCH__
     uint32_t bits = bits_of_float(f), magnitude = bits & 0x7fffffffu;
     uint32_t sign = (bits >> 16) & 0x8000u;
     uint16_t nan = (uint16_t)(sign | 0x7e00u | ((magnitude >> 13) & 0x3ffu));
-#ifdef __CUDA_ARCH__
     uint16_t half;
     asm("cvt.rn.f16.f32 %0, %1;" : "=h"(half) : "f"(f));
-    return magnitude > 0x7f800000u ? nan : half; /* no branch */
+    return magnitude > 0x7f800000u ? nan : half;
 #else
-    if (magnitude > 0x7f800000u)
-        return nan;
-    if (magnitude >= 0x477ff000u) /* rounds to 2^16 or more */
-        return (uint16_t)(sign | 0x7c00u);
-    if (magnitude < 0x38800000u) { /* subnormal: the addition rounds */
-        float shifted = float_of_bits(magnitude) + 0.5f;
-        return (uint16_t)(sign | (bits_of_float(shifted) - 0x3f000000u));
-    }
-    magnitude += 0xfffu + ((magnitude >> 13) & 1u);
-    return (uint16_t)(sign | ((magnitude - 0x38000000u) >> 13));
+    return float_to_fp16(f);
 #endif
 }
 
 __host__ __device__ inline float fp16_float(uint16_t half)
 {
-    uint32_t sign = (uint32_t)(half & 0x8000u) << 16;
-    uint32_t fraction = half & 0x3ffu;
-    float nan = float_of_bits(sign | 0x7fc00000u | (fraction << 13));
 #ifdef __CUDA_ARCH__
+    uint32_t sign = (uint32_t)(half & 0x8000u) << 16;
+    float nan =
+            float_of_bits(sign | 0x7fc00000u | (uint32_t)(half & 0x3ffu) << 13);
     float f;
     asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(half));
-    return (half & 0x7fffu) > 0x7c00u ? nan : f; /* no branch */
+    return (half & 0x7fffu) > 0x7c00u ? nan : f;
 #else
-    uint32_t exponent = (half >> 10) & 0x1fu;
-    if (exponent == 0x1f)
-        return fraction ? nan : float_of_bits(sign | 0x7f800000u);
-    if (exponent)
-        return float_of_bits(
-                sign | ((exponent + 112) << 23) | (fraction << 13));
-    return float_of_bits(sign | bits_of_float((float)fraction * 0x1p-24f));
+    return fp16_to_float(half);
 #endif
 }
 
@@ -207,9 +181,9 @@ __device__ inline void unpack(float (&out)[W], pack<T, W> x)
         out[i] = to_float(x.at[i]);
 }
 
-/* Two at a time in the lower and upper half of a word. A NaN stays a NaN; on a
- * GPU its payload may be another one than the CPU's. */
-__device__ inline uint32_t two_bf16(float low, float high)
+/* Two at a time in the lower and upper half of a word, rounded. A NaN stays a
+ * NaN; on a GPU its payload may be another one than the CPU's. */
+__device__ __forceinline__ uint32_t two_elements(bf16, float low, float high)
 {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
     uint32_t both;
@@ -220,7 +194,7 @@ __device__ inline uint32_t two_bf16(float low, float high)
 #endif
 }
 
-__device__ inline uint32_t two_fp16(float low, float high)
+__device__ __forceinline__ uint32_t two_elements(fp16, float low, float high)
 {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
     uint32_t both;
@@ -235,31 +209,16 @@ template <typename T, int W>
 __device__ inline pack<T, W> packed(const float (&in)[W])
 {
     pack<T, W> x;
+    if constexpr (W == 8 && sizeof(T) == 2) {
+        x.whole.x = two_elements(T(), in[0], in[1]);
+        x.whole.y = two_elements(T(), in[2], in[3]);
+        x.whole.z = two_elements(T(), in[4], in[5]);
+        x.whole.w = two_elements(T(), in[6], in[7]);
+    } else {
 #pragma unroll
-    for (int i = 0; i < W; i++)
-        x.at[i] = from_float<T>(in[i]);
-    return x;
-}
-
-template <>
-__device__ inline pack<bf16, 8> packed<bf16, 8>(const float (&in)[8])
-{
-    pack<bf16, 8> x;
-    x.whole.x = two_bf16(in[0], in[1]);
-    x.whole.y = two_bf16(in[2], in[3]);
-    x.whole.z = two_bf16(in[4], in[5]);
-    x.whole.w = two_bf16(in[6], in[7]);
-    return x;
-}
-
-template <>
-__device__ inline pack<fp16, 8> packed<fp16, 8>(const float (&in)[8])
-{
-    pack<fp16, 8> x;
-    x.whole.x = two_fp16(in[0], in[1]);
-    x.whole.y = two_fp16(in[2], in[3]);
-    x.whole.z = two_fp16(in[4], in[5]);
-    x.whole.w = two_fp16(in[6], in[7]);
+        for (int i = 0; i < W; i++)
+            x.at[i] = from_float<T>(in[i]);
+    }
     return x;
 }
 

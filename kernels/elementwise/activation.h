@@ -11,7 +11,6 @@
 #pragma once
 
 #include "base/device/device.h"
-#include "kernels/cuda/cuda_names.h"
 
 typedef enum zd_status gelu_forward_fn(
         struct stream *stream, void *out, /* (count) */
@@ -38,7 +37,6 @@ typedef enum zd_status gated_backward_fn(
         const void *gate, const void *up, /* (N, F), rows `stride` apart */
         int N, int F, int64_t stride);
 
-CUDA_DECLARE(gelu_forward);
-CUDA_DECLARE(gelu_backward);
-CUDA_DECLARE(gated_forward);
-CUDA_DECLARE(gated_backward);
+/* On a GPU, by enum dtype: parts of a matmul. */
+extern gelu_forward_fn *const gelu_forward_cuda[3];
+extern gelu_backward_fn *const gelu_backward_cuda[3];

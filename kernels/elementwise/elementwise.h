@@ -2,7 +2,6 @@
 #pragma once
 
 #include "base/device/device.h"
-#include "kernels/cuda/cuda_names.h"
 
 /* out = a + b; out may be a or b. */
 typedef enum zd_status add_fn(
@@ -16,5 +15,5 @@ typedef enum zd_status reduce_rows_fn(
         const void *x,                     /* (N, C) */
         int N, int C, bool accumulate);
 
-CUDA_DECLARE(add);
-CUDA_DECLARE(reduce_rows);
+/* On a GPU, by enum dtype: a part of a matmul. */
+extern reduce_rows_fn *const reduce_rows_cuda[3];

@@ -53,15 +53,15 @@ static enum zd_status reduce_rows_any(
         struct stream *stream, float *out, const void *x, int N, int C,
         bool accumulate)
 {
-    const int W = full_width<T>::value;
     cudaStream_t on = device_cuda_stream(stream);
     if (C <= 0)
         return ZD_OK;
-    if (C % W == 0 && is_aligned(x))
+    bool is_packed = C % full_width<T>::value == 0 && is_aligned(x);
+    return by_width<T>(is_packed, [&](auto width) {
+        const int W = decltype(width)::value;
         return column_sums<W>(
                 on, out, dense_rows<T, W>{(const T *)x, C}, N, C, accumulate);
-    return column_sums<1>(
-            on, out, dense_rows<T, 1>{(const T *)x, C}, N, C, accumulate);
+    });
 }
 
 CUDA_DEFINE(add);

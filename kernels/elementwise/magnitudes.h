@@ -17,7 +17,6 @@
 
 #include "base/device/device.h"
 #include "base/number/dtype.h"
-#include "kernels/cuda/cuda_names.h"
 
 struct adapted_rows {
     const void *weight; /* (out, in), with conv1d (in, out) */
@@ -46,7 +45,3 @@ typedef enum zd_status column_dots_fn(
         const float *factor,                            /* (C) */
         const void *a, int64_t a_stride, const void *b, /* (N, C) */
         int64_t b_stride, int N, int C, bool accumulate);
-
-CUDA_DECLARE(row_gains);
-CUDA_DECLARE(scale_columns);
-CUDA_DECLARE(column_dots);

@@ -139,22 +139,19 @@ static enum zd_status scale_columns_of(
         cudaStream_t on, V *out, int64_t out_stride, const V *x,
         int64_t x_stride, const float *gain, const T *bias, int N, int C)
 {
-    const int W = full_width<V>::value;
-    bool is_packed = C % W == 0 && out_stride % W == 0 && x_stride % W == 0 &&
-                     are_aligned(out, x, gain, bias);
-    int64_t threads = ceil_div(C, is_packed ? W : 1);
-    dim3 grid(
-            (unsigned)ceil_div(threads, COLUMNS_BLOCK),
-            grid_for(N, ROWS_OF_THREAD, GRID_ROWS_MOST));
-    if (is_packed)
+    const int whole = full_width<V>::value;
+    bool is_packed = C % whole == 0 && out_stride % whole == 0 &&
+                     x_stride % whole == 0 && are_aligned(out, x, gain, bias);
+    return by_width<V>(is_packed, [&](auto width) {
+        const int W = decltype(width)::value;
+        dim3 grid(
+                (unsigned)ceil_div(ceil_div(C, W), COLUMNS_BLOCK),
+                grid_for(N, ROWS_OF_THREAD, GRID_ROWS_MOST));
         ZD_LAUNCH(
                 (scale_columns_kernel<T, V, W>), grid, COLUMNS_BLOCK, 0, on,
                 out, out_stride, x, x_stride, gain, bias, N, C);
-    else
-        ZD_LAUNCH(
-                (scale_columns_kernel<T, V, 1>), grid, COLUMNS_BLOCK, 0, on,
-                out, out_stride, x, x_stride, gain, bias, N, C);
-    return ZD_OK;
+        return ZD_OK;
+    });
 }
 
 template <typename T>
@@ -201,22 +198,18 @@ static enum zd_status column_dots_any(
         int64_t a_stride, const void *b, int64_t b_stride, int N, int C,
         bool accumulate)
 {
-    const int W = full_width<T>::value;
+    const int whole = full_width<T>::value;
     cudaStream_t on = device_cuda_stream(stream);
+    bool is_packed = C % whole == 0 && a_stride % whole == 0 &&
+                     b_stride % whole == 0 && are_aligned(a, b);
     if (C <= 0)
         return ZD_OK;
-    if (C % W == 0 && a_stride % W == 0 && b_stride % W == 0 &&
-        are_aligned(a, b))
-        return column_sums<W>(
-                on, out,
-                row_products<T, W>{
-                        factor, (const T *)a, (const T *)b, a_stride, b_stride},
-                N, C, accumulate);
-    return column_sums<1>(
-            on, out,
-            row_products<T, 1>{
-                    factor, (const T *)a, (const T *)b, a_stride, b_stride},
-            N, C, accumulate);
+    return by_width<T>(is_packed, [&](auto width) {
+        const int W = decltype(width)::value;
+        row_products<T, W> rows = {
+                factor, (const T *)a, (const T *)b, a_stride, b_stride};
+        return column_sums<W>(on, out, rows, N, C, accumulate);
+    });
 }
 
 CUDA_DEFINE(row_gains);

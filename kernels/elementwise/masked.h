@@ -17,7 +17,6 @@
 
 #include "base/device/device.h"
 #include "base/number/philox.h"
-#include "kernels/cuda/cuda_names.h"
 
 struct dropout {
     uint32_t threshold; /* p * 2^32; 0: nothing is dropped */
@@ -47,5 +46,3 @@ typedef enum zd_status scale_rows_fn(
         struct stream *stream, void *out,  /* (N, C), rows out_stride apart */
         int64_t out_stride, const void *x, /* (N, C) */
         int N, int C, float scale, const struct dropout *dropout, bool add);
-
-CUDA_DECLARE(scale_rows);

@@ -6,7 +6,6 @@
 #pragma once
 
 #include "base/device/device.h"
-#include "kernels/cuda/cuda_names.h"
 
 #include <stdint.h>
 
@@ -28,6 +27,3 @@ typedef enum zd_status embedding_backward_fn(
 /* On the host: `order` of ids. scratch: (rows + 1). */
 void embedding_order(
         int32_t *order, const int32_t *ids, int N, int rows, int32_t *scratch);
-
-CUDA_DECLARE(embedding_forward);
-CUDA_DECLARE(embedding_backward);

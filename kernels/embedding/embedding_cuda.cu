@@ -167,52 +167,25 @@ static __global__ void embedding_join_kernel(
     add_to_row<W>(dtable + (int64_t)id * C + c, sum);
 }
 
-template <typename T, int W>
-static enum zd_status forward_packs(
-        cudaStream_t on, T *out, const int32_t *ids, const T *table, int N,
-        int C, bool add)
-{
-    int64_t tiles = ceil_div(C, (int64_t)FORWARD_BLOCK * W);
-    assert(N * tiles <= GRID_MOST);
-    ZD_LAUNCH(
-            (embedding_forward_kernel<T, W>), (unsigned)(N * tiles),
-            FORWARD_BLOCK, 0, on, out, ids, table, C, (int)tiles, add);
-    return ZD_OK;
-}
-
 template <typename T>
 static enum zd_status embedding_forward_any(
         struct stream *stream, void *out, const int32_t *ids, const void *table,
         int N, int C, bool add)
 {
-    const int W = full_width<T>::value;
     cudaStream_t on = device_cuda_stream(stream);
+    bool is_packed = C % full_width<T>::value == 0 && are_aligned(out, table);
     if (N <= 0 || C <= 0)
         return ZD_OK;
-    if (C % W == 0 && is_aligned(out) && is_aligned(table))
-        return forward_packs<T, W>(
-                on, (T *)out, ids, (const T *)table, N, C, add);
-    return forward_packs<T, 1>(on, (T *)out, ids, (const T *)table, N, C, add);
-}
-
-template <typename T, int W>
-static enum zd_status backward_packs(
-        cudaStream_t on, float *dtable, struct embedding_list list,
-        const T *dout, int C)
-{
-    size_t bytes = embedding_cuda_workspace_bytes(list.N, C);
-    float *sums = (float *)cuda_workspace(bytes);
-    dim3 grid(
-            (unsigned)ceil_div(list.N, EMBEDDING_PIECE),
-            (unsigned)ceil_div(C, (int64_t)BACKWARD_BLOCK * W));
-    assert(sums);
-    ZD_LAUNCH(
-            (embedding_backward_kernel<T, W>), grid, BACKWARD_BLOCK, 0, on,
-            dtable, sums, list, dout, C);
-    ZD_LAUNCH(
-            (embedding_join_kernel<W>), grid, BACKWARD_BLOCK, 0, on, dtable,
-            sums, list, C);
-    return ZD_OK;
+    return by_width<T>(is_packed, [&](auto width) {
+        const int W = decltype(width)::value;
+        int64_t tiles = ceil_div(C, (int64_t)FORWARD_BLOCK * W);
+        assert(N * tiles <= GRID_MOST);
+        ZD_LAUNCH(
+                (embedding_forward_kernel<T, W>), (unsigned)(N * tiles),
+                FORWARD_BLOCK, 0, on, (T *)out, ids, (const T *)table, C,
+                (int)tiles, add);
+        return ZD_OK;
+    });
 }
 
 template <typename T>
@@ -220,15 +193,26 @@ static enum zd_status embedding_backward_any(
         struct stream *stream, float *dtable, const int32_t *ids,
         const int32_t *order, const void *dout, int N, int C)
 {
-    const int W = full_width<T>::value;
     cudaStream_t on = device_cuda_stream(stream);
     struct embedding_list list = {ids, order, N};
+    bool is_packed = C % full_width<T>::value == 0 && are_aligned(dtable, dout);
     if (N <= 0 || C <= 0)
         return ZD_OK;
-    assert(order);
-    if (C % W == 0 && is_aligned(dtable) && is_aligned(dout))
-        return backward_packs<T, W>(on, dtable, list, (const T *)dout, C);
-    return backward_packs<T, 1>(on, dtable, list, (const T *)dout, C);
+    float *sums = (float *)cuda_workspace(embedding_cuda_workspace_bytes(N, C));
+    assert(order && sums);
+    return by_width<T>(is_packed, [&](auto width) {
+        const int W = decltype(width)::value;
+        dim3 grid(
+                (unsigned)ceil_div(N, EMBEDDING_PIECE),
+                (unsigned)ceil_div(C, (int64_t)BACKWARD_BLOCK * W));
+        ZD_LAUNCH(
+                (embedding_backward_kernel<T, W>), grid, BACKWARD_BLOCK, 0, on,
+                dtable, sums, list, (const T *)dout, C);
+        ZD_LAUNCH(
+                (embedding_join_kernel<W>), grid, BACKWARD_BLOCK, 0, on, dtable,
+                sums, list, C);
+        return ZD_OK;
+    });
 }
 
 CUDA_DEFINE(embedding_forward);

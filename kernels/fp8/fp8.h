@@ -28,7 +28,6 @@
 
 #include "base/device/device.h"
 #include "base/number/dtype.h"
-#include "kernels/cuda/cuda_names.h"
 
 /* A job's train.fp8: E4M3 with blocks; or one scale a tensor, of gradients
  * E5M2. */
@@ -144,6 +143,3 @@ struct fp8_cast {
 
 typedef enum zd_status fp8_cast_fn(
         struct stream *stream, const struct fp8_cast *cast);
-
-CUDA_DECLARE(fp8_amax);
-CUDA_DECLARE(fp8_cast);

@@ -15,20 +15,15 @@ ALWAYS_INLINE vf vf_abs(vf x)
     return (vf)((vu)x & 0x7fffffffu);
 }
 
-/* NaN is left out: vf_max takes the other. */
-static float elems_amax(const elem *x, int count)
+/* NaN is left out: vf_max takes the other. `wide`: of floats. */
+ALWAYS_INLINE float row_amax(const void *x, int count, bool wide)
 {
     vf most = vf_all(0);
-    for (int i = 0; i < count; i += VL)
-        most = vf_max(vf_abs(load_some(x + i, count - i)), most);
-    return vf_top(most);
-}
-
-static float floats_amax(const float *x, int count)
-{
-    vf most = vf_all(0);
-    for (int i = 0; i < count; i += VL)
-        most = vf_max(vf_abs(vf_load_some(x + i, count - i)), most);
+    for (int i = 0; i < count; i += VL) {
+        vf v = wide ? vf_load_some((const float *)x + i, count - i)
+                    : load_some((const elem *)x + i, count - i);
+        most = vf_max(vf_abs(v), most);
+    }
     return vf_top(most);
 }
 
@@ -45,8 +40,8 @@ enum zd_status FAST(fp8_amax)(
     for (int r = 0; r < rows; r++) {
         size_t at = (size_t)r * (size_t)stride;
         float row = type == ELEM_DTYPE
-                            ? elems_amax((const elem *)x + at, columns)
-                            : floats_amax((const float *)x + at, columns);
+                            ? row_amax((const elem *)x + at, columns, false)
+                            : row_amax((const float *)x + at, columns, true);
         most = row > most ? row : most;
     }
     *amax = most;

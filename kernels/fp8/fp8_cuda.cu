@@ -549,7 +549,5 @@ static enum zd_status cast_bf16(struct stream *stream, const struct fp8_cast *c)
 }
 
 /* Tables of other types have no matmuls of codes. */
-extern "C" {
-fp8_amax_fn *const fp8_amax_cuda[] = {NULL, amax_bf16, NULL};
-fp8_cast_fn *const fp8_cast_cuda[] = {NULL, cast_bf16, NULL};
-}
+CUDA_DEFINE_AS(fp8_amax, NULL, amax_bf16, NULL);
+CUDA_DEFINE_AS(fp8_cast, NULL, cast_bf16, NULL);

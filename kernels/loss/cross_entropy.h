@@ -23,7 +23,6 @@
 
 #include "base/device/device.h"
 #include "base/number/dtype.h"
-#include "kernels/cuda/cuda_names.h"
 
 #include <stdint.h>
 
@@ -34,15 +33,27 @@ struct logit_map {
 /* On the host, in place: generation reads logits through it. */
 void logit_map_apply(const struct logit_map *map, float *logits, size_t count);
 
+/* Columns 0 .. count - 1 of a row are the logits of ids first .. first + count
+ * - 1; what follows up to `columns` is padding, whose gradient is 0. */
+struct vocabulary_slice {
+    int first, count, columns;
+};
+
+struct loss_rows {
+    float *losses;          /* (n), the same in each slice */
+    void *dlogits;          /* (n, columns) compute type; NULL: loss only; may
+                               be `logits` itself when the types agree */
+    const void *logits;     /* (n, count) of the table's logits_dtype */
+    const int32_t *targets; /* (n); < 0 = masked */
+    float dloss;            /* weight of each token's loss in the total */
+    int n, stride;
+    struct vocabulary_slice slice;
+    const struct logit_map *map; /* NULL: logits as they are */
+};
+
+/* Of a whole vocabulary. */
 typedef enum zd_status cross_entropy_fn(
-        struct stream *stream, float *losses, /* (n) */
-        void *dlogits,          /* (n, V) compute type; NULL: loss only; may
-                                   be `logits` itself when the types agree */
-        const void *logits,     /* (n, V) of the table's logits_dtype */
-        const int32_t *targets, /* (n); < 0 = masked */
-        float dloss,            /* weight of each token's loss in the total */
-        int n, int V, int stride,
-        const struct logit_map *map); /* NULL: logits as they are */
+        struct stream *stream, const struct loss_rows *rows);
 
 /* Elements from a row of logits to the next. A GPU's matmuls move 16 bytes
  * at a time, by a descriptor of the whole matrix, only where rows begin at
@@ -53,13 +64,6 @@ static inline int logits_stride(enum device_backend backend, int V)
     return backend == DEVICE_CUDA ? (V + GPU_ROW - 1) / GPU_ROW * GPU_ROW : V;
 }
 
-CUDA_DECLARE(cross_entropy);
-
-/* Columns 0 .. count - 1 of a row are the logits of ids first .. first + count
- * - 1; what follows up to `columns` is padding, whose gradient is 0. */
-struct vocabulary_slice {
-    int first, count, columns;
-};
 /* Of mapped logits y: the greatest, the sum of e^(y - top), the target's.
  * ROW_NONE, 0, ROW_NONE: of no column, or of another slice. */
 struct row_score {
@@ -69,16 +73,9 @@ struct row_score {
 
 typedef enum zd_status row_scores_fn(
         struct stream *stream, struct row_score *scores, /* (n) */
-        const void *logits, const int32_t *targets, int n, int stride,
-        const struct vocabulary_slice *slice, const struct logit_map *map);
+        const struct loss_rows *rows);
 
 typedef enum zd_status row_losses_fn(
-        struct stream *stream, float *losses, /* (n), the same in each slice */
-        void *dlogits,                        /* as cross_entropy_fn */
-        const void *logits, const int32_t *targets,
+        struct stream *stream, const struct loss_rows *rows,
         const struct row_score *scores, /* (slices, n) */
-        int slices, float dloss, int n, int stride,
-        const struct vocabulary_slice *slice, const struct logit_map *map);
-
-CUDA_DECLARE(row_scores);
-CUDA_DECLARE(row_losses);
+        int slices);

@@ -121,22 +121,23 @@ ALWAYS_INLINE float row_loss(
 }
 
 enum zd_status FAST(cross_entropy)(
-        struct stream *stream, float *losses, void *dlogits, const void *logits,
-        const int32_t *targets, float dloss, int n, int V, int stride,
-        const struct logit_map *map)
+        struct stream *stream, const struct loss_rows *r)
 {
-#pragma omp parallel for num_threads(threads_for((size_t)n *V))                \
+    const struct logit_map *map = r->map;
+    int V = r->slice.count;
+#pragma omp parallel for num_threads(threads_for((size_t)r->n *V))             \
         schedule(dynamic, 4)
-    for (int i = 0; i < n; i++) {
-        const float *row = (const float *)logits + (size_t)i * stride;
-        elem *d = dlogits ? (elem *)dlogits + (size_t)i * stride : NULL;
-        int target = targets[i];
-        losses[i] = 0.0f;
+    for (int i = 0; i < r->n; i++) {
+        size_t at = (size_t)i * r->stride;
+        const float *row = (const float *)r->logits + at;
+        elem *d = r->dlogits ? (elem *)r->dlogits + at : NULL;
+        int target = r->targets[i];
+        r->losses[i] = 0.0f;
         if (target < 0 && d)
             memset(d, 0, (size_t)V * sizeof *d);
         if (target >= 0)
-            losses[i] = map ? row_loss(d, row, target, dloss, V, map)
-                            : row_loss(d, row, target, dloss, V, NULL);
+            r->losses[i] = map ? row_loss(d, row, target, r->dloss, V, map)
+                               : row_loss(d, row, target, r->dloss, V, NULL);
     }
     return ZD_OK;
 }
@@ -144,20 +145,19 @@ enum zd_status FAST(cross_entropy)(
 /* --- of a slice of the vocabulary ----------------------------------------- */
 
 enum zd_status FAST(row_scores)(
-        struct stream *stream, struct row_score *scores, const void *logits,
-        const int32_t *targets, int n, int stride,
-        const struct vocabulary_slice *slice, const struct logit_map *map)
+        struct stream *stream, struct row_score *scores,
+        const struct loss_rows *r)
 {
-    int V = slice->count;
-#pragma omp parallel for num_threads(threads_for((size_t)n *V))
-    for (int i = 0; i < n; i++) {
-        const float *row = (const float *)logits + (size_t)i * stride;
-        int target = targets[i] - slice->first;
+    int V = r->slice.count;
+#pragma omp parallel for num_threads(threads_for((size_t)r->n *V))
+    for (int i = 0; i < r->n; i++) {
+        const float *row = (const float *)r->logits + (size_t)i * r->stride;
+        int target = r->targets[i] - r->slice.first;
         struct row_score score = {ROW_NONE, 0, ROW_NONE};
         if (V > 0)
-            score.sum = row_weight(&score.top, row, V, map);
+            score.sum = row_weight(&score.top, row, V, r->map);
         if (target >= 0 && target < V)
-            score.target = mapped(vf_all(row[target]), map)[0];
+            score.target = mapped(vf_all(row[target]), r->map)[0];
         scores[i] = score;
     }
     return ZD_OK;
@@ -195,25 +195,24 @@ ALWAYS_INLINE void slice_gradient(
 }
 
 enum zd_status FAST(row_losses)(
-        struct stream *stream, float *losses, void *dlogits, const void *logits,
-        const int32_t *targets, const struct row_score *scores, int slices,
-        float dloss, int n, int stride, const struct vocabulary_slice *slice,
-        const struct logit_map *map)
+        struct stream *stream, const struct loss_rows *r,
+        const struct row_score *scores, int slices)
 {
-    int V = slice->count;
-#pragma omp parallel for num_threads(threads_for((size_t)n * slice->columns))
+    int V = r->slice.count, columns = r->slice.columns, n = r->n;
+#pragma omp parallel for num_threads(threads_for((size_t)n *columns))
     for (int i = 0; i < n; i++) {
-        const float *row = (const float *)logits + (size_t)i * stride;
-        elem *d = dlogits ? (elem *)dlogits + (size_t)i * stride : NULL;
+        size_t at = (size_t)i * r->stride;
+        const float *row = (const float *)r->logits + at;
+        elem *d = r->dlogits ? (elem *)r->dlogits + at : NULL;
         struct row_score all = merged(scores, slices, n, i);
-        bool counts = targets[i] >= 0;
-        int from = counts ? V : 0, target = targets[i] - slice->first;
-        losses[i] = counts ? all.top + logf(all.sum) - all.target : 0;
+        bool counts = r->targets[i] >= 0;
+        int from = counts ? V : 0, target = r->targets[i] - r->slice.first;
+        r->losses[i] = counts ? all.top + logf(all.sum) - all.target : 0;
         if (!d)
             continue;
         if (counts)
-            slice_gradient(d, row, all, target, dloss, V, map);
-        memset(d + from, 0, (size_t)(slice->columns - from) * sizeof *d);
+            slice_gradient(d, row, all, target, r->dloss, V, r->map);
+        memset(d + from, 0, (size_t)(columns - from) * sizeof *d);
     }
     return ZD_OK;
 }

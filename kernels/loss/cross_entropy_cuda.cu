@@ -76,9 +76,9 @@ static __device__ inline void softmax_see_all(
         s->sum += exp_for<T>(x[j] - max);
 }
 
-template <typename T, int W, bool MAPPED>
+template <typename T, int W, typename READ>
 static __device__ inline struct softmax row_softmax(
-        const T *row, int V, float *shared, logit_reader<MAPPED> read)
+        const T *row, int V, float *shared, READ read)
 {
     struct softmax s = {-FLT_MAX, 0.0f};
     int head = head_of<W>(row), packs = V > head ? (V - head) / W : 0;
@@ -104,10 +104,10 @@ static __device__ inline struct softmax row_softmax(
 
 /* d = (softmax - onehot) dloss, from the row's end to its beginning. `d` may be
  * `row`; both begin at the same place between packs. */
-template <typename T, int W, bool MAPPED>
+template <typename T, int W, typename READ>
 static __device__ inline void row_gradient(
         T *d, const T *row, struct softmax s, float dloss, int target, int V,
-        logit_reader<MAPPED> read)
+        READ read)
 {
     float scale = dloss / s.sum;
     int head = head_of<W>(row), packs = V > head ? (V - head) / W : 0;
@@ -144,19 +144,18 @@ static __device__ inline void row_gradient(
     }
 }
 
-template <typename T, int W, bool MAPPED>
-static __global__ void __launch_bounds__(LOSS_BLOCK) cross_entropy_kernel(
-        float *losses, T *dlogits, const T *logits, const int32_t *targets,
-        float dloss, int n, int V, int stride, logit_reader<MAPPED> read)
+template <typename T, int W, typename READ>
+static __global__ void __launch_bounds__(LOSS_BLOCK)
+        cross_entropy_kernel(const struct loss_rows p, READ read)
 {
     __shared__ float shared[MAX_WARPS];
-    int64_t i = n - 1 - (int)blockIdx.x;
-    const T *row = logits + i * stride;
-    T *d = dlogits ? dlogits + i * stride : NULL;
-    int target = targets[i];
+    int64_t i = p.n - 1 - (int)blockIdx.x;
+    const T *row = (const T *)p.logits + i * p.stride;
+    T *d = p.dlogits ? (T *)p.dlogits + i * p.stride : NULL;
+    int target = p.targets[i], V = p.slice.count;
     if (target < 0) {
         if (threadIdx.x == 0)
-            losses[i] = 0.0f;
+            p.losses[i] = 0.0f;
         for (int v = (int)threadIdx.x; d && v < V; v += LOSS_BLOCK)
             d[v] = from_float<T>(0.0f);
         return;
@@ -164,171 +163,123 @@ static __global__ void __launch_bounds__(LOSS_BLOCK) cross_entropy_kernel(
     float wanted = read(to_float(row[target])); /* before it is overwritten */
     struct softmax s = row_softmax<T, W>(row, V, shared, read);
     if (threadIdx.x == 0)
-        losses[i] = logf(s.sum) - (wanted - s.max);
+        p.losses[i] = logf(s.sum) - (wanted - s.max);
     if (d)
-        row_gradient<T, W>(d, row, s, dloss, target, V, read);
+        row_gradient<T, W>(d, row, s, p.dloss, target, V, read);
 }
 
-template <typename T, bool MAPPED>
-static enum zd_status cross_entropy_by(
-        cudaStream_t on, float *losses, void *dlogits, const void *logits,
-        const int32_t *targets, float dloss, int n, int V, int stride,
-        logit_reader<MAPPED> read)
+/* By `run` with the width of packs, which those of a row and of its gradient
+ * share, the rows as a kernel may have them, and a reader of logits. */
+template <typename T, typename RUN>
+static enum zd_status by_map(const struct loss_rows *rows, const RUN &run)
 {
-    const int W = full_width<T>::value;
-    bool is_alike =
-            !dlogits || ((uintptr_t)dlogits - (uintptr_t)logits) % 16 == 0;
-    if (is_alike)
-        ZD_LAUNCH(
-                (cross_entropy_kernel<T, W, MAPPED>), (unsigned)n, LOSS_BLOCK,
-                0, on, losses, (T *)dlogits, (const T *)logits, targets, dloss,
-                n, V, stride, read);
-    else
-        ZD_LAUNCH(
-                (cross_entropy_kernel<T, 1, MAPPED>), (unsigned)n, LOSS_BLOCK,
-                0, on, losses, (T *)dlogits, (const T *)logits, targets, dloss,
-                n, V, stride, read);
-    return ZD_OK;
+    struct loss_rows p = *rows;
+    uintptr_t apart = (uintptr_t)p.dlogits - (uintptr_t)p.logits;
+    p.map = NULL; /* the host's */
+    if (p.n <= 0)
+        return ZD_OK;
+    assert(p.stride >= p.slice.count);
+    return by_width<T>(!p.dlogits || apart % 16 == 0, [&](auto width) {
+        return rows->map ? run(width, p, logit_reader<true>{*rows->map})
+                         : run(width, p, logit_reader<false>{});
+    });
 }
 
 template <typename T>
 static enum zd_status cross_entropy_any(
-        struct stream *stream, float *losses, void *dlogits, const void *logits,
-        const int32_t *targets, float dloss, int n, int V, int stride,
-        const struct logit_map *map)
+        struct stream *stream, const struct loss_rows *rows)
 {
     cudaStream_t on = device_cuda_stream(stream);
-    if (n <= 0)
+    return by_map<T>(rows, [&](auto width, auto &p, auto read) {
+        const int W = decltype(width)::value;
+        ZD_LAUNCH(
+                (cross_entropy_kernel<T, W, decltype(read)>), (unsigned)p.n,
+                LOSS_BLOCK, 0, on, p, read);
         return ZD_OK;
-    assert(V > 0 && stride >= V);
-    if (map)
-        return cross_entropy_by<T, true>(
-                on, losses, dlogits, logits, targets, dloss, n, V, stride,
-                {*map});
-    return cross_entropy_by<T, false>(
-            on, losses, dlogits, logits, targets, dloss, n, V, stride, {});
+    });
 }
 
 CUDA_DEFINE(cross_entropy);
 
 /* --- of a slice of the vocabulary ----------------------------------------- */
 
-template <typename T, int W, bool MAPPED>
+template <typename T, int W, typename READ>
 static __global__ void __launch_bounds__(LOSS_BLOCK) row_scores_kernel(
-        struct row_score *scores, const T *logits, const int32_t *targets,
-        int n, int stride, struct vocabulary_slice slice,
-        logit_reader<MAPPED> read)
+        struct row_score *scores, const struct loss_rows p, READ read)
 {
     __shared__ float shared[MAX_WARPS];
-    int64_t i = n - 1 - (int)blockIdx.x;
-    const T *row = logits + i * stride;
-    int target = targets[i] - slice.first;
-    struct softmax s = row_softmax<T, W>(row, slice.count, shared, read);
+    int64_t i = p.n - 1 - (int)blockIdx.x;
+    const T *row = (const T *)p.logits + i * p.stride;
+    int target = p.targets[i] - p.slice.first, V = p.slice.count;
+    struct softmax s = row_softmax<T, W>(row, V, shared, read);
     if (threadIdx.x != 0)
         return;
-    scores[i].top = slice.count > 0 ? s.max : ROW_NONE;
-    scores[i].sum = slice.count > 0 ? s.sum : 0.0f;
-    scores[i].target = target >= 0 && target < slice.count
-                               ? read(to_float(row[target]))
-                               : ROW_NONE;
-}
-
-template <typename T, int W, bool MAPPED>
-static __global__ void __launch_bounds__(LOSS_BLOCK) row_losses_kernel(
-        float *losses, T *dlogits, const T *logits, const int32_t *targets,
-        const struct row_score *scores, int slices, float dloss, int n,
-        int stride, struct vocabulary_slice slice, logit_reader<MAPPED> read)
-{
-    int64_t i = n - 1 - (int)blockIdx.x;
-    T *d = dlogits ? dlogits + i * stride : NULL;
-    bool counts = targets[i] >= 0;
-    struct softmax all = {ROW_NONE, 0.0f};
-    float wanted = ROW_NONE;
-    for (int s = 0; s < slices; s++) {
-        all.max = fmaxf(all.max, scores[(int64_t)s * n + i].top);
-        wanted = fmaxf(wanted, scores[(int64_t)s * n + i].target);
-    }
-    for (int s = 0; s < slices; s++) {
-        struct row_score score = scores[(int64_t)s * n + i];
-        all.sum += score.sum * expf(score.top - all.max);
-    }
-    if (threadIdx.x == 0)
-        losses[i] = counts ? all.max + logf(all.sum) - wanted : 0.0f;
-    if (d && counts)
-        row_gradient<T, W>(
-                d, logits + i * stride, all, dloss, targets[i] - slice.first,
-                slice.count, read);
-    int v = (counts ? slice.count : 0) + (int)threadIdx.x;
-    for (; d && v < slice.columns; v += LOSS_BLOCK)
-        d[v] = from_float<T>(0.0f);
-}
-
-template <typename T, bool MAPPED>
-static enum zd_status row_scores_by(
-        cudaStream_t on, struct row_score *scores, const void *logits,
-        const int32_t *targets, int n, int stride,
-        const struct vocabulary_slice *slice, logit_reader<MAPPED> read)
-{
-    const int W = full_width<T>::value;
-    ZD_LAUNCH(
-            (row_scores_kernel<T, W, MAPPED>), (unsigned)n, LOSS_BLOCK, 0, on,
-            scores, (const T *)logits, targets, n, stride, *slice, read);
-    return ZD_OK;
+    scores[i].top = V > 0 ? s.max : ROW_NONE;
+    scores[i].sum = V > 0 ? s.sum : 0.0f;
+    scores[i].target =
+            target >= 0 && target < V ? read(to_float(row[target])) : ROW_NONE;
 }
 
 template <typename T>
 static enum zd_status row_scores_any(
-        struct stream *stream, struct row_score *scores, const void *logits,
-        const int32_t *targets, int n, int stride,
-        const struct vocabulary_slice *slice, const struct logit_map *map)
+        struct stream *stream, struct row_score *scores,
+        const struct loss_rows *rows)
 {
     cudaStream_t on = device_cuda_stream(stream);
-    if (n <= 0)
+    struct loss_rows only = *rows;
+    only.dlogits = NULL;
+    return by_map<T>(&only, [&](auto width, auto &p, auto read) {
+        const int W = decltype(width)::value;
+        ZD_LAUNCH(
+                (row_scores_kernel<T, W, decltype(read)>), (unsigned)p.n,
+                LOSS_BLOCK, 0, on, scores, p, read);
         return ZD_OK;
-    if (map)
-        return row_scores_by<T, true>(
-                on, scores, logits, targets, n, stride, slice, {*map});
-    return row_scores_by<T, false>(
-            on, scores, logits, targets, n, stride, slice, {});
+    });
 }
 
-template <typename T, int W, bool MAPPED>
-static enum zd_status row_losses_by(
-        cudaStream_t on, float *losses, void *dlogits, const void *logits,
-        const int32_t *targets, const struct row_score *scores, int slices,
-        float dloss, int n, int stride, const struct vocabulary_slice *slice,
-        logit_reader<MAPPED> read)
+template <typename T, int W, typename READ>
+static __global__ void __launch_bounds__(LOSS_BLOCK) row_losses_kernel(
+        const struct loss_rows p, const struct row_score *scores, int slices,
+        READ read)
 {
-    ZD_LAUNCH(
-            (row_losses_kernel<T, W, MAPPED>), (unsigned)n, LOSS_BLOCK, 0, on,
-            losses, (T *)dlogits, (const T *)logits, targets, scores, slices,
-            dloss, n, stride, *slice, read);
-    return ZD_OK;
+    int64_t i = p.n - 1 - (int)blockIdx.x;
+    const T *row = (const T *)p.logits + i * p.stride;
+    T *d = p.dlogits ? (T *)p.dlogits + i * p.stride : NULL;
+    bool counts = p.targets[i] >= 0;
+    struct softmax all = {ROW_NONE, 0.0f};
+    float wanted = ROW_NONE;
+    for (int s = 0; s < slices; s++) {
+        all.max = fmaxf(all.max, scores[(int64_t)s * p.n + i].top);
+        wanted = fmaxf(wanted, scores[(int64_t)s * p.n + i].target);
+    }
+    for (int s = 0; s < slices; s++) {
+        struct row_score score = scores[(int64_t)s * p.n + i];
+        all.sum += score.sum * expf(score.top - all.max);
+    }
+    if (threadIdx.x == 0)
+        p.losses[i] = counts ? all.max + logf(all.sum) - wanted : 0.0f;
+    if (d && counts)
+        row_gradient<T, W>(
+                d, row, all, p.dloss, p.targets[i] - p.slice.first,
+                p.slice.count, read);
+    int v = (counts ? p.slice.count : 0) + (int)threadIdx.x;
+    for (; d && v < p.slice.columns; v += LOSS_BLOCK)
+        d[v] = from_float<T>(0.0f);
 }
 
-/* One element at a time where packs would not meet. */
 template <typename T>
 static enum zd_status row_losses_any(
-        struct stream *stream, float *losses, void *dlogits, const void *logits,
-        const int32_t *targets, const struct row_score *scores, int slices,
-        float dloss, int n, int stride, const struct vocabulary_slice *slice,
-        const struct logit_map *map)
+        struct stream *stream, const struct loss_rows *rows,
+        const struct row_score *scores, int slices)
 {
-    const int W = full_width<T>::value;
     cudaStream_t on = device_cuda_stream(stream);
-    bool is_alike =
-            !dlogits || ((uintptr_t)dlogits - (uintptr_t)logits) % 16 == 0;
-    if (n <= 0)
+    return by_map<T>(rows, [&](auto width, auto &p, auto read) {
+        const int W = decltype(width)::value;
+        ZD_LAUNCH(
+                (row_losses_kernel<T, W, decltype(read)>), (unsigned)p.n,
+                LOSS_BLOCK, 0, on, p, scores, slices, read);
         return ZD_OK;
-    if (map)
-        return row_losses_by<T, 1, true>(
-                on, losses, dlogits, logits, targets, scores, slices, dloss, n,
-                stride, slice, {*map});
-    return (is_alike
-                    ? row_losses_by<T, W, false>
-                    : row_losses_by<
-                              T, 1,
-                              false>)(on, losses, dlogits, logits, targets, scores, slices, dloss, n, stride, slice, {});
+    });
 }
 
 CUDA_DEFINE(row_scores);

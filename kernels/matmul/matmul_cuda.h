@@ -8,8 +8,7 @@
  *   matmul_run_cuda.c      the plans of a GPU, kept by key; timing
  *   matmul_plan_cuda.c     one plan: descriptors, algorithms, the launch
  *   matmul_tuning.c        the file that remembers algorithms
- *   timing_cuda.c          how long something takes
- *   ways_cuda.c            two ways of something else, chosen by timing
+ *   ways_cuda.c            which of several ways is the fastest
  *   matmul_own_cuda.cu     our own kernel, for what the library refuses
  *
  * Results are exact to the type: fp32 is multiplied in fp32 (TF32 only where

@@ -68,11 +68,11 @@ static enum zd_status set_pointers(
         const struct plan_table *table, const struct plan *plan,
         const struct pointers *to)
 {
-    if (epilogue_of(&plan->key)->has_bias)
+    if (epilogue_of(&plan->tuned.key)->has_bias)
         SET(CUBLASLT_MATMUL_DESC_BIAS_POINTER, to->bias);
-    if (epilogue_of(&plan->key)->has_aux)
+    if (epilogue_of(&plan->tuned.key)->has_aux)
         SET(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, to->aux);
-    if (plan->key.a_scales) {
+    if (plan->tuned.key.a_scales) {
         SET(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, to->a_scales);
         SET(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, to->b_scales);
     }
@@ -82,7 +82,7 @@ static enum zd_status set_pointers(
 static enum zd_status set_fp8(
         const struct plan_table *table, const struct plan *plan)
 {
-    const struct matmul_key *p = &plan->key;
+    const struct matmul_key *p = &plan->tuned.key;
     int8_t fast = (int8_t)p->fast;
     if (!p->a_scales)
         return ZD_OK;
@@ -96,7 +96,7 @@ static enum zd_status set_fp8(
 static enum zd_status set_epilogue(
         const struct plan_table *table, const struct plan *plan)
 {
-    const struct matmul_key *p = &plan->key;
+    const struct matmul_key *p = &plan->tuned.key;
     uint32_t epilogue = (uint32_t)epilogue_of(p)->library;
     int64_t aux_ld = p->m;
     /* only its alignment is looked at before a matmul is queued */
@@ -110,7 +110,7 @@ static enum zd_status set_epilogue(
 
 enum zd_status plan_describe(const struct plan_table *table, struct plan *plan)
 {
-    const struct matmul_key *p = &plan->key;
+    const struct matmul_key *p = &plan->tuned.key;
     int32_t ta = p->trans_a ? CUBLAS_OP_T : CUBLAS_OP_N;
     int32_t tb = p->trans_b ? CUBLAS_OP_T : CUBLAS_OP_N;
     int32_t target = p->sm_target;
@@ -229,7 +229,7 @@ static enum zd_status ask(
 {
     cublasLtMatmulHeuristicResult_t results[PLAN_CANDIDATES];
     int count = 0;
-    ZD_TRY(prefer(table, &plan->key, preference));
+    ZD_TRY(prefer(table, &plan->tuned.key, preference));
     cublasStatus_t status = table->api->heuristic(
             table->handle, plan->desc, plan->a, plan->b, plan->d, plan->d,
             preference, PLAN_CANDIDATES, results, &count);
@@ -241,7 +241,7 @@ static enum zd_status ask(
             table->api, status, "cublasLtMatmulAlgoGetHeuristic"));
     for (int i = 0; i < count; i++)
         if (results[i].state == CUBLAS_STATUS_SUCCESS &&
-            is_exact(table, &plan->key, &results[i].algo))
+            is_exact(table, &plan->tuned.key, &results[i].algo))
             candidates->algorithms[candidates->count++] = results[i].algo;
     return ZD_OK;
 }
@@ -267,7 +267,7 @@ bool plan_accepts(
                    table->handle, plan->desc, plan->a, plan->b, plan->d,
                    plan->d, algorithm, &result) == CUBLAS_STATUS_SUCCESS &&
            result.workspaceSize <= table->workspace_bytes &&
-           is_exact(table, &plan->key, algorithm);
+           is_exact(table, &plan->tuned.key, algorithm);
 }
 
 /* --- a matmul ------------------------------------------------------------- */

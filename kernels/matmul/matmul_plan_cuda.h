@@ -13,12 +13,9 @@ enum { PLAN_SLOTS = 1024, PLAN_CANDIDATES = 16, PLAN_LOCK_TIMEOUT_MS = 10000 };
 
 struct plan {
     bool is_made, is_refused;
-    struct matmul_key key;
     cublasLtMatmulDesc_t desc;
     cublasLtMatrixLayout_t a, b, d;
-    cublasLtMatmulAlgo_t algorithm;
-    double microseconds; /* as measured; 0: it was not */
-    enum tuned_parts parts;
+    struct tuned tuned; /* the key too; microseconds 0: it was not timed */
 };
 
 /* Of one GPU; `lock`, which its holder may take again, is held by whoever reads
@@ -30,8 +27,7 @@ struct plan_table {
     const struct cublaslt *api;
     cublasLtHandle_t handle;
     struct tuning *tuning;
-    struct tuning *run; /* this run's algorithms, which override the file; NULL:
-                           out of memory */
+    struct tuning *run;     /* this run's algorithms, which override the file */
     size_t workspace_bytes; /* that plans were made for */
     struct matmul_counters counters;
     int count;
@@ -56,6 +52,28 @@ struct plan_candidates {
     cublasLtMatmulAlgo_t algorithms[PLAN_CANDIDATES];
 };
 
+/* An algorithm as it is remembered: the library's own 64 bytes. */
+static inline const cublasLtMatmulAlgo_t *plan_algorithm(
+        const struct tuned *tuned)
+{
+    return (const cublasLtMatmulAlgo_t *)tuned->algorithm;
+}
+
+/* What is timed: `run` queues way 0 .. count - 1 once on `stream`, and may be
+ * called often. *refused_out: it cannot be done in this way. */
+struct timed_ways {
+    enum zd_status (*run)(const void *work, int way, bool *refused_out);
+    const void *work;
+    struct stream *stream;
+    int count;
+};
+/* Microseconds of each, the shortest of a few runs after one that loads the
+ * kernel; < 0 where it is refused. One that is far slower than the best before
+ * it is dropped early. *fastest_out -1: all are refused. Waits for the device.
+ */
+enum zd_status timing_measure(
+        const struct timed_ways *ways, double *took, int *fastest_out);
+
 /* The library's "bias": read, or sums that it writes. */
 static inline const void *plan_bias(const struct matmul *m)
 {
@@ -63,8 +81,8 @@ static inline const void *plan_bias(const struct matmul *m)
     return is_sum ? m->aux : m->bias;
 }
 
-/* Descriptors and layouts of plan->key, in an otherwise empty plan; needs no
- * GPU. plan_clear frees them, also half of them. */
+/* Descriptors and layouts of the plan's key, in an otherwise empty plan; needs
+ * no GPU. plan_clear frees them, also half of them. */
 enum zd_status plan_describe(const struct plan_table *table, struct plan *plan);
 void plan_clear(const struct plan_table *table, struct plan *plan);
 

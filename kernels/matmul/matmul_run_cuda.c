@@ -3,7 +3,6 @@
  * the fastest of those that the library offers. */
 #include "base/must.h"
 #include "kernels/matmul/matmul_plan_cuda.h"
-#include "kernels/matmul/timing_cuda.h"
 
 #include "base/device/device_cuda.h"
 #include "base/log.h"
@@ -157,7 +156,7 @@ static struct plan *slot_of(
 {
     for (uint32_t i = hash_of(key);; i++) {
         struct plan *plan = &table->plans[i % PLAN_SLOTS];
-        if (!plan->is_made || memcmp(&plan->key, key, sizeof *key) == 0)
+        if (!plan->is_made || memcmp(&plan->tuned.key, key, sizeof *key) == 0)
             return plan;
     }
 }
@@ -229,88 +228,50 @@ static bool take_tuned(
         struct plan_table *table, struct plan *plan, const struct tuning *from)
 {
     const struct tuned *tuned =
-            from ? tuning_find(from, &plan->key, plan_workspace_kib(table))
-                 : NULL;
-    if (!tuned)
+            tuning_find(from, &plan->tuned.key, plan->tuned.workspace_kib);
+    if (!tuned || !plan_accepts(table, plan, plan_algorithm(tuned)))
         return false;
-    memcpy(&plan->algorithm, tuned->algorithm, sizeof plan->algorithm);
-    if (!plan_accepts(table, plan, &plan->algorithm))
-        return false;
-    plan->microseconds = (double)tuned->microseconds;
-    plan->parts = tuned->parts;
+    plan->tuned = *tuned;
     table->counters.read++;
     return true;
-}
-
-/* In the file, whose lock is held, or in what the run has. */
-static void remember(
-        const struct plan_table *table, const struct plan *plan,
-        struct tuning *in)
-{
-    struct tuned tuned = {
-            .key = plan->key,
-            .parts = plan->parts,
-            .workspace_kib = plan_workspace_kib(table),
-            .microseconds = (float)plan->microseconds,
-    };
-    memcpy(tuned.algorithm, &plan->algorithm, sizeof tuned.algorithm);
-    tuning_add(in, &tuned);
 }
 
 /* For a run that resumes this one: also a first proposal, where no other was
  * tried. */
 static void note_plan(const struct plan_table *table, const struct plan *plan)
 {
-    if (table->run && !plan->is_refused && is_timed(&plan->key))
-        remember(table, plan, table->run);
+    if (!plan->is_refused && is_timed(&plan->tuned.key))
+        tuning_add(table->run, &plan->tuned);
+}
+
+static void set_algorithm(
+        struct plan *plan, const cublasLtMatmulAlgo_t *algorithm)
+{
+    memcpy(plan->tuned.algorithm, algorithm, sizeof plan->tuned.algorithm);
 }
 
 /* --- timing --------------------------------------------------------------- */
 
-/* A matmul as it is timed: by one algorithm, or by parts. */
+/* A matmul as it is timed: by one of `count` algorithms, or by parts. */
 struct trial {
     const struct plan_table *table;
     const struct plan *plan;
     const struct matmul *matmul;
     struct stream *stream;
-    const cublasLtMatmulAlgo_t *algorithm; /* NULL: by parts */
+    const cublasLtMatmulAlgo_t *algorithms;
+    int count;
     const struct matmul_parts *parts;
 };
 
-static enum zd_status trial_run(const void *work, bool *refused_out)
+static enum zd_status trial_run(const void *work, int way, bool *refused_out)
 {
     const struct trial *t = work;
-    if (!t->algorithm)
+    if (way == t->count)
         return matmul_by_parts(t->parts, t->stream, t->matmul);
     *refused_out =
             plan_launch(
-                    t->table, t->plan, t->algorithm, t->matmul,
+                    t->table, t->plan, &t->algorithms[way], t->matmul,
                     device_cuda_stream(t->stream)) != CUBLAS_STATUS_SUCCESS;
-    return ZD_OK;
-}
-
-static enum zd_status measure(
-        const struct trial *trial, double best, double *shortest_out)
-{
-    struct timed_work timed = {trial_run, trial, trial->stream};
-    return timing_measure(&timed, best, shortest_out);
-}
-
-static enum zd_status measure_all(
-        struct trial *trial, struct plan *plan,
-        const struct plan_candidates *candidates)
-{
-    double best = -1.0;
-    for (int i = 0; i < candidates->count; i++) {
-        double took;
-        trial->algorithm = &candidates->algorithms[i];
-        ZD_TRY(measure(trial, best, &took));
-        if (took < 0.0 || (best >= 0.0 && took >= best))
-            continue;
-        best = took;
-        plan->algorithm = candidates->algorithms[i];
-    }
-    plan->microseconds = best > 0.0 ? best : 0.0;
     return ZD_OK;
 }
 
@@ -320,17 +281,28 @@ static enum zd_status measure_and_keep(
         const struct plan_candidates *candidates, const struct matmul *m,
         struct stream *stream)
 {
+    double took[PLAN_CANDIDATES];
+    int best;
+    const struct matmul_key *key = &plan->tuned.key;
     struct trial trial = {
-            .table = table, .plan = plan, .matmul = m, .stream = stream};
-    ZD_TRY(measure_all(&trial, plan, candidates));
-    if (plan->microseconds <= 0.0)
+            .table = table,
+            .plan = plan,
+            .matmul = m,
+            .stream = stream,
+            .algorithms = candidates->algorithms,
+            .count = candidates->count};
+    struct timed_ways timed = {trial_run, &trial, stream, trial.count};
+    ZD_TRY(timing_measure(&timed, took, &best));
+    if (best < 0 || took[best] <= 0.0)
         return ZD_OK;
+    set_algorithm(plan, &candidates->algorithms[best]);
+    plan->tuned.microseconds = (float)took[best];
     table->counters.timed++;
     zd_log_debug(
             "matmul: %d x %d x %d, epilogue %d: %.1f us, the best of %d",
-            plan->key.n, plan->key.m, plan->key.k, plan->key.epilogue,
-            plan->microseconds, candidates->count);
-    remember(table, plan, table->tuning);
+            key->n, key->m, key->k, key->epilogue, took[best],
+            candidates->count);
+    tuning_add(table->tuning, &plan->tuned);
     return ZD_OK;
 }
 
@@ -357,7 +329,7 @@ static void tell_refusal(
         const struct plan_table *table, const struct plan *plan,
         const struct plan_candidates *candidates)
 {
-    const struct matmul_key *k = &plan->key;
+    const struct matmul_key *k = &plan->tuned.key;
     if (k->a_scales)
         zd_log_warning(
                 "matmul: %s has no algorithm for %d x %d x %d in FP8 (scales "
@@ -373,7 +345,7 @@ static enum zd_status choose(
         struct stream *stream)
 {
     struct plan_candidates candidates;
-    bool timed = table->tuning && is_timed(&plan->key);
+    bool timed = is_timed(&plan->tuned.key);
     if (timed && (take_tuned(table, plan, table->run) ||
                   take_tuned(table, plan, table->tuning)))
         return ZD_OK;
@@ -384,7 +356,7 @@ static enum zd_status choose(
         tell_refusal(table, plan, &candidates);
         return ZD_OK;
     }
-    plan->algorithm = candidates.algorithms[0];
+    set_algorithm(plan, &candidates.algorithms[0]);
     /* A trial writes over D. Where that holds a sum the first proposal stays:
      * gradients are written before they are added to, so that only the last,
      * shorter chunk of a head meets its shape here. */
@@ -405,7 +377,8 @@ static enum zd_status plan_for(
         forget_plans(table);
         plan = *plan_out = slot_of(table, key);
     }
-    plan->key = *key;
+    plan->tuned.key = *key;
+    plan->tuned.workspace_kib = plan_workspace_kib(table);
     enum zd_status status = plan_describe(table, plan);
     if (status == ZD_OK)
         status = choose(table, plan, m, stream);
@@ -426,8 +399,9 @@ static enum zd_status plan_for(
  * parts. */
 static bool is_undecided(const struct plan *plan)
 {
-    return plan->microseconds > 0.0 && plan->parts == TUNED_UNDECIDED &&
-           plan->key.epilogue != KEY_PLAIN && plan->key.epilogue != KEY_BIAS;
+    const struct tuned *t = &plan->tuned;
+    return t->microseconds > 0.0f && t->parts == TUNED_UNDECIDED &&
+           t->key.epilogue != KEY_PLAIN && t->key.epilogue != KEY_BIAS;
 }
 
 static enum zd_status run_locked(
@@ -439,10 +413,11 @@ static enum zd_status run_locked(
     *outcome_out = MATMUL_REFUSED;
     ZD_TRY(plan_table_ready(table));
     ZD_TRY(plan_for(table, &key, m, stream, &plan));
-    if (plan->is_refused || plan->parts == TUNED_APART)
+    if (plan->is_refused || plan->tuned.parts == TUNED_APART)
         return ZD_OK;
     cublasStatus_t status = plan_launch(
-            table, plan, &plan->algorithm, m, device_cuda_stream(stream));
+            table, plan, plan_algorithm(&plan->tuned), m,
+            device_cuda_stream(stream));
     if (status == CUBLAS_STATUS_NOT_SUPPORTED ||
         status == CUBLAS_STATUS_INVALID_VALUE) {
         zd_log_warning(
@@ -472,20 +447,18 @@ enum zd_status matmul_run(
 static enum zd_status decide_locked(
         struct plan_table *table, struct plan *plan, struct trial *trial)
 {
-    double fused = -1.0, apart = -1.0;
-    const struct tuned *tuned =
-            tuning_find(table->tuning, &plan->key, plan_workspace_kib(table));
+    struct timed_ways timed = {trial_run, trial, trial->stream, 2};
+    double took[2];
+    int fastest;
+    const struct tuned *tuned = tuning_find(
+            table->tuning, &plan->tuned.key, plan->tuned.workspace_kib);
     if (tuned && tuned->parts != TUNED_UNDECIDED) {
-        plan->parts = tuned->parts; /* by another process, meanwhile */
-        note_plan(table, plan);
-        return ZD_OK;
+        plan->tuned.parts = tuned->parts; /* by another process, meanwhile */
+    } else {
+        ZD_TRY(timing_measure(&timed, took, &fastest));
+        plan->tuned.parts = fastest == 0 ? TUNED_FUSED : TUNED_APART;
+        tuning_add(table->tuning, &plan->tuned);
     }
-    trial->algorithm = &plan->algorithm;
-    ZD_TRY(measure(trial, -1.0, &fused));
-    trial->algorithm = NULL;
-    ZD_TRY(measure(trial, -1.0, &apart));
-    plan->parts = fused >= 0.0 && fused <= apart ? TUNED_FUSED : TUNED_APART;
-    remember(table, plan, table->tuning);
     note_plan(table, plan);
     return ZD_OK;
 }
@@ -508,6 +481,8 @@ enum zd_status matmul_decide(
                 .plan = plan,
                 .matmul = m,
                 .stream = stream,
+                .algorithms = plan_algorithm(&plan->tuned),
+                .count = 1,
                 .parts = parts};
         tuning_lock(table->tuning, PLAN_LOCK_TIMEOUT_MS);
         status = decide_locked(table, plan, &trial);
@@ -551,7 +526,7 @@ char *matmul_algorithms(void)
 {
     struct plan_table *table = plan_table_of_device();
     pthread_mutex_lock(&table->lock);
-    char *text = table->is_open && table->run ? tuning_text(table->run) : NULL;
+    char *text = table->is_open ? tuning_text(table->run) : NULL;
     pthread_mutex_unlock(&table->lock);
     return text;
 }
@@ -563,7 +538,7 @@ const char *matmul_take_algorithms(const char *text)
     pthread_mutex_lock(&table->lock);
     if (!table->is_open && table_open(table) != ZD_OK)
         zd_error_clear();
-    else if (table->run)
+    else
         why = tuning_take(table->run, text);
     pthread_mutex_unlock(&table->lock);
     return why;

@@ -4,12 +4,12 @@
 #include "base/file/fs.h"
 #include "base/file/hash.h"
 #include "base/log.h"
+#include "base/must.h"
 
 #include <ctype.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -97,12 +97,12 @@ static bool parse_line(const char *line, struct tuned *out)
     return true;
 }
 
-static struct tuned *find(
+const struct tuned *tuning_find(
         const struct tuning *tuning, const struct matmul_key *key,
         uint32_t workspace_kib)
 {
     for (size_t i = 0; i < tuning->count; i++) {
-        struct tuned *t = &tuning->tuned[i];
+        const struct tuned *t = &tuning->tuned[i];
         if (t->workspace_kib == workspace_kib &&
             memcmp(&t->key, key, sizeof *key) == 0)
             return t;
@@ -112,14 +112,16 @@ static struct tuned *find(
 
 static void keep(struct tuning *tuning, const struct tuned *tuned)
 {
-    struct tuned *old = find(tuning, &tuned->key, tuned->workspace_kib);
-    if (!old && tuning->count < MOST_TUNED)
-        old = &tuning->tuned[tuning->count++];
-    if (old)
-        *old = *tuned;
+    const struct tuned *old =
+            tuning_find(tuning, &tuned->key, tuned->workspace_kib);
+    size_t at = old ? (size_t)(old - tuning->tuned) : tuning->count;
+    if (at == MOST_TUNED)
+        return;
+    tuning->tuned[at] = *tuned;
+    tuning->count += !old;
 }
 
-/* `text` follows *line_end; NULL when there is no further line. */
+/* NULL when there is no further line. */
 static const char *next_line(const char *text)
 {
     const char *end = text ? strchr(text, '\n') : NULL;
@@ -213,9 +215,7 @@ char *tuning_text(const struct tuning *tuning)
 {
     char hex[HASH_HEX];
     size_t room = (tuning->count + 4) * LINE_BYTES;
-    char *text = malloc(room);
-    if (!text)
-        return NULL;
+    char *text = zd_must(malloc(room));
     size_t head = sizeof magic + HASH_HEX; /* with ' ' and '\n' */
     char *body = text + head;
     size_t used = (size_t)snprintf(
@@ -233,14 +233,8 @@ char *tuning_text(const struct tuning *tuning)
 
 static enum zd_status write_file(struct tuning *tuning)
 {
-    char folder[PATH_MAX], *text = tuning_text(tuning);
-    if (!text)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "no memory for a file");
-    snprintf(folder, sizeof folder, "%s", tuning->path);
-    *strrchr(folder, '/') = 0;
-    enum zd_status status = fs_make_dirs(folder);
-    if (status == ZD_OK)
-        status = fs_write_file(tuning->path, text, strlen(text));
+    char *text = tuning_text(tuning);
+    enum zd_status status = fs_write_file(tuning->path, text, strlen(text));
     free(text);
     return status;
 }
@@ -305,14 +299,8 @@ void tuning_add(struct tuning *tuning, const struct tuned *tuned)
 
 struct tuning *tuning_create_empty(const char *gpu, const char *library)
 {
-    struct tuning *tuning = calloc(1, sizeof *tuning);
-    if (!tuning)
-        return NULL;
-    tuning->tuned = calloc(MOST_TUNED, sizeof *tuning->tuned);
-    if (!tuning->tuned) {
-        free(tuning);
-        return NULL;
-    }
+    struct tuning *tuning = zd_array(1, sizeof *tuning);
+    tuning->tuned = zd_array(MOST_TUNED, sizeof *tuning->tuned);
     tuning->lock = -1;
     snprintf(tuning->gpu, sizeof tuning->gpu, "%s", gpu);
     snprintf(tuning->library, sizeof tuning->library, "%s", library);
@@ -322,8 +310,6 @@ struct tuning *tuning_create_empty(const char *gpu, const char *library)
 struct tuning *tuning_create(const char *gpu, const char *library)
 {
     struct tuning *tuning = tuning_create_empty(gpu, library);
-    if (!tuning)
-        return NULL;
     set_path(tuning);
     read_file(tuning);
     return tuning;
@@ -336,13 +322,6 @@ void tuning_destroy(struct tuning *tuning)
     tuning_unlock(tuning);
     free(tuning->tuned);
     free(tuning);
-}
-
-const struct tuned *tuning_find(
-        const struct tuning *tuning, const struct matmul_key *key,
-        uint32_t workspace_kib)
-{
-    return find(tuning, key, workspace_kib);
 }
 
 const char *tuning_path(const struct tuning *tuning)

@@ -32,7 +32,7 @@ struct tuned {
 struct tuning;
 
 /* `gpu`: name and multiprocessors; `library`: name and version. Reads the file
- * if there is one. NULL: out of memory. */
+ * if there is one. */
 struct tuning *tuning_create(const char *gpu, const char *library);
 /* The same without a file. */
 struct tuning *tuning_create_empty(const char *gpu, const char *library);
@@ -49,7 +49,7 @@ void tuning_unlock(struct tuning *tuning);
 /* Adds it, here and in the file; replaces one of the same key. */
 void tuning_add(struct tuning *tuning, const struct tuned *tuned);
 
-/* All of it as the file has it; the caller's, to free. NULL: out of memory. */
+/* All of it as the file has it; the caller's, to free. */
 char *tuning_text(const struct tuning *tuning);
 /* What such a text has. NULL, or why it is not taken: static. */
 const char *tuning_take(struct tuning *tuning, const char *text);

@@ -16,7 +16,6 @@
 
 #include "base/device/device.h"
 #include "base/number/host_device.h"
-#include "kernels/cuda/cuda_names.h"
 #include "kernels/rope/rope.h"
 
 #include <stdint.h>
@@ -78,30 +77,14 @@ typedef enum zd_status norm_forward_fn(
 typedef enum zd_status norm_backward_fn(
         struct stream *stream, const struct norm_backward *p);
 
-/* q and k from their projection to attention: norms of their heads, then
- * rotated (rope.h). Bits as of these operations in turn. Backward rotates dout
- * back in place, or leaves it as it was: it is scratch. */
+/* kernels_head_norm_rope_forward and _backward in one pass. ZD_ERR_UNFIT,
+ * without a record: not for these rows, and nothing was queued. */
 typedef enum zd_status head_norm_rope_forward_fn(
         struct stream *stream, const struct norm_forward *q,
         const struct norm_forward *k, const struct rope_angles *angles);
 typedef enum zd_status head_norm_rope_backward_fn(
         struct stream *stream, const struct norm_backward *q,
         const struct norm_backward *k, const struct rope_angles *angles);
-
-/* The same in turn. */
-enum zd_status head_norm_rope_forward_parts(
-        norm_forward_fn *norm, rope_fn *rope, enum dtype dtype,
-        struct stream *stream, const struct norm_forward *q,
-        const struct norm_forward *k, const struct rope_angles *angles);
-enum zd_status head_norm_rope_backward_parts(
-        norm_backward_fn *norm, rope_fn *rope, enum dtype dtype,
-        struct stream *stream, const struct norm_backward *q,
-        const struct norm_backward *k, const struct rope_angles *angles);
-
-CUDA_DECLARE(norm_forward);
-CUDA_DECLARE(norm_backward);
-CUDA_DECLARE(head_norm_rope_forward);
-CUDA_DECLARE(head_norm_rope_backward);
 
 /* Where row n of C elements begins, and how many rows there are. */
 ZD_HOST_DEVICE static inline int64_t norm_row(

@@ -14,7 +14,6 @@
 
 extern "C" {
 #include "kernels/cuda/cuda_workspace.h"
-#include "kernels/norm/norm.h"
 }
 
 /* Adds the sums of the block's teams and writes them to its row of `partials`.
@@ -316,18 +315,6 @@ static size_t joined_bytes(const float *partials, int lanes, int C)
     return partials && lanes < NORM_BLOCK ? C * sizeof(float) : 0;
 }
 
-template <typename T, int W, int PACKS, bool CENTERED>
-static enum zd_status launch(
-        cudaStream_t on, const struct norm_backward &p, float *partials,
-        int lanes, int grid)
-{
-    ZD_LAUNCH(
-            (norm_backward_kernel<T, W, PACKS, CENTERED>), (unsigned)grid,
-            NORM_BLOCK, joined_bytes(partials, lanes, p.C), on, p, partials,
-            lanes);
-    return ZD_OK;
-}
-
 /* dweight first: dx may take the place of dout. */
 template <typename T, bool CENTERED>
 static enum zd_status launch_long(
@@ -364,12 +351,19 @@ static enum zd_status norm_backward_by(
     if (lanes == 0)
         return launch_long<T, CENTERED>(on, p, partials);
     int grid = *pieces_out = (int)grid_for(p.N, NORM_BLOCK / lanes, NORM_GRID);
-    if (!wide)
-        return launch<T, 1, NORM_SINGLES, CENTERED>(
-                on, p, partials, lanes, grid);
+    size_t shared = joined_bytes(partials, lanes, p.C);
+    if (!wide) {
+        ZD_LAUNCH(
+                (norm_backward_kernel<T, 1, NORM_SINGLES, CENTERED>),
+                (unsigned)grid, NORM_BLOCK, shared, on, p, partials, lanes);
+        return ZD_OK;
+    }
     return by_packs<T>(norm_packs(p.C, W, lanes), [&](auto packs) {
-        return launch<T, W, decltype(packs)::value, CENTERED>(
-                on, p, partials, lanes, grid);
+        const int PACKS = decltype(packs)::value;
+        ZD_LAUNCH(
+                (norm_backward_kernel<T, W, PACKS, CENTERED>), (unsigned)grid,
+                NORM_BLOCK, shared, on, p, partials, lanes);
+        return ZD_OK;
     });
 }
 
@@ -402,18 +396,6 @@ static enum zd_status norm_backward_any(
             p.mean ? 2 * p.C : p.C, p.accumulate);
 }
 
-template <typename T, int PACKS>
-static enum zd_status launch_turned(
-        cudaStream_t on, const struct turned_backward &p)
-{
-    const float *any = p.partials[0] ? p.partials[0] : p.partials[1];
-    ZD_LAUNCH(
-            (head_norm_rope_backward_kernel<T, full_width<T>::value, PACKS>),
-            p.blocks[0] + p.blocks[1], NORM_BLOCK,
-            joined_bytes(any, p.lanes, p.of[0].C), on, p);
-    return ZD_OK;
-}
-
 /* As forward (norm_cuda.cu). q and k share the workspace, which has room for
  * two sums of each column; each has the blocks that it has alone. */
 template <typename T>
@@ -422,15 +404,12 @@ static enum zd_status head_norm_rope_backward_any(
         const struct norm_backward *k, const struct rope_angles *angles)
 {
     const int W = full_width<T>::value, D = q->C;
-    const enum dtype type = dtype_of<T>::value;
     cudaStream_t on = device_cuda_stream(stream);
     int lanes = norm_lanes(D, W, NORM_BACKWARD_COLUMNS);
     struct turned_backward p = {{*q, *k}, {}, *angles, {}, lanes};
     if (q->N <= 0 || lanes == 0 || !is_wide(*q, W) || !is_wide(*k, W) ||
         !turns_in_packs(angles, D, W))
-        return head_norm_rope_backward_parts(
-                norm_backward_cuda[type], rope_cuda[type], type, stream, q, k,
-                angles);
+        return ZD_ERR_UNFIT;
     for (int i = 0; i < 2; i++) {
         struct norm_backward *of = &p.of[i];
         of->N *= of->heads;
@@ -439,8 +418,13 @@ static enum zd_status head_norm_rope_backward_any(
             p.partials[i] += (int64_t)i * NORM_GRID * D;
         p.blocks[i] = grid_for(of->N, NORM_BLOCK / lanes, NORM_GRID);
     }
+    const float *any = p.partials[0] ? p.partials[0] : p.partials[1];
     ZD_TRY(by_packs<T>(norm_packs(D, W, lanes), [&](auto packs) {
-        return launch_turned<T, decltype(packs)::value>(on, p);
+        ZD_LAUNCH(
+                (head_norm_rope_backward_kernel<T, W, decltype(packs)::value>),
+                p.blocks[0] + p.blocks[1], NORM_BLOCK,
+                joined_bytes(any, lanes, D), on, p);
+        return ZD_OK;
     }));
     for (int i = 0; i < 2; i++)
         if (p.partials[i])

@@ -4,10 +4,7 @@
 
 norm_forward_fn FAST(norm_forward);
 norm_backward_fn FAST(norm_backward);
-head_norm_rope_forward_fn FAST(head_norm_rope_forward);
-head_norm_rope_backward_fn FAST(head_norm_rope_backward);
 add_fn FAST(add);
-rope_fn FAST(rope);
 
 /* Rows whose columns are summed before they join the total: a long sum of small
  * numbers loses less when it is made of short ones. And rows side by side. */
@@ -357,20 +354,4 @@ enum zd_status FAST(norm_backward)(
         }
     }
     return ZD_OK;
-}
-
-enum zd_status FAST(head_norm_rope_forward)(
-        struct stream *stream, const struct norm_forward *q,
-        const struct norm_forward *k, const struct rope_angles *angles)
-{
-    return head_norm_rope_forward_parts(
-            FAST(norm_forward), FAST(rope), ELEM_DTYPE, stream, q, k, angles);
-}
-
-enum zd_status FAST(head_norm_rope_backward)(
-        struct stream *stream, const struct norm_backward *q,
-        const struct norm_backward *k, const struct rope_angles *angles)
-{
-    return head_norm_rope_backward_parts(
-            FAST(norm_backward), FAST(rope), ELEM_DTYPE, stream, q, k, angles);
 }

@@ -9,10 +9,6 @@
 #include "kernels/norm/norm_rows.cuh"
 #include "kernels/rope/rope.cuh"
 
-extern "C" {
-#include "kernels/norm/norm.h"
-}
-
 /* A pack of a row, normed. */
 template <typename T, int W>
 static __device__ inline void center_pack(
@@ -223,17 +219,6 @@ static __global__ void norm_forward_long_kernel(struct norm_forward p)
 /* --- launches ----------------------------------------------------------------
  */
 
-template <typename T, int W, int PACKS, bool CENTERED>
-static enum zd_status launch(
-        cudaStream_t on, const struct norm_forward &p, int lanes)
-{
-    int rows = NORM_BLOCK / lanes;
-    ZD_LAUNCH(
-            (norm_forward_kernel<T, W, PACKS, CENTERED>),
-            (unsigned)ceil_div(p.N, rows), NORM_BLOCK, 0, on, p, lanes);
-    return ZD_OK;
-}
-
 static bool is_wide(const struct norm_forward &p, int W)
 {
     bool gaps = p.heads && (p.x_stride % W != 0 || p.out_stride % W != 0);
@@ -255,10 +240,19 @@ static enum zd_status norm_forward_by(
                 NORM_BLOCK, 0, on, p);
         return ZD_OK;
     }
-    if (!wide)
-        return launch<T, 1, NORM_SINGLES, CENTERED>(on, p, lanes);
+    unsigned grid = (unsigned)ceil_div(p.N, NORM_BLOCK / lanes);
+    if (!wide) {
+        ZD_LAUNCH(
+                (norm_forward_kernel<T, 1, NORM_SINGLES, CENTERED>), grid,
+                NORM_BLOCK, 0, on, p, lanes);
+        return ZD_OK;
+    }
     return by_packs<T>(norm_packs(p.C, W, lanes), [&](auto packs) {
-        return launch<T, W, decltype(packs)::value, CENTERED>(on, p, lanes);
+        const int PACKS = decltype(packs)::value;
+        ZD_LAUNCH(
+                (norm_forward_kernel<T, W, PACKS, CENTERED>), grid, NORM_BLOCK,
+                0, on, p, lanes);
+        return ZD_OK;
     });
 }
 
@@ -275,27 +269,14 @@ static enum zd_status norm_forward_any(
                   : norm_forward_by<T, false>(on, p);
 }
 
-template <typename T, int PACKS>
-static enum zd_status launch_turned(
-        cudaStream_t on, const struct turned_forward &p)
-{
-    int rows = NORM_BLOCK / p.lanes;
-    ZD_LAUNCH(
-            (head_norm_rope_forward_kernel<T, full_width<T>::value, PACKS>),
-            p.q_blocks + (unsigned)ceil_div(p.of[1].N, rows), NORM_BLOCK, 0, on,
-            p);
-    return ZD_OK;
-}
-
 /* Rows that lie in whole packs, as do the halves of their heads: one kernel
- * with the sums of norm_forward_by. Others in parts. */
+ * with the sums of norm_forward_by. */
 template <typename T>
 static enum zd_status head_norm_rope_forward_any(
         struct stream *stream, const struct norm_forward *q,
         const struct norm_forward *k, const struct rope_angles *angles)
 {
     const int W = full_width<T>::value, D = q->C;
-    const enum dtype type = dtype_of<T>::value;
     cudaStream_t on = device_cuda_stream(stream);
     int lanes = norm_lanes(D, W, NORM_COLUMNS);
     struct turned_forward p = {{*q, *k}, *angles, 0, lanes};
@@ -303,14 +284,17 @@ static enum zd_status head_norm_rope_forward_any(
         return ZD_OK;
     if (lanes == 0 || !is_wide(*q, W) || !is_wide(*k, W) ||
         !turns_in_packs(angles, D, W))
-        return head_norm_rope_forward_parts(
-                norm_forward_cuda[type], rope_cuda[type], type, stream, q, k,
-                angles);
+        return ZD_ERR_UNFIT;
     for (int i = 0; i < 2; i++)
         p.of[i].N *= p.of[i].heads;
     p.q_blocks = (unsigned)ceil_div(p.of[0].N, NORM_BLOCK / lanes);
+    unsigned blocks =
+            p.q_blocks + (unsigned)ceil_div(p.of[1].N, NORM_BLOCK / lanes);
     return by_packs<T>(norm_packs(D, W, lanes), [&](auto packs) {
-        return launch_turned<T, decltype(packs)::value>(on, p);
+        ZD_LAUNCH(
+                (head_norm_rope_forward_kernel<T, W, decltype(packs)::value>),
+                blocks, NORM_BLOCK, 0, on, p);
+        return ZD_OK;
     });
 }
 

@@ -90,19 +90,15 @@ static __device__ inline int64_t norm_token(int64_t n, int heads)
 
 /* By `run` with the fewest packs of a thread that hold so many, as a type:
  * kernels are compiled for some counts. */
-template <int N> struct packs_of {
-    static const int value = N;
-};
-
 template <typename T, typename RUN>
 static enum zd_status by_packs(int packs, const RUN &run)
 {
     const int MOST = NORM_COLUMNS / full_width<T>::value;
     if (packs <= MOST / 4)
-        return run(packs_of<MOST / 4>());
+        return run(constant<MOST / 4>());
     if (packs <= MOST / 2)
-        return run(packs_of<MOST / 2>());
+        return run(constant<MOST / 2>());
     if (packs <= MOST / 4 * 3)
-        return run(packs_of<MOST / 4 * 3>());
-    return run(packs_of<MOST>());
+        return run(constant<MOST / 4 * 3>());
+    return run(constant<MOST>());
 }

@@ -20,5 +20,3 @@ typedef enum zd_status codes_rows_fn(
         const struct quant_matrix *matrix, /* N rows, K columns */
         const void *bias,                  /* (N) or NULL */
         int M);
-
-CUDA_DECLARE(codes_rows);

@@ -126,40 +126,29 @@ static enum zd_status launch(
     return ZD_OK;
 }
 
-template <typename T, int W>
-static enum zd_status launch_of(
-        cudaStream_t on, const struct rows_of_codes<T> &p, const void *codes,
-        const void *scales, const struct quant_matrix *matrix, int M)
-{
-    if (quant_is_4bit(matrix)) {
-        struct decoder_of_4bit<W> four = {
-            blocks_of(codes, scales, matrix)
-        };
-        return launch<T, W>(on, p, four, M);
-    }
-    struct decoder_of_8bit<W> eight = {
-        rows_of(codes, scales, matrix)
-    };
-    return launch<T, W>(on, p, eight, M);
-}
-
 template <typename T>
 static enum zd_status codes_rows_any(
         struct stream *stream, void *out, int64_t stride, const void *a,
         const void *codes, const void *scales,
         const struct quant_matrix *matrix, const void *bias, int M)
 {
-    const int W = full_width<T>::value;
     cudaStream_t on = device_cuda_stream(stream);
     struct rows_of_codes<T> p = {
         (T *)out, stride, (const T *)a,
                 (const T *)bias, matrix->rows, matrix->columns
     };
+    bool is_packed = are_aligned(a, codes) && p.K % full_width<T>::value == 0;
     static_assert(ROWS_TOGETHER == 2, "a kernel for each");
     assert(M <= ROWS_TOGETHER);
-    if (are_aligned(a, codes) && p.K % W == 0)
-        return launch_of<T, W>(on, p, codes, scales, matrix, M);
-    return launch_of<T, 1>(on, p, codes, scales, matrix, M);
+    return by_width<T>(is_packed, [&](auto width) {
+        const int W = decltype(width)::value;
+        if (quant_is_4bit(matrix))
+            return launch<T, W>(
+                    on, p, decoder_of_4bit<W>{blocks_of(codes, scales, matrix)},
+                    M);
+        return launch<T, W>(
+                on, p, decoder_of_8bit<W>{rows_of(codes, scales, matrix)}, M);
+    });
 }
 
 CUDA_DEFINE(codes_rows);

@@ -16,7 +16,6 @@
 #pragma once
 
 #include "base/device/device.h"
-#include "kernels/cuda/cuda_names.h"
 #include "kernels/quant/quant.h"
 
 struct quant_matrix {
@@ -64,5 +63,3 @@ float quant_value(
 typedef enum zd_status dequantize_fn(
         struct stream *stream, void *out, const void *codes, const void *scales,
         const struct quant_matrix *matrix);
-
-CUDA_DECLARE(dequantize);

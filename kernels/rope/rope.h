@@ -15,7 +15,6 @@
 
 #include "base/device/device.h"
 #include "base/number/dtype.h"
-#include "kernels/cuda/cuda_names.h"
 
 #include <stdint.h>
 
@@ -36,13 +35,3 @@ typedef enum zd_status rope_fn(
         void *x, /* (N, H, D), rows `row_stride` elements apart */
         const struct rope_angles *angles, int N, int H, int D,
         int64_t row_stride, bool backward);
-
-/* By `rope`, the heads of q and k, each H and KV of them: in one call where
- * those of k follow those of q in every row. */
-enum zd_status rope_both(
-        rope_fn *rope, enum dtype dtype, struct stream *stream, void *q,
-        void *k, int H, int KV, int64_t q_stride, int64_t k_stride,
-        const struct rope_angles *of_q, const struct rope_angles *of_k, int N,
-        int D, bool backward);
-
-CUDA_DECLARE(rope);

@@ -64,37 +64,30 @@ static __global__ void rope_kernel(
     store_floats<W>(second, b);
 }
 
-template <typename T, int W>
-static enum zd_status rope_packs(
-        cudaStream_t on, T *x, const struct rope_angles *angles, int N, int H,
-        int D, int64_t row_stride, bool backward)
-{
-    int pairs = rope_pairs_of(angles, D);
-    int64_t tiles = ceil_div((int64_t)H * (pairs / W), ROPE_BLOCK);
-    assert(N * tiles <= GRID_MOST);
-    ZD_LAUNCH(
-            (rope_kernel<T, W>), (unsigned)(N * tiles), ROPE_BLOCK, 0, on, x,
-            *angles, H, D, pairs, row_stride, (int)tiles,
-            backward ? -1.0f : 1.0f);
-    return ZD_OK;
-}
-
 template <typename T>
 static enum zd_status rope_any(
         struct stream *stream, void *x, const struct rope_angles *angles, int N,
         int H, int D, int64_t row_stride, bool backward)
 {
-    const int W = full_width<T>::value;
+    const int whole = full_width<T>::value;
     int pairs = rope_pairs_of(angles, D);
     cudaStream_t on = device_cuda_stream(stream);
+    bool is_packed = pairs % whole == 0 && D % whole == 0 &&
+                     row_stride % whole == 0 &&
+                     are_aligned(x, angles->cosine, angles->sine);
     if (N <= 0 || H <= 0 || pairs <= 0)
         return ZD_OK;
     assert(2 * pairs <= D);
-    if (pairs % W == 0 && D % W == 0 && row_stride % W == 0 && is_aligned(x) &&
-        is_aligned(angles->cosine) && is_aligned(angles->sine))
-        return rope_packs<T, W>(
-                on, (T *)x, angles, N, H, D, row_stride, backward);
-    return rope_packs<T, 1>(on, (T *)x, angles, N, H, D, row_stride, backward);
+    return by_width<T>(is_packed, [&](auto width) {
+        const int W = decltype(width)::value;
+        int64_t tiles = ceil_div((int64_t)H * (pairs / W), ROPE_BLOCK);
+        assert(N * tiles <= GRID_MOST);
+        ZD_LAUNCH(
+                (rope_kernel<T, W>), (unsigned)(N * tiles), ROPE_BLOCK, 0, on,
+                (T *)x, *angles, H, D, pairs, row_stride, (int)tiles,
+                backward ? -1.0f : 1.0f);
+        return ZD_OK;
+    });
 }
 
 CUDA_DEFINE(rope);

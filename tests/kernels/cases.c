@@ -226,14 +226,24 @@ static void embedding_case(void)
     }
 }
 
+static enum zd_status run_cross_entropy(
+        const struct kernels *ops, struct loss_rows rows,
+        const struct pair *losses, const struct pair *d,
+        const struct pair *logits, const struct pair *targets, int r)
+{
+    rows.losses = losses->of[r], rows.dlogits = d ? d->of[r] : NULL;
+    rows.logits = logits->of[r], rows.targets = targets->of[r];
+    return ops->cross_entropy(NULL, &rows);
+}
+
 /* The gradient in the place of the logits, where the types agree. */
 static void cross_entropy_in_place(
         const float *logits, const struct pair *targets,
-        const struct pair *expected, float dloss, int n, int V, int stride,
-        const struct logit_map *map)
+        const struct pair *expected, struct loss_rows rows)
 {
     const struct kernels *ops = pair_enter(0);
     enum dtype type = ops->dtype;
+    int n = rows.n, V = rows.slice.count, stride = rows.stride;
     size_t count = (size_t)n * (size_t)stride;
     if (type != ops->logits_dtype)
         return;
@@ -241,9 +251,9 @@ static void cross_entropy_in_place(
     struct pair untouched = pair_of_logits(logits, count);
     struct pair losses = pair_of(DTYPE_FP32, (size_t)n, 1.0f, 2);
     pair_enter(0); /* making pairs entered the other */
-    if (ops->cross_entropy(
-                NULL, losses.of[0], same.of[0], same.of[0], targets->of[0],
-                dloss, n, V, stride, map) != ZD_OK)
+    rows.losses = losses.of[0], rows.targets = targets->of[0];
+    rows.logits = rows.dlogits = same.of[0];
+    if (ops->cross_entropy(NULL, &rows) != ZD_OK)
         pair_differs(INFINITY);
     char *in_place = pair_fetch(&same, 0), *apart = pair_fetch(expected, 0);
     char *was = pair_fetch(&untouched, 0);
@@ -280,13 +290,15 @@ static void mapped_shape(
     struct pair losses = pair_of(DTYPE_FP32, (size_t)n, 1.0f, 2);
     struct pair alone = pair_of(DTYPE_FP32, (size_t)n, 1.0f, 3);
     struct pair d = pair_of(pair_type(), count, 1.0f, 4);
-    RUN(cross_entropy(
-            NULL, losses.of[r], d.of[r], logits.of[r], targets.of[r], dloss, n,
-            V, stride, map));
-    RUN(cross_entropy(
-            NULL, alone.of[r], NULL, logits.of[r], targets.of[r], dloss, n, V,
-            stride, map));
-    cross_entropy_in_place(floats, &targets, &d, dloss, n, V, stride, map);
+    struct loss_rows rows = {
+            .dloss = dloss,
+            .n = n,
+            .stride = stride,
+            .slice = {0, V, V},
+            .map = map};
+    RUN_OF(run_cross_entropy(ops, rows, &losses, &d, &logits, &targets, r))
+    RUN_OF(run_cross_entropy(ops, rows, &alone, NULL, &logits, &targets, r))
+    cross_entropy_in_place(floats, &targets, &d, rows);
     PAIRS_COMPARE(losses, alone, d);
 }
 
@@ -337,28 +349,34 @@ static void row_losses_shape(
     struct pair of_whole = pair_of(pair_type(), count, 1.0f, 5);
     for (int part = 0; part < 2 * SLICES; part++) {
         int first = part % SLICES * width, left = V - first;
-        struct vocabulary_slice slice = {
-                first, left < width ? left : width, width};
-        size_t at = (size_t)first;
-        size_t grad = dtype_bytes(pair_type()) * at;
-        if (part < SLICES) {
-            RUN(row_scores(
-                    NULL, (struct row_score *)scores.of[r] + part * n,
-                    (const char *)logits.of[r] +
-                            at * dtype_bytes(ops->logits_dtype),
-                    targets.of[r], n, stride, &slice, map));
-        } else {
-            RUN(row_losses(
-                    NULL, losses.of[r], (char *)d.of[r] + grad,
-                    (const char *)logits.of[r] +
-                            at * dtype_bytes(ops->logits_dtype),
-                    targets.of[r], scores.of[r], SLICES, 0.5f, n, stride,
-                    &slice, map));
+        struct loss_rows rows = {
+                .dloss = 0.5f,
+                .n = n,
+                .stride = stride,
+                .slice = {first, left < width ? left : width, width},
+                .map = map};
+        for (int r = 0; r < 2; r++) {
+            const struct kernels *ops = pair_enter(r);
+            struct row_score *all = scores.of[r];
+            rows.losses = losses.of[r], rows.targets = targets.of[r];
+            rows.dlogits =
+                    (char *)d.of[r] + dtype_bytes(pair_type()) * (size_t)first;
+            rows.logits = (const char *)logits.of[r] +
+                          dtype_bytes(ops->logits_dtype) * (size_t)first;
+            if ((part < SLICES
+                         ? ops->row_scores(NULL, all + part * n, &rows)
+                         : ops->row_losses(NULL, &rows, all, SLICES)) != ZD_OK)
+                pair_differs(INFINITY);
         }
     }
-    RUN(cross_entropy(
-            NULL, whole.of[r], of_whole.of[r], logits.of[r], targets.of[r],
-            0.5f, n, V, stride, map));
+    struct loss_rows rows = {
+            .dloss = 0.5f,
+            .n = n,
+            .stride = stride,
+            .slice = {0, V, V},
+            .map = map};
+    RUN_OF(run_cross_entropy(
+            ops, rows, &whole, &of_whole, &logits, &targets, r))
     expect_near(&losses, &whole, DTYPE_FP32, 1, n, n);
     expect_near(&d, &of_whole, pair_type(), n, V, stride);
     PAIRS_COMPARE(losses, d);

@@ -75,12 +75,15 @@ static void attention_share_run(
         dk.of[i] = (char *)dq.of[i] + k_at, dv.of[i] = (char *)dq.of[i] + v_at;
     }
     RUN(attention_forward(
-            NULL, out.of[r], lse.of[r], q.of[r], k.of[r], v.of[r], starts.of[r],
-            scratch.of[r], &s));
+            NULL, &(struct attention){
+                          &s, q.of[r], k.of[r], v.of[r], starts.of[r],
+                          scratch.of[r], out.of[r], lse.of[r]}));
     struct pair o = pair_of_first(&out), l = pair_of_first(&lse);
     RUN(attention_backward(
-            NULL, dq.of[r], dk.of[r], dv.of[r], dout.of[r], o.of[r], l.of[r],
-            q.of[r], k.of[r], v.of[r], starts.of[r], scratch.of[r], &s));
+            NULL, &(struct attention){
+                          &s, q.of[r], k.of[r], v.of[r], starts.of[r],
+                          scratch.of[r], o.of[r], l.of[r], dout.of[r], dq.of[r],
+                          dk.of[r], dv.of[r]}));
     PAIRS_COMPARE(out, lse, dq);
 }
 
@@ -166,7 +169,10 @@ void decode_case(void)
             s.window = j & 1 ? 1 + 30 * i : 0;
             s.softcap = j & 2 ? 2.0f : 0.0f;
             RUN(attention_decode(
-                    NULL, out.of[r], q.of[r], k.of[r], v.of[r], n, past, &s));
+                    NULL,
+                    &(struct attention){
+                            &s, q.of[r], k.of[r], v.of[r], .out = out.of[r]},
+                    n, past));
             pair_compare(out);
         }
     }

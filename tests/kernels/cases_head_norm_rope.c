@@ -90,7 +90,7 @@ static enum zd_status forward(
                 .heads = i ? h->s.KV : h->s.H,
                 .out_stride = h->out_stride,
                 .x_stride = h->x_stride};
-    return ops->head_norm_rope_forward(NULL, &args[0], &args[1], &a);
+    return kernels_head_norm_rope_forward(ops, &args[0], &args[1], &a);
 }
 
 static enum zd_status backward(
@@ -114,7 +114,7 @@ static enum zd_status backward(
                 .out_stride = h->out_stride,
                 .x_stride = h->x_stride,
                 .accumulate = accumulate};
-    return ops->head_norm_rope_backward(NULL, &args[0], &args[1], &a);
+    return kernels_head_norm_rope_backward(ops, &args[0], &args[1], &a);
 }
 
 /* dout is scratch: compared where it became dx. */

@@ -219,8 +219,10 @@ Test(kernels_plain, gradients_of_activations_match_finite_differences)
 
 static double cross_entropy_loss(const struct probe *p)
 {
-    cross_entropy_double(
-            NULL, p->out, NULL, p->x, p->ids, 1.0f, p->N, p->V, p->V, p->map);
+    struct loss_rows rows = {
+            (float *)p->out, NULL,  p->x, p->ids, 1.0f, p->N, p->V,
+            {0, p->V, p->V}, p->map};
+    cross_entropy_double(NULL, &rows);
     return weighted(p);
 }
 
@@ -243,8 +245,9 @@ Test(kernels_plain, gradient_of_cross_entropy_matches_finite_differences)
     static const struct logit_map maps[] = {{0.5f, 0}, {1, 3}, {2, 3}};
     for (int i = 0; i < 4; i++) {
         p.map = i ? &maps[i - 1] : NULL;
-        kernels_plain_fp32.cross_entropy(
-                NULL, losses, d, logits, targets, 0.25f, N, V, V, p.map);
+        struct loss_rows rows = {losses, d, logits,    targets, 0.25f,
+                                 N,      V, {0, V, V}, p.map};
+        kernels_plain_fp32.cross_entropy(NULL, &rows);
         expect_gradient(&p, p.x, d, N * V, "cross entropy");
         cr_expect_eq(losses[1], 0.0f);
     }
@@ -252,8 +255,9 @@ Test(kernels_plain, gradient_of_cross_entropy_matches_finite_differences)
 
 static double attention_loss(const struct probe *p)
 {
-    attention_forward_double(
-            NULL, p->out, p->lse, p->x, p->y, p->z, p->ids, NULL, &p->shape);
+    struct attention a = {&p->shape, p->x, p->y,   p->z,
+                          p->ids,    NULL, p->out, (float *)p->lse};
+    attention_forward_double(NULL, &a);
     return weighted(p);
 }
 
@@ -283,11 +287,10 @@ Test(kernels_plain, gradients_of_attention_match_finite_differences)
     for (int i = 0; i < 4; i++) { /* window, cap, both */
         p.shape.window = i & 1 ? 3 : 0;
         p.shape.softcap = i & 2 ? 1.5f : 0;
-        kernels_plain_fp32.attention_forward(
-                NULL, out, lse, q, k, v, starts, NULL, &p.shape);
-        kernels_plain_fp32.attention_backward(
-                NULL, dq, dk, dv, dout, out, lse, q, k, v, starts, NULL,
-                &p.shape);
+        struct attention a = {&p.shape, q,   k,    v,  starts, NULL,
+                              out,      lse, dout, dq, dk,     dv};
+        kernels_plain_fp32.attention_forward(NULL, &a);
+        kernels_plain_fp32.attention_backward(NULL, &a);
         expect_gradient(&p, p.x, dq, 2 * T * QS, "attention q");
         expect_gradient(&p, p.y, dk, 2 * T * KS, "attention k");
         expect_gradient(&p, p.z, dv, 2 * T * KS, "attention v");
@@ -357,9 +360,10 @@ Test(kernels_plain, decode_matches_forward)
     for (int i = 0; i < 4; i++) { /* window, cap, both */
         s.window = i & 1 ? 4 : 0;
         s.softcap = i & 2 ? 1.5f : 0;
-        k->attention_forward(NULL, whole, lse, q, key, value, starts, NULL, &s);
-        k->attention_decode(
-                NULL, last, q + (T - 2) * H * D, key, value, 2, T - 2, &s);
+        struct attention a = {&s, q, key, value, starts, NULL, whole, lse};
+        k->attention_forward(NULL, &a);
+        a.q = q + (T - 2) * H * D, a.out = last;
+        k->attention_decode(NULL, &a, 2, T - 2);
         cr_expect(
                 worst(last, whole + (T - 2) * H * D, DTYPE_FP32, 2 * H * D) <
                 1e-6);
@@ -382,10 +386,10 @@ Test(kernels_plain, shares_of_queries_make_up_attention)
     for (int t = 0; t < T; t++)
         starts[t] = t < 5 ? 0 : 5;
     s.window = 13, s.softcap = 1.5f;
-    k->attention_forward(NULL, out, lse, q, key, value, starts, NULL, &s);
-    k->attention_backward(
-            NULL, dq, dk[0], dv[0], dout, out, lse, q, key, value, starts, NULL,
-            &s);
+    struct attention a = {&s,  q,   key,  value, starts, NULL,
+                          out, lse, dout, dq,    dk[0],  dv[0]};
+    k->attention_forward(NULL, &a);
+    k->attention_backward(NULL, &a);
     for (int place = 0; place < PLACES; place++) {
         float own[3][Q * H * D], own_lse[H * Q], own_dq[Q * H * D];
         int32_t own_starts[Q];
@@ -397,12 +401,11 @@ Test(kernels_plain, shares_of_queries_make_up_attention)
             memcpy(own[0] + r * H * D, q + t * H * D, H * D * sizeof(float));
             memcpy(own[1] + r * H * D, dout + t * H * D, H * D * sizeof(float));
         }
-        k->attention_forward(
-                NULL, own[2], own_lse, own[0], key, value, own_starts, NULL,
-                &s);
-        k->attention_backward(
-                NULL, own_dq, dk[1], dv[1], own[1], own[2], own_lse, own[0],
-                key, value, own_starts, NULL, &s);
+        a = (struct attention){&s,         own[0], key,    value,
+                               own_starts, NULL,   own[2], own_lse,
+                               own[1],     own_dq, dk[1],  dv[1]};
+        k->attention_forward(NULL, &a);
+        k->attention_backward(NULL, &a);
         for (int r = 0; r < Q; r++) {
             int t = attention_token(s.queries, r) * H * D;
             size_t row = H * D * sizeof(float);

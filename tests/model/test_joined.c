@@ -35,22 +35,6 @@ static enum zd_status count_rope(
     return real->rope(stream, x, angles, N, H, D, row_stride, backward);
 }
 
-static enum zd_status count_head_rope(
-        struct stream *stream, const struct norm_forward *q,
-        const struct norm_forward *k, const struct rope_angles *angles)
-{
-    return head_norm_rope_forward_parts(
-            real->norm_forward, count_rope, real->dtype, stream, q, k, angles);
-}
-
-static enum zd_status count_head_rope_backward(
-        struct stream *stream, const struct norm_backward *q,
-        const struct norm_backward *k, const struct rope_angles *angles)
-{
-    return head_norm_rope_backward_parts(
-            real->norm_backward, count_rope, real->dtype, stream, q, k, angles);
-}
-
 static enum zd_status count_add(
         struct stream *stream, void *out, const void *a, const void *b,
         size_t count)
@@ -65,8 +49,6 @@ static struct kernels counting_table(enum dtype dtype)
     struct kernels table = *real;
     table.matmul = count_matmul;
     table.rope = count_rope;
-    table.head_norm_rope_forward = count_head_rope;
-    table.head_norm_rope_backward = count_head_rope_backward;
     table.add = count_add;
     memset(&called, 0, sizeof called);
     return table;

@@ -122,15 +122,10 @@ Test(model_passes, an_mlp_in_pieces_changes_the_order_of_sums_alone)
 static int rows_of_losses;
 
 static enum zd_status count_rows(
-        struct stream *stream, float *losses, void *dlogits, const void *logits,
-        const int32_t *targets, float dloss, int n, int V, int stride,
-        const struct logit_map *map)
+        struct stream *stream, const struct loss_rows *rows)
 {
-    rows_of_losses += n;
-    return tiny_plain(DTYPE_FP32)
-            ->cross_entropy(
-                    stream, losses, dlogits, logits, targets, dloss, n, V,
-                    stride, map);
+    rows_of_losses += rows->n;
+    return tiny_plain(DTYPE_FP32)->cross_entropy(stream, rows);
 }
 
 static double worst_difference(struct tiny *a, struct tiny *b)

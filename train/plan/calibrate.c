@@ -67,13 +67,11 @@ static enum zd_status take(
         struct comm *comm, struct arena_plan *plan, struct arena *arena)
 {
     const int side = most[device_backend()].side;
-    const struct kernels_request request = {
-            .backend = device_backend(),
-            .dtype = DTYPE_FP32,
-            .N = most[device_backend()].rows,
-            .C = side,
-            .columns = side,
-            .V = side};
+    const size_t workspace =
+            device_backend() == DEVICE_CUDA
+                    ? kernels_workspace_bytes(
+                              most[DEVICE_CUDA].rows, side, side)
+                    : 0;
     const struct comm_needs needs = {
             .transport = comm_transport(comm),
             .world = comm_size(comm),
@@ -86,7 +84,7 @@ static enum zd_status take(
         size_t bytes;
     } spans[] = {
             {"arrays", ARENA_DEVICE, ARRAYS * (size_t)ARRAY_BYTES},
-            {"workspace", ARENA_DEVICE, kernels_workspace_bytes(&request)},
+            {"workspace", ARENA_DEVICE, workspace},
             {"host", ARENA_PINNED, COPIED},
             {"full", ARENA_DEVICE, (size_t)comm_size(comm) * SHARD_BYTES},
             {"shard", ARENA_DEVICE, SHARD_BYTES}};
@@ -97,7 +95,7 @@ static enum zd_status take(
     if (comm_size(comm) > 1)
         ZD_TRY(comm_plan_needs(plan, &needs));
     ZD_TRY(arena_take(arena, plan));
-    kernels_set_workspace(arena_span(arena, "workspace"), spans[1].bytes);
+    kernels_set_workspace(arena_span(arena, "workspace"), workspace);
     return ZD_OK;
 }
 

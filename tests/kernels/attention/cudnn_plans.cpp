@@ -5,8 +5,8 @@
  *   cudnn_plans plans [FILE]...    TAP: it can do the graphs of models on each
  *
  * The graphs are the door's own, which is compiled in here. What cuDNN checks
- * is whether it has kernels for them, wherever attention_choose says that it does
- * them; no kernel is loaded. */
+ * is whether it has kernels for them, wherever attention_choose says that it
+ * does them; no kernel is loaded. */
 #include <cuda_runtime_api.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -104,7 +104,8 @@ static void plan_one(
     bool in_order = facts->choice != ATTENTION_CUDNN;
     struct attention_answer answer = attention_choose(s, facts);
     snprintf(
-            what, sizeof what, "%s%s, B=%d, %d:%d heads of %d, %d documents, window %d",
+            what, sizeof what,
+            "%s%s, B=%d, %d:%d heads of %d, %d documents, window %d",
             directions[direction],
             direction == ATTENTION_FORWARD ? ""
             : in_order                     ? " in order"
@@ -115,8 +116,8 @@ static void plan_one(
         return;
     }
     a.dtype = DTYPE_BF16;
-    a.shape = s;
-    a.dq = direction == ATTENTION_BACKWARD ? &a : NULL;
+    a.of.shape = s;
+    a.of.dq = direction == ATTENTION_BACKWARD ? &a : NULL;
     a.deterministic = in_order;
     a.documents.bucket = answer.is_packed ? attention_bucket(s) : 0;
     key = key_of(&a);
@@ -144,8 +145,7 @@ static void plan(const std::shared_ptr<const fe::DeviceProperties> &properties)
             struct attention_shape s = {};
             s.B = 2 + i % 2, s.T = 1024, s.H = of[0], s.KV = of[1];
             s.D = of[2], s.scale = 0.125f;
-            s.q_stride = s.k_stride = s.v_stride =
-                    (of[0] + 2 * of[1]) * of[2];
+            s.q_stride = s.k_stride = s.v_stride = (of[0] + 2 * of[1]) * of[2];
             s.window = i / 18 ? 512 : 0;
             s.documents = documents[i / 2 % 3] ? documents[i / 2 % 3] : s.B;
             facts.choice = pass == 2 ? ATTENTION_CUDNN : ATTENTION_AUTO;

@@ -88,39 +88,46 @@ struct arrays arrays_of(struct problem p)
     return a;
 }
 
+static struct attention arguments(struct arrays *a, int which)
+{
+    char *in = a->in.of[which];
+    return (struct attention){
+            &a->shape,           in,
+            in + a->k_at,        in + a->v_at,
+            a->starts.of[which], which ? NULL : a->scratch.of[0],
+            a->out.of[which],    a->lse.of[which]};
+}
+
+static struct attention gradients(struct arrays *a, int which)
+{
+    struct attention of = arguments(a, which);
+    char *grads = a->grads.of[which];
+    of.dout = a->dout.of[which], of.dq = grads;
+    of.dk = grads + a->k_at, of.dv = grads + a->v_at;
+    return of;
+}
+
 /* Backward reads the out and lse that `definition` made, so that an error of
  * forward does not show twice. */
 static void run_definition(struct arrays *a)
 {
     const struct kernels *plain = pair_enter(1);
-    const char *in = a->in.of[1];
-    char *grads = a->grads.of[1];
-    plain->attention_forward(
-            NULL, a->out.of[1], a->lse.of[1], in, in + a->k_at, in + a->v_at,
-            a->starts.of[1], NULL, &a->shape);
-    plain->attention_backward(
-            NULL, grads, grads + a->k_at, grads + a->v_at, a->dout.of[1],
-            a->out.of[1], a->lse.of[1], in, in + a->k_at, in + a->v_at,
-            a->starts.of[1], NULL, &a->shape);
+    struct attention forward = arguments(a, 1), backward = gradients(a, 1);
+    plain->attention_forward(NULL, &forward);
+    plain->attention_backward(NULL, &backward);
     pair_enter(0);
 }
 
 void run_forward(struct arrays *a, const struct ops *ops)
 {
-    const char *in = a->in.of[0];
-    MUST(ops->forward(
-            NULL, a->out.of[0], a->lse.of[0], in, in + a->k_at, in + a->v_at,
-            a->starts.of[0], a->scratch.of[0], &a->shape));
+    struct attention forward = arguments(a, 0);
+    MUST(ops->forward(NULL, &forward));
 }
 
 void run_backward(struct arrays *a, const struct ops *ops)
 {
-    const char *in = a->in.of[0];
-    char *grads = a->grads.of[0];
-    MUST(ops->backward(
-            NULL, grads, grads + a->k_at, grads + a->v_at, a->dout.of[0],
-            a->out.of[0], a->lse.of[0], in, in + a->k_at, in + a->v_at,
-            a->starts.of[0], a->scratch.of[0], &a->shape));
+    struct attention backward = gradients(a, 0);
+    MUST(ops->backward(NULL, &backward));
 }
 
 static void expect_near(const char *what, struct problem p, struct pair x)

@@ -279,7 +279,7 @@ Test(matmul_library, the_library_takes_our_descriptors)
     for (int epilogue = 0; epilogue < KEY_EPILOGUES; epilogue++)
         for (int dtype = DTYPE_FP32; dtype <= DTYPE_FP16; dtype++) {
             struct plan plan = {0};
-            plan.key = (struct matmul_key){
+            plan.tuned.key = (struct matmul_key){
                     .m = 64,
                     .n = 32,
                     .k = 16,

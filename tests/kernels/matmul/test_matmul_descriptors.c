@@ -78,7 +78,7 @@ static int64_t mode_of(int32_t layout)
 
 static void check_scales(const struct plan *plan)
 {
-    const struct matmul_key *k = &plan->key;
+    const struct matmul_key *k = &plan->tuned.key;
 #define READ(attribute, bytes)                                                 \
     read_back(plan, CUBLASLT_MATMUL_DESC_##attribute, bytes)
     cr_assert_eq(READ(FAST_ACCUM, 1), k->fast);
@@ -118,8 +118,8 @@ static void check_layout(
 Test(matmul_descriptors, hold_what_a_matmul_asks_for)
 {
     for (int i = 0; i < KEYS; i++) {
-        struct plan plan = {.key = keys[i]};
-        const struct matmul_key *k = &plan.key;
+        struct plan plan = {.tuned.key = keys[i]};
+        const struct matmul_key *k = &plan.tuned.key;
         cr_assert_eq(plan_describe(&table, &plan), ZD_OK, "key %d", i);
         check_scales(&plan);
         check_layout(plan.a, k->dtype, k->k, k->m);
@@ -147,13 +147,13 @@ Test(matmul_descriptors, are_known_to_the_heuristic)
     table.workspace_bytes = LIBRARY_WORKSPACE_BYTES;
     cr_assert_eq(table.api->create(&table.handle), CUBLAS_STATUS_SUCCESS);
     for (int i = 0; i < KEYS; i++) {
-        struct plan plan = {.key = keys[i]};
+        struct plan plan = {.tuned.key = keys[i]};
         struct plan_candidates candidates;
         cr_assert_eq(plan_describe(&table, &plan), ZD_OK);
         cr_assert_eq(plan_candidates(&table, &plan, &candidates), ZD_OK);
         cr_expect_eq(
-                candidates.count > 0, has_algorithms(&plan.key, &gpu), "key %d",
-                i);
+                candidates.count > 0, has_algorithms(&plan.tuned.key, &gpu),
+                "key %d", i);
         plan_clear(&table, &plan);
     }
     table.api->destroy(table.handle);
