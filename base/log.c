@@ -147,7 +147,7 @@ static size_t format_line(
     } else {
         char prefix[64] = "";
         if (stamped)
-            snprintf(prefix, sizeof prefix, "%s ", when);
+            ZD_PRINT(prefix, "%s ", when);
         if (rank > 0)
             snprintf(
                     prefix + strlen(prefix), sizeof prefix - strlen(prefix),

@@ -45,7 +45,7 @@ enum zd_status zd_fail(
     va_list args;
     memset(&current, 0, sizeof current);
     current.status = status;
-    snprintf(current.code, sizeof current.code, "%s", code);
+    ZD_PRINT(current.code, "%s", code);
     va_start(args, format);
     format_printable(current.what, sizeof current.what, "", format, args);
     va_end(args);

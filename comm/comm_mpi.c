@@ -1,7 +1,6 @@
 #include "comm/comm_mpi.h"
 #include "base/must.h"
 
-#include <assert.h>
 #include <fcntl.h>
 #include <sched.h>
 #include <stdio.h>
@@ -419,8 +418,7 @@ enum zd_status comm_mpi_create(
     mpi->base.root = &mpi->base;
     mpi->world = MPI_COMM_NULL;
     enum zd_status status = start_mpi(mpi, argc, argv, options);
-    if (status == ZD_OK)
-        status = connect(mpi, options);
+    ZD_THEN(status, connect(mpi, options));
     if (status != ZD_OK) {
         mpi_destroy(&mpi->base);
         return status;

@@ -22,9 +22,8 @@ static bool is_ours(const char *name, const struct stat *info)
     char host[256] = "", begin[320];
     gethostname(host, sizeof host - 1);
     for (int k = 0; k < 2; k++) {
-        int length = snprintf(
-                begin, sizeof begin, "%s.%s.%u.", kinds[k], host,
-                (unsigned)geteuid());
+        int length = ZD_PRINT(
+                begin, "%s.%s.%u.", kinds[k], host, (unsigned)geteuid());
         if (strncmp(name, begin, (size_t)length) == 0)
             return S_ISREG(info->st_mode) && info->st_uid == geteuid() &&
                    info->st_mtime + MAPPED_AFTER < time(NULL);
@@ -39,7 +38,7 @@ static bool is_mapped_by(const char *pid, const char *name)
     char path[64], *line = NULL;
     size_t room = 0;
     bool is_mapped = false;
-    snprintf(path, sizeof path, "/proc/%.32s/maps", pid);
+    ZD_PRINT(path, "/proc/%.32s/maps", pid);
     FILE *file = fopen(path, "re");
     while (file && !is_mapped && getline(&line, &room, file) > 0)
         is_mapped = strstr(line, name) != NULL;

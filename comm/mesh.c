@@ -70,10 +70,10 @@ static enum zd_status refuse(struct mesh_sizes sizes, int groups)
     const char *plural = groups == 1 ? "" : "s";
     char of[64];
     if (sizes.cp * sizes.tp == 1)
-        snprintf(of, sizeof of, "%d rank%s", groups, plural);
+        ZD_PRINT(of, "%d rank%s", groups, plural);
     else
-        snprintf(
-                of, sizeof of,
+        ZD_PRINT(
+                of,
                 "%d group%s of %d x %d ranks (cp_size x "
                 "tp_size)",
                 groups, plural, sizes.cp, sizes.tp);

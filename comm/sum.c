@@ -1,7 +1,5 @@
 #include "comm/backend.h"
 
-#include <string.h>
-
 /* A block of sums stays in the first-level cache while the parts stream by. */
 enum { BLOCK = 1024 };
 

@@ -8,7 +8,6 @@
 
 #include <limits.h>
 #include <regex.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { README_MAX = 16 << 20 };

@@ -234,10 +234,9 @@ enum zd_status kernels_cpu(enum dtype dtype, const struct kernels **table_out)
     }
     int i = dtype, threads = kernels_threads();
     pthread_mutex_lock(&lock);
-    snprintf(
-            names[i], sizeof names[i], "cpu %s (%s, %s, %d thread%s)",
-            dtype_name(dtype), products, isa_names[isa], threads,
-            threads == 1 ? "" : "s");
+    ZD_PRINT(
+            names[i], "cpu %s (%s, %s, %d thread%s)", dtype_name(dtype),
+            products, isa_names[isa], threads, threads == 1 ? "" : "s");
     table.name = names[i];
     tables[i] = table;
     pthread_mutex_unlock(&lock);

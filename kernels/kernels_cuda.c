@@ -42,9 +42,9 @@ enum zd_status kernels_cuda(enum dtype dtype, const struct kernels **table_out)
         table.attention_forward = table.attention_backward = by_library;
 
     pthread_mutex_lock(&lock);
-    snprintf(
-            names[dtype], sizeof names[dtype], "cuda %s (%s, %s)",
-            dtype_name(dtype), products, attention);
+    ZD_PRINT(
+            names[dtype], "cuda %s (%s, %s)", dtype_name(dtype), products,
+            attention);
     table.name = names[dtype];
     tables[dtype] = table;
     pthread_mutex_unlock(&lock);

@@ -109,7 +109,7 @@ enum zd_status config_read_int(
     if (!json_is_integer(value) || json_integer_value(value) < 1 ||
         json_integer_value(value) > max) {
         char expected[64];
-        snprintf(expected, sizeof expected, "an integer from 1 to %d", max);
+        ZD_PRINT(expected, "an integer from 1 to %d", max);
         return config_wrong(r, key, expected);
     }
     *out = (int)json_integer_value(value);

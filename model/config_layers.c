@@ -21,9 +21,7 @@ static enum zd_status read_list(
     if (!list ||
         (json_is_array(list) && json_array_size(list) == (size_t)layers))
         return ZD_OK;
-    snprintf(
-            expected, sizeof expected, "a list of %d, one for each layer",
-            layers);
+    ZD_PRINT(expected, "a list of %d, one for each layer", layers);
     return config_wrong(rule->r, key, expected);
 }
 

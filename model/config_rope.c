@@ -93,7 +93,7 @@ static enum zd_status check_keys(
         const struct key *key = table_keys;
         while (key->name && strcmp(name, key->name) != 0)
             key++;
-        snprintf(whole, sizeof whole, "%s.%.60s", table, name);
+        ZD_PRINT(whole, "%s.%.60s", table, name);
         if (!key->name && !words_have(other_keys, " ", name))
             ZD_TRY(config_unknown(r, c, whole, NULL));
     }
@@ -163,7 +163,7 @@ static enum zd_status read_factors(
     }
     if (ok)
         return ZD_OK;
-    snprintf(expected, sizeof expected, "a list of %d numbers above 0", pairs);
+    ZD_PRINT(expected, "a list of %d numbers above 0", pairs);
     return config_wrong(r, key, expected);
 }
 

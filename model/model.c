@@ -112,8 +112,7 @@ enum zd_status model_create(
         status = residuals_init(
                 &model->residuals, arena_span(arena, "model.residuals"),
                 model->passes[PASS_TRAIN].buffers);
-    if (status == ZD_OK)
-        status = take_buffers(model, arena);
+    ZD_THEN(status, take_buffers(model, arena));
     if (status != ZD_OK) {
         model_destroy(model);
         return status;

@@ -164,7 +164,7 @@ static void add(
         p->slice.shape[0] = b->whole[row->columns];
         p->slice.shape[1] = b->whole[row->rows];
     }
-    snprintf(p->name, sizeof p->name, "%s%s", prefix, row->name);
+    ZD_PRINT(p->name, "%s%s", prefix, row->name);
     const int64_t *shape = p->slice.range_count ? p->slice.shape : p->shape;
     p->blocks = blocks_of(b->model, row, shape, conv1d);
     param_cut_blocks(p);
@@ -195,9 +195,7 @@ static bool matches(
 {
     char prefixed[PARAM_NAME_MAX + 16];
     const char *prefix = config->family->file_prefix;
-    snprintf(
-            prefixed, sizeof prefixed, "%s%s", prefix ? prefix : "",
-            param->name);
+    ZD_PRINT(prefixed, "%s%s", prefix ? prefix : "", param->name);
     return strstr(prefixed, pattern) || fnmatch(pattern, param->name, 0) == 0 ||
            fnmatch(pattern, prefixed, 0) == 0;
 }
@@ -235,7 +233,7 @@ static void add_all(struct builder *b)
     add_unit(b, family->embeddings, 0, "");
     for (int i = 0; i < layers; i++) {
         char prefix[32];
-        snprintf(prefix, sizeof prefix, "%s%d.", family->layer_prefix, i);
+        ZD_PRINT(prefix, "%s%d.", family->layer_prefix, i);
         add_unit(b, family->layer, i + 1, prefix);
     }
     add_unit(b, family->last, layers + 1, "");

@@ -3,8 +3,6 @@
 #include "base/must.h"
 #include "model/layout.h"
 
-#include <stdlib.h>
-
 static void *at(void *array, size_t elements, const struct layout *l)
 {
     return array ? (char *)array + elements * l->element : NULL;

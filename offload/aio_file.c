@@ -89,7 +89,7 @@ enum zd_status aio_file_create(
     memset(file, 0, sizeof *file);
     if (strlen(dir) + strlen(name) + sizeof "/.XXXXXX" > sizeof file->path)
         return fail_create(name, ENAMETOOLONG);
-    snprintf(file->path, sizeof file->path, "%s/%s.XXXXXX", dir, name);
+    ZD_PRINT(file->path, "%s/%s.XXXXXX", dir, name);
     int fd = mkostemp(file->path, O_CLOEXEC);
     if (fd < 0)
         return fail_create(file->path, errno);

@@ -6,7 +6,6 @@
 
 #include <assert.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* Jobs under way at once: arrivals of all segments, and a few more. */
 static int job_capacity(const struct offload_request *request)

@@ -63,8 +63,7 @@ static void *work(void *ctx)
             return NULL;
         enum zd_status status = feed->status;
         pthread_mutex_unlock(&feed->lock);
-        if (status == ZD_OK)
-            status = issue(feed, &feed->ring[feed->first]);
+        ZD_THEN(status, issue(feed, &feed->ring[feed->first]));
         pthread_mutex_lock(&feed->lock);
         if (status != ZD_OK && feed->status == ZD_OK) {
             feed->status = status;

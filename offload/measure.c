@@ -5,7 +5,6 @@
 #include "optim/optimizers.h"
 
 #include <stddef.h>
-#include <stdlib.h>
 #include <string.h>
 
 static enum zd_status check_options(const struct offload_request *request)

@@ -31,7 +31,6 @@
 #include <assert.h>
 #include <pthread.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* four parts fall into two groups of neighbors at most */
 enum { NO_CHUNK = -1, NO_BUFFER = -1, MOVES = 2 };

@@ -14,8 +14,6 @@
 #include "base/must.h"
 #include "optim/device.h"
 
-#include <stdlib.h>
-
 /* --- which chunks --------------------------------------------------------- */
 
 static double share_of(const struct offload_request *request)

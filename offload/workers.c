@@ -263,8 +263,8 @@ enum zd_status workers_start(struct offload *offload)
         struct worker *worker = &offload->workers[i];
         bool visits_device = i >= updating;
         char name[16];
-        snprintf(
-                name, sizeof name, visits_device ? "visit-%d" : "offload-%d",
+        ZD_PRINT(
+                name, visits_device ? "visit-%d" : "offload-%d",
                 (visits_device ? i - updating : i) % 1000);
         worker->offload = offload;
         worker->index = i;

@@ -10,8 +10,6 @@
 #include "optim/simd_codec_avx2.h"
 #endif
 
-#include <math.h>
-
 /* --- the codec ------------------------------------------------------------ */
 
 INLINED void decode_group(

@@ -9,7 +9,6 @@
 #include "train/train.h"
 
 #include <math.h>
-#include <string.h>
 
 enum { NONFINITE_MAX = 5 };
 

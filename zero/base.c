@@ -273,14 +273,12 @@ static enum zd_status load_weight(
     size_t words = (param_whole_scale_count(table_of(l), l->id) + 1) / 2;
     ZD_FREED int64_t *room = zd_array(words, sizeof *room); /* two in a word */
     float *scales = (float *)(void *)room;
-    if (status == ZD_OK)
-        status = make_codes(l, scales);
+    ZD_THEN(status, make_codes(l, scales));
     if (!codes_are_stored(&l->maker)) {
         enum zd_status shared = share_scales(l->zero, scales, words);
         status = status == ZD_OK ? shared : status;
     }
-    if (status == ZD_OK)
-        status = keep_scales(l, scales);
+    ZD_THEN(status, keep_scales(l, scales));
     return status;
 }
 

@@ -19,7 +19,6 @@
 #include "model/slice.h"
 #include "offload/cut.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 struct optim_layout zero_layout_of(const struct zero_plan *plan, int id)

@@ -453,8 +453,7 @@ enum zd_status zero_load(
     enum zd_status status = zero_states_clear(zero);
     if (digests)
         memset(digests, 0, count * sizeof *digests);
-    if (status == ZD_OK)
-        status = load_weights(zero, source, digests);
+    ZD_THEN(status, load_weights(zero, source, digests));
     status = base_load(zero, source, digests, status);
     ZD_TRY(comm_agree(zero->comm, status));
     if (digests)

@@ -183,10 +183,8 @@ enum zd_status zero_create(
     states_create(zero);
     ranges_create(zero);
     enum zd_status status = make_groups(zero);
-    if (status == ZD_OK)
-        status = paged_begin(zero, place);
-    if (status == ZD_OK)
-        status = host_begin(zero, place);
+    ZD_THEN(status, paged_begin(zero, place));
+    ZD_THEN(status, host_begin(zero, place));
     if (status == ZD_OK)
         *zero_out = zero;
     else

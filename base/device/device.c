@@ -56,9 +56,9 @@ void device_affinity_list(char *out, size_t bytes)
             continue;
         while (last + 1 < CPU_SETSIZE && CPU_ISSET(last + 1, &set))
             last++;
-        snprintf(
-                run, sizeof run, last > cpu ? "%s%d-%d" : "%s%d",
-                used ? "," : "", cpu, last);
+        ZD_PRINT(
+                run, last > cpu ? "%s%d-%d" : "%s%d", used ? "," : "", cpu,
+                last);
         if (used + strlen(run) + sizeof ".." > bytes) {
             snprintf(out + used, bytes - used, "..");
             return;

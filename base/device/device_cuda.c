@@ -293,8 +293,7 @@ enum zd_status device_open_gpu(
     if (status == ZD_OK) {
         device_use(&gpu->head);
         status = stream_create("compute", STREAM_CUDA, &gpu->compute);
-        if (status == ZD_OK)
-            status = staging_init(&gpu->staging);
+        ZD_THEN(status, staging_init(&gpu->staging));
         if (status != ZD_OK)
             close_gpu(&gpu->head);
         device_use(before);

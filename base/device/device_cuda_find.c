@@ -5,7 +5,6 @@
 
 #include <ctype.h>
 #include <stdio.h>
-#include <string.h>
 
 /* Why the runtime sees no GPU, with its own words for what is rare. */
 static const char *reason(cudaError_t error)
@@ -17,8 +16,8 @@ static const char *reason(cudaError_t error)
     if (error == cudaErrorInsufficientDriver && driver == 0)
         return "there is no NVIDIA driver on this machine";
     if (error == cudaErrorInsufficientDriver)
-        snprintf(
-                why, sizeof why,
+        ZD_PRINT(
+                why,
                 "the NVIDIA driver is for CUDA %d.%d, and this program needs "
                 "one for CUDA %d.%d",
                 driver / 1000, driver % 1000 / 10, runtime / 1000,
@@ -27,8 +26,8 @@ static const char *reason(cudaError_t error)
         return "the NVIDIA driver sees no GPU, or CUDA_VISIBLE_DEVICES hides "
                "them all";
     else
-        snprintf(
-                why, sizeof why, "the NVIDIA driver does not start: %s (%s)",
+        ZD_PRINT(
+                why, "the NVIDIA driver does not start: %s (%s)",
                 cudaGetErrorString(error), cudaGetErrorName(error));
     return why;
 }
@@ -90,7 +89,7 @@ enum zd_status gpu_read_facts(int index, struct device_facts *facts)
     struct cudaDeviceProp properties;
     *facts = (struct device_facts){.backend = DEVICE_CUDA, .index = index};
     ZD_CUDA(cudaGetDeviceProperties(&properties, index));
-    snprintf(facts->name, sizeof facts->name, "%.95s", properties.name);
+    ZD_PRINT(facts->name, "%.95s", properties.name);
     format_uuid(&properties.uuid, facts->uuid, sizeof facts->uuid);
     facts->major = properties.major;
     facts->minor = properties.minor;

@@ -303,7 +303,7 @@ static enum zd_status write_and_sync(
 enum zd_status fs_write_file(const char *path, const void *data, size_t bytes)
 {
     char beside[PATH_MAX];
-    int length = snprintf(beside, sizeof beside, "%s.tmp", path);
+    int length = ZD_PRINT(beside, "%s.tmp", path);
     if (length >= (int)sizeof beside)
         return ZD_FAIL(ZD_ERR_CREATE, "E0708", "the path %s is too long", path);
     enum zd_status status = write_and_sync(beside, data, bytes);

@@ -284,12 +284,9 @@ enum zd_status st_open(const char *path, struct st_file **file_out)
     file->path = zd_must(strdup(path));
     file->fd = -1;
     enum zd_status status = fs_open_read(path, &file->fd, &file->file_bytes);
-    if (status == ZD_OK)
-        status = read_header(file, &text, &bytes);
-    if (status == ZD_OK)
-        status = parse_header(file, text, bytes);
-    if (status == ZD_OK)
-        status = check_layout(file, LENGTH_BYTES + bytes);
+    ZD_THEN(status, read_header(file, &text, &bytes));
+    ZD_THEN(status, parse_header(file, text, bytes));
+    ZD_THEN(status, check_layout(file, LENGTH_BYTES + bytes));
     free(text);
     if (status != ZD_OK) {
         st_close(file);

@@ -84,12 +84,15 @@ static enum zd_status read_pairs(
                 yaml_document_get_node(&reader->document, pair->key);
         json_t *value;
         if (!key || key->type != YAML_SCALAR_NODE)
-            return fail(reader->name, &node->start_mark, "a key is not a plain value");
+            return fail(
+                    reader->name, &node->start_mark,
+                    "a key is not a plain value");
         const char *name = (const char *)key->data.scalar.value;
         if (strlen(name) != key->data.scalar.length)
             return fail(reader->name, &key->start_mark, "a key with a NUL");
         if (json_object_get(object, name))
-            return fail(reader->name, &key->start_mark, "the key is given twice");
+            return fail(
+                    reader->name, &key->start_mark, "the key is given twice");
         ZD_TRY(read_node(reader, pair->value, depth + 1, &value));
         json_object_set_new(object, name, value);
     }
@@ -169,8 +172,7 @@ enum zd_status yaml_parse(
         status = root ? read_node(&reader, 1, 0, out)
                       : fail(name, &mark, "the file is empty");
         yaml_document_delete(&reader.document);
-        if (status == ZD_OK)
-            status = expect_end(&parser, name, out);
+        ZD_THEN(status, expect_end(&parser, name, out));
     }
     yaml_parser_delete(&parser);
     return status;

@@ -29,10 +29,9 @@ static void open_library(void)
 #undef FIND
     if (missing || table.GetVersion(&table.version) != ncclSuccess)
         return;
-    snprintf(
-            table.version_text, sizeof table.version_text, "nccl %d.%d.%d",
-            table.version / 10000, table.version / 100 % 100,
-            table.version % 100);
+    ZD_PRINT(
+            table.version_text, "nccl %d.%d.%d", table.version / 10000,
+            table.version / 100 % 100, table.version % 100);
     is_open = true;
 }
 

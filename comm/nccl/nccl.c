@@ -177,7 +177,7 @@ static enum zd_status check_version(const struct nccl_group *group)
     struct comm *control = group->base.control;
     const char *own = group->nccl->functions->version_text;
     char first[32];
-    snprintf(first, sizeof first, "%s", own);
+    ZD_PRINT(first, "%s", own);
     ZD_TRY(comm_broadcast(control, first, sizeof first, 0));
     if (strcmp(first, own) == 0)
         return ZD_OK;
@@ -297,8 +297,7 @@ static enum zd_status join(struct nccl_group *group)
     ZD_TRY(comm_agree(control, status));
     ZD_TRY(comm_agree(control, check_version(group)));
     status = join_world(group);
-    if (status == ZD_OK)
-        status = join_levels(group);
+    ZD_THEN(status, join_levels(group));
     ZD_TRY(comm_agree(control, stay_out(group, status)));
     return comm_agree(control, nccl_watch_start(group->nccl));
 }

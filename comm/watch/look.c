@@ -14,7 +14,7 @@ static const uint64_t ASK_AGAIN = 1000 * 1000, LOOK_AGAIN = 100 * 1000;
 static char state_of(int pid, const char *thread)
 {
     char path[300], line[512], *end = NULL;
-    snprintf(path, sizeof path, "/proc/%d/task/%s/stat", pid, thread);
+    ZD_PRINT(path, "/proc/%d/task/%s/stat", pid, thread);
     FILE *file = fopen(path, "re");
     if (!file)
         return 0;
@@ -29,7 +29,7 @@ bool watch_is_runnable(int pid)
     char path[64];
     struct dirent *entry;
     bool is_runnable = false;
-    snprintf(path, sizeof path, "/proc/%d/task", pid);
+    ZD_PRINT(path, "/proc/%d/task", pid);
     DIR *dir = opendir(path);
     while (dir && !is_runnable && (entry = readdir(dir)))
         is_runnable =
@@ -42,7 +42,7 @@ bool watch_is_runnable(int pid)
 bool watch_is_stopped(int pid)
 {
     char thread[16];
-    snprintf(thread, sizeof thread, "%d", pid);
+    ZD_PRINT(thread, "%d", pid);
     char state = state_of(pid, thread);
     return state == 'T' || state == 'Z';
 }

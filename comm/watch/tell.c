@@ -91,13 +91,9 @@ static void describe(
         const struct watch *watch, const struct verdict *verdict,
         struct telling *telling)
 {
-    snprintf(
-            telling->host, sizeof telling->host, "%s",
-            watch_host(watch, verdict->rank));
+    ZD_PRINT(telling->host, "%s", watch_host(watch, verdict->rank));
     if (verdict->kind == END_FILES)
-        snprintf(
-                telling->operation, sizeof telling->operation, "%s",
-                files_name(watch, verdict));
+        ZD_PRINT(telling->operation, "%s", files_name(watch, verdict));
     else
         seat_op_text(&verdict->op, telling->operation);
     telling->hang = (struct watch_hang){

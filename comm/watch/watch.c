@@ -4,7 +4,6 @@
 #include "base/log.h"
 #include "base/threads.h"
 
-#include <errno.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -301,7 +300,7 @@ enum zd_status watch_join(struct watch *watch, const struct watch_world *world)
     char mine[WATCH_HOST_MAX] = "";
     char(*hosts)[WATCH_HOST_MAX] = zd_array(count, sizeof *hosts);
     enum zd_status status = ZD_OK;
-    snprintf(mine, sizeof mine, "%s", world->host);
+    ZD_PRINT(mine, "%s", world->host);
     pthread_mutex_lock(&watch->lock);
     watch->rank = world->rank;
     watch->size = world->size;

@@ -3,8 +3,6 @@
 #include "daemon/command/cli.h"
 #include "train/plan/machine.h"
 
-#include <string.h>
-
 static double giga(double value)
 {
     return value / 1e9;

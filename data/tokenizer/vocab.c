@@ -3,7 +3,6 @@
 #include "base/must.h"
 #include "data/tokenizer/utf8.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -37,7 +37,7 @@ static bool open_cudnn(
     const char *library;
     if (!cudnn_open(&library, version_out, why, why_bytes))
         return false;
-    snprintf(name, sizeof name, "%s attention", library);
+    ZD_PRINT(name, "%s attention", library);
     *name_out = name;
     return true;
 }

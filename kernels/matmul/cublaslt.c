@@ -64,9 +64,9 @@ static enum zd_status open_now(struct cublaslt *api)
         return not_there(why);
     ZD_TRY(bind_symbols(library, api));
     size_t version = api->version();
-    snprintf(
-            api->name, sizeof api->name, "cuBLASLt %zu.%zu.%zu",
-            version / 10000, version / 100 % 100, version % 100);
+    ZD_PRINT(
+            api->name, "cuBLASLt %zu.%zu.%zu", version / 10000,
+            version / 100 % 100, version % 100);
     return ZD_OK;
 }
 

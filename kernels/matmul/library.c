@@ -17,11 +17,11 @@ static char library_name[64];
 static void name_library(void)
 {
 #if ZD_HAVE_ONEDNN
-    snprintf(
-            library_name, sizeof library_name, "oneDNN %d.%d",
-            dnnl_version()->major, dnnl_version()->minor);
+    ZD_PRINT(
+            library_name, "oneDNN %d.%d", dnnl_version()->major,
+            dnnl_version()->minor);
 #elif ZD_HAVE_OPENBLAS
-    snprintf(library_name, sizeof library_name, "OpenBLAS");
+    ZD_PRINT(library_name, "OpenBLAS");
 #endif
 }
 

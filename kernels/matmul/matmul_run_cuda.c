@@ -180,9 +180,7 @@ static enum zd_status table_open(struct plan_table *table)
         free(table->plans);
         return status;
     }
-    snprintf(
-            gpu, sizeof gpu, "%s, %d multiprocessors", facts.name,
-            facts.multiprocessors);
+    ZD_PRINT(gpu, "%s, %d multiprocessors", facts.name, facts.multiprocessors);
     table->tuning = tuning_create(gpu, table->api->name);
     table->run = tuning_create_empty(gpu, table->api->name);
     table->is_open = true;
@@ -380,8 +378,7 @@ static enum zd_status plan_for(
     plan->tuned.key = *key;
     plan->tuned.workspace_kib = plan_workspace_kib(table);
     enum zd_status status = plan_describe(table, plan);
-    if (status == ZD_OK)
-        status = choose(table, plan, m, stream);
+    ZD_THEN(status, choose(table, plan, m, stream));
     if (status != ZD_OK) {
         plan_clear(table, plan);
         return status;

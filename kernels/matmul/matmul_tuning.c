@@ -63,9 +63,7 @@ static void set_path(struct tuning *tuning)
         return;
     slug(gpu, sizeof gpu, tuning->gpu);
     slug(library, sizeof library, tuning->library);
-    snprintf(
-            tuning->path, sizeof tuning->path, "%s/products-%s-%s.txt", folder,
-            gpu, library);
+    ZD_PRINT(tuning->path, "%s/products-%s-%s.txt", folder, gpu, library);
 }
 
 /* --- reading ------------------------------------------------------------- */
@@ -143,7 +141,7 @@ const char *tuning_take(struct tuning *tuning, const char *text)
     if (!body)
         return "it is damaged";
     hash_bytes(body, strlen(body), hex);
-    snprintf(head, sizeof head, "%s %s", magic, hex);
+    ZD_PRINT(head, "%s %s", magic, hex);
     if (!line_is(text, head))
         return "it is damaged";
     const char *library = next_line(body);
@@ -244,13 +242,13 @@ static enum zd_status write_file(struct tuning *tuning)
 static int open_lock(const struct tuning *tuning)
 {
     char path[PATH_MAX + 8], folder[PATH_MAX];
-    snprintf(folder, sizeof folder, "%s", tuning->path);
+    ZD_PRINT(folder, "%s", tuning->path);
     *strrchr(folder, '/') = 0;
     if (fs_make_dirs(folder) != ZD_OK) {
         zd_error_clear();
         return -1;
     }
-    snprintf(path, sizeof path, "%s.lock", tuning->path);
+    ZD_PRINT(path, "%s.lock", tuning->path);
     return open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0644);
 }
 
@@ -302,8 +300,8 @@ struct tuning *tuning_create_empty(const char *gpu, const char *library)
     struct tuning *tuning = zd_array(1, sizeof *tuning);
     tuning->tuned = zd_array(MOST_TUNED, sizeof *tuning->tuned);
     tuning->lock = -1;
-    snprintf(tuning->gpu, sizeof tuning->gpu, "%s", gpu);
-    snprintf(tuning->library, sizeof tuning->library, "%s", library);
+    ZD_PRINT(tuning->gpu, "%s", gpu);
+    ZD_PRINT(tuning->library, "%s", library);
     return tuning;
 }
 

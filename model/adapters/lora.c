@@ -87,7 +87,7 @@ static enum zd_status tell_names(
                 "target_modules = \"all-linear\", in no list, means all");
     for (int id = 0; id < reader->table->count; id++) {
         struct module module = peft_view_module(reader, id);
-        snprintf(quoted, sizeof quoted, "\"%s\"", last_part(module.name));
+        ZD_PRINT(quoted, "\"%s\"", last_part(module.name));
         if (param_is_linear(&reader->table->params[id]) &&
             !strstr(list, quoted))
             text_buffer_add(&text, "%s%s", text.used ? ", " : "", quoted);
@@ -465,9 +465,7 @@ static enum zd_status blame_file(const char *path)
     if (strncmp(error.what, section, skip) == 0)
         memmove(error.what, error.what + skip, strlen(error.what) - skip + 1);
     if (path)
-        snprintf(
-                error.where, sizeof error.where, "%s/adapter_config.json",
-                path);
+        ZD_PRINT(error.where, "%s/adapter_config.json", path);
     zd_error_set(&error);
     return error.status;
 }
@@ -486,10 +484,8 @@ enum zd_status lora_extend(
             .unit_first = zd_array(units + 1, sizeof(int)),
             .unit_count = table->unit_count};
     enum zd_status status = check_names(&reader, options && !options->path);
-    if (status == ZD_OK)
-        status = extend(&reader, options, &out);
-    if (status == ZD_OK)
-        status = check_patterns(&reader, options, &out);
+    ZD_THEN(status, extend(&reader, options, &out));
+    ZD_THEN(status, check_patterns(&reader, options, &out));
     if (status != ZD_OK) {
         bool is_of_file = !options || options->path;
         return status == ZD_ERR_CONFIG && is_of_file

@@ -46,7 +46,7 @@ static enum zd_status tell_place(const struct opening *o)
 static int find_weight(const struct opening *o, const char *module)
 {
     char name[MODULE_BYTES + 8], ours[HF_NAME_BYTES];
-    snprintf(name, sizeof name, "%s.weight", module);
+    ZD_PRINT(name, "%s.weight", module);
     hf_name_canonical(o->config, name, ours);
     return param_table_find(o->table, ours);
 }
@@ -265,7 +265,7 @@ static enum zd_status extend(
     json_auto_t *table = NULL;
     char module[HF_NAME_BYTES], name[2 * HF_NAME_BYTES];
     hf_name_of_module(config, config->family->embeddings[0].name, module);
-    snprintf(name, sizeof name, PREFIX "%s", module);
+    ZD_PRINT(name, PREFIX "%s", module);
     const struct st_tensor *embedding = st_find(file, name);
     int64_t rows = embedding && embedding->dims == 2 ? embedding->shape[0] : 0;
     if (rows > config->vocab_size && rows <= INT_MAX)

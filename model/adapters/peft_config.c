@@ -425,7 +425,7 @@ bool peft_config_saves(const struct peft_config *config, const char *module)
 static bool is_in_saved(const struct peft_config *config, const char *module)
 {
     char part[MODULE_BYTES];
-    snprintf(part, sizeof part, "%s", module);
+    ZD_PRINT(part, "%s", module);
     for (;;) {
         const json_t *names = value_of(config, "modules_to_save");
         for (size_t i = 0; i < json_array_size(names); i++)

@@ -7,7 +7,6 @@
 #include "model/files/tensor_files.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 struct writing {
@@ -29,9 +28,8 @@ static void add_tensor(
     struct file_tensor *tensor = tensor_files_add(
             files, id, kind, dtype_safetensors_name(dtype), dims, shape[0],
             shape[1]);
-    snprintf(
-            tensor->name, sizeof tensor->name, "base_model.model.%s%s",
-            module.name,
+    ZD_PRINT(
+            tensor->name, "base_model.model.%s%s", module.name,
             kind == PEFT_SAVED ? strrchr(p->name, '.') : peft_ends[kind]);
 }
 

@@ -40,9 +40,7 @@ static bool is_blob_of(const char *path, const char *real_dir)
 {
     char blobs[PATH_MAX + 8];
     const char *at = strstr(real_dir, "/snapshots/");
-    snprintf(
-            blobs, sizeof blobs, "%.*s/blobs", at ? (int)(at - real_dir) : 0,
-            real_dir);
+    ZD_PRINT(blobs, "%.*s/blobs", at ? (int)(at - real_dir) : 0, real_dir);
     return at && is_below(path, blobs);
 }
 
@@ -135,7 +133,7 @@ static bool is_beside_name(const char *name)
     const char *end = strrchr(name, '.');
     if (!end || strcmp(end, ".tmp") != 0)
         return false;
-    snprintf(place, sizeof place, "%.*s", (int)(end - name), name);
+    ZD_PRINT(place, "%.*s", (int)(end - name), name);
     return is_export_name(place);
 }
 
@@ -146,7 +144,7 @@ static enum zd_status look_at(void *ctx, const char *name)
     const char *end = strrchr(name, '.');
     found->is_empty = false;
     if (!is_export_name(name) && (found->is_finished || !is_beside_name(name)))
-        snprintf(found->foreign, sizeof found->foreign, "%s", name);
+        ZD_PRINT(found->foreign, "%s", name);
     else if (found->is_finished && end && strcmp(end, ".safetensors") == 0)
         ZD_TRY(has_our_mark(found->dir, name, &is_ours));
     found->is_marked = found->is_marked && is_ours;

@@ -100,8 +100,8 @@ static enum zd_status list_quantized(
         struct file_tensor *tensor = tensor_files_add(
                 files, id, kind, pieces[i].dtype, pieces[i].dims,
                 pieces[i].rows, pieces[i].columns);
-        snprintf(
-                tensor->name, sizeof tensor->name, "%.*s%s", stem, name,
+        ZD_PRINT(
+                tensor->name, "%.*s%s", stem, name,
                 kind == KIND_WEIGHT ? ".weight" : quantized_ends[kind - 1]);
     }
     return ZD_OK;
@@ -215,7 +215,7 @@ static enum zd_status list_tensors(struct hf_export *e)
         }
         struct file_tensor *tensor = tensor_files_add(
                 &e->files, id, 0, dtype, p->dims, p->shape[0], p->shape[1]);
-        snprintf(tensor->name, sizeof tensor->name, "%s", name);
+        ZD_PRINT(tensor->name, "%s", name);
     }
     ZD_TRY(list_others(e));
     tensor_files_cut(&e->files, job->max_shard_bytes);

@@ -58,7 +58,7 @@ enum zd_status tensor_files_add_raw(
     tensor->entry = *entry;
     tensor->bytes = bytes;
     tensor->raw = true;
-    snprintf(tensor->name, sizeof tensor->name, "%s", entry->name);
+    ZD_PRINT(tensor->name, "%s", entry->name);
     return ZD_OK;
 }
 

@@ -8,7 +8,6 @@
 #include "model/quantized/codes.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum {

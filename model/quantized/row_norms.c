@@ -4,7 +4,6 @@
 #include "model/quantized/codes.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 /* Lines are rows of the module, or pieces of its columns where the weight is
  * stored transposed. */

@@ -9,7 +9,6 @@
 
 #include <limits.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* What is known of one checkpoint, sound or not; "ok" is null for one that
  * cannot be read. New reference. */

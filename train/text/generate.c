@@ -9,7 +9,6 @@
 #include "train/text/decoder.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 struct generate_options generate_options_default(void)
 {
