@@ -3,7 +3,6 @@
 
 #include <criterion/criterion.h>
 #include <pthread.h>
-#include <string.h>
 
 Test(status, exit_codes_follow_sysexits)
 {

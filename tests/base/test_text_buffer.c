@@ -1,7 +1,6 @@
 #include "base/text_buffer.h"
 
 #include <criterion/criterion.h>
-#include <string.h>
 
 Test(text_buffer, a_word_is_what_a_shell_would_read)
 {

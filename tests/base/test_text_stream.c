@@ -4,7 +4,6 @@
 
 #include <criterion/criterion.h>
 #include <stdlib.h>
-#include <string.h>
 
 Test(text_stream, holds_all_that_is_written)
 {

@@ -164,8 +164,7 @@ int main(int argc, char **argv)
     host.hierarchical = options.hierarchical;
     host.timeout = options.timeout;
     enum zd_status status = comm_mpi_create(&argc, &argv, &host, &control);
-    if (status == ZD_OK)
-        status = open_all();
+    ZD_THEN(status, open_all());
     if (status != ZD_OK)
         return fail(status);
     if (is_suite) {

@@ -34,8 +34,7 @@ static void *leave_or_wait(void *ctx)
                         .to = full,
                         .count = 1},
                 &op);
-        if (status == ZD_OK)
-            status = comm_wait(comm, op);
+        ZD_THEN(status, comm_wait(comm, op));
     }
     comm_destroy(comm);
     return status == ZD_ERR_PEER ? NULL : ctx;

@@ -91,8 +91,7 @@ static void render(
 enum zd_status data_case_corpus(struct data_case *test, struct corpus *corpus)
 {
     enum zd_status status = corpus_find(&test->request, &test->entry, corpus);
-    if (status == ZD_OK)
-        status = corpus_open(corpus, &test->request);
+    ZD_THEN(status, corpus_open(corpus, &test->request));
     if (status != ZD_OK)
         corpus_close(corpus);
     return status;

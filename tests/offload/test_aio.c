@@ -3,7 +3,6 @@
 #include "tests/support/scratch_suite.h"
 
 #include <criterion/parameterized.h>
-#include <errno.h>
 #include <pthread.h>
 #include <sys/resource.h>
 #include <sys/stat.h>

@@ -3,9 +3,7 @@
 #include "tests/offload/small_engine.h"
 
 #include <criterion/criterion.h>
-#include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 enum { COUNT = 1 << 20 };
 

@@ -6,7 +6,6 @@
 #include "tests/support/job_threads.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 enum { SETS = 20, CONTEXT = 64 << 20, GRAIN = 2 << 20 };
 

@@ -6,7 +6,6 @@
 
 #include <criterion/criterion.h>
 #include <stdlib.h>
-#include <string.h>
 
 TestSuite(zero_plan_offload, .init = plan_setup, .fini = plan_teardown);
 

@@ -7,7 +7,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* Types differ in arithmetic, not in who waits for whom. */
 #ifdef __SANITIZE_THREAD__

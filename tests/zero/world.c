@@ -207,13 +207,11 @@ static enum zd_status run_planned(
     size_t late_bytes = fake_largest_bytes(rank->fake);
     if (status == ZD_OK)
         status = zero_create(&rank->plan, rank->comm, &arena, &place, &zero);
-    if (status == ZD_OK)
-        status = device_take(late_bytes, &rank->late);
+    ZD_THEN(status, device_take(late_bytes, &rank->late));
     if (status == ZD_OK && rank->scenario->saves)
         status = saver_create(
                 zero, &rank->plan, rank->scenario->save_eighths, &rank->saver);
-    if (status == ZD_OK)
-        status = run_steps(rank, zero);
+    ZD_THEN(status, run_steps(rank, zero));
     saver_destroy(rank->saver);
     device_give(rank->late, late_bytes);
     zero_destroy(zero);
@@ -231,8 +229,7 @@ static enum zd_status run_rank(struct rank *rank)
     for (int g = 0; g < ZERO_GROUPS && status == ZD_OK; g++)
         if (zero_comm_needs(&rank->plan, (enum zero_group)g, &needs))
             status = comm_plan_needs(&memory, &needs);
-    if (status == ZD_OK)
-        status = run_planned(rank, &memory);
+    ZD_THEN(status, run_planned(rank, &memory));
     arena_plan_fini(&memory);
     return status;
 }
@@ -251,8 +248,7 @@ static enum zd_status run_on_device(struct rank *rank)
     enum zd_status status = comm_device_create(control, &options, &rank->comm);
     if (status == ZD_OK) {
         status = run_rank(rank);
-        if (status == ZD_OK)
-            status = device_check();
+        ZD_THEN(status, device_check());
         if (rank->comm != control)
             comm_destroy(rank->comm);
     }

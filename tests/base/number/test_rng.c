@@ -5,7 +5,6 @@
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* philox4x32 10 of the Random123 distribution's known answers:
  * counter words, key words, result. Ours: index = counter 0 and 1, stream =

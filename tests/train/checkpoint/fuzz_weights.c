@@ -90,12 +90,9 @@ static enum zd_status train_on(
     options.r = 2;
     options.target_modules = path ? NULL : targets;
     enum zd_status status = lora_config(&options, &adapter);
-    if (status == ZD_OK)
-        status = lora_extend(config, &adapter, &options, table);
-    if (status == ZD_OK)
-        status = lora_quantize(config, &options, dir, table);
-    if (status == ZD_OK)
-        status = weights_open_hf(dir, config, table, NULL, &source);
+    ZD_THEN(status, lora_extend(config, &adapter, &options, table));
+    ZD_THEN(status, lora_quantize(config, &options, dir, table));
+    ZD_THEN(status, weights_open_hf(dir, config, table, NULL, &source));
     if (status == ZD_OK)
         status = weights_open_lora(config, table, &source, 1, path, &source);
     if (status == ZD_OK) {
@@ -143,8 +140,7 @@ static enum zd_status open_all(
     if (path)
         check_placed(path, config, table);
     enum zd_status status = train_on(dir, path, config, trained);
-    if (status == ZD_OK)
-        status = read_source(&source, table);
+    ZD_THEN(status, read_source(&source, table));
     weights_close(&source);
     return status;
 }

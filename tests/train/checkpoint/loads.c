@@ -41,8 +41,7 @@ static void judge(struct comm *comm, const char *dir)
     job.run.resume = RESUME_AUTO;
     job.device.cpu_threads = 1;
     enum zd_status status = checkpoint_sweep(dir);
-    if (status == ZD_OK)
-        status = choose_checkpoint(comm, &job, path, digest);
+    ZD_THEN(status, choose_checkpoint(comm, &job, path, digest));
     const char *name = status == ZD_OK ? strrchr(path, '-') : NULL;
     json_auto_t *verdict = json_pack(
             "{s:i, s:i, s:s}", "step", name ? atoi(name + 1) : -1, "damaged",

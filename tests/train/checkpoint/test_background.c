@@ -109,8 +109,7 @@ static void test_layouts(void)
         ZD_PRINT(sets, "checkpoint.async_save=false %s", layouts[i].sets);
         enum zd_status status = run(waiting, world, sets);
         bool none = atomic_load(&save_seen.writes) == 0;
-        if (status == ZD_OK)
-            status = run(going, world, layouts[i].sets);
+        ZD_THEN(status, run(going, world, layouts[i].sets));
         /* the last is one that the end waits for */
         bool all = atomic_load(&save_seen.writes) >= 2 * world &&
                    atomic_load(&save_seen.commits) >= 2;
@@ -336,12 +335,9 @@ static void test_resume(void)
 {
     const char *dir = job_threads_dir(), *whole = job_threads_dir();
     enum zd_status status = run(whole, 2, "zero.stage=2");
-    if (status == ZD_OK)
-        status = run(dir, 2, "zero.stage=2 run.stop_after=5");
-    if (status == ZD_OK)
-        status = run(dir, 3, "zero.stage=3 run.stop_after=5");
-    if (status == ZD_OK)
-        status = run(dir, 2, "zero.stage=2");
+    ZD_THEN(status, run(dir, 2, "zero.stage=2 run.stop_after=5"));
+    ZD_THEN(status, run(dir, 3, "zero.stage=3 run.stop_after=5"));
+    ZD_THEN(status, run(dir, 2, "zero.stage=2"));
     tap_ok(status == ZD_OK && same_checkpoints(whole, dir, 2),
            "resumed from one, it ends with the bits of the unbroken run");
 }
@@ -395,8 +391,7 @@ static void test_asked(void)
             "2 checkpoint, 6 checkpoint, 6 checkpoint, 8 pause, "
             "8 checkpoint, 8 resume");
     atomic_store(&save_asks.wants_step, 1);
-    if (status == ZD_OK)
-        status = run_asker(&asker, ASKED);
+    ZD_THEN(status, run_asker(&asker, ASKED));
     tap_ok(status == ZD_OK && atomic_load(&save_seen.step_seen) >= 2,
            "%d steps are made while one that was asked for is written (%s)",
            atomic_load(&save_seen.step_seen), zd_error_get()->what);

@@ -8,7 +8,6 @@
 #include <criterion/criterion.h>
 
 #include <math.h>
-#include <string.h>
 
 struct asked {
     int world, stage, accumulation;
