@@ -34,7 +34,7 @@ struct aio_file {
     char path[PATH_MAX]; /* its folder and name, for errors */
 };
 
-/* Creates dir/name.XXXXXX, a name of its own, with `bytes` of space that are
+/* Creates dir/name.XXXXXX, a unique name, with `bytes` of space that are
  * certain (posix_fallocate); they read as 0. `direct`: use O_DIRECT where the
  * file system allows it, which is tried out. Errors: ZD_ERR_CREATE,
  * ZD_ERR_DENIED, ZD_ERR_IO (no space: needed and free bytes), ZD_ERR_UNFIT

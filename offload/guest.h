@@ -1,6 +1,6 @@
-/* guest.h - a buffer of the device that parts of what lies on the host visit in
- * turn, to be updated there: chunks of the engine (visit.c), and states that
- * found no room on the device (zero/paged.c).
+/* guest.h - a device buffer through which host data passes part by part to be
+ * updated on the device: chunks of the engine (visit.c), and states that do not
+ * fit on the device (zero/paged.c).
  *
  *     up       | copy | arrived              | next copy |
  *     compute                   | update | updated

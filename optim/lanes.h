@@ -3,7 +3,7 @@
  * memory and in a file.
  *
  * A lane takes an array for its values and one for its scales, as its format
- * has them (optim.h). A run has all of its own in one piece, a record:
+ * has them (optim.h). The states of a run lie together, as a record:
  *
  *     | m | its scales | v | its scales |
  *

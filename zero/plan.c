@@ -469,8 +469,8 @@ static enum zd_status add(
     return plan_span(arena, name, ARENA_DEVICE, kind, count, element_bytes);
 }
 
-/* Copies to the device go out of pinned memory; what trains is the engine's
- * then. */
+/* Copies to the device need pinned memory. The offload engine then owns the
+ * parameters that train. */
 static enum zd_status add_params(
         const struct zero_plan *plan, struct arena_plan *arena)
 {

@@ -54,7 +54,7 @@ enum zero_group {
     ZERO_GROUPS
 };
 
-/* Arrays of parameters: what trains, what does not, codes and their scales. */
+/* Arrays of parameters: trained, frozen, quantized codes, their scales. */
 enum zero_array {
     ZERO_TRAINED,
     ZERO_FROZEN,

@@ -29,7 +29,8 @@
  *   ZEROD_TEST_NO_EXCHANGE  two folders cannot change places, as on NFS
  *
  * A process that gets SIGRTMIN computes without end from its next parallel
- * region on: not while it waits for its data, which has a limit of its own.
+ * region on. It does not loop while it waits for data, as comm.timeout does
+ * not apply there.
  *
  * What it looks like to a program whose machine has no descriptors left, whose
  * disk fails, or whose folders belong to somebody else, also for root.
