@@ -345,8 +345,8 @@ void comm_mpi_library(char *out, size_t bytes);
 /* Has a launcher started this process, as one of several or alone? */
 bool comm_is_launched(void);
 /* MPI_COMM_WORLD; initializes MPI when no one has (and then finalizes it in
- * comm_destroy). Without mpirun it is a world of 1. A rank that has no memory
- * for it prints its error, and ZD_ERR_MEMORY is returned on all. */
+ * comm_destroy). Without mpirun it is a world of 1. A failure is printed, once
+ * if the ranks have met, and returned without a record. */
 enum zd_status comm_mpi_create(
         int *argc, char ***argv, const struct comm_options *options,
         struct comm **comm_out);

@@ -420,6 +420,10 @@ enum zd_status comm_mpi_create(
     enum zd_status status = start_mpi(mpi, argc, argv, options);
     ZD_THEN(status, connect(mpi, options));
     if (status != ZD_OK) {
+        /* Told before MPI_Finalize, where ranks wait for each other: mpirun
+         * kills all when the first of them ends. */
+        zd_error_print(stderr, zd_error_get());
+        zd_error_clear();
         mpi_destroy(&mpi->base);
         return status;
     }

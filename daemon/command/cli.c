@@ -36,6 +36,13 @@ enum zd_status cli_join(
     return comm_local_create(1, options, comm_out);
 }
 
+void cli_part(struct comm *comm)
+{
+    zd_error_print(stderr, zd_error_get());
+    zd_error_clear();
+    comm_destroy(comm);
+}
+
 /* --- the job and what overrides it --- */
 
 const char *cli_job_path(const struct cli_args *args)

@@ -90,6 +90,9 @@ enum zd_status command_plan_most(
 enum zd_status cli_join(
         const struct cli_args *args, const struct comm_options *options,
         struct comm **comm_out);
+/* Print this rank's error, then leave: mpirun kills all ranks when the first
+ * ends with a code, and the others may still have to tell. */
+void cli_part(struct comm *comm);
 const char *cli_job_path(const struct cli_args *args);
 /* The files of the job named by --job or the operand, with all options that
  * override a key (job_open). */

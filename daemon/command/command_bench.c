@@ -100,6 +100,6 @@ enum zd_status command_bench_calibrate(struct cli_args *args)
     if (status == ZD_OK && comm_rank(comm) == 0)
         status = tell(args, &calibration);
     status = comm_agree(comm, status);
-    comm_destroy(comm);
+    cli_part(comm);
     return status;
 }

@@ -49,6 +49,6 @@ enum zd_status command_doctor(struct cli_args *args)
     ZD_THEN(status, examine(args, job ? job_options(job) : &defaults,
                             job != NULL, comm));
     job_free(job);
-    comm_destroy(comm);
+    cli_part(comm);
     return status;
 }
