@@ -46,17 +46,17 @@ static bool tells(const struct watch *watch, const struct verdict *verdict)
     return watch->rank != verdict->rank;
 }
 
-/* mpirun kills the other ranks when one has left: the one that writes the event
- * is waited for. */
+/* mpirun kills the other ranks, of all hosts, when one has left: the one that
+ * writes the event is waited for. */
 static void wait_for_writer(struct watch *watch, const struct verdict *verdict)
 {
     uint64_t from = seat_clock();
-    if (!watch->peers || verdict->writer < 0 ||
-        !peers_same_host(watch->peers, verdict->writer, watch->rank))
+    if (!watch->peers || verdict->writer < 0)
         return;
     while (!watch->is_written && seat_clock() - from < WRITING)
         peers_look(watch->peers, 5);
-    if (!watch->is_written && verdict->kind != END_FAILED)
+    if (!watch->is_written && verdict->kind != END_FAILED &&
+        peers_same_host(watch->peers, verdict->writer, watch->rank))
         watch_tell(watch, verdict); /* it is gone, and has told no one */
 }
 

@@ -77,12 +77,13 @@ gone() {
         done
     done
 }
-hang stopped
-kill -STOP "${ranks[3]}"
+# Rank 1 is held up where it writes the event: those of the other host, who have told, do not end before it has.
+ZEROD_TEST_RANK=1 ZEROD_TEST_DELAY=write:events.jsonl:2500:1 LD_PRELOAD=$calls hang stopped
+kill -STOP "${ranks[0]}"
 finish_started
-check "a rank that is stopped on the other host: 75" code_is 75
-check "  named by one rank of each host" [ "$(grep -c '^error.E0504.: rank 3 on host-b hangs at step' stopped.err)" -eq 2 ]
-check "  an event" grep -q '"event":"hang","step":[0-9]*,"rank":3,"host":"host-b"' stopped/events.jsonl
+check "a rank that is stopped: 75" code_is 75
+check "  named by one rank of each host" [ "$(grep -c '^error.E0504.: rank 0 on host-a hangs at step' stopped.err)" -eq 2 ]
+check "  an event" grep -q '"event":"hang","step":[0-9]*,"rank":0,"host":"host-a"' stopped/events.jsonl
 check "  nobody is left" gone
 # All of a host ends at once, its wire first: nothing tells the others.
 hang dead
