@@ -44,6 +44,7 @@ void output_end(struct output *output)
     struct printable to = printable_to(stdout);
     printable_put(&to, output->text, output->bytes);
     printable_end(&to);
+    fflush(stdout); /* of a rank: before the others end, which ends it */
     if (ferror(stdout) && !refusal)
         refusal = errno;
     free(output->text);
