@@ -41,7 +41,7 @@ passed() { get /v1/status && [[ $(number step) -gt $1 ]]; }
 # --- reading ---------------------------------------------------------------------------------------------------------
 start live 2 "${long[@]}"
 check "the socket answers while the job starts, and is ready after a step" wait_for 100 is_ready
-[[ $failures -eq 0 ]] || plan
+[[ $failures -eq 0 ]] || tests_end
 check "its folder is 0700 and it is 0600" [ "$(stat -c %a "${socket%/*}" "$socket" | tr '\n' ' ')" = "700 600 " ]
 check "the start says where it is" says "control  $socket"
 
