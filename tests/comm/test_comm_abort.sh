@@ -6,16 +6,15 @@
 mpirun=$1 program=$2
 scratch_folder
 
-# ends NAME CODE ERROR RANKS ARGUMENT...: with CODE, and with one line of an error that ERROR matches; '': with none
-ends() {
-    local name=$1 code=$2 error=$3 ranks=$4 ended=0 said
-    shift 4
-    timeout 100 "$mpirun" --oversubscribe -np "$ranks" "$program" "$@" >"$work/said" 2>&1 </dev/null || ended=$?
-    said=$(grep '^error' "$work/said")
-    # shellcheck disable=SC2053
-    [[ $ended -eq $code && $said == $error && $said != *$'\n'* ]]
-    tell $? "$name"
-    echo "# ended with $ended: $said"
-}
-ends 'of 2 x 2 x 2 ranks the one that is stopped is named' 75 'error*]: rank 5 on *' 8 --stop 5
+# On a machine too busy for eight starts within comm.timeout it is tried again with more of it.
+for seconds in 3 10 30; do
+    ended=0
+    TEST_COMM_TIMEOUT=$seconds timeout 100 "$mpirun" --oversubscribe -np 8 "$program" --stop 5 >"$work/said" 2>&1 </dev/null || ended=$?
+    grep -q '^error.E0505.' "$work/said" || break
+    again "eight ranks do not come together in $seconds s"
+done
+said=$(grep '^error' "$work/said")
+[[ $ended -eq 75 && $said == 'error'*']: rank 5 on '* && $said != *$'\n'* ]]
+tell $? 'of 2 x 2 x 2 ranks the one that is stopped is named'
+echo "# ended with $ended: $said"
 tests_end

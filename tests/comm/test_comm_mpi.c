@@ -1,5 +1,6 @@
 /* The suite over MPI; TAP from rank 0. `--stop RANK`: 2 x 2 x 2 ranks work in
- * their groups until that rank's process is stopped. */
+ * their groups until that rank's process is stopped, with comm.timeout =
+ * TEST_COMM_TIMEOUT s. */
 #include "comm/comm_mpi.h"
 #include "tests/comm/suite.h"
 
@@ -86,7 +87,7 @@ int main(int argc, char **argv)
     struct comm_options options = {.backend = COMM_MPI};
     bool stops = argc == 3 && strcmp(argv[1], "--stop") == 0;
     if (stops)
-        options.timeout = 3;
+        options.timeout = atof(getenv("TEST_COMM_TIMEOUT"));
     if (comm_mpi_create(&argc, &argv, &options, &comm) != ZD_OK) {
         zd_error_print(stderr, zd_error_get());
         return 1;
