@@ -10,10 +10,10 @@
 #define SAVE_MORE_WAIT 1e6
 
 extern struct save_asks {
-    _Atomic int failing;    /* so many writes of rank 1 */
-    _Atomic int fails_waited;  /* so many that all ranks wait for, on rank 1 */
-    _Atomic int bad_batch;     /* the n-th that rank 1 asks for is bad data */
-    _Atomic int wants_step; /* a writer waits until training has made steps */
+    _Atomic int failing;      /* so many writes of rank 1 */
+    _Atomic int fails_waited; /* so many that all ranks wait for, on rank 1 */
+    _Atomic int bad_batch;    /* the n-th that rank 1 asks for is bad data */
+    _Atomic int wants_step;   /* a writer waits until training has made steps */
     _Atomic int wants_waiting; /* .. until an update has waited for it so long
                                   as SAVE_LEAST_WAIT */
     _Atomic bool tells_more;   /* waits of updates are told as if they were
@@ -23,7 +23,7 @@ extern struct save_asks {
     _Atomic bool refuses_helpers; /* nor for those that copy */
     _Atomic int stalls_until;     /* the next write of rank 1 stands still until
                                      training has made this step */
-    _Atomic int step_us;          /* that a step takes longer, for the test */
+    _Atomic int step_us; /* that steps 4 to 6 take longer, for the test */
 } save_asks;
 
 extern struct save_seen { /* of all ranks, since it was cleared */
