@@ -9,8 +9,10 @@
 struct run_facts { /* of the banner */
     int world, zero_stage, per_device, accumulation_max;
     int64_t parameters, trainable, samples_per_epoch, first_step;
-    double flops_per_token, deadline; /* deadline: 0: none */
-    bool has_eval_data;               /* what `eval` needs */
+    double flops_per_token;
+    double peak;        /* FLOP/s of a rank's device; 0: not known */
+    double deadline;    /* 0: none */
+    bool has_eval_data; /* what `eval` needs */
     char host[64];
     /* kept up to date from then on */
     int accumulation;

@@ -36,6 +36,7 @@ OF_RUN(rate_of, over((double)run->step.tokens, run->mean_step_seconds))
 OF_RUN(flops_per_token,
        run->facts.flops_per_token > 0 ? run->facts.flops_per_token : NAN)
 OF_RUN(flops_rate_of, flops_per_token(run, i) * rate_of(run, i))
+OF_RUN(mfu_of, over(flops_rate_of(run, i), run->facts.world * run->facts.peak))
 OF_RUN(flops_of, flops_per_token(run, i) * (double)run->facts.tokens)
 OF_RUN(eta_of, run_state_eta(run))
 OF_RUN(elapsed_of,
@@ -46,12 +47,6 @@ OF_RUN(checkpoint_step_of,
        run->last_checkpoint_step >= 0 ? (double)run->last_checkpoint_step : NAN)
 OF_RUN(is_in_state, run->state == (enum train_run_state)i)
 #undef OF_RUN
-
-/* The peak of a CPU is not known. */
-static double mfu_of(const void *from, int i)
-{
-    return NAN;
-}
 
 static double now_of(const void *from, int i)
 {

@@ -1,7 +1,9 @@
 #include "daemon/state/messages.h"
 
 #include "base/clock.h"
+#include "base/device/device.h"
 #include "train/checkpoint/checkpoint.h"
+#include "train/plan/machine.h"
 
 #include <limits.h>
 #include <string.h>
@@ -53,6 +55,7 @@ static void on_banner(void *ctx, const struct train_banner *banner)
             .facts.best_eval_loss = run->best_eval_loss,
             .facts.flops_per_token = model_flops_per_token(
                     &plan->config, &plan->table, plan->shape.T),
+            .facts.peak = plan_machine_peak(device_facts().name),
             .loss_scale = run->loss_scale.scale,
             .live = run->live,
             .facts.deadline = banner->deadline,

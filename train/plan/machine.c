@@ -18,6 +18,7 @@
 #include "kernels/matmul/library.h"
 #include "zd_config.h"
 
+#include <fnmatch.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -35,16 +36,16 @@
 static const struct plan_machine machines[] = {
         /* NVIDIA H100 data sheet: 989 TFLOPS bf16 dense, 3.35 TB/s, NVLink 450 GB/s each way, PCIe 5 x16 64 GB/s */
         ROW("h100", "8 x H100 SXM 80 GB, NVLink 4, 400 Gbit/s for each GPU",
-            692, 346, 1200, 2850, 40e-6, 40, 50, 360, 40, 10e-6, 0.005, 3, .fp8 = {1.8, 1.35}, .capability = 90),
+            692, 346, 1200, 2850, 40e-6, 40, 50, 360, 40, 10e-6, 0.005, 3, .fp8 = {1.8, 1.35}, .capability = 90, .gpu = "NVIDIA H100 80GB HBM3"),
         /* NVIDIA H200 data sheet: 989 TFLOPS bf16 dense, 4.8 TB/s, NVLink 450 GB/s each way, PCIe 5 x16 64 GB/s */
         ROW("h200", "8 x H200 SXM 141 GB, NVLink 4, 400 Gbit/s for each GPU",
-            692, 346, 1200, 4080, 40e-6, 40, 50, 360, 40, 10e-6, 0.005, 3, .fp8 = {1.8, 1.35}, .capability = 90),
+            692, 346, 1200, 4080, 40e-6, 40, 50, 360, 40, 10e-6, 0.005, 3, .fp8 = {1.8, 1.35}, .capability = 90, .gpu = "NVIDIA H200"),
         /* NVIDIA A100 data sheet: 312 TFLOPS bf16 dense, 2.04 TB/s, NVLink 300 GB/s each way, PCIe 4 x16 32 GB/s */
         ROW("a100", "8 x A100 SXM 80 GB, NVLink 3, 200 Gbit/s for each GPU",
-            218, 109, 550, 1730, 50e-6, 20, 25, 240, 20, 12e-6, 0.005, 3, .capability = 80),
+            218, 109, 550, 1730, 50e-6, 20, 25, 240, 20, 12e-6, 0.005, 3, .capability = 80, .gpu = "NVIDIA A100*"),
         /* NVIDIA Ada whitepaper: 165 TFLOPS bf16 dense with fp32 sums, 1.01 TB/s, PCIe 4 x16 32 GB/s */
         ROW("4090", "RTX 4090 24 GB, PCIe 4, no NVLink, 10 Gbit/s",
-            116, 58, 300, 860, 40e-6, 30, 25, 10, 1, 30e-6, 0.005, 3, .fp8 = {2, 0}, .capability = 89),
+            116, 58, 300, 860, 40e-6, 30, 25, 10, 1, 30e-6, 0.005, 3, .fp8 = {2, 0}, .capability = 89, .gpu = "NVIDIA GeForce RTX 4090"),
         /* measured: matmuls of bf16 2 TFLOPS (1.2 beside other work, 4.1 at most), AdamW 25 GB/s; fp32 so that the quickstart takes the
          * 0.10 s that were measured */
         ROW("amx", "two cores of a Sapphire Rapids server, with AMX",
@@ -67,6 +68,14 @@ const struct plan_machine *plan_machine_find(const char *name)
         if (!strcmp(machines[i].name, name))
             return &machines[i];
     return NULL;
+}
+
+double plan_machine_peak(const char *gpu)
+{
+    for (int i = 0; i < MACHINES; i++)
+        if (machines[i].gpu && fnmatch(machines[i].gpu, gpu, 0) == 0)
+            return machines[i].products[0] / 0.7; /* see above */
+    return 0;
 }
 
 const char plan_guess_words[] =

@@ -31,11 +31,12 @@ struct plan_machine {
     double inside, between; /* bytes/s that a rank sends within its node, and to
                                others */
     double latency;         /* seconds of a step of a collective */
-    double jitter;  /* each doubling of the ranks makes the slowest of them, for
-                       whom all wait, slower by this share */
-    double disk;    /* bytes/s of a rank, each way */
-    double fp8[2];  /* tensorwise, blockwise: FLOP/s of matmuls of codes by
-                       those in 16 bits; 0: 1 */
+    double jitter; /* each doubling of the ranks makes the slowest of them, for
+                      whom all wait, slower by this share */
+    double disk;   /* bytes/s of a rank, each way */
+    double fp8[2]; /* tensorwise, blockwise: FLOP/s of matmuls of codes by
+                      those in 16 bits; 0: 1 */
+    const char *gpu; /* a pattern of the names of its GPUs; NULL: none */
     int capability; /* compute capability of its GPUs, 90 for 9.0; 0: unknown */
     bool shares_cores; /* collectives, copies and updates on the host take their
                           time from what computes: the CPU device; of copies and
@@ -51,6 +52,9 @@ const char *plan_backend_name(enum device_backend backend);
 
 /* NULL: there is none of this name. */
 const struct plan_machine *plan_machine_find(const char *name);
+/* FLOP/s of a GPU's dense matmuls in 16 bits, by its data sheet; 0: not known.
+ */
+double plan_machine_peak(const char *gpu);
 /* Digits of its times that are worth printing. */
 int plan_machine_digits(const struct plan_machine *machine);
 /* Printed with the times of a machine that is a guess. */

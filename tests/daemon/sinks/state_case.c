@@ -107,6 +107,7 @@ static void fill_state(struct state_case *c)
     state->facts.max_steps = 400;
     state->facts.samples_per_epoch = 12288;
     state->facts.flops_per_token = 54000000;
+    state->facts.peak = 2e12;
     strcpy(state->facts.host, "node1");
     fill_steps(state);
     state->facts.eval_loss = 2.40625;

@@ -381,6 +381,16 @@ Test(published, tensor_parallelism_divides_a_rank_and_sends_what_papers_say)
     job_plan_fini(&plans[1]);
 }
 
+Test(published, the_peak_of_a_gpu_is_known_by_its_whole_name)
+{
+    cr_expect_float_eq(
+            plan_machine_peak("NVIDIA H100 80GB HBM3"), 989e12, 1e12);
+    cr_expect_float_eq(
+            plan_machine_peak("NVIDIA A100-SXM4-80GB"), 312e12, 1e12);
+    cr_expect_eq(plan_machine_peak("NVIDIA GeForce RTX 4090 Laptop GPU"), 0);
+    cr_expect_eq(plan_machine_peak(""), 0);
+}
+
 /* Llama 3 (arXiv:2407.21783) gathers keys and values forward and backward, and
  * scatters their gradients; Ulysses (arXiv:2309.14509) exchanges q, k, v and
  * what attention makes of them, each way. */
