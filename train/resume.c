@@ -88,13 +88,14 @@ static enum zd_status next_candidate(
         pass_over(path);
     }
     path[0] = digest[0] = '\0';
-    if (search->job->run.resume == RESUME_MUST)
-        return ZD_FAIL(
-                ZD_ERR_NO_INPUT, "E0801",
-                "run.resume is \"must\" and %s holds no checkpoint that "
-                "verifies",
-                search->job->job.output_dir);
-    return ZD_OK;
+    if (search->job->run.resume != RESUME_MUST)
+        return ZD_OK;
+    ZD_FAIL(ZD_ERR_NO_INPUT, "E0801",
+            "run.resume is \"must\" and %s holds no checkpoint that verifies",
+            search->job->job.output_dir);
+    return zd_fail_help(
+            "run.resume = \"auto\" starts from the beginning where there is "
+            "none");
 }
 
 /* Collective: is the candidate sound? *found_out: the search is over. */

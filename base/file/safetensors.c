@@ -266,12 +266,13 @@ static enum zd_status check_layout(struct st_file *file, uint64_t data_begin)
                     "has data of another length than its shape and dtype say");
         tensor->begin += data_begin;
     }
-    if (at != file->file_bytes - data_begin)
-        return ZD_FAIL(
-                ZD_ERR_DATA, "E0726",
+    if (at != file->file_bytes - data_begin) {
+        ZD_FAIL(ZD_ERR_DATA, "E0726",
                 "%s has %llu bytes of data, but its header describes %llu",
                 file->path, (unsigned long long)(file->file_bytes - data_begin),
                 (unsigned long long)at);
+        return zd_fail_help("copy or download the file again");
+    }
     sort_tensors(file, by_name);
     return ZD_OK;
 }

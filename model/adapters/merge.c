@@ -58,12 +58,13 @@ static enum zd_status check_tensor(
         const struct peft_part *what = &parts[i].parts[id];
         bool is_dora = what->has[PEFT_MAGNITUDE];
         bool is_saved = what->has[PEFT_SAVED];
-        if ((is_dora || is_saved) && parts[i].weight != 1)
-            return ZD_FAIL(
-                    ZD_ERR_DATA, "E0324",
+        if ((is_dora || is_saved) && parts[i].weight != 1) {
+            ZD_FAIL(ZD_ERR_DATA, "E0324",
                     "`%s` cannot be weighted by %g: `%s` is of %s",
                     parts[i].name, parts[i].weight, p->name,
                     is_dora ? "DoRA" : "modules_to_save");
+            return zd_fail_help("give it the weight 1");
+        }
         if (is_saved && saves)
             return ZD_FAIL(
                     ZD_ERR_DATA, "E0324", "`%s` and `%s` both save `%s` whole",
