@@ -139,11 +139,8 @@ static void train_others(struct document *document)
 /* Has a message something under the key; `as_parts`: a list? */
 static bool have(const json_t *messages, const char *key, bool as_parts)
 {
-    const json_t *message;
-    size_t i;
     bool has = false;
-    json_array_foreach(messages, i, message)
-    {
+    JSON_EACH(message, messages) {
         const json_t *value = json_object_get(message, key);
         has |= as_parts ? json_is_array(value) : !record_is_empty(value);
     }

@@ -155,11 +155,9 @@ static enum depth depth_of(const char *key, const json_t *item)
 
 static bool is_blank(const json_t *message, bool beside_calls)
 {
-    const char *key;
-    json_t *item, *content = NULL;
+    json_t *content = NULL;
     /* found as the key is written, without a look into the object's table */
-    json_object_foreach((json_t *)message, key, item)
-    {
+    JSON_MEMBERS(key, item, message) {
         if (key[0] == 'c' && strcmp(key, "content") == 0)
             content = item;
     }
@@ -177,10 +175,8 @@ static void put_object(
         struct chat_memory *to, const json_t *value, enum depth depth,
         bool is_message)
 {
-    const char *key, *before = "{\"";
-    json_t *item;
-    json_object_foreach((json_t *)value, key, item)
-    {
+    const char *before = "{\"";
+    JSON_MEMBERS(key, item, value) {
         enum depth under = depth == BY_KEY ? depth_of(key, item) : depth;
         if (is_message && key[0] == 'n' && strcmp(key, "name") == 0)
             under = NO_WORDS; /* is no word of its */
@@ -200,14 +196,12 @@ static void put_value(
         struct chat_memory *to, const json_t *value, enum depth depth)
 {
     const char *text = json_string_value(value);
-    size_t bytes = json_string_length(value), i;
-    json_t *item;
+    size_t bytes = json_string_length(value);
     if (json_is_object(value)) {
         put_object(to, value, depth, false);
     } else if (json_is_array(value)) {
         put(to, "[", 1);
-        json_array_foreach(value, i, item)
-        {
+        JSON_EACH_AT(i, item, value) {
             put(to, ",", i > 0);
             put_value(to, item, depth);
         }
@@ -233,13 +227,10 @@ void chat_write_key(struct chat_renderer *renderer, enum marked marked)
     struct chat_memory *memory = renderer->memory;
     const struct conversation *talk = renderer->talk;
     const json_t *beside[] = {talk->tools, talk->documents, talk->variables};
-    json_t *message;
-    size_t i;
     memory->key_bytes = memory->word_count = 0;
     memory->has_blank = false;
     memory->in_pieces = marked == MARKS_PIECES || marked == MARKS_BLANK;
-    json_array_foreach(talk->messages, i, message)
-    {
+    JSON_EACH_AT(i, message, talk->messages) {
         bool is_assistant = talk->turns[i].is_assistant;
         bool is = marked == MARKS_ALL || (marked < MARKS_NONE && is_assistant);
         bool blank = is_assistant && is_blank(message, marked == MARKS_BLANK);
@@ -251,12 +242,12 @@ void chat_write_key(struct chat_renderer *renderer, enum marked marked)
     }
     put(memory, "]", 1);
     memory->messages_bytes = memory->key_bytes;
-    for (i = 0; i < 3; i++) {
+    for (int i = 0; i < 3; i++) {
         put(memory, "\n", 1);
         if (beside[i])
             put_value(memory, beside[i], NO_WORDS);
     }
-    for (i = 0; memory->has_blank && i < memory->word_count; i++)
+    for (size_t i = 0; memory->has_blank && i < memory->word_count; i++)
         put(memory, memory->words[i].is_blank ? "-" : "+", 1);
     put(memory, (const char *)&memory->is_whole, sizeof memory->is_whole);
     put(memory, (const char *)memory->wanted, json_array_size(talk->messages));
@@ -313,13 +304,13 @@ enum {
 /* JSON that was parsed, so its depth is bounded. */
 static void allow(const json_t *value, struct jinja_limits *limits)
 {
-    const char *key;
-    json_t *item;
-    size_t i, bytes = json_string_length(value);
+    size_t bytes = json_string_length(value);
     limits->steps += VALUE_STEPS + BYTE_STEPS * bytes;
     limits->bytes += VALUE_BYTES + BYTE_BYTES * bytes;
-    json_array_foreach(value, i, item) allow(item, limits);
-    json_object_foreach((json_t *)value, key, item) allow(item, limits);
+    JSON_EACH(item, value)
+        allow(item, limits);
+    JSON_MEMBERS(key, item, value)
+        allow(item, limits);
 }
 
 static struct jinja_limits limits_of(const struct conversation *talk)

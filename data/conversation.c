@@ -108,14 +108,12 @@ static enum zd_status read_role(
 static enum zd_status check_content(
         const struct message_names *names, const json_t *value)
 {
-    const json_t *content = record_get(value, names->content), *part;
-    size_t i;
+    const json_t *content = record_get(value, names->content);
     if (!content && !record_is_empty(json_object_get(value, "tool_calls")))
         return ZD_OK;
     if (!json_is_array(content))
         return record_get_string(value, names->content, &content);
-    json_array_foreach(content, i, part)
-    {
+    JSON_EACH_AT(i, part, content) {
         const char *type = json_string_at(part, "type");
         bool has_type = json_object_get(part, "type") != NULL;
         bool has_text = json_is_string(json_object_get(part, "text")) &&
@@ -132,8 +130,7 @@ static enum zd_status check_content(
 static enum zd_status read_calls(const json_t *content, json_t *message)
 {
     const char *text = json_string_value(content);
-    json_t *calls = NULL, *call, *list = json_array();
-    size_t i;
+    json_t *calls = NULL, *list = json_array();
     if (json_parse(
                 text, json_string_length(content), "function_call", ZD_ERR_DATA,
                 &calls) == ZD_OK &&
@@ -141,15 +138,15 @@ static enum zd_status read_calls(const json_t *content, json_t *message)
         json_t *one = json_pack("[o]", calls);
         calls = one;
     }
-    json_array_foreach(calls, i, call)
-    {
+    JSON_EACH(call, calls) {
         if (json_string_at(call, "name"))
             json_array_append_new(
                     list, json_pack(
                                   "{s:s, s:O}", "type", "function", "function",
                                   call));
     }
-    bool is_good = json_array_size(list) > 0 && json_array_size(list) == i;
+    bool is_good = json_array_size(list) > 0 &&
+                   json_array_size(list) == json_array_size(calls);
     json_object_set_new(message, "content", json_string(""));
     json_object_set_new(message, "tool_calls", list);
     json_decref(calls);
@@ -167,14 +164,12 @@ static json_t *as_template(
 {
     static const char *const reasons[] = {
             "reasoning_content", "thinking", "reasoning"};
-    json_t *message = json_object(), *item, *reasoning = NULL;
-    const char *key;
+    json_t *message = json_object(), *reasoning = NULL;
     for (size_t i = 0; i < 3 && !reasoning; i++)
         reasoning = (json_t *)record_get(value, reasons[i]);
     if (reasoning)
         json_object_set(message, "thinking", reasoning);
-    json_object_foreach((json_t *)value, key, item)
-    {
+    JSON_MEMBERS(key, item, value) {
         bool is_role = strcmp(key, names->role) == 0;
         bool is_content = strcmp(key, names->content) == 0;
         if (json_is_null(item))
@@ -193,16 +188,16 @@ static enum zd_status read_message(
         const struct message_names *names, const json_t *value, bool is_masked,
         struct conversation *conversation)
 {
-    const json_t *calls = record_get(value, "tool_calls"), *call;
+    const json_t *calls = record_get(value, "tool_calls");
     const char *role = NULL;
-    size_t i;
     bool is_left_out = false, are_calls = !calls || json_is_array(calls);
     if (!json_is_object(value))
         return fail("it is not an object");
     ZD_TRY(check_message_keys(value));
     ZD_TRY(read_role(names, value, &role));
     ZD_TRY(check_content(names, value));
-    json_array_foreach(calls, i, call) are_calls &= json_is_object(call);
+    JSON_EACH(call, calls)
+        are_calls &= json_is_object(call);
     if (!are_calls)
         return fail("\"tool_calls\" is not a list of objects");
     ZD_TRY(read_mask(value, &is_left_out));
@@ -297,8 +292,7 @@ static enum zd_status read_list(
         const json_t *record, const char *key, json_t **list_out)
 {
     const json_t *value = record_get(record, key);
-    json_t *item, *list = NULL;
-    size_t i;
+    json_t *list = NULL;
     if (!json_is_string(value))
         list = json_incref((json_t *)value);
     else if (
@@ -308,7 +302,8 @@ static enum zd_status read_list(
         zd_error_clear();
     bool is_good =
             record_is_empty(value) || json_is_null(list) || json_is_array(list);
-    json_array_foreach(list, i, item) is_good &= json_is_object(item);
+    JSON_EACH(item, list)
+        is_good &= json_is_object(item);
     if (is_good && json_array_size(list) > 0)
         *list_out = list;
     else
@@ -325,15 +320,14 @@ static int64_t count_specials(
         const struct tokenizer *tokenizer, const json_t *value)
 {
     int64_t count = 0;
-    const char *key;
-    json_t *item;
-    size_t i;
     if (json_is_string(value))
         return tokenizer_count_specials(
                 tokenizer, json_string_value(value), json_string_length(value));
-    json_array_foreach(value, i, item) count += count_specials(tokenizer, item);
-    json_object_foreach((json_t *)value, key, item) count +=
-            strcmp(key, "thinking") == 0 ? 0 : count_specials(tokenizer, item);
+    JSON_EACH(item, value)
+        count += count_specials(tokenizer, item);
+    JSON_MEMBERS(key, item, value)
+        count += strcmp(key, "thinking") == 0 ? 0
+                                              : count_specials(tokenizer, item);
     return count;
 }
 
@@ -397,10 +391,7 @@ enum zd_status record_sharegpt(const struct reading *reading)
 static enum zd_status read_history(
         const json_t *record, struct conversation *talk)
 {
-    const json_t *turn;
-    size_t i;
-    json_array_foreach(record_get(record, "history"), i, turn)
-    {
+    JSON_EACH(turn, record_get(record, "history")) {
         const json_t *user = json_array_get(turn, 0);
         const json_t *answer = json_array_get(turn, 1);
         if (!json_is_string(user) || !json_is_string(answer))

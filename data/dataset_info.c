@@ -37,15 +37,14 @@ static bool is_set(const json_t *value)
 enum zd_status dataset_info_read(const char *folder, json_t **sets_out)
 {
     const struct fs_path path = fs_in(folder, "dataset_info.json");
-    const char *key;
     json_auto_t *root = NULL;
-    json_t *set;
     *sets_out = NULL;
     if (!fs_exists(path.text))
         return ZD_OK;
     ZD_TRY(json_parse_file(path.text, FILE_MAX, &root));
     bool is_theirs = json_object_size(root) > 0;
-    json_object_foreach(root, key, set) is_theirs &= is_set(set);
+    JSON_MEMBERS(key, set, root)
+        is_theirs &= is_set(set);
     if (is_theirs)
         *sets_out = json_incref(root);
     return ZD_OK;
@@ -70,10 +69,7 @@ static enum zd_status check_known(
         const struct taker *taker, const json_t *table,
         const struct names *names)
 {
-    const char *key;
-    json_t *value;
-    json_object_foreach((json_t *)table, key, value)
-    {
+    JSON_MEMBERS(key, value, table) {
         char what[120];
         const struct names *name = names;
         while (name->theirs && strcmp(name->theirs, key) != 0)

@@ -23,11 +23,9 @@ static enum zd_status fail_folder(const char *folder, const char *what)
 static void list_names(const json_t *names, char *out, size_t bytes)
 {
     struct text_buffer text = {.out = out, .bytes = bytes};
-    const char *key;
-    json_t *value;
     *out = '\0';
-    json_object_foreach((json_t *)names, key, value)
-            text_buffer_add(&text, "%s%.80s", text.used ? ", " : "", key);
+    JSON_MEMBERS(key, value, names)
+        text_buffer_add(&text, "%s%.80s", text.used ? ", " : "", key);
 }
 
 /* entry->name, else the only one, else the one that is marked. */
@@ -36,11 +34,11 @@ static enum zd_status choose(
         const char **name_out)
 {
     char names[400];
-    const char *key, *marked = NULL;
-    json_t *set;
-    json_object_foreach((json_t *)sets, key, set) if (
-            json_object_size(sets) == 1 || strcmp(key, "default") == 0 ||
-            json_is_true(json_object_get(set, "default"))) marked = key;
+    const char *marked = NULL;
+    JSON_MEMBERS(key, set, sets)
+        if (json_object_size(sets) == 1 || strcmp(key, "default") == 0 ||
+            json_is_true(json_object_get(set, "default")))
+            marked = key;
     const char *wanted = entry->name[0] ? entry->name : marked;
     if (wanted && json_object_get(sets, wanted)) {
         *name_out = wanted;
@@ -76,15 +74,12 @@ static enum zd_status match_below(
 {
     char escaped[PATH_MAX], whole[PATH_MAX];
     json_auto_t *found = NULL;
-    json_t *path;
-    size_t i;
     if (!match_escape(folder, escaped, sizeof escaped) ||
         ZD_PRINT(whole, "%s/%s", escaped, pattern) >= (int)sizeof whole)
         return fail_folder(folder, "has a path that is too long");
     ZD_TRY(match_files(whole, &found));
     *paths_out = json_array();
-    json_array_foreach(found, i, path)
-    {
+    JSON_EACH(path, found) {
         const char *name = json_string_value(path);
         if (is_data(name) && !fs_is_dir(name))
             json_array_append(*paths_out, path);
@@ -97,15 +92,13 @@ static json_t *keep_one_kind(struct file_list *list, const json_t *paths)
 {
     int counts[NAME_TABLE + 1] = {0};
     enum name_kind best = NAME_TEXT;
-    json_t *path, *kept = json_array();
-    size_t i;
-    json_array_foreach(paths, i, path)
-            counts[name_kind(json_string_value(path))]++;
+    json_t *kept = json_array();
+    JSON_EACH(path, paths)
+        counts[name_kind(json_string_value(path))]++;
     for (enum name_kind kind = NAME_TEXT; kind <= NAME_TABLE; kind++)
         if (counts[kind] >= counts[best])
             best = kind;
-    json_array_foreach(paths, i, path)
-    {
+    JSON_EACH(path, paths) {
         if (name_kind(json_string_value(path)) == best)
             json_array_append(kept, path);
         else if (list->left_out++ == 0)
@@ -145,13 +138,10 @@ static void add_matching(
 {
     char pattern[120];
     regex_t regex;
-    json_t *path;
-    size_t i;
     ZD_PRINT(pattern, places[place], keywords[keyword].words);
     if (regcomp(&regex, pattern, REG_EXTENDED | REG_NOSUB) != 0)
         zd_out_of_memory();
-    json_array_foreach(paths, i, path)
-    {
+    JSON_EACH(path, paths) {
         const char *below = json_string_value(path) + skip;
         if (regexec(&regex, below, 0, NULL, 0) == 0)
             add_found(splits, keywords[keyword].split, path);
@@ -177,13 +167,11 @@ static int sharded_name(const char *path)
 static enum zd_status find_by_names(const char *folder, json_t **splits_out)
 {
     json_auto_t *all = NULL;
-    json_t *path;
     char split[200];
-    size_t i, skip = strlen(folder) + 1;
+    size_t skip = strlen(folder) + 1;
     ZD_TRY(match_below(folder, "**", &all));
     json_t *splits = *splits_out = json_object();
-    json_array_foreach(all, i, path)
-    {
+    JSON_EACH(path, all) {
         const char *below = json_string_value(path) + skip;
         int bytes = sharded_name(below);
         ZD_PRINT(split, "%.*s", bytes, below + 5);
@@ -206,9 +194,8 @@ static enum zd_status read_configs(const char *folder, json_t **configs_out)
     const struct fs_path path = fs_in(folder, "README.md");
     char *end;
     ZD_FREED char *text = NULL;
-    size_t bytes, i;
+    size_t bytes;
     json_auto_t *root = NULL, *configs = json_object();
-    json_t *config;
     *configs_out = NULL;
     if (!fs_exists(path.text))
         return ZD_OK;
@@ -216,8 +203,7 @@ static enum zd_status read_configs(const char *folder, json_t **configs_out)
     if (strncmp(text, "---\n", 4) == 0 && (end = strstr(text + 3, "\n---")))
         ZD_TRY(yaml_parse(
                 text + 4, (size_t)(end + 1 - text - 4), path.text, &root));
-    json_array_foreach(json_object_get(root, "configs"), i, config)
-    {
+    JSON_EACH(config, json_object_get(root, "configs")) {
         const char *name = json_string_at(config, "config_name");
         if (name)
             json_object_set(configs, name, config);
@@ -233,15 +219,14 @@ static enum zd_status add_patterns(
         json_t *splits)
 {
     json_auto_t *found = NULL;
-    json_t *item;
-    size_t i;
     if (!json_is_string(patterns)) {
-        json_array_foreach(patterns, i, item)
-                ZD_TRY(add_patterns(folder, split, item, splits));
+        JSON_EACH(item, patterns)
+            ZD_TRY(add_patterns(folder, split, item, splits));
         return ZD_OK;
     }
     ZD_TRY(match_below(folder, json_string_value(patterns), &found));
-    json_array_foreach(found, i, item) add_found(splits, split, item);
+    JSON_EACH(item, found)
+        add_found(splits, split, item);
     return ZD_OK;
 }
 
@@ -249,12 +234,9 @@ static enum zd_status add_patterns(
 static enum zd_status add_config(
         const char *folder, const json_t *files, json_t *splits)
 {
-    size_t i;
-    const json_t *item;
     if (!json_is_object(json_array_get(files, 0)))
         return add_patterns(folder, "train", files, splits);
-    json_array_foreach(files, i, item)
-    {
+    JSON_EACH(item, files) {
         const char *split = json_string_at(item, "split");
         if (split)
             ZD_TRY(add_patterns(

@@ -416,12 +416,8 @@ static void put_json(FILE *out, const json_t *value)
 
 static void put_totals(FILE *out, const json_t *json)
 {
-    const char *key;
-    json_t *value, *note, *row;
-    size_t i;
     fputs("<table>\n", out);
-    json_object_foreach((json_t *)(uintptr_t)json, key, value)
-    {
+    JSON_MEMBERS(key, value, json) {
         if (json_is_array(value) || json_is_object(value) ||
             json_is_null(value))
             continue;
@@ -429,10 +425,8 @@ static void put_totals(FILE *out, const json_t *json)
         put_json(out, value);
         fputc('\n', out);
     }
-    json_object_foreach(json_object_get(json, "rows"), key, note)
-    {
-        json_array_foreach(json_object_get(note, "first"), i, row)
-        {
+    JSON_MEMBERS(key, note, json_object_get(json, "rows")) {
+        JSON_EACH(row, json_object_get(note, "first")) {
             fprintf(out, "<tr><td>row: %s<td>", key);
             put_json(out, row);
             fputc('\n', out);
@@ -460,18 +454,15 @@ static void put_piece(FILE *out, const json_t *piece)
 
 void inspect_html(FILE *out, const json_t *json)
 {
-    json_t *sample, *piece;
-    size_t i, p;
     fputs(head, out);
     put_totals(out, json);
-    json_array_foreach(json_object_get(json, "shown"), i, sample)
-    {
+    JSON_EACH(sample, json_object_get(json, "shown")) {
         fprintf(out, "<h2>Sample %lld: %lld tokens, %lld trained</h2>\n<pre>",
                 (long long)json_integer_at(sample, "sample"),
                 (long long)json_integer_at(sample, "tokens"),
                 (long long)json_integer_at(sample, "trained"));
-        json_array_foreach(json_object_get(sample, "pieces"), p, piece)
-                put_piece(out, piece);
+        JSON_EACH(piece, json_object_get(sample, "pieces"))
+            put_piece(out, piece);
         fputs("</pre>\n", out);
     }
     fputs("</html>\n", out);

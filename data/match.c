@@ -95,9 +95,8 @@ static void descend(const char *folder, const char *rest, json_t *found)
 static void match_any(const char *pattern, bool files_only, json_t *found)
 {
     char before[PATH_MAX] = "";
-    const char *deep = strstr(pattern, "**"), *folder;
+    const char *deep = strstr(pattern, "**");
     json_auto_t *folders = json_object();
-    json_t *unused;
     size_t bytes = deep ? (size_t)(deep - pattern) : 0;
     if (!deep) {
         match_plain(pattern, files_only, found);
@@ -110,8 +109,8 @@ static void match_any(const char *pattern, bool files_only, json_t *found)
         add_path(folders, "");
     else
         match_plain(before, false, folders);
-    json_object_foreach(folders, folder, unused)
-            descend(folder, deep[2] ? deep + 3 : "*", found);
+    JSON_MEMBERS(folder, unused, folders)
+        descend(folder, deep[2] ? deep + 3 : "*", found);
 }
 
 static int compare_paths(const void *a, const void *b)
@@ -122,8 +121,6 @@ static int compare_paths(const void *a, const void *b)
 enum zd_status match_files(const char *pattern, json_t **paths_out)
 {
     json_auto_t *found = json_object();
-    json_t *unused;
-    const char *path;
     size_t count = 0;
     if (fs_exists(pattern)) { /* brackets in it may simply be a name's */
         add_path(found, pattern);
@@ -133,7 +130,8 @@ enum zd_status match_files(const char *pattern, json_t **paths_out)
     }
     ZD_FREED const char **paths =
             zd_array(json_object_size(found) + 1, sizeof *paths);
-    json_object_foreach(found, path, unused) paths[count++] = path;
+    JSON_MEMBERS(path, unused, found)
+        paths[count++] = path;
     qsort(paths, count, sizeof *paths, compare_paths);
     *paths_out = json_array();
     for (size_t i = 0; i < count; i++)

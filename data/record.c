@@ -239,8 +239,6 @@ static void rename_role(
 
 json_t *columns_apply(const struct data_entry *entry, json_t *record)
 {
-    size_t i;
-    json_t *message;
     if (!json_is_object(record))
         return record;
     if (entry->column_count > 0)
@@ -248,8 +246,7 @@ json_t *columns_apply(const struct data_entry *entry, json_t *record)
     json_t *messages = json_object_get(record, entry->messages_field);
     if (!messages)
         messages = json_object_get(record, "conversations");
-    json_array_foreach(messages, i, message)
-    {
+    JSON_EACH(message, messages) {
         bool is_from = !json_object_get(message, entry->role_field);
         rename_role(entry, is_from ? "from" : entry->role_field, message);
     }

@@ -111,8 +111,6 @@ void row_notes_load(struct row_notes *notes, const char *path)
     enum { NOTES_BYTES = 1 << 20 };
     char name[PATH_MAX];
     json_auto_t *json = NULL;
-    json_t *row;
-    size_t i;
     path_of(name, path);
     *notes = (struct row_notes){0};
     if (!fs_exists(name))
@@ -124,8 +122,8 @@ void row_notes_load(struct row_notes *notes, const char *path)
         struct noted *noted = &notes->of[w];
         noted->rows = json_integer_at(note, "rows");
         noted->count = json_integer_at(note, "count");
-        json_array_foreach(
-                json_object_get(note, "first"), i, row) if (json_is_string(row))
+        JSON_EACH(row, json_object_get(note, "first"))
+            if (json_is_string(row))
                 keep(noted, json_string_value(row));
     }
 }

@@ -217,15 +217,12 @@ static enum zd_status expand(
         const struct data_entry *entry, struct file_list *list)
 {
     json_auto_t *found = NULL;
-    json_t *path;
-    size_t i;
     ZD_TRY(find_paths(entry, list, &found));
     const char *first = json_string_value(json_array_get(found, 0));
     bool is_plain =
             json_array_size(found) == 1 && strcmp(first, entry->path) == 0;
     list->files = zd_array(json_array_size(found), sizeof *list->files);
-    json_array_foreach(found, i, path)
-    {
+    JSON_EACH(path, found) {
         const char *name = json_string_value(path);
         if (is_plain || !name_ends_with(name, ".idx"))
             list->files[list->count++].path = zd_must(strdup(name));

@@ -281,16 +281,14 @@ static enum zd_status check_known(
 enum zd_status config_keys_read(
         const struct config_reader *reader, struct model_config *config)
 {
-    const char *name;
-    json_t *value;
     const struct model_family *family = config->family;
     const struct config_key *key;
     for (key = NULL; (key = next_key(family, key));)
         if (!config_is_neutral(
                     json_object_get(reader->json, key->name), key->kind))
             return config_refuse(reader, key->name, key->kind);
-    json_object_foreach((json_t *)reader->json, name, value)
-            ZD_TRY(check_known(reader, config, name));
+    JSON_MEMBERS(name, value, reader->json)
+        ZD_TRY(check_known(reader, config, name));
     for (key = NULL; (key = next_key(family, key));)
         ZD_TRY(read_value(reader, key, config));
     return ZD_OK;

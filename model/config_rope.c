@@ -85,11 +85,8 @@ static enum zd_status check_keys(
         const struct config_reader *r, const char *table,
         struct model_config *c)
 {
-    const char *name;
     char whole[128];
-    json_t *value;
-    json_object_foreach((json_t *)r->json, name, value)
-    {
+    JSON_MEMBERS(name, value, r->json) {
         const struct key *key = table_keys;
         while (key->name && strcmp(name, key->name) != 0)
             key++;
@@ -280,14 +277,12 @@ enum zd_status config_read_ropes(
 {
     const char *key =
             config_get(r, "rope_scaling") ? "rope_scaling" : "rope_parameters";
-    const json_t *table = config_get(r, key), *value;
-    const char *name;
+    const json_t *table = config_get(r, key);
     double partial;
     ZD_TRY(config_read_real(r, "rope_theta", theta, &theta));
     partial = c->family->partial_rotary ? c->family->partial_rotary : 1;
     ZD_TRY(config_read_real(r, "partial_rotary_factor", partial, &partial));
-    json_object_foreach((json_t *)table, name, value)
-    {
+    JSON_MEMBERS(name, value, table) {
         if (json_is_object(value)) { /* one set for each type of layer */
             struct config_reader inner = *r;
             inner.json = table;

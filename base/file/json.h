@@ -28,6 +28,22 @@ static inline json_int_t json_integer_at(const json_t *object, const char *key)
     return json_integer_value(json_object_get(object, key));
 }
 
+/* Loops over the items of an array and the members of an object, which the body
+ * leaves as it is. What is NULL, or of another type, has none. */
+#define JSON_EACH(item, array) JSON_EACH_AT(item##_index, item, array)
+#define JSON_EACH_AT(i, item, array)                                           \
+    for (json_t *item = (json_t *)(array), *item##_of = item; item##_of;       \
+         item##_of = NULL)                                                     \
+        for (size_t i = 0; (item = json_array_get(item##_of, i)); i++)
+#define JSON_MEMBERS(key, value, object)                                       \
+    for (json_t *value = (json_t *)(object), *value##_of = value; value##_of;  \
+         value##_of = NULL)                                                    \
+        for (const char *key =                                                 \
+                     json_object_iter_key(json_object_iter(value##_of));       \
+             (value = json_object_iter_value(json_object_key_to_iter(key)));   \
+             key = json_object_iter_key(json_object_iter_next(                 \
+                     value##_of, json_object_key_to_iter(key))))
+
 /* How many values and keys a text may hold, unless its reader says otherwise
  * (json_parse_upto). */
 enum { JSON_VALUES_MAX = 1000000 };

@@ -177,12 +177,12 @@ static enum zd_status parse_tensor(
 static enum zd_status check_metadata(
         const struct st_file *file, json_t *metadata)
 {
-    const char *key;
-    json_t *value;
     if (!json_is_object(metadata))
         return fail_file(file, "E0722", "__metadata__ is not an object");
-    json_object_foreach(metadata, key, value) if (!json_is_string(value)) return fail_file(
-            file, "E0722", "__metadata__ holds more than strings");
+    JSON_MEMBERS(key, value, metadata)
+        if (!json_is_string(value))
+            return fail_file(
+                    file, "E0722", "__metadata__ holds more than strings");
     return ZD_OK;
 }
 
@@ -190,8 +190,7 @@ static enum zd_status check_metadata(
 static enum zd_status parse_header(
         struct st_file *file, const char *text, size_t bytes)
 {
-    json_t *root = NULL, *value;
-    const char *key;
+    json_t *root = NULL;
     if (bytes == 0 || text[0] != '{')
         return fail_file(file, "E0722", "its header does not begin with {");
     ZD_TRY(json_parse_upto(
@@ -199,8 +198,7 @@ static enum zd_status parse_header(
     file->tensors =
             zd_must(calloc(json_object_size(root) + 1, sizeof *file->tensors));
     enum zd_status status = ZD_OK;
-    json_object_foreach(root, key, value)
-    {
+    JSON_MEMBERS(key, value, root) {
         if (strcmp(key, "__metadata__") == 0) {
             status = check_metadata(file, value);
             file->metadata = json_incref(value);

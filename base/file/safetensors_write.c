@@ -87,12 +87,10 @@ static json_t *entry_json(
 static char *header_text(const struct st_writer *writer, const json_t *metadata)
 {
     uint64_t at = 0;
-    const char *key;
-    json_t *value;
     json_t *root = json_object();
     json_t *strings = json_pack("{s:s}", "format", "pt");
-    json_object_foreach((json_t *)metadata, key, value)
-            json_object_set(strings, key, value);
+    JSON_MEMBERS(key, value, metadata)
+        json_object_set(strings, key, value);
     json_object_set_new(root, "__metadata__", strings);
     for (int i = 0; i < writer->slot_count; i++) {
         const struct slot *slot = writer->order[i];

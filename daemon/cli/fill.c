@@ -115,8 +115,7 @@ static void print_number(const struct look *look, char kind, double value)
 
 static bool print_text(const struct look *look, const json_t *value)
 {
-    json_t *item;
-    for (size_t i = 0; (item = json_array_get(value, i)); i++) {
+    JSON_EACH_AT(i, item, value) {
         fputs(i ? ", " : "", look->out);
         print_text(look, item);
     }

@@ -167,10 +167,9 @@ enum zd_status command_merge(struct cli_args *args)
 
 static void print_rows(const struct look *look, const json_t *rows)
 {
-    json_t *row;
     fprintf(look->out, "%-10s %-6s %-6s %14s  %-5s %s\n", "STEP", "WORLD",
             "STAGE", "BYTES", "SIZES", "PATH");
-    for (size_t i = 0; (row = json_array_get(rows, i)); i++) {
+    JSON_EACH(row, rows) {
         const json_t *ok = json_object_get(row, "ok");
         fprintf(look->out, "%-10lld %-6lld %-6lld %14lld  %-5s ",
                 json_integer_at(row, "step"), json_integer_at(row, "world"),
@@ -204,11 +203,11 @@ static void print_checkpoint(const struct look *look, const json_t *row)
             "[scale    loss x {progress.loss_scale.scale|w}, good steps "
             "{progress.loss_scale.good_steps|w}, hysteresis "
             "{progress.loss_scale.hysteresis|w}\n]";
-    const json_t *files = json_object_get(row, "files"), *file;
+    const json_t *files = json_object_get(row, "files");
     fill_print(look, row, lines);
     fprintf(look->out, "tensors  %zu\n",
             json_object_size(json_object_get(row, "tensors")));
-    for (size_t i = 0; (file = json_array_get(files, i)); i++)
+    JSON_EACH(file, files)
         fill_print(
                 look, file,
                 "file     {name|s}  {bytes|w} bytes[  xxh3 {xxh3_128|s}]"

@@ -189,17 +189,12 @@ static void print_memories(const struct look *look, const json_t *plan)
 {
     const json_t *ranks = json_object_get(plan, "ranks");
     const json_t *arenas = json_object_get(json_array_get(ranks, 0), "arenas");
-    size_t i, s;
-    json_t *arena, *span, *limit;
-    const char *name;
-    json_array_foreach(arenas, i, arena)
-    {
+    JSON_EACH(arena, arenas) {
         uint64_t bytes = (uint64_t)json_integer_at(arena, "planned_bytes");
         if (bytes)
             fprintf(look->out, "  %-34s %-12s %14.3f\n",
                     json_text_of(arena, "name", ""), "", units_mib(bytes));
-        json_array_foreach(json_object_get(arena, "spans"), s, span)
-        {
+        JSON_EACH(span, json_object_get(arena, "spans")) {
             double mib = units_mib((uint64_t)json_integer_at(span, "bytes"));
             if (mib >= 0.0005) /* else it would be 0.000 */
                 fprintf(look->out, "    %-32s %-12s %14.3f\n",
@@ -207,8 +202,7 @@ static void print_memories(const struct look *look, const json_t *plan)
                         json_text_of(span, "kind", ""), mib);
         }
     }
-    json_object_foreach(json_object_get(plan, "limits"), name, limit)
-    {
+    JSON_MEMBERS(name, limit, json_object_get(plan, "limits")) {
         bool has_spare = json_integer_at(limit, "needs") <
                          json_integer_at(limit, "takes");
         fprintf(look->out, "  %s", name);
@@ -224,12 +218,8 @@ static void print_memories(const struct look *look, const json_t *plan)
 static void print_wire(const struct look *look, const json_t *plan)
 {
     const json_t *ranks = json_object_get(plan, "ranks");
-    size_t i;
-    json_t *row;
     bool over_cp = fill_number(plan, "mesh.cp") > 1; /* they share shards */
-    json_array_foreach(
-            json_object_get(json_array_get(ranks, 0), "wire"), i, row)
-    {
+    JSON_EACH(row, json_object_get(json_array_get(ranks, 0), "wire")) {
         bool is_within = strcmp(json_text_of(row, "level", ""), "node") == 0;
         char operation[32];
         ZD_PRINT(operation, "%s", json_text_of(row, "operation", ""));
@@ -247,12 +237,9 @@ static void print_wire(const struct look *look, const json_t *plan)
 static void print_peaks(const json_t *phases, FILE *out)
 {
     static const char *const columns[] = {"device", "pinned", "host", "disk"};
-    const char *name;
-    json_t *peak;
     fprintf(out, "  %-10s %12s %12s %12s %12s\n", "", columns[0], columns[1],
             columns[2], columns[3]);
-    json_object_foreach((json_t *)phases, name, peak)
-    {
+    JSON_MEMBERS(name, peak, phases) {
         if (strcmp(name, "libraries") == 0)
             continue;
         fprintf(out, "  %-10s", name);

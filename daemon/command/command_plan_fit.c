@@ -239,10 +239,7 @@ static void add_sets(
         struct draft *draft, const struct cli_args *args, const struct job *job)
 {
     json_auto_t *all = job_json(job);
-    const char *key;
-    json_t *row;
-    json_object_foreach(json_object_get(all, "values"), key, row)
-    {
+    JSON_MEMBERS(key, row, json_object_get(all, "values")) {
         size_t bytes = strlen(key);
         const char *origin = json_string_at(row, "origin");
         bool is_set = strncmp(origin, "--set ", 6) == 0;

@@ -209,12 +209,9 @@ static bool take_keys(
         const struct ask *ask)
 {
     struct field keys[KEYS_MAX];
-    const char *name;
-    json_t *value;
     int count = list_keys(kind, keys);
     bool has_setting = kind != COMMAND_SET;
-    json_object_foreach(body, name, value)
-    {
+    JSON_MEMBERS(name, value, body) {
         int i = 0;
         while (i < count && strcmp(keys[i].name, name) != 0)
             i++;

@@ -207,8 +207,7 @@ static void show_samples_of(const struct cli_args *args, const json_t *answer)
 {
     json_t *list =
             json_object_get(json_object_get(answer, "result"), "samples");
-    json_t *sample;
-    for (size_t i = 0; (sample = json_array_get(list, i)); i++) {
+    JSON_EACH_AT(i, sample, list) {
         fputs(i ? "\n" : "", stdout);
         if (args->chat)
             show_text(&args->look, sample);
@@ -230,12 +229,10 @@ static const char *setting_text(
 
 static void show_settings(const struct cli_args *args, const json_t *answer)
 {
-    const char *key;
-    json_t *was, *result = json_object_get(answer, "result");
+    json_t *result = json_object_get(answer, "result");
     char now[TEXT_SHORT], before[TEXT_SHORT];
     printf("from step %.0f on:\n", fmax(fill_number(answer, "step"), 0) + 1);
-    json_object_foreach(json_object_get(result, "before"), key, was)
-    {
+    JSON_MEMBERS(key, was, json_object_get(result, "before")) {
         fputs("  ", stdout);
         text_print(&args->look, key, false);
         printf(" = %s (was %s)\n", setting_text(result, key, now),

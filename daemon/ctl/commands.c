@@ -89,10 +89,9 @@ enum zd_status command_events(struct cli_args *args)
             .follow = args->follow,
             .line = take_event,
             .ctx = &printing};
-    const json_t *event;
     ZD_TRY(ctl_target(args));
     enum zd_status status = target_stream(&args->target, &stream);
-    for (size_t i = 0; (event = json_array_get(kept, i)); i++)
+    JSON_EACH(event, kept)
         print_event(args, event);
     return status;
 }

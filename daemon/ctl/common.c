@@ -49,7 +49,6 @@ static bool take_socket_of(const char *name, struct target *target_out)
 static enum zd_status running_job(const char *name, struct target *target_out)
 {
     struct text_buffer text = TEXT_BUFFER(512);
-    json_t *job;
     enum zd_status status = ZD_OK;
     if (name && (!name[0] || strchr(name, '/') || strlen(name) > 200)) {
         ZD_FAIL(ZD_ERR_USAGE, "E0101", "-j takes the name of a job, not `%s`",
@@ -60,7 +59,7 @@ static enum zd_status running_job(const char *name, struct target *target_out)
         return ZD_OK;
     json_auto_t *jobs = jobs_find();
     json_t *first = json_array_get(jobs, 0);
-    for (size_t i = 0; (job = json_array_get(jobs, i)); i++)
+    JSON_EACH_AT(i, job, jobs)
         text_buffer_add(
                 &text, "%s%s", i ? ", " : "", json_string_at(job, "name"));
     if (name) {
@@ -143,21 +142,18 @@ void ctl_print_json(const json_t *json, bool on_one_line)
  * terminal when all of it is shown. */
 void ctl_print_csv(const json_t *rows)
 {
-    const char *key, *comma = "";
-    json_t *row, *value;
+    const char *comma = "";
     char number[UNITS_TEXT];
     struct output output;
     FILE *out = output_begin(&output);
-    json_object_foreach(json_array_get(rows, 0), key, value)
-    {
+    JSON_MEMBERS(key, value, json_array_get(rows, 0)) {
         fprintf(out, "%s%s", comma, key);
         comma = ",";
     }
     fputc('\n', out);
-    for (size_t i = 0; (row = json_array_get(rows, i)); i++) {
+    JSON_EACH(row, rows) {
         comma = "";
-        json_object_foreach(row, key, value)
-        {
+        JSON_MEMBERS(key, value, row) {
             fprintf(out, "%s%s", comma,
                     json_is_number(value)
                             ? units_exact(json_number_value(value), number)

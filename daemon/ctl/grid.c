@@ -140,10 +140,9 @@ void grid_show(
             .row_count = json_array_size(rows)};
     size_t cells = 0;
     int last = 0;
-    json_t *row;
     grid.cells = zd_array(
             grid.row_count * (size_t)grid.column_count, sizeof *grid.cells);
-    for (size_t r = 0; (row = json_array_get(rows, r)); r++)
+    JSON_EACH(row, rows)
         for (int c = 0; c < grid.column_count; c++)
             grid.cells[cells++] = fill(look, row, columns[c].cell);
     choose_widths(&grid);

@@ -35,8 +35,7 @@ void show_jobs(const struct look *look, const json_t *jobs)
             {"PID", "{pid|w}", 20, true},
             {"OUTPUT", "{output_dir|s}", 10}};
     json_auto_t *rows = json_array();
-    const json_t *job;
-    for (size_t i = 0; (job = json_array_get(jobs, i)); i++) {
+    JSON_EACH(job, jobs) {
         json_t *row = status_for_show(look, job);
         if (!json_is_string(json_object_get(row, "state")))
             json_object_set_new(row, "state", json_string("no answer"));
@@ -65,9 +64,9 @@ static enum look_style seen_style(const struct look *look, const json_t *rank)
 /* Where all ranks are: {"least", "most"} steps and the "slowest" rank. */
 static json_t *summary_of(const json_t *ranks)
 {
-    json_t *rank, *slowest = NULL;
+    json_t *slowest = NULL;
     double least = INFINITY, most = 0, longest = 0;
-    for (size_t i = 0; (rank = json_array_get(ranks, i)); i++) {
+    JSON_EACH(rank, ranks) {
         double step = fill_number(rank, "step"),
                seconds = fill_number(rank, "step_seconds");
         least = fmin(least, step);
@@ -85,8 +84,7 @@ static json_t *summary_of(const json_t *ranks)
 /* Axes beside shard. */
 static bool has_mesh(const json_t *ranks)
 {
-    const json_t *rank;
-    for (size_t i = 0; (rank = json_array_get(ranks, i)); i++)
+    JSON_EACH(rank, ranks)
         if (fill_number(rank, "mesh.replicate+mesh.cp+mesh.tp") > 0)
             return true;
     return false;
@@ -124,12 +122,12 @@ void show_first_ranks(const struct look *look, const json_t *answer, int lines)
             {"GPU HELD", "{gpu.held|b}", 89, true, .is_optional = true},
             {"GPU PLAN", "{gpu.planned|b}", 88, true, .is_optional = true},
             {"GPU USED", "{gpu.used|b}", 41, true, .is_optional = true}};
-    json_t *ranks = json_object_get(answer, "ranks"), *rank;
+    json_t *ranks = json_object_get(answer, "ranks");
     json_auto_t *rows = json_array(), *summary = summary_of(ranks);
     size_t count = json_array_size(ranks);
     size_t room = count + 1 > (size_t)lines ? (size_t)lines - 2 : count;
     bool is_meshed = has_mesh(ranks);
-    for (size_t i = 0; (rank = json_array_get(ranks, i)); i++) {
+    JSON_EACH_AT(i, rank, ranks) {
         json_auto_t *row =
                 json_is_object(rank) ? json_copy(rank) : json_object();
         set_number(
@@ -170,9 +168,9 @@ static void add_row(json_t *rows, const json_t *rank, json_t *row, double of)
  * of the device lie), the whole process with its peak in place of a limit. */
 static void add_rows(json_t *rows, const json_t *rank)
 {
-    json_t *memories = json_object_get(rank, "memory"), *memory;
+    json_t *memories = json_object_get(rank, "memory");
     json_t *gpu = json_object_get(rank, "gpu");
-    for (size_t i = 0; (memory = json_array_get(memories, i)); i++) {
+    JSON_EACH(memory, memories) {
         double planned = fill_number(memory, "planned"),
                limit = fill_number(memory, "limit");
         if (planned > 0 || fill_number(memory, "taken") > 0)
@@ -208,9 +206,9 @@ void show_memory(const struct look *look, const json_t *answer)
             {"OPTIMIZER", "{kinds.optimizer|z}", 48, true},
             {"ACTIVATIONS", "{kinds.activations|z}", 47, true},
             {"BUFFERS", "{kinds.buffers|z}", 40, true}};
-    const json_t *ranks = json_object_get(answer, "ranks"), *rank;
+    const json_t *ranks = json_object_get(answer, "ranks");
     json_auto_t *rows = json_array();
-    for (size_t i = 0; (rank = json_array_get(ranks, i)); i++)
+    JSON_EACH(rank, ranks)
         add_rows(rows, rank);
     grid_show(look, columns, COUNT(columns), rows);
 }

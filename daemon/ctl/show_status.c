@@ -36,13 +36,12 @@ static void set_words(json_t *status, const char *state)
 /* The share of each phase of the time: ["forward 52%", ..]. */
 static json_t *phases_of(const json_t *status)
 {
-    json_t *phases = json_object_get(status, "phase_seconds"), *value;
+    json_t *phases = json_object_get(status, "phase_seconds");
     json_t *list = json_array();
-    const char *name;
     double total = 0;
-    json_object_foreach(phases, name, value) total += json_number_value(value);
-    json_object_foreach(phases, name, value)
-    {
+    JSON_MEMBERS(name, value, phases)
+        total += json_number_value(value);
+    JSON_MEMBERS(name, value, phases) {
         double percent = 100 * json_number_value(value) / total;
         if (percent >= 0.5)
             json_array_append_new(
@@ -152,8 +151,8 @@ static void print_numbers(const struct look *look, const json_t *status)
 
 static void print_warnings(const struct look *look, const json_t *status)
 {
-    const json_t *list = json_object_get(status, "warnings"), *item;
-    for (size_t i = 0; (item = json_array_get(list, i)); i++) {
+    const json_t *list = json_object_get(status, "warnings");
+    JSON_EACH_AT(i, item, list) {
         ZD_FREED char *text =
                 fill(look, item, "{time|t} step {step|w}: {message|s}");
         print_line(look, i ? "" : "warnings", text);

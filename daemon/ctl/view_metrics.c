@@ -39,27 +39,27 @@ static const char *find_name(const char *typed)
  * `series` (of plot: train/loss). NULL and a record: there is no such. */
 static json_t *names_of(const struct cli_args *args, json_t *series)
 {
-    json_t *names = json_array(), *values;
-    const char *name;
+    json_t *names = json_array();
     int count = args->line.operand_count;
     for (int i = 0; i < (is_plot(args) ? 1 : count); i++) {
         const char *typed = i < count ? args->line.operands[i] : "train/loss";
-        if (!(name = find_name(typed))) {
+        const char *name = find_name(typed);
+        if (!name) {
             json_decref(names);
             return ctl_unknown("series", typed);
         }
         json_array_append_new(names, json_string(name));
     }
     if (json_array_size(names) == 0)
-        json_object_foreach(series, name, values)
-                json_array_append_new(names, json_string(name));
+        JSON_MEMBERS(name, values, series)
+            json_array_append_new(names, json_string(name));
     return names;
 }
 
 enum zd_status metrics_ask(const struct cli_args *args, char what[WHAT_MAX])
 {
     struct text_buffer text = {what, WHAT_MAX, 0};
-    json_t *names = names_of(args, NULL), *name;
+    json_t *names = names_of(args, NULL);
     if (!names)
         return zd_error_get()->status;
     text_buffer_add(
@@ -67,7 +67,7 @@ enum zd_status metrics_ask(const struct cli_args *args, char what[WHAT_MAX])
             is_plot(args) ? PLOT_POINTS : POINTS_MAX);
     if (args->since_step) /* without it step 0 is told too: an evaluation */
         text_buffer_add(&text, "&since=%lld", (long long)args->since_step);
-    for (size_t i = 0; (name = json_array_get(names, i)); i++)
+    JSON_EACH_AT(i, name, names)
         text_buffer_add(
                 &text, "%s%s", i ? "," : "&name=", json_string_value(name));
     if (is_plot(args) && /* the loss has the evaluations beside it */
@@ -106,11 +106,10 @@ static void show_overview(const struct look *look, const json_t *answer)
             {"LEAST", "{least|n}", 60, true},
             {"MOST", "{most|n}", 50, true},
             {"POINTS", "{points|w}", 40, true}};
-    json_t *series = json_object_get(answer, "series"), *values;
+    json_t *series = json_object_get(answer, "series");
     json_auto_t *rows = json_array();
-    const char *name;
-    json_object_foreach(series, name, values)
-            json_array_append_new(rows, overview_row(name, values));
+    JSON_MEMBERS(name, values, series)
+        json_array_append_new(rows, overview_row(name, values));
     grid_show(look, columns, 5, rows);
 }
 
@@ -118,8 +117,8 @@ static void show_overview(const struct look *look, const json_t *answer)
 static json_t *next_step(
         const json_t *series, const json_t *names, const size_t *at)
 {
-    json_t *name, *least = NULL;
-    for (size_t i = 0; (name = json_array_get(names, i)); i++) {
+    json_t *least = NULL;
+    JSON_EACH_AT(i, name, names) {
         json_t *of = json_object_get(series, json_string_value(name));
         json_t *step = json_array_get(json_object_get(of, "step"), at[i]);
         if (!least || json_number_value(step) < json_number_value(least))
@@ -133,10 +132,10 @@ static json_t *next_step(
 static json_t *rows_of(const json_t *series, const json_t *names, size_t keep)
 {
     ZD_FREED size_t *at = zd_array(json_array_size(names), sizeof *at);
-    json_t *rows = json_array(), *name, *step;
+    json_t *rows = json_array(), *step;
     while ((step = next_step(series, names, at))) {
         json_t *row = json_pack("{s:O}", "step", step);
-        for (size_t i = 0; (name = json_array_get(names, i)); i++) {
+        JSON_EACH_AT(i, name, names) {
             const char *key = json_string_value(name);
             json_t *of = json_object_get(series, key);
             bool is_here = json_equal(
@@ -178,11 +177,8 @@ static void show_rows(const struct look *look, const json_t *rows)
     struct grid_column columns[GRID_COLUMNS_MAX] = {
             {"STEP", "{step|w}", 99, true}};
     char cells[GRID_COLUMNS_MAX][80];
-    const char *name;
-    json_t *value;
     int count = 1;
-    json_object_foreach(json_array_get(rows, 0), name, value)
-    {
+    JSON_MEMBERS(name, value, json_array_get(rows, 0)) {
         if (strcmp(name, "step") == 0 || count == GRID_COLUMNS_MAX)
             continue;
         snprintf(cells[count], sizeof cells[0], "{%.70s|n}", name);

@@ -406,13 +406,13 @@ static void compare_reports(
             {"MPI", "{mpi|s}"},
             {"GPU", "{gpu.name|s}"},
             {"lockable memory", "{limits.memlock_bytes|w}"}};
-    const json_t *own = json_object_get(mine, "libraries"), *library;
+    const json_t *own = json_object_get(mine, "libraries");
     const json_t *others = json_object_get(theirs, "libraries");
     for (size_t i = 0; i < sizeof alike / sizeof alike[0]; i++)
         compare_one(
                 differences, rank, alike[i].what, alike[i].template, mine,
                 theirs);
-    for (size_t i = 0; (library = json_array_get(own, i)); i++)
+    JSON_EACH_AT(i, library, own)
         compare_one(
                 differences, rank, json_text_of(library, "name", ""),
                 "{version|s}", library, json_array_get(others, i));
@@ -421,8 +421,7 @@ static void compare_reports(
 /* Has one of `findings` this text? */
 static bool is_known(const json_t *findings, const char *what)
 {
-    const json_t *finding;
-    for (size_t i = 0; (finding = json_array_get(findings, i)); i++)
+    JSON_EACH(finding, findings)
         if (strcmp(json_text_of(finding, "what", ""), what) == 0)
             return true;
     return false;
@@ -431,9 +430,9 @@ static bool is_known(const json_t *findings, const char *what)
 /* What another rank found and rank 0 did not, with its rank. */
 static void take_findings(json_t *report, int rank, const json_t *theirs)
 {
-    json_t *mine = json_object_get(report, "findings"), *finding;
+    json_t *mine = json_object_get(report, "findings");
     const json_t *others = json_object_get(theirs, "findings");
-    for (size_t i = 0; (finding = json_array_get(others, i)); i++)
+    JSON_EACH(finding, others)
         if (!is_known(mine, json_text_of(finding, "what", ""))) {
             json_object_set_new(finding, "rank", json_integer(rank));
             json_array_append(mine, finding);
@@ -461,7 +460,7 @@ enum zd_status doctor_compare(struct doctor *doctor, struct comm *comm)
 {
     ZD_FREED char *all = NULL;
     size_t bytes;
-    json_t *findings = json_object_get(doctor->report, "findings"), *finding;
+    json_t *findings = json_object_get(doctor->report, "findings");
     json_t *differences = json_array();
     bool stops = false;
     put(doctor, "differences", differences);
@@ -476,7 +475,7 @@ enum zd_status doctor_compare(struct doctor *doctor, struct comm *comm)
         compare_reports(differences, rank, doctor->report, theirs);
         take_findings(doctor->report, rank, theirs);
     }
-    for (size_t i = 0; (finding = json_array_get(findings, i)); i++)
+    JSON_EACH(finding, findings)
         stops |= strcmp(json_text_of(finding, "level", ""), "stop") == 0;
     put(doctor, "stops", json_boolean(stops));
     return ZD_OK;

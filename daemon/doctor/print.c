@@ -9,8 +9,7 @@
 static void print_each(
         const struct look *look, const json_t *list, const char *template)
 {
-    const json_t *one;
-    for (size_t i = 0; (one = json_array_get(list, i)); i++)
+    JSON_EACH(one, list)
         fill_print(look, one, template);
 }
 
@@ -33,8 +32,7 @@ static void print_gpus(const struct look *look, const json_t *report)
 
 static void print_libraries(const struct look *look, const json_t *list)
 {
-    const json_t *library;
-    for (size_t i = 0; (library = json_array_get(list, i)); i++) {
+    JSON_EACH(library, list) {
         ZD_FREED char *text = fill(look, library, "[{version|s}  ][{path|s}]");
         fprintf(look->out, "%-10s %s\n", json_text_of(library, "name", ""),
                 text[0] ? text : "not there");
@@ -68,7 +66,7 @@ static void print_finding(const struct look *look, const json_t *finding)
 void doctor_print(const struct doctor *doctor, FILE *to)
 {
     const struct look look = {.out = to, .has_utf8 = true};
-    const json_t *report = doctor->report, *finding;
+    const json_t *report = doctor->report;
     const json_t *findings = json_object_get(report, "findings");
     fill_print(
             &look, report,
@@ -89,7 +87,7 @@ void doctor_print(const struct doctor *doctor, FILE *to)
             &look, json_object_get(report, "differences"),
             "differs    {what|s}: {rank_0|s} on rank 0, {there|s} on rank "
             "{rank|w}\n");
-    for (size_t i = 0; (finding = json_array_get(findings, i)); i++)
+    JSON_EACH(finding, findings)
         print_finding(&look, finding);
     if (json_array_size(findings) == 0)
         fprintf(to, "\nzerod can use everything it found\n");

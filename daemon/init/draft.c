@@ -226,12 +226,9 @@ static void put_comment(FILE *stream, const char *text)
 /* {"their.key": "why"} */
 static void put_list(const char *title, json_t *lines, FILE *stream)
 {
-    const char *key;
-    json_t *line;
     if (json_object_size(lines))
         fprintf(stream, "# %s\n", title);
-    json_object_foreach(lines, key, line)
-    {
+    JSON_MEMBERS(key, line, lines) {
         fputs("#   ", stream);
         put_comment(stream, key);
         fputs(": ", stream);
@@ -243,8 +240,7 @@ static void put_list(const char *title, json_t *lines, FILE *stream)
 static void put_head(const struct draft *draft, FILE *stream)
 {
     size_t last = json_array_size(draft->defaults);
-    json_t *item;
-    for (size_t i = 0; (item = json_array_get(draft->head, i)); i++) {
+    JSON_EACH(item, draft->head) {
         fputs("# ", stream);
         put_comment(stream, json_string_value(item));
         fputc('\n', stream);
@@ -255,7 +251,7 @@ static void put_head(const struct draft *draft, FILE *stream)
             stream);
     if (last)
         fputs("# \"auto\" or null, so zerod's default:", stream);
-    for (size_t i = 0; (item = json_array_get(draft->defaults, i)); i++) {
+    JSON_EACH_AT(i, item, draft->defaults) {
         fputs(i % 4 ? " " : "\n#   ", stream);
         put_comment(stream, json_string_value(item));
         fputs(i + 1 < last ? "," : "\n", stream);
@@ -279,11 +275,10 @@ static void put_line(FILE *stream, const char *name, const json_t *line)
 static void put_entries(
         FILE *stream, const char *section, const json_t *entries)
 {
-    json_t *entry, *line;
-    const char *key;
-    for (size_t i = 0; (entry = json_array_get(entries, i)); i++) {
+    JSON_EACH(entry, entries) {
         fprintf(stream, "\n[[%s]]\n", section);
-        json_object_foreach(entry, key, line) put_line(stream, key, line);
+        JSON_MEMBERS(key, line, entry)
+            put_line(stream, key, line);
     }
 }
 

@@ -39,10 +39,7 @@ static bool is_word(const json_t *value, const char *word)
 /* What `words` has for a value; NULL: nothing. */
 static const json_t *find_word(json_t *words, const json_t *value)
 {
-    const char *word;
-    json_t *ours;
-    json_object_foreach(words, word, ours)
-    {
+    JSON_MEMBERS(word, ours, words) {
         if (is_word(value, word))
             return ours;
     }
@@ -51,9 +48,8 @@ static const json_t *find_word(json_t *words, const json_t *value)
 
 static bool is_same(const json_t *same, const json_t *value)
 {
-    json_t *item;
     char word[200];
-    for (size_t i = 0; (item = json_array_get(same, i)); i++)
+    JSON_EACH(item, same)
         if (is_same(item, value))
             return true;
     if (!same || json_is_array(same))
@@ -116,8 +112,8 @@ const json_t *foreign_get(const struct foreign *from, const char *name)
 
 static bool is_variant(const struct foreign *from)
 {
-    const json_t *keys = json_object_get(from->table, "variant"), *key;
-    for (size_t i = 0; (key = json_array_get(keys, i)); i++)
+    const json_t *keys = json_object_get(from->table, "variant");
+    JSON_EACH(key, keys)
         if (json_object_get(from->root, json_string_value(key)))
             return true;
     return false;
@@ -283,12 +279,11 @@ void foreign_set(struct foreign *from, const char *key, json_t *value)
 /* One item of a list for each of `keys`. */
 static void set_keys(struct foreign *from, json_t *keys)
 {
-    json_t *key;
     if (json_array_size(from->value) != json_array_size(keys)) {
         foreign_refuse(from, "must be a list of two numbers");
         return;
     }
-    for (size_t i = 0; (key = json_array_get(keys, i)); i++)
+    JSON_EACH_AT(i, key, keys)
         foreign_set(
                 from, json_string_value(key),
                 json_deep_copy(json_array_get(from->value, i)));
@@ -322,14 +317,12 @@ static void set_key(struct foreign *from)
 
 static void take_word(struct foreign *from, const json_t *word)
 {
-    const char *key, *ours_key = json_string_at(from->row, "key");
-    json_t *ours;
+    const char *ours_key = json_string_at(from->row, "key");
     if (!json_is_object(word)) {
         foreign_set(from, ours_key, json_deep_copy(word));
         return;
     }
-    json_object_foreach((json_t *)word, key, ours)
-    {
+    JSON_MEMBERS(key, ours, word) {
         if (!strcmp(key, "refuse"))
             foreign_refuse(from, json_string_value(ours));
         else if (!strcmp(key, "differs"))
@@ -396,7 +389,6 @@ static void take_row(
         json_t *value)
 {
     json_auto_t *list = NULL;
-    json_t *item;
     from->row = row;
     json_object_set(from->taken, name, value);
     if (is_open(value) && !find_word(json_object_get(row, "words"), value)) {
@@ -407,7 +399,7 @@ static void take_row(
         list = foreign_split(json_string_value(value));
     else if (json_object_get(row, "each") && json_is_array(value))
         list = json_incref(value);
-    for (size_t i = 0; (item = json_array_get(list, i)); i++)
+    JSON_EACH(item, list)
         take_value(from, name, item);
     if (!list)
         take_value(from, name, value);
@@ -420,13 +412,11 @@ static void take_row(
 static const json_t *find_row(
         const struct foreign *from, const char *name, bool *inside_out)
 {
-    json_t *rows = json_object_get(from->table, "rows"), *row;
+    json_t *rows = json_object_get(from->table, "rows");
     const json_t *found = json_object_get(rows, name);
-    const char *key;
     size_t bytes = strlen(name);
     *inside_out = false;
-    json_object_foreach(rows, key, row)
-    {
+    JSON_MEMBERS(key, row, rows) {
         size_t length = strlen(key);
         if (!found && key[length - 1] == '*' &&
             strncmp(key, name, length - 1) == 0)
@@ -439,14 +429,12 @@ static const json_t *find_row(
 static void refuse_unknown(struct foreign *from)
 {
     static const char ignoring[] = "ignoring it could change training";
-    const char *typed = from->name + strlen(from->prefix), *key;
+    const char *typed = from->name + strlen(from->prefix);
     const char *dot = strrchr(typed, '.');
     size_t head = dot ? (size_t)(dot + 1 - typed) : 0;
-    json_t *row;
     char why[200];
     struct suggestion nearest = {0};
-    json_object_foreach(json_object_get(from->table, "rows"), key, row)
-    {
+    JSON_MEMBERS(key, row, json_object_get(from->table, "rows")) {
         if (strncmp(key, typed, head) == 0)
             suggest_offer(
                     &nearest, typed + head,
@@ -463,11 +451,8 @@ static void take_object(
         struct foreign *from, const char *prefix, const json_t *object,
         int depth)
 {
-    const char *key;
-    json_t *value;
     char name[NAME_BYTES];
-    json_object_foreach((json_t *)object, key, value)
-    {
+    JSON_MEMBERS(key, value, object) {
         bool inside;
         ZD_PRINT(name, "%s%s", prefix, key);
         const json_t *row =
@@ -496,10 +481,7 @@ static void take_object(
 /* Keys that made nothing. What is in a list of data sets tells of itself. */
 static void tell_rest(struct foreign *from)
 {
-    const char *name;
-    json_t *value;
-    json_object_foreach(from->taken, name, value)
-    {
+    JSON_MEMBERS(name, value, from->taken) {
         if (!json_object_get(from->draft->told, name) &&
             !json_array_size(value))
             draft_note(
@@ -546,11 +528,8 @@ static void take_default(
 static void take_defaults(struct foreign *from)
 {
     struct draft *draft = from->draft;
-    const char *name;
-    json_t *row;
     from->is_default = true;
-    json_object_foreach(json_object_get(from->table, "rows"), name, row)
-    {
+    JSON_MEMBERS(name, row, json_object_get(from->table, "rows")) {
         const char *when = json_string_at(row, "when");
         if (!from->is_part ||
             (when && !strncmp(when, "scheduler.", strlen("scheduler."))))
@@ -560,7 +539,7 @@ static void take_defaults(struct foreign *from)
     if (from->is_part)
         return;
     const json_t *defaults = json_object_get(from->table, "defaults");
-    for (size_t i = 0; (row = json_array_get(defaults, i)); i++) {
+    JSON_EACH(row, defaults) {
         const char *key = json_string_at(row, "key");
         const char *why = json_string_at(row, "why");
         if (!json_object_get(draft->automatic, key) &&

@@ -36,16 +36,13 @@ static void add_row(json_t *rows, const char *names, json_t *row)
 static void add_rows(json_t *rows, const json_t *table)
 {
     static const char *const sections[] = {"notes", "off"};
-    const char *key;
-    json_t *value, *name;
-    json_object_foreach(json_object_get(table, "rows"), key, value)
-            add_row(rows, key,
-                    json_is_string(value) ? json_pack("{s:O}", "key", value)
-                                          : json_incref(value));
+    JSON_MEMBERS(key, value, json_object_get(table, "rows"))
+        add_row(rows, key,
+                json_is_string(value) ? json_pack("{s:O}", "key", value)
+                                      : json_incref(value));
     for (int s = 0; s < 2; s++)
-        json_object_foreach(json_object_get(table, sections[s]), key, value)
-        {
-            for (size_t i = 0; (name = json_array_get(value, i)); i++)
+        JSON_MEMBERS(key, value, json_object_get(table, sections[s])) {
+            JSON_EACH(name, value)
                 add_row(rows, json_string_value(name),
                         json_pack("{s:s}", s ? "off" : "note", key));
         }
@@ -74,12 +71,11 @@ static const char *guess(const json_t *root)
 {
     struct embedded file;
     const char *found = NULL;
-    json_t *mark;
     for (int n = 0; !found && (file = embedded_at(embedded_formats, n)).name;
          n++) {
         json_auto_t *table = parse_table(file.name);
         const json_t *marks = json_object_get(table, "marks");
-        for (size_t i = 0; (mark = json_array_get(marks, i)); i++)
+        JSON_EACH(mark, marks)
             if (json_object_get(root, json_string_value(mark)))
                 found = file.name;
     }

@@ -74,9 +74,9 @@ static void take_peft_modules(struct foreign *from)
 /* Names of torchtune's attention modules; those of the MLP follow. */
 static void take_attention_modules(struct foreign *from)
 {
-    json_t *list = json_deep_copy(from->value), *item;
+    json_t *list = json_deep_copy(from->value);
     json_auto_t *mlp = json_pack("[sss]", "gate_proj", "up_proj", "down_proj");
-    for (size_t i = 0; (item = json_array_get(list, i)); i++) {
+    JSON_EACH(item, list) {
         const char *module = json_string_value(item);
         if (module && !strcmp(module, "output_proj"))
             json_string_set(item, "o_proj");
@@ -105,7 +105,7 @@ static void take_axolotl_files(struct foreign *from)
 {
     json_t *value = from->value;
 
-    const json_t *path = foreign_get(from, "path"), *item;
+    const json_t *path = foreign_get(from, "path");
     const json_t *files = foreign_get(from, "data_files");
     const char *folder = json_string_value(path);
     struct text_buffer buffer = TEXT_BUFFER(PATH_MAX);
@@ -122,7 +122,7 @@ static void take_axolotl_files(struct foreign *from)
         text_buffer_add(&buffer, "%s", json_string_value(value));
     if (is_list)
         text_buffer_add(&buffer, "{");
-    for (size_t i = 0; (item = json_array_get(value, i)); i++)
+    JSON_EACH_AT(i, item, value)
         text_buffer_add(&buffer, "%s%s", i ? "," : "", json_string_value(item));
     if (is_list)
         text_buffer_add(&buffer, "}");
@@ -135,11 +135,9 @@ static void take_axolotl_files(struct foreign *from)
 /* {ours: [theirs, ...]} */
 static void take_axolotl_roles(struct foreign *from)
 {
-    json_t *roles = json_array(), *list, *item;
-    const char *ours;
-    json_object_foreach(from->value, ours, list)
-    {
-        for (size_t i = 0; (item = json_array_get(list, i)); i++) {
+    json_t *roles = json_array();
+    JSON_MEMBERS(ours, list, from->value) {
+        JSON_EACH(item, list) {
             const char *theirs = json_string_value(item);
             if (theirs && strcmp(theirs, ours) != 0)
                 json_array_append_new(
@@ -159,9 +157,8 @@ static void take_llamafactory_sets(struct foreign *from)
     json_auto_t *sets = json_is_string(from->value)
                                 ? foreign_split(json_string_value(from->value))
                                 : json_incref(from->value);
-    json_t *set;
     draft_tell(draft, from->name);
-    for (size_t i = 0; (set = json_array_get(sets, i)); i++) {
+    JSON_EACH_AT(i, set, sets) {
         json_t *source = is_eval || i > 0 ? json_object() : draft_source(draft);
         if (is_eval || i > 0)
             json_array_append_new(is_eval ? draft->eval : draft->train, source);
@@ -191,7 +188,7 @@ static void take_axolotl_datasets(struct foreign *from)
 {
     struct draft *draft = from->draft;
     bool is_train = strcmp(from->name, "test_datasets") != 0;
-    json_t *sources = is_train ? draft->train : draft->eval, *set;
+    json_t *sources = is_train ? draft->train : draft->eval;
     char prefix[120], inner[130];
     if (!json_is_array(from->value))
         foreign_refuse(from, "must be a list");
@@ -199,7 +196,7 @@ static void take_axolotl_datasets(struct foreign *from)
         foreign_note(from, "overridden by --data");
         return;
     }
-    for (size_t i = 0; (set = json_array_get(from->value, i)); i++) {
+    JSON_EACH_AT(i, set, from->value) {
         json_t *source = json_object();
         const char *path = json_string_at(set, "path");
         struct foreign entry = *from;

@@ -25,11 +25,10 @@ struct comm_options job_comm_options(struct job *job)
 
 enum zd_status job_finish(struct job *job, int world, enum job_paths paths)
 {
-    const json_t *line;
     job->world = world;
     if (job->root)
         job_read_values(job);
-    for (size_t i = 0; (line = json_array_get(job->notes, i)); i++)
+    JSON_EACH(line, job->notes)
         zd_log_info("%s", json_string_value(line));
     if (!job->is_partial) {
         job_settle(job);

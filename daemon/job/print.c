@@ -81,10 +81,7 @@ static bool is_entry(const struct schema_key *key)
 
 static void print_members(const json_t *table, FILE *stream)
 {
-    const char *name;
-    json_t *value;
-    json_object_foreach((json_t *)table, name, value)
-    {
+    JSON_MEMBERS(name, value, table) {
         toml_write_key(stream, name);
         fputs(" = ", stream);
         toml_write(stream, value);
@@ -95,11 +92,10 @@ static void print_members(const json_t *table, FILE *stream)
 static void print_tables(
         const struct schema_key *key, const json_t *value, FILE *stream)
 {
-    json_t *entry;
     if (json_is_object(value))
         fprintf(stream, "\n[%s.%s]\n", key->section, key->name);
     print_members(value, stream);
-    for (size_t i = 0; (entry = json_array_get(value, i)); i++) {
+    JSON_EACH(entry, value) {
         fprintf(stream, "\n[[%s.%s]]\n", key->section, key->name);
         print_members(entry, stream);
     }
@@ -200,11 +196,8 @@ json_t *job_values(const struct job *job)
 char *job_canonical(const struct job *job)
 {
     char *text = NULL;
-    const char *name;
-    json_t *value;
     FILE *stream = text_stream_open(&text, NULL);
-    json_object_foreach(job->options.values, name, value)
-    {
+    JSON_MEMBERS(name, value, job->options.values) {
         fprintf(stream, "%s = ", name);
         json_dumpf(
                 value, stream, JSON_ENCODE_ANY | JSON_COMPACT | JSON_SORT_KEYS);

@@ -209,9 +209,7 @@ static void tell_fp8(const struct train_banner *banner)
 {
     json_auto_t *fp8 = plan_fp8_json(banner->plan);
     struct text_buffer text = TEXT_BUFFER(400);
-    const json_t *name;
-    for (size_t i = 0; (name = json_array_get(json_object_get(fp8, "bf16"), i));
-         i++)
+    JSON_EACH_AT(i, name, json_object_get(fp8, "bf16"))
         text_buffer_add(
                 &text, "%s%s",
                 i ? ", " : "; in bf16 still: ", json_string_value(name));

@@ -35,11 +35,8 @@ static enum zd_status token_id(
 static enum zd_status ids_needed(
         json_t *vocab, const json_t *added, int *capacity_out)
 {
-    const char *token;
-    json_t *value;
     size_t most = json_object_size(vocab), extra = json_array_size(added);
-    json_object_foreach(vocab, token, value)
-    {
+    JSON_MEMBERS(token, value, vocab) {
         int id;
         ZD_TRY(token_id(value, token, &id));
         if ((size_t)id >= most)
@@ -174,11 +171,8 @@ static enum zd_status load_each_merge(
 {
     static const char version[] = "#version";
     bool is_legacy = json_is_string(json_array_get(merges, 0));
-    size_t number;
-    json_t *merge;
     int rank = 0;
-    json_array_foreach(merges, number, merge)
-    {
+    JSON_EACH_AT(number, merge, merges) {
         struct part parts[3];
         if (is_legacy && json_is_string(merge) &&
             strncmp(json_string_value(merge), version, strlen(version)) == 0)
@@ -387,13 +381,12 @@ static enum zd_status load_one(
 enum zd_status tokenizer_load_added(struct tokenizer *t, const json_t *root)
 {
     const json_t *added = json_object_get(root, "added_tokens");
-    json_t *item;
-    size_t i;
     int most = -1;
     t->model_tokens = t->vocab.count;
     if (!json_is_absent(added) && !json_is_array(added))
         return broken("added_tokens is not an array");
-    json_array_foreach(added, i, item) ZD_TRY(load_one(t, item, &most));
+    JSON_EACH(item, added)
+        ZD_TRY(load_one(t, item, &most));
     added_set_finish(&t->added_raw);
     added_set_finish(&t->added_normalized);
     return ZD_OK;

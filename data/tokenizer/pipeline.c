@@ -192,12 +192,12 @@ static enum zd_status load_normalizer(struct tokenizer *t, const json_t *part)
 /* One or a Sequence. */
 static enum zd_status load_normalizers(struct tokenizer *t, const json_t *part)
 {
-    const json_t *parts = json_object_get(part, "normalizers"), *inner;
-    size_t i;
+    const json_t *parts = json_object_get(part, "normalizers");
     if (!is_type(part, "Sequence"))
         ZD_TRY(load_normalizer(t, part));
     else
-        json_array_foreach(parts, i, inner) ZD_TRY(load_normalizer(t, inner));
+        JSON_EACH(inner, parts)
+            ZD_TRY(load_normalizer(t, inner));
     bool is_fallback = t->table.is_fallback;
     if (t->prefixes != PREFIX_NONE && !is_fallback)
         return refuse("normalizer", "Prepend without Replace");
@@ -381,13 +381,10 @@ static enum zd_status load_template(struct tokenizer *t, const json_t *part)
 {
     const json_t *single = json_object_get(part, "single");
     const json_t *tokens = json_object_get(part, "special_tokens");
-    json_t *piece, *id;
-    size_t i, k;
     bool has_text = false;
     if (!json_is_array(single))
         return refuse("post_processor", "TemplateProcessing without a list");
-    json_array_foreach(single, i, piece)
-    {
+    JSON_EACH(piece, single) {
         const json_t *special = json_object_get(piece, "SpecialToken");
         const json_t *text = json_object_get(piece, "Sequence");
         const char *name = json_string_at(special, "id");
@@ -407,8 +404,7 @@ static enum zd_status load_template(struct tokenizer *t, const json_t *part)
                     ZD_ERR_DATA, "E0407",
                     "post_processor: special token `%.200s` has no ids",
                     name ? name : "?");
-        json_array_foreach(ids, k, id)
-        {
+        JSON_EACH(id, ids) {
             ZD_TRY(add_around(
                     t, id, name,
                     has_text ? &t->facts.suffix : &t->facts.prefix));
@@ -435,15 +431,12 @@ enum zd_status tokenizer_load_around(struct tokenizer *t, const json_t *root)
 {
     const json_t *part = json_object_get(root, "post_processor");
     const json_t *processors = json_object_get(part, "processors");
-    size_t i;
-    json_t *inner;
     bool has_one = false;
     if (json_is_absent(part))
         return ZD_OK;
     if (!is_type(part, "Sequence"))
         return load_processor(t, part);
-    json_array_foreach(processors, i, inner)
-    {
+    JSON_EACH(inner, processors) {
         bool is_one = !is_type(inner, "ByteLevel");
         if (has_one && is_one)
             return refuse("post_processor", "Sequence of two templates");
@@ -460,13 +453,13 @@ enum zd_status tokenizer_load_around(struct tokenizer *t, const json_t *root)
 static enum zd_status check_decoder(const json_t *part)
 {
     static const char known[] = "Replace ByteFallback Fuse Strip Metaspace";
-    const json_t *parts = json_object_get(part, "decoders"), *inner;
-    size_t i;
+    const json_t *parts = json_object_get(part, "decoders");
     if (words_have(known, " ", type_of(part)))
         return ZD_OK;
     if (!is_type(part, "Sequence"))
         return refuse("decoder", type_of(part));
-    json_array_foreach(parts, i, inner) ZD_TRY(check_decoder(inner));
+    JSON_EACH(inner, parts)
+        ZD_TRY(check_decoder(inner));
     return ZD_OK;
 }
 

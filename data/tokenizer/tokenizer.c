@@ -54,12 +54,9 @@ static const json_t *token_of(const json_t *config, const char *key)
 static const json_t *template_of(const json_t *config, const char *wanted)
 {
     const json_t *template = json_object_get(config, "chat_template");
-    const json_t *item;
-    size_t i;
     if (json_is_string(template) && strcmp(wanted, "default") == 0)
         return template;
-    json_array_foreach(template, i, item)
-    {
+    JSON_EACH(item, template) {
         const char *name = json_string_at(item, "name");
         if (name && strcmp(name, wanted) == 0)
             return json_object_get(item, "template");

@@ -165,11 +165,7 @@ static enum zd_status check_layer(
  * of a larger model. */
 static enum zd_status check_excluded(const struct peft_view *reader)
 {
-    size_t i;
-    json_t *item;
-    json_array_foreach(
-            json_object_get(reader->adapter->json, "exclude_modules"), i, item)
-    {
+    JSON_EACH(item, json_object_get(reader->adapter->json, "exclude_modules")) {
         const char *name = json_string_value(item);
         bool found = false;
         for (int id = 0; id < reader->table->count && !found; id++)
@@ -185,20 +181,19 @@ static enum zd_status check_excluded(const struct peft_view *reader)
 
 static enum zd_status check_names(const struct peft_view *reader, bool of_job)
 {
-    size_t i;
-    json_t *item;
     json_t *keys = reader->adapter->json;
     json_t *layers = json_object_get(keys, "layers_to_transform");
     json_t *targets = json_object_get(keys, "target_modules");
-    json_array_foreach(targets, i, item)
-            ZD_TRY(check_name(reader, json_string_value(item)));
+    JSON_EACH(item, targets)
+        ZD_TRY(check_name(reader, json_string_value(item)));
     if (of_job)
         ZD_TRY(check_excluded(reader));
-    json_array_foreach(json_object_get(keys, "modules_to_save"), i, item)
-            ZD_TRY(check_saved(reader, item));
+    JSON_EACH(item, json_object_get(keys, "modules_to_save"))
+        ZD_TRY(check_saved(reader, item));
     if (json_is_integer(layers))
         ZD_TRY(check_layer(reader, layers));
-    json_array_foreach(layers, i, item) ZD_TRY(check_layer(reader, item));
+    JSON_EACH(item, layers)
+        ZD_TRY(check_layer(reader, item));
     if (json_is_string(targets) &&
         strcmp(json_string_value(targets), "all-linear") != 0 &&
         (json_is_integer(layers) || json_array_size(layers)))
@@ -219,15 +214,13 @@ static bool is_same_value(const json_t *a, const json_t *b)
 static enum zd_status check_agreement(
         const struct peft_view *reader, const struct lora_options *options)
 {
-    const char *key, *first = NULL;
-    json_t *value;
+    const char *first = NULL;
     const struct peft_config *theirs = reader->adapter;
     ZD_SCOPED(peft_config_fini) struct peft_config asked = {0};
     if (!options || !options->path)
         return ZD_OK;
     json_auto_t *keys = zd_must(json_deep_copy(theirs->json));
-    json_object_foreach(options->given, key, value)
-    {
+    JSON_MEMBERS(key, value, options->given) {
         if (words_have("lora_dropout init_lora_weights", " ", key) ||
             is_same_value(json_object_get(keys, key), value))
             continue;
@@ -276,12 +269,9 @@ static enum zd_status check_patterns(
         const struct param_table *adapted)
 {
     static const char *const keys[] = {"rank_pattern", "alpha_pattern"};
-    const char *pattern;
-    json_t *value;
     for (int i = 0; options && i < 2; i++)
-        json_object_foreach(
-                json_object_get(options->given, keys[i]), pattern, value)
-                ZD_TRY(check_pattern(reader, adapted, keys[i], pattern));
+        JSON_MEMBERS(pattern, value, json_object_get(options->given, keys[i]))
+            ZD_TRY(check_pattern(reader, adapted, keys[i], pattern));
     return ZD_OK;
 }
 

@@ -176,14 +176,12 @@ static enum zd_status check_default(
 
 static bool fits(enum form form, const json_t *value)
 {
-    const char *key;
-    size_t i;
-    json_t *item;
     bool all = forms[form].list && json_is_array(value);
     all |= forms[form].table && json_is_object(value);
-    json_array_foreach(value, i, item) all = all && forms[form].is(item);
-    json_object_foreach((json_t *)value, key, item) all =
-            all && forms[form].is(item);
+    JSON_EACH(item, value)
+        all = all && forms[form].is(item);
+    JSON_MEMBERS(key, item, value)
+        all = all && forms[form].is(item);
     return all || (forms[form].one && forms[form].is(value));
 }
 
@@ -203,9 +201,6 @@ static enum zd_status check_key(
         const struct config_reader *r, const struct key *key,
         const json_t *value)
 {
-    const char *pattern;
-    size_t i;
-    json_t *item;
     if (key->form == FORM_DEFAULT)
         return check_default(r, key, value);
     if (!fits(key->form, value))
@@ -213,20 +208,17 @@ static enum zd_status check_key(
     if (key->form == FORM_PATTERN && json_is_string(value))
         return check_pattern(r, key->name, json_string_value(value));
     if (key->form == FORM_NAMES)
-        json_array_foreach(value, i, item)
-                ZD_TRY(check_pattern(r, key->name, json_string_value(item)));
+        JSON_EACH(item, value)
+            ZD_TRY(check_pattern(r, key->name, json_string_value(item)));
     if (forms[key->form].table)
-        json_object_foreach((json_t *)value, pattern, item)
-                ZD_TRY(check_pattern(r, key->name, pattern));
+        JSON_MEMBERS(pattern, item, value)
+            ZD_TRY(check_pattern(r, key->name, pattern));
     return ZD_OK;
 }
 
 static enum zd_status check_keys(const struct config_reader *r)
 {
-    const char *name;
-    json_t *value;
-    json_object_foreach((json_t *)r->json, name, value)
-    {
+    JSON_MEMBERS(name, value, r->json) {
         struct key unknown = {name, FORM_DEFAULT, NULL};
         const struct key *key = &unknown;
         for (int i = 0; i < KEYS; i++)
@@ -463,10 +455,7 @@ bool peft_config_targets(const struct peft_config *config, const char *module)
 static const json_t *of_pattern(
         const struct peft_config *config, const char *table, const char *module)
 {
-    const char *pattern;
-    json_t *value;
-    json_object_foreach(json_object_get(config->json, table), pattern, value)
-    {
+    JSON_MEMBERS(pattern, value, json_object_get(config->json, table)) {
         if (matches_end(pattern, module))
             return value;
     }

@@ -64,16 +64,14 @@ static enum zd_status add_shard(
 static enum zd_status open_shards(
         struct hf_files *out, const char *dir, const char *index)
 {
-    const char *tensor;
     json_auto_t *json = NULL;
-    json_t *value;
     ZD_TRY(json_parse_file(index, INDEX_BYTES_MAX, &json));
     json_t *map = json_object_get(json, "weight_map");
     if (!json_is_object(map) || json_object_size(map) == 0)
         return BAD_INDEX(index, "there is no `weight_map`");
     out->files = zd_array(json_object_size(map), sizeof *out->files);
-    json_object_foreach(map, tensor, value)
-            ZD_TRY(add_shard(out, dir, index, tensor, value));
+    JSON_MEMBERS(tensor, value, map)
+        ZD_TRY(add_shard(out, dir, index, tensor, value));
     return ZD_OK;
 }
 

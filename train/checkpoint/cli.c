@@ -20,13 +20,13 @@ static json_t *summary(const char *path)
                                        "adapter",  "base"};
     size_t i;
     json_int_t bytes = 0;
-    json_t *manifest, *file, *row = json_object();
+    json_t *manifest, *row = json_object();
     enum zd_status status = manifest_open(path, CHECKPOINT_SIZES, &manifest);
     json_object_set_new(row, "path", json_string(path));
     for (i = 0; i < sizeof keys / sizeof keys[0]; i++)
         json_object_set(row, keys[i], json_object_get(manifest, keys[i]));
-    json_array_foreach(json_object_get(manifest, "files"), i, file) bytes +=
-            json_integer_at(file, "bytes");
+    JSON_EACH(file, json_object_get(manifest, "files"))
+        bytes += json_integer_at(file, "bytes");
     json_decref(manifest);
     bool is_known = status == ZD_OK || status == ZD_ERR_DATA;
     json_object_set_new(row, "bytes", json_integer(bytes));

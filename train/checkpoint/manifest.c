@@ -43,13 +43,11 @@ json_t *manifest_settings(const struct train_job *job, int64_t global_batch)
             "log.logging_",   "eval.eval_steps", "lora.lora_dropout",
             "lora.loraplus_",
     };
-    json_t *settings = json_object(), *value;
-    const char *key;
-    json_object_foreach(
-            job->values, key,
-            value) for (size_t i = 0; i < sizeof kept / sizeof kept[0];
-                        i++) if (strncmp(key, kept[i], strlen(kept[i])) == 0)
-            json_object_set_new(settings, key, json_deep_copy(value));
+    json_t *settings = json_object();
+    JSON_MEMBERS(key, value, job->values)
+        for (size_t i = 0; i < sizeof kept / sizeof kept[0]; i++)
+            if (strncmp(key, kept[i], strlen(kept[i])) == 0)
+                json_object_set_new(settings, key, json_deep_copy(value));
     json_object_set_new(
             settings, "train.global_batch_size", json_integer(global_batch));
     return settings;
@@ -448,8 +446,6 @@ static enum zd_status check_counts(const char *path, const json_t *manifest)
 
 static enum zd_status check_form(const char *path, const json_t *manifest)
 {
-    size_t i;
-    json_t *file;
     char hex[HASH_HEX];
     const json_t *files = json_object_get(manifest, "files");
     const char *seal = json_string_at(manifest, "manifest_xxh3_128");
@@ -472,8 +468,7 @@ static enum zd_status check_form(const char *path, const json_t *manifest)
                 "%s was changed after it was written: its digest is %s, it "
                 "states %s",
                 path, hex, seal ? seal : "none");
-    json_array_foreach(files, i, file)
-    {
+    JSON_EACH(file, files) {
         const char *name = json_string_at(file, "name");
         if (!name || !name_is_safe(name))
             return ZD_FAIL(

@@ -137,8 +137,6 @@ enum zd_status checkpoint_match_run(
     const json_t *manifest = checkpoint->manifest;
     const json_t *before = json_object_get(manifest, "settings");
     char a[VALUE_TEXT], b[VALUE_TEXT];
-    const char *key;
-    json_t *value;
     ZD_TRY(match_data(json_object_get(manifest, "data"), job, identity));
     /* a batch that was set is told by live_resume */
     const struct train_setting *accumulation =
@@ -147,8 +145,7 @@ enum zd_status checkpoint_match_run(
             checkpoint_state(checkpoint).live.given[SET_ACCUMULATION] &&
             !manifest_batch_changed(manifest, &job->train);
     json_auto_t *now = manifest_settings(job, global_batch);
-    json_object_foreach(now, key, value)
-    {
+    JSON_MEMBERS(key, value, now) {
         const json_t *old = json_object_get(before, key);
         bool is_set = keeps_batch && strcmp(key, accumulation->key) == 0;
         if (old && !is_same(old, value) && !is_set)

@@ -222,13 +222,10 @@ static enum zd_status add_piece(
 
 static enum zd_status list_shards(struct checkpoint *checkpoint)
 {
-    size_t i, k;
-    json_t *entry, *text;
     const json_t *files = json_object_get(checkpoint->manifest, "files");
     checkpoint->shards =
             zd_array(json_array_size(files), sizeof *checkpoint->shards);
-    json_array_foreach(files, i, entry)
-    {
+    JSON_EACH(entry, files) {
         const char *name = json_string_at(entry, "name");
         if (strncmp(name, "shard-", 6) != 0)
             continue;
@@ -236,8 +233,8 @@ static enum zd_status list_shards(struct checkpoint *checkpoint)
         checkpoint->shards[shard] = (struct shard){
                 .path = zd_must(strdup(fs_in(checkpoint->path, name).text)),
                 .bytes = (uint64_t)json_integer_at(entry, "bytes")};
-        json_array_foreach(json_object_get(entry, "holds"), k, text)
-                ZD_TRY(add_piece(checkpoint, shard, json_string_value(text)));
+        JSON_EACH(text, json_object_get(entry, "holds"))
+            ZD_TRY(add_piece(checkpoint, shard, json_string_value(text)));
     }
     if (checkpoint->piece_count > 1)
         qsort(checkpoint->pieces, checkpoint->piece_count,

@@ -51,16 +51,15 @@ static bool is_damaged(
 static void find_damage(
         const char *path, const json_t *entry, char out[DAMAGE_TEXT])
 {
-    size_t i;
-    json_t *text;
     struct held held;
     struct st_file *file = NULL;
     const json_t *holds = json_object_get(entry, "holds");
     strcpy(out, holds ? " in its header" : "");
     if (holds && st_open(path, &file) == ZD_OK)
-        json_array_foreach(holds, i, text) if (
-                !held_parse(json_string_value(text), &held) ||
-                is_damaged(file, &held, out)) break;
+        JSON_EACH(text, holds)
+            if (!held_parse(json_string_value(text), &held) ||
+                is_damaged(file, &held, out))
+                break;
     st_close(file);
     zd_error_clear();
 }
@@ -207,15 +206,13 @@ static enum zd_status verify_files(
 enum zd_status manifest_open(
         const char *dir, enum checkpoint_check check, json_t **manifest_out)
 {
-    size_t i;
-    json_t *entry;
     *manifest_out = NULL;
     ZD_TRY(manifest_read(dir, manifest_out));
     if (check == CHECKPOINT_DIGESTS)
         return verify_files(dir, *manifest_out, 0, 1, 0);
     if (check == CHECKPOINT_SIZES)
-        json_array_foreach(json_object_get(*manifest_out, "files"), i, entry)
-                ZD_TRY(verify_file(dir, entry, false));
+        JSON_EACH(entry, json_object_get(*manifest_out, "files"))
+            ZD_TRY(verify_file(dir, entry, false));
     return ZD_OK;
 }
 

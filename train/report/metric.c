@@ -177,16 +177,17 @@ void metrics_set_json(
 
 double metric_of_row(const struct metric *metric, const json_t *row)
 {
-    const char *path = metric->name, *name;
+    const char *path = metric->name;
     char key[KEY_MAX];
     double sum = 0;
     while (take_key(&path, key))
         row = json_object_get(row, key);
-    json_t *value = json_object_get(row, path), *member;
+    json_t *value = json_object_get(row, path);
     if (json_is_number(value))
         return json_number_value(value);
     if (!json_is_object(value))
         return NAN;
-    json_object_foreach(value, name, member) sum += json_number_value(member);
+    JSON_MEMBERS(name, member, value)
+        sum += json_number_value(member);
     return sum;
 }

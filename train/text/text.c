@@ -208,14 +208,11 @@ void text_close(struct text *text)
 bool text_ends(
         const struct text *text, const struct model_config *config, int32_t id)
 {
-    size_t i;
-    json_t *value;
     const json_t *listed = json_object_get(
             text_config_of(config->json, config), "eos_token_id");
     if (id == text->eos || id == text->turn_end || id == config->eos_token_id)
         return true;
-    json_array_foreach(listed, i, value)
-    {
+    JSON_EACH(value, listed) {
         if (json_is_integer(value) && json_integer_value(value) == id)
             return true;
     }

@@ -71,9 +71,7 @@ void trainer_state_resume(struct trainer *trainer)
 {
     char path[PATH_MAX];
     bool is_there;
-    size_t i;
     json_auto_t *json = NULL;
-    json_t *row;
     if (!is_wanted(trainer))
         return;
     fs_join(path, sizeof path, trainer->resumed_from, TRAINER_STATE_FILE);
@@ -87,8 +85,7 @@ void trainer_state_resume(struct trainer *trainer)
                 zd_error_get()->what);
         zd_error_clear();
     }
-    json_array_foreach(json_object_get(json, "log_history"), i, row)
-    {
+    JSON_EACH(row, json_object_get(json, "log_history")) {
         const json_t *step = json_object_get(row, "step");
         if (json_is_integer(step) && json_integer_value(step) >= 0 &&
             json_integer_value(step) <= trainer->state.step)

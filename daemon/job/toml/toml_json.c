@@ -70,8 +70,6 @@ void toml_write_key(FILE *stream, const char *key)
 /* JSON as a TOML value: strings are written alike. */
 void toml_write(FILE *stream, const json_t *value)
 {
-    const char *key;
-    json_t *item;
     bool is_first = true;
     switch (json_typeof(value)) {
     case JSON_REAL:
@@ -79,7 +77,7 @@ void toml_write(FILE *stream, const json_t *value)
         break;
     case JSON_ARRAY:
         fputc('[', stream);
-        for (size_t i = 0; (item = json_array_get(value, i)); i++) {
+        JSON_EACH_AT(i, item, value) {
             fputs(i ? ", " : "", stream);
             toml_write(stream, item);
         }
@@ -87,8 +85,7 @@ void toml_write(FILE *stream, const json_t *value)
         break;
     case JSON_OBJECT:
         fputc('{', stream);
-        json_object_foreach((json_t *)value, key, item)
-        {
+        JSON_MEMBERS(key, item, value) {
             fputs(is_first ? " " : ", ", stream);
             is_first = false;
             toml_write_key(stream, key);
