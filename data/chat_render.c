@@ -86,7 +86,8 @@ static void remember(
     struct document again = {0};
     if (renderer->memory->key_bytes > SHAPE_BYTES)
         return;
-    if (skeleton_make(&s, MARKS_ALL) != ZD_OK)
+    skeleton_make(&s, MARKS_ALL);
+    if (s.status != ZD_OK)
         zd_error_clear();
     if (s.is_sound && has_tags)
         take_tags(renderer, &s.shape.text, &s.shape);

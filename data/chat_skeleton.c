@@ -255,14 +255,7 @@ void chat_write_key(struct chat_renderer *renderer, enum marked marked)
 
 /* --- a conversation, or some messages of it, rendered --------------------- */
 
-bool chat_is_refusal(enum zd_status status)
-{
-    bool is = status != ZD_OK && strcmp(zd_error_get()->code, "E0415") == 0;
-    if (is)
-        zd_error_clear();
-    return is;
-}
-
+#define REFUSED "E0415" /* the template does, or fails on, the conversation */
 static enum zd_status fail_rendering(
         const struct chat *chat, enum jinja_result result, const char *why)
 {
@@ -274,7 +267,7 @@ static enum zd_status fail_rendering(
         ZD_FAIL(ZD_ERR_DATA, "E0416", "the chat template cannot be used: %s",
                 why);
     } else {
-        ZD_FAIL(ZD_ERR_DATA, "E0415", "the chat template %s: %s (%s)",
+        ZD_FAIL(ZD_ERR_DATA, REFUSED, "the chat template %s: %s (%s)",
                 result == JINJA_RAISED ? "refuses the conversation"
                                        : "fails on the conversation",
                 why, chat->name);
@@ -534,20 +527,39 @@ void shape_apply(const struct shape *shape, struct document *document)
 
 /* --- the skeleton of a conversation --------------------------------------- */
 
-enum zd_status skeleton_text(
-        struct skeleton *s, size_t count, bool add_generation_prompt,
-        const struct jinja_output **out)
+/* Render messages of the key. A template may refuse a part of a conversation:
+ * that is no error. */
+static bool render(
+        struct skeleton *s, const json_t *messages, bool add_generation_prompt,
+        struct jinja_watch *watch, struct jinja_output *out)
+{
+    struct jinja_limits *limits = &s->renderer->limits;
+    limits->watch = watch;
+    enum zd_status status =
+            chat_render_text(s->renderer, messages, add_generation_prompt, out);
+    limits->watch = NULL;
+    if (status != ZD_OK && strcmp(zd_error_get()->code, REFUSED) == 0)
+        zd_error_clear();
+    else
+        s->status = status;
+    return status == ZD_OK;
+}
+
+const struct jinja_output *skeleton_text(
+        struct skeleton *s, size_t count, bool add_generation_prompt)
 {
     struct jinja_limits *limits = &s->renderer->limits;
     struct jinja_watch marks_alone = {.depends = true};
     bool is_user = count == A_USER;
     struct prefix *prefix =
             &s->prefixes[is_user ? 2 : count % 2][add_generation_prompt];
-    bool is_all = count == json_array_size(s->messages);
-    *out = is_all && !add_generation_prompt ? &s->shape.text : &prefix->text;
-    if (*out == &s->shape.text || (prefix->text.text && prefix->count == count))
-        return ZD_OK;
-    json_t *messages = json_array();
+    if (s->status != ZD_OK)
+        return NULL;
+    if (count == json_array_size(s->messages) && !add_generation_prompt)
+        return &s->shape.text;
+    if (prefix->text.text && prefix->count == count)
+        return &prefix->text;
+    json_auto_t *messages = json_array();
     if (is_user)
         json_array_append_new(
                 messages,
@@ -557,12 +569,10 @@ enum zd_status skeleton_text(
     for (size_t i = 0; !is_user && i < count; i++)
         json_array_append(messages, json_array_get(s->messages, i));
     prefix->count = count;
-    limits->watch = &marks_alone;
-    enum zd_status status = chat_render_text(
-            s->renderer, messages, add_generation_prompt, &prefix->text);
-    limits->watch = NULL;
-    json_decref(messages);
-    return status;
+    return render(s, messages, add_generation_prompt, &marks_alone,
+                  &prefix->text)
+                   ? &prefix->text
+                   : NULL;
 }
 
 static void place_messages(struct skeleton *s)
@@ -592,28 +602,22 @@ void skeleton_fini(struct skeleton *s)
     free(s->of);
 }
 
-enum zd_status skeleton_make(struct skeleton *s, enum marked marked)
+void skeleton_make(struct skeleton *s, enum marked marked)
 {
-    struct chat_renderer *renderer = s->renderer;
-    const struct chat_memory *memory = renderer->memory;
+    const struct chat_memory *memory = s->renderer->memory;
     struct jinja_watch *watch = &s->shape.watch;
     s->marked = marked;
     s->messages = json_loadb(
             memory->key, memory->messages_bytes, JSON_ALLOW_NUL, NULL);
     if (!s->messages)
-        return ZD_OK;
+        return;
     s->of = zd_array(json_array_size(s->messages) + 1, sizeof *s->of);
     watch->is_quoted = zd_array(memory->word_count + 1, sizeof(bool));
     watch->word_count = memory->word_count;
     watch->depends = memory->has_blank;
-    renderer->limits.watch = watch;
-    enum zd_status status =
-            chat_render_text(renderer, s->messages, false, &s->shape.text);
-    renderer->limits.watch = NULL;
-    s->is_sound = status == ZD_OK &&
+    s->is_sound = render(s, s->messages, false, watch, &s->shape.text) &&
                   find_places(&s->shape, memory->word_count) &&
-                  shape_explains(&s->shape, memory, &renderer->text);
+                  shape_explains(&s->shape, memory, &s->renderer->text);
     if (s->is_sound)
         place_messages(s);
-    return status;
 }

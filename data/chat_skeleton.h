@@ -120,8 +120,9 @@ struct edges {
 struct skeleton { /* of renderer->talk */
     struct chat_renderer *renderer;
     enum marked marked;
-    bool is_sound;    /* it explains renderer->text */
-    json_t *messages; /* of the key */
+    enum zd_status status; /* of its renderings, but for what is refused */
+    bool is_sound;         /* it explains renderer->text */
+    json_t *messages;      /* of the key */
     struct shape shape;
     struct message_place *of; /* (messages) */
     struct edges begins, ends;
@@ -132,15 +133,13 @@ struct skeleton { /* of renderer->talk */
 };
 
 /* `s` has its renderer; the key is written. */
-enum zd_status skeleton_make(struct skeleton *s, enum marked marked);
+void skeleton_make(struct skeleton *s, enum marked marked);
 void skeleton_fini(struct skeleton *s);
-/* Of its first `count` messages, or of A_USER. Valid until another count that
- * is as even or odd is asked for. */
-enum zd_status skeleton_text(
-        struct skeleton *s, size_t count, bool add_generation_prompt,
-        const struct jinja_output **out);
+/* Of its first `count` messages, or of A_USER. NULL: the template refuses them,
+ * or s->status is an error. Valid until another count that is as even or odd is
+ * asked for. */
+const struct jinja_output *skeleton_text(
+        struct skeleton *s, size_t count, bool add_generation_prompt);
 
-/* A template may refuse a part of a conversation: the error is cleared then. */
-bool chat_is_refusal(enum zd_status status);
 /* The bytes of a text without the white space at its end. */
 size_t chat_strip_end(const char *text, size_t bytes);

@@ -109,57 +109,49 @@ static size_t find_prompt(
 
 /* What add_generation_prompt adds after the first `count` messages or, where
  * these are refused or it is A_USER, after one of a user. */
-static enum zd_status generation_prompt(
-        struct skeleton *s, size_t count, struct added *out)
+static struct added generation_prompt(struct skeleton *s, size_t count)
 {
-    const struct jinja_output *with, *without;
-    enum zd_status status = skeleton_text(s, count, true, &with);
-    ZD_THEN(status, skeleton_text(s, count, false, &without));
-    if (count != A_USER && chat_is_refusal(status))
-        return generation_prompt(s, A_USER, out);
-    ZD_TRY(status);
+    const struct jinja_output *with = skeleton_text(s, count, true);
+    const struct jinja_output *without = skeleton_text(s, count, false);
     size_t same = 0;
+    if (!with || !without)
+        return count == A_USER ? (struct added){NULL, 0}
+                               : generation_prompt(s, A_USER);
     while (same < with->bytes && same < without->bytes &&
            with->text[same] == without->text[same])
         same++;
     if (same < without->bytes)
         same = without_begun_marker(with->text, same);
-    *out = (struct added){with->text + same, with->bytes - same};
-    return ZD_OK;
+    return (struct added){with->text + same, with->bytes - same};
 }
+
+/* Where the text around a message has its begin, in the skeleton; NO_PLACE: not
+ * found. */
 
 /* After the generation prompt of the first `count` messages. With A_USER: where
  * theirs is not what the text has, as Gemma 4's after a tool's. */
-static enum zd_status find_header(
-        struct skeleton *s, size_t count, const struct around *around,
-        size_t *at_out)
+static size_t find_header(
+        struct skeleton *s, size_t count, const struct around *around)
 {
-    struct added prompt;
-    ZD_TRY(generation_prompt(s, count, &prompt));
-    *at_out = find_prompt(
-            prompt, s->shape.text.text, around->before, around->first);
-    learn(&s->begins, around->before, around->first, *at_out);
-    return ZD_OK;
+    size_t at = find_prompt(
+            generation_prompt(s, count), s->shape.text.text, around->before,
+            around->first);
+    learn(&s->begins, around->before, around->first, at);
+    return at;
 }
 
-/* In the skeleton; NO_PLACE: not found. */
-static enum zd_status find_begin(
-        struct skeleton *s, size_t message, const struct around *around,
-        size_t *at_out)
+static size_t find_begin(
+        struct skeleton *s, size_t message, const struct around *around)
 {
-    const struct jinja_output *prompt;
-    *at_out = known_edge(s, &s->begins, around->before, around->first);
-    if (*at_out != NO_PLACE)
-        return ZD_OK;
-    enum zd_status status = skeleton_text(s, message, true, &prompt);
-    if (status != ZD_OK && !chat_is_refusal(status))
-        return status;
-    if (status != ZD_OK || !is_prefix(prompt, &s->shape.text) ||
+    size_t at = known_edge(s, &s->begins, around->before, around->first);
+    if (at != NO_PLACE)
+        return at;
+    const struct jinja_output *prompt = skeleton_text(s, message, true);
+    if (!prompt || !is_prefix(prompt, &s->shape.text) ||
         prompt->bytes < around->before || prompt->bytes > around->first)
-        return find_header(s, message, around, at_out);
-    *at_out = prompt->bytes;
-    learn(&s->begins, around->before, around->first, *at_out);
-    return ZD_OK;
+        return find_header(s, message, around);
+    learn(&s->begins, around->before, around->first, prompt->bytes);
+    return prompt->bytes;
 }
 
 /* Bytes of the end mark at `text`, of which `alone` follows the message where
@@ -189,23 +181,27 @@ static size_t end_mark(
 }
 
 /* The last mark of a message in a text: its word, how often it is there, and
- * where it ends; false: there is none. */
-static bool find_last_mark(
+ * where it ends. */
+struct last_mark {
+    size_t word, times, end;
+};
+
+/* `times` 0: there is none. */
+static struct last_mark find_last_mark(
         const struct skeleton *s, const struct jinja_output *text,
-        size_t message, size_t *word_out, size_t *times_out, size_t *end_out)
+        size_t message)
 {
     const struct chat_memory *memory = s->renderer->memory;
     const char *at = text->text, *end = at + text->bytes;
-    bool found = false;
+    struct last_mark found = {0};
     for (; (at = jinja_find_mark(at, (size_t)(end - at))); at += MARK_BYTES) {
         size_t word = jinja_mark_word(at);
         if (word >= memory->word_count ||
             memory->words[word].message != message)
             continue;
-        *times_out = found && word == *word_out ? *times_out + 1 : 1;
-        *word_out = word;
-        *end_out = (size_t)(at - text->text) + MARK_BYTES;
-        found = true;
+        found.times = word == found.word ? found.times + 1 : 1;
+        found.word = word;
+        found.end = (size_t)(at - text->text) + MARK_BYTES;
     }
     return found;
 }
@@ -213,13 +209,13 @@ static bool find_last_mark(
 /* Without the marks that a later message repeats: the message's own end with
  * this word, the n-th time. */
 static void leave_repeated(
-        const struct skeleton *s, size_t message, size_t word, size_t n,
+        const struct skeleton *s, size_t message, struct last_mark mark,
         struct around *around)
 {
     const struct place *places = s->shape.places;
     for (size_t p = s->of[message].first; p < s->of[message].last; p++) {
-        n -= places[p].word == word;
-        if (n > 0)
+        mark.times -= places[p].word == mark.word;
+        if (mark.times > 0)
             continue;
         around->last = places[p].at + MARK_BYTES;
         around->after = places[p + 1].at;
@@ -227,120 +223,117 @@ static void leave_repeated(
     }
 }
 
-static enum zd_status find_end(
-        struct skeleton *s, size_t message, struct around *around,
-        size_t *at_out)
+static size_t find_end(
+        struct skeleton *s, size_t message, struct around *around)
 {
     const char *text = s->shape.text.text;
-    size_t word = 0, times = 0, last = around->last, mark = NO_PLACE;
-    const struct jinja_output *upto;
-    *at_out = NO_PLACE;
-    if (message + 1 == json_array_size(s->messages)) {
-        *at_out = last + chat_strip_end(text + last, around->after - last);
-        return ZD_OK;
-    }
-    if (!s->of[message].repeats)
-        *at_out = known_edge(s, &s->ends, around->last, around->after);
-    if (*at_out != NO_PLACE)
-        return ZD_OK;
-    ZD_TRY(skeleton_text(s, message + 1, false, &upto));
-    if (find_last_mark(s, upto, message, &word, &times, &last)) {
-        if (s->of[message].repeats)
-            leave_repeated(s, message, word, times, around);
-        mark = end_mark(
-                text + around->last, around->after - around->last,
-                upto->text + last, upto->bytes - last,
-                s->renderer->talk->turns[message + 1].is_assistant);
-    }
-    if (mark != NO_PLACE)
-        *at_out = around->last + mark;
-    if (!s->of[message].repeats)
-        learn(&s->ends, around->last, around->after, *at_out);
-    return ZD_OK;
+    bool repeats = s->of[message].repeats;
+    size_t last = around->last, found = NO_PLACE;
+    if (message + 1 == json_array_size(s->messages))
+        return last + chat_strip_end(text + last, around->after - last);
+    if (!repeats)
+        found = known_edge(s, &s->ends, last, around->after);
+    if (found != NO_PLACE)
+        return found;
+    const struct jinja_output *upto = skeleton_text(s, message + 1, false);
+    struct last_mark mark = {0};
+    if (upto)
+        mark = find_last_mark(s, upto, message);
+    if (mark.times == 0)
+        return NO_PLACE;
+    if (repeats)
+        leave_repeated(s, message, mark, around);
+    size_t bytes = end_mark(
+            text + around->last, around->after - around->last,
+            upto->text + mark.end, upto->bytes - mark.end,
+            s->renderer->talk->turns[message + 1].is_assistant);
+    if (bytes != NO_PLACE)
+        found = around->last + bytes;
+    if (!repeats)
+        learn(&s->ends, around->last, around->after, found);
+    return found;
 }
 
 /* Where a message goes on in the turn of the one before it, without a
  * generation prompt: after the end of that. */
-static enum zd_status find_seam(
-        struct skeleton *s, size_t message, const struct around *around,
-        size_t *at_out)
+static size_t find_seam(
+        struct skeleton *s, size_t message, const struct around *around)
 {
     const char *text = s->shape.text.text;
     struct around before;
     if (message == 0 || !s->renderer->talk->turns[message - 1].is_assistant ||
         !s->of[message - 1].has || !find_around(s, message - 1, &before))
-        return ZD_OK;
-    ZD_TRY(find_end(s, message - 1, &before, at_out));
-    while (*at_out < around->first && isspace((unsigned char)text[*at_out]))
-        ++*at_out;
-    return ZD_OK;
+        return NO_PLACE;
+    size_t at = find_end(s, message - 1, &before);
+    while (at < around->first && isspace((unsigned char)text[at]))
+        at++;
+    return at;
 }
 
 /* Where nothing is the generation prompt, and the texts before the message are
  * other ones, as Mistral's with a message of the system: after what follows the
  * words of the message before it where that is the last one. */
-static enum zd_status find_answer(
-        struct skeleton *s, size_t message, const struct around *around,
-        size_t *at_out)
+static size_t find_answer(
+        struct skeleton *s, size_t message, const struct around *around)
 {
     const struct message_place *before =
             message > 0 ? &s->of[message - 1] : NULL;
-    const struct jinja_output *prompt, *plain;
-    size_t word, times, end;
     if (!before || !before->has || before->is_torn || before->repeats ||
         before->last + 1 != s->of[message].first)
-        return ZD_OK;
-    ZD_TRY(skeleton_text(s, message, true, &prompt));
-    ZD_TRY(skeleton_text(s, message, false, &plain));
-    if (prompt->bytes == plain->bytes && is_prefix(prompt, plain) &&
-        find_last_mark(s, plain, message - 1, &word, &times, &end) &&
-        plain->bytes - end <= around->first - around->before &&
-        memcmp(s->shape.text.text + around->before, plain->text + end,
-               plain->bytes - end) == 0)
-        *at_out = around->before + plain->bytes - end;
-    return ZD_OK;
+        return NO_PLACE;
+    const struct jinja_output *prompt = skeleton_text(s, message, true);
+    const struct jinja_output *plain = skeleton_text(s, message, false);
+    if (!prompt || !plain || prompt->bytes != plain->bytes ||
+        !is_prefix(prompt, plain))
+        return NO_PLACE;
+    struct last_mark mark = find_last_mark(s, plain, message - 1);
+    size_t bytes = plain->bytes - mark.end;
+    bool follows = mark.times > 0 && bytes <= around->first - around->before &&
+                   memcmp(s->shape.text.text + around->before,
+                          plain->text + mark.end, bytes) == 0;
+    return follows ? around->before + bytes : NO_PLACE;
 }
 
 /* --- ranges --------------------------------------------------------------- */
 
+/* Each leaves NO_PLACE in the range what it does not find. */
+
 /* By the texts before and up to a message, where both begin the skeleton, or
  * are the same since the template prints nothing of the message. */
-static enum zd_status find_by_prefix(
-        struct skeleton *s, size_t message, size_t *begin_out, size_t *end_out)
+static void find_by_prefix(
+        struct skeleton *s, size_t message, struct text_range *range)
 {
     static const struct jinja_output nothing;
-    const struct jinja_output *whole = &s->shape.text, *plain = &nothing;
-    const struct jinja_output *before, *upto;
+    const struct jinja_output *whole = &s->shape.text;
     bool is_whole = s->renderer->memory->is_whole;
-    if (message > 0)
-        ZD_TRY(skeleton_text(s, message, false, &plain));
-    before = plain;
-    if (!is_whole)
-        ZD_TRY(skeleton_text(s, message, true, &before));
-    ZD_TRY(skeleton_text(s, message + 1, false, &upto));
+    const struct jinja_output *plain =
+            message > 0 ? skeleton_text(s, message, false) : &nothing;
+    const struct jinja_output *before =
+            is_whole ? plain : skeleton_text(s, message, true);
+    const struct jinja_output *upto = skeleton_text(s, message + 1, false);
+    if (!plain || !before || !upto)
+        return;
     bool is_nothing = message > 0 && plain->bytes == upto->bytes &&
                       is_prefix(plain, upto);
     bool is_added = is_prefix(before, whole) && is_prefix(upto, whole);
     if (!is_nothing && !is_added)
-        return ZD_OK;
+        return;
     size_t end =
             is_whole ? upto->bytes : chat_strip_end(upto->text, upto->bytes);
-    *begin_out = before->bytes < whole->bytes ? before->bytes : whole->bytes;
-    *end_out = !is_nothing && end > *begin_out ? end : *begin_out;
-    return ZD_OK;
+    size_t begin = before->bytes < whole->bytes ? before->bytes : whole->bytes;
+    *range = (struct text_range){
+            begin, !is_nothing && end > begin ? end : begin};
 }
 
 /* Of a message whose words the template leaves out, and which is the only one
  * of the assistant between two marks: after the last generation prompt there.
  */
-static enum zd_status find_bare(
-        struct skeleton *s, size_t message, size_t *begin_out, size_t *end_out)
+static void find_bare(
+        struct skeleton *s, size_t message, struct text_range *range)
 {
     const struct word *words = s->renderer->memory->words;
     const struct place *places = s->shape.places;
     const char *text = s->shape.text.text;
-    const struct jinja_output *upto;
-    struct added prompt;
     size_t p = 0, count = s->shape.place_count;
     while (p < count && words[places[p].word].message < message)
         p++;
@@ -351,72 +344,63 @@ static enum zd_status find_bare(
                            : json_array_size(s->messages);
     for (; i < end; i++)
         if (i != message && s->renderer->talk->turns[i].is_assistant)
-            return ZD_OK;
-    ZD_TRY(generation_prompt(s, message, &prompt));
-    ZD_TRY(skeleton_text(s, message + 1, false, &upto));
+            return;
+    struct added prompt = generation_prompt(s, message);
+    const struct jinja_output *upto = skeleton_text(s, message + 1, false);
+    if (!upto)
+        return;
     size_t alone = find_prompt(prompt, upto->text, 0, upto->bytes);
     size_t begin = find_prompt(prompt, text, from, to);
     if (begin == NO_PLACE || alone == NO_PLACE)
-        return ZD_OK;
+        return;
     size_t mark = end_mark(
             text + begin, to - begin, upto->text + alone, upto->bytes - alone,
             false);
-    *begin_out = begin;
-    *end_out = mark == NO_PLACE ? NO_PLACE : begin + mark;
-    return ZD_OK;
+    *range = (struct text_range){
+            begin, mark == NO_PLACE ? NO_PLACE : begin + mark};
 }
 
-/* NO_PLACE both where it is not found. */
-static enum zd_status find_range(
-        struct skeleton *s, size_t message, size_t *begin_out, size_t *end_out)
+static void find_range(
+        struct skeleton *s, size_t message, struct text_range *range)
 {
     struct around around = {0};
     const struct message_place *of = &s->of[message];
-    *begin_out = *end_out = NO_PLACE;
     if (s->renderer->memory->is_whole || !of->has) {
-        enum zd_status status = find_by_prefix(s, message, begin_out, end_out);
-        if (status != ZD_OK && !chat_is_refusal(status))
-            return status;
-        if (*begin_out != NO_PLACE || s->marked == MARKS_NONE ||
+        find_by_prefix(s, message, range);
+        if (range->begin != NO_PLACE || s->marked == MARKS_NONE ||
             !s->renderer->talk->turns[message].is_assistant)
-            return ZD_OK;
+            return;
     }
     if (!of->has)
-        return find_bare(s, message, begin_out, end_out);
-    if (!find_around(s, message, &around))
-        return ZD_OK;
-    ZD_TRY(find_begin(s, message, &around, begin_out));
-    if (*begin_out == NO_PLACE)
-        ZD_TRY(find_seam(s, message, &around, begin_out));
-    if (*begin_out == NO_PLACE)
-        ZD_TRY(find_answer(s, message, &around, begin_out));
-    if (*begin_out == NO_PLACE)
-        ZD_TRY(find_header(s, A_USER, &around, begin_out));
-    return *begin_out == NO_PLACE ? ZD_OK
-                                  : find_end(s, message, &around, end_out);
+        find_bare(s, message, range);
+    if (!of->has || !find_around(s, message, &around))
+        return;
+    size_t begin = find_begin(s, message, &around);
+    if (begin == NO_PLACE)
+        begin = find_seam(s, message, &around);
+    if (begin == NO_PLACE)
+        begin = find_answer(s, message, &around);
+    if (begin == NO_PLACE)
+        begin = find_header(s, A_USER, &around);
+    if (begin != NO_PLACE)
+        *range = (struct text_range){begin, find_end(s, message, &around)};
 }
 
-/* *missing_out: the message, from 1, whose range is not found; 0: none. */
-static enum zd_status find_ranges(struct skeleton *s, size_t *missing_out)
+/* The message, from 1, whose range is not found; 0: none. */
+static size_t find_ranges(struct skeleton *s)
 {
     const struct chat_memory *memory = s->renderer->memory;
-    size_t count = json_array_size(s->messages);
-    *missing_out = 0;
-    for (size_t i = 0; i < count; i++) {
-        size_t begin = NO_PLACE, end = NO_PLACE;
+    for (size_t i = 0; i < json_array_size(s->messages); i++) {
+        struct text_range range = {NO_PLACE, NO_PLACE};
         if (!memory->wanted[i])
             continue;
-        enum zd_status status = find_range(s, i, &begin, &end);
-        if (status != ZD_OK && !chat_is_refusal(status))
-            return status;
-        if (begin == NO_PLACE || end == NO_PLACE) {
-            *missing_out = i + 1;
-            return ZD_OK;
-        }
-        if (begin < end || memory->is_whole)
-            shape_train(&s->shape, begin, end);
+        find_range(s, i, &range);
+        if (range.begin == NO_PLACE || range.end == NO_PLACE)
+            return i + 1;
+        if (range.begin < range.end || memory->is_whole)
+            shape_train(&s->shape, range.begin, range.end);
     }
-    return ZD_OK;
+    return 0;
 }
 
 /* The first message, from 1, that is wanted and has words of another one
@@ -454,28 +438,29 @@ enum zd_status chat_find_spans(
         shape_apply(known, document);
         return ZD_OK;
     }
+    enum zd_status status = ZD_OK;
     for (int marked = known ? MARKS_ASSISTANT : MARKS_ALL;
-         missing && marked <= MARKS_NONE; marked++) {
+         missing && status == ZD_OK && marked <= MARKS_NONE; marked++) {
         struct skeleton s = {.renderer = renderer};
         if (marked != MARKS_ALL)
             chat_write_key(renderer, (enum marked)marked);
-        enum zd_status status = skeleton_make(&s, (enum marked)marked);
+        skeleton_make(&s, (enum marked)marked);
         /* marks of the assistant alone do not show it */
         size_t torn = s.is_sound && marked == MARKS_ALL ? find_torn(&s) : 0;
         if (torn)
-            status = fail_missing(renderer->chat, torn);
+            s.status = fail_missing(renderer->chat, torn);
         else if (s.is_sound)
-            status = find_ranges(&s, &missing);
+            missing = find_ranges(&s);
+        status = s.status;
         if (status == ZD_OK && s.is_sound && !missing) {
             shape_apply(&s.shape, document);
             if (marked == MARKS_ALL)
                 chat_keep_shape(memory, &s.shape);
         }
-        skeleton_fini(&s);
-        if (status != ZD_OK && !chat_is_refusal(status))
-            return status;
         if (!first && s.is_sound)
             first = missing;
+        skeleton_fini(&s);
     }
+    ZD_TRY(status);
     return missing ? fail_missing(renderer->chat, first ? first : 1) : ZD_OK;
 }
