@@ -341,13 +341,9 @@ static struct dataset_part *find_sample(
     return part;
 }
 
-enum zd_status dataset_sample(
-        struct dataset *dataset, int64_t n, int32_t *tokens, int32_t *targets,
-        int32_t *doc_start, int *token_count_out)
+enum zd_status dataset_words(struct dataset *dataset, int64_t n, int *count_out)
 {
-    const uint32_t *words = dataset->words;
     int64_t sample = 0;
-    int count, T = dataset->T, start = 0;
     assert(n >= 0);
     const char *damaged = atomic_load(&dataset->damaged);
     if (damaged) {
@@ -360,7 +356,16 @@ enum zd_status dataset_sample(
         ZD_TRY(windows_find(dataset, n, &part, &sample));
     else
         part = find_sample(dataset, n, &sample);
-    ZD_TRY(dataset_read(dataset, part, sample, &count));
+    return dataset_read(dataset, part, sample, count_out);
+}
+
+enum zd_status dataset_sample(
+        struct dataset *dataset, int64_t n, int32_t *tokens, int32_t *targets,
+        int32_t *doc_start, int *token_count_out)
+{
+    const uint32_t *words = dataset->words;
+    int count, T = dataset->T, start = 0;
+    ZD_TRY(dataset_words(dataset, n, &count));
     for (int t = 0; t < T; t++) {
         bool is_padding = t >= count;
         bool is_trained = t + 1 < count && (words[t + 1] & WORD_TRAIN);

@@ -42,6 +42,11 @@ struct dataset {
     _Atomic(const char *) damaged; /* path of a file that is; NULL: none yet */
 };
 
+/* The n-th sample into dataset->words and starts; how many words it has, at
+ * most T + 1. */
+enum zd_status dataset_words(
+        struct dataset *dataset, int64_t n, int *count_out);
+
 /* --- pack.c --- */
 
 /* Find or make the index of a part's samples. */

@@ -12,53 +12,37 @@
 
 /* --- one sample --- */
 
-struct token {
-    int32_t id;
-    bool is_trained, begins; /* begins: a document, within the sample */
-};
-
-struct sample {
-    int32_t *arrays;      /* (3, T): tokens, targets, doc_start */
-    struct token *tokens; /* (T + 1): after the last input, its target if it is
-                             trained */
-    int shown;            /* of tokens */
+struct sample { /* in the dataset's words */
+    const uint32_t *words;
+    const bool *starts;
+    int shown; /* words: after the last input, its target if it is trained */
     int inputs, trained;
 };
 
-static struct sample sample_create(const struct dataset *dataset)
+/* When it is a target, that of the one before it. */
+static bool is_trained(const struct sample *sample, int t)
 {
-    size_t T = (size_t)dataset->T;
-    return (struct sample){
-            .arrays = zd_array(3 * T, sizeof(int32_t)),
-            .tokens = zd_array(T + 1, sizeof(struct token))};
+    return t > 0 && sample->words[t] & WORD_TRAIN;
 }
 
-static void sample_free(struct sample *sample)
+/* A document begins there, within the sample. */
+static bool begins(const struct sample *sample, int t)
 {
-    free(sample->arrays);
-    free(sample->tokens);
+    return t > 0 && t < sample->inputs && sample->starts[t];
 }
 
-/* A token is trained when it is a target, that of the one before it. */
 static enum zd_status sample_read(
         struct dataset *dataset, int64_t n, struct sample *sample)
 {
-    int T = dataset->T;
-    const int32_t *tokens = sample->arrays, *targets = tokens + T;
-    const int32_t *doc_start = targets + T;
-    ZD_TRY(dataset_sample(
-            dataset, n, sample->arrays, sample->arrays + T,
-            sample->arrays + 2 * T, &sample->inputs));
-    sample->shown = sample->inputs + (targets[T - 1] >= 0);
-    sample->trained = 0;
-    for (int t = 0; t < sample->shown; t++) {
-        bool is_input = t < sample->inputs;
-        sample->tokens[t] = (struct token){
-                .id = is_input ? tokens[t] : targets[t - 1],
-                .is_trained = t > 0 && targets[t - 1] >= 0,
-                .begins = is_input && t > 0 && doc_start[t] == t};
-        sample->trained += sample->tokens[t].is_trained;
-    }
+    int count, T = dataset->T;
+    ZD_TRY(dataset_words(dataset, n, &count));
+    *sample = (struct sample){
+            .words = dataset->words,
+            .starts = dataset->starts,
+            .inputs = count < T ? count : T};
+    sample->shown = sample->inputs + (count > T && is_trained(sample, T));
+    for (int t = 0; t < sample->shown; t++)
+        sample->trained += is_trained(sample, t);
     return ZD_OK;
 }
 
@@ -66,40 +50,52 @@ static enum zd_status sample_read(
  * trained or all not, of one document. */
 static int passage_end(const struct sample *sample, int t)
 {
-    const struct token *first = &sample->tokens[t];
+    bool trained = is_trained(sample, t);
     do
         t++;
-    while (t < sample->shown && !sample->tokens[t].begins &&
-           sample->tokens[t].is_trained == first->is_trained);
+    while (t < sample->shown && !begins(sample, t) &&
+           is_trained(sample, t) == trained);
     return t;
+}
+
+struct printer {
+    FILE *out;
+    const struct tokenizer *tokenizer;
+    const struct inspect_view *view;
+    struct sample sample;
+};
+
+static int32_t token_id(const struct printer *to, int t)
+{
+    return (int32_t)(to->sample.words[t] & WORD_ID);
 }
 
 /* The bytes of a token, or its number where the tokenizer lacks it:
  * pre-tokenized data may have more ids. */
 static const char *token_text(
-        const struct tokenizer *tokenizer, int32_t id, char number[16],
-        size_t *bytes_out)
+        const struct printer *to, int t, char number[16], size_t *bytes_out)
 {
     const char *text;
-    if (tokenizer &&
-        tokenizer_token_bytes(tokenizer, id, &text, bytes_out) == ZD_OK)
+    int32_t id = token_id(to, t);
+    if (to->tokenizer &&
+        tokenizer_token_bytes(to->tokenizer, id, &text, bytes_out) == ZD_OK)
         return text;
     zd_error_clear();
-    *bytes_out = (size_t)snprintf(number, 16, tokenizer ? "<%d>" : "%d ", id);
+    *bytes_out =
+            (size_t)snprintf(number, 16, to->tokenizer ? "<%d>" : "%d ", id);
     return number;
 }
 
-/* In one, so that a character whose bytes several tokens share is whole. The
- * caller frees it. */
+/* Of words [t, end) in one, so that a character whose bytes several tokens
+ * share is whole. The caller frees it. */
 static char *passage_text(
-        const struct tokenizer *tokenizer, const struct token *tokens,
-        int count, size_t *bytes_out)
+        const struct printer *to, int t, int end, size_t *bytes_out)
 {
     char *text = NULL, number[16];
     FILE *stream = text_stream_open(&text, bytes_out);
-    for (int i = 0; i < count; i++) {
+    for (; t < end; t++) {
         size_t bytes;
-        const char *part = token_text(tokenizer, tokens[i].id, number, &bytes);
+        const char *part = token_text(to, t, number, &bytes);
         fwrite(part, 1, bytes, stream);
     }
     fclose(stream);
@@ -107,12 +103,6 @@ static char *passage_text(
 }
 
 /* --- as text --- */
-
-struct printer {
-    FILE *out;
-    const struct tokenizer *tokenizer;
-    const struct inspect_view *view;
-};
 
 /* Also into a file: the text is looked at, and marks of ours are in it. */
 static void print_text(FILE *out, const char *text, size_t bytes)
@@ -122,17 +112,16 @@ static void print_text(FILE *out, const char *text, size_t bytes)
     printable_end(&to);
 }
 
-static void print_passage(
-        const struct printer *to, const struct token *tokens, int count)
+static void print_passage(const struct printer *to, int t, int end)
 {
     size_t bytes;
-    ZD_FREED char *text = passage_text(to->tokenizer, tokens, count, &bytes);
+    ZD_FREED char *text = passage_text(to, t, end, &bytes);
     const char *before = "", *after = "";
-    if (!tokens->is_trained) {
+    if (!is_trained(&to->sample, t)) {
         before = to->view->color ? "\033[2m" : "[-";
         after = to->view->color ? "\033[22m" : "-]";
     }
-    if (tokens->begins)
+    if (begins(&to->sample, t))
         fputs("\n--- document ---\n", to->out);
     if (bytes > 0) {
         fputs(before, to->out);
@@ -156,29 +145,30 @@ static void print_line_text(FILE *out, const char *text, size_t bytes)
     }
 }
 
-static void print_token(const struct printer *to, const struct token *token)
+static void print_token(const struct printer *to, int t)
 {
     char number[16];
     size_t bytes;
-    const char *text = token_text(to->tokenizer, token->id, number, &bytes);
-    bool dims = to->view->color && !token->is_trained;
-    if (token->begins)
+    const char *text = token_text(to, t, number, &bytes);
+    bool trained = is_trained(&to->sample, t);
+    bool dims = to->view->color && !trained;
+    if (begins(&to->sample, t))
         fputs("--- document ---\n", to->out);
-    fprintf(to->out, "%s%8d %c ", dims ? "\033[2m" : "", token->id,
-            token->is_trained ? '+' : '-');
+    fprintf(to->out, "%s%8d %c ", dims ? "\033[2m" : "", token_id(to, t),
+            trained ? '+' : '-');
     if (to->tokenizer)
         print_line_text(to->out, text, bytes);
     fputs(dims ? "\033[22m\n" : "\n", to->out);
 }
 
-static void print_sample(const struct printer *to, const struct sample *sample)
+static void print_sample(const struct printer *to)
 {
-    for (int t = 0, end; t < sample->shown; t = end) {
-        end = to->view->ids ? t + 1 : passage_end(sample, t);
+    for (int t = 0, end; t < to->sample.shown; t = end) {
+        end = to->view->ids ? t + 1 : passage_end(&to->sample, t);
         if (to->view->ids)
-            print_token(to, &sample->tokens[t]);
+            print_token(to, t);
         else
-            print_passage(to, &sample->tokens[t], end - t);
+            print_passage(to, t, end);
     }
     if (!to->view->ids)
         fputc('\n', to->out);
@@ -240,16 +230,15 @@ static enum zd_status print_totals(FILE *out, struct dataset *dataset)
     return ZD_OK;
 }
 
-static enum zd_status print_samples(
-        const struct printer *to, struct dataset *dataset,
-        struct sample *sample)
+static enum zd_status print_samples(struct printer *to, struct dataset *dataset)
 {
+    const struct sample *sample = &to->sample;
     int64_t targets = 0, inputs = 0;
     for (int64_t n = 0; n < to->view->count && n < dataset->samples; n++) {
-        ZD_TRY(sample_read(dataset, n, sample));
+        ZD_TRY(sample_read(dataset, n, &to->sample));
         fprintf(to->out, "\n=== sample %lld: %d tokens, %d trained ===\n",
                 (long long)n, sample->inputs, sample->trained);
-        print_sample(to, sample);
+        print_sample(to);
         targets += sample->trained;
         inputs += sample->inputs;
     }
@@ -265,10 +254,9 @@ enum zd_status dataset_inspect(
         FILE *out, struct dataset *dataset, const struct tokenizer *tokenizer,
         const struct inspect_view *view)
 {
-    const struct printer to = {out, tokenizer, view};
+    struct printer to = {out, tokenizer, view, {NULL}};
     ZD_TRY(print_totals(out, dataset));
-    ZD_SCOPED(sample_free) struct sample sample = sample_create(dataset);
-    ZD_TRY(print_samples(&to, dataset, &sample));
+    ZD_TRY(print_samples(&to, dataset));
     return fflush(out) == 0
                    ? ZD_OK
                    : ZD_FAIL(ZD_ERR_IO, "E0707", "cannot write the samples: %s",
@@ -277,33 +265,31 @@ enum zd_status dataset_inspect(
 
 /* --- as JSON --- */
 
-static json_t *passage_json(
-        const struct printer *to, const struct token *tokens, int count)
+static json_t *passage_json(const struct printer *to, int t, int end)
 {
     size_t bytes;
-    ZD_FREED char *text = passage_text(to->tokenizer, tokens, count, &bytes);
+    ZD_FREED char *text = passage_text(to, t, end, &bytes);
     json_t *json = json_pack(
             "{s:o, s:b}", "text", utf8_json(text, bytes, true), "trained",
-            tokens->is_trained);
-    if (tokens->begins)
+            is_trained(&to->sample, t));
+    if (begins(&to->sample, t))
         json_object_set_new(json, "begins_document", json_true());
     if (!to->view->ids)
         return json;
     json_t *ids = json_array();
-    for (int i = 0; i < count; i++)
-        json_array_append_new(ids, json_integer(tokens[i].id));
+    for (; t < end; t++)
+        json_array_append_new(ids, json_integer(token_id(to, t)));
     json_object_set_new(json, "ids", ids);
     return json;
 }
 
-static json_t *sample_json(
-        const struct printer *to, const struct sample *sample, int64_t n)
+static json_t *sample_json(const struct printer *to, int64_t n)
 {
+    const struct sample *sample = &to->sample;
     json_t *pieces = json_array();
     for (int t = 0, end; t < sample->shown; t = end) {
         end = passage_end(sample, t);
-        json_array_append_new(
-                pieces, passage_json(to, &sample->tokens[t], end - t));
+        json_array_append_new(pieces, passage_json(to, t, end));
     }
     return json_pack(
             "{s:I, s:i, s:i, s:o}", "sample", (json_int_t)n, "tokens",
@@ -362,14 +348,13 @@ enum zd_status dataset_inspect_json(
         struct dataset *dataset, const struct tokenizer *tokenizer,
         const struct inspect_view *view, json_t **json_out)
 {
-    const struct printer to = {NULL, tokenizer, view};
+    struct printer to = {NULL, tokenizer, view, {NULL}};
     struct dataset_facts facts;
     ZD_TRY(dataset_count(dataset, &facts));
-    ZD_SCOPED(sample_free) struct sample sample = sample_create(dataset);
     json_auto_t *samples = json_array();
     for (int64_t n = 0; n < view->count && n < dataset->samples; n++) {
-        ZD_TRY(sample_read(dataset, n, &sample));
-        json_array_append_new(samples, sample_json(&to, &sample, n));
+        ZD_TRY(sample_read(dataset, n, &to.sample));
+        json_array_append_new(samples, sample_json(&to, n));
     }
     *json_out = totals_json(dataset, &facts, tokenizer);
     json_object_set(*json_out, "shown", samples);
