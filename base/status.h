@@ -72,6 +72,8 @@ void zd_error_clear(void);
 void zd_error_print(FILE *stream, const struct zd_error *error);
 
 #define ZD_FAIL(status, code, ...) zd_fail((status), (code), __VA_ARGS__)
+/* What is most often wrong: data, as of ZD_ERR_DATA. */
+#define ZD_BAD(code, ...) zd_fail(ZD_ERR_DATA, (code), __VA_ARGS__)
 
 /* Return from the calling function when `call` failed. For functions that own
  * nothing at that point; the others use goto labels named for what they undo.

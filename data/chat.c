@@ -76,10 +76,9 @@ static enum zd_status parse(
     if (result == JINJA_DONE)
         return ZD_OK;
     if (result == JINJA_OVER)
-        ZD_FAIL(ZD_ERR_DATA, "E0414", "the chat template %s", why);
+        ZD_BAD("E0414", "the chat template %s", why);
     else
-        ZD_FAIL(ZD_ERR_DATA, "E0416", "the chat template cannot be used: %s",
-                why);
+        ZD_BAD("E0416", "the chat template cannot be used: %s", why);
     return zd_fail_where("%s", path);
 }
 
@@ -139,9 +138,9 @@ static enum zd_status read_template(const char *path, char **source_out)
     ZD_TRY(fs_read_file(path, TEMPLATE_FILE_MAX, source_out, &bytes));
     if (strlen(*source_out) == bytes)
         return ZD_OK;
-    ZD_FAIL(ZD_ERR_DATA, "E0416",
-            "the chat template cannot be used: a NUL is at byte offset %zu",
-            strlen(*source_out));
+    ZD_BAD("E0416",
+           "the chat template cannot be used: a NUL is at byte offset %zu",
+           strlen(*source_out));
     return zd_fail_where("%s", path);
 }
 

@@ -260,17 +260,16 @@ static enum zd_status fail_rendering(
         const struct chat *chat, enum jinja_result result, const char *why)
 {
     if (result == JINJA_OVER) {
-        ZD_FAIL(ZD_ERR_DATA, "E0414", "the chat template %s", why);
+        ZD_BAD("E0414", "the chat template %s", why);
         zd_fail_help("no chat template needs as much: the template is broken "
                      "or hostile, or the conversation too long");
     } else if (result == JINJA_UNKNOWN) {
-        ZD_FAIL(ZD_ERR_DATA, "E0416", "the chat template cannot be used: %s",
-                why);
+        ZD_BAD("E0416", "the chat template cannot be used: %s", why);
     } else {
-        ZD_FAIL(ZD_ERR_DATA, REFUSED, "the chat template %s: %s (%s)",
-                result == JINJA_RAISED ? "refuses the conversation"
-                                       : "fails on the conversation",
-                why, chat->name);
+        ZD_BAD(REFUSED, "the chat template %s: %s (%s)",
+               result == JINJA_RAISED ? "refuses the conversation"
+                                      : "fails on the conversation",
+               why, chat->name);
     }
     return ZD_ERR_DATA;
 }

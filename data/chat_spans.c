@@ -417,10 +417,10 @@ static size_t find_torn(const struct skeleton *s)
 
 static enum zd_status fail_missing(const struct chat *chat, size_t message)
 {
-    ZD_FAIL(ZD_ERR_DATA, "E0417",
-            "it cannot be told which text of the chat template is of message "
-            "%zu (%s)",
-            message, chat->name);
+    ZD_BAD("E0417",
+           "it cannot be told which text of the chat template is of message "
+           "%zu (%s)",
+           message, chat->name);
     return zd_fail_help(
             "\"train\": false leaves the message out of the loss; a template "
             "with {%% generation %%} around the assistant's text "

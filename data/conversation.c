@@ -64,7 +64,7 @@ static enum zd_status check_message_keys(const json_t *value)
 
 static enum zd_status fail(const char *what)
 {
-    return ZD_FAIL(ZD_ERR_DATA, "E0437", "%s", what);
+    return ZD_BAD("E0437", "%s", what);
 }
 
 /* OpenAI's "weight", 0 or 1, and axolotl's "train". */
@@ -99,8 +99,8 @@ static enum zd_status read_role(
     *role_out = has_nul ? NULL : known_role(name, names->is_sharegpt);
     if (*role_out)
         return ZD_OK;
-    ZD_FAIL(ZD_ERR_DATA, "E0438", "the unknown role \"%s%s\"", name,
-            has_nul ? "\\u0000..." : "");
+    ZD_BAD("E0438", "the unknown role \"%s%s\"", name,
+           has_nul ? "\\u0000..." : "");
     return zd_fail_help("roles are system, user, assistant and tool");
 }
 
@@ -119,9 +119,9 @@ static enum zd_status check_content(
         bool has_text = json_is_string(json_object_get(part, "text")) &&
                         (!has_type || (type && strcmp(type, "text") == 0));
         if (!json_is_string(part) && !has_text)
-            return ZD_FAIL(
-                    ZD_ERR_DATA, "E0437", "part %zu is \"%s\", not \"text\"",
-                    i + 1, type ? type : "?");
+            return ZD_BAD(
+                    "E0437", "part %zu is \"%s\", not \"text\"", i + 1,
+                    type ? type : "?");
     }
     return ZD_OK;
 }
@@ -253,8 +253,8 @@ static enum zd_status read_messages(
     if (!list)
         ZD_TRY(record_check_preference(record));
     if (count == 0)
-        return ZD_FAIL(
-                ZD_ERR_DATA, "E0437",
+        return ZD_BAD(
+                "E0437",
                 json_is_array(list) ? "\"%s\" is empty"
                 : list              ? "\"%s\" is not a list of messages"
                                     : "the record has no \"%s\"",
@@ -309,10 +309,10 @@ static enum zd_status read_list(
     else
         json_decref(list);
     return is_good ? ZD_OK
-                   : ZD_FAIL(ZD_ERR_DATA, "E0437",
-                             "\"%s\" is neither a list of objects nor its JSON "
-                             "in a string",
-                             key);
+                   : ZD_BAD("E0437",
+                            "\"%s\" is neither a list of objects nor its JSON "
+                            "in a string",
+                            key);
 }
 
 /* Special tokens in the strings of messages. */

@@ -81,11 +81,11 @@ static enum zd_status read_part(
         int64_t id = load(raw->scratch + i * width, file);
         if (id < 0 || id >= corpus->vocab_size) {
             uint64_t byte = offset + i * width;
-            ZD_FAIL(ZD_ERR_DATA, "E0442",
-                    "token %llu of %s is %lld, but the model's "
-                    "vocabulary has %d ids",
-                    (unsigned long long)((byte - file->data_offset) / width),
-                    file->path, (long long)id, corpus->vocab_size);
+            ZD_BAD("E0442",
+                   "token %llu of %s is %lld, but the model's "
+                   "vocabulary has %d ids",
+                   (unsigned long long)((byte - file->data_offset) / width),
+                   file->path, (long long)id, corpus->vocab_size);
             return zd_fail_where(
                     "%s: byte %llu", file->path, (unsigned long long)byte);
         }
@@ -307,8 +307,8 @@ static enum zd_status check_words(
 {
     for (size_t i = 0; i < count; i++)
         if ((int64_t)(words[i] & WORD_ID) >= corpus->vocab_size)
-            return ZD_FAIL(
-                    ZD_ERR_DATA, "E0442",
+            return ZD_BAD(
+                    "E0442",
                     "the data cache holds id %u; the model's vocabulary has %d "
                     "ids",
                     words[i] & WORD_ID, corpus->vocab_size);
@@ -329,9 +329,8 @@ enum zd_status corpus_words(
     }
     /* the file's owner may have written to it since it was opened */
     if (at > corpus->count || count > corpus->count - at)
-        return ZD_FAIL(
-                ZD_ERR_DATA, "E0442",
-                "the data cache names tokens beyond its %llu",
+        return ZD_BAD(
+                "E0442", "the data cache names tokens beyond its %llu",
                 (unsigned long long)corpus->count);
     memcpy(words, corpus->cache.words + at, count * sizeof *words);
     return check_words(corpus, count, words);

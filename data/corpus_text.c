@@ -190,8 +190,8 @@ static enum zd_status resolve_recipe(
                 ZD_ERR_CONFIG, "E0433", "%s is text, but there is no tokenizer",
                 entry->path);
     if (request->eos >= request->vocab_size)
-        return ZD_FAIL(
-                ZD_ERR_DATA, "E0442",
+        return ZD_BAD(
+                "E0442",
                 "the end-of-text id is %d, but the model's vocabulary has %d "
                 "ids",
                 request->eos, request->vocab_size);
@@ -261,8 +261,8 @@ static enum zd_status write_text(void *ctx, struct cache_writer *writer)
     ZD_TRY(text_key(text, false, key_now));
     /* a changed file must not get this key */
     if (strcmp(corpus->key, key_now) != 0)
-        return ZD_FAIL(
-                ZD_ERR_DATA, "E0441", "%s changed while it was read",
+        return ZD_BAD(
+                "E0441", "%s changed while it was read",
                 text->recipe.entry->path);
     return cache_writer_notes(writer, &text->notes, !text->is_look);
 }

@@ -31,30 +31,28 @@ static enum zd_status fail_short(
     const char *path = corpus->entry->path;
     bool has_documents = corpus_documents(corpus) != 0;
     if (part->all > 0) {
-        ZD_FAIL(ZD_ERR_DATA, "E0439",
-                "data.val_split = %g of %lld samples of %s %s",
-                options->val_split, (long long)part->all, path,
-                request->from > 0 ? "is empty" : "leaves none to train on");
+        ZD_BAD("E0439", "data.val_split = %g of %lld samples of %s %s",
+               options->val_split, (long long)part->all, path,
+               request->from > 0 ? "is empty" : "leaves none to train on");
         zd_fail_help("another share, or [[data.eval]]");
     } else if (!has_documents && bad->rows > 0) {
-        ZD_FAIL(ZD_ERR_DATA, "E0439",
-                "%s has no row that is not bad: data.on_bad_row = \"skip\" "
-                "left out all %lld",
-                path, bad->rows);
+        ZD_BAD("E0439",
+               "%s has no row that is not bad: data.on_bad_row = \"skip\" "
+               "left out all %lld",
+               path, bad->rows);
         if (bad->kept > 0)
             zd_fail_help("the first: %s", bad->first[0]);
     } else if (corpus->packing == PACKING_STREAM) {
-        ZD_FAIL(ZD_ERR_DATA, "E0439",
-                "%s has %llu tokens, but one sample takes %d", path,
-                (unsigned long long)corpus->count, options->cutoff_len + 1);
+        ZD_BAD("E0439", "%s has %llu tokens, but one sample takes %d", path,
+               (unsigned long long)corpus->count, options->cutoff_len + 1);
         zd_fail_help("lower data.cutoff_len, or give more text");
     } else if (has_documents) {
-        ZD_FAIL(ZD_ERR_DATA, "E0439",
-                "every document of %s is longer than data.cutoff_len = %d, and "
-                "data.long_documents = \"drop\" leaves it out",
-                path, options->cutoff_len);
+        ZD_BAD("E0439",
+               "every document of %s is longer than data.cutoff_len = %d, and "
+               "data.long_documents = \"drop\" leaves it out",
+               path, options->cutoff_len);
     } else {
-        ZD_FAIL(ZD_ERR_DATA, "E0439", "no row of %s gives any text", path);
+        ZD_BAD("E0439", "no row of %s gives any text", path);
         zd_fail_help("the rows are empty, or the chat template prints nothing");
     }
     return ZD_ERR_DATA;
@@ -77,8 +75,8 @@ static enum zd_status set_shares(struct dataset *dataset)
         parts[i].taken = until - taken;
         taken = until;
         if (parts[i].taken == 0)
-            return ZD_FAIL(
-                    ZD_ERR_DATA, "E0439",
+            return ZD_BAD(
+                    "E0439",
                     "weight = %g of %g gives %s none of the %lld samples of an "
                     "epoch",
                     entry->weight, sum, entry->path, (long long)all);
@@ -347,8 +345,7 @@ enum zd_status dataset_words(struct dataset *dataset, int64_t n, int *count_out)
     assert(n >= 0);
     const char *damaged = atomic_load(&dataset->damaged);
     if (damaged) {
-        ZD_FAIL(ZD_ERR_DATA, "E0450",
-                "%s is damaged: its digest does not match", damaged);
+        ZD_BAD("E0450", "%s is damaged: its digest does not match", damaged);
         return zd_fail_help("start again: it will be rebuilt");
     }
     struct dataset_part *part = dataset->parts;

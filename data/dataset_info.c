@@ -18,9 +18,8 @@ struct taker {
 
 static enum zd_status refuse(const struct taker *taker, const char *what)
 {
-    return ZD_FAIL(
-            ZD_ERR_DATA, "E0454", "the set \"%s\" of %s %s", taker->name,
-            taker->file, what);
+    return ZD_BAD(
+            "E0454", "the set \"%s\" of %s %s", taker->name, taker->file, what);
 }
 
 static bool is_set(const json_t *value)

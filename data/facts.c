@@ -53,10 +53,10 @@ enum zd_status facts_check_trained(
                 (long long)corpus_documents(&part->corpus));
         return ZD_OK;
     }
-    ZD_FAIL(ZD_ERR_DATA, "E0449",
-            "%s trains nothing: every target of its %lld sample%s is masked",
-            source_label(entry).text, (long long)part->count,
-            part->count == 1 ? "" : "s");
+    ZD_BAD("E0449",
+           "%s trains nothing: every target of its %lld sample%s is masked",
+           source_label(entry).text, (long long)part->count,
+           part->count == 1 ? "" : "s");
     return zd_fail_help(
             "`zerod data inspect` shows them. data.train_on = \"assistant\" "
             "counts the assistant's turns alone, and data.cutoff_len = %d may "

@@ -14,7 +14,7 @@ enum { README_MAX = 16 << 20 };
 
 static enum zd_status fail_folder(const char *folder, const char *what)
 {
-    return ZD_FAIL(ZD_ERR_DATA, "E0454", "%s %s", folder, what);
+    return ZD_BAD("E0454", "%s %s", folder, what);
 }
 
 /* --- which names there are, and which one is meant ------------------------ */
@@ -46,12 +46,11 @@ static enum zd_status choose(
     }
     list_names(sets, names, sizeof names);
     if (wanted)
-        ZD_FAIL(ZD_ERR_DATA, "E0454", "%s has no set \"%s\"; it has %s",
-                entry->path, wanted, names);
+        ZD_BAD("E0454", "%s has no set \"%s\"; it has %s", entry->path, wanted,
+               names);
     else
-        ZD_FAIL(ZD_ERR_DATA, "E0454",
-                "%s has several sets, and none is the default: %s", entry->path,
-                names);
+        ZD_BAD("E0454", "%s has several sets, and none is the default: %s",
+               entry->path, names);
     return zd_fail_help("choose one: name = \"...\"");
 }
 
@@ -280,8 +279,8 @@ static enum zd_status take_split(
                                                         : "test";
     const json_t *files = json_object_get(splits, split);
     if (json_object_size(splits) == 0 && name)
-        return ZD_FAIL(
-                ZD_ERR_DATA, "E0454",
+        return ZD_BAD(
+                "E0454",
                 "the set \"%s\" of %s names no data file that is there", name,
                 entry->path);
     if (json_object_size(splits) == 0)
@@ -290,8 +289,8 @@ static enum zd_status take_split(
                              ".txt, also .gz and .zst)");
     list_names(splits, names, sizeof names);
     if (!files) {
-        ZD_FAIL(ZD_ERR_DATA, "E0454", "%s has no split \"%s\"; it has %s",
-                entry->path, split, names);
+        ZD_BAD("E0454", "%s has no split \"%s\"; it has %s", entry->path, split,
+               names);
         return zd_fail_help("choose one: split = \"...\"");
     }
     *paths_out = keep_one_kind(list, files);
@@ -354,10 +353,10 @@ enum zd_status folder_find(
     if (!sets)
         ZD_TRY(read_configs(entry->path, &configs));
     if (!sets && !configs && entry->name[0] && !entry->is_eval) {
-        ZD_FAIL(ZD_ERR_DATA, "E0454",
-                "%s has no set \"%s\", as neither a dataset_info.json nor "
-                "`configs:` of a README.md there describes sets",
-                entry->path, entry->name);
+        ZD_BAD("E0454",
+               "%s has no set \"%s\", as neither a dataset_info.json nor "
+               "`configs:` of a README.md there describes sets",
+               entry->path, entry->name);
         return zd_fail_help("without `name` all its data files are read");
     }
     ZD_TRY(sets      ? find_set(entry, sets, list, &name, &splits)

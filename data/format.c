@@ -145,8 +145,8 @@ enum zd_status foreign_check(
             continue;
         if (container && kinds[i].container == container)
             return ZD_OK;
-        ZD_FAIL(ZD_ERR_DATA, "E0431", "%s is %s; data is text or records", path,
-                kinds[i].what);
+        ZD_BAD("E0431", "%s is %s; data is text or records", path,
+               kinds[i].what);
         text_buffer_add_word(&text, path);
         const char *help = kinds[i].help;
         if (help)
@@ -156,8 +156,7 @@ enum zd_status foreign_check(
             zd_fail_help("write its texts as JSON Lines: {\"text\": \"...\"}");
         return ZD_ERR_DATA;
     }
-    return container ? ZD_FAIL(ZD_ERR_DATA, "E0431", "%s is not %s", path,
-                               names[container])
+    return container ? ZD_BAD("E0431", "%s is not %s", path, names[container])
                      : ZD_OK;
 }
 
@@ -238,9 +237,9 @@ static enum zd_status check_one_fits(
         bool is_same = formats[first].is_chat && formats[i].is_chat &&
                        strcmp(key, other) == 0;
         if (key && !is_same) {
-            ZD_FAIL(ZD_ERR_DATA, "E0431",
-                    "the record fits two forms: it has \"%s\" and \"%s\"", key,
-                    other);
+            ZD_BAD("E0431",
+                   "the record fits two forms: it has \"%s\" and \"%s\"", key,
+                   other);
             return zd_fail_help(
                     "say which is meant: format = \"%s\", or format = \"%s\"",
                     formats[first].name, formats[i].name);
@@ -293,8 +292,8 @@ enum zd_status format_read(
     const json_t *record = reading->record;
     document_clear(reading->document);
     if (!json_is_object(record)) {
-        ZD_FAIL(ZD_ERR_DATA, "E0436", "the row is %s, not a JSON object",
-                types[json_typeof(record)]);
+        ZD_BAD("E0436", "the row is %s, not a JSON object",
+               types[json_typeof(record)]);
         return zd_fail_help("a row has to be an object: {\"text\": \"...\"}");
     }
     ZD_TRY(format_check(record, recipe->entry, format));

@@ -30,9 +30,8 @@ enum { LENGTHS, POINTERS, ENDS };
 
 static enum zd_status fail_index(const struct megatron *index, const char *why)
 {
-    return ZD_FAIL(
-            ZD_ERR_DATA, "E0443", "%s is not a valid Megatron index: %s",
-            index->path, why);
+    return ZD_BAD(
+            "E0443", "%s is not a valid Megatron index: %s", index->path, why);
 }
 
 static enum zd_status column_next(

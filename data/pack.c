@@ -226,8 +226,8 @@ enum zd_status pack_obtain(
             .write = write_index,
             .ctx = &packing};
     if (content.limits.ids > WORD_ID)
-        return ZD_FAIL(
-                ZD_ERR_DATA, "E0458",
+        return ZD_BAD(
+                "E0458",
                 "whole documents cannot be packed from %llu of them, or from "
                 "%llu tokens at data.cutoff_len = %d: at most 2^30",
                 (unsigned long long)documents,
@@ -275,10 +275,10 @@ static enum zd_status append_piece(
     count -= piece * T;
     count = count < T + 1 ? count : T + 1;
     if (!is_there || count > T + 1 - (uint64_t)*filled) {
-        ZD_FAIL(ZD_ERR_DATA, "E0450",
-                "%s is damaged: it names piece %llu of document %u, or its "
-                "sample is too long",
-                part->index.path, (unsigned long long)piece, document);
+        ZD_BAD("E0450",
+               "%s is damaged: it names piece %llu of document %u, or its "
+               "sample is too long",
+               part->index.path, (unsigned long long)piece, document);
         return zd_fail_help("start again: it will be rebuilt");
     }
     ZD_TRY(append_words(dataset, part, begin + piece * T, count, filled));
@@ -299,10 +299,9 @@ enum zd_status dataset_read(
                 dataset, part, (uint64_t)sample * T, T + 1, count_out);
     uint64_t at = index->docs[sample], end = index->docs[sample + 1];
     if (at > end || end > index->word_count)
-        return ZD_FAIL(
-                ZD_ERR_DATA, "E0450",
-                "%s is damaged: sample %lld lies beyond its end", index->path,
-                (long long)sample);
+        return ZD_BAD(
+                "E0450", "%s is damaged: sample %lld lies beyond its end",
+                index->path, (long long)sample);
     token_cache_touch(index, (size_t)(end - at) * sizeof(uint32_t));
     while (at < end)
         ZD_TRY(append_piece(dataset, part, &at, end, count_out));

@@ -25,9 +25,9 @@ enum zd_status record_get_string(
 {
     const json_t *value = json_object_get(object, key);
     if (!value)
-        return ZD_FAIL(ZD_ERR_DATA, "E0437", "there is no \"%s\"", key);
+        return ZD_BAD("E0437", "there is no \"%s\"", key);
     if (!json_is_string(value))
-        return ZD_FAIL(ZD_ERR_DATA, "E0437", "\"%s\" is not a string", key);
+        return ZD_BAD("E0437", "\"%s\" is not a string", key);
     *string_out = value;
     return ZD_OK;
 }
@@ -45,7 +45,7 @@ bool record_is_empty(const json_t *value)
 enum zd_status record_refuse_key(
         const char *key, const char *what, const char *help)
 {
-    ZD_FAIL(ZD_ERR_DATA, "E0437", "\"%s\" of %s is not used", key, what);
+    ZD_BAD("E0437", "\"%s\" of %s is not used", key, what);
     if (help)
         zd_fail_help("%s", help);
     return ZD_ERR_DATA;
@@ -62,10 +62,10 @@ enum zd_status record_refuse_filled(
 
 enum zd_status record_refuse_preference(const char *keys)
 {
-    ZD_FAIL(ZD_ERR_DATA, "E0437",
-            "a preference row, with %s: zerod trains on text, not on "
-            "preferences",
-            keys);
+    ZD_BAD("E0437",
+           "a preference row, with %s: zerod trains on text, not on "
+           "preferences",
+           keys);
     return zd_fail_help("to train on the preferred answers alone, keep those, "
                         "as \"messages\" or as \"prompt\" and \"completion\"");
 }

@@ -69,8 +69,8 @@ static enum zd_status read_first_line(
     }
     if (*begin_out < unit->bytes)
         return ZD_OK;
-    return ZD_FAIL(
-            ZD_ERR_DATA, "E0439", "%s holds no document%s", file->path,
+    return ZD_BAD(
+            "E0439", "%s holds no document%s", file->path,
             reader.offset >= RECORD_MAX_BYTES ? " in its first 256 MiB" : "");
 }
 
@@ -100,8 +100,8 @@ static enum zd_status detect_record(
     else if (status == ZD_OK && json_is_object(record)) {
         char keys[400];
         format_keys(entry, keys, sizeof keys);
-        status = ZD_FAIL(
-                ZD_ERR_DATA, "E0431",
+        status = ZD_BAD(
+                "E0431",
                 "the keys of the records in %s match no known format: %s",
                 file->path, keys);
         zd_fail_help("name the key of the text: field = \"...\"; or those of a "
@@ -169,7 +169,7 @@ static enum zd_status settle_format(
     enum zd_status status = fs_open_read(file->path, &fd, &file->bytes);
     ZD_TRY(status);
     if (file->bytes == 0)
-        status = ZD_FAIL(ZD_ERR_DATA, "E0439", "%s is empty", file->path);
+        status = ZD_BAD("E0439", "%s is empty", file->path);
     else if (!is_tokens)
         status = foreign_check(fd, file->path, file->container);
     else if (file->format == DATA_AUTO)
@@ -205,10 +205,9 @@ static enum zd_status find_paths(
     bool is_train = strcmp(entry->split, "auto") == 0 ||
                     strcmp(entry->split, "train") == 0;
     if (json_array_size(*paths_out) > 0 && !is_train)
-        return ZD_FAIL(
-                ZD_ERR_DATA, "E0454",
-                "%s has no split \"%s\": splits are of folders", entry->path,
-                entry->split);
+        return ZD_BAD(
+                "E0454", "%s has no split \"%s\": splits are of folders",
+                entry->path, entry->split);
     return ZD_OK;
 }
 

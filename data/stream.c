@@ -81,13 +81,12 @@ static enum zd_status fail_damaged(
     const struct unpacker *unpacker = s->state;
     const char *name = unpacker->zstd ? "zstd" : "gzip";
     return is_after && unpacker->has_part
-                   ? ZD_FAIL(ZD_ERR_DATA, "E0451",
-                             "%s: what follows its last %s %s is not %s",
-                             s->file->path, name,
-                             unpacker->zstd ? "frame" : "member", name)
-                   : ZD_FAIL(ZD_ERR_DATA, "E0451",
-                             "%s is damaged: %s says \"%s\"", s->file->path,
-                             name, reason);
+                   ? ZD_BAD("E0451",
+                            "%s: what follows its last %s %s is not %s",
+                            s->file->path, name,
+                            unpacker->zstd ? "frame" : "member", name)
+                   : ZD_BAD("E0451", "%s is damaged: %s says \"%s\"",
+                            s->file->path, name, reason);
 }
 
 static enum zd_status gzip_step(
@@ -126,8 +125,8 @@ static enum zd_status zstd_step(
     if (code == ZSTD_error_memory_allocation)
         zd_out_of_memory();
     if (code == ZSTD_error_frameParameter_windowTooLarge) {
-        ZD_FAIL(ZD_ERR_DATA, "E0451",
-                "%s was compressed with a window above 128 MiB", s->file->path);
+        ZD_BAD("E0451", "%s was compressed with a window above 128 MiB",
+               s->file->path);
         return zd_fail_help(
                 "compress it again without --long, or with --long=27");
     }
@@ -158,9 +157,8 @@ static enum zd_status read_packed(
                     s->at));
             s->at += unpacker->end;
             if (unpacker->end == 0 && unpacker->in_part)
-                return ZD_FAIL(
-                        ZD_ERR_DATA, "E0451", "%s: the file ends inside a %s",
-                        s->file->path,
+                return ZD_BAD(
+                        "E0451", "%s: the file ends inside a %s", s->file->path,
                         unpacker->zstd ? "zstd frame" : "gzip member");
             if (unpacker->end == 0)
                 break;
@@ -245,9 +243,7 @@ static enum zd_status begin(struct data_stream *s)
     uint64_t bytes = 0;
     ZD_TRY(fs_open_read(file->path, &s->fd, &bytes));
     if (bytes != file->bytes)
-        return ZD_FAIL(
-                ZD_ERR_DATA, "E0441", "%s changed while it was read",
-                file->path);
+        return ZD_BAD("E0441", "%s changed while it was read", file->path);
     s->container = containers[file->container];
     return s->container->open ? s->container->open(s) : ZD_OK;
 }
@@ -277,8 +273,8 @@ enum zd_status data_stream_open(
 static enum zd_status fail_array(const struct data_stream *s, const char *what)
 {
     long long row = (long long)s->elements;
-    ZD_FAIL(ZD_ERR_DATA, "E0436", "row %lld of the array in %s: %s", row,
-            s->file->path, what);
+    ZD_BAD("E0436", "row %lld of the array in %s: %s", row, s->file->path,
+           what);
     return zd_fail_where("%s:row %lld", s->file->path, row);
 }
 

@@ -48,13 +48,13 @@ static enum zd_status fail_long(
         const struct unit_reader *r, const struct data_file *file)
 {
     if (file->has_lines)
-        ZD_FAIL(ZD_ERR_DATA, "E0440", "%s %lld of %s has more than %zu bytes",
-                source_unit(file), (long long)r->line, file->path, r->most);
+        ZD_BAD("E0440", "%s %lld of %s has more than %zu bytes",
+               source_unit(file), (long long)r->line, file->path, r->most);
     else
-        ZD_FAIL(ZD_ERR_DATA, "E0440",
-                "%s has more than %zu bytes from byte %llu on without a blank "
-                "after a letter or a number, where the tokenizer may cut it",
-                file->path, r->most, (unsigned long long)r->offset);
+        ZD_BAD("E0440",
+               "%s has more than %zu bytes from byte %llu on without a blank "
+               "after a letter or a number, where the tokenizer may cut it",
+               file->path, r->most, (unsigned long long)r->offset);
     source_place(file, r->line);
     if (r->most < RECORD_MAX_BYTES)
         zd_fail_help(
@@ -145,8 +145,7 @@ static enum zd_status read_unit(
     skip_mark(r, unit, &part);
     *has_out = part > 0;
     if (part == 0 && !r->has_unit)
-        return ZD_FAIL(
-                ZD_ERR_DATA, "E0439", "%s holds no document", file->path);
+        return ZD_BAD("E0439", "%s holds no document", file->path);
     bool is_last = r->has_ended && part == unit->bytes;
     keep_rest(r, unit, part);
     unit->file = file;
@@ -211,12 +210,12 @@ static enum zd_status check_utf8(
     size_t before = (size_t)(text - unit->text) + valid;
     int64_t line = unit->first_line + count_newlines(unit->text, before);
     unsigned long long offset = unit->offset + before;
-    ZD_FAIL(ZD_ERR_DATA, "E0435",
-            "%s is not UTF-8: byte 0x%02x in %s %lld, at byte offset "
-            "%llu of the %s",
-            unit->file->path, (unsigned char)text[valid],
-            source_unit(unit->file), (long long)line, offset,
-            unit->file->container ? "text in it" : "file");
+    ZD_BAD("E0435",
+           "%s is not UTF-8: byte 0x%02x in %s %lld, at byte offset "
+           "%llu of the %s",
+           unit->file->path, (unsigned char)text[valid],
+           source_unit(unit->file), (long long)line, offset,
+           unit->file->container ? "text in it" : "file");
     return source_place(unit->file, line);
 }
 
@@ -479,15 +478,13 @@ enum zd_status tokenize_chat_prompt(
     struct recipe recipe = {.tokenizer = tokenizer, .eos = -1};
     size_t valid = utf8_valid_prefix(content, strlen(content));
     if (content[valid])
-        return ZD_FAIL(
-                ZD_ERR_DATA, "E0413", "invalid UTF-8 at byte offset %zu",
-                valid);
+        return ZD_BAD("E0413", "invalid UTF-8 at byte offset %zu", valid);
     ZD_TRY(chat_create(choice, tokenizer, false, &recipe.chat));
     if (!recipe.chat) {
-        ZD_FAIL(ZD_ERR_DATA, "E0464",
-                "the model has no chat template, and its tokenizer (%s) the "
-                "markers of none",
-                tokenizer_facts(tokenizer)->describe);
+        ZD_BAD("E0464",
+               "the model has no chat template, and its tokenizer (%s) the "
+               "markers of none",
+               tokenizer_facts(tokenizer)->describe);
         return zd_fail_help("without --chat the prompt is continued as it is");
     }
     ZD_SCOPED(tokenize_worker_fini) struct tokenize_worker w = {NULL};

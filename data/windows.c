@@ -265,9 +265,8 @@ static enum zd_status wait_for(
         *all_out = most;
     if (*all_out != 0)
         return ZD_OK;
-    return ZD_FAIL(
-            ZD_ERR_DATA, "E0439",
-            "%s has fewer tokens than one sample takes, %d",
+    return ZD_BAD(
+            "E0439", "%s has fewer tokens than one sample takes, %d",
             part->corpus.entry->path, dataset->T + 1);
 }
 

@@ -68,7 +68,7 @@ static enum zd_status check_regular(const char *path, const struct stat *info)
                        : S_ISFIFO(info->st_mode) ? "a FIFO"
                        : S_ISSOCK(info->st_mode) ? "a socket"
                                                  : "a device";
-    return ZD_FAIL(ZD_ERR_DATA, "E0703", "%s is %s, not a file", path, kind);
+    return ZD_BAD("E0703", "%s is %s, not a file", path, kind);
 }
 
 enum zd_status fs_open_read(const char *path, int *fd_out, uint64_t *size_out)
@@ -127,9 +127,8 @@ enum zd_status fs_pread(
                     ZD_ERR_IO, "E0706", "cannot read %s: %s", path,
                     strerror(errno));
         if (got == 0)
-            return ZD_FAIL(
-                    ZD_ERR_DATA, "E0705",
-                    "%s ends at byte %llu, %zu bytes early", path,
+            return ZD_BAD(
+                    "E0705", "%s ends at byte %llu, %zu bytes early", path,
                     (unsigned long long)(offset + done), bytes - done);
         done += (size_t)got;
         progress_completed();
@@ -146,10 +145,9 @@ enum zd_status fs_read_file(
     enum zd_status status;
     ZD_TRY(fs_open_read(path, &fd, &bytes));
     if (bytes > max)
-        status =
-                ZD_FAIL(ZD_ERR_DATA, "E0704",
-                        "%s has %llu bytes, more than the %llu allowed", path,
-                        (unsigned long long)bytes, (unsigned long long)max);
+        status = ZD_BAD(
+                "E0704", "%s has %llu bytes, more than the %llu allowed", path,
+                (unsigned long long)bytes, (unsigned long long)max);
     else if (!(data = malloc((size_t)bytes + 1)))
         status = ZD_FAIL(
                 ZD_ERR_MEMORY, "E0602", "out of memory reading %s", path);

@@ -19,18 +19,17 @@ static const uint64_t HEADER_MAX = 100000000; /* the reference's limit */
 static enum zd_status fail_file(
         const struct st_file *file, const char *code, const char *what)
 {
-    return ZD_FAIL(
-            ZD_ERR_DATA, code, "%s is not a valid safetensors file: %s",
-            file->path, what);
+    return ZD_BAD(
+            code, "%s is not a valid safetensors file: %s", file->path, what);
 }
 
 static enum zd_status fail_tensor(
         const struct st_file *file, const char *name, const char *code,
         const char *what)
 {
-    return ZD_FAIL(
-            ZD_ERR_DATA, code, "%s: tensor \"%.*s\" %s", file->path,
-            NAME_MAX_BYTES / 4, name, what);
+    return ZD_BAD(
+            code, "%s: tensor \"%.*s\" %s", file->path, NAME_MAX_BYTES / 4,
+            name, what);
 }
 
 /* --- element types -------------------------------------------------------- */
@@ -67,17 +66,17 @@ enum zd_status st_dtype_extent(
                 count, (uint64_t)types[st_dtype_rank(dtype)].bits, &bits))
         goto overflow;
     if (bits % 8)
-        return ZD_FAIL(
-                ZD_ERR_DATA, "E0725",
-                "%s: tensor \"%s\" does not fill whole bytes", path, name);
+        return ZD_BAD(
+                "E0725", "%s: tensor \"%s\" does not fill whole bytes", path,
+                name);
     *count_out = count;
     *bytes_out = bits / 8;
     return ZD_OK;
 
 overflow:
-    return ZD_FAIL(
-            ZD_ERR_DATA, "E0725",
-            "%s: the shape of tensor \"%s\" is beyond 64 bits", path, name);
+    return ZD_BAD(
+            "E0725", "%s: the shape of tensor \"%s\" is beyond 64 bits", path,
+            name);
 }
 
 /* --- reading the header --------------------------------------------------- */
@@ -265,10 +264,10 @@ static enum zd_status check_layout(struct st_file *file, uint64_t data_begin)
         tensor->begin += data_begin;
     }
     if (at != file->file_bytes - data_begin) {
-        ZD_FAIL(ZD_ERR_DATA, "E0726",
-                "%s has %llu bytes of data, but its header describes %llu",
-                file->path, (unsigned long long)(file->file_bytes - data_begin),
-                (unsigned long long)at);
+        ZD_BAD("E0726",
+               "%s has %llu bytes of data, but its header describes %llu",
+               file->path, (unsigned long long)(file->file_bytes - data_begin),
+               (unsigned long long)at);
         return zd_fail_help("copy or download the file again");
     }
     sort_tensors(file, by_name);
@@ -361,8 +360,8 @@ enum zd_status st_read_float(
     else if (strcmp(tensor->dtype, "F16") == 0)
         type = DTYPE_FP16;
     else
-        return ZD_FAIL(
-                ZD_ERR_DATA, "E0727",
+        return ZD_BAD(
+                "E0727",
                 "%s: tensor \"%s\" is of type %s; F32, BF16 or F16 is needed",
                 file->path, tensor->name, tensor->dtype);
     for (size_t done = 0; done < count; done += CHUNK) {

@@ -112,8 +112,8 @@ static enum zd_status write_header(struct st_writer *writer, const char *text)
 {
     size_t length = strlen(text), padded = (length + 7) / 8 * 8;
     if (padded > HEADER_MAX)
-        return ZD_FAIL(
-                ZD_ERR_DATA, "E0728",
+        return ZD_BAD(
+                "E0728",
                 "%s would need a header of %zu bytes; %zu is the limit",
                 writer->path, length, HEADER_MAX);
     char *header = zd_must(malloc(sizeof(uint64_t) + padded));

@@ -19,7 +19,7 @@ struct reader {
 static enum zd_status fail(
         const char *name, const yaml_mark_t *mark, const char *what)
 {
-    ZD_FAIL(ZD_ERR_DATA, "E0221", "not valid YAML: %s", what);
+    ZD_BAD("E0221", "not valid YAML: %s", what);
     zd_fail_where("%s:%zu:%zu", name, mark->line + 1, mark->column + 1);
     return ZD_ERR_DATA;
 }

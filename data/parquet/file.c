@@ -41,13 +41,12 @@ enum zd_status parquet_fail(
     vsnprintf(what, sizeof what, format, arguments);
     va_end(arguments);
     if (is_damaged)
-        ZD_FAIL(ZD_ERR_DATA, "E0452", "%s is damaged: %s%.120s%s%s", file->path,
-                column ? "column " : "", column ? column : "",
-                column ? ": " : "", what);
+        ZD_BAD("E0452", "%s is damaged: %s%.120s%s%s", file->path,
+               column ? "column " : "", column ? column : "",
+               column ? ": " : "", what);
     else
-        ZD_FAIL(ZD_ERR_DATA, "E0453",
-                "column %.120s of %s has %s, which zerod does not read", column,
-                file->path, what);
+        ZD_BAD("E0453", "column %.120s of %s has %s, which zerod does not read",
+               column, file->path, what);
     if (!is_damaged)
         zd_fail_help("remove the column, or write the file again with "
                      "pyarrow's defaults");

@@ -61,9 +61,9 @@ static enum zd_status read_footer(struct parquet *p)
     ZD_TRY(fs_pread(
             file->fd, file->path, tail, sizeof tail, file->bytes - TAIL_BYTES));
     if (memcmp(tail + 4, "PARE", 4) == 0)
-        return ZD_FAIL(
-                ZD_ERR_DATA, "E0453",
-                "%s is encrypted, which zerod does not read", file->path);
+        return ZD_BAD(
+                "E0453", "%s is encrypted, which zerod does not read",
+                file->path);
     if (memcmp(tail + 4, "PAR1", 4) != 0)
         return parquet_damaged(
                 file, NULL,
@@ -222,9 +222,8 @@ static enum zd_status put(struct parquet *p, const void *bytes, size_t count)
 {
     if (count > p->most - p->row_bytes) {
         long long row = (long long)p->file.row;
-        ZD_FAIL(ZD_ERR_DATA, "E0440",
-                "row %lld of %s is longer than a record may be", row,
-                p->file.path);
+        ZD_BAD("E0440", "row %lld of %s is longer than a record may be", row,
+               p->file.path);
         return zd_fail_where("%s:row %lld", p->file.path, row);
     }
     if (p->row_bytes + count > p->row_capacity)

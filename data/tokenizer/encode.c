@@ -32,8 +32,8 @@ void bpe_fini(struct bpe *bpe)
 static enum zd_status reserve(struct bpe *bpe, size_t symbols)
 {
     if (symbols >= UINT32_MAX / 4)
-        return ZD_FAIL(
-                ZD_ERR_DATA, "E0411",
+        return ZD_BAD(
+                "E0411",
                 "a word of %zu bytes is longer than the tokenizer supports",
                 symbols);
     if (symbols <= bpe->capacity)
@@ -519,9 +519,7 @@ static enum zd_status encode(
     size_t valid = utf8_valid_prefix((const char *)text, bytes);
     size_t first = e->ids->count;
     if (valid < bytes)
-        return ZD_FAIL(
-                ZD_ERR_DATA, "E0413", "invalid UTF-8 at byte offset %zu",
-                valid);
+        return ZD_BAD("E0413", "invalid UTF-8 at byte offset %zu", valid);
     for (size_t i = 0; t->is_bytes && i < bytes; i++)
         token_vector_push(e->ids, text[i]);
     e->continues = continues;

@@ -9,7 +9,7 @@
 
 static enum zd_status broken(const char *what)
 {
-    return ZD_FAIL(ZD_ERR_DATA, "E0402", "broken tokenizer.json: %s", what);
+    return ZD_BAD("E0402", "broken tokenizer.json: %s", what);
 }
 
 /* ---- vocabulary ---- */
@@ -18,12 +18,12 @@ static enum zd_status token_id(
         const json_t *value, const char *token, int *id_out)
 {
     if (!json_is_integer(value) || json_integer_value(value) < 0)
-        return ZD_FAIL(
-                ZD_ERR_DATA, "E0404",
+        return ZD_BAD(
+                "E0404",
                 "the id of token `%.200s` is not a whole number from 0", token);
     if (json_integer_value(value) >= TOKENIZER_IDS_MAX)
-        return ZD_FAIL(
-                ZD_ERR_DATA, "E0404",
+        return ZD_BAD(
+                "E0404",
                 "the id of token `%.200s` is %lld; ids have to be below %d",
                 token, (long long)json_integer_value(value), TOKENIZER_IDS_MAX);
     *id_out = (int)json_integer_value(value);
@@ -43,8 +43,8 @@ static enum zd_status ids_needed(
             most = (size_t)id + 1;
     }
     if (most + extra > TOKENIZER_IDS_MAX)
-        return ZD_FAIL(
-                ZD_ERR_DATA, "E0404",
+        return ZD_BAD(
+                "E0404",
                 "%zu ids and %zu added tokens: more than %d are not supported",
                 most, extra, TOKENIZER_IDS_MAX);
     *capacity_out = (int)(most + extra);
@@ -157,8 +157,8 @@ static enum zd_status add_merge(
         size_t bytes = parts[i].bytes;
         ids[i] = vocab_find(&t->vocab, parts[i].text, bytes);
         if (ids[i] < 0)
-            return ZD_FAIL(
-                    ZD_ERR_DATA, "E0405",
+            return ZD_BAD(
+                    "E0405",
                     "merge %zu: its %s `%.*s` is not in the vocabulary", number,
                     names[i], (int)(bytes < 200 ? bytes : 200), parts[i].text);
     }
@@ -178,8 +178,8 @@ static enum zd_status load_each_merge(
             strncmp(json_string_value(merge), version, strlen(version)) == 0)
             continue;
         if (!split_merge(merge, is_legacy, parts))
-            return ZD_FAIL(
-                    ZD_ERR_DATA, "E0405", "merge %zu is not %s", number,
+            return ZD_BAD(
+                    "E0405", "merge %zu is not %s", number,
                     is_legacy ? "two parts with one space between"
                               : "an array of two strings");
         ZD_TRY(add_merge(t, parts, joined, number, rank++));
@@ -193,8 +193,8 @@ static enum zd_status load_merges(struct tokenizer *t, const json_t *merges)
     if (!json_is_array(merges))
         return broken("model.merges is not an array");
     if (json_array_size(merges) >= TOKENIZER_MERGES_MAX)
-        return ZD_FAIL(
-                ZD_ERR_DATA, "E0405", "%zu merges: only %d are supported",
+        return ZD_BAD(
+                "E0405", "%zu merges: only %d are supported",
                 json_array_size(merges), TOKENIZER_MERGES_MAX - 1);
     merges_init(&t->merges, (int)json_array_size(merges));
     ZD_TRY(load_each_merge(t, merges, &joined));
@@ -215,8 +215,8 @@ static enum zd_status check_setting(
     json_dumpb(value, text, sizeof text - 1, JSON_ENCODE_ANY | JSON_COMPACT);
     return strcmp(taken, text) == 0
                    ? ZD_OK
-                   : ZD_FAIL(ZD_ERR_DATA, "E0403",
-                             "model.%s = %s is not supported", key, text);
+                   : ZD_BAD("E0403", "model.%s = %s is not supported", key,
+                            text);
 }
 
 /* After which bytes a token goes on with "▁". Words may be cut where none does
@@ -247,18 +247,16 @@ static enum zd_status check_settings(const json_t *model, bool is_fallback)
     if (type && !json_is_string(type))
         return broken("model.type is not a string");
     if (type && strcmp(json_string_value(type), "BPE") != 0)
-        return ZD_FAIL(
-                ZD_ERR_DATA, "E0403",
-                "model.type \"%.100s\" is not supported, only \"BPE\"",
+        return ZD_BAD(
+                "E0403", "model.type \"%.100s\" is not supported, only \"BPE\"",
                 json_string_value(type));
     ZD_TRY(check_setting(model, "dropout", ""));
     ZD_TRY(check_setting(model, "continuing_subword_prefix", "\"\""));
     ZD_TRY(check_setting(model, "end_of_word_suffix", "\"\""));
     if (is_fallback && !json_is_true(json_object_get(model, "byte_fallback")))
-        return ZD_FAIL(
-                ZD_ERR_DATA, "E0403",
-                "a tokenizer that makes spaces \"" META_SPACE
-                "\" without model.byte_fallback is not supported");
+        return ZD_BAD(
+                "E0403", "a tokenizer that makes spaces \"" META_SPACE
+                         "\" without model.byte_fallback is not supported");
     if (!is_fallback)
         ZD_TRY(check_setting(model, "byte_fallback", "false"));
     if (!json_is_absent(ignore) && !json_is_boolean(ignore))
@@ -285,8 +283,8 @@ enum zd_status tokenizer_load_model(struct tokenizer *t, const json_t *root)
     if (byte == 256)
         return ZD_OK;
     if (t->table.is_fallback)
-        return ZD_FAIL(
-                ZD_ERR_DATA, "E0403",
+        return ZD_BAD(
+                "E0403",
                 "model.byte_fallback without a token for each of the bytes "
                 "<0x00> to <0xFF> is not supported");
     return check_setting(model, "unk_token", "");
@@ -302,9 +300,8 @@ static enum zd_status read_flag(
     if (!value)
         return ZD_OK;
     if (!json_is_boolean(value))
-        return ZD_FAIL(
-                ZD_ERR_DATA, "E0406",
-                "added token `%.200s`: %s is neither true nor false",
+        return ZD_BAD(
+                "E0406", "added token `%.200s`: %s is neither true nor false",
                 json_string_at(token, "content"), key);
     *out = json_is_true(value);
     return ZD_OK;
@@ -358,7 +355,7 @@ static enum zd_status load_one(
     struct added_token token = {0};
     int listed;
     if (!json_is_string(content))
-        return ZD_FAIL(ZD_ERR_DATA, "E0406", "an added token has no content");
+        return ZD_BAD("E0406", "an added token has no content");
     const char *text = json_string_value(content);
     size_t bytes = json_string_length(content);
     ZD_TRY(token_id(json_object_get(item, "id"), text, &listed));

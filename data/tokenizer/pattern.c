@@ -42,8 +42,8 @@ static enum zd_status put(struct translation *t, const char *format, ...)
 
 static enum zd_status refuse(const struct translation *t, const char *why)
 {
-    return ZD_FAIL(
-            ZD_ERR_DATA, "E0403",
+    return ZD_BAD(
+            "E0403",
             "the pre-tokenizer's pattern is not supported: %s at byte %zu of "
             "`%.300s`",
             why, t->at, (const char *)t->pattern);
@@ -284,15 +284,15 @@ static enum zd_status compile(const char *pattern, pcre2_code **code_out)
     if (!code) {
         PCRE2_UCHAR message[120];
         pcre2_get_error_message(error, message, sizeof message);
-        return ZD_FAIL(
-                ZD_ERR_DATA, "E0403",
+        return ZD_BAD(
+                "E0403",
                 "the pre-tokenizer's pattern does not compile: %s: `%.300s`",
                 (const char *)message, pattern);
     }
     pcre2_pattern_info(code, PCRE2_INFO_MATCHEMPTY, &matches_empty);
     if (matches_empty)
-        return ZD_FAIL(
-                ZD_ERR_DATA, "E0403",
+        return ZD_BAD(
+                "E0403",
                 "the pre-tokenizer's pattern can match the empty string: "
                 "`%.300s`",
                 pattern);

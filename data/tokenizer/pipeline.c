@@ -145,8 +145,7 @@ static bool is_type(const json_t *part, const char *type)
 
 static enum zd_status refuse(const char *key, const char *what)
 {
-    return ZD_FAIL(
-            ZD_ERR_DATA, "E0403", "%s %.200s is not supported", key, what);
+    return ZD_BAD("E0403", "%s %.200s is not supported", key, what);
 }
 
 /* ---- normalizer ---- */
@@ -275,8 +274,8 @@ static enum zd_status load_byte_level(
     const json_t *prefix = json_object_get(part, "add_prefix_space");
     const json_t *regex = json_object_get(part, "use_regex");
     if (!json_is_boolean(prefix) || (regex && !json_is_boolean(regex)))
-        return ZD_FAIL(
-                ZD_ERR_DATA, "E0402",
+        return ZD_BAD(
+                "E0402",
                 "broken tokenizer.json: a ByteLevel pre_tokenizer needs "
                 "add_prefix_space, true or false, and may have use_regex");
     t->add_prefix_space = json_is_true(prefix);
@@ -369,9 +368,9 @@ static enum zd_status add_around(
     json_int_t value = json_integer_value(id);
     if (!json_is_integer(id) || value < 0 || value >= t->vocab.ids ||
         !t->vocab.tokens[value].present)
-        return ZD_FAIL(
-                ZD_ERR_DATA, "E0407",
-                "post_processor: an id of `%.200s` is not a token", name);
+        return ZD_BAD(
+                "E0407", "post_processor: an id of `%.200s` is not a token",
+                name);
     token_vector_push(around, (int32_t)value);
     return ZD_OK;
 }
@@ -400,8 +399,8 @@ static enum zd_status load_template(struct tokenizer *t, const json_t *part)
         const json_t *ids = json_object_get(
                 name ? json_object_get(tokens, name) : NULL, "ids");
         if (!json_is_array(ids))
-            return ZD_FAIL(
-                    ZD_ERR_DATA, "E0407",
+            return ZD_BAD(
+                    "E0407",
                     "post_processor: special token `%.200s` has no ids",
                     name ? name : "?");
         JSON_EACH(id, ids) {

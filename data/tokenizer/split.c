@@ -272,8 +272,8 @@ static enum zd_status find_match(
     if (rc < 0) {
         PCRE2_UCHAR message[120];
         pcre2_get_error_message(rc, message, sizeof message);
-        return ZD_FAIL(
-                ZD_ERR_DATA, "E0412",
+        return ZD_BAD(
+                "E0412",
                 "the pre-tokenizer's pattern fails at byte %zu of a text: %s",
                 scan->at, (const char *)message);
     }

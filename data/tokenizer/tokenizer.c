@@ -142,14 +142,14 @@ static enum zd_status load_config(struct tokenizer *t, const char *path)
     if (text)
         t->facts.eos = vocab_find(&t->vocab, text, strlen(text));
     if (!json_is_object(config))
-        ZD_FAIL(ZD_ERR_DATA, "E0402",
-                "broken tokenizer_config.json: it is not a JSON object");
+        ZD_BAD("E0402",
+               "broken tokenizer_config.json: it is not a JSON object");
     else if (text && t->facts.eos < 0)
-        ZD_FAIL(ZD_ERR_DATA, "E0408",
-                "eos_token `%.200s` is not a token of tokenizer.json", text);
+        ZD_BAD("E0408", "eos_token `%.200s` is not a token of tokenizer.json",
+               text);
     else if (!text && !json_is_absent(eos))
-        ZD_FAIL(ZD_ERR_DATA, "E0408",
-                "eos_token is neither a string nor an object with content");
+        ZD_BAD("E0408",
+               "eos_token is neither a string nor an object with content");
     else
         return load_chat(t, config, path);
     return zd_fail_where("%s", path);
@@ -158,9 +158,8 @@ static enum zd_status load_config(struct tokenizer *t, const char *path)
 static enum zd_status load_parts(struct tokenizer *t, const json_t *root)
 {
     if (!json_is_object(root))
-        return ZD_FAIL(
-                ZD_ERR_DATA, "E0402",
-                "broken tokenizer.json: it is not a JSON object");
+        return ZD_BAD(
+                "E0402", "broken tokenizer.json: it is not a JSON object");
     ZD_TRY(tokenizer_load_pipeline(t, root));
     ZD_TRY(tokenizer_load_model(t, root));
     ZD_TRY(tokenizer_load_added(t, root));
@@ -247,8 +246,8 @@ enum zd_status tokenizer_token_bytes(
 {
     const struct vocab *vocab = &t->vocab;
     if (id < 0 || id >= vocab->ids || !vocab->tokens[id].present)
-        return ZD_FAIL(
-                ZD_ERR_DATA, "E0409",
+        return ZD_BAD(
+                "E0409",
                 "%d is not a token id; the vocabulary has %d tokens, the last "
                 "is %d",
                 id, vocab->count, vocab->ids - 1);

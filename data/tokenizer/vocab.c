@@ -175,9 +175,8 @@ enum zd_status vocab_add(
     struct byte_buffer *text = &vocab->text;
     size_t begin = text->count;
     if (token->present)
-        return ZD_FAIL(
-                ZD_ERR_DATA, "E0404",
-                "tokens `%.*s` and `%.*s` have one id, %d",
+        return ZD_BAD(
+                "E0404", "tokens `%.*s` and `%.*s` have one id, %d",
                 (int)token->spelling_bytes, text->data + token->spelling,
                 (int)bytes, spelling, id);
     byte_buffer_append(text, spelling, bytes);

@@ -59,19 +59,18 @@ static enum zd_status check_tensor(
         bool is_dora = what->has[PEFT_MAGNITUDE];
         bool is_saved = what->has[PEFT_SAVED];
         if ((is_dora || is_saved) && parts[i].weight != 1) {
-            ZD_FAIL(ZD_ERR_DATA, "E0324",
-                    "`%s` cannot be weighted by %g: `%s` is of %s",
-                    parts[i].name, parts[i].weight, p->name,
-                    is_dora ? "DoRA" : "modules_to_save");
+            ZD_BAD("E0324", "`%s` cannot be weighted by %g: `%s` is of %s",
+                   parts[i].name, parts[i].weight, p->name,
+                   is_dora ? "DoRA" : "modules_to_save");
             return zd_fail_help("give it the weight 1");
         }
         if (is_saved && saves)
-            return ZD_FAIL(
-                    ZD_ERR_DATA, "E0324", "`%s` and `%s` both save `%s` whole",
-                    saves->name, parts[i].name, p->name);
+            return ZD_BAD(
+                    "E0324", "`%s` and `%s` both save `%s` whole", saves->name,
+                    parts[i].name, p->name);
         if (what->r && adapts && (dora || is_dora))
-            return ZD_FAIL(
-                    ZD_ERR_DATA, "E0324",
+            return ZD_BAD(
+                    "E0324",
                     "`%s` and `%s` both adapt `%s`, and one is DoRA, which "
                     "cannot be combined",
                     adapts->name, parts[i].name, p->name);
@@ -173,10 +172,9 @@ static enum zd_status check_merged(
     const struct param *p = &m->table->params[id];
     for (size_t i = 0; i < p->count; i++)
         if (!isfinite(m->values[i]))
-            return ZD_FAIL(
-                    ZD_ERR_DATA, "E0312",
-                    "`%s` with the adapter `%s` is %s at element %zu", p->name,
-                    part->name,
+            return ZD_BAD(
+                    "E0312", "`%s` with the adapter `%s` is %s at element %zu",
+                    p->name, part->name,
                     isnan(m->values[i]) ? "not a number" : "infinite", i);
     return ZD_OK;
 }

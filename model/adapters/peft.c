@@ -37,8 +37,7 @@ static enum zd_status tell_place(const struct opening *o)
     return ZD_ERR_DATA;
 }
 
-#define REFUSE(o, code, ...)                                                   \
-    (ZD_FAIL(ZD_ERR_DATA, code, __VA_ARGS__), tell_place(o))
+#define REFUSE(o, code, ...) (ZD_BAD(code, __VA_ARGS__), tell_place(o))
 
 /* --- placing one tensor --------------------------------------------------- */
 
@@ -238,8 +237,7 @@ static enum zd_status read_rope(const struct st_file *file, json_t **table_out)
     if (!text || json_is_object(*table_out))
         return ZD_OK;
     json_decref(*table_out);
-    ZD_FAIL(ZD_ERR_DATA, "E0323",
-            "the metadata `" PEFT_ROPE_KEY "` is not a table in JSON");
+    ZD_BAD("E0323", "the metadata `" PEFT_ROPE_KEY "` is not a table in JSON");
     return zd_fail_where("%s", file->path);
 }
 
@@ -250,10 +248,10 @@ static enum zd_status check_rope(const struct opening *o)
     ZD_TRY(read_rope(file, &table));
     if (!table || json_equal(table, model_config_rope(o->config)))
         return ZD_OK;
-    ZD_FAIL(ZD_ERR_DATA, "E0326",
-            "the adapter was trained with rope_scaling = %.300s, which the "
-            "model here does not have",
-            json_string_at(file->metadata, PEFT_ROPE_KEY));
+    ZD_BAD("E0326",
+           "the adapter was trained with rope_scaling = %.300s, which the "
+           "model here does not have",
+           json_string_at(file->metadata, PEFT_ROPE_KEY));
     zd_fail_where("%s", file->path);
     return zd_fail_help("in a job: the same table as model.rope_scaling; "
                         "adapters of different tables cannot be combined");

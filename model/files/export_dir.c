@@ -51,8 +51,8 @@ enum zd_status export_check_link(const char *dir, const char *name)
     if (realpath(path.text, real) && realpath(dir, real_dir) &&
         (is_below(real, real_dir) || is_blob_of(real, real_dir)))
         return ZD_OK;
-    ZD_FAIL(ZD_ERR_DATA, "E0316",
-            "%s is a link to a file outside of the model's folder", path.text);
+    ZD_BAD("E0316", "%s is a link to a file outside of the model's folder",
+           path.text);
     return zd_fail_help(
             "replace the link by the file: every checkpoint and the "
             "exported model have a copy of it");

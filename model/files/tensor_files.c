@@ -49,8 +49,8 @@ enum zd_status tensor_files_add_raw(
         uint64_t bytes)
 {
     if (strlen(entry->name) >= FILE_TENSOR_NAME)
-        return ZD_FAIL(
-                ZD_ERR_DATA, "E0311",
+        return ZD_BAD(
+                "E0311",
                 "the name of tensor `%.100s...` is longer than %d bytes",
                 entry->name, FILE_TENSOR_NAME - 1);
     struct file_tensor *tensor =

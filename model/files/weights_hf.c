@@ -37,7 +37,7 @@ static enum zd_status add_file(struct hf_files *out, const char *path)
 }
 
 #define BAD_INDEX(index, ...)                                                  \
-    (ZD_FAIL(ZD_ERR_DATA, "E0308", __VA_ARGS__), zd_fail_where("%s", index))
+    (ZD_BAD("E0308", __VA_ARGS__), zd_fail_where("%s", index))
 
 /* Only plain names: what an index says must stay inside its folder. */
 static enum zd_status add_shard(
@@ -84,9 +84,8 @@ static enum zd_status open_all(const char *dir, struct hf_files *out)
     }
     if (fs_exists(index.text))
         return open_shards(out, dir, index.text);
-    ZD_FAIL(ZD_ERR_DATA, "E0307",
-            "there is neither model.safetensors nor "
-            "model.safetensors.index.json");
+    ZD_BAD("E0307", "there is neither model.safetensors nor "
+                    "model.safetensors.index.json");
     zd_fail_where("%s", dir);
     return zd_fail_help(
             fs_exists(fs_in(dir, "manifest.json").text)
@@ -339,8 +338,7 @@ static enum zd_status place_all(struct hf_source *source, const char *dir)
         if (param->part != PARAM_BASE)
             continue;
         if (!source->tensors[id].stored.tensor) {
-            ZD_FAIL(ZD_ERR_DATA, "E0309", "tensor `%s` is missing",
-                    param->name);
+            ZD_BAD("E0309", "tensor `%s` is missing", param->name);
             return zd_fail_where("%s", dir);
         }
         ZD_TRY(check_tensor(source, &source->tensors[id], param));

@@ -88,7 +88,7 @@ bool quantized_split_name(
  */
 
 #define REFUSE(name, format, ...)                                              \
-    ZD_FAIL(ZD_ERR_DATA, "E0331", "%s: " format, name, ##__VA_ARGS__)
+    ZD_BAD("E0331", "%s: " format, name, ##__VA_ARGS__)
 
 static enum zd_status refuse_word(
         const char *name, const char *key, const char *word)

@@ -23,8 +23,7 @@ struct stored {
 
 /* ZD_ERR_DATA, with the file. */
 #define stored_fail(stored, code, ...)                                         \
-    (ZD_FAIL(ZD_ERR_DATA, code, __VA_ARGS__),                                  \
-     zd_fail_where("%s", (stored).file->path))
+    (ZD_BAD(code, __VA_ARGS__), zd_fail_where("%s", (stored).file->path))
 /* Elements [begin, begin + count) that were read: E0312 unless all are finite.
  */
 enum zd_status stored_check_finite(

@@ -44,7 +44,7 @@ static enum zd_status check_folder(const char *path)
     if (!is_there)
         return ZD_FAIL(ZD_ERR_NO_INPUT, "E0801", "no such folder: %s", path);
     if (!fs_is_dir(path))
-        return ZD_FAIL(ZD_ERR_DATA, "E0801", "%s is not a folder", path);
+        return ZD_BAD("E0801", "%s is not a folder", path);
     return ZD_OK;
 }
 

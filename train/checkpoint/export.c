@@ -102,9 +102,9 @@ static enum zd_status open_base(struct export *e)
     else if (path)
         ZD_TRY(weights_open_hf(path, &e->config, &e->table, NULL, &e->base));
     else
-        return ZD_FAIL(
-                ZD_ERR_DATA, "E0328",
-                "%s was trained on a model without a folder", request->path);
+        return ZD_BAD(
+                "E0328", "%s was trained on a model without a folder",
+                request->path);
     return check_base(e);
 }
 
@@ -265,9 +265,8 @@ static enum zd_status open_source(struct export *e)
     if (is_adapter(e))
         return open_merged(e);
     if (e->request->merges) {
-        ZD_FAIL(ZD_ERR_DATA, "E0328",
-                "%s holds a whole model, not an adapter to merge",
-                e->request->path);
+        ZD_BAD("E0328", "%s holds a whole model, not an adapter to merge",
+               e->request->path);
         return zd_fail_help("without --merge it is exported as it is");
     }
     ZD_TRY(checkpoint_match_model(e->checkpoint, &e->table));

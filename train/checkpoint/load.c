@@ -185,8 +185,8 @@ static enum zd_status steps_of(
         return ZD_OK;
     *steps_out = json_integer_value(own);
     if (!json_is_integer(own) || *steps_out < 0 || *steps_out > applied_steps)
-        return ZD_FAIL(
-                ZD_ERR_DATA, "E0802",
+        return ZD_BAD(
+                "E0802",
                 "%s/" CHECKPOINT_MANIFEST " has a t of %s that is not from 0 "
                 "to the %lld steps applied",
                 load->checkpoint->path, name, (long long)applied_steps);

@@ -412,9 +412,9 @@ static enum zd_status check_count(
 {
     if (count_is_sound(object, key, most))
         return ZD_OK;
-    return ZD_FAIL(
-            ZD_ERR_DATA, "E0802", "%s: %s is not a count of 0 to %lld", path,
-            key, (long long)most);
+    return ZD_BAD(
+            "E0802", "%s: %s is not a count of 0 to %lld", path, key,
+            (long long)most);
 }
 
 /* The counters of a run, whoever wrote them: none is negative, and sums of two
@@ -438,8 +438,8 @@ static enum zd_status check_counts(const char *path, const json_t *manifest)
             ZD_TRY(check_count(
                     path, progress, progress_counters[i].key, INT64_MAX / 4));
     if (!live_is_sound(manifest))
-        return ZD_FAIL(
-                ZD_ERR_DATA, "E0802",
+        return ZD_BAD(
+                "E0802",
                 "%s: a setting below \"live\" is negative or too large", path);
     return ZD_OK;
 }
@@ -451,11 +451,11 @@ static enum zd_status check_form(const char *path, const json_t *manifest)
     const char *seal = json_string_at(manifest, "manifest_xxh3_128");
     json_int_t format = json_integer_at(manifest, "format");
     if (format < CHECKPOINT_FORMAT_OLDEST || format > CHECKPOINT_FORMAT) {
-        ZD_FAIL(ZD_ERR_DATA, "E0802",
-                "%s has format %lld; zerod " ZD_VERSION
-                " reads formats %d and %d",
-                path, (long long)format, CHECKPOINT_FORMAT_OLDEST,
-                CHECKPOINT_FORMAT);
+        ZD_BAD("E0802",
+               "%s has format %lld; zerod " ZD_VERSION
+               " reads formats %d and %d",
+               path, (long long)format, CHECKPOINT_FORMAT_OLDEST,
+               CHECKPOINT_FORMAT);
         if (format >= 1 && format < CHECKPOINT_FORMAT_OLDEST)
             zd_fail_help("zerod 0.1.0 reads it: resume with that version and "
                          "let it save once");
@@ -463,24 +463,22 @@ static enum zd_status check_form(const char *path, const json_t *manifest)
     }
     seal_of(manifest, hex);
     if (!seal || strcmp(seal, hex) != 0)
-        return ZD_FAIL(
-                ZD_ERR_DATA, "E0803",
+        return ZD_BAD(
+                "E0803",
                 "%s was changed after it was written: its digest is %s, it "
                 "states %s",
                 path, hex, seal ? seal : "none");
     JSON_EACH(file, files) {
         const char *name = json_string_at(file, "name");
         if (!name || !name_is_safe(name))
-            return ZD_FAIL(
-                    ZD_ERR_DATA, "E0802", "%s names an invalid file: %s", path,
+            return ZD_BAD(
+                    "E0802", "%s names an invalid file: %s", path,
                     name ? name : "(none)");
     }
     if (json_array_size(files) == 0 ||
         !json_is_object(json_object_get(manifest, "tensors")) ||
         !json_is_object(json_object_get(manifest, "progress")))
-        return ZD_FAIL(
-                ZD_ERR_DATA, "E0802", "%s lacks files, tensors or progress",
-                path);
+        return ZD_BAD("E0802", "%s lacks files, tensors or progress", path);
     return check_counts(path, manifest);
 }
 
@@ -493,9 +491,9 @@ enum zd_status manifest_read(const char *dir, json_t **manifest_out)
     status = json_parse_file_upto(path, MANIFEST_MAX, VALUES_MAX, &manifest);
     if (status == ZD_ERR_NO_INPUT) { /* the folder is there, its manifest not */
         zd_error_clear();
-        return ZD_FAIL(
-                ZD_ERR_DATA, "E0801", "%s is not a checkpoint: it has no %s",
-                dir, CHECKPOINT_MANIFEST);
+        return ZD_BAD(
+                "E0801", "%s is not a checkpoint: it has no %s", dir,
+                CHECKPOINT_MANIFEST);
     }
     ZD_TRY(status);
     ZD_TRY(check_form(path, manifest));

@@ -37,14 +37,13 @@ static enum zd_status match_shape(
     json_auto_t *is = manifest_shape(param);
     bool same = was && json_equal(was, is);
     if (!was)
-        ZD_FAIL(ZD_ERR_DATA, "E0810",
-                "the checkpoint is of another model: it has no %s",
-                param->name);
+        ZD_BAD("E0810", "the checkpoint is of another model: it has no %s",
+               param->name);
     else if (!same)
-        ZD_FAIL(ZD_ERR_DATA, "E0810",
-                "the checkpoint is of another model: %s is %s there and %s in "
-                "this job",
-                param->name, text_of(was, there), text_of(is, here));
+        ZD_BAD("E0810",
+               "the checkpoint is of another model: %s is %s there and %s in "
+               "this job",
+               param->name, text_of(was, there), text_of(is, here));
     return same ? ZD_OK : fail_model(checkpoint);
 }
 
@@ -58,10 +57,10 @@ enum zd_status checkpoint_match_model(
                 json_object_get(tensors, table->params[id].name)));
     if ((int)json_object_size(tensors) == table->count)
         return ZD_OK;
-    ZD_FAIL(ZD_ERR_DATA, "E0810",
-            "the checkpoint is of another model: it has %zu tensors, the model "
-            "of this job %d",
-            json_object_size(tensors), table->count);
+    ZD_BAD("E0810",
+           "the checkpoint is of another model: it has %zu tensors, the model "
+           "of this job %d",
+           json_object_size(tensors), table->count);
     return fail_model(checkpoint);
 }
 
@@ -223,10 +222,10 @@ enum zd_status checkpoint_match_digest(
     base_digest_text(now, digest);
     if (was && strcmp(was, digest) == 0)
         return ZD_OK;
-    ZD_FAIL(ZD_ERR_DATA, "E0327",
-            "%s was trained on another base: its digest was %s, that of %s is "
-            "%s",
-            checkpoint->path, was ? was : "nothing", where, digest);
+    ZD_BAD("E0327",
+           "%s was trained on another base: its digest was %s, that of %s is "
+           "%s",
+           checkpoint->path, was ? was : "nothing", where, digest);
     return zd_fail_help("%s", help);
 }
 

@@ -87,9 +87,9 @@ static enum zd_status find_tensor(
     if (!tensor || strcmp(tensor->dtype, array->type) != 0 ||
         (array->kind != ARRAY_V_BLOCKS &&
          tensor->count != (held->count + per - 1) / per))
-        return ZD_FAIL(
-                ZD_ERR_DATA, "E0808",
-                "%s does not hold %s as the manifest says", shard->path, name);
+        return ZD_BAD(
+                "E0808", "%s does not hold %s as the manifest says",
+                shard->path, name);
     *out = tensor;
     return ZD_OK;
 }
@@ -197,8 +197,8 @@ static enum zd_status check_once(const struct checkpoint *checkpoint)
                      before->begin + before->count <= held->begin);
         }
         if (!apart)
-            return ZD_FAIL(
-                    ZD_ERR_DATA, "E0802",
+            return ZD_BAD(
+                    "E0802",
                     "%s/" CHECKPOINT_MANIFEST ": two ranges hold the same "
                     "elements of %s",
                     checkpoint->path, pieces->held.name);
@@ -211,8 +211,8 @@ static enum zd_status add_piece(
 {
     struct piece piece = {.shard = shard};
     if (!held_parse(text, &piece.held) || !is_sound(checkpoint, &piece.held))
-        return ZD_FAIL(
-                ZD_ERR_DATA, "E0802", "the manifest says of %s: %.200s",
+        return ZD_BAD(
+                "E0802", "the manifest says of %s: %.200s",
                 checkpoint->shards[shard].path, text ? text : "(no text)");
     ZD_GROW(checkpoint->pieces, checkpoint->piece_capacity,
             checkpoint->piece_count + 1);
@@ -252,9 +252,7 @@ enum zd_status checkpoint_open(
     if (!is_there)
         return ZD_FAIL(ZD_ERR_NO_INPUT, "E0801", "no checkpoint at %s", path);
     if (!fs_is_dir(path))
-        return ZD_FAIL(
-                ZD_ERR_DATA, "E0801", "%s is not a checkpoint: not a folder",
-                path);
+        return ZD_BAD("E0801", "%s is not a checkpoint: not a folder", path);
     checkpoint = zd_array(1, sizeof *checkpoint);
     checkpoint->path = zd_must(strdup(path));
     status = manifest_open(path, check, &checkpoint->manifest);
@@ -359,8 +357,8 @@ static enum zd_status read_values(
     if (!r->type)
         return st_read_float(file, tensor, first, count, out);
     if (strcmp(tensor->dtype, r->type) != 0)
-        return ZD_FAIL(
-                ZD_ERR_DATA, "E0808", "%s: %s of %s has an unexpected type",
+        return ZD_BAD(
+                "E0808", "%s: %s of %s has an unexpected type",
                 checkpoint->path, array_kind_name(r->kind),
                 r->piece->held.name);
     return st_read_bytes(
@@ -445,9 +443,8 @@ static enum zd_status read_range(
             ZD_TRY(take_piece(&r, &pieces[i]));
     if (r.found == r.wanted)
         return ZD_OK;
-    return ZD_FAIL(
-            ZD_ERR_DATA, "E0809",
-            "%s: %s of %s lacks %zu of the elements from %zu to %zu",
+    return ZD_BAD(
+            "E0809", "%s: %s of %s lacks %zu of the elements from %zu to %zu",
             checkpoint->path, array_kind_name(kind), range->name,
             r.wanted - r.found, r.whole, r.whole_end);
 }
@@ -517,7 +514,7 @@ enum zd_status pieces_read_blocks(
         if (r.tensor->count == count)
             return read_values(&r, 0, count, out);
     }
-    return ZD_FAIL(
-            ZD_ERR_DATA, "E0809", "%s: %s of %s has not all %zu blocks",
-            checkpoint->path, array_kind_name(ARRAY_V_BLOCKS), name, count);
+    return ZD_BAD(
+            "E0809", "%s: %s of %s has not all %zu blocks", checkpoint->path,
+            array_kind_name(ARRAY_V_BLOCKS), name, count);
 }

@@ -71,9 +71,9 @@ enum zd_status manifest_check_bytes(
 {
     if (bytes == expected)
         return ZD_OK;
-    return ZD_FAIL(
-            ZD_ERR_DATA, "E0804", "%s has %llu bytes, the manifest says %llu",
-            path, (unsigned long long)bytes, (unsigned long long)expected);
+    return ZD_BAD(
+            "E0804", "%s has %llu bytes, the manifest says %llu", path,
+            (unsigned long long)bytes, (unsigned long long)expected);
 }
 
 static enum zd_status check_length(const char *path, const json_t *entry)
@@ -106,10 +106,9 @@ static enum zd_status check_digest(const char *path, const json_t *entry)
     if (digest && strcmp(digest, hex) == 0)
         return ZD_OK;
     find_damage(path, entry, damage);
-    ZD_FAIL(ZD_ERR_DATA, "E0805", "%s is damaged%s: %s%s, the manifest says %s",
-            path, damage,
-            hex[0] ? "its digest is " : "no digest can be taken of it", hex,
-            digest ? digest : "none");
+    ZD_BAD("E0805", "%s is damaged%s: %s%s, the manifest says %s", path, damage,
+           hex[0] ? "its digest is " : "no digest can be taken of it", hex,
+           digest ? digest : "none");
     return zd_fail_help("use another checkpoint; a run resumes from one with "
                         "run.resume = \"PATH\"");
 }

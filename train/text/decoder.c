@@ -50,8 +50,8 @@ enum zd_status decoder_encode(
             encoder_encode(encoder, prompt, strlen(prompt), false, ids);
     encoder_destroy(encoder);
     if (status == ZD_OK && ids->count == 0)
-        status = ZD_FAIL(
-                ZD_ERR_DATA, "E0462",
+        status = ZD_BAD(
+                "E0462",
                 "the prompt is empty, and the tokenizer adds no token to it");
     return status;
 }
@@ -71,10 +71,9 @@ static enum zd_status run_prompt(
 {
     int count = (int)text->prompt.count;
     if (count > decoder->capacity)
-        return ZD_FAIL(
-                ZD_ERR_DATA, "E0463",
-                "the prompt has %d tokens, there is room for %d", count,
-                decoder->capacity);
+        return ZD_BAD(
+                "E0463", "the prompt has %d tokens, there is room for %d",
+                count, decoder->capacity);
     while (run->past < count) {
         int left = count - run->past;
         run->count = left < decoder->batch ? left : decoder->batch;

@@ -75,10 +75,9 @@ static enum zd_status encode(
         ZD_TRY(decoder_encode(&g->text, prompt, ids));
     if (ids->count <= (size_t)g->config.max_positions)
         return ZD_OK;
-    return ZD_FAIL(
-            ZD_ERR_DATA, "E0463",
-            "the prompt has %zu tokens, and the model %d positions", ids->count,
-            g->config.max_positions);
+    return ZD_BAD(
+            "E0463", "the prompt has %zu tokens, and the model %d positions",
+            ids->count, g->config.max_positions);
 }
 
 /* Which layout stands in for a template that the model does not have. */

@@ -65,10 +65,9 @@ static enum zd_status check_vocabulary(
     int ids = tokenizer_facts(text->tokenizer)->vocab_size;
     if (ids <= config->vocab_size)
         return ZD_OK;
-    ZD_FAIL(ZD_ERR_DATA, "E0447",
-            "the tokenizer (%s) has %d ids, the model's vocab_size is %d",
-            tokenizer_facts(text->tokenizer)->describe, ids,
-            config->vocab_size);
+    ZD_BAD("E0447",
+           "the tokenizer (%s) has %d ids, the model's vocab_size is %d",
+           tokenizer_facts(text->tokenizer)->describe, ids, config->vocab_size);
     if (path)
         zd_fail_where("%s", path);
     zd_fail_help(

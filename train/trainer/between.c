@@ -230,19 +230,18 @@ static enum zd_status check_prompt(
     int capacity = trainer->plan.shape.decode_capacity;
     ZD_TRY(encode(trainer, request, i, &ids, &end));
     if (ids.count >= (size_t)capacity) {
-        ZD_FAIL(ZD_ERR_DATA, "E0463",
-                "the prompt has %zu tokens, there is room for %d", ids.count,
-                capacity);
+        ZD_BAD("E0463", "the prompt has %zu tokens, there is room for %d",
+               ids.count, capacity);
         return zd_fail_help("a shorter prompt; memory is planned for one of so "
                             "many tokens and its continuation");
     }
     int room = capacity - (int)ids.count;
     if (!request->is_asked || request->max_new_tokens <= room)
         return ZD_OK;
-    ZD_FAIL(ZD_ERR_DATA, "E1015",
-            "%d new tokens after %zu of the prompt: there is room for %d in "
-            "all",
-            request->max_new_tokens, ids.count, capacity);
+    ZD_BAD("E1015",
+           "%d new tokens after %zu of the prompt: there is room for %d in "
+           "all",
+           request->max_new_tokens, ids.count, capacity);
     return zd_fail_help("max_new_tokens of at most %d", room);
 }
 
