@@ -95,3 +95,8 @@ void zd_error_print(FILE *stream, const struct zd_error *error);
 
 /* Prints into an array of characters, cut to its size. */
 #define ZD_PRINT(array, ...) snprintf((array), sizeof(array), __VA_ARGS__)
+
+/* A loop over the elements of an array, whose count is taken before it. */
+#define ZD_EACH(item, array, count)                                            \
+    for (__typeof__(&*(array)) item = (array), item##_end = item + (count);    \
+         item < item##_end; item++)

@@ -54,8 +54,7 @@ void stream_init(
         stream->chunk_bytes = IN_PLACE_CHUNK;
         stream->windows[RECEIVE].depth = COMM_OPS_MAX;
     }
-    for (int d = 0; d < 2; d++) {
-        struct mpi_window *window = &stream->windows[d];
+    ZD_EACH(window, stream->windows, 2) {
         size_t count = (size_t)window->depth * peers;
         window->requests = zd_must(malloc(count * sizeof(MPI_Request) + 1));
         for (size_t i = 0; i < count; i++)

@@ -5,12 +5,10 @@
 static struct comm_op *find(struct comm *comm, uint64_t number)
 {
     struct comm_op *found = NULL;
-    for (int i = 0; i < COMM_OPS_MAX; i++) {
-        struct comm_op *op = &comm->ops[i];
+    ZD_EACH(op, comm->ops, COMM_OPS_MAX)
         if (op->in_use && (!number || op->order + 1 == number) &&
             (!found || op->order < found->order))
             found = op;
-    }
     return found;
 }
 

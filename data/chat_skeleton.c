@@ -479,8 +479,7 @@ bool shape_fill(
                     &shape->watch, i, memory->words[i].text,
                     memory->words[i].bytes))
             return false;
-    for (size_t p = 0; p < shape->place_count; p++) {
-        struct place *place = &shape->places[p];
+    ZD_EACH(place, shape->places, shape->place_count) {
         const struct word *word = &memory->words[place->word];
         document_append(document, shape->text.text + done, place->at - done);
         document_append(document, word->text, word->bytes);

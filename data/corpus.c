@@ -182,8 +182,7 @@ static enum zd_status write_index(void *ctx, struct cache_writer *writer)
 static enum zd_status check_ids(struct corpus *corpus, enum data_depth depth)
 {
     const struct raw *raw = &corpus->raw;
-    for (int f = 0; f < raw->file_count; f++) {
-        const struct raw_file *file = &raw->files[f];
+    ZD_EACH(file, raw->files, raw->file_count) {
         uint64_t end = file->begin + file->count;
         if (depth == DATA_LOOK && file->count > CHECKED_TOKENS) {
             end = file->begin + CHECKED_TOKENS;

@@ -200,8 +200,7 @@ enum zd_status dataset_count(
         struct dataset *dataset, struct dataset_facts *facts_out)
 {
     struct dataset_facts facts = {0};
-    for (int i = 0; i < dataset->part_count; i++) {
-        struct dataset_part *part = &dataset->parts[i];
+    ZD_EACH(part, dataset->parts, dataset->part_count) {
         int64_t documents = corpus_documents(&part->corpus);
         facts.documents = facts.documents < 0 || documents < 0
                                   ? -1

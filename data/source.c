@@ -323,8 +323,7 @@ enum zd_status source_identity(
 enum zd_status sources_identity(
         const struct file_list *list, bool portable, struct hasher *hasher)
 {
-    for (int i = 0; i < list->count; i++) {
-        const struct data_file *file = &list->files[i];
+    ZD_EACH(file, list->files, list->count) {
         const int64_t facts[] = {file->format, file->has_lines};
         hasher_update(hasher, facts, sizeof facts);
         ZD_TRY(source_identity(file, portable, hasher));

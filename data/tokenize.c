@@ -313,8 +313,7 @@ static enum zd_status tokenize_document(struct tokenize_worker *w)
     if (document->is_chat)
         return tokenize_chat(w);
     append_prefix(w);
-    for (size_t i = 0; i < document->trained_count; i++) {
-        const struct text_range *range = &document->trained[i];
+    ZD_EACH(range, document->trained, document->trained_count) {
         ZD_TRY(append_text(
                 w, document->text + at, range->begin - at, at > 0, false));
         ZD_TRY(append_text(

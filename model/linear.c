@@ -243,8 +243,7 @@ static enum zd_status adapters_enter(
     if (linear->is_fp8)
         ZD_TRY(fp8_input_again(linear, x, &m.a));
     ZD_TRY(multiply(&base, false, &m));
-    for (int i = 0; i < linear->adapter_count; i++) {
-        const struct adapter_view *view = &linear->adapters[i];
+    ZD_EACH(view, linear->adapters, linear->adapter_count) {
         ZD_TRY(adapter_magnitude_backward(linear, view, z, dy));
         covered += view->out;
     }
@@ -260,8 +259,7 @@ static enum zd_status rows_forward(
 {
     const struct kernels *k = linear->model->kernels;
     size_t element = dtype_bytes(k->dtype), first = 0;
-    for (int i = 0; i < linear->weight.part_count; i++) {
-        const struct codes_view *part = &linear->weight.parts[i];
+    ZD_EACH(part, linear->weight.parts, linear->weight.part_count) {
         const char *bias = linear->bias;
         ZD_TRY(k->codes_rows(
                 NULL, (char *)y + first * element, linear->out, x, part->codes,

@@ -73,8 +73,7 @@ static struct tensor_blocks blocks_of_slice(const struct param *p)
     if (slice->by_column != whole->by_column)
         return blocks; /* each line is cut, and has its block */
     blocks.section_count = 0;
-    for (int i = 0; i < slice->range_count; i++) {
-        const struct slice_range *range = &slice->ranges[i];
+    ZD_EACH(range, slice->ranges, slice->range_count) {
         int s = tensor_blocks_section(whole, range->whole);
         end = range->here + range->count;
         if (range->count)

@@ -24,8 +24,7 @@ enum zd_status linear_weight(
     char *out = linear->model->decoded;
     assert(weight->values || (weight->part_count && out));
     *values_out = weight->values ? weight->values : out;
-    for (int i = 0; i < weight->part_count; i++) {
-        const struct codes_view *part = &weight->parts[i];
+    ZD_EACH(part, weight->parts, weight->part_count) {
         ZD_TRY(k->dequantize(
                 NULL, out, part->codes, part->scales, part->matrix));
         out += quant_matrix_count(part->matrix) * dtype_bytes(k->dtype);

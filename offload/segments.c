@@ -195,8 +195,7 @@ enum zd_status segments_take(
 
 void segments_taken(struct offload *offload, int count, uint64_t ticket)
 {
-    for (int s = 0; s < count; s++) {
-        struct segment *segment = &offload->segments[s];
+    ZD_EACH(segment, offload->segments, count) {
         struct token worked =
                 tally_token(&segment->jobs, segment->chunk_count ? ticket : 0);
         segment->made = worked;

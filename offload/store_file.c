@@ -174,11 +174,9 @@ static bool is_spare(const struct buffer *buffer)
 static struct buffer *oldest_spare(struct store_file *file)
 {
     struct buffer *oldest = NULL;
-    for (int i = 0; i < file->buffer_count; i++) {
-        struct buffer *buffer = &file->buffers[i];
+    ZD_EACH(buffer, file->buffers, file->buffer_count)
         if (is_spare(buffer) && (!oldest || buffer->used < oldest->used))
             oldest = buffer;
-    }
     return oldest;
 }
 

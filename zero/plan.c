@@ -114,8 +114,7 @@ static void add_segment(struct zero_plan *plan, int unit, enum kind kind)
 
 static void place_segments(struct zero_plan *plan)
 {
-    for (int s = 0; s < plan->segment_count; s++) {
-        struct zero_segment *segment = &plan->segments[s];
+    ZD_EACH(segment, plan->segments, plan->segment_count) {
         size_t *full = &plan->full_bytes[segment->array];
         size_t *shard = &plan->shard_bytes[segment->array];
         segment->full_offset = *full;
@@ -237,11 +236,9 @@ static uint64_t sent(
 static uint64_t moves_sent(const struct zero_plan *plan, enum zero_group group)
 {
     uint64_t bytes = 0;
-    for (int i = 0; i < plan->train_move_count; i++) {
-        const struct zero_move *move = &plan->train_moves[i];
+    ZD_EACH(move, plan->train_moves, plan->train_move_count)
         if (move->gather)
             bytes += sent(plan, group, plan_unit_of(plan, move->unit).bytes);
-    }
     return bytes;
 }
 
@@ -346,8 +343,7 @@ static void note_collectives(
     size_t grad = dtype_bytes(plan->grad_dtype);
     bool adds = is_shard && plan->grads_cut && !plan->grads_pass &&
                 plan->grad_dtype == DTYPE_FP32;
-    for (int s = 0; s < plan->segment_count; s++) {
-        const struct zero_segment *segment = &plan->segments[s];
+    ZD_EACH(segment, plan->segments, plan->segment_count) {
         size_t count = is_shard ? segment->shard_count : segment->part_count;
         size_t reduced = segment->trainable ? count * grad : 0;
         size_t sent = size_max(zero_segment_bytes(segment, count), reduced);

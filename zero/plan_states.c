@@ -252,8 +252,7 @@ enum zd_status plan_measure(struct zero_plan *plan)
     if (!measures || plan->request.spill_bytes) /* hardly any twice */
         return measure(plan);
     const struct zero_request of = measured_of(plan);
-    for (int i = 0; i < ZERO_MEASURES; i++) {
-        const struct zero_measured *last = &measures->last[i];
+    ZD_EACH(last, measures->last, ZERO_MEASURES) {
         if (memcmp(&last->of, &of, sizeof of) != 0)
             continue;
         plan->needs = last->needs;

@@ -435,12 +435,10 @@ static enum zd_status load_weights(
 {
     ZD_FREED float *wide = zd_must(malloc(LIMIT * sizeof *wide));
     ZD_FREED uint16_t *narrow = zd_must(malloc(LIMIT * sizeof *narrow));
-    for (int i = 0; i < zero->range_count[ZERO_HOLDS]; i++) {
-        const struct zero_range *range = &zero->ranges[ZERO_HOLDS][i];
+    ZD_EACH(range, zero->ranges[ZERO_HOLDS], zero->range_count[ZERO_HOLDS])
         ZD_TRY(load_range(
                 zero, range, source, digest_of(zero, range, digests), wide,
                 narrow));
-    }
     return ZD_OK;
 }
 

@@ -336,12 +336,10 @@ static void want_all(struct zero_snapshot *snapshot)
     if (!snapshot->engine)
         return;
     offload_snapshot_begin(snapshot->engine, snapshot->moments);
-    for (int i = 0; i < snapshot->count; i++) {
-        const struct zero_range *range = &snapshot->ranges[i];
+    ZD_EACH(range, snapshot->ranges, snapshot->count)
         offload_snapshot_want(
                 snapshot->engine, range->extent,
                 range_skip(snapshot->zero, range), range->count);
-    }
     offload_snapshot_open(snapshot->engine);
 }
 

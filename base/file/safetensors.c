@@ -242,8 +242,7 @@ static enum zd_status check_layout(struct st_file *file, uint64_t data_begin)
 {
     uint64_t at = 0;
     sort_tensors(file, by_offset);
-    for (int i = 0; i < file->tensor_count; i++) {
-        struct st_tensor *tensor = &file->tensors[i];
+    ZD_EACH(tensor, file->tensors, file->tensor_count) {
         if (tensor->begin != at)
             return fail_tensor(
                     file, tensor->name, "E0724",
@@ -251,8 +250,7 @@ static enum zd_status check_layout(struct st_file *file, uint64_t data_begin)
                                        : "leaves a hole in front of it");
         at += tensor->bytes;
     }
-    for (int i = 0; i < file->tensor_count; i++) {
-        struct st_tensor *tensor = &file->tensors[i];
+    ZD_EACH(tensor, file->tensors, file->tensor_count) {
         uint64_t bytes;
         ZD_TRY(st_dtype_extent(
                 file->path, tensor->name, tensor->dtype, tensor->dims,

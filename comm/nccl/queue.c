@@ -378,13 +378,11 @@ static enum zd_status add_ordered(const struct run *run, bool along_rail)
 /* NCCL has no sum that is added to what is there. */
 static enum zd_status add_sums(const struct run *run)
 {
-    for (int i = 0; i < run->count; i++) {
-        const struct nccl_pending *p = &run->pending[i];
+    ZD_EACH(p, run->pending, run->count)
         if (p->op->accumulate && !is_ordered(run->group, p->op))
             ZD_TRY(comm_add_cuda(
                     run->group->nccl->stream, p->op->to, sum_of(p),
                     p->op->count));
-    }
     return ZD_OK;
 }
 
@@ -447,8 +445,7 @@ static enum zd_status queue_all(struct nccl *nccl)
         ZD_TRY(queue_run(&run));
         i += run.count;
     }
-    for (int i = 0; i < nccl->pending_count; i++) {
-        const struct nccl_pending *p = &nccl->pending[i];
+    ZD_EACH(p, nccl->pending, nccl->pending_count) {
         ZD_TRY(stream_record(nccl->stream, nccl_done_of(nccl, p->op)));
         atomic_store(&nccl->queued, p->op->sequence + 1);
     }

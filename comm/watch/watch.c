@@ -397,8 +397,7 @@ void watch_fail(struct watch *watch)
 static struct comm_files *files_begin(
         struct watch *watch, const char *what, bool is_held)
 {
-    for (int i = 0; i < WATCH_FILES_MAX; i++) {
-        struct comm_files *files = &watch->files[i];
+    ZD_EACH(files, watch->files, WATCH_FILES_MAX) {
         bool is_taken = false;
         if (!atomic_compare_exchange_strong(&files->is_taken, &is_taken, true))
             continue;

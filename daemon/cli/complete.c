@@ -63,8 +63,7 @@ static bool next_words(
 {
     size_t length = strlen(typed);
     char last[64] = "";
-    for (int i = 0; i < program->command_count; i++) {
-        const struct cli_command *command = &program->commands[i];
+    ZD_EACH(command, program->commands, program->command_count) {
         const char *rest = command->name + length;
         char word[64];
         if (strncmp(command->name, typed, length) != 0)
@@ -85,8 +84,7 @@ static void offer_options(
         const struct completion *completion)
 {
     char word[64];
-    for (int i = 0; i < program->option_count; i++) {
-        const struct cli_option *option = &program->options[i];
+    ZD_EACH(option, program->options, program->option_count) {
         if (!cli_takes(program, command, option))
             continue;
         ZD_PRINT(word, "--%s", option->name);

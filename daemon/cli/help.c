@@ -45,12 +45,10 @@ static void print_options(
         const struct cli_program *program, const struct cli_command *command,
         bool common, FILE *stream)
 {
-    for (int i = 0; i < program->option_count; i++) {
-        const struct cli_option *option = &program->options[i];
+    ZD_EACH(option, program->options, program->option_count)
         if (cli_takes(program, command, option) &&
             cli_takes(program, NULL, option) == common)
             print_option(option, stream);
-    }
 }
 
 static void print_exits(const struct cli_program *program, FILE *stream)
@@ -69,8 +67,7 @@ static void print_program(const struct cli_program *program, FILE *stream)
     const char *group = NULL;
     fprintf(stream, "%s - %s\n\n%s", program->name, program->summary,
             program->examples);
-    for (int i = 0; i < program->command_count; i++) {
-        const struct cli_command *command = &program->commands[i];
+    ZD_EACH(command, program->commands, program->command_count) {
         if (!group || strcmp(group, command->group) != 0)
             fprintf(stream, "\n%s:\n", command->group);
         group = command->group;

@@ -91,8 +91,7 @@ const struct cli_option *cli_find_option(
         const char *text, const char **value_out)
 {
     *value_out = NULL;
-    for (int i = 0; i < program->option_count; i++) {
-        const struct cli_option *option = &program->options[i];
+    ZD_EACH(option, program->options, program->option_count) {
         if (!cli_takes(program, command, option))
             continue;
         if (option->letter && text[0] == '-' && text[1] == option->letter &&
@@ -121,8 +120,7 @@ static enum zd_status tell_unknown_option(
                *words = command ? command->name : "";
     char name[64];
     ZD_PRINT(name, "%.*s", (int)strcspn(typed, "="), typed);
-    for (int i = 0; i < program->option_count; i++) {
-        const struct cli_option *option = &program->options[i];
+    ZD_EACH(option, program->options, program->option_count) {
         int distance = edit_distance(name + strspn(name, "-"), option->name);
         if (cli_takes(program, command, option))
             suggest_offer(&nearest, name, distance, option->name);

@@ -17,8 +17,7 @@ static bool may_be_set(const struct schema_key *key)
 static void offer_settings(const struct completion *completion)
 {
     char name[2 * SCHEMA_NAME_MAX + 2];
-    for (int i = 0; i < schema_count; i++) {
-        const struct schema_key *key = &schema_table[i];
+    ZD_EACH(key, schema_table, schema_count) {
         ZD_PRINT(name, "%s.%s=", key->section, key->name);
         if (may_be_set(key))
             complete_offer(completion, name, key->help);

@@ -89,8 +89,7 @@ static enum zd_status check_ready(const char *text, int world)
     bool is_part;
     enum zd_status status = job_load(&request, &job);
     ZD_THEN(status, cli_check_data(job_options(job), false, &is_part));
-    for (int i = 0; i < job_problems(job)->count; i++) {
-        const struct problem *problem = &job_problems(job)->items[i];
+    ZD_EACH(problem, job_problems(job)->items, job_problems(job)->count) {
         if (strcmp(problem->code, "E0219") == 0) {
             zd_error_clear();
             status = ZD_OK;

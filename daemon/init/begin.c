@@ -238,11 +238,9 @@ static json_t *setting_value(const struct plan_setting *setting)
 
 void draft_set_found(struct draft *draft, const struct plan_found *found)
 {
-    for (int i = 0; i < found->settings.count; i++) {
-        const struct plan_setting *setting = &found->settings.list[i];
+    ZD_EACH(setting, found->settings.list, found->settings.count)
         draft_replace(
                 draft, setting->key, setting_value(setting), setting->why);
-    }
 }
 
 /* Of those within 5 % of the fastest, the one with the fewest settings. */

@@ -288,8 +288,7 @@ static void put_values(const struct draft *draft, FILE *stream)
     const char *section = "";
     bool has_entries = false;
     char name[2 * SCHEMA_NAME_MAX];
-    for (int i = 0; i < schema_count; i++) {
-        const struct schema_key *key = &schema_table[i];
+    ZD_EACH(key, schema_table, schema_count) {
         if (!has_entries && strcmp(key->section, "data.eval") == 0) {
             put_entries(stream, "data.train", draft->train);
             put_entries(stream, "data.eval", draft->eval);
@@ -338,8 +337,7 @@ void draft_find_problems(struct draft *draft, const struct job_request *request)
     char why[160];
     bool had_others = draft->problems.count > 0;
     job_load(request, &job);
-    for (int i = 0; i < job_problems(job)->count; i++) {
-        const struct problem *from = &job_problems(job)->items[i];
+    ZD_EACH(from, job_problems(job)->items, job_problems(job)->count) {
         copy_why(request->text, from->place.line, why, sizeof why);
         struct toml_place place = place_of(draft, why);
         if (!place.source && had_others)

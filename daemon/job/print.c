@@ -137,8 +137,7 @@ void job_print(const struct job *job, FILE *stream)
                 job->world, job->world == 1 ? "" : "s");
     else
         fprintf(stream, "# %s, resolved\n", job->sources[0]->name);
-    for (int i = 0; i < schema_count; i++) {
-        const struct schema_key *key = &schema_table[i];
+    ZD_EACH(key, schema_table, schema_count) {
         if (is_entry(key))
             continue;
         if (strcmp(section, key->section) != 0) {
@@ -154,8 +153,7 @@ void job_print(const struct job *job, FILE *stream)
 json_t *job_json(const struct job *job)
 {
     json_t *values = json_object();
-    for (int i = 0; i < schema_count; i++) {
-        const struct schema_key *key = &schema_table[i];
+    ZD_EACH(key, schema_table, schema_count) {
         char name[160], origin[1200];
         if (is_entry(key) || key->type == SCHEMA_EXTENDS)
             continue;
@@ -180,8 +178,7 @@ json_t *job_json(const struct job *job)
 json_t *job_values(const struct job *job)
 {
     json_t *values = json_object();
-    for (int i = 0; i < schema_count; i++) {
-        const struct schema_key *key = &schema_table[i];
+    ZD_EACH(key, schema_table, schema_count) {
         char name[160];
         if (key->flags & SCHEMA_PER_RANK || is_entry(key))
             continue;

@@ -17,8 +17,7 @@ extern const struct cli_program zerod_program, zerodctl_program;
 static json_t *options_json(const struct cli_program *program)
 {
     json_t *all = json_array();
-    for (int i = 0; i < program->option_count; i++) {
-        const struct cli_option *option = &program->options[i];
+    ZD_EACH(option, program->options, program->option_count) {
         const char letter[] = {option->letter, '\0'};
         json_array_append_new(
                 all, json_pack(
@@ -33,8 +32,7 @@ static json_t *options_json(const struct cli_program *program)
 static json_t *commands_json(const struct cli_program *program)
 {
     json_t *all = json_array();
-    for (int i = 0; i < program->command_count; i++) {
-        const struct cli_command *command = &program->commands[i];
+    ZD_EACH(command, program->commands, program->command_count) {
         json_t *options = json_array();
         for (int o = 0; o < program->option_count; o++)
             if (cli_takes(program, command, &program->options[o]))
@@ -92,8 +90,7 @@ static json_t *keys_json(void)
 {
     json_t *keys = json_array();
     char accepts[1024];
-    for (int i = 0; i < schema_count; i++) {
-        const struct schema_key *key = &schema_table[i];
+    ZD_EACH(key, schema_table, schema_count) {
         schema_accepts(key, accepts, sizeof accepts);
         json_array_append_new(
                 keys,
@@ -137,8 +134,7 @@ static json_t *metrics_json(const struct metric_table *table)
     static const char *const kinds[] = {
             "gauge", "counter", "info", "histogram"};
     json_t *rows = json_array();
-    for (size_t i = 0; i < table->count; i++) {
-        const struct metric *row = &table->rows[i];
+    ZD_EACH(row, table->rows, table->count)
         json_array_append_new(
                 rows,
                 json_pack(
@@ -149,7 +145,6 @@ static json_t *metrics_json(const struct metric_table *table)
                         row->label, "label_value", row->label_value, "index",
                         index_json(row->index), "inner",
                         index_json(row->inner)));
-    }
     return rows;
 }
 

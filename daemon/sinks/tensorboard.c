@@ -103,12 +103,10 @@ static void add_series(
         struct record_bytes *summary, const struct metric_table *table,
         const void *from)
 {
-    for (size_t i = 0; i < table->count; i++) {
-        const struct metric *metric = &table->rows[i];
+    ZD_EACH(metric, table->rows, table->count)
         if (metric->series && metric_is_known(metric, from, 0))
             record_add_scalar(
                     summary, metric->series, metric_number(metric, from, 0));
-    }
 }
 
 static void on_step(struct tensorboard *tb, const struct run_state *state)

@@ -118,12 +118,10 @@ json_t *run_state_status(const struct run_state *state)
             object, "stopped_by",
             state->stopped_by[0] ? state->stopped_by : NULL);
     metrics_set_json(object, &run_metrics, state, false);
-    for (size_t i = 0; i < step_metrics.count; i++) {
-        const struct metric *metric = &step_metrics.rows[i];
+    ZD_EACH(metric, step_metrics.rows, step_metrics.count)
         if (metric->flags & METRIC_STATUS) /* its last finite value */
             set(object, metric->name,
                 json_number_or_null(run_state_last(state, metric->series)));
-    }
     set_job(object, state);
     set_device(object, state);
     set_settings(object, state);
@@ -177,8 +175,7 @@ static json_t *memory_json(
 json_t *run_state_memory(const struct run_state *state)
 {
     json_t *ranks = json_array();
-    for (int r = 0; r < state->rank_count; r++) {
-        const struct train_rank_report *rank = &state->ranks[r];
+    ZD_EACH(rank, state->ranks, state->rank_count) {
         json_t *memories = json_array();
         for (int m = 0; m < ARENA_MEMORIES; m++)
             json_array_append_new(

@@ -107,11 +107,9 @@ static const struct metric *run_series(int i)
     const struct metric_table *const tables[] = {
             &step_metrics, &run_metrics, &rank_metrics};
     for (size_t t = 0; t < sizeof tables / sizeof tables[0]; t++)
-        for (size_t r = 0; r < tables[t]->count; r++) {
-            const struct metric *metric = &tables[t]->rows[r];
+        ZD_EACH(metric, tables[t]->rows, tables[t]->count)
             if (metric->series && !(metric->flags & METRIC_LIVE) && i-- == 0)
                 return metric;
-        }
     return NULL;
 }
 

@@ -228,8 +228,7 @@ struct value jinja_run_macro(
  * before it are not those that it wrote, for transformers too. */
 static void end_spans(struct jinja_output *out)
 {
-    for (size_t i = 0; i < out->span_count; i++) {
-        struct jinja_span *span = &out->spans[i];
+    ZD_EACH(span, out->spans, out->span_count) {
         if (span->begin > out->bytes)
             span->begin = out->bytes;
         span->end = jinja_past_characters(

@@ -93,8 +93,7 @@ static bool take_property(struct translation *t)
          strncmp(text + 3, "C}", 2) == 0)) /* Cn and Cs have no table */
         return false;
     memcpy(category, text + 3, bytes);
-    for (int r = 0; r < table->count; r++) {
-        const struct unicode_range *range = &table->ranges[r];
+    ZD_EACH(range, table->ranges, table->count) {
         if (strncmp(range->category, category, bytes) != 0)
             continue;
         if (complement)

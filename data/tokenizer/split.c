@@ -353,8 +353,7 @@ struct split_stage *splitter_push(
 static bool keeps_spaces(const struct added_set *set, const uint8_t *classes)
 {
     enum { META = 0x2581 };
-    for (int i = 0; i < set->count; i++) {
-        const struct added_token *token = &set->tokens[i];
+    ZD_EACH(token, set->tokens, set->count) {
         bool is_word = false; /* the character before is no white space */
         unsigned step;
         for (size_t at = 0; at < token->bytes; at += step) {

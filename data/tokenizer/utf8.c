@@ -75,8 +75,7 @@ static int class_of(const char *category)
 static void mark(
         uint8_t *classes, struct unicode_table table, enum unicode_class class)
 {
-    for (int r = 0; r < table.count; r++) {
-        const struct unicode_range *range = &table.ranges[r];
+    ZD_EACH(range, table.ranges, table.count) {
         int bits = class ? (int)class : class_of(range->category);
         for (uint32_t c = range->begin; bits && c <= range->end; c++)
             classes[c] |= (uint8_t)bits;

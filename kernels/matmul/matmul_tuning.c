@@ -99,12 +99,10 @@ const struct tuned *tuning_find(
         const struct tuning *tuning, const struct matmul_key *key,
         uint32_t workspace_kib)
 {
-    for (size_t i = 0; i < tuning->count; i++) {
-        const struct tuned *t = &tuning->tuned[i];
+    ZD_EACH(t, tuning->tuned, tuning->count)
         if (t->workspace_kib == workspace_kib &&
             memcmp(&t->key, key, sizeof *key) == 0)
             return t;
-    }
     return NULL;
 }
 

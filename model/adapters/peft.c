@@ -302,8 +302,7 @@ enum zd_status peft_open(
     adapter.parts = zd_array((size_t)table->count, sizeof *adapter.parts);
     /* sorted by name: the embedding comes later than a tied head */
     for (int pass = 0; pass < 2; pass++)
-        for (int i = 0; i < adapter.file->tensor_count; i++) {
-            const struct st_tensor *t = &adapter.file->tensors[i];
+        ZD_EACH(t, adapter.file->tensors, adapter.file->tensor_count) {
             bool late = strcmp(t->name, PREFIX "lm_head.weight") == 0;
             if (late == (pass == 1))
                 ZD_TRY(place_tensor(&o, t));

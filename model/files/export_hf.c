@@ -186,8 +186,8 @@ static enum zd_status list_others(struct hf_export *e)
         return ZD_OK;
     ZD_TRY(hf_files_open(e->job->others_from, &e->others));
     for (int i = 0; i < e->others.count; i++)
-        for (int t = 0; t < e->others.files[i]->tensor_count; t++) {
-            const struct st_tensor *tensor = &e->others.files[i]->tensors[t];
+        ZD_EACH(tensor, e->others.files[i]->tensors,
+                e->others.files[i]->tensor_count) {
             struct st_entry entry = {
                     .name = tensor->name,
                     .dtype = tensor->dtype,
@@ -229,8 +229,7 @@ static enum zd_status write_index(const struct hf_export *e)
     json_auto_t *index = zd_must(json_pack(
             "{s:{s:I} s:o}", "metadata", "total_size",
             (json_int_t)tensor_files_bytes(&e->files, -1), "weight_map", map));
-    for (int i = 0; i < e->files.count; i++) {
-        const struct file_tensor *tensor = &e->files.tensors[i];
+    ZD_EACH(tensor, e->files.tensors, e->files.count) {
         tensor_files_name(&e->files, tensor->file, name);
         json_object_set_new(map, tensor->name, zd_must(json_string(name)));
     }

@@ -65,8 +65,7 @@ enum zd_status tensor_files_add_raw(
 void tensor_files_cut(struct tensor_files *files, uint64_t max_bytes)
 {
     uint64_t filled = 0;
-    for (int i = 0; i < files->count; i++) {
-        struct file_tensor *tensor = &files->tensors[i];
+    ZD_EACH(tensor, files->tensors, files->count) {
         if (filled && filled + tensor->bytes > max_bytes) {
             files->files++;
             filled = 0;
@@ -183,8 +182,7 @@ static enum zd_status write_run(
 static enum zd_status write_tensors(
         const struct writing *w, int file, uint64_t from, uint64_t to)
 {
-    for (int i = 0; i < w->files->count; i++) {
-        const struct file_tensor *tensor = &w->files->tensors[i];
+    ZD_EACH(tensor, w->files->tensors, w->files->count) {
         if (tensor->file != file)
             continue;
         const struct st_tensor *place = st_find(w->file, tensor->name);

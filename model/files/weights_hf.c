@@ -350,8 +350,7 @@ static enum zd_status place_all(struct hf_source *source, const char *dir)
 static enum dtype storage_dtype(const struct hf_source *source)
 {
     size_t counts[3] = {0};
-    for (int id = 0; id < source->table->count; id++) {
-        const struct hf_tensor *tensor = &source->tensors[id];
+    ZD_EACH(tensor, source->tensors, source->table->count) {
         const struct st_tensor *t = tensor->stored.tensor;
         if (tensor->weight)
             return tensor->weight->state.dtype;

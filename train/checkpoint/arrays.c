@@ -109,8 +109,7 @@ size_t columns_before(const struct param *matrix, size_t whole)
     int64_t row = (int64_t)whole / slice->shape[1];
     int64_t column = (int64_t)whole % slice->shape[1];
     int64_t before = row * matrix->shape[1];
-    for (int i = 0; i < slice->range_count; i++) {
-        const struct slice_range *range = &slice->ranges[i];
+    ZD_EACH(range, slice->ranges, slice->range_count) {
         int64_t in = column - range->whole;
         before += in < 0 ? 0 : in < range->count ? in : range->count;
     }

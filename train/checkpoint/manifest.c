@@ -217,8 +217,7 @@ static json_t *progress_json(const struct train_state *state)
 {
     json_t *progress = json_object();
     json_t *loss_scale = loss_scale_json(&state->loss_scale);
-    for (int i = 0; i < COUNTERS; i++) {
-        const struct counter *counter = &progress_counters[i];
+    ZD_EACH(counter, progress_counters, COUNTERS) {
         const void *at = (const char *)state + counter->offset;
         json_object_set_new(
                 progress, counter->key,
@@ -525,8 +524,7 @@ struct train_state manifest_state(const json_t *manifest)
             .step = json_integer_at(manifest, "step"),
             .loss_scale = loss_scale_of(progress),
             .live = live_of(manifest)};
-    for (int i = 0; i < COUNTERS; i++) {
-        const struct counter *counter = &progress_counters[i];
+    ZD_EACH(counter, progress_counters, COUNTERS) {
         void *at = (char *)&state + counter->offset;
         if (counter->type == LOSS)
             *(double *)at = number_at(progress, counter->key);

@@ -29,8 +29,7 @@ static bool is_damaged(
         char out[DAMAGE_TEXT])
 {
     char name[ARRAY_NAME], hex[HASH_HEX];
-    for (int i = 0; i < held->array_count; i++) {
-        const struct held_array *array = &held->arrays[i];
+    ZD_EACH(array, held->arrays, held->array_count) {
         array_name(name, array->kind, held->name, &held->columns, held->begin);
         const struct st_tensor *tensor = st_find(file, name);
         if (!tensor || strcmp(tensor->dtype, array->type) != 0 ||

@@ -145,8 +145,7 @@ struct plan_space plan_space_refusal(const struct train_job *job)
 {
     struct plan_space space = {{0}};
     bool is_beyond[CHOICES] = {false}; /* after what the job has */
-    for (int i = 0; i < OPTIONS; i++) {
-        const struct option *row = &options[i];
+    ZD_EACH(row, options, OPTIONS) {
         int d = row->dimension;
         bool goes_down = d == CHOOSE_PLACE || d == CHOOSE_PARAMS;
         if (row->is_offered && (is_beyond[d] || !goes_down))

@@ -175,13 +175,11 @@ static uint64_t elements_held(const struct zero_plan *zero)
 static uint64_t bytes_fetched(const struct zero_plan *zero)
 {
     uint64_t bytes = 0;
-    for (int m = 0; m < zero->train_move_count; m++) {
-        const struct zero_move *move = &zero->train_moves[m];
+    ZD_EACH(move, zero->train_moves, zero->train_move_count)
         for (int s = zero->unit_segments[move->unit];
              move->gather && s < zero->unit_segments[move->unit + 1]; s++)
             bytes += zero_segment_bytes(
                     &zero->segments[s], zero->segments[s].part_count);
-    }
     return bytes;
 }
 
@@ -288,15 +286,13 @@ static json_t *spans_json(
         const struct arena_plan *plan, enum arena_memory memory)
 {
     json_t *spans = json_array();
-    for (int i = 0; i < plan->span_count; i++) {
-        const struct arena_span *span = &plan->spans[i];
+    ZD_EACH(span, plan->spans, plan->span_count)
         if (span->memory == memory)
             json_array_append_new(
                     spans, json_pack(
                                    "{s:s, s:s, s:I}", "name", span->name,
                                    "kind", span_kind_name(span->kind), "bytes",
                                    (json_int_t)span->bytes));
-    }
     return spans;
 }
 

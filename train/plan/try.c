@@ -203,11 +203,9 @@ static enum zd_status plan_spans(
         ZD_TRY(arena_plan_add(
                 arena, "device.staging", ARENA_PINNED, SPAN_BUFFERS,
                 DEVICE_STAGING_BYTES));
-    for (int i = 0; i < model->span_count; i++) {
-        const struct arena_span *span = &model->spans[i];
+    ZD_EACH(span, model->spans, model->span_count)
         ZD_TRY(arena_plan_add(
                 arena, span->name, span->memory, span->kind, span->bytes));
-    }
     ZD_TRY(arena_plan_add(
             arena, "train.batches", ARENA_HOST, SPAN_BUFFERS,
             loader_bytes(

@@ -155,8 +155,7 @@ void metrics_set_json(
         json_t *object, const struct metric_table *table, const void *from,
         bool only_known)
 {
-    for (size_t r = 0; r < table->count; r++) {
-        const struct metric *metric = &table->rows[r];
+    ZD_EACH(metric, table->rows, table->count) {
         const char *path = metric->name;
         char key[KEY_MAX];
         json_t *into = object;

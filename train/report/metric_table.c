@@ -117,12 +117,10 @@ void train_offload_add(
         const struct train_offload_report *of)
 {
     struct train_step_report sum = {.offload = *total}, one = {.offload = *of};
-    for (size_t i = 0; i < step_metrics.count; i++) {
-        const struct metric *metric = &step_metrics.rows[i];
+    ZD_EACH(metric, step_metrics.rows, step_metrics.count)
         if (metric->name && strncmp(metric->name, "offload.", 8) == 0 &&
             !metric->value)
             metric_add(metric, &sum, &one);
-    }
     *total = sum.offload;
     total->active |= of->active;
     total->has_activations |= of->has_activations;

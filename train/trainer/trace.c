@@ -276,8 +276,7 @@ static void write_spans(
         size_t count)
 {
     static const char *const numbers[] = {"number", "bytes", "bytes", "chunk"};
-    for (size_t i = 0; i < count; i++) {
-        const struct span *span = &spans[i];
+    ZD_EACH(span, spans, count) {
         int kind = span->lane < LANE_WORKERS ? span->lane : LANE_WORKERS;
         double begin = 1e6 * (span->begin - about->clock);
         name_lane(out, about->rank, span->lane);
