@@ -261,7 +261,7 @@ void corpus_close(struct corpus *corpus)
 static uint64_t find_document(
         const struct token_cache *cache, uint64_t position)
 {
-    uint64_t low = 0, high = cache->doc_count;
+    uint64_t low = 0, high = cache->header.doc_count;
     while (low < high) {
         uint64_t middle = low + (high - low) / 2;
         if (cache->docs[middle] < position)
@@ -278,7 +278,7 @@ static enum zd_status mark_raw(
     const struct token_cache *cache = &corpus->cache;
     if (cache->map) {
         for (uint64_t d = find_document(cache, at);
-             d < cache->doc_count && cache->docs[d] < at + count; d++)
+             d < cache->header.doc_count && cache->docs[d] < at + count; d++)
             if (cache->docs[d] >= at) /* out of order since it was opened */
                 words[cache->docs[d] - at] |= WORD_FIRST;
     } else {
@@ -337,7 +337,7 @@ enum zd_status corpus_words(
 
 int64_t corpus_documents(const struct corpus *corpus)
 {
-    return corpus->cache.map ? (int64_t)corpus->cache.doc_count : -1;
+    return corpus->cache.map ? (int64_t)corpus->cache.header.doc_count : -1;
 }
 
 void corpus_document(

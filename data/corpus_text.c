@@ -405,20 +405,20 @@ static enum zd_status open_words(
         zd_log_info(
                 "tokenized %s: %llu tokens in %llu document%s",
                 source_label(text->recipe.entry).text,
-                (unsigned long long)cache->word_count,
-                (unsigned long long)cache->doc_count,
-                cache->doc_count == 1 ? "" : "s");
+                (unsigned long long)cache->header.word_count,
+                (unsigned long long)cache->header.doc_count,
+                cache->header.doc_count == 1 ? "" : "s");
     corpus->is_part = text->is_part;
     corpus->notes = text->notes;
     if (!is_new)
         row_notes_load(&corpus->notes, cache->path);
-    corpus->left_out = (int64_t)cache->skipped_count;
+    corpus->left_out = (int64_t)cache->header.skipped_count;
     corpus->notes.of[ROW_BAD].rows = corpus->left_out;
     if (request->depth != DATA_TRUST)
         tell_notes(text, &corpus->notes);
-    corpus->count = cache->word_count;
+    corpus->count = cache->header.word_count;
     if (!corpus->in_windows)
-        memcpy(corpus->digest, cache->digest, sizeof corpus->digest);
+        memcpy(corpus->digest, cache->header.digest, sizeof corpus->digest);
     return ZD_OK;
 }
 

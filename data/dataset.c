@@ -16,7 +16,7 @@ static int64_t count_samples(const struct dataset_part *part, int T)
 {
     const struct corpus *corpus = &part->corpus;
     if (corpus->packing != PACKING_STREAM)
-        return part->index.map ? (int64_t)part->index.doc_count : -1;
+        return part->index.map ? (int64_t)part->index.header.doc_count : -1;
     /* sample j is words jT .. jT+T */
     return corpus->count > 0 ? (int64_t)((corpus->count - 1) / (uint64_t)T) : 0;
 }

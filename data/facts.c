@@ -148,7 +148,7 @@ static void tell_long(
     size_t bytes;
     count_long(dataset, part, &facts);
     int64_t packed = corpus_documents(&part->corpus) - facts.dropped_documents;
-    int64_t samples = (int64_t)part->index.doc_count;
+    int64_t samples = (int64_t)part->index.header.doc_count;
     FILE *out = text_stream_open(&text, &bytes);
     facts_write_long(&facts, dataset->T, out);
     if (part->corpus.packing == PACKING_DOCUMENTS)
@@ -169,7 +169,8 @@ enum zd_status facts_tell(struct dataset *dataset, struct dataset_part *part)
     struct dataset_facts facts = {0};
     bool has_masks = /* text that the loss does not count */
             !part->corpus.list.is_tokens &&
-            cache->trained_count + cache->doc_count < cache->word_count;
+            cache->header.trained_count + cache->header.doc_count <
+                    cache->header.word_count;
     tell_long(dataset, part);
     if (part->corpus.packing != PACKING_STREAM || !has_masks)
         return ZD_OK;

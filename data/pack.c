@@ -213,11 +213,11 @@ enum zd_status pack_obtain(
             .long_documents = options->long_documents,
             .joins = corpus->packing == PACKING_DOCUMENTS,
             .most = (uint32_t)options->cutoff_len + 1,
-            .documents = (uint32_t)corpus->cache.doc_count};
+            .documents = (uint32_t)corpus->cache.header.doc_count};
     const int64_t settings[] = {
             options->cutoff_len, packing.long_documents, packing.joins,
             corpus->is_part};
-    uint64_t documents = corpus->cache.doc_count;
+    uint64_t documents = corpus->cache.header.doc_count;
     uint64_t pieces = corpus->count / (uint64_t)options->cutoff_len + 1;
     char key[HASH_HEX];
     const struct cache_content content = {
@@ -269,7 +269,7 @@ static enum zd_status append_piece(
     uint32_t document = part->index.words[(*at)++] & WORD_ID;
     if (*at < end && (part->index.words[*at] & WORD_TRAIN))
         piece = part->index.words[(*at)++] & WORD_ID;
-    if (document < corpus->cache.doc_count)
+    if (document < corpus->cache.header.doc_count)
         corpus_document(corpus, document, &begin, &count);
     bool is_there = piece * T < count;
     count -= piece * T;
@@ -298,7 +298,7 @@ enum zd_status dataset_read(
         return append_words(
                 dataset, part, (uint64_t)sample * T, T + 1, count_out);
     uint64_t at = index->docs[sample], end = index->docs[sample + 1];
-    if (at > end || end > index->word_count)
+    if (at > end || end > index->header.word_count)
         return ZD_BAD(
                 "E0450", "%s is damaged: sample %lld lies beyond its end",
                 index->path, (long long)sample);

@@ -90,7 +90,7 @@ static void check_words(
     for (size_t i = 0; i < count; i++) {
         uint64_t at = begin + i, document = check->documents;
         uint32_t marks = words[i] & (WORD_FIRST | WORD_TRAIN);
-        if (at == cache->word_count) /* padding */
+        if (at == cache->header.word_count) /* padding */
             check->is_sound &= words[i] == 0;
         else
             check->is_sound &= (words[i] & WORD_ID) < check->ids &&
@@ -98,8 +98,8 @@ static void check_words(
         check->trained += marks == WORD_TRAIN;
         if (marks != WORD_FIRST)
             continue;
-        check->is_sound &=
-                document < cache->doc_count && cache->docs[document] == at;
+        check->is_sound &= document < cache->header.doc_count &&
+                           cache->docs[document] == at;
         check->documents++;
     }
 }
@@ -116,7 +116,7 @@ static enum zd_status check_content(
     struct hasher *hasher = hasher_create();
     ZD_FREED char *chunk = zd_must(malloc(CHUNK));
     uint64_t words = sizeof(struct cache_header), at = words;
-    uint64_t docs = cache_docs_offset(cache->word_count);
+    uint64_t docs = cache_docs_offset(cache->header.word_count);
     enum zd_status status = ZD_OK;
     while (at < cache->map_bytes && !(stop && atomic_load(stop))) {
         uint64_t left = (at < docs ? docs : cache->map_bytes) - at;
@@ -132,12 +132,12 @@ static enum zd_status check_content(
         at += part;
     }
     hasher_finish(hasher, digest);
-    *sound_out =
-            at < cache->map_bytes ||
-            (check.is_sound &&
-             memcmp(digest, cache->digest, sizeof digest) == 0 &&
-             check.trained == cache->trained_count &&
-             (cache->limits.tokens || check.documents == cache->doc_count));
+    *sound_out = at < cache->map_bytes ||
+                 (check.is_sound &&
+                  memcmp(digest, cache->header.digest, sizeof digest) == 0 &&
+                  check.trained == cache->header.trained_count &&
+                  (cache->limits.tokens ||
+                   check.documents == cache->header.doc_count));
     return status;
 }
 
@@ -145,11 +145,11 @@ static enum zd_status check_content(
 static bool has_order(const struct token_cache *cache)
 {
     uint64_t tokens = cache->limits.tokens;
-    uint64_t end = tokens ? tokens : cache->word_count;
-    for (uint64_t i = 0; i < cache->doc_count; i++)
+    uint64_t end = tokens ? tokens : cache->header.word_count;
+    for (uint64_t i = 0; i < cache->header.doc_count; i++)
         if (cache->docs[i] > cache->docs[i + 1])
             return false;
-    return cache->docs[cache->doc_count] == end;
+    return cache->docs[cache->header.doc_count] == end;
 }
 
 static bool is_foreign(const struct stat *info)
@@ -157,10 +157,8 @@ static bool is_foreign(const struct stat *info)
     return info->st_uid != geteuid() && info->st_uid != 0;
 }
 
-/* Map the file that cache->fd is open for, and take what its header says. */
-static enum zd_status map_file(
-        struct token_cache *cache, const struct cache_header *header,
-        size_t bytes)
+/* Map the file that cache->fd is open for, and whose header was read. */
+static enum zd_status map_file(struct token_cache *cache, size_t bytes)
 {
     char *map = mmap(NULL, bytes, PROT_READ, MAP_SHARED, cache->fd, 0);
     if (map == MAP_FAILED)
@@ -170,17 +168,12 @@ static enum zd_status map_file(
     /* samples are taken in random order: reading ahead would only fill memory
      */
     madvise(map, bytes, MADV_RANDOM);
-    uint64_t docs = cache_docs_offset(header->word_count);
     cache->map = map;
     cache->map_bytes = bytes;
-    cache->words = (const uint32_t *)(map + sizeof *header);
-    cache->docs = (const uint64_t *)(map + docs);
-    cache->word_count = header->word_count;
-    cache->doc_count = header->doc_count;
-    cache->trained_count = header->trained_count;
-    cache->skipped_count = header->skipped_count;
-    cache->unit_count = header->unit_count;
-    memcpy(cache->digest, header->digest, sizeof cache->digest);
+    cache->words = (const uint32_t *)(map + sizeof cache->header);
+    cache->docs =
+            (const uint64_t
+                     *)(map + cache_docs_offset(cache->header.word_count));
     return ZD_OK;
 }
 
@@ -189,18 +182,18 @@ static enum zd_status take_file(
         struct token_cache *cache, const char *key, const struct stat *info,
         bool *sound_out)
 {
-    struct cache_header header;
+    struct cache_header *header = &cache->header;
     size_t bytes = (size_t)info->st_size;
     *sound_out = false;
-    if (bytes < sizeof header)
+    if (bytes < sizeof *header)
         return ZD_OK;
-    ZD_TRY(fs_pread(cache->fd, cache->path, &header, sizeof header, 0));
-    if (!is_sound(&header, key, bytes))
+    ZD_TRY(fs_pread(cache->fd, cache->path, header, sizeof *header, 0));
+    if (!is_sound(header, key, bytes))
         return ZD_OK;
-    ZD_TRY(map_file(cache, &header, bytes));
+    ZD_TRY(map_file(cache, bytes));
     *sound_out = has_order(cache);
-    bool has_its_time = header.modified_s != 0 &&
-                        info->st_mtim.tv_sec == header.modified_s &&
+    bool has_its_time = header->modified_s != 0 &&
+                        info->st_mtim.tv_sec == header->modified_s &&
                         info->st_mtim.tv_nsec == 0;
     if (*sound_out &&
         (is_foreign(info) || (cache->limits.is_by_time && !has_its_time)))

@@ -32,6 +32,29 @@ struct cache_limits { /* of what it is the cache of */
                          header, all of it: its digest, the order of its words */
 };
 
+/* --- the layout of a file, for its reader and writer --- */
+
+#define CACHE_MAGIC "ZDTOKENS"
+enum { CACHE_VERSION = 1 };
+
+/* In `reserved` of a header without its magic: corpus.h. */
+enum { CACHE_WHOLE = 1, CACHE_FAILED = 2, CACHE_STOPPED = 3 };
+
+struct cache_header {
+    char magic[8];
+    uint32_t version, reserved; /* reserved: 0 in a file that is finished */
+    uint64_t word_count, doc_count, trained_count;
+    char key[40], digest[40];
+    int64_t modified_s; /* when the file was written, as its time says; 0: of
+                           an older program */
+    uint64_t skipped_count;
+    uint64_t
+            unit_count; /* of text, in what a stopped writer has left; else 0 */
+    char unused[72];
+    char header_digest[32 + 8]; /* of all before it */
+};
+_Static_assert(sizeof(struct cache_header) == 256, "the header is 256 bytes");
+
 struct token_cache { /* open; all zero: none */
     struct cache_limits limits;
     char *path; /* owned; NULL: none */
@@ -40,12 +63,8 @@ struct token_cache { /* open; all zero: none */
     size_t map_bytes;
     const uint32_t *words;
     const uint64_t *docs;
-    uint64_t word_count, doc_count;
-    uint64_t trained_count; /* words with WORD_TRAIN */
-    uint64_t skipped_count; /* rows of the text that are left out */
-    uint64_t unit_count;    /* of text, if a stopped writer has left it */
-    char digest[HASH_HEX];  /* of words and docs */
-    size_t touched_bytes;   /* since its pages were let go */
+    struct cache_header header; /* as it was: the file may change */
+    size_t touched_bytes;       /* since its pages were let go */
 };
 
 /* `option` or, for "auto", $XDG_CACHE_HOME/zerod or ~/.cache/zerod; made when
@@ -106,28 +125,7 @@ enum zd_status cache_writer_resume(
         int64_t *units_out, struct row_notes *notes);
 void cache_writer_abandon(struct cache_writer *writer);
 
-/* --- the layout of a file, for its reader and writer --- */
-
-#define CACHE_MAGIC "ZDTOKENS"
-enum { CACHE_VERSION = 1 };
-
-/* In `reserved` of a header without its magic: corpus.h. */
-enum { CACHE_WHOLE = 1, CACHE_FAILED = 2, CACHE_STOPPED = 3 };
-
-struct cache_header {
-    char magic[8];
-    uint32_t version, reserved; /* reserved: 0 in a file that is finished */
-    uint64_t word_count, doc_count, trained_count;
-    char key[40], digest[40];
-    int64_t modified_s; /* when the file was written, as its time says; 0: of
-                           an older program */
-    uint64_t skipped_count;
-    uint64_t
-            unit_count; /* of text, in what a stopped writer has left; else 0 */
-    char unused[72];
-    char header_digest[32 + 8]; /* of all before it */
-};
-_Static_assert(sizeof(struct cache_header) == 256, "the header is 256 bytes");
+/* --- for the reader and writer of a file --- */
 
 static inline uint64_t cache_docs_offset(uint64_t word_count)
 {

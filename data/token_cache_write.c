@@ -223,8 +223,8 @@ static enum zd_status copy_words(
         struct cache_writer *w, struct token_cache *part)
 {
     enum { WORDS = CHUNK / sizeof(uint32_t) };
-    for (uint64_t at = 0; at < part->word_count; at += WORDS) {
-        uint64_t left = part->word_count - at;
+    for (uint64_t at = 0; at < part->header.word_count; at += WORDS) {
+        uint64_t left = part->header.word_count - at;
         size_t count = left < WORDS ? (size_t)left : WORDS;
         ZD_TRY(cache_writer_words(w, part->words + at, count));
         token_cache_touch(part, CHUNK);
@@ -249,9 +249,9 @@ enum zd_status cache_writer_resume(
     if (found) {
         zd_log_info(
                 "%.1f million tokens are there, of a run that was stopped",
-                (double)part.word_count / 1e6);
+                (double)part.header.word_count / 1e6);
         ZD_TRY(copy_words(w, &part));
-        *units_out = (int64_t)part.unit_count;
+        *units_out = (int64_t)part.header.unit_count;
         row_notes_load(notes, part.path);
     }
     unlink(part.path);

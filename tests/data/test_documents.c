@@ -142,7 +142,7 @@ Test(data_documents, the_number_of_threads_changes_nothing)
                 data_case_corpus(&test, &corpus), ZD_OK, "%s",
                 zd_error_get()->what);
         strcpy(digest[i], corpus.digest);
-        cr_expect_gt(corpus.cache.doc_count, 1000);
+        cr_expect_gt(corpus.cache.header.doc_count, 1000);
         corpus_close(&corpus);
     }
     cr_expect_str_eq(digest[0], digest[1]);

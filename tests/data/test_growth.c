@@ -455,8 +455,8 @@ Test(data_growth, what_is_stopped_is_continued)
         uint64_t at = is_damaged ? 0 : 3 * UNIT_BYTES - 77 - 1;
         corpus_words(&dataset->parts->corpus, at, 1, &word);
         cr_expect_eq(word & WORD_ID, is_damaged ? '0' : 'Z');
-        cr_expect_eq(corpus->cache.doc_count, 1);
-        cr_expect_eq(corpus->cache.trained_count + 1, corpus->count);
+        cr_expect_eq(corpus->cache.header.doc_count, 1);
+        cr_expect_eq(corpus->cache.header.trained_count + 1, corpus->count);
         cr_expect_eq(corpus->notes.of[ROW_SPECIALS].count, is_damaged ? 0 : 2);
         dataset_close(dataset);
         test.request.growth = "test";

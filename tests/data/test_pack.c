@@ -64,7 +64,7 @@ Test(data_pack, samples_are_those_of_the_definition)
     struct dataset *dataset = must_open(&test);
     const struct token_cache *index = &dataset->parts[0].index;
     cr_assert_eq(dataset_summary(dataset).samples, fit(sample_of));
-    cr_assert_eq(index->word_count, DOCUMENTS);
+    cr_assert_eq(index->header.word_count, DOCUMENTS);
     for (int first = 0; first < DOCUMENTS; first++)
         for (int d = first; d < DOCUMENTS && !is_done[first]; d++) {
             if (is_done[d] || sample_of[d] != sample_of[first])

@@ -149,8 +149,8 @@ static void check_units(const char *folder, int32_t begin, int32_t end)
     whole = encode(encoder, text, bytes, false, whole);
     token_vector_push(&whole, end);
     cr_assert_eq(corpus.count, whole.count);
-    cr_expect_eq(corpus.cache.doc_count, 1);
-    cr_expect_eq(corpus.cache.trained_count, whole.count - 1);
+    cr_expect_eq(corpus.cache.header.doc_count, 1);
+    cr_expect_eq(corpus.cache.header.trained_count, whole.count - 1);
     for (size_t i = 0; i < whole.count; i++)
         cr_assert_eq(
                 corpus.cache.words[i],

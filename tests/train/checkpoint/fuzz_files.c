@@ -239,9 +239,9 @@ static void try_cache(char *data, size_t bytes, bool seals)
             continue;
         }
         uint64_t sum = 0;
-        for (uint64_t i = 0; cache.map && i < cache.word_count; i++)
+        for (uint64_t i = 0; cache.map && i < cache.header.word_count; i++)
             sum += cache.words[i];
-        for (uint64_t i = 0; cache.map && i < cache.doc_count; i++)
+        for (uint64_t i = 0; cache.map && i < cache.header.doc_count; i++)
             fuzz_need(
                     cache.docs[i] <= cache.docs[i + 1],
                     "documents out of order");
