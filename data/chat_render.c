@@ -250,8 +250,8 @@ static bool renders_as(
 static void tell_markers(
         const struct chat *chat, const struct tokenizer *tokenizer)
 {
-    char lacks[300] = "", marker[64];
-    struct text_buffer text = {.out = lacks, .bytes = sizeof lacks};
+    char marker[64];
+    struct text_buffer lacks = TEXT_BUFFER(300);
     struct document document = {0};
     struct chat_renderer renderer;
     chat_renderer_init(&renderer, chat);
@@ -262,17 +262,17 @@ static void tell_markers(
         size_t most = left < sizeof marker - 1 ? left : sizeof marker - 1;
         const char *close = memmem(at, most, "|>", 2);
         ZD_PRINT(marker, "%.*s", close ? (int)(close + 2 - at) : 0, at);
-        if (close && !strstr(lacks, marker) &&
+        if (close && !strstr(lacks.out, marker) &&
             tokenizer_token_id(tokenizer, marker) < 0)
-            text_buffer_add(&text, "%s%s", lacks[0] ? ", " : "", marker);
+            text_buffer_add(&lacks, "%s%s", lacks.used ? ", " : "", marker);
     }
-    if (lacks[0])
+    if (lacks.used)
         zd_log_warning(
                 "data.chat_template = \"%s\" writes %s, which the tokenizer "
                 "(%s) does not have as tokens: each becomes several, at which "
                 "a server does not stop; add them to the tokenizer, or use a "
                 "template whose markers it has",
-                chat->name, lacks, tokenizer_facts(tokenizer)->describe);
+                chat->name, lacks.out, tokenizer_facts(tokenizer)->describe);
     zd_error_clear();
     document_fini(&document);
     chat_renderer_fini(&renderer);

@@ -20,12 +20,10 @@ static enum zd_status fail_folder(const char *folder, const char *what)
 /* --- which names there are, and which one is meant ------------------------ */
 
 /* The keys of an object, for a message. */
-static void list_names(const json_t *names, char *out, size_t bytes)
+static void list_names(const json_t *names, struct text_buffer *out)
 {
-    struct text_buffer text = {.out = out, .bytes = bytes};
-    *out = '\0';
     JSON_MEMBERS(key, value, names)
-        text_buffer_add(&text, "%s%.80s", text.used ? ", " : "", key);
+        text_buffer_add(out, "%s%.80s", out->used ? ", " : "", key);
 }
 
 /* entry->name, else the only one, else the one that is marked. */
@@ -33,7 +31,7 @@ static enum zd_status choose(
         const struct data_entry *entry, const json_t *sets,
         const char **name_out)
 {
-    char names[400];
+    struct text_buffer names = TEXT_BUFFER(400);
     const char *marked = NULL;
     JSON_MEMBERS(key, set, sets)
         if (json_object_size(sets) == 1 || strcmp(key, "default") == 0 ||
@@ -44,13 +42,13 @@ static enum zd_status choose(
         *name_out = wanted;
         return ZD_OK;
     }
-    list_names(sets, names, sizeof names);
+    list_names(sets, &names);
     if (wanted)
         ZD_BAD("E0454", "%s has no set \"%s\"; it has %s", entry->path, wanted,
-               names);
+               names.out);
     else
         ZD_BAD("E0454", "%s has several sets, and none is the default: %s",
-               entry->path, names);
+               entry->path, names.out);
     return zd_fail_help("choose one: name = \"...\"");
 }
 
@@ -271,7 +269,7 @@ static enum zd_status take_split(
         json_t **paths_out)
 {
     const struct data_entry *entry = &list->entry;
-    char names[400];
+    struct text_buffer names = TEXT_BUFFER(400);
     const char *split = entry->split;
     if (strcmp(split, "auto") == 0)
         split = !entry->is_eval                         ? "train"
@@ -287,10 +285,10 @@ static enum zd_status take_split(
         return fail_folder(
                 entry->path, "holds no data file (.parquet, .jsonl, .json, "
                              ".txt, also .gz and .zst)");
-    list_names(splits, names, sizeof names);
+    list_names(splits, &names);
     if (!files) {
         ZD_BAD("E0454", "%s has no split \"%s\"; it has %s", entry->path, split,
-               names);
+               names.out);
         return zd_fail_help("choose one: split = \"...\"");
     }
     *paths_out = keep_one_kind(list, files);
@@ -308,12 +306,11 @@ static enum zd_status take_split(
 static enum zd_status check_saved(const char *folder)
 {
     static const char *const names[] = {"state.json", "dataset_dict.json"};
-    char word[2 * PATH_MAX];
-    struct text_buffer text = {.out = word, .bytes = sizeof word};
+    struct text_buffer word = TEXT_BUFFER(2 * PATH_MAX);
     for (int i = 0; i < 2; i++) {
         if (!fs_exists(fs_in(folder, names[i]).text))
             continue;
-        text_buffer_add_word(&text, folder);
+        text_buffer_add_word(&word, folder);
         fail_folder(
                 folder, "was written by save_to_disk, whose Arrow files zerod "
                         "does not read");
@@ -322,7 +319,7 @@ static enum zd_status check_saved(const char *folder)
                 "x = d.load_from_disk(p); [s.to_parquet(f'{p}/{n}.parquet') "
                 "for n, s in (x if isinstance(x, dict) else "
                 "{'train': x}).items()]\" %s, then delete %s",
-                word, names[i]);
+                word.out, names[i]);
     }
     return ZD_OK;
 }

@@ -132,8 +132,8 @@ enum zd_status foreign_check(
             [CONTAINER_GZIP] = "a gzip file",
             [CONTAINER_ZSTD] = "a zstd file",
             [CONTAINER_PARQUET] = "a Parquet file"};
-    char head[64], word[2 * PATH_MAX] = "";
-    struct text_buffer text = {.out = word, .bytes = sizeof word};
+    char head[64];
+    struct text_buffer word = TEXT_BUFFER(2 * PATH_MAX);
     ssize_t bytes = pread(fd, head, sizeof head, 0);
     /* a frame that zstd skips, where pzstd has sizes */
     if (bytes >= 4 && (head[0] & 0xf0) == 0x50 &&
@@ -147,11 +147,12 @@ enum zd_status foreign_check(
             return ZD_OK;
         ZD_BAD("E0431", "%s is %s; data is text or records", path,
                kinds[i].what);
-        text_buffer_add_word(&text, path);
+        text_buffer_add_word(&word, path);
         const char *help = kinds[i].help;
         if (help)
             zd_fail_help(
-                    "%s%s", help, help[strlen(help) - 1] == ' ' ? word : "");
+                    "%s%s", help,
+                    help[strlen(help) - 1] == ' ' ? word.out : "");
         else
             zd_fail_help("write its texts as JSON Lines: {\"text\": \"...\"}");
         return ZD_ERR_DATA;
@@ -197,15 +198,14 @@ enum data_format format_recognize(
     return DATA_AUTO;
 }
 
-void format_keys(const struct data_entry *entry, char *out, size_t bytes)
+void format_keys(const struct data_entry *entry, struct text_buffer *out)
 {
-    struct text_buffer text = {.out = out, .bytes = bytes};
     for (int i = 0; i < FORMATS; i++)
         for (int k = 0; k < 2 && formats[i].keys[k]; k++)
             text_buffer_add(
-                    &text, "%s\"%s\"",
+                    out, "%s\"%s\"",
                     k           ? " and "
-                    : text.used ? ", "
+                    : out->used ? ", "
                                 : "",
                     record_key(entry, formats[i].keys[k]));
 }

@@ -71,7 +71,8 @@ const struct format *format_of(enum data_format format);
 enum data_format format_recognize(
         const json_t *record, const struct data_entry *entry);
 /* The keys that it looks for: "a", "b" and "c", ... */
-void format_keys(const struct data_entry *entry, char *out, size_t bytes);
+struct text_buffer;
+void format_keys(const struct data_entry *entry, struct text_buffer *out);
 /* Of a file of tokens, likewise. `magic`: its first 4 bytes. */
 enum data_format format_recognize_tokens(const char *path, int32_t magic);
 /* ZD_ERR_DATA, without a place, for a record that cannot be read as `format`

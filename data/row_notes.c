@@ -137,8 +137,7 @@ void row_notes_tell(
     const struct noted *bad = &notes->of[ROW_BAD];
     const struct noted *parts = &notes->of[ROW_PARTS];
     const struct noted *untrained = &notes->of[ROW_UNTRAINED];
-    char ignored[3 * ROW_BYTES];
-    struct text_buffer text = {.out = ignored, .bytes = sizeof ignored};
+    struct text_buffer text = TEXT_BUFFER(3 * ROW_BYTES);
     if (bad->rows > 0)
         zd_log_warning(
                 "%s: %lld bad row%s left out (data.on_bad_row = \"skip\")%s",
@@ -157,7 +156,7 @@ void row_notes_tell(
                 "%s: the chat template %s ignores %s; data.chat_template = "
                 "\"PATH\" uses another template, and without these keys the "
                 "rows are the same",
-                source, chat_template, ignored);
+                source, chat_template, text.out);
     if (parts->rows > 0 && chat_template)
         zd_log_warning(
                 "%s: the chat template %s does not read a content that is a "

@@ -98,12 +98,12 @@ static enum zd_status detect_record(
     if (format != DATA_AUTO)
         file->format = format;
     else if (status == ZD_OK && json_is_object(record)) {
-        char keys[400];
-        format_keys(entry, keys, sizeof keys);
+        struct text_buffer keys = TEXT_BUFFER(400);
+        format_keys(entry, &keys);
         status = ZD_BAD(
                 "E0431",
                 "the keys of the records in %s match no known format: %s",
-                file->path, keys);
+                file->path, keys.out);
         zd_fail_help("name the key of the text: field = \"...\"; or those of a "
                      "known format: columns = [\"question=prompt\", "
                      "\"answer=completion\"]");
@@ -146,8 +146,7 @@ static enum zd_status detect_tokens(struct data_file *file, int fd)
 /* A table of text is made records by Python's own csv. */
 static enum zd_status help_with_name(const char *path)
 {
-    char word[2 * PATH_MAX] = "";
-    struct text_buffer quoted = {.out = word, .bytes = sizeof word};
+    struct text_buffer quoted = TEXT_BUFFER(2 * PATH_MAX);
     bool has_tabs = name_ends_with(path, ".tsv");
     if (!has_tabs && !name_ends_with(path, ".csv"))
         return zd_fail_help("format = \"text\" trains on the file as it is");
@@ -155,7 +154,7 @@ static enum zd_status help_with_name(const char *path)
     return zd_fail_help(
             "python3 -c \"import csv, json, sys; [print(json.dumps(r)) for r "
             "in csv.DictReader(sys.stdin%s)]\" <%s >data.jsonl",
-            has_tabs ? ", delimiter='\\t'" : "", word);
+            has_tabs ? ", delimiter='\\t'" : "", quoted.out);
 }
 
 static enum zd_status settle_format(
