@@ -20,16 +20,12 @@
 /* Words of text, on their way into the cache. */
 struct text_words {
     struct corpus *corpus; /* of a thread's only list, key and left_out */
-    struct recipe recipe;
-    int threads;
+    struct tokenize_run run;
     bool is_look, is_part; /* the first records are enough, and were */
-    bool grows;            /* it is trained on meanwhile */
     const char *waits;     /* of the request */
-    struct row_notes notes;
     int bad_told;
     struct cache_writer *writer;
     int64_t records, words; /* so far */
-    int64_t units;          /* in the writer */
 };
 
 /* --- growth: the writer's thread, and readers ----------------------------- */
@@ -129,7 +125,7 @@ void growth_end(struct growth *growth)
         pthread_join(growth->thread, NULL);
     else
         cache_writer_abandon(growth->writer);
-    recipe_fini(&growth->text.recipe);
+    recipe_fini(&growth->text.run.recipe);
     if (growth->fd >= 0)
         close(growth->fd);
     free(growth);
@@ -142,7 +138,7 @@ void growth_end(struct growth *growth)
 static enum zd_status text_key(
         const struct text_words *text, bool portable, char key[HASH_HEX])
 {
-    const struct recipe *recipe = &text->recipe;
+    const struct recipe *recipe = &text->run.recipe;
     const struct data_entry *entry = recipe->entry;
     const struct file_list *list = &text->corpus->list;
     const char *const fields[] = {
@@ -220,10 +216,11 @@ static enum zd_status take_words(void *ctx, const uint32_t *words, size_t count)
 {
     struct text_words *text = ctx;
     ZD_TRY(cache_writer_words(text->writer, words, count));
-    text->units++;
-    const struct noted *bad = &text->notes.of[ROW_BAD];
+    text->run.units++;
+    const struct noted *bad = &text->run.notes.of[ROW_BAD];
     atomic_store(&text->corpus->left_out, bad->rows);
-    for (; text->grows && text->bad_told < bad->kept; text->bad_told++)
+    for (; text->run.long_record && text->bad_told < bad->kept;
+         text->bad_told++)
         zd_log_warning(
                 "a bad row is left out (data.on_bad_row = \"skip\"): %s",
                 bad->first[text->bad_told]);
@@ -245,17 +242,9 @@ static enum zd_status write_text(void *ctx, struct cache_writer *writer)
     if (text->waits)
         zd_log_info(
                 "%s is tokenized before step 1: %s",
-                source_label(text->recipe.entry).text, text->waits);
-    const struct tokenize_run run = {
-            .list = &corpus->list,
-            .recipe = &text->recipe,
-            .threads = text->threads,
-            .skip = text->units,
-            .long_record = text->grows ? corpus->long_record : NULL,
-            .sink = take_words,
-            .ctx = text,
-            .notes = &text->notes};
-    enum zd_status status = tokenize_files(&run);
+                source_label(text->run.recipe.entry).text, text->waits);
+    text->run.ctx = text;
+    enum zd_status status = tokenize_files(&text->run);
     if (!text->is_part)
         ZD_TRY(status);
     ZD_TRY(text_key(text, false, key_now));
@@ -263,15 +252,15 @@ static enum zd_status write_text(void *ctx, struct cache_writer *writer)
     if (strcmp(corpus->key, key_now) != 0)
         return ZD_BAD(
                 "E0441", "%s changed while it was read",
-                text->recipe.entry->path);
-    return cache_writer_notes(writer, &text->notes, !text->is_look);
+                text->run.recipe.entry->path);
+    return cache_writer_notes(writer, &text->run.notes, !text->is_look);
 }
 
 static void tell_notes(
         const struct text_words *text, const struct row_notes *notes)
 {
     row_notes_tell(
-            notes, source_label(text->recipe.entry).text,
+            notes, source_label(text->run.recipe.entry).text,
             text->corpus->chat_template);
 }
 
@@ -294,12 +283,13 @@ static enum zd_status write_growing(
         struct text_words *text, struct cache_writer *writer)
 {
     const struct cache_limits limits = limits_of(text->corpus);
-    ZD_TRY(cache_writer_resume(writer, &limits, &text->units, &text->notes));
+    ZD_TRY(cache_writer_resume(
+            writer, &limits, &text->run.units, &text->run.notes));
     enum zd_status status = write_text(text, writer);
-    if (status == ZD_ERR_STOPPED && text->units > 0)
-        ZD_TRY(cache_writer_keep(writer, text->units, &text->notes));
+    if (status == ZD_ERR_STOPPED && text->run.units > 0)
+        ZD_TRY(cache_writer_keep(writer, text->run.units, &text->run.notes));
     if (status == ZD_OK)
-        tell_notes(text, &text->notes);
+        tell_notes(text, &text->run.notes);
     return status;
 }
 
@@ -337,9 +327,9 @@ static enum zd_status start_growth(
     ZD_TRY(cache_writer_create(
             folder, corpus->key, name, &growth->stop, &growth->writer));
     ZD_TRY(open_to_read(growth));
-    text->grows = true;
-    if (text->threads > corpus->growth_threads)
-        text->threads = corpus->growth_threads;
+    text->run.long_record = corpus->long_record;
+    if (text->run.threads > corpus->growth_threads)
+        text->run.threads = corpus->growth_threads;
     growth->text = ZD_TAKE(*text);
     growth->has_thread =
             thread_start(&growth->thread, "zerod-grow", grow, growth) == 0;
@@ -361,7 +351,7 @@ static enum zd_status begin_growth(
     if (request->begins_growth)
         zd_log_info(
                 "%s is tokenized while it is trained on",
-                source_label(text->recipe.entry).text);
+                source_label(text->run.recipe.entry).text);
     ZD_TRY(token_cache_folder(request->options->cache_dir, folder));
     cache_path(path, folder, corpus->key);
     ZD_TRY(cache_temporary_path(growth->path, path, name));
@@ -399,17 +389,17 @@ static enum zd_status open_words(
     if (!cache->map)
         return ZD_FAIL(
                 ZD_ERR_IO, "E0446", "the data cache of %s is gone",
-                text->recipe.entry->path);
-    bool is_new = text->units > 0;
+                text->run.recipe.entry->path);
+    bool is_new = text->run.units > 0;
     if (is_new && !text->is_look)
         zd_log_info(
                 "tokenized %s: %llu tokens in %llu document%s",
-                source_label(text->recipe.entry).text,
+                source_label(text->run.recipe.entry).text,
                 (unsigned long long)cache->header.word_count,
                 (unsigned long long)cache->header.doc_count,
                 cache->header.doc_count == 1 ? "" : "s");
     corpus->is_part = text->is_part;
-    corpus->notes = text->notes;
+    corpus->notes = text->run.notes;
     if (!is_new)
         row_notes_load(&corpus->notes, cache->path);
     corpus->left_out = (int64_t)cache->header.skipped_count;
@@ -427,14 +417,18 @@ enum zd_status corpus_open_text(
 {
     struct text_words text = {
             .corpus = corpus,
-            .threads = thread_count(request->options->preprocessing_threads),
+            .run = {.list = &corpus->list,
+                    .threads = thread_count(
+                            request->options->preprocessing_threads),
+                    .sink = take_words},
             .is_look = request->depth == DATA_LOOK,
             .waits = request->waits};
-    ZD_TRY(resolve_recipe(request, corpus->entry, &corpus->list, &text.recipe));
-    const struct chat *chat = text.recipe.chat;
+    ZD_TRY(resolve_recipe(
+            request, corpus->entry, &corpus->list, &text.run.recipe));
+    const struct chat *chat = text.run.recipe.chat;
     if (chat && (corpus->list.has_chat || !chat->is_layout))
         corpus->chat_template = zd_must(strdup(chat->name));
     enum zd_status status = open_words(&text, request);
-    recipe_fini(&text.recipe);
+    recipe_fini(&text.run.recipe);
     return status;
 }

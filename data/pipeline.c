@@ -22,7 +22,7 @@
 enum { KEEP_BYTES = 1 << 20, IN_FLIGHT_BYTES = 16 << 20, THREADS_MAX = 64 };
 
 struct pipeline {
-    const struct tokenize_run *run;
+    struct tokenize_run *run;
     pthread_mutex_t mutex; /* guards everything below */
     pthread_cond_t moved;  /* a unit was handed on */
     struct unit_reader reader;
@@ -114,7 +114,7 @@ static void report(struct pipeline *p, const struct unit *unit)
 
 static void hand_on(struct pipeline *p, struct worker *w)
 {
-    const struct tokenize_run *run = p->run;
+    struct tokenize_run *run = p->run;
     const struct unit *unit = &w->of.unit;
     const struct token_vector *words = &w->of.words;
     ZD_LOCKED(&p->mutex);
@@ -122,7 +122,7 @@ static void hand_on(struct pipeline *p, struct worker *w)
         pthread_cond_wait(&p->moved, &p->mutex);
     if (p->error.status == ZD_OK && w->error.status == ZD_OK) {
         report(p, unit);
-        row_notes_append(run->notes, &w->of.notes);
+        row_notes_append(&run->notes, &w->of.notes);
         enum zd_status status =
                 run->sink(run->ctx, (const uint32_t *)words->ids, words->count);
         if (status != ZD_OK)
@@ -156,7 +156,7 @@ static void *work(void *argument)
 {
     struct pipeline *p = argument;
     struct worker w = {0};
-    tokenize_worker_init(&w.of, p->run->recipe);
+    tokenize_worker_init(&w.of, &p->run->recipe);
     while (take_unit(p, &w)) {
         if (w.error.status == ZD_OK && tokenize_unit(&w.of) != ZD_OK)
             keep_error(&w.error);
@@ -172,19 +172,19 @@ static enum zd_status skip_units(struct pipeline *p)
 {
     ZD_SCOPED(unit_fini) struct unit unit = {0};
     bool more = true;
-    for (int64_t i = 0; i < p->run->skip && more; i++)
+    for (int64_t i = 0; i < p->run->units && more; i++)
         ZD_TRY(unit_read(&p->reader, &unit, &more));
     return ZD_OK;
 }
 
-enum zd_status tokenize_files(const struct tokenize_run *run)
+enum zd_status tokenize_files(struct tokenize_run *run)
 {
     pthread_t ids[THREADS_MAX];
     struct pipeline p = {
             .run = run,
             .reader = {
                     .list = run->list,
-                    .tokenizer = run->recipe->tokenizer,
+                    .tokenizer = run->recipe.tokenizer,
                     .most = run->long_record ? GROWTH_RECORD_BYTES
                                              : RECORD_MAX_BYTES,
                     .file = -1}};

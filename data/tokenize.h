@@ -96,19 +96,20 @@ enum zd_status tokenize_chat_prompt(
         int32_t *end_out);
 
 /* All words of `list`, in order, handed to `sink` by one thread at a time, none
- * of them the caller's. Rows that recipe->skips_bad_rows leaves out, and others
- * that a user is told of, are added to `notes`. */
+ * of them the caller's. */
 struct tokenize_run {
     const struct file_list *list;
-    const struct recipe *recipe;
+    struct recipe recipe;
     int threads;
-    int64_t skip; /* units at the beginning, whose words are there */
+    int64_t units; /* at the beginning, whose words are there */
     /* Of what is trained on meanwhile; else NULL. Memory is bounded: who
      * tokenizes a record above UNIT_BYTES holds this. Threads lower their
      * priority once there are words for the first steps. */
     pthread_mutex_t *long_record;
     enum zd_status (*sink)(void *ctx, const uint32_t *words, size_t count);
     void *ctx;
-    struct row_notes *notes;
+    /* Rows that recipe.skips_bad_rows leaves out, and others that a user is
+     * told of: they are added. */
+    struct row_notes notes;
 };
-enum zd_status tokenize_files(const struct tokenize_run *run);
+enum zd_status tokenize_files(struct tokenize_run *run);
