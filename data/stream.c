@@ -13,25 +13,18 @@
 
 struct data_stream {
     const struct data_file *file;
-    const struct container *container;
     int fd;
-    uint64_t at; /* next byte of the file to be read */
-    size_t row_most;
-    void *state; /* the container's; owned by it */
+    uint64_t at;               /* next byte of the file to be read */
+    struct unpacker *unpacker; /* of gzip and zstd; owned */
+    struct parquet *parquet;   /* owned */
+    size_t row_most, row_left; /* of a row; of `row`, not handed out yet */
+    const char *row;
 
     /* of an array of records */
     enum { ARRAY_BEFORE, ARRAY_ELEMENT, ARRAY_VALUE, ARRAY_AFTER } phase;
     int depth;
     bool in_string, is_escaped;
     int64_t elements;
-};
-
-struct container {
-    enum zd_status (*open)(struct data_stream *s); /* and close: or NULL */
-    /* At least one byte, up to `bytes`; 0: the end. */
-    enum zd_status (*read)(
-            struct data_stream *s, char *text, size_t bytes, size_t *bytes_out);
-    void (*close)(struct data_stream *s);
 };
 
 /* --- compressed ------------------------------------------------------------
@@ -50,23 +43,21 @@ struct unpacker {
     unsigned char input[INPUT_BYTES];
 };
 
-static enum zd_status open_packed(struct data_stream *s)
+static struct unpacker *unpacker_create(enum data_container container)
 {
     struct unpacker *unpacker = zd_array(1, sizeof *unpacker);
-    s->state = unpacker;
-    if (s->file->container == CONTAINER_ZSTD) {
+    if (container == CONTAINER_ZSTD) {
         unpacker->zstd = zd_must(ZSTD_createDStream());
         ZSTD_DCtx_setParameter(
                 unpacker->zstd, ZSTD_d_windowLogMax, ZSTD_WINDOW_LOG_MAX);
     } else if (inflateInit2(&unpacker->gzip, 15 + 16) != Z_OK) {
         zd_out_of_memory();
     }
-    return ZD_OK;
+    return unpacker;
 }
 
-static void close_packed(struct data_stream *s)
+static void unpacker_destroy(struct unpacker *unpacker)
 {
-    struct unpacker *unpacker = s->state;
     if (unpacker && unpacker->zstd)
         ZSTD_freeDStream(unpacker->zstd);
     else if (unpacker)
@@ -78,7 +69,7 @@ static void close_packed(struct data_stream *s)
 static enum zd_status fail_damaged(
         const struct data_stream *s, bool is_after, const char *reason)
 {
-    const struct unpacker *unpacker = s->state;
+    const struct unpacker *unpacker = s->unpacker;
     const char *name = unpacker->zstd ? "zstd" : "gzip";
     return is_after && unpacker->has_part
                    ? ZD_BAD("E0451",
@@ -92,7 +83,7 @@ static enum zd_status fail_damaged(
 static enum zd_status gzip_step(
         struct data_stream *s, char *text, size_t bytes, size_t *bytes_out)
 {
-    struct unpacker *unpacker = s->state;
+    struct unpacker *unpacker = s->unpacker;
     z_stream *z = &unpacker->gzip;
     unsigned room = bytes < 1u << 30 ? (unsigned)bytes : 1u << 30;
     z->next_in = unpacker->input + unpacker->at;
@@ -117,7 +108,7 @@ static enum zd_status gzip_step(
 static enum zd_status zstd_step(
         struct data_stream *s, char *text, size_t bytes, size_t *bytes_out)
 {
-    struct unpacker *unpacker = s->state;
+    struct unpacker *unpacker = s->unpacker;
     ZSTD_outBuffer out = {text, bytes, 0};
     ZSTD_inBuffer in = {unpacker->input, unpacker->end, unpacker->at};
     size_t result = ZSTD_decompressStream(unpacker->zstd, &out, &in);
@@ -144,7 +135,7 @@ static enum zd_status zstd_step(
 static enum zd_status read_packed(
         struct data_stream *s, char *text, size_t bytes, size_t *bytes_out)
 {
-    struct unpacker *unpacker = s->state;
+    struct unpacker *unpacker = s->unpacker;
     /* zstd may have text that it did not give yet */
     bool may_hold_more = unpacker->zstd && unpacker->in_part;
     for (*bytes_out = 0; *bytes_out == 0; may_hold_more = false) {
@@ -169,57 +160,11 @@ static enum zd_status read_packed(
     return ZD_OK;
 }
 
-static const struct container packed_container = {
-        open_packed, read_packed, close_packed};
-
-/* --- Parquet ------------------------------------------------------------- */
-
-struct table {
-    struct parquet *parquet;
-    const char *text; /* of a row, not handed out yet */
-    size_t left;
-};
-
-static enum zd_status table_open(struct data_stream *s)
-{
-    const struct data_file *file = s->file;
-    struct table *table = zd_array(1, sizeof *table);
-    s->state = table;
-    return parquet_open(s->fd, file->path, file->bytes, &table->parquet);
-}
-
-static enum zd_status table_read(
-        struct data_stream *s, char *text, size_t bytes, size_t *bytes_out)
-{
-    struct table *table = s->state;
-    if (table->left == 0)
-        ZD_TRY(parquet_row(
-                table->parquet, s->row_most, &table->text, &table->left));
-    s->at = parquet_consumed(table->parquet);
-    *bytes_out = bytes < table->left ? bytes : table->left;
-    if (*bytes_out > 0)
-        memcpy(text, table->text, *bytes_out);
-    table->text += *bytes_out;
-    table->left -= *bytes_out;
-    return ZD_OK;
-}
-
-static void table_close(struct data_stream *s)
-{
-    struct table *table = s->state;
-    if (table)
-        parquet_close(table->parquet);
-    free(table);
-}
-
-static const struct container parquet_container = {
-        table_open, table_read, table_close};
-
-/* --- any file --- */
+/* --- any file ------------------------------------------------------------- */
 
 enum { ARRAY_BYTES = 256 << 10 };
 
-static enum zd_status plain_read(
+static enum zd_status read_plain(
         struct data_stream *s, char *text, size_t bytes, size_t *bytes_out)
 {
     uint64_t left = s->file->bytes - s->at;
@@ -231,11 +176,28 @@ static enum zd_status plain_read(
     return ZD_OK;
 }
 
-static const struct container plain_container = {.read = plain_read};
+static enum zd_status read_row(
+        struct data_stream *s, char *text, size_t bytes, size_t *bytes_out)
+{
+    if (s->row_left == 0)
+        ZD_TRY(parquet_row(s->parquet, s->row_most, &s->row, &s->row_left));
+    s->at = parquet_consumed(s->parquet);
+    *bytes_out = bytes < s->row_left ? bytes : s->row_left;
+    if (*bytes_out > 0)
+        memcpy(text, s->row, *bytes_out);
+    s->row += *bytes_out;
+    s->row_left -= *bytes_out;
+    return ZD_OK;
+}
 
-static const struct container *const containers[] = {
-        &plain_container, &packed_container, &packed_container,
-        &parquet_container}; /* by enum data_container */
+/* At least one byte, up to `bytes`; 0: the end. */
+static enum zd_status read_part(
+        struct data_stream *s, char *text, size_t bytes, size_t *bytes_out)
+{
+    return (s->parquet    ? read_row
+            : s->unpacker ? read_packed
+                          : read_plain)(s, text, bytes, bytes_out);
+}
 
 static enum zd_status begin(struct data_stream *s)
 {
@@ -244,19 +206,18 @@ static enum zd_status begin(struct data_stream *s)
     ZD_TRY(fs_open_read(file->path, &s->fd, &bytes));
     if (bytes != file->bytes)
         return ZD_BAD("E0441", "%s changed while it was read", file->path);
-    s->container = containers[file->container];
-    return s->container->open ? s->container->open(s) : ZD_OK;
+    if (file->container == CONTAINER_PARQUET)
+        return parquet_open(s->fd, file->path, bytes, &s->parquet);
+    if (file->container != CONTAINER_PLAIN)
+        s->unpacker = unpacker_create(file->container);
+    return ZD_OK;
 }
 
 enum zd_status data_stream_open(
         const struct data_file *file, size_t row_most, struct data_stream **out)
 {
     struct data_stream *s = zd_array(1, sizeof *s);
-    *s = (struct data_stream){
-            .file = file,
-            .container = &plain_container,
-            .fd = -1,
-            .row_most = row_most};
+    *s = (struct data_stream){.file = file, .fd = -1, .row_most = row_most};
     enum zd_status status = begin(s);
     if (status == ZD_OK)
         *out = s;
@@ -342,7 +303,7 @@ static enum zd_status array_read(
     while (used == 0) {
         size_t count = 0, want = bytes < ARRAY_BYTES ? bytes : ARRAY_BYTES;
         /* a byte gives at most one, so it is taken apart where it lies */
-        ZD_TRY(s->container->read(s, text, want, &count));
+        ZD_TRY(read_part(s, text, want, &count));
         if (count == 0 && s->phase != ARRAY_AFTER)
             return fail_array(s, "the file ends inside the array");
         for (size_t i = 0; i < count; i++)
@@ -361,10 +322,8 @@ enum zd_status data_stream_read(
 {
     size_t done = 0, part = 1;
     while (done < bytes && part > 0) {
-        ZD_TRY(s->file->is_array
-                       ? array_read(s, text + done, bytes - done, &part)
-                       : s->container->read(
-                                 s, text + done, bytes - done, &part));
+        ZD_TRY((s->file->is_array ? array_read : read_part)(
+                s, text + done, bytes - done, &part));
         done += part;
     }
     *bytes_out = done;
@@ -380,8 +339,8 @@ void data_stream_close(struct data_stream *s)
 {
     if (!s)
         return;
-    if (s->container->close)
-        s->container->close(s);
+    parquet_close(s->parquet);
+    unpacker_destroy(s->unpacker);
     if (s->fd >= 0)
         close(s->fd);
     free(s);
