@@ -2,6 +2,7 @@
 #include "data/jinja/tree.h"
 
 #include "base/must.h"
+#include "data/tokenizer/tokenizer.h"
 #include "data/tokenizer/utf8.h"
 
 #include <ctype.h>
@@ -568,13 +569,11 @@ static struct statement *parse_body(struct parser *p, const char *ends)
 static char *normalized(struct jinja *j, const char *source, size_t *bytes_out)
 {
     size_t bytes = strlen(source), used = 0;
-    json_t *check = json_stringn(source, bytes);
-    if (!check || !jinja_charge(j, 1 + bytes / 64, bytes)) {
-        json_decref(check);
+    if (utf8_valid_prefix(source, bytes) < bytes ||
+        !jinja_charge(j, 1 + bytes / 64, bytes)) {
         jinja_stop(j, JINJA_UNKNOWN, 0, "is not UTF-8");
         return NULL;
     }
-    json_decref(check);
     char *text = jinja_alloc(j, bytes + 1);
     for (size_t i = 0; i < bytes; i++)
         if (source[i] != '\r' || source[i + 1] != '\n')

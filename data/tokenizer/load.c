@@ -89,16 +89,7 @@ static void merges_init(struct merges *merges, int count)
     memset(merges->slots, 0xff, slots * sizeof *merges->slots);
 }
 
-/* The same pair again: the later rank counts. */
-static void merges_add(
-        struct merges *merges, int left, int right, int rank, int id)
-{
-    uint64_t key = (uint64_t)left << 21 | (uint64_t)right;
-    *merges_slot(merges, left, right) = key << 22 | (uint64_t)rank;
-    merges->result[rank] = id;
-}
-
-/* After the last merges_add: fill byte_id, and `characters`. */
+/* After the last merge: fill byte_id, and `characters`. */
 static void merges_finish(
         struct merges *merges, const struct vocab *vocab,
         const struct byte_table *table)
@@ -162,7 +153,10 @@ static enum zd_status add_merge(
                     "merge %zu: its %s `%.*s` is not in the vocabulary", number,
                     names[i], (int)(bytes < 200 ? bytes : 200), parts[i].text);
     }
-    merges_add(&t->merges, ids[0], ids[1], rank, ids[2]);
+    /* the same pair again: the later rank counts */
+    uint64_t key = (uint64_t)ids[0] << 21 | (uint64_t)ids[1];
+    *merges_slot(&t->merges, ids[0], ids[1]) = key << 22 | (uint64_t)rank;
+    t->merges.result[rank] = ids[2];
     return ZD_OK;
 }
 
