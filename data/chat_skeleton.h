@@ -1,5 +1,5 @@
-/* chat_skeleton.h - conversations that differ in words alone. For chat_render.c
- * and chat_spans.c.
+/* chat_skeleton.h - conversations that differ in words alone. For chat.c and
+ * chat_spans.c.
  *
  *   messages [{"role": "user", "content": " Hi\n"}]
  *   key      [{"role": "user", "content": " [0]\n"}]    word 0: Hi

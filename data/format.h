@@ -86,7 +86,7 @@ enum zd_status format_check(
 enum zd_status format_read(
         const struct reading *reading, enum data_format format);
 
-/* --- what the rows name: record.c, conversation.c, megatron.c, llmc.c --- */
+/* --- what the rows name: record.c, conversation.c, megatron.c --- */
 
 record_reader record_text, record_alpaca, record_alpaca_instruct,
         record_completion, record_chat, record_sharegpt, record_alpaca_talk,

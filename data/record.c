@@ -7,6 +7,33 @@
 #include <stdlib.h>
 #include <string.h>
 
+struct data_options data_options_default(void)
+{
+    return (struct data_options){
+            .cutoff_len = 2048,
+            .packing = PACKING_AUTO,
+            .shuffle = SHUFFLE_AUTO,
+            .add_eos = true,
+            .chat_template = CHAT_AUTO,
+            .train_on = TRAIN_ON_ASSISTANT,
+            .cache_dir = "auto",
+            .prefetch = 4,
+    };
+}
+
+struct data_entry data_entry_default(void)
+{
+    return (struct data_entry){
+            .name = "",
+            .split = "auto",
+            .format = DATA_AUTO,
+            .field = "text",
+            .messages_field = "messages",
+            .role_field = "role",
+            .content_field = "content",
+    };
+}
+
 const char *record_key(const struct data_entry *entry, const char *key)
 {
     return strcmp(key, "text") == 0       ? entry->field

@@ -4,7 +4,7 @@
 
 #include "base/file/fs.h"
 #include "base/must.h"
-#include "data/match.h"
+#include "data/folder.h"
 #include "model/files/config.h"
 #include "model/params.h"
 #include "offload/offload.h"

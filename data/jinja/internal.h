@@ -1,6 +1,6 @@
 /* internal.h - what the files of this room share. The source becomes tokens
  * (parse.c), these a tree (parse_expression.c too); statements are run
- * (run.c), expressions evaluated (evaluate.c) over values (value.c, operate.c,
+ * (run.c), expressions evaluated (evaluate.c) over values (value.c,
  * print.c) with filters, tests, methods and functions, each a row of a table
  * (filters.c, methods.c). All of it is paid for from one budget (budget.c),
  * which also has the memory: nothing is freed before the end.

@@ -159,7 +159,7 @@ struct value jinja_sliced(
         struct jinja *j, struct value value, const struct value bounds[3]);
 void jinja_use_undefined(struct jinja *j, struct value value); /* fails */
 
-/* --- operate.c ------------------------------------------------------------ */
+/* --- operators (evaluate.c) ----------------------------------------------- */
 
 bool jinja_equal(struct jinja *j, struct value a, struct value b);
 /* -1, 0, 1; fails where Python has no order, naming `sign`. */

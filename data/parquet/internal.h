@@ -1,4 +1,4 @@
-/* internal.h - what the files of this room share, memory that is counted
+/* internal.h - what the files of this room share: memory that is counted
  * (file.c), the schema, the values of a page, the chunk of a column. */
 #pragma once
 

@@ -10,6 +10,8 @@ enum { ELEMENTS_MAX = 8192, DEPTH_MAX = 32, PATH_BYTES = 512 };
 enum { REQUIRED = 0, OPTIONAL = 1, REPEATED = 2 };
 enum { NOTHING, AS_LIST, AS_MAP, AS_DECIMAL, AS_UNSIGNED };
 
+/* --- the list of elements ------------------------------------------------- */
+
 /* An element as the footer has it, depth first. */
 struct element {
     const char *name;
@@ -27,8 +29,6 @@ struct builder {
     int depth;
     char path[PATH_BYTES];
 };
-
-/* --- the list of elements ------------------------------------------------- */
 
 static int meaning_of_converted(int64_t type)
 {
