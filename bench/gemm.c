@@ -237,8 +237,7 @@ int main(int argc, char **argv)
 #endif
     printf("%-20s %9s %9s %9s %9s   GF/s, best of %d\n", "product", "fp32",
            "bf16", "fp8", "library", repeats);
-    for (size_t i = 0; i < sizeof products / sizeof products[0]; i++) {
-        const struct product *p = &products[i];
+    ZD_EACH(p, products, sizeof products / sizeof products[0]) {
         double gigaflop = 2e-9 * p->M * p->N * p->K;
         double took[4] = {
                 table_time(fp32, &x, p, repeats),

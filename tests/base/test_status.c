@@ -23,7 +23,7 @@ Test(status, exit_codes_follow_sysexits)
 
 Test(status, the_first_failure_is_kept)
 {
-    cr_expect_eq(ZD_FAIL(ZD_ERR_DATA, "E0101", "first %d", 1), ZD_ERR_DATA);
+    cr_expect_eq(ZD_BAD("E0101", "first %d", 1), ZD_ERR_DATA);
     cr_expect_eq(ZD_FAIL(ZD_ERR_IO, "E0102", "second"), ZD_ERR_IO);
     cr_expect_eq(zd_error_get()->status, ZD_ERR_DATA);
     cr_expect_str_eq(zd_error_get()->what, "first 1");

@@ -35,16 +35,15 @@ static struct chat *open_chat(
         struct data_case *test, const struct template *template, bool is_bare)
 {
     char *source = NULL, path[PATH_MAX];
-    size_t bytes, i;
+    size_t bytes;
     struct chat *chat = NULL;
     if (strncmp(template->name, "fixture ", 8) == 0) {
-        json_t *file, *row;
+        json_t *file;
         cr_assert_eq(
                 json_parse_file(
                         ZD_FIXTURES "/chat_templates.json", 1 << 24, &file),
                 ZD_OK);
-        json_array_foreach(json_object_get(file, "templates"), i, row)
-        {
+        JSON_EACH(row, json_object_get(file, "templates")) {
             if (strcmp(json_string_at(row, "name"), template->name + 8) == 0)
                 source = strdup(json_string_at(row, "template"));
         }

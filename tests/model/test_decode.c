@@ -145,10 +145,9 @@ Test(model_decode, texts_side_by_side_are_as_each_alone)
 /* Numbers of an array in expected.json. */
 static int read_ids(const json_t *array, int32_t *ids, int max)
 {
-    size_t i;
-    const json_t *id;
-    json_array_foreach(array, i, id) if ((int)i < max) ids[i] =
-            (int32_t)json_integer_value(id);
+    JSON_EACH_AT(i, id, array)
+        if ((int)i < max)
+            ids[i] = (int32_t)json_integer_value(id);
     return (int)json_array_size(array);
 }
 

@@ -147,8 +147,7 @@ struct totals {
 static struct totals totals_of(const struct model *model)
 {
     struct totals total = {0, 0};
-    for (int k = 0; k < TENSORS; k++) {
-        const struct tensor *t = &model->tensors[k];
+    ZD_EACH(t, model->tensors, TENSORS) {
         total.floats += t->count;
         for (int lane = 0; lane < OPTIM_LANES; lane++)
             if (t->layout.lane[lane] == OPTIM_8BIT) {
@@ -205,8 +204,7 @@ static void compare_codes(
 
 Test(reference, fifty_steps_end_where_others_do)
 {
-    for (int n = 0; n < REFERENCES; n++) {
-        const struct reference *r = &references[n];
+    ZD_EACH(r, references, REFERENCES) {
         struct model model = model_make(r);
         struct totals total = totals_of(&model);
         ZD_FREED float *floats = read_fixture(r->name, "f32", total.floats * 4);

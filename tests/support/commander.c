@@ -114,8 +114,7 @@ void commander_ask(struct commander *commander, const char *commands)
 bool commander_all_done(const struct commander *commander)
 {
     bool all = true;
-    for (int i = 0; i < commander->count; i++) {
-        const struct commander_entry *entry = &commander->entries[i];
+    ZD_EACH(entry, commander->entries, commander->count) {
         if (entry->done_count == 1 && entry->error.status == ZD_OK)
             continue;
         printf("# %s at step %lld: told %d times, %s\n",

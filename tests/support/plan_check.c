@@ -18,11 +18,8 @@ json_t *plan_check_open(const char *dir)
 
 static json_int_t sent_in(const json_t *rank, const char *operation)
 {
-    size_t i;
-    json_t *row;
     json_int_t bytes = 0;
-    json_array_foreach(json_object_get(rank, "wire"), i, row)
-    {
+    JSON_EACH(row, json_object_get(rank, "wire")) {
         const json_t *name = json_object_get(row, "operation");
         if (strcmp(json_string_value(name), operation) == 0)
             bytes += json_integer_at(row, "bytes_per_step");
@@ -45,11 +42,8 @@ static bool rows_have(const char *dir, const char *path, double want, int rows)
 static bool groups_have(const json_t *plan, const char *dir, int rows)
 {
     const json_t *rank = json_array_get(json_object_get(plan, "ranks"), 0);
-    size_t i;
-    json_t *row;
     bool same = true;
-    json_array_foreach(json_object_get(rank, "wire"), i, row)
-    {
+    JSON_EACH(row, json_object_get(rank, "wire")) {
         char path[64];
         snprintf(
                 path, sizeof path, "wire.%s.%s", json_string_at(row, "group"),
@@ -64,12 +58,9 @@ static bool groups_have(const json_t *plan, const char *dir, int rows)
 static bool all_have(const json_t *plan, const char *dir, int rows)
 {
     const json_t *rank = json_array_get(json_object_get(plan, "ranks"), 0);
-    const char *operation;
-    json_t *bytes;
     bool same = true;
-    json_object_foreach(
-            json_object_get(plan, "wire_bytes_per_step"), operation, bytes)
-    {
+    JSON_MEMBERS(
+            operation, bytes, json_object_get(plan, "wire_bytes_per_step")) {
         char path[64];
         snprintf(path, sizeof path, "wire_bytes.%s", operation);
         same = same && sent_in(rank, operation) == json_integer_value(bytes) &&
@@ -119,25 +110,23 @@ bool plan_check_sent(const json_t *plan, const char *dir, int rows)
 
 bool plan_check_taken(const json_t *plan)
 {
-    size_t r, a;
-    json_t *rank, *arena;
-    bool same = true;
-    json_array_foreach(json_object_get(plan, "ranks"), r, rank)
-    {
-        json_array_foreach(json_object_get(rank, "arenas"), a, arena)
-        {
-            size_t i;
-            json_t *span;
+    const json_t *ranks = json_object_get(plan, "ranks");
+    bool same = json_array_size(ranks) > 0;
+    JSON_EACH(rank, ranks) {
+        JSON_EACH(arena, json_object_get(rank, "arenas")) {
+            const json_t *parts = json_object_get(arena, "spans");
             bool on_device =
                     strcmp(json_string_at(arena, "name"), "device") == 0;
             json_int_t align = on_device ? ARENA_DEVICE_ALIGN : ARENA_ALIGN;
             json_int_t spans = 0,
                        planned = json_integer_at(arena, "planned_bytes");
-            json_array_foreach(json_object_get(arena, "spans"), i, span)
-                    spans += json_integer_at(span, "bytes");
+            JSON_EACH(span, parts)
+                spans += json_integer_at(span, "bytes");
             same = same && planned == json_integer_at(arena, "taken_bytes") &&
-                   spans <= planned && planned <= spans + align * (json_int_t)i;
+                   spans <= planned &&
+                   planned <=
+                           spans + align * (json_int_t)json_array_size(parts);
         }
     }
-    return same && r > 0;
+    return same;
 }

@@ -174,10 +174,8 @@ static bool write_shards(
 /* The manifest of FROM without its shards, whose other files are copied. */
 static bool copy_others(const char *from, const char *to, json_t *manifest)
 {
-    size_t i;
-    json_t *entry, *others = json_array();
-    json_array_foreach(json_object_get(manifest, "files"), i, entry)
-    {
+    json_t *others = json_array();
+    JSON_EACH(entry, json_object_get(manifest, "files")) {
         char path[PATH_MAX], *data;
         size_t bytes;
         const char *name = json_string_at(entry, "name");

@@ -32,8 +32,7 @@ static void look(void *ctx, const struct train_rank_report *ranks, int count)
             .driver_device = counters.device_bytes,
             .driver_pinned = counters.pinned_bytes,
             .held_is_planned = true};
-    for (int r = 0; r < count; r++) {
-        const struct train_rank_report *rank = &ranks[r];
+    ZD_EACH(rank, ranks, count) {
         uint64_t bytes = in_grains(rank->planned[ARENA_DEVICE]);
         sums.planned_device += bytes;
         sums.planned_pinned += rank->planned[ARENA_PINNED];

@@ -18,8 +18,6 @@ static bool accumulates_on_host(double limit, double *device_out)
 {
     const char *dir = job_threads_dir();
     bool on_host = false;
-    size_t i;
-    json_t *arena, *span;
     bool ran = job_runs(
             LLAMA, dir, 1,
             "train.per_device_train_batch_size=4 " HOST
@@ -33,10 +31,10 @@ static bool accumulates_on_host(double limit, double *device_out)
     *device_out = ran ? (double)json_integer_at(
                                 json_array_get(arenas, 0), "planned_bytes")
                       : 0;
-    for (size_t a = 0; (arena = json_array_get(arenas, a)); a++)
-        json_array_foreach(json_object_get(arena, "spans"), i, span) on_host |=
-                strcmp(json_string_at(span, "name"), "offload.accumulators") ==
-                0;
+    JSON_EACH(arena, arenas)
+        JSON_EACH(span, json_object_get(arena, "spans"))
+            on_host |= strcmp(json_string_at(span, "name"),
+                              "offload.accumulators") == 0;
     return on_host;
 }
 

@@ -29,13 +29,11 @@ static json_int_t span_of(const json_t *arena, const char *name)
 /* Of the last rank. */
 static struct memory memory_of(const char *dir)
 {
-    json_t *plan = plan_check_open(dir), *arena;
-    size_t a;
+    json_t *plan = plan_check_open(dir);
     const json_t *ranks = json_object_get(plan, "ranks");
     const json_t *rank = json_array_get(ranks, json_array_size(ranks) - 1);
     struct memory memory = {.taken = plan && plan_check_taken(plan)};
-    json_array_foreach(json_object_get(rank, "arenas"), a, arena)
-    {
+    JSON_EACH_AT(a, arena, json_object_get(rank, "arenas")) {
         if (a == ARENA_DEVICE)
             memory.device = json_integer_at(arena, "planned_bytes");
         memory.states += span_of(arena, "zero.states");

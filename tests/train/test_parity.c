@@ -82,11 +82,8 @@ static double worst_of(
 static bool is_excepted(
         const struct expected *expected, const char *name, uint64_t element)
 {
-    size_t i;
-    json_t *part;
     const json_t *excepted = json_object_get(expected->json, "excepted");
-    json_array_foreach(json_object_get(excepted, name), i, part)
-    {
+    JSON_EACH(part, json_object_get(excepted, name)) {
         uint64_t begin = (uint64_t)json_integer_value(json_array_get(part, 0));
         uint64_t end = (uint64_t)json_integer_value(json_array_get(part, 1));
         if (element >= begin && element < end)

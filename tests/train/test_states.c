@@ -229,8 +229,7 @@ static void families_change(void)
         x = saved_state_of(from, 2, CUT);
         y = saved_state_of(to, 2, CUT);
     }
-    for (int i = 0; i < y.count; i++) {
-        struct saved_array *q = &y.arrays[i];
+    ZD_EACH(q, y.arrays, y.count) {
         struct saved_array *p = saved_array_of(&x, q->name, strlen(q->name));
         for (size_t k = 0;
              q->name[0] == 'm' && q->name[1] == '/' && k < q->used; k++)

@@ -146,9 +146,9 @@ enum zd_status saver_judge(struct saver *saver)
     ZD_TRY(saver_end(saver));
     if (!saver->wrong)
         return ZD_OK;
-    return ZD_FAIL(
-            ZD_ERR_DATA, "E0301", "%d of %d snapshots were not what was",
-            saver->wrong, (int)saver->begun);
+    return ZD_BAD(
+            "E0301", "%d of %d snapshots were not what was", saver->wrong,
+            (int)saver->begun);
 }
 
 void saver_destroy(struct saver *saver)

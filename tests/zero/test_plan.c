@@ -58,8 +58,7 @@ Test(zero_plan, segments_are_aligned_and_hold_their_tensors_apart)
     for (int world = 1; world <= 64; world++) {
         struct zero_request r = request(3, world, 1);
         const struct zero_plan *plan = build(&r);
-        for (int s = 0; s < plan->segment_count; s++) {
-            const struct zero_segment *segment = &plan->segments[s];
+        ZD_EACH(segment, plan->segments, plan->segment_count) {
             cr_assert_eq(segment->shard_count % ZERO_ALIGN, 0);
             cr_assert_eq(segment->count, (size_t)world * segment->shard_count);
             cr_assert_geq(segment->count, segment->used);

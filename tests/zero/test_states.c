@@ -229,8 +229,7 @@ int main(int argc, char **argv)
         printf("1..0 # SKIP no CUDA device\n");
         return 0;
     }
-    for (int i = 0; i < VARIANTS; i++) {
-        const struct variant *v = &variants[i];
+    ZD_EACH(v, variants, VARIANTS) {
         if (strcmp(part, "threads") == 0)
             test_threads(v);
         if (strcmp(part, "cuda") == 0)

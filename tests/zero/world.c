@@ -141,7 +141,7 @@ static bool sent_as_planned(
 static enum zd_status read_nothing(
         void *ctx, int id, size_t begin, size_t count, float *out)
 {
-    return ZD_FAIL(ZD_ERR_DATA, "E0301", "tensor %d cannot be read", id);
+    return ZD_BAD("E0301", "tensor %d cannot be read", id);
 }
 
 static enum zd_status run_steps(struct rank *rank, struct zero *zero)

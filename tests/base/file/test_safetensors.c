@@ -129,8 +129,7 @@ static const struct bad_case bad_cases[] = {
 
 Test(safetensors, hostile_files_are_refused_by_the_right_check)
 {
-    for (size_t i = 0; i < sizeof bad_cases / sizeof bad_cases[0]; i++) {
-        const struct bad_case *c = &bad_cases[i];
+    ZD_EACH(c, bad_cases, sizeof bad_cases / sizeof bad_cases[0]) {
         enum zd_status status = open_made(
                 c->header, strlen(c->header), c->length, c->data_bytes);
         cr_expect_eq(status, ZD_ERR_DATA, "%s: status %d", c->why, status);

@@ -110,14 +110,13 @@ Test(ctl_show, ranks_leave_out_what_has_no_room)
 Test(ctl_show, axes_beside_shard_are_shown)
 {
     struct look look = look_at(80, true);
-    json_t *status = recorded("status"), *ranks = recorded("ranks"), *rank;
-    size_t i;
-    json_array_foreach(json_object_get(ranks, "ranks"), i, rank)
-            json_object_set_new(
-                    rank, "mesh",
-                    json_pack(
-                            "{s:i, s:i, s:i, s:i}", "replicate", 0, "shard", 0,
-                            "cp", 0, "tp", (int)i));
+    json_t *status = recorded("status"), *ranks = recorded("ranks");
+    JSON_EACH_AT(i, rank, json_object_get(ranks, "ranks"))
+        json_object_set_new(
+                rank, "mesh",
+                json_pack(
+                        "{s:i, s:i, s:i, s:i}", "replicate", 0, "shard", 0,
+                        "cp", 0, "tp", (int)i));
     json_object_set_new(
             status, "mesh",
             json_pack(

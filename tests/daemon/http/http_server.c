@@ -55,8 +55,7 @@ static struct case_stream *defer(struct http_reply *reply)
 
 static void tell_all(bool is_end)
 {
-    for (int i = 0; i < c.stream_count; i++) {
-        struct case_stream *slot = &c.streams[i];
+    ZD_EACH(slot, c.streams, c.stream_count) {
         const char *text = slot->is_later ? "{\"done\": true}" : "more\n";
         if (!slot->stream || (slot->is_later && !is_end))
             continue;
@@ -72,12 +71,10 @@ static void tell_all(bool is_end)
 static void pour(uv_timer_t *timer)
 {
     static const char much[64 << 10];
-    for (int i = 0; i < c.stream_count; i++) {
-        struct case_stream *slot = &c.streams[i];
+    ZD_EACH(slot, c.streams, c.stream_count)
         if (slot->stream && http_queued(slot->stream) < slot->pours_up_to &&
             !http_send(slot->stream, much, sizeof much))
             c.failed_count++;
-    }
 }
 
 static void echo(const struct http_request *request, FILE *out)
@@ -156,8 +153,7 @@ static enum zd_status start(char **args)
 {
     const char *tcp = option(args, "tcp");
     const char *first = option(args, "first"), *drain = option(args, "drain");
-    struct http_options options = {
-            .socket_path = args[1], .handler = handle};
+    struct http_options options = {.socket_path = args[1], .handler = handle};
     uv_loop_init(&c.loop);
     if (!option(args, "own"))
         ZD_TRY(http_socket_make_folder(args[1]));

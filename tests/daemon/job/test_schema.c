@@ -6,8 +6,7 @@
 
 Test(schema, every_key_is_named_once_and_says_what_it_does)
 {
-    for (int i = 0; i < schema_count; i++) {
-        const struct schema_key *key = &schema_table[i];
+    ZD_EACH(key, schema_table, schema_count) {
         char accepts[256];
         cr_expect_eq(
                 schema_find(key->section, key->name), key, "%s.%s",

@@ -56,15 +56,14 @@ Test(text_sinks, nothing_is_written_before_the_banner_or_without_the_key)
 Test(text_sinks, status_answers_for_status_ranks_and_memory)
 {
     close_all();
-    json_t *json, *member;
+    json_t *json;
     const char *path = scratch_path(&c.scratch, "status.json");
     cr_assert_eq(json_parse_file(path, 1 << 20, &json), ZD_OK);
     json_t *answers[] = {
             run_state_status(&c.state), run_state_ranks(&c.state),
             run_state_memory(&c.state)};
-    const char *key;
-    json_object_foreach(answers[0], key, member)
-            cr_expect_not_null(json_object_get(json, key), "%s", key);
+    JSON_MEMBERS(key, member, answers[0])
+        cr_expect_not_null(json_object_get(json, key), "%s", key);
     cr_expect(json_equal(
             json_object_get(json, "ranks"),
             json_object_get(answers[1], "ranks")));

@@ -30,10 +30,9 @@ enum { WORDS_MAX = 8 };
 /* A mark in place of what each message says. */
 static json_t *marked_context(const json_t *context, const char *words[])
 {
-    json_t *marked = json_deep_copy(context), *message;
-    size_t i, count = 0;
-    json_array_foreach(json_object_get(marked, "messages"), i, message)
-    {
+    json_t *marked = json_deep_copy(context);
+    size_t count = 0;
+    JSON_EACH_AT(i, message, json_object_get(marked, "messages")) {
         const json_t *content = json_object_get(message, "content");
         char mark[JINJA_MARK_BYTES];
         if (json_string_length(content) == 0 || count == WORDS_MAX)

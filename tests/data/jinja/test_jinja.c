@@ -94,14 +94,11 @@ static void expect(
 
 Test(jinja, templates_make_the_text_that_transformers_makes)
 {
-    json_t *file = fixture("chat_templates.json"), *row, *want;
+    json_t *file = fixture("chat_templates.json");
     json_t *conversations = json_object_get(file, "conversations");
-    size_t i, count = 0;
-    const char *which;
-    json_array_foreach(json_object_get(file, "templates"), i, row)
-    {
-        json_object_foreach(json_object_get(row, "results"), which, want)
-        {
+    size_t count = 0;
+    JSON_EACH(row, json_object_get(file, "templates")) {
+        JSON_MEMBERS(which, want, json_object_get(row, "results")) {
             json_t *context = context_of(json_object_get(conversations, which));
             expect(json_string_at(row, "name"), json_string_at(row, "template"),
                    context, want);
@@ -138,19 +135,17 @@ static void digest(
 /* Conversations with tools, calls, thoughts and odd text. */
 Test(jinja, texts_of_a_corpus_have_the_digests_of_transformers)
 {
-    json_t *file = fixture("chat_templates.json"), *row, *context;
-    size_t i, k, count = 0;
+    json_t *file = fixture("chat_templates.json");
+    size_t count = 0;
     char why[400], found[64];
-    json_array_foreach(json_object_get(file, "templates"), i, row)
-    {
+    JSON_EACH(row, json_object_get(file, "templates")) {
         struct jinja_template *template = NULL;
         cr_assert_eq(
                 jinja_parse(
                         json_string_at(row, "template"), &template, why,
                         sizeof why),
                 JINJA_DONE, "%s", why);
-        json_array_foreach(json_object_get(file, "contexts"), k, context)
-        {
+        JSON_EACH_AT(k, context, json_object_get(file, "contexts")) {
             struct jinja_output out = {0};
             digest(jinja_render(template, context, NULL, &out, why, sizeof why),
                    &out, why, found);
@@ -171,22 +166,20 @@ Test(jinja, texts_of_a_corpus_have_the_digests_of_transformers)
 
 Test(jinja, constructs_do_what_they_do_in_python)
 {
-    json_t *file = fixture("jinja_cases.json"), *row;
-    size_t i;
-    json_array_foreach(json_object_get(file, "cases"), i, row)
-            expect(json_string_at(row, "name"), json_string_at(row, "template"),
-                   json_object_get(file, "context"), row);
-    cr_expect_geq(i, 91);
+    json_t *file = fixture("jinja_cases.json");
+    const json_t *cases = json_object_get(file, "cases");
+    JSON_EACH(row, cases)
+        expect(json_string_at(row, "name"), json_string_at(row, "template"),
+               json_object_get(file, "context"), row);
+    cr_expect_geq(json_array_size(cases), 91);
     json_decref(file);
 }
 
 /* A case whose template holds one of these, followed by no letter. */
 static bool has_case(const json_t *cases, const char *before, const char *name)
 {
-    size_t i, length = strlen(name), skip = strlen(before);
-    json_t *row;
-    json_array_foreach(cases, i, row)
-    {
+    size_t length = strlen(name), skip = strlen(before);
+    JSON_EACH(row, cases) {
         const char *at = json_string_at(row, "template");
         while ((at = strstr(at, before))) {
             at += skip;

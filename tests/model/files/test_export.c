@@ -146,8 +146,7 @@ Test(model_export, tensors_of_vision_pass_through_untouched)
     tiny_must(st_open(in(o.model.dir, "model.safetensors"), &before));
     tiny_must(st_open(in(o.out, "model.safetensors"), &after));
     cr_expect_eq(before->tensor_count, after->tensor_count);
-    for (int i = 0; i < before->tensor_count; i++) {
-        const struct st_tensor *a = &before->tensors[i];
+    ZD_EACH(a, before->tensors, before->tensor_count) {
         const struct st_tensor *b = st_find(after, a->name);
         size_t bytes_in, bytes_out;
         cr_assert(b, "%s", a->name);

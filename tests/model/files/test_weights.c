@@ -150,8 +150,7 @@ static const struct fault faults[] = {
 
 Test(model_weights, faults_of_a_file_are_found_and_named)
 {
-    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) {
-        const struct fault *fault = &faults[i];
+    ZD_EACH(fault, faults, sizeof faults / sizeof *faults) {
         struct fixture f;
         setup(&f, tied);
         cr_assert_eq(f.table.count, 11);

@@ -25,8 +25,7 @@ static void compare(struct opened *m, size_t range)
     ZD_PRINT(path, "%s/dequantized.safetensors", m->dir);
     tiny_must(st_open(path, &file));
     cr_assert(file->tensor_count > 0);
-    for (int i = 0; i < file->tensor_count; i++) {
-        const struct st_tensor *t = &file->tensors[i];
+    ZD_EACH(t, file->tensors, file->tensor_count) {
         const char *name =
                 t->name + (strncmp(t->name, "transformer.", 12) == 0 ? 12 : 0);
         int id = param_table_find(&m->table, name);
@@ -89,8 +88,7 @@ static void write_broken(
     struct st_entry entries[128];
     int count = 0;
     tiny_must(st_open(from, &file));
-    for (int i = 0; i < file->tensor_count; i++) {
-        const struct st_tensor *t = &file->tensors[i];
+    ZD_EACH(t, file->tensors, file->tensor_count) {
         struct st_entry *e = &entries[count];
         *e = (struct st_entry){t->name, t->dtype, t->dims, {0}};
         memcpy(e->shape, t->shape, sizeof e->shape);

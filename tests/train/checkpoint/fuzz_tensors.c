@@ -202,8 +202,7 @@ void fuzz_tensors_write(
     static char image[IMAGE_BYTES];
     struct text_buffer header = {.out = image + 8, .bytes = 1 << 16};
     uint64_t begin = 0, bytes;
-    for (int i = 0; i < all->count; i++) {
-        const struct fuzz_tensor *t = &all->at[i];
+    ZD_EACH(t, all->at, all->count) {
         if (file >= 0 && t->file != file)
             continue;
         text_buffer_add(
@@ -227,8 +226,7 @@ void fuzz_tensors_write(
     fuzz_need(
             used + begin <= sizeof image,
             "more tensors than an input may have");
-    for (int i = 0; i < all->count; i++) {
-        const struct fuzz_tensor *t = &all->at[i];
+    ZD_EACH(t, all->at, all->count) {
         if (file >= 0 && t->file != file)
             continue;
         memcpy(image + used, t->data, t->bytes);

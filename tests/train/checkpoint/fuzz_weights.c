@@ -111,11 +111,9 @@ static void check_placed(
     struct peft_adapter adapter;
     int placed = 0;
     fuzz_need(peft_open(path, config, table, &adapter) == ZD_OK, "an adapter");
-    for (int id = 0; id < table->count; id++) {
-        const struct peft_part *part = &adapter.parts[id];
+    ZD_EACH(part, adapter.parts, table->count)
         for (int kind = 0; kind < PEFT_KINDS; kind++)
             placed += part->tensors[kind] != NULL;
-    }
     placed += config->tied &&
               st_find(adapter.file, "base_model.model.lm_head.weight");
     fuzz_need(

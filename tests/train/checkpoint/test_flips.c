@@ -178,13 +178,11 @@ static void flip_manifest(struct trial *trial)
 
 static int list_files(const char *checkpoint, struct file *files, int most)
 {
-    size_t i;
-    json_t *entry, *manifest;
+    json_t *manifest;
     int count = 0;
     if (manifest_read(checkpoint, &manifest) != ZD_OK)
         return 0;
-    json_array_foreach(json_object_get(manifest, "files"), i, entry)
-    {
+    JSON_EACH(entry, json_object_get(manifest, "files")) {
         struct file *file = &files[count++];
         if (count > most)
             abort();

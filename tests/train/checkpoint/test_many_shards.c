@@ -96,8 +96,6 @@ static bool exports(const char *whole, const char *checkpoint)
 /* Only the shards that overlap are left; the rest of the folder is gone. */
 static bool reads_few(const char *checkpoint)
 {
-    size_t i;
-    json_t *entry;
     char path[PATH_MAX];
     float values[300];
     int kept = 0;
@@ -111,13 +109,11 @@ static bool reads_few(const char *checkpoint)
         param_table_build(&config, NULL, 0, &table) != ZD_OK)
         return false;
     const json_t *files = json_object_get(open->manifest, "files");
-    json_array_foreach(files, i, entry)
-    {
-        size_t k;
-        json_t *text;
+    JSON_EACH(entry, files) {
         bool has = false;
-        json_array_foreach(json_object_get(entry, "holds"), k, text) has |=
-                strncmp(json_string_value(text), wanted, strlen(wanted)) == 0;
+        JSON_EACH(text, json_object_get(entry, "holds"))
+            has |= strncmp(json_string_value(text), wanted, strlen(wanted)) ==
+                   0;
         kept += has;
         fs_join(path, sizeof path, checkpoint, json_string_at(entry, "name"));
         if (!has)

@@ -134,7 +134,7 @@ WRAP(enum zd_status, loader_next, struct loader *loader,
      struct loader_batch *batch)
 {
     if (atomic_fetch_sub(&save_asks.bad_batch, 1) == 1)
-        return ZD_FAIL(ZD_ERR_DATA, "E0457", "a bad token");
+        return ZD_BAD("E0457", "a bad token");
     return __real_loader_next(loader, batch);
 }
 

@@ -36,28 +36,26 @@ static double number_of(const json_t *event, const char *key)
 /* Spans of that name, of that rank (and thread; -1: any). */
 static int count(const json_t *trace, int rank, int lane, const char *name)
 {
-    size_t i;
-    json_t *event;
     int found = 0;
-    json_array_foreach(json_object_get(trace, "traceEvents"), i, event) found +=
-            text_of(event, "ph")[0] == 'X' && number_of(event, "pid") == rank &&
-            (lane < 0 || number_of(event, "tid") == lane) &&
-            strcmp(text_of(event, "name"), name) == 0;
+    JSON_EACH(event, json_object_get(trace, "traceEvents"))
+        found += text_of(event, "ph")[0] == 'X' &&
+                 number_of(event, "pid") == rank &&
+                 (lane < 0 || number_of(event, "tid") == lane) &&
+                 strcmp(text_of(event, "name"), name) == 0;
     return found;
 }
 
 static bool has_process(const json_t *trace, int rank)
 {
-    size_t i;
-    json_t *event;
     char name[32];
     ZD_PRINT(name, "rank %d (", rank);
-    json_array_foreach(json_object_get(trace, "traceEvents"), i, event) if (
-            text_of(event, "ph")[0] == 'M' &&
+    JSON_EACH(event, json_object_get(trace, "traceEvents"))
+        if (text_of(event, "ph")[0] == 'M' &&
             strcmp(text_of(event, "name"), "process_name") == 0 &&
             number_of(event, "pid") == rank &&
             strncmp(text_of(json_object_get(event, "args"), "name"), name,
-                    strlen(name)) == 0) return true;
+                    strlen(name)) == 0)
+            return true;
     return false;
 }
 
@@ -81,10 +79,7 @@ static bool is_nested(const json_t *trace, int rank)
     static struct part parts[1 << 16];
     struct part open[DEPTH_MOST];
     int parts_count = 0, depth = 0;
-    size_t i;
-    json_t *event;
-    json_array_foreach(json_object_get(trace, "traceEvents"), i, event)
-    {
+    JSON_EACH(event, json_object_get(trace, "traceEvents")) {
         double begin = number_of(event, "ts"), length = number_of(event, "dur");
         if (text_of(event, "ph")[0] != 'X' || number_of(event, "pid") != rank ||
             number_of(event, "tid") != LANE_TRAINER)

@@ -152,8 +152,7 @@ static void expect_documented(const char *line)
 Test(published, one_fitted_row_predicts_the_others_within_3_points)
 {
     char line[200];
-    for (size_t t = 0; t < sizeof tables / sizeof tables[0]; t++) {
-        const struct table *table = &tables[t];
+    ZD_EACH(table, tables, sizeof tables / sizeof tables[0]) {
         struct plan_machine machine = fitted(table);
         for (const struct row *row = table->rows; row->world; row++) {
             double ours = speed(table, row, &machine);

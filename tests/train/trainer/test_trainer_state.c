@@ -45,10 +45,7 @@ static bool has_all_keys(const json_t *state)
             "save_steps stateful_callbacks total_flos train_batch_size "
             "trial_name trial_params ";
     char found[sizeof keys + 100] = "";
-    const char *key;
-    json_t *value;
-    json_object_foreach((json_t *)(uintptr_t)state, key, value)
-    {
+    JSON_MEMBERS(key, value, state) {
         size_t used = strlen(found);
         snprintf(found + used, sizeof found - used, "%s ", key);
     }
@@ -66,14 +63,11 @@ static bool has_row(
         const char *dir, const json_t *state, int step, const char *key,
         const char *column, int place)
 {
-    size_t i;
     ZD_FREED double *values = NULL;
-    const json_t *row;
     bool found = false;
     int rows = job_threads_column(dir, column, &values);
-    json_array_foreach(
-            history_of(state), i,
-            row) if (number(row, "step") == step && json_object_get(row, key))
+    JSON_EACH(row, history_of(state))
+        if (number(row, "step") == step && json_object_get(row, key))
             found = place < rows && number(row, key) == values[place];
     return found;
 }
