@@ -3,13 +3,230 @@
 #include "base/log.h"
 #include "base/must.h"
 #include "base/number/rng.h"
+#include "base/text_stream.h"
 #include "base/threads.h"
 
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
+
+/* --- what an epoch holds, and what no sample of it has ---------------------
+ */
+
+/* One sample. */
+struct words_count {
+    int inputs, targets;
+    int documents;     /* that begin in it */
+    int split;         /* words of a document that began in an earlier sample */
+    int split_targets; /* among them */
+};
+
+/* Of the sample that is in dataset->words. */
+static struct words_count count_words(const struct dataset *dataset, int count)
+{
+    struct words_count sum = {
+            .inputs = count < dataset->T ? count : dataset->T};
+    bool begun = dataset->words[0] & WORD_FIRST;
+    sum.documents = begun;
+    for (int t = 1; t < count; t++) {
+        bool is_first = dataset->words[t] & WORD_FIRST;
+        bool is_target = dataset->words[t] & WORD_TRAIN;
+        begun = is_first || (begun && !dataset->starts[t]);
+        sum.documents += is_first && t < dataset->T; /* else the next one's */
+        sum.targets += is_target;
+        sum.split += !begun;
+        sum.split_targets += !begun && is_target;
+    }
+    return sum;
+}
+
+/* Without a target a run would train nothing and end with 0. */
+static enum zd_status check_trained(
+        struct dataset *dataset, struct dataset_part *part)
+{
+    const struct data_entry *entry = part->corpus.entry;
+    int count, targets = 0;
+    for (int64_t i = 0; i < part->count && targets == 0; i++) {
+        ZD_TRY(dataset_read(dataset, part, part->first + i, &count));
+        targets = count_words(dataset, count).targets;
+    }
+    if (targets > 0)
+        return ZD_OK;
+    if (part->corpus.is_part) {
+        zd_log_warning(
+                "%s: none of the targets in its first %lld documents is "
+                "trained",
+                source_label(entry).text,
+                (long long)corpus_documents(&part->corpus));
+        return ZD_OK;
+    }
+    ZD_BAD("E0449",
+           "%s trains nothing: every target of its %lld sample%s is masked",
+           source_label(entry).text, (long long)part->count,
+           part->count == 1 ? "" : "s");
+    return zd_fail_help(
+            "`zerod data inspect` shows them. data.train_on = \"assistant\" "
+            "counts the assistant's turns alone, and data.cutoff_len = %d may "
+            "end before the first of them",
+            dataset->T);
+}
+
+/* Documents that no sample holds whole, and what becomes of them. */
+static void count_long(
+        const struct dataset *dataset, const struct dataset_part *part,
+        struct dataset_facts *facts)
+{
+    uint64_t begin, tokens, most = (uint64_t)dataset->T + 1;
+    int64_t documents = corpus_documents(&part->corpus);
+    if (part->corpus.packing == PACKING_STREAM)
+        return;
+    facts->whole_documents += documents;
+    for (int64_t d = 0; d < documents; d++) {
+        corpus_document(&part->corpus, d, &begin, &tokens);
+        if (tokens <= most)
+            continue;
+        facts->whole_documents--;
+        switch (dataset->long_documents) {
+        case LONG_TRUNCATE:
+            facts->cut_documents++;
+            facts->cut_tokens += (int64_t)tokens;
+            facts->lost_tokens += (int64_t)(tokens - most);
+            break;
+        case LONG_SPLIT:
+            facts->split_documents++;
+            break;
+        case LONG_DROP:
+            facts->dropped_documents++;
+            facts->dropped_tokens += (int64_t)tokens;
+        }
+    }
+}
+
+/* An epoch takes `taken` of `count` samples: each as often as the others. */
+static enum zd_status count_part(
+        struct dataset *dataset, struct dataset_part *part,
+        struct dataset_facts *facts)
+{
+    double share = (double)part->taken / (double)part->count;
+    int count, begun = 1; /* documents that begin in the sample before */
+    for (int64_t i = 0; i < part->count; i++) {
+        ZD_TRY(dataset_read(dataset, part, part->first + i, &count));
+        struct words_count sum = count_words(dataset, count);
+        facts->inputs += share * sum.inputs;
+        facts->targets += share * sum.targets;
+        facts->split_targets += share * sum.split_targets;
+        if (part->corpus.packing != PACKING_STREAM)
+            continue;
+        facts->packed_documents += sum.documents + (sum.split && i == 0);
+        facts->split_documents += sum.split && begun;
+        begun = sum.documents;
+    }
+    return ZD_OK;
+}
+
+void facts_write_long(const struct dataset_facts *facts, int T, FILE *out)
+{
+    long long whole = facts->whole_documents, cut = facts->cut_documents;
+    long long split = facts->split_documents;
+    long long dropped = facts->dropped_documents;
+    if (cut > 0)
+        fprintf(out,
+                "data.cutoff_len = %d cuts %lld of %lld documents; %lld of "
+                "their %lld tokens are left out\n",
+                T, cut, whole + cut, facts->lost_tokens, facts->cut_tokens);
+    if (split > 0 && !facts->packed_documents)
+        fprintf(out,
+                "%lld of %lld documents are longer than data.cutoff_len = %d "
+                "and are split into samples\n",
+                split, whole + split, T);
+    if (dropped > 0)
+        fprintf(out,
+                "%lld of %lld documents, with %lld tokens, are longer than "
+                "data.cutoff_len = %d and are left out\n",
+                dropped, whole + dropped, facts->dropped_tokens, T);
+}
+
+/* What is read of the lengths of documents alone. */
+static void tell_long(
+        const struct dataset *dataset, const struct dataset_part *part)
+{
+    struct dataset_facts facts = {0};
+    char *text, *next, *line;
+    size_t bytes;
+    count_long(dataset, part, &facts);
+    int64_t packed = corpus_documents(&part->corpus) - facts.dropped_documents;
+    int64_t samples = (int64_t)part->index.header.doc_count;
+    FILE *out = text_stream_open(&text, &bytes);
+    facts_write_long(&facts, dataset->T, out);
+    if (part->corpus.packing == PACKING_DOCUMENTS)
+        fprintf(out, "%lld document%s packed into %lld sample%s of %d tokens\n",
+                (long long)packed, packed == 1 ? " is" : "s are",
+                (long long)samples, samples == 1 ? "" : "s", dataset->T);
+    fclose(out);
+    for (next = text; (line = strsep(&next, "\n")) && *line;)
+        zd_log_info("%s: %s", source_label(part->corpus.entry).text, line);
+    free(text);
+}
+
+/* Prompts and answers in a stream are read for the warning, since an answer
+ * without its question is the worse loss. */
+static enum zd_status tell_facts(
+        struct dataset *dataset, struct dataset_part *part)
+{
+    const struct token_cache *cache = &part->corpus.cache;
+    struct dataset_facts facts = {0};
+    bool has_masks = /* text that the loss does not count */
+            !part->corpus.list.is_tokens &&
+            cache->header.trained_count + cache->header.doc_count <
+                    cache->header.word_count;
+    tell_long(dataset, part);
+    if (part->corpus.packing != PACKING_STREAM || !has_masks)
+        return ZD_OK;
+    ZD_TRY(count_part(dataset, part, &facts));
+    if (facts.split_documents > 0)
+        zd_log_warning(
+                "%s: packing into samples of %d tokens cuts %lld of %lld "
+                "documents; %.0f of %.0f trained tokens are in a sample "
+                "without the beginning of their document; data.packing = "
+                "\"documents\" keeps documents whole up to data.cutoff_len",
+                source_label(part->corpus.entry).text, dataset->T,
+                facts.split_documents, facts.packed_documents,
+                facts.split_targets, facts.targets);
+    return ZD_OK;
+}
+
+struct row_notes dataset_notes(const struct dataset *dataset)
+{
+    struct row_notes all = {0};
+    for (int i = 0; i < dataset->part_count; i++) {
+        struct row_notes part = dataset->parts[i].corpus.notes;
+        row_notes_append(&all, &part);
+    }
+    return all;
+}
+
+enum zd_status dataset_count(
+        struct dataset *dataset, struct dataset_facts *facts_out)
+{
+    struct dataset_facts facts = {0};
+    ZD_EACH(part, dataset->parts, dataset->part_count) {
+        int64_t documents = corpus_documents(&part->corpus);
+        facts.documents = facts.documents < 0 || documents < 0
+                                  ? -1
+                                  : facts.documents + documents;
+        facts.samples += part->all;
+        facts.held_out += part->all - part->count;
+        count_long(dataset, part, &facts);
+        ZD_TRY(count_part(dataset, part, &facts));
+    }
+    *facts_out = facts;
+    return ZD_OK;
+}
+
+/* --- opened --------------------------------------------------------------- */
 
 /* Samples that an entry's documents make; -1: its documents are not known. */
 static int64_t count_samples(const struct dataset_part *part, int T)
@@ -61,29 +278,28 @@ static enum zd_status fail_short(
 /* With weights an epoch has as many samples as without, shared by weight. */
 static enum zd_status set_shares(struct dataset *dataset)
 {
-    struct dataset_part *parts = dataset->parts;
     double sum = 0, before = 0;
     int64_t all = 0, taken = 0;
-    for (int i = 0; i < dataset->part_count; i++) {
-        sum += parts[i].corpus.entry->weight;
-        all += parts[i].count;
+    ZD_EACH(part, dataset->parts, dataset->part_count) {
+        sum += part->corpus.entry->weight;
+        all += part->count;
     }
-    for (int i = 0; i < dataset->part_count && sum > 0; i++) {
-        const struct data_entry *entry = parts[i].corpus.entry;
+    ZD_EACH(part, dataset->parts, sum > 0 ? dataset->part_count : 0) {
+        const struct data_entry *entry = part->corpus.entry;
         before += entry->weight;
         int64_t until = llround(before / sum * (double)all);
-        parts[i].taken = until - taken;
+        part->taken = until - taken;
         taken = until;
-        if (parts[i].taken == 0)
+        if (part->taken == 0)
             return ZD_BAD(
                     "E0439",
                     "weight = %g of %g gives %s none of the %lld samples of an "
                     "epoch",
                     entry->weight, sum, entry->path, (long long)all);
     }
-    for (int i = 0; i < dataset->part_count; i++) {
-        parts[i].base = dataset->samples;
-        dataset->samples += parts[i].taken;
+    ZD_EACH(part, dataset->parts, dataset->part_count) {
+        part->base = dataset->samples;
+        dataset->samples += part->taken;
     }
     return ZD_OK;
 }
@@ -92,10 +308,10 @@ static void set_digest(
         struct dataset *dataset, const struct dataset_request *request)
 {
     struct hasher *hasher = hasher_create();
-    for (int i = 0; i < dataset->part_count; i++) {
-        const struct data_entry *entry = dataset->parts[i].corpus.entry;
+    ZD_EACH(part, dataset->parts, dataset->part_count) {
+        const struct data_entry *entry = part->corpus.entry;
         double weight = entry->weight > 0 ? entry->weight : 1; /* as it was */
-        hasher_update(hasher, dataset->parts[i].corpus.digest, HASH_HEX);
+        hasher_update(hasher, part->corpus.digest, HASH_HEX);
         hasher_update(hasher, &weight, sizeof weight);
         hasher_update(hasher, &entry->max_samples, sizeof entry->max_samples);
     }
@@ -173,24 +389,24 @@ static enum zd_status check_part(
     if (part->count == 0)
         return ZD_OK;
     if (!request->may_be_masked)
-        ZD_TRY(facts_check_trained(dataset, part));
+        ZD_TRY(check_trained(dataset, part));
     /* of the samples that val_split keeps it is told once */
-    return request->from > 0 ? ZD_OK : facts_tell(dataset, part);
+    return request->from > 0 ? ZD_OK : tell_facts(dataset, part);
 }
 
 static enum zd_status open_parts(
         struct dataset *dataset, const struct dataset_request *request)
 {
     ZD_TRY(windows_choose(dataset, request));
-    for (int i = 0; i < dataset->part_count; i++)
-        ZD_TRY(open_part(dataset, &dataset->parts[i], request));
+    ZD_EACH(part, dataset->parts, dataset->part_count)
+        ZD_TRY(open_part(dataset, part, request));
     if (dataset->in_windows)
         windows_share(dataset);
     else
         ZD_TRY(set_shares(dataset));
-    for (int i = 0; i < dataset->part_count && request->depth != DATA_TRUST;
-         i++)
-        ZD_TRY(check_part(dataset, &dataset->parts[i], request));
+    ZD_EACH(part, dataset->parts, dataset->part_count)
+        if (request->depth != DATA_TRUST)
+            ZD_TRY(check_part(dataset, part, request));
     set_digest(dataset, request);
     return ZD_OK;
 }
@@ -239,9 +455,9 @@ static void *check_caches(void *ctx)
     struct dataset *dataset = ctx;
     /* lowest priority: it takes idle time only */
     setpriority(PRIO_PROCESS, (id_t)gettid(), 19);
-    for (int i = 0; i < dataset->part_count; i++) {
-        check_cache(dataset, &dataset->parts[i].corpus.cache);
-        check_cache(dataset, &dataset->parts[i].index);
+    ZD_EACH(part, dataset->parts, dataset->part_count) {
+        check_cache(dataset, &part->corpus.cache);
+        check_cache(dataset, &part->index);
     }
     return NULL;
 }
@@ -267,9 +483,9 @@ void dataset_close(struct dataset *dataset)
         return;
     atomic_store(&dataset->stop, true);
     dataset_check_wait(dataset);
-    for (int i = 0; i < dataset->part_count; i++) {
-        token_cache_close(&dataset->parts[i].index);
-        corpus_close(&dataset->parts[i].corpus);
+    ZD_EACH(part, dataset->parts, dataset->part_count) {
+        token_cache_close(&part->index);
+        corpus_close(&part->corpus);
     }
     pthread_mutex_destroy(&dataset->long_record);
     free(dataset->parts);
@@ -289,8 +505,8 @@ struct dataset_summary dataset_summary(const struct dataset *dataset)
             .order = !dataset->shuffle     ? "false"
                      : dataset->in_windows ? "windows"
                                            : "true"};
-    for (int i = 0; i < dataset->part_count; i++) {
-        const struct corpus *corpus = &dataset->parts[i].corpus;
+    ZD_EACH(part, dataset->parts, dataset->part_count) {
+        const struct corpus *corpus = &part->corpus;
         summary.tokens += (int64_t)corpus->count;
         summary.bad_rows += atomic_load(&corpus->left_out);
         summary.is_part |= corpus->is_part;

@@ -73,15 +73,9 @@ enum zd_status windows_find(
         struct dataset *dataset, int64_t n, struct dataset_part **part_out,
         int64_t *sample_out);
 
-/* --- facts.c --- */
+/* --- dataset.c: what an epoch holds --- */
 
 /* Of the rows of all parts. */
 struct row_notes dataset_notes(const struct dataset *dataset);
-
-/* Without a target a run would train nothing and end with 0. */
-enum zd_status facts_check_trained(
-        struct dataset *dataset, struct dataset_part *part);
 /* Lines of what becomes of documents that no sample holds whole. */
 void facts_write_long(const struct dataset_facts *facts, int T, FILE *out);
-/* They, and what packing cuts. */
-enum zd_status facts_tell(struct dataset *dataset, struct dataset_part *part);

@@ -21,8 +21,8 @@
 static uint64_t file_bytes(const struct corpus *corpus)
 {
     uint64_t bytes = 0;
-    for (int i = 0; i < corpus->list.count; i++)
-        bytes += corpus->list.files[i].bytes;
+    ZD_EACH(file, corpus->list.files, corpus->list.count)
+        bytes += file->bytes;
     return bytes;
 }
 
@@ -45,13 +45,12 @@ static uint64_t reader_bytes(const struct dataset *dataset)
             [CONTAINER_ZSTD] = ZSTD_WINDOW_MAX + (2 << 20),
             [CONTAINER_PARQUET] = PARQUET_HELD_MAX};
     uint64_t sum = 0;
-    for (int p = 0; p < dataset->part_count; p++) {
-        const struct file_list *list = &dataset->parts[p].corpus.list;
+    ZD_EACH(part, dataset->parts, dataset->part_count) {
+        const struct file_list *list = &part->corpus.list;
         uint64_t most = 0;
-        for (int i = 0; i < list->count; i++) {
-            uint64_t bytes = packed[list->files[i].container];
-            most = bytes > most ? bytes : most;
-        }
+        ZD_EACH(file, list->files, list->count)
+            if (packed[file->container] > most)
+                most = packed[file->container];
         sum += most + (2 << 20) + GROWTH_RECORD_BYTES;
     }
     return sum + LONG_BYTES;
@@ -75,8 +74,8 @@ static const char *why_whole(
 {
     bool is_stream = true;
     uint64_t bytes = 0;
-    for (int i = 0; i < dataset->part_count; i++) {
-        const struct corpus *corpus = &dataset->parts[i].corpus;
+    ZD_EACH(part, dataset->parts, dataset->part_count) {
+        const struct corpus *corpus = &part->corpus;
         bytes += corpus->list.is_tokens ? 0 : file_bytes(corpus);
         is_stream &= corpus->packing == PACKING_STREAM;
     }
@@ -117,8 +116,8 @@ uint64_t dataset_growth_bytes(
                             THREAD_BYTES +
                     reader_bytes(&dataset);
     }
-    for (int i = 0; i < dataset.part_count; i++)
-        corpus_close(&dataset.parts[i].corpus);
+    ZD_EACH(part, dataset.parts, dataset.part_count)
+        corpus_close(&part->corpus);
     free(dataset.parts);
     zd_error_clear();
     return bytes;
@@ -140,8 +139,8 @@ enum zd_status windows_choose(
                 &dataset->parts[dataset->part_count++].corpus));
     if (!request->shuffle || shuffle == SHUFFLE_WHOLE)
         return ZD_OK;
-    for (int i = 0; i < dataset->part_count; i++) {
-        const struct corpus *corpus = &dataset->parts[i].corpus;
+    ZD_EACH(part, dataset->parts, dataset->part_count) {
+        const struct corpus *corpus = &part->corpus;
         bytes += file_bytes(corpus);
         may &= corpus->list.is_text && corpus->packing == PACKING_STREAM;
         if (shuffle != SHUFFLE_WINDOWS || corpus->packing == PACKING_STREAM)
@@ -157,10 +156,11 @@ enum zd_status windows_choose(
     int threads =
             thread_count(dataset, request->options->preprocessing_threads);
     for (int i = 0; i < dataset->part_count; i++) {
-        dataset->parts[i].corpus.in_windows = dataset->in_windows;
-        dataset->parts[i].corpus.number = i;
-        dataset->parts[i].corpus.long_record = &dataset->long_record;
-        dataset->parts[i].corpus.growth_threads = threads / dataset->part_count;
+        struct corpus *corpus = &dataset->parts[i].corpus;
+        corpus->in_windows = dataset->in_windows;
+        corpus->number = i;
+        corpus->long_record = &dataset->long_record;
+        corpus->growth_threads = threads / dataset->part_count;
     }
     return ZD_OK;
 }
@@ -179,8 +179,8 @@ void windows_share(struct dataset *dataset)
         is_known &= part->count > 0;
         dataset->samples += part->count;
     }
-    for (int i = 0; i < dataset->part_count; i++)
-        dataset->parts[i].share /= sum;
+    ZD_EACH(part, dataset->parts, dataset->part_count)
+        part->share /= sum;
     if (!is_known)
         dataset->samples = 0;
 }
@@ -201,20 +201,19 @@ static struct dataset_part *find_turn(const struct dataset *dataset, int64_t n)
     parts->turn = n;
     if (count == 1)
         return parts;
-    for (int i = 0; i < count; i++) {
-        double turn = floor(begin * parts[i].share);
-        parts[i].turn = (int64_t)turn;
-        while (parts[i].turn > 0 && time_of(&parts[i], parts[i].turn) >= begin)
-            parts[i].turn--;
-        while (time_of(&parts[i], parts[i].turn) < begin)
-            parts[i].turn++;
-        taken += parts[i].turn;
+    ZD_EACH(part, parts, count) {
+        part->turn = (int64_t)floor(begin * part->share);
+        while (part->turn > 0 && time_of(part, part->turn) >= begin)
+            part->turn--;
+        while (time_of(part, part->turn) < begin)
+            part->turn++;
+        taken += part->turn;
     }
     for (;; next->turn++) {
         next = parts;
-        for (int i = 1; i < count; i++)
-            if (time_of(&parts[i], parts[i].turn) < time_of(next, next->turn))
-                next = &parts[i];
+        ZD_EACH(part, parts + 1, count - 1)
+            if (time_of(part, part->turn) < time_of(next, next->turn))
+                next = part;
         if (taken++ == n)
             return next;
     }

@@ -2,7 +2,7 @@
  * (parse.c), these a tree (parse_expression.c too); statements are run
  * (run.c), expressions evaluated (evaluate.c) over values (value.c,
  * print.c) with filters, tests, methods and functions, each a row of a table
- * (filters.c, methods.c). All of it is paid for from one budget (budget.c),
+ * (filters.c, methods.c). All of it is paid for from one budget (run.c),
  * which also has the memory: nothing is freed before the end.
  *
  * Values are Python's, immutable but for namespaces. Text is borrowed from the
