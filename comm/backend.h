@@ -90,8 +90,7 @@ struct comm {
 
 /* A message, which may wait: for the watch. Returns the comm whose transport it
  * takes. All ranks number it, also those that are alone in their group. */
-struct comm *comm_message_begin(
-        struct comm *comm, enum seat_kind kind, size_t bytes);
+struct comm *comm_message_begin(struct comm *comm, enum seat_kind kind);
 void comm_message_end(struct comm *by);
 /* comm_gather_all as a part of the message before it. */
 enum zd_status comm_gather_again(

@@ -221,28 +221,27 @@ static struct comm_op *take_op(struct comm *comm)
     return NULL;
 }
 
-static uint64_t row_of(const struct comm *comm)
+/* Tells the watch what begins in a lane; without a kind nothing is sent. */
+static void note_begun(
+        const struct comm *comm, enum seat_lane lane, uint64_t number,
+        enum seat_kind kind, const struct comm_op *op)
 {
     const struct comm_row *row = &comm->row;
-    return comm->root == comm ? 0
-                              : seat_row(
-                                        seat_group(row->name), row->first,
-                                        row->stride, row->count);
-}
-
-static void note_begun(struct comm *comm, const struct comm_op *op)
-{
-    static const enum seat_kind kinds[COMM_OP_KINDS] = {
-            [COMM_ALL_GATHER] = SEAT_ALL_GATHER,
-            [COMM_REDUCE_SCATTER] = SEAT_REDUCE_SCATTER,
-            [COMM_ALL_TO_ALL] = SEAT_ALL_TO_ALL};
-    enum seat_kind kind = kinds[op->kind];
-    size_t bytes = op->count * dtype_bytes(op->type) * (size_t)comm->size;
-    bool sends = comm->size > 1 && (!comm->control || op->count > 0);
-    if (comm->seat)
-        seat_begin(
-                comm->seat, LANE_OPERATIONS, op->sequence + 1,
-                sends ? seat_word(kind, op->type, bytes) : 0, row_of(comm));
+    struct seat_op seat = {
+            .number = number, .kind = (uint8_t)kind, .lane = (uint8_t)lane};
+    if (!comm->seat)
+        return;
+    if (op) {
+        seat.type = (uint8_t)op->type;
+        seat.bytes = op->count * dtype_bytes(op->type) * (size_t)comm->size;
+    }
+    if (comm->root != comm) {
+        seat.first = (uint32_t)row->first;
+        seat.stride = (uint32_t)row->stride;
+        seat.count = (uint32_t)row->count;
+        ZD_PRINT(seat.group, "%s", row->name);
+    }
+    seat_begin(comm->seat, &seat);
 }
 
 /* to += from, in fp32. */
@@ -304,7 +303,10 @@ enum zd_status comm_begin(
     assert(!op.accumulate || op.type == DTYPE_FP32);
     assert(op.kind != COMM_ALL_TO_ALL || op.from != op.to || op.count == 0);
     op.sequence = comm->root->next_sequence++;
-    note_begun(comm, &op);
+    bool sends = comm->size > 1 && (!comm->control || op.count > 0);
+    note_begun(
+            comm, LANE_OPERATIONS, op.sequence + 1,
+            sends ? SEAT_REDUCE_SCATTER + op.kind : SEAT_NOTHING, &op);
     comm->counters.bytes[op.kind] +=
             (uint64_t)(comm->size - 1) * op.count * dtype_bytes(op.type);
     return comm_part_begin(comm, &op, op_out);
@@ -351,16 +353,13 @@ static uint64_t message_number(const struct comm *by)
     return by->root->messages - 1 + FIRST_MESSAGE;
 }
 
-static struct comm *number_message(
-        struct comm *comm, enum seat_kind kind, size_t bytes)
+static struct comm *number_message(struct comm *comm, enum seat_kind kind)
 {
     struct comm *by = comm->control ? comm->control : comm;
     by->root->messages++;
-    if (by->seat)
-        seat_begin(
-                by->seat, LANE_MESSAGES, message_number(by),
-                by->size > 1 ? seat_word(kind, DTYPE_FP32, bytes) : 0,
-                row_of(by));
+    note_begun(
+            by, LANE_MESSAGES, message_number(by),
+            by->size > 1 ? kind : SEAT_NOTHING, NULL);
     return by;
 }
 
@@ -370,10 +369,9 @@ static void wait_for_message(struct comm *by)
         seat_wait_begin(by->seat, LANE_MESSAGES, message_number(by));
 }
 
-struct comm *comm_message_begin(
-        struct comm *comm, enum seat_kind kind, size_t bytes)
+struct comm *comm_message_begin(struct comm *comm, enum seat_kind kind)
 {
-    struct comm *by = number_message(comm, kind, bytes);
+    struct comm *by = number_message(comm, kind);
     wait_for_message(by);
     return by;
 }
@@ -495,7 +493,7 @@ enum zd_status comm_all_reduce_i64(
 {
     size_t part = part_of(comm->size, count);
     size_t parts = part * (size_t)comm->size;
-    number_message(comm, SEAT_ALL_REDUCE, count * sizeof *values);
+    number_message(comm, SEAT_ALL_REDUCE);
     if (comm->size == 1)
         return ZD_OK;
     ZD_TRY(reduce_parts(comm, values, part, reduction));
@@ -507,14 +505,14 @@ enum zd_status comm_all_reduce_i64(
 enum zd_status comm_barrier(struct comm *comm)
 {
     char here = 0;
-    number_message(comm, SEAT_BARRIER, 0);
+    number_message(comm, SEAT_BARRIER);
     return comm_gather_again(comm, &here, sizeof here, comm->reduce_scratch);
 }
 
 enum zd_status comm_broadcast(
         struct comm *comm, void *data, size_t bytes, int root)
 {
-    struct comm *by = comm_message_begin(comm, SEAT_BROADCAST, bytes);
+    struct comm *by = comm_message_begin(comm, SEAT_BROADCAST);
     enum zd_status status =
             comm->size > 1 && bytes > 0
                     ? by->functions->broadcast(by, data, bytes, root)
@@ -526,7 +524,7 @@ enum zd_status comm_broadcast(
 enum zd_status comm_gather_all(
         struct comm *comm, const void *mine, size_t bytes, void *all)
 {
-    number_message(comm, SEAT_GATHER, bytes);
+    number_message(comm, SEAT_GATHER);
     return comm_gather_again(comm, mine, bytes, all);
 }
 

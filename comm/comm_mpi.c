@@ -179,7 +179,7 @@ static void mpi_destroy(struct comm *comm)
     struct seat *seat = is_group ? NULL : comm->seat;
     bool finalises = mpi->finalises;
     if (!is_group)
-        comm_message_begin(comm, SEAT_PART, 0);
+        comm_message_begin(comm, SEAT_PART);
     for (int s = 0; s < COMM_OP_KINDS; s++)
         stream_fini(&mpi->streams[s]);
     if (mpi->world != MPI_COMM_NULL)
@@ -220,7 +220,7 @@ static enum zd_status mpi_group(
     mpi->world = MPI_COMM_NULL;
     mpi->spin_ns = mpi_of(parent)->spin_ns;
     take_memory(mpi);
-    comm_message_begin(parent, SEAT_GATHER, 0);
+    comm_message_begin(parent, SEAT_GATHER);
     enum zd_status status = split(mpi, parent);
     comm_message_end(parent);
     *group_out = &mpi->base;

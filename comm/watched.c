@@ -39,7 +39,7 @@ void comm_goes_on(struct comm *comm)
 void comm_step(struct comm *comm, int64_t step, double seconds)
 {
     if (comm->seat)
-        atomic_store(&comm->seat->step, step);
+        seat_step(comm->seat, step);
     if (comm->seat && seconds > 0)
         watch_step(comm->watch, seconds);
 }
@@ -52,8 +52,7 @@ void comm_predict(struct comm *comm, double seconds)
 
 double comm_waited(const struct comm *comm)
 {
-    double seconds =
-            comm->seat ? 1e-6 * (double)atomic_load(&comm->seat->waited) : 0;
+    double seconds = comm->seat ? seat_waited(comm->seat) : 0;
     if (comm->functions->waited)
         seconds += comm->functions->waited(comm);
     return seconds;

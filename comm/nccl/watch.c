@@ -132,7 +132,7 @@ static void note_done(struct nccl *nccl)
         done++;
     nccl->done_count = done;
     if (seat)
-        atomic_store(&seat->lanes[LANE_OPERATIONS].done, done);
+        seat_done(seat, done);
 }
 
 static bool goes_on(const struct nccl *nccl)

@@ -51,16 +51,16 @@ bool watch_is_stopped(int pid)
  * that would run if it could does not hang: it stands well for now. */
 static bool is_starved(const struct watch *watch, int rank)
 {
-    return watch->peers && peers_same_host(watch->peers, rank, watch->rank) &&
-           watch_is_runnable(peers_all(watch->peers)[rank].pid);
+    return watch->peers && watch_same_host(watch, rank) &&
+           watch_is_runnable(watch->about[rank].pid);
 }
 
 /* A process of this host that was stopped before it answered the first question
  * will not answer. */
 static bool is_stopped(const struct watch *watch, int rank)
 {
-    return watch->peers && peers_same_host(watch->peers, rank, watch->rank) &&
-           watch_is_stopped(peers_all(watch->peers)[rank].pid);
+    return watch->peers && watch_same_host(watch, rank) &&
+           watch_is_stopped(watch->about[rank].pid);
 }
 
 /* An answer may be late: one that has answered before is silent only after
@@ -68,98 +68,63 @@ static bool is_stopped(const struct watch *watch, int rank)
 static bool may_answer(struct watch *watch, int rank)
 {
     enum { LOOKS = 3 };
+    struct rank_known *known = &watch->ranks[rank];
     return is_starved(watch, rank) ||
-           (watch->ever_heard[rank] && ++watch->silent[rank] < LOOKS);
+           (known->ever_heard && ++known->silent < LOOKS);
 }
 
 void watch_look_around(struct watch *watch)
 {
-    memset(watch->heard, 0, (size_t)watch->size * sizeof *watch->heard);
+    for (int r = 0; r < watch->size; r++)
+        watch->ranks[r].heard = false;
     if (watch->peers)
-        peers_ask(watch->peers, watch->told, watch->heard);
+        peers_ask(watch->peers);
     for (int r = 0; r < watch->size; r++) {
-        int n = r - watch->rank;
-        if (n >= 0 && n < watch->count) {
-            watch->told[r] = seat_tell(watch_own(watch, n));
-            watch->heard[r] = true;
-        } else if (watch->heard[r]) {
-            watch->silent[r] = 0;
+        struct rank_known *known = &watch->ranks[r];
+        if (watch_has(watch, r)) {
+            known->told = seat_tell(&watch->seats[r - watch->rank]);
+            known->heard = true;
+        } else if (known->heard) {
+            known->silent = 0;
         } else if (is_stopped(watch, r)) {
-            watch->ever_heard[r] = true;
+            known->ever_heard = true;
         } else if (may_answer(watch, r)) {
-            watch->told[r] = (struct seat_told){.state = SEAT_RUNS};
-            watch->heard[r] = true;
+            known->told = (struct seat_told){.state = SEAT_RUNS};
+            known->heard = true;
         }
-        watch->ever_heard[r] = watch->ever_heard[r] || watch->heard[r];
+        known->ever_heard |= known->heard;
     }
 }
 
 /* --- waits ---------------------------------------------------------------- */
 
-/* Operations that run by themselves: since when the oldest is not done. */
-static struct seat_op find_stall(
-        struct watch *watch, int n, uint64_t *since_out)
-{
-    struct own *own = &watch->own[n];
-    const struct seat *seat = watch_own(watch, n);
-    uint64_t done = atomic_load(&seat->lanes[LANE_OPERATIONS].done);
-    struct seat_op op = seat_pending(seat);
-    bool stalls = op.word != 0;
-    if (stalls && (!own->stalls || own->stall_done != done))
-        own->stall_since = watch->last;
-    own->stalls = stalls;
-    own->stall_done = done;
-    *since_out = own->stall_since;
-    return op;
-}
-
-/* What the rank waits for, and since when; word 0: nothing. */
-static struct seat_op find_wait(struct watch *watch, int n, uint64_t *since_out)
-{
-    const struct seat *seat = watch_own(watch, n);
-    struct seat_look look = seat_look(seat);
-    struct seat_op stall = find_stall(watch, n, since_out);
-    if (look.state != SEAT_WAITS)
-        return stall;
-    *since_out = look.since;
-    return seat_op_at(seat, look.lane, look.number);
-}
-
 static bool is_together(const struct watch *watch)
 {
-    struct seat_look look = seat_look(watch_own(watch, 0));
-    return !(
-            look.state == SEAT_WAITS && look.lane == LANE_MESSAGES &&
-            look.number == 1);
+    return seat_tell(watch->seats).waits.kind != SEAT_JOIN;
 }
 
+/* The nth rank here has waited for so long in what it told. */
 static bool judge(
-        struct watch *watch, int n, const struct seat_op *wait, double seconds,
-        double limit, struct verdict *verdict)
+        struct watch *watch, int n, const struct seat_told *told,
+        double seconds, double limit, struct verdict *verdict)
 {
-    const struct seat *seat = watch_own(watch, n);
-    struct verdict_ask ask = {
+    const struct verdict_ask ask = {
             .rank = watch->rank + n,
-            .work = seat_look(seat).work,
-            .wait = *wait,
-            .step = atomic_load(&seat->step),
+            .size = watch->size,
             .seconds = seconds,
             .limit = limit,
-            .size = watch->size,
-            .told = watch->told,
-            .heard = watch->heard,
-            .ever_heard = watch->ever_heard,
-            .scratch = watch->scratch};
+            .ranks = watch->ranks};
     if (is_together(watch)) {
         watch_look_around(watch);
-        return verdict_find(&ask, verdict);
+        return watch->ranks[ask.rank].told.since == told->since &&
+               verdict_find(&ask, verdict);
     }
     *verdict = (struct verdict){
             .rank = ask.rank,
             .kind = END_JOIN,
             .exit_code = 75,
             .writer = -1,
-            .op = *wait,
+            .op = told->waits,
             .seconds = seconds};
     return true;
 }
@@ -169,13 +134,11 @@ static bool find_hang(
         struct watch *watch, double limit, struct verdict *verdict)
 {
     for (int n = 0; n < watch->count; n++) {
-        uint64_t since;
-        struct seat_op wait = find_wait(watch, n, &since);
-        if (since < watch->floor)
-            since = watch->floor;
+        struct seat_told told = seat_tell(&watch->seats[n]);
+        uint64_t since = told.since > watch->floor ? told.since : watch->floor;
         double waited = 1e-6 * ((double)watch->last - (double)since);
-        if (wait.word && waited > limit &&
-            judge(watch, n, &wait, waited, limit, verdict))
+        if (told.waits.kind && waited > limit &&
+            judge(watch, n, &told, waited, limit, verdict))
             return true;
     }
     return false;
@@ -213,7 +176,7 @@ void watch_look_at_stall(struct watch *watch)
 static bool waits(const struct watch *watch)
 {
     for (int n = 0; n < watch->count; n++)
-        if (seat_look(watch_own(watch, n)).state == SEAT_WAITS)
+        if (seat_tell(&watch->seats[n]).state == SEAT_WAITS)
             return true;
     return false;
 }
@@ -252,7 +215,7 @@ bool watch_check_files(struct watch *watch, struct verdict *verdict)
                 .kind = END_FILES,
                 .exit_code = 74,
                 .writer = watch->rank,
-                .step = atomic_load(&watch_own(watch, 0)->step),
+                .step = seat_tell(watch->seats).step,
                 .seconds = watch->facts.files_timeout,
                 .files = (uint32_t)i};
         return true;
@@ -267,14 +230,13 @@ bool watch_check_launcher(struct watch *watch, struct verdict *verdict)
     if (!watch->facts.is_launched || (int)getppid() == watch->launcher)
         return false;
     int first = watch->peers ? 0 : watch->rank; /* of this host */
-    while (first < watch->rank &&
-           !peers_same_host(watch->peers, first, watch->rank))
+    while (first < watch->rank && !watch_same_host(watch, first))
         first++;
     *verdict = (struct verdict){
             .rank = watch->rank,
             .kind = END_LAUNCHER,
             .exit_code = 75,
             .writer = first,
-            .step = atomic_load(&watch_own(watch, 0)->step)};
+            .step = seat_tell(watch->seats).step};
     return true;
 }

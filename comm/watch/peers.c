@@ -1,8 +1,7 @@
-#include "comm/watch/peers.h"
-#include "base/must.h"
+#include "comm/watch/private.h"
 
 #include "base/clock.h"
-#include "comm/watch/watch.h"
+#include "base/must.h"
 
 #include <arpa/inet.h>
 #include <ifaddrs.h>
@@ -22,13 +21,9 @@ enum { AGAIN_MS = 100, OVER_TIMES = 3 }; /* datagrams get lost */
 enum { SENT_TOGETHER = 32 };
 
 struct peers {
-    int size, rank, socket;
-    const char *hosts;      /* borrowed */
-    struct peer_about *all; /* (size) */
-    const struct peers_calls *calls;
-    /* the question under way; NULL: none */
-    struct seat_told *told;
-    bool *heard;
+    struct watch *watch;
+    int socket;
+    bool is_asking;
     uint64_t asked; /* which question: an answer to an earlier one is none */
 };
 
@@ -40,33 +35,15 @@ struct message { /* fixed sizes, no padding */
     struct seat_told told;  /* TELL */
 };
 
-bool peers_same_host(const struct peers *peers, int a, int b)
-{
-    const char *hosts = peers->hosts;
-    return strcmp(hosts + (size_t)a * WATCH_HOST_MAX,
-                  hosts + (size_t)b * WATCH_HOST_MAX) == 0;
-}
-
-/* Hosts may be named alike. */
-static bool has_one_host(const struct peers *peers, bool shares_memory)
-{
-    if (!shares_memory)
-        return false;
-    for (int r = 1; r < peers->size; r++)
-        if (!peers_same_host(peers, 0, r))
-            return false;
-    return true;
-}
-
 /* --- addresses ------------------------------------------------------------ */
 
 /* Addresses of this host's interfaces; the loopback's only if there are no
  * others, or no other hosts. */
-static void find_addresses(uint32_t *addresses, bool one_host)
+static void find_addresses(uint32_t *addresses, bool shares_memory)
 {
     struct ifaddrs *list = NULL;
     int count = 0;
-    if (!one_host && getifaddrs(&list) == 0) {
+    if (!shares_memory && getifaddrs(&list) == 0) {
         for (struct ifaddrs *i = list; i && count < PEERS_ADDRESSES;
              i = i->ifa_next)
             if (i->ifa_addr && i->ifa_addr->sa_family == AF_INET &&
@@ -80,11 +57,11 @@ static void find_addresses(uint32_t *addresses, bool one_host)
 }
 
 /* -1: the system gives none. */
-static int open_socket(bool one_host, uint16_t *port_out)
+static int open_socket(bool shares_memory, uint16_t *port_out)
 {
     struct sockaddr_in own = {
             .sin_family = AF_INET,
-            .sin_addr = {htonl(one_host ? INADDR_LOOPBACK : INADDR_ANY)}};
+            .sin_addr = {htonl(shares_memory ? INADDR_LOOPBACK : INADDR_ANY)}};
     socklen_t bytes = sizeof own;
     int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
@@ -102,7 +79,7 @@ static int open_socket(bool one_host, uint16_t *port_out)
 
 int peers_socket(const struct peers *peers)
 {
-    return peers->all[0].addresses[0] ? peers->socket : -1;
+    return peers->watch->about[0].addresses[0] ? peers->socket : -1;
 }
 
 /* False: there is none, or none of ours. */
@@ -110,23 +87,25 @@ static bool receive(
         const struct peers *peers, struct message *message,
         struct sockaddr_in *from)
 {
+    const struct watch *watch = peers->watch;
     socklen_t bytes = sizeof *from;
     ssize_t got = recvfrom(
             peers->socket, message, sizeof *message, MSG_TRUNC,
             (struct sockaddr *)from, &bytes);
     return got == sizeof *message &&
-           memcmp(message->token, peers->all[0].token, PEERS_TOKEN_BYTES) ==
+           memcmp(message->token, watch->about[0].token, PEERS_TOKEN_BYTES) ==
                    0 &&
-           message->rank < (uint32_t)peers->size;
+           message->rank < (uint32_t)watch->size;
 }
 
 static struct message message_of(const struct peers *peers, enum kind kind)
 {
+    const struct watch *watch = peers->watch;
     struct message message;
     memset(&message, 0, sizeof message);
     message.kind = kind;
-    message.rank = (uint32_t)peers->rank;
-    memcpy(message.token, peers->all[0].token, PEERS_TOKEN_BYTES);
+    message.rank = (uint32_t)watch->rank;
+    memcpy(message.token, watch->about[0].token, PEERS_TOKEN_BYTES);
     return message;
 }
 
@@ -144,12 +123,12 @@ static void send_to(
 static void send_to_rank(
         const struct peers *peers, int rank, const struct message *message)
 {
-    const struct peer_about *about = &peers->all[rank];
-    if (peers_same_host(peers, rank, peers->rank))
+    const struct peer_about *about = &peers->watch->about[rank];
+    bool is_near = watch_same_host(peers->watch, rank);
+    if (is_near)
         send_to(peers, htonl(INADDR_LOOPBACK), about->port, message);
     for (int a = 0; a < PEERS_ADDRESSES && about->addresses[a]; a++)
-        if (about->addresses[a] != htonl(INADDR_LOOPBACK) ||
-            !peers_same_host(peers, rank, peers->rank))
+        if (about->addresses[a] != htonl(INADDR_LOOPBACK) || !is_near)
             send_to(peers, about->addresses[a], about->port, message);
 }
 
@@ -157,16 +136,16 @@ static void send_to_rank(
 
 static void take_answer(struct peers *peers, const struct message *message)
 {
-    if (!peers->told || message->asked != peers->asked)
+    struct rank_known *known = &peers->watch->ranks[message->rank];
+    if (!peers->is_asking || message->asked != peers->asked)
         return;
-    peers->told[message->rank] = message->told;
-    seat_told_check(&peers->told[message->rank], peers->size);
-    peers->heard[message->rank] = true;
+    known->told = message->told;
+    known->heard = true;
 }
 
 static void look_once(struct peers *peers)
 {
-    const struct peers_calls *calls = peers->calls;
+    struct watch *watch = peers->watch;
     struct message message;
     struct sockaddr_in from;
     if (!receive(peers, &message, &from))
@@ -175,7 +154,7 @@ static void look_once(struct peers *peers)
     case ASK: {
         struct message answer = message_of(peers, TELL);
         answer.asked = message.asked;
-        answer.told = calls->tell(calls->ctx);
+        answer.told = seat_tell(watch->seats);
         send_to(peers, from.sin_addr.s_addr, from.sin_port, &answer);
         break;
     }
@@ -183,11 +162,11 @@ static void look_once(struct peers *peers)
         take_answer(peers, &message);
         break;
     case OVER:
-        if (verdict_is_known(&message.verdict, peers->size))
-            calls->over(calls->ctx, &message.verdict);
+        watch->heard = message.verdict;
+        watch->has_heard = true;
         break;
     case WRITTEN:
-        calls->written(calls->ctx);
+        watch->is_written = true;
     }
 }
 
@@ -201,48 +180,48 @@ void peers_look(struct peers *peers, int ms)
 
 /* --- asking --------------------------------------------------------------- */
 
-static bool all_answered(const struct peers *peers)
+static bool all_answered(const struct watch *watch)
 {
-    for (int r = 0; r < peers->size; r++)
-        if (r != peers->rank && !peers->heard[r])
+    for (int r = 0; r < watch->size; r++)
+        if (r != watch->rank && !watch->ranks[r].heard)
             return false;
     return true;
 }
 
-void peers_ask(struct peers *peers, struct seat_told *told, bool *heard)
+void peers_ask(struct peers *peers)
 {
+    struct watch *watch = peers->watch;
     double begun = clock_seconds();
+    struct message message = message_of(peers, ASK);
     if (peers_socket(peers) < 0)
         return;
-    peers->told = told;
-    peers->heard = heard;
-    struct message message = message_of(peers, ASK);
     message.asked = ++peers->asked;
-    while (!all_answered(peers) && clock_seconds() - begun < ASK_SECONDS) {
+    peers->is_asking = true;
+    while (!all_answered(watch) && clock_seconds() - begun < ASK_SECONDS) {
         double sent = clock_seconds();
-        for (int r = 0; r < peers->size; r++) {
-            if (r != peers->rank && !heard[r])
+        for (int r = 0; r < watch->size; r++) {
+            if (r != watch->rank && !watch->ranks[r].heard)
                 send_to_rank(peers, r, &message);
             if (r % SENT_TOGETHER == 0)
                 peers_look(peers, 0);
         }
-        while (!all_answered(peers) &&
+        while (!all_answered(watch) &&
                1000 * (clock_seconds() - sent) < AGAIN_MS) {
             peers_look(peers, AGAIN_MS / 4);
-            peers->calls->alive(peers->calls->ctx);
+            watch_alive(watch);
         }
     }
-    peers->told = NULL;
+    peers->is_asking = false;
 }
 
 static void tell_all(
         const struct peers *peers, const struct message *message,
         bool host_only)
 {
+    const struct watch *watch = peers->watch;
     for (int i = 0; peers_socket(peers) >= 0 && i < OVER_TIMES; i++)
-        for (int r = 0; r < peers->size; r++)
-            if (r != peers->rank &&
-                (!host_only || peers_same_host(peers, r, peers->rank)))
+        for (int r = 0; r < watch->size; r++)
+            if (r != watch->rank && (!host_only || watch_same_host(watch, r)))
                 send_to_rank(peers, r, message);
 }
 
@@ -263,18 +242,13 @@ void peers_tell_written(struct peers *peers)
 /* --- life ----------------------------------------------------------------- */
 
 struct peers *peers_open(
-        int rank, int size, const char *hosts, bool shares_memory,
-        const struct peers_calls *calls, struct peer_about *mine)
+        struct watch *watch, bool shares_memory, struct peer_about *mine)
 {
     struct peers *peers = zd_array(1, sizeof *peers);
-    *peers = (struct peers){
-            .size = size, .rank = rank, .hosts = hosts, .calls = calls};
-    peers->all = zd_array((size_t)size, sizeof *peers->all);
-    bool one_host = has_one_host(peers, shares_memory);
-    memset(mine, 0, sizeof *mine);
+    peers->watch = watch;
     mine->pid = (int32_t)getpid();
-    find_addresses(mine->addresses, one_host);
-    peers->socket = open_socket(one_host, &mine->port);
+    find_addresses(mine->addresses, shares_memory);
+    peers->socket = open_socket(shares_memory, &mine->port);
     /* without a secret or a socket no one can be asked */
     if (getrandom(mine->token, PEERS_TOKEN_BYTES, 0) != PEERS_TOKEN_BYTES ||
         peers->socket < 0)
@@ -284,17 +258,11 @@ struct peers *peers_open(
     return peers;
 }
 
-struct peer_about *peers_all(struct peers *peers)
-{
-    return peers->all;
-}
-
 void peers_destroy(struct peers *peers)
 {
     if (!peers)
         return;
     if (peers->socket >= 0)
         close(peers->socket);
-    free(peers->all);
     free(peers);
 }

@@ -15,44 +15,32 @@
 #pragma once
 
 #include "comm/watch/verdict.h"
+#include "comm/watch/watch.h"
 
 enum { PEERS_ADDRESSES = 4, PEERS_TOKEN_BYTES = 16 };
 
 struct peers;
 
-struct peer_about {                         /* of a rank, as all get it */
+struct peer_about { /* of a rank, as all get it */
+    char host[WATCH_HOST_MAX];
     unsigned char token[PEERS_TOKEN_BYTES]; /* rank 0's holds */
     uint32_t addresses[PEERS_ADDRESSES];    /* network byte order; 0: none */
     uint16_t port, unused;
     int32_t pid;
 };
 
-/* Datagrams that arrive during one check of the socket. */
-struct peers_calls {
-    void *ctx;
-    struct seat_told (*tell)(void *ctx);
-    void (*over)(void *ctx, const struct verdict *verdict);
-    void (*written)(void *ctx);
-    void (*alive)(void *ctx); /* often, while peers are asked */
-};
-
-/* hosts: (size, WATCH_HOST_MAX) of each rank; borrowed, as are calls.
- * shares_memory: do all ranks, so that the loopback may reach them? */
+/* shares_memory: do all ranks, so that the loopback reaches them? `watch` is
+ * borrowed. *mine is filled but for the host. */
 struct peers *peers_open(
-        int rank, int size, const char *hosts, bool shares_memory,
-        const struct peers_calls *calls, struct peer_about *mine);
-/* (size) to be filled with what each rank's peers_open gave. */
-struct peer_about *peers_all(struct peers *peers);
+        struct watch *watch, bool shares_memory, struct peer_about *mine);
 void peers_destroy(struct peers *peers);
-
-bool peers_same_host(const struct peers *peers, int a, int b);
-/* Looks at what has come, for so long. */
+/* Looks at what has come, for so long: has_heard, is_written. */
 void peers_look(struct peers *peers, int ms);
 /* Descriptor to poll for datagrams; -1: no peer can be queried. */
 int peers_socket(const struct peers *peers);
-/* Asks all others; takes a second at most. Of those that answer, by rank:
- * told: (size), heard: (size). */
-void peers_ask(struct peers *peers, struct seat_told *told, bool *heard);
+/* Asks all others, in their watch_alive; takes a second at most. Of those that
+ * answer `told` and `heard` are set. */
+void peers_ask(struct peers *peers);
 /* Report the end of the job to all others, or to those of this host. */
 void peers_tell_over(
         struct peers *peers, const struct verdict *verdict, bool host_only);

@@ -7,6 +7,7 @@
 
 #include <assert.h>
 #include <pthread.h>
+#include <string.h>
 
 struct comm_files {
     struct watch *watch;
@@ -22,12 +23,6 @@ struct comm_files {
     uint64_t completed, since;
 };
 
-/* What the watch remembers of a rank of this process. */
-struct own {
-    uint64_t stall_done, stall_since; /* operations that run by themselves */
-    bool stalls;
-};
-
 struct watch {
     struct watch_facts facts;
     pthread_t thread;
@@ -41,18 +36,13 @@ struct watch {
     pthread_t trainer; /* that created it */
 
     pthread_mutex_t lock; /* of all below: the thread holds it while it looks */
-    int rank, size, count;         /* first rank here, of all, ranks here */
-    struct seat *seats;            /* (count) */
-    char (*hosts)[WATCH_HOST_MAX]; /* (size); NULL: not joined yet */
-    struct peers *peers;           /* NULL: all ranks are here, or not joined */
-    struct peers_calls calls;
+    int rank, size, count;    /* first rank here, of all, ranks here */
+    struct seat *seats;       /* (count) */
+    struct peer_about *about; /* (size); NULL: not joined yet */
+    struct rank_known *ranks; /* (size) */
+    struct peers *peers;      /* NULL: all ranks are here, or not joined */
     int greetings; /* times that others were asked for the first time */
     uint64_t greeted;
-    struct seat_told *told; /* (size) */
-    bool *heard, *ever_heard;
-    int *scratch;    /* (2, size) of a verdict */
-    int *silent;     /* (size) looks in a row at which it did not answer */
-    struct own *own; /* (count) */
     struct watch_listener listener;
     struct watch_ending ending;
     bool is_stalled; /* the listener was told */
@@ -62,22 +52,37 @@ struct watch {
     uint64_t over_since;
     bool is_over;    /* this process ends, with .. */
     bool is_written; /* the verdict's writer has written the event */
+    bool has_heard;  /* of the end, from another process */
+    struct verdict heard;
     int exit_code;
 };
 
-static inline struct seat *watch_own(const struct watch *watch, int n)
+static inline bool watch_has(const struct watch *watch, int rank)
 {
-    return &watch->seats[n];
+    return rank >= watch->rank && rank < watch->rank + watch->count;
 }
 
 static inline const char *watch_host(const struct watch *watch, int rank)
 {
-    return watch->hosts ? watch->hosts[rank] : "this host";
+    return watch->about ? watch->about[rank].host : "this host";
+}
+
+/* Is the rank on the host of this process? */
+static inline bool watch_same_host(const struct watch *watch, int rank)
+{
+    return strcmp(watch_host(watch, rank), watch_host(watch, watch->rank)) == 0;
 }
 
 /* The watch's thread lives and looks around: called while something takes time.
- */
-void watch_alive(struct watch *watch);
+ * If it comes later than this it was not scheduled. */
+static inline void watch_alive(struct watch *watch)
+{
+    enum { LOST = 1000 * 1000 };
+    uint64_t now = seat_clock();
+    if (now - watch->last > LOST)
+        watch->floor = now;
+    watch->last = now;
+}
 
 /* --- tell.c --------------------------------------------------------------- */
 

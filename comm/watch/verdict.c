@@ -1,7 +1,5 @@
 #include "comm/watch/verdict.h"
 
-#include <math.h>
-
 /* Work that reports its own progress may take this many limits between two
  * reports. */
 static const double WORK_TIMES = 10;
@@ -20,7 +18,8 @@ enum standing {
 static bool is_late(
         const struct verdict_ask *ask, const struct seat_op *op, int rank)
 {
-    return !ask->heard[rank] || ask->told[rank].begun[op->lane] < op->number;
+    const struct rank_known *known = &ask->ranks[rank];
+    return !known->heard || known->told.begun[op->lane] < op->number;
 }
 
 /* At the end of the ranks: a rank that has left, perhaps with its process, has
@@ -28,57 +27,66 @@ static bool is_late(
 static bool has_parted(
         const struct verdict_ask *ask, const struct seat_op *op, int rank)
 {
-    return op->word == seat_word(SEAT_PART, DTYPE_FP32, 0) &&
-           (ask->heard[rank] ? ask->told[rank].state == SEAT_LEFT
-                             : ask->ever_heard[rank]);
+    const struct rank_known *known = &ask->ranks[rank];
+    return op->kind == SEAT_PART &&
+           (known->heard ? known->told.state == SEAT_LEFT : known->ever_heard);
 }
 
 /* One that polls does so every millisecond; half of the limit, for it may have
  * begun a wait before it stood still in it. */
 static bool looks(const struct verdict_ask *ask, int rank)
 {
-    return ask->told[rank].poll_ms <= 500 * ask->limit;
+    return ask->ranks[rank].told.poll_ms <= 500 * ask->limit;
 }
 
 static enum standing stands(const struct verdict_ask *ask, int rank)
 {
-    const struct seat_told *told = &ask->told[rank];
+    const struct rank_known *known = &ask->ranks[rank];
+    const struct seat_told *told = &known->told;
     double limit_ms = 1000 * ask->limit;
     /* If ranks cannot query each other, assume that all do the same work as
      * this rank: all ranks do such work together. */
-    if (!ask->heard[rank])
-        return ask->ever_heard[rank] || ask->work == WORK_NONE ? STANDS_SILENT
-                                                               : STANDS_WELL;
+    if (!known->heard)
+        return known->ever_heard || ask->ranks[ask->rank].told.work == WORK_NONE
+                       ? STANDS_SILENT
+                       : STANDS_WELL;
     if (told->state == SEAT_LEFT)
         return STANDS_GONE;
-    if (told->state == SEAT_WORKS)
-        return seat_work_says((enum comm_work)told->work) &&
-                               told->silent_ms > WORK_TIMES * limit_ms
+    if (told->state == SEAT_WORKS) {
+        bool reports = told->work == WORK_EVALUATE || told->work == WORK_SAMPLE;
+        return reports && told->silent_ms > WORK_TIMES * limit_ms
                        ? STANDS_WORKING
                        : STANDS_WELL;
+    }
     if (told->silent_ms <= limit_ms)
         return STANDS_WELL;
-    return told->waits.word && looks(ask, rank) ? STANDS_WAITING
+    return told->waits.kind && looks(ask, rank) ? STANDS_WAITING
                                                 : STANDS_RUNNING;
+}
+
+static const struct seat_op *op_of(const struct verdict_ask *ask, int rank)
+{
+    return &ask->ranks[rank].told.waits;
 }
 
 /* Of two ranks in the same state, take the one that is furthest behind. */
 static bool is_behind(const struct verdict_ask *ask, int a, int b)
 {
-    const struct seat_told *first = &ask->told[a], *second = &ask->told[b];
-    uint32_t lane = ask->wait.lane;
-    return ask->heard[a] && (first->begun[lane] < second->begun[lane] ||
-                             (first->begun[lane] == second->begun[lane] &&
-                              first->done[lane] < second->done[lane]));
+    const struct seat_told *first = &ask->ranks[a].told,
+                           *second = &ask->ranks[b].told;
+    uint32_t lane = op_of(ask, ask->rank)->lane;
+    return ask->ranks[a].heard && (first->begun[lane] < second->begun[lane] ||
+                                   (first->begun[lane] == second->begun[lane] &&
+                                    first->done[lane] < second->done[lane]));
 }
 
 /* Who can write the event: rank 0 where its process runs, else the next. */
 static int find_writer(const struct verdict_ask *ask)
 {
-    for (int r = 0; r < ask->size; r++)
-        if (r == ask->rank || ask->heard[r])
-            return r;
-    return -1;
+    int r = 0;
+    while (r != ask->rank && !ask->ranks[r].heard)
+        r++;
+    return r;
 }
 
 /* Is it this rank itself that keeps it from its end? It does not look whether
@@ -88,42 +96,33 @@ static bool keeps_itself(const struct verdict_ask *ask)
     if (!looks(ask, ask->rank))
         return true;
     for (int r = 0; r < ask->size; r++)
-        if (r != ask->rank && !has_parted(ask, &ask->wait, r))
+        if (r != ask->rank && !has_parted(ask, op_of(ask, ask->rank), r))
             return false;
     return ask->size > 1;
 }
 
 /* --- who waits for whom --------------------------------------------------- */
 
-struct chain {
-    const struct verdict_ask *ask;
-    int *from;  /* (size) who waits for it; -1: no one that is known */
-    int *ranks; /* (count) that are waited for, in the order found */
-    int count;
-};
+enum { NO_ONE = -1 };
 
-static const struct seat_op *op_of(const struct verdict_ask *ask, int rank)
+/* Ranks that are waited for are a list in the order found: `next`. */
+static void add(const struct verdict_ask *ask, int rank, int from, int *last)
 {
-    return rank == ask->rank ? &ask->wait : &ask->told[rank].waits;
-}
-
-static void add(struct chain *chain, int rank, int from)
-{
-    if (chain->from[rank] >= 0)
+    if (ask->ranks[rank].from != NO_ONE)
         return;
-    chain->from[rank] = from;
-    chain->ranks[chain->count++] = rank;
+    ask->ranks[rank].from = from;
+    ask->ranks[*last].next = rank;
+    *last = rank;
 }
 
 /* Those of the waiter's group that it waits for. True: all have entered. */
-static bool follow(struct chain *chain, int waiter)
+static bool follow(const struct verdict_ask *ask, int waiter, int *last)
 {
-    const struct verdict_ask *ask = chain->ask;
     const struct seat_op *op = op_of(ask, waiter);
     int count = op->count ? (int)op->count : ask->size;
     int stride = op->count ? (int)op->stride : 1;
     bool any_late = false;
-    if (waiter != ask->rank && (!ask->heard[waiter] || !op->word))
+    if (waiter != ask->rank && (!ask->ranks[waiter].heard || !op->kind))
         return false;
     for (int p = 0, r = (int)op->first; p < count; p++, r += stride)
         any_late = any_late || (r != waiter && is_late(ask, op, r) &&
@@ -131,31 +130,31 @@ static bool follow(struct chain *chain, int waiter)
     for (int p = 0, r = (int)op->first; p < count; p++, r += stride)
         if (r != waiter && (!any_late || is_late(ask, op, r)) &&
             !has_parted(ask, op, r))
-            add(chain, r, waiter);
+            add(ask, r, waiter, last);
     return !any_late;
 }
 
 bool verdict_find(const struct verdict_ask *ask, struct verdict *verdict)
 {
-    struct chain chain = {ask, ask->scratch, ask->scratch + ask->size, 0};
-    int worst = keeps_itself(ask) ? ask->rank : -1, from = ask->rank;
+    struct rank_known *ranks = ask->ranks;
+    int worst = keeps_itself(ask) ? ask->rank : NO_ONE;
+    int from = ask->rank, last = ask->rank;
     enum standing how_worst = STANDS_RUNNING;
     for (int r = 0; r < ask->size; r++)
-        chain.from[r] = -1;
-    add(&chain, ask->rank, ask->rank);
-    bool is_own = follow(&chain, ask->rank);
-    for (int i = 1; i < chain.count; i++) {
-        int r = chain.ranks[i];
+        ranks[r].from = ranks[r].next = NO_ONE;
+    ranks[ask->rank].from = ask->rank;
+    bool is_own = follow(ask, ask->rank, &last);
+    for (int r = ranks[ask->rank].next; r != NO_ONE; r = ranks[r].next) {
         enum standing how = stands(ask, r);
         if (how == STANDS_WELL)
             return false;
-        bool have_entered = follow(&chain, r);
+        bool have_entered = follow(ask, r, &last);
         if (worst < 0 || how > how_worst ||
             (how == how_worst && is_behind(ask, r, worst))) {
             worst = r;
             how_worst = how;
             /* what all have entered does not end, whoever waits elsewhere */
-            from = how == STANDS_WAITING && have_entered ? r : chain.from[r];
+            from = how == STANDS_WAITING && have_entered ? r : ranks[r].from;
         }
     }
     if (worst < 0)
@@ -163,26 +162,14 @@ bool verdict_find(const struct verdict_ask *ask, struct verdict *verdict)
     if (how_worst == STANDS_WAITING && is_own &&
         is_behind(ask, ask->rank, worst))
         worst = from = ask->rank;
-    const struct seat_op *op = op_of(ask, from);
     *verdict = (struct verdict){
             .rank = worst,
             .kind = END_HANG,
             .exit_code = 75,
             .writer = find_writer(ask),
-            .step = ask->step,
-            .op = *op,
+            .step = ranks[ask->rank].told.step,
+            .op = *op_of(ask, from),
             .seconds = ask->seconds,
-            .has_entered = !is_late(ask, op, worst)};
+            .has_entered = !is_late(ask, op_of(ask, from), worst)};
     return true;
-}
-
-bool verdict_is_known(const struct verdict *verdict, int size)
-{
-    return verdict->rank >= 0 && verdict->rank < size && verdict->kind >= 0 &&
-           verdict->kind < ENDS && verdict->writer >= -1 &&
-           verdict->writer < size &&
-           (verdict->op.word ? seat_op_is_known(&verdict->op, size)
-                             : verdict->op.count == 0) &&
-           (verdict->exit_code == 75 || verdict->exit_code == 74) &&
-           isfinite(verdict->seconds);
 }

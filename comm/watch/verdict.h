@@ -30,20 +30,21 @@ struct verdict {
     uint32_t files;       /* END_FILES: index of what (watch.h) */
 };
 
+/* What a process knows of a rank. */
+struct rank_known {
+    struct seat_told told;
+    bool heard;      /* is `told` known? */
+    bool ever_heard; /* was it ever? */
+    int silent;      /* looks in a row at which it did not answer */
+    int from, next;  /* verdict_find's */
+};
+
 struct verdict_ask {
-    int rank;            /* who waits */
-    enum comm_work work; /* it is in */
-    struct seat_op wait;
-    int64_t step;
+    int rank, size; /* who waits, for the collective that it told */
     double seconds; /* it waits */
     double limit;
-    int size;
-    const struct seat_told *told; /* (size) */
-    const bool *heard;            /* (size) is `told` known? */
-    const bool *ever_heard;       /* (size) was it ever? */
-    int *scratch;                 /* (2, size) */
+    struct rank_known *ranks; /* (size) */
 };
 
 /* True: it is a hang, of this rank. */
 bool verdict_find(const struct verdict_ask *ask, struct verdict *verdict);
-bool verdict_is_known(const struct verdict *verdict, int size);

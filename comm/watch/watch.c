@@ -14,8 +14,6 @@
 #include <unistd.h>
 
 enum { LOOK_MS = 50 };
-/* Who looks later than this after its last look was not scheduled. */
-static const uint64_t LOST = 1000 * 1000;
 /* For the one that writes the event, who may be killed meanwhile. */
 static const uint64_t WRITING = 8000 * 1000; /* longer than its listener */
 /* Ranks that are threads have this long to leave by themselves. */
@@ -26,22 +24,17 @@ static const uint64_t GREET_AGAIN = 5000 * 1000;
 
 /* --- the end -------------------------------------------------------------- */
 
-static bool is_own_rank(const struct watch *watch, int rank)
-{
-    return rank >= watch->rank && rank < watch->rank + watch->count;
-}
-
 /* One rank of each host prints it: on the writer's host the writer, elsewhere
  * the lowest rank that does not hang. */
 static bool tells(const struct watch *watch, const struct verdict *verdict)
 {
     int writer = verdict->writer;
-    if (!watch->peers || writer < 0 || is_own_rank(watch, writer))
+    if (!watch->peers || writer < 0 || watch_has(watch, writer))
         return true;
-    if (peers_same_host(watch->peers, writer, watch->rank))
+    if (watch_same_host(watch, writer))
         return false;
     for (int r = 0; r < watch->rank; r++)
-        if (r != verdict->rank && peers_same_host(watch->peers, r, watch->rank))
+        if (r != verdict->rank && watch_same_host(watch, r))
             return false;
     return watch->rank != verdict->rank;
 }
@@ -56,7 +49,7 @@ static void wait_for_writer(struct watch *watch, const struct verdict *verdict)
     while (!watch->is_written && seat_clock() - from < WRITING)
         peers_look(watch->peers, 5);
     if (!watch->is_written && verdict->kind != END_FAILED &&
-        peers_same_host(watch->peers, verdict->writer, watch->rank))
+        watch_same_host(watch, verdict->writer))
         watch_tell(watch, verdict); /* it is gone, and has told no one */
 }
 
@@ -73,7 +66,7 @@ static void conclude(
         watch_tell(watch, verdict);
     if (is_new && watch->peers) /* each host has its own failure */
         peers_tell_over(watch->peers, verdict, verdict->kind == END_FAILED);
-    if (!is_own_rank(watch, verdict->writer)) {
+    if (!watch_has(watch, verdict->writer)) {
         wait_for_writer(watch, verdict);
     } else {
         if (verdict->kind != END_LAUNCHER && verdict->kind != END_FAILED)
@@ -88,34 +81,11 @@ static void conclude(
 
 /* --- the thread ----------------------------------------------------------- */
 
-void watch_alive(struct watch *watch)
+/* Of what another process has told. */
+static void hear_end(struct watch *watch)
 {
-    uint64_t now = seat_clock();
-    if (now - watch->last > LOST)
-        watch->floor = now;
-    watch->last = now;
-}
-
-static struct seat_told tell(void *ctx)
-{
-    return seat_tell(watch_own(ctx, 0));
-}
-
-static void alive(void *ctx)
-{
-    watch_alive(ctx);
-}
-
-static void over(void *ctx, const struct verdict *verdict)
-{
-    struct watch *watch = ctx;
-    if (!atomic_load(&watch->gave_up))
-        conclude(watch, verdict, false);
-}
-
-static void written(void *ctx)
-{
-    ((struct watch *)ctx)->is_written = true;
+    if (watch->has_heard && !atomic_load(&watch->gave_up))
+        conclude(watch, &watch->heard, false);
 }
 
 /* Find out early which ranks can be queried. */
@@ -126,7 +96,7 @@ static void greet(struct watch *watch)
         (watch->greetings && watch->last - watch->greeted < GREET_AGAIN))
         return;
     for (int r = 0; r < watch->size; r++)
-        all = all && watch->ever_heard[r];
+        all = all && watch->ranks[r].ever_heard;
     if (all)
         return;
     watch->greetings++;
@@ -140,12 +110,15 @@ static void look(struct watch *watch)
     watch_alive(watch);
     if (watch->peers)
         peers_look(watch->peers, 0);
+    hear_end(watch);
     if (watch->is_over || atomic_load(&watch->gave_up))
         return;
     greet(watch);
-    if (!watch->is_over && (watch_check_launcher(watch, &verdict) ||
-                            watch_check_files(watch, &verdict) ||
-                            watch_check_waits(watch, &verdict)))
+    bool is_end = watch_check_launcher(watch, &verdict) ||
+                  watch_check_files(watch, &verdict) ||
+                  watch_check_waits(watch, &verdict);
+    hear_end(watch);
+    if (is_end)
         conclude(watch, &verdict, true);
     if (!watch->is_over)
         watch_look_at_stall(watch);
@@ -211,8 +184,11 @@ static enum zd_status start(struct watch *watch)
 
 static void wait_to_join(struct seat *seat)
 {
-    seat_begin(seat, LANE_MESSAGES, 1, seat_word(SEAT_JOIN, DTYPE_FP32, 0), 0);
-    seat_wait_begin(seat, LANE_MESSAGES, 1);
+    const struct seat_op join = {
+            .number = 1, .lane = LANE_MESSAGES, .kind = SEAT_JOIN};
+    seat_init(seat);
+    seat_begin(seat, &join);
+    seat_wait_begin(seat, join.lane, join.number);
 }
 
 enum zd_status watch_create(
@@ -229,16 +205,9 @@ enum zd_status watch_create(
         prctl(PR_SET_PDEATHSIG, SIGCONT);
     watch->trainer = pthread_self();
     watch->last = watch->floor = seat_clock();
-    watch->calls = (struct peers_calls){
-            .ctx = watch,
-            .tell = tell,
-            .over = over,
-            .written = written,
-            .alive = alive};
     watch->seats = zd_array((size_t)seats, sizeof *watch->seats);
-    watch->own = zd_array((size_t)seats, sizeof *watch->own);
     for (int n = 0; n < seats; n++)
-        wait_to_join(watch_own(watch, n));
+        wait_to_join(&watch->seats[n]);
     set_limit(watch);
     enum zd_status status = start(watch);
     if (status != ZD_OK) {
@@ -260,13 +229,8 @@ void watch_destroy(struct watch *watch)
         close(watch->stop);
     peers_destroy(watch->peers);
     free(watch->seats);
-    free(watch->own);
-    free(watch->hosts);
-    free(watch->told);
-    free(watch->heard);
-    free(watch->ever_heard);
-    free(watch->silent);
-    free(watch->scratch);
+    free(watch->about);
+    free(watch->ranks);
     for (int i = 0; i < WATCH_FILES_MAX; i++)
         if (atomic_load(&watch->files[i].is_taken))
             return; /* of a thread that was left behind (comm_files_end) */
@@ -276,60 +240,45 @@ void watch_destroy(struct watch *watch)
 
 /* --- joining -------------------------------------------------------------- */
 
-static enum zd_status find_peers(
-        struct watch *watch, const struct watch_world *world, const char *hosts)
+/* With all ranks in this process there is one to tell of. */
+static enum zd_status gather(
+        const struct watch_world *world, const struct peer_about *mine,
+        struct peer_about *about)
 {
-    struct peer_about mine;
-    struct peers *peers = peers_open(
-            world->rank, world->size, hosts, world->shares_memory,
-            &watch->calls, &mine);
-    enum zd_status status =
-            world->gather(world->ctx, &mine, sizeof mine, peers_all(peers));
-    if (status != ZD_OK || peers_socket(peers) < 0) {
-        peers_destroy(peers);
-        return status;
-    }
-    ZD_LOCKED(&watch->lock);
-    watch->peers = peers;
+    if (world->gather)
+        return world->gather(world->ctx, mine, sizeof *mine, about);
+    for (int r = 0; r < world->size; r++)
+        about[r] = *mine;
     return ZD_OK;
 }
 
 enum zd_status watch_join(struct watch *watch, const struct watch_world *world)
 {
-    size_t count = (size_t)world->size;
-    char mine[WATCH_HOST_MAX] = "";
-    char(*hosts)[WATCH_HOST_MAX] = zd_array(count, sizeof *hosts);
-    enum zd_status status = ZD_OK;
-    ZD_PRINT(mine, "%s", world->host);
+    struct peer_about mine = {.unused = 0};
+    struct peer_about *about = zd_array((size_t)world->size, sizeof *about);
+    struct peers *peers = NULL;
+    ZD_PRINT(mine.host, "%s", world->host);
+    if (world->gather)
+        peers = peers_open(watch, world->shares_memory, &mine);
+    enum zd_status status = gather(world, &mine, about);
     pthread_mutex_lock(&watch->lock);
     watch->rank = world->rank;
     watch->size = world->size;
-    watch->told = zd_array(count, sizeof *watch->told);
-    watch->heard = zd_array(count, sizeof *watch->heard);
-    watch->ever_heard = zd_array(count, sizeof *watch->ever_heard);
-    watch->silent = zd_array(count, sizeof *watch->silent);
-    watch->scratch = zd_array(2 * count, sizeof *watch->scratch);
+    watch->ranks = zd_array((size_t)world->size, sizeof *watch->ranks);
+    watch->about = about;
+    bool can_ask = peers && status == ZD_OK && peers_socket(peers) >= 0;
+    watch->peers = can_ask ? peers : NULL;
     pthread_mutex_unlock(&watch->lock);
-    if (world->gather)
-        status = world->gather(world->ctx, mine, sizeof mine, hosts);
-    for (int r = 0; r < world->size; r++)
-        if (world->gather)
-            hosts[r][WATCH_HOST_MAX - 1] = '\0';
-        else
-            memcpy(hosts[r], mine, sizeof mine);
-    pthread_mutex_lock(&watch->lock);
-    watch->hosts = hosts;
-    pthread_mutex_unlock(&watch->lock);
-    if (world->gather && status == ZD_OK)
-        status = find_peers(watch, world, hosts[0]);
+    if (!can_ask)
+        peers_destroy(peers);
     for (int n = 0; status == ZD_OK && n < watch->count; n++)
-        seat_wait_end(watch_own(watch, n));
+        seat_wait_end(&watch->seats[n]);
     return status;
 }
 
 struct seat *watch_seat(struct watch *watch, int n)
 {
-    return watch_own(watch, n);
+    return &watch->seats[n];
 }
 
 /* --- what it is told ------------------------------------------------------ */
@@ -350,8 +299,10 @@ void watch_predict(struct watch *watch, double seconds)
 
 void watch_operations_run(struct watch *watch)
 {
-    for (int n = 0; n < watch->count; n++)
-        atomic_store(&watch_own(watch, n)->runs_alone, true);
+    for (int n = 0; n < watch->count; n++) {
+        ZD_LOCKED(&watch->seats[n].lock);
+        watch->seats[n].runs_alone = true;
+    }
 }
 
 void watch_give_up(struct watch *watch)
@@ -384,6 +335,7 @@ void watch_fail(struct watch *watch)
     watch->failure = *zd_error_get();
     if (watch->peers) /* the cause may have been told just now */
         peers_look(watch->peers, 0);
+    hear_end(watch);
     if (watch->is_over) {
         zd_log(ZD_LOG_ERROR, "rank %d (%s) too: %s", watch->rank,
                watch_host(watch, watch->rank), watch->failure.what);
