@@ -2,46 +2,9 @@
 #include "offload/engine.h"
 
 #include "offload/options.h"
-#include "optim/optimizers.h"
 
 #include <stddef.h>
 #include <string.h>
-
-static enum zd_status check_options(const struct offload_request *request)
-{
-    const struct offload_options *options = request->options;
-    if (options->clipping == OFFLOAD_CLIP_UNDO &&
-        optimizer_needs(request->optim->name) == OPTIM_NEEDS_BLOCK_SUMS) {
-        ZD_FAIL(ZD_ERR_CONFIG, "E0650",
-                "offload.clipping = \"undo\" cannot update before the norm is "
-                "known with Adam-mini, which divides by block sums");
-        return zd_fail_help("set offload.clipping = \"wait\"");
-    }
-    if (options->clipping == OFFLOAD_CLIP_UNDO &&
-        options->optimizer == OFFLOAD_NVME) {
-        ZD_FAIL(ZD_ERR_CONFIG, "E0650",
-                "offload.clipping = \"undo\" cannot restore states that are "
-                "streamed from NVMe");
-        return zd_fail_help("set offload.clipping = \"wait\"");
-    }
-    if (options->device_update > 0 &&
-        (options->optimizer == OFFLOAD_NVME ||
-         optimizer_needs(request->optim->name) == OPTIM_NEEDS_BLOCK_SUMS)) {
-        ZD_FAIL(ZD_ERR_CONFIG, "E0650",
-                "offload.device_update is of states in host memory, without "
-                "Adam-mini's block sums");
-        return zd_fail_help("set offload.device_update = 0");
-    }
-    if (offload_params_in_file(request) && options->optimizer != OFFLOAD_NVME) {
-        ZD_FAIL(ZD_ERR_CONFIG, "E0651",
-                "offload.params = \"nvme\" keeps parameters in the file of the "
-                "optimizer states, which are not on NVMe");
-        return zd_fail_help(
-                "set offload.optimizer = \"nvme\" or offload.params = "
-                "\"cpu\"");
-    }
-    return ZD_OK;
-}
 
 static void measure_slots(
         const struct offload_request *request, size_t bytes[OFFLOAD_PARTS])
@@ -118,7 +81,6 @@ enum zd_status offload_measure(
         const struct offload_request *request, size_t bytes[OFFLOAD_PARTS])
 {
     memset(bytes, 0, OFFLOAD_PARTS * sizeof bytes[0]);
-    ZD_TRY(check_options(request));
     measure_slots(request, bytes);
     return measure_chunks(request, bytes);
 }

@@ -179,15 +179,7 @@ enum zd_status grads_acquire(
         *accumulate_out = true;
         return ZD_OK;
     }
-    if (position != zero->grads_done && !tied)
-        return ZD_FAIL(
-                ZD_ERR_BUG, "E0914",
-                "the model begins the gradient of unit %d when that of unit %d "
-                "is due",
-                unit,
-                zero->grads_done < plan->grad_unit_count
-                        ? plan->grad_units[zero->grads_done]
-                        : -1);
+    assert((position == zero->grads_done || tied) && "in the plan's order");
     if (!writes_in_place(zero)) {
         ZD_TRY(take_work(zero, position));
         if (!writes_kept(zero, unit))
@@ -385,11 +377,7 @@ enum zd_status grads_release(void *ctx, int unit)
     ZD_TRY(comm_progress(zero->comm));
     if (position < 0 || --zero->grads_held[unit] > 0)
         return ZD_OK;
-    if (position != zero->grads_done)
-        return ZD_FAIL(
-                ZD_ERR_BUG, "E0914",
-                "the model completes the gradient of unit %d out of order",
-                unit);
+    assert(position == zero->grads_done && "in the plan's order");
     zero->grads_done++;
     ZD_TRY(complete_unit(zero, unit));
     return send_unit(zero, position);
@@ -433,11 +421,7 @@ static enum zd_status gather_grads(struct zero *zero, enum zero_group group)
 enum zd_status zero_reduce_finish(struct zero *zero)
 {
     const struct zero_plan *plan = zero->plan;
-    if (zero->grads_done != plan->grad_unit_count || !is_last_micro(zero))
-        return ZD_FAIL(
-                ZD_ERR_BUG, "E0914",
-                "%d of %d gradients of micro-batch %d are complete",
-                zero->grads_done, plan->grad_unit_count, zero->micro);
+    assert(zero->grads_done == plan->grad_unit_count && is_last_micro(zero));
     ZD_TRY(params_gather_finish(zero)); /* units that no pass has used */
     ZD_TRY(comm_finish(zero->groups[ZERO_SHARD]));
     ZD_TRY(grads_pass(zero, GRADS_MERGED, zero->micro, plan->grad_unit_count));

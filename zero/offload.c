@@ -2,6 +2,7 @@
 #include "base/must.h"
 #include "zero/private.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 /* --- life ----------------------------------------------------------------- */
@@ -63,9 +64,7 @@ enum zd_status host_begin(struct zero *zero, const struct offload_place *place)
     struct zero_offload *offload = &zero->offload;
     if (!zero->plan->states_on_host)
         return ZD_OK;
-    if (!place)
-        return ZD_FAIL(
-                ZD_ERR_BUG, "E0915", "planned with offload, made without");
+    assert(place);
     offload->request = plan_request_of(zero->plan, zero->part, zero->began);
     ZD_TRY(take_tables(zero));
     ZD_TRY(offload_create(

@@ -1,5 +1,6 @@
 #include "zero/private.h"
 
+#include <assert.h>
 #include <string.h>
 
 /* --- shards from replicas, full segments from shards ---------------------- */
@@ -236,16 +237,9 @@ static enum zd_status next_move(
 {
     if (zero->at == zero->move_count && zero->moves == zero->plan->eval_moves)
         ZD_TRY(start(zero, MODEL_EVAL));
-    const struct zero_move *move =
-            zero->at < zero->move_count ? &zero->moves[zero->at] : NULL;
-    if (!move || move->unit != unit || move->acquire != acquire)
-        return ZD_FAIL(
-                ZD_ERR_BUG, "E0913",
-                "the model %s unit %d at move %d of %d, where the plan has %s "
-                "unit %d",
-                acquire ? "acquires" : "releases", unit, zero->at,
-                zero->move_count, move && move->acquire ? "acquire" : "release",
-                move ? move->unit : -1);
+    const struct zero_move *move = &zero->moves[zero->at];
+    assert(zero->at < zero->move_count && "the model follows the plan");
+    assert(move->unit == unit && move->acquire == acquire);
     *move_out = move;
     return ZD_OK;
 }

@@ -418,10 +418,6 @@ enum zd_status zero_plan_build(
             .request = *request,
             .shards = mesh_group(request->mesh, MESH_SHARD, 0).size,
             .replicas = mesh_group(request->mesh, MESH_REPLICATE, 0).size};
-    if (request->options.stage < 0 || request->options.stage > 3)
-        return ZD_FAIL(
-                ZD_ERR_CONFIG, "E0604", "zero.stage is %d; it is 0, 1, 2 or 3",
-                request->options.stage);
     ZD_TRY(build(&plan));
     plan.request.measures = NULL;
     *plan_out = ZD_TAKE(plan);

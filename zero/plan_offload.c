@@ -9,35 +9,21 @@
 
 #include <stdlib.h>
 
-static enum zd_status check_params(const struct zero_plan *plan)
+/* What depends on the world and the micro-batches too: daemon/job checks what
+ * the options alone contradict. */
+static enum zd_status check(const struct zero_request *request)
 {
-    const struct zero_request *request = &plan->request;
-    const struct offload_options *options = &request->offload;
-    if (options->params == OFFLOAD_NONE)
+    int stage = request->options.stage;
+    if (mesh_parts(request->mesh) == 1)
         return ZD_OK;
-    if (options->optimizer == OFFLOAD_NONE) {
-        ZD_FAIL(ZD_ERR_CONFIG, "E0660",
-                "offload.params needs the optimizer on the host too: "
-                "parameters come from its master weights");
-        return zd_fail_help(
-                "offload.optimizer = \"%s\"",
-                options->params == OFFLOAD_NVME ? "nvme" : "cpu");
-    }
-    if (mesh_parts(request->mesh) > 1 && request->options.stage < 3) {
+    if (request->offload.params != OFFLOAD_NONE && stage < 3) {
         ZD_FAIL(ZD_ERR_CONFIG, "E0661",
                 "offload.params with several ranks needs zero.stage = 3: at "
                 "stage %d every rank keeps all parameters",
-                request->options.stage);
+                stage);
         return zd_fail_help("zero.stage = 3");
     }
-    return ZD_OK;
-}
-
-static enum zd_status check_accumulate(const struct zero_plan *plan)
-{
-    const struct zero_request *request = &plan->request;
-    if (!request->accumulate_on_host || mesh_parts(request->mesh) == 1 ||
-        request->options.stage > 0)
+    if (!request->accumulate_on_host || stage > 0)
         return ZD_OK;
     ZD_FAIL(ZD_ERR_CONFIG, "E0662",
             "offload.accumulate = \"host\" with several ranks needs "
@@ -52,8 +38,7 @@ enum zd_status plan_offload(struct zero_plan *plan)
     bool many = mesh_parts(request->mesh) > 1;
     if (!request->train)
         return ZD_OK;
-    ZD_TRY(check_params(plan));
-    ZD_TRY(check_accumulate(plan));
+    ZD_TRY(check(request));
     plan->states_on_host = request->offload.optimizer != OFFLOAD_NONE;
     if (plan->states_on_host)
         plan->request.spill_bytes = 0; /* there already */

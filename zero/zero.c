@@ -157,10 +157,7 @@ enum zd_status zero_create(
         struct zero **zero_out)
 {
     struct mesh mesh = plan->request.mesh;
-    if (comm_size(comm) != mesh.world)
-        return ZD_FAIL(
-                ZD_ERR_BUG, "E0915", "planned for %d ranks, not for %d",
-                mesh.world, comm_size(comm));
+    assert(comm_size(comm) == mesh.world);
     struct zero *zero = zd_array(1, sizeof *zero);
     zero->plan = plan;
     zero->comm = comm;

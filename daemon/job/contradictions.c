@@ -161,7 +161,7 @@ static void check_tensor(struct job *job)
     CHECK(job, rules);
 }
 
-/* The plan refuses most of these too, but cannot tell the line. */
+/* The plan refuses those with several ranks too, whose number it may change. */
 static void check_offload(struct job *job)
 {
     const struct train_job *o = &job->options;

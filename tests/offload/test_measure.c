@@ -99,21 +99,6 @@ Test(offload_measure, counts_a_run_in_whole_qblocks)
     cr_assert_eq(per_param(), 8.03125);
 }
 
-Test(offload_measure, refuses_to_update_before_the_norm_where_it_cannot)
-{
-    sizes_init(OPTIM_STATE_FP32);
-    s.options.clipping = OFFLOAD_CLIP_UNDO;
-    s.optim.name = OPTIM_ADAM_MINI;
-    REFUSED(offload_measure(&s.request, bytes), ZD_ERR_CONFIG, "E0650", "");
-    s.optim.name = OPTIM_ADAMW;
-    s.options.optimizer = OFFLOAD_NVME;
-    REFUSED(offload_measure(&s.request, bytes), ZD_ERR_CONFIG, "E0650", "");
-    s.options.clipping = OFFLOAD_CLIP_WAIT;
-    s.options.optimizer = OFFLOAD_CPU;
-    s.options.params = OFFLOAD_NVME;
-    REFUSED(offload_measure(&s.request, bytes), ZD_ERR_CONFIG, "E0651", "");
-}
-
 /* --- memory --------------------------------------------------------------- */
 
 /* Pages of a memory that are resident. */

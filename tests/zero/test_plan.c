@@ -307,13 +307,6 @@ Test(zero_plan, the_work_buffers_of_many_layers_are_those_of_a_few)
     fake_create(&fake, &shape);
 }
 
-Test(zero_plan, a_stage_that_does_not_exist_is_refused)
-{
-    struct zero_plan plan;
-    struct zero_request r = request(4, 2, 1);
-    cr_expect_eq(zero_plan_build(&r, &plan), ZD_ERR_CONFIG);
-}
-
 /* --- projections that one product reads ----------------------------------- */
 
 #define SIZES(type, C, F, H, KV, D)                                            \
