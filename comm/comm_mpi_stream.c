@@ -128,44 +128,31 @@ static char *slot_of(const struct mpi_stream *stream, uint64_t round, int i)
            (slot * peers + (size_t)i) * stream->chunk_bytes;
 }
 
-static enum zd_status send_round(
-        struct mpi_stream *stream, const struct comm_op *op)
+/* The next message to each peer, or from it. */
+static enum zd_status begin_round(
+        struct mpi_stream *stream, enum direction direction,
+        const struct comm_op *op)
 {
     struct comm *comm = &stream->mpi->base;
-    struct piece piece = piece_of(stream, op, op->begun[SEND]);
-    size_t width = dtype_bytes(op->type);
-    MPI_Request *requests =
-            requests_of(stream, SEND, stream->windows[SEND].begun);
+    uint64_t round = stream->windows[direction].begun;
+    struct piece piece = piece_of(stream, op, op->begun[direction]);
+    MPI_Request *requests = requests_of(stream, direction, round);
+    size_t width = dtype_bytes(op->type), offset = piece.offset * width;
     for (int i = 0; i < comm->size - 1; i++) {
         int peer = mpi_peer(comm, i);
-        size_t shard =
-                op->kind == COMM_ALL_GATHER ? 0 : (size_t)peer * op->count;
-        const char *data =
-                (const char *)op->from + (shard + piece.offset) * width;
-        ZD_MPI(MPI_Isend, data, piece.bytes, MPI_BYTE, peer, stream->tag,
-               stream->mpi->world, &requests[i]);
-    }
-    return ZD_OK;
-}
-
-static enum zd_status receive_round(
-        struct mpi_stream *stream, const struct comm_op *op)
-{
-    struct comm *comm = &stream->mpi->base;
-    struct piece piece = piece_of(stream, op, op->begun[RECEIVE]);
-    size_t width = dtype_bytes(op->type);
-    MPI_Request *requests =
-            requests_of(stream, RECEIVE, stream->windows[RECEIVE].begun);
-    for (int i = 0; i < comm->size - 1; i++) {
-        int peer = mpi_peer(comm, i);
-        char *data =
-                op->kind == COMM_REDUCE_SCATTER
-                        ? slot_of(stream, stream->windows[RECEIVE].begun, i)
-                        : (char *)op->to +
-                                  ((size_t)peer * op->count + piece.offset) *
-                                          width;
-        ZD_MPI(MPI_Irecv, data, piece.bytes, MPI_BYTE, peer, stream->tag,
-               stream->mpi->world, &requests[i]);
+        size_t shard = (size_t)peer * op->count * width;
+        const char *from = (const char *)op->from + offset;
+        char *to = (char *)op->to + shard + offset;
+        if (op->kind != COMM_ALL_GATHER)
+            from += shard;
+        if (op->kind == COMM_REDUCE_SCATTER)
+            to = slot_of(stream, round, i);
+        if (direction == SEND)
+            ZD_MPI(MPI_Isend, from, piece.bytes, MPI_BYTE, peer, stream->tag,
+                   stream->mpi->world, &requests[i]);
+        else
+            ZD_MPI(MPI_Irecv, to, piece.bytes, MPI_BYTE, peer, stream->tag,
+                   stream->mpi->world, &requests[i]);
     }
     return ZD_OK;
 }
@@ -203,10 +190,7 @@ static enum zd_status begin_rounds(
     while (window->begin_op < stream->queued &&
            window->begun - window->done < (uint64_t)window->depth) {
         struct comm_op *op = queued_op(stream, window->begin_op);
-        if (direction == SEND)
-            ZD_TRY(send_round(stream, op));
-        else
-            ZD_TRY(receive_round(stream, op));
+        ZD_TRY(begin_round(stream, direction, op));
         window->begun++;
         /* at once: an operation that is done leaves the queue */
         if (++op->begun[direction] == op->rounds)
