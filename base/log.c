@@ -1,6 +1,7 @@
 #include "base/log.h"
 
 #include "base/printable.h"
+#include "base/threads.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -37,9 +38,8 @@ static const char *const level_names[] = {"debug", "info", "warning", "error"};
 
 void zd_log_configure(const struct zd_log_options *options)
 {
-    pthread_mutex_lock(&sink.mutex);
+    ZD_LOCKED(&sink.mutex);
     sink.options = *options;
-    pthread_mutex_unlock(&sink.mutex);
 }
 
 enum zd_status zd_log_open(const char *path)
@@ -64,31 +64,28 @@ enum zd_status zd_log_open(const char *path)
                     ZD_ERR_CREATE, "E0701", "cannot open log %s: %s", path,
                     why);
     }
-    pthread_mutex_lock(&sink.mutex);
+    ZD_LOCKED(&sink.mutex);
     if (sink.file >= 0)
         close(sink.file);
     sink.file = fd;
-    pthread_mutex_unlock(&sink.mutex);
     return ZD_OK;
 }
 
 void zd_log_set_bar(void (*hide)(void *), void (*show)(void *), void *ctx)
 {
-    pthread_mutex_lock(&sink.mutex);
+    ZD_LOCKED(&sink.mutex);
     sink.hide = hide;
     sink.show = show;
     sink.bar = ctx;
-    pthread_mutex_unlock(&sink.mutex);
 }
 
 void zd_log_set_hook(
         void (*call)(void *ctx, enum zd_log_level level, const char *message),
         void *ctx)
 {
-    pthread_mutex_lock(&hook.mutex);
+    ZD_LOCKED(&hook.mutex);
     hook.call = call;
     hook.ctx = ctx;
-    pthread_mutex_unlock(&hook.mutex);
 }
 
 static void write_all(int fd, const char *data, size_t bytes)
@@ -194,9 +191,8 @@ void zd_log_file(enum zd_log_level level, const char *format, ...)
     va_start(args, format);
     format_message(message, format, args);
     va_end(args);
-    pthread_mutex_lock(&sink.mutex);
+    ZD_LOCKED(&sink.mutex);
     write_to_file(level, message);
-    pthread_mutex_unlock(&sink.mutex);
 }
 
 void zd_log(enum zd_log_level level, const char *format, ...)
@@ -222,8 +218,7 @@ void zd_log(enum zd_log_level level, const char *format, ...)
     }
     write_to_file(level, message);
     pthread_mutex_unlock(&sink.mutex);
-    pthread_mutex_lock(&hook.mutex);
+    ZD_LOCKED(&hook.mutex);
     if (hook.call)
         hook.call(hook.ctx, level, message);
-    pthread_mutex_unlock(&hook.mutex);
 }

@@ -82,12 +82,12 @@ static bool end(struct aio *aio, const struct transfer *transfer, int error)
 static void *run(void *ctx)
 {
     struct aio *aio = ctx;
-    pthread_mutex_lock(&aio->lock);
+    ZD_LOCKED(&aio->lock);
     for (;;) {
         while (!aio->stop && !aio->first)
             pthread_cond_wait(&aio->changed, &aio->lock);
         if (aio->stop)
-            break;
+            return NULL;
         struct transfer transfer = take(aio);
         pthread_mutex_unlock(&aio->lock);
         int error = move(&transfer);
@@ -98,8 +98,6 @@ static void *run(void *ctx)
         transfer.op->done(transfer.op); /* the caller's again */
         pthread_mutex_lock(&aio->lock);
     }
-    pthread_mutex_unlock(&aio->lock);
-    return NULL;
 }
 
 void aio_submit(struct aio *aio, struct aio_op *op)

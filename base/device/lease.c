@@ -1,5 +1,7 @@
 #include "base/device/lease.h"
 
+#include "base/threads.h"
+
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -54,10 +56,9 @@ static enum zd_status wait_tally(
 {
     struct tally *tally = (struct tally *)timeline;
     (void)stream;
-    pthread_mutex_lock(&tally->lock);
+    ZD_LOCKED(&tally->lock);
     while (tally->done < number)
         pthread_cond_wait(&tally->changed, &tally->lock);
-    pthread_mutex_unlock(&tally->lock);
     return ZD_OK;
 }
 
@@ -81,19 +82,17 @@ struct token tally_token(struct tally *tally, uint64_t number)
 
 void tally_done(struct tally *tally, uint64_t number)
 {
-    pthread_mutex_lock(&tally->lock);
+    ZD_LOCKED(&tally->lock);
     assert(number >= tally->done);
     tally->done = number;
     pthread_cond_broadcast(&tally->changed);
-    pthread_mutex_unlock(&tally->lock);
 }
 
 void tally_next(struct tally *tally)
 {
-    pthread_mutex_lock(&tally->lock);
+    ZD_LOCKED(&tally->lock);
     tally->done++;
     pthread_cond_broadcast(&tally->changed);
-    pthread_mutex_unlock(&tally->lock);
 }
 
 /* --- transitions ---------------------------------------------------------- */

@@ -64,51 +64,45 @@ struct cpu_stream {
 
 static void await_record(struct cpu_event *event, uint64_t record)
 {
-    pthread_mutex_lock(&event->lock);
+    ZD_LOCKED(&event->lock);
     while (event->done < record)
         pthread_cond_wait(&event->changed, &event->lock);
-    pthread_mutex_unlock(&event->lock);
 }
 
 /* Records of one event complete in order, also on different streams: otherwise
  * a late earlier record would be reported as done. */
 static void finish_record(struct cpu_event *event, uint64_t record)
 {
-    pthread_mutex_lock(&event->lock);
+    ZD_LOCKED(&event->lock);
     while (event->done + 1 < record)
         pthread_cond_wait(&event->changed, &event->lock);
     event->done = record;
     pthread_cond_broadcast(&event->changed);
-    pthread_mutex_unlock(&event->lock);
 }
 
 /* An event outlives the operations that streams have queued with it. */
 static void add_queued(struct cpu_event *event, int count)
 {
-    pthread_mutex_lock(&event->lock);
+    ZD_LOCKED(&event->lock);
     event->queued += count;
     pthread_cond_broadcast(&event->changed);
-    pthread_mutex_unlock(&event->lock);
 }
 
 static struct lane lane_of(struct cpu_stream *stream)
 {
     if (!stream)
         return (struct lane){0};
-    pthread_mutex_lock(&stream->lock);
-    struct lane lane = stream->lane;
-    pthread_mutex_unlock(&stream->lock);
-    return lane;
+    ZD_LOCKED(&stream->lock);
+    return stream->lane;
 }
 
 static void count(struct cpu_stream *stream, size_t bytes, double seconds)
 {
     if (!stream)
         return;
-    pthread_mutex_lock(&stream->lock);
+    ZD_LOCKED(&stream->lock);
     stream->counters.bytes += bytes;
     stream->counters.seconds += seconds;
-    pthread_mutex_unlock(&stream->lock);
 }
 
 /* Without the lock, which others want meanwhile: a feed of the offload engine
@@ -148,12 +142,12 @@ static void run(struct cpu_stream *stream, const struct operation *op)
 static void *work(void *ctx)
 {
     struct cpu_stream *stream = ctx;
-    pthread_mutex_lock(&stream->lock);
+    ZD_LOCKED(&stream->lock);
     for (;;) {
         while (stream->count == 0 && !stream->stopping)
             pthread_cond_wait(&stream->changed, &stream->lock);
         if (stream->count == 0)
-            break;
+            return NULL;
         const struct operation *op = &stream->ring[stream->first];
         pthread_mutex_unlock(&stream->lock);
         run(stream, op);
@@ -162,8 +156,6 @@ static void *work(void *ctx)
         stream->count--;
         pthread_cond_broadcast(&stream->changed);
     }
-    pthread_mutex_unlock(&stream->lock);
-    return NULL;
 }
 
 static void destroy(struct stream *base)
@@ -214,14 +206,13 @@ static enum zd_status create_event(struct event **event_out)
 /* Waits for a place when the queue is full. */
 static void queue(struct cpu_stream *stream, const struct operation *op)
 {
-    pthread_mutex_lock(&stream->lock);
+    ZD_LOCKED(&stream->lock);
     while (stream->count == STREAM_OPERATIONS)
         pthread_cond_wait(&stream->changed, &stream->lock);
     int place = (stream->first + stream->count) % STREAM_OPERATIONS;
     stream->ring[place] = *op;
     stream->count++;
     pthread_cond_broadcast(&stream->changed);
-    pthread_mutex_unlock(&stream->lock);
 }
 
 static enum zd_status queue_or_run(
@@ -263,10 +254,8 @@ static enum zd_status record(struct stream *stream, struct event *base)
 static uint64_t count_records(struct event *base)
 {
     struct cpu_event *event = (struct cpu_event *)base;
-    pthread_mutex_lock(&event->lock);
-    uint64_t record = event->recorded;
-    pthread_mutex_unlock(&event->lock);
-    return record;
+    ZD_LOCKED(&event->lock);
+    return event->recorded;
 }
 
 static enum zd_status wait_record(
@@ -290,19 +279,17 @@ static enum zd_status finish(struct stream *base)
     struct cpu_stream *stream = (struct cpu_stream *)base;
     if (!stream)
         return ZD_OK;
-    pthread_mutex_lock(&stream->lock);
+    ZD_LOCKED(&stream->lock);
     while (stream->count > 0)
         pthread_cond_wait(&stream->changed, &stream->lock);
-    pthread_mutex_unlock(&stream->lock);
     return ZD_OK;
 }
 
 static void set_spans(struct stream *base, struct spans *spans, int lane)
 {
     struct cpu_stream *stream = (struct cpu_stream *)base;
-    pthread_mutex_lock(&stream->lock);
+    ZD_LOCKED(&stream->lock);
     stream->lane = (struct lane){spans, lane};
-    pthread_mutex_unlock(&stream->lock);
 }
 
 static struct stream_counters get_counters(struct stream *base)
@@ -310,10 +297,8 @@ static struct stream_counters get_counters(struct stream *base)
     struct cpu_stream *stream = (struct cpu_stream *)base;
     if (!stream) /* the caller's own */
         return (struct stream_counters){0};
-    pthread_mutex_lock(&stream->lock);
-    struct stream_counters counters = stream->counters;
-    pthread_mutex_unlock(&stream->lock);
-    return counters;
+    ZD_LOCKED(&stream->lock);
+    return stream->counters;
 }
 
 static enum zd_status wait_event(struct event *base)
@@ -337,10 +322,8 @@ static void destroy_event(struct event *base)
 static bool is_done(struct event *base)
 {
     struct cpu_event *event = (struct cpu_event *)base;
-    pthread_mutex_lock(&event->lock);
-    bool done = event->done == event->recorded;
-    pthread_mutex_unlock(&event->lock);
-    return done;
+    ZD_LOCKED(&event->lock);
+    return event->done == event->recorded;
 }
 
 const struct stream_table stream_table_cpu = {

@@ -8,6 +8,7 @@
 #include "base/device/gpu_cuda.h"
 #include "base/must.h"
 #include "base/spans.h"
+#include "base/threads.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -250,10 +251,9 @@ static enum zd_status wait_timed(
         struct cuda_stream *stream, struct event *event, bool is_held)
 {
     gpu_enter(stream->gpu);
-    pthread_mutex_lock(&stream->lock);
+    ZD_LOCKED(&stream->lock);
     cudaError_t error = queue_timed_wait(
             stream, ((struct cuda_event *)event)->handle, is_held);
-    pthread_mutex_unlock(&stream->lock);
     return device_cuda_check(error, "cudaStreamWaitEvent");
 }
 
@@ -283,12 +283,10 @@ static struct stream_counters get_counters(struct stream *base)
 {
     struct cuda_stream *stream = cuda_stream(base);
     gpu_enter(stream->gpu);
-    pthread_mutex_lock(&stream->lock);
+    ZD_LOCKED(&stream->lock);
     if (count_times(stream, false) != cudaSuccess)
         cudaGetLastError(); /* the waiter reports the failure */
-    struct stream_counters counters = stream->counters;
-    pthread_mutex_unlock(&stream->lock);
-    return counters;
+    return stream->counters;
 }
 
 /* The GPU's clock and the host's are laid side by side anew, since they drift
@@ -297,7 +295,7 @@ static void set_spans(struct stream *base, struct spans *spans, int lane)
 {
     struct cuda_stream *stream = (struct cuda_stream *)base;
     gpu_enter(stream->gpu);
-    pthread_mutex_lock(&stream->lock);
+    ZD_LOCKED(&stream->lock);
     if (spans && spans != stream->spans) {
         cudaEventRecord(stream->origin, stream->handle);
         cudaEventSynchronize(stream->origin);
@@ -305,7 +303,6 @@ static void set_spans(struct stream *base, struct spans *spans, int lane)
     }
     stream->spans = spans;
     stream->lane = lane;
-    pthread_mutex_unlock(&stream->lock);
 }
 
 /* --- calls of the host ---------------------------------------------------- */
@@ -328,7 +325,7 @@ static enum zd_status call(
     struct cuda_stream *stream = cuda_stream(base);
     cudaError_t error = cudaSuccess;
     gpu_enter(stream->gpu);
-    pthread_mutex_lock(&stream->lock);
+    ZD_LOCKED(&stream->lock);
     if (stream->calls_queued - atomic_load(&stream->called) == STREAM_CALLS)
         error = cudaStreamSynchronize(stream->handle);
     struct host_call *call =
@@ -344,7 +341,6 @@ static enum zd_status call(
         error = cudaLaunchHostFunc(stream->handle, run_call, call);
     if (error == cudaSuccess)
         stream->calls_queued++;
-    pthread_mutex_unlock(&stream->lock);
     return device_cuda_check(error, "cudaLaunchHostFunc");
 }
 
@@ -417,10 +413,8 @@ static enum zd_status finish(struct stream *base)
     struct cuda_stream *stream = cuda_stream(base);
     gpu_enter(stream->gpu);
     ZD_CUDA(cudaStreamSynchronize(stream->handle));
-    pthread_mutex_lock(&stream->lock);
-    cudaError_t error = count_times(stream, false);
-    pthread_mutex_unlock(&stream->lock);
-    return device_cuda_check(error, "cudaEventQuery");
+    ZD_LOCKED(&stream->lock);
+    return device_cuda_check(count_times(stream, false), "cudaEventQuery");
 }
 
 const struct stream_table stream_table_cuda = {
