@@ -246,16 +246,16 @@ static enum zd_status next_move(
 
 /* --- the gather after the update ------------------------------------------ */
 
-/* Begin the gathers of a group before segment `end`, as far as there is room. A
- * shard is complete before it is sent. */
+/* Begin the gathers of a group before segment `must`, and as far as there is
+ * room those before `may`. A shard is complete before it is sent. */
 static enum zd_status gather_group(
-        struct zero *zero, enum zero_group group, int end)
+        struct zero *zero, enum zero_group group, int must, int may)
 {
     int *next = &zero->next_gathered[group];
-    for (; *next < end; ++*next) {
+    for (; *next < may; ++*next) {
         if (!is_gathered(zero, *next, group))
             continue;
-        if (comm_is_full(zero->groups[group]))
+        if (*next >= must && comm_is_full(zero->groups[group]))
             return ZD_OK;
         if (group == ZERO_SHARD)
             ZD_TRY(shard_ready(zero, *next));
@@ -264,21 +264,20 @@ static enum zd_status gather_group(
     return ZD_OK;
 }
 
-static enum zd_status gather_ahead(struct zero *zero, int end)
+static enum zd_status gather_ahead(struct zero *zero, int must, int may)
 {
-    ZD_TRY(gather_group(zero, ZERO_REPLICATE, end));
-    return gather_group(zero, ZERO_SHARD, end);
+    ZD_TRY(gather_group(zero, ZERO_REPLICATE, must, may));
+    return gather_group(zero, ZERO_SHARD, must, may);
 }
 
-/* All before segment `end` are done. */
-static enum zd_status gather_finish_before(struct zero *zero, int end)
+static enum zd_status gather_finish(struct zero *zero, int first, int end)
 {
-    for (int s = 0; s < end; s++) {
-        ZD_TRY(gather_ahead(zero, end));
+    ZD_TRY(gather_ahead(zero, end, end));
+    for (int s = first; s < end; s++) {
         ZD_TRY(shard_ready(zero, s));
         ZD_TRY(gather_wait(zero, s, ZERO_SHARD));
     }
-    return gather_ahead(zero, end);
+    return ZD_OK;
 }
 
 /* Gathers are begun as far ahead as there is room. Offloaded updates go on in
@@ -287,19 +286,13 @@ static enum zd_status gather_finish_before(struct zero *zero, int end)
 static enum zd_status gather_ready(struct zero *zero, int unit)
 {
     const struct zero_plan *plan = zero->plan;
-    int units = plan->request.table->unit_count;
-    int next = unit + 2 < units ? unit + 2 : units;
+    const int *first = &plan->unit_segments[unit], all = plan->segment_count;
+    bool is_last = unit + 1 == plan->request.table->unit_count;
     bool is_near = plan->states_on_host || zero_has(zero, ZERO_REPLICATE);
-    if (zero->next_gathered[ZERO_SHARD] < plan->unit_segments[unit + 1])
-        ZD_TRY(gather_finish_before(zero, plan->unit_segments[unit + 1]));
-    for (ZERO_EACH(s, plan, unit)) {
-        ZD_TRY(shard_ready(zero, s));
-        ZD_TRY(gather_wait(zero, s, ZERO_SHARD));
-    }
+    ZD_TRY(gather_finish(zero, first[0], first[1]));
     if (!plan->states_on_host)
-        ZD_TRY(gather_group(zero, ZERO_REPLICATE, plan->segment_count));
-    return gather_ahead(
-            zero, is_near ? plan->unit_segments[next] : plan->segment_count);
+        ZD_TRY(gather_group(zero, ZERO_REPLICATE, 0, all));
+    return gather_ahead(zero, 0, !is_near ? all : first[is_last ? 1 : 2]);
 }
 
 /* Begun as far as there is room. Who acquires a unit waits for its own, and
@@ -311,13 +304,13 @@ enum zd_status zero_gather_params(struct zero *zero)
     if (zero->plan->states_on_host)
         return ZD_OK;
     return zero_has(zero, ZERO_REPLICATE)
-                   ? gather_group(zero, ZERO_REPLICATE, end)
-                   : gather_group(zero, ZERO_SHARD, end);
+                   ? gather_group(zero, ZERO_REPLICATE, 0, end)
+                   : gather_group(zero, ZERO_SHARD, 0, end);
 }
 
 enum zd_status params_gather_finish(struct zero *zero)
 {
-    return gather_finish_before(zero, zero->plan->segment_count);
+    return gather_finish(zero, 0, zero->plan->segment_count);
 }
 
 uint64_t params_gather_owed(const struct zero *zero, enum zero_group group)

@@ -15,109 +15,90 @@
 #define MADV_POPULATE_WRITE 23 /* linux/mman.h since 5.14 */
 #endif
 
-enum { THREADS_MAX = 16, PAGE = 4096 };
-static const size_t PIECE = (size_t)256 << 20; /* whole huge pages */
-
-struct part {
-    char *begin;
-    size_t bytes;
-};
-
-/* The whole pages in it. */
-static struct part pages_of(void *memory, size_t bytes)
-{
-    size_t skip = (PAGE - (uintptr_t)memory % PAGE) % PAGE;
-    size_t left = bytes > skip ? bytes - skip : 0;
-    return (struct part){(char *)memory + skip, left / PAGE * PAGE};
-}
-
-static void *populate_part(void *ctx)
-{
-    const struct part *part = ctx;
-    madvise(part->begin, part->bytes, MADV_POPULATE_WRITE);
-    return NULL;
-}
-
-static int thread_count(size_t pieces)
-{
-    int cpus = device_affinity_cpus();
-    if (cpus > THREADS_MAX)
-        cpus = THREADS_MAX;
-    return pieces < (size_t)cpus ? (int)pieces : cpus;
-}
-
-void populate(void *memory, size_t bytes)
-{
-    struct part parts[THREADS_MAX];
-    pthread_t threads[THREADS_MAX];
-    bool is_started[THREADS_MAX];
-    struct part pages = pages_of(memory, bytes);
-    size_t pieces = pages.bytes / PIECE, done = 0;
-    int count = thread_count(pieces);
-    if (count == 0 && pages.bytes)
-        populate_part(&pages);
-    for (int i = 0; i < count; i++) {
-        size_t share =
-                pieces / (size_t)count + ((size_t)i < pieces % (size_t)count);
-        size_t end = i == count - 1 ? pages.bytes : done + share * PIECE;
-        parts[i] = (struct part){pages.begin + done, end - done};
-        done = end;
-        is_started[i] = thread_start(
-                                &threads[i], "zerod-populate", populate_part,
-                                &parts[i]) == 0;
-        if (!is_started[i])
-            populate_part(&parts[i]);
-    }
-    for (int i = 0; i < count; i++)
-        if (is_started[i])
-            pthread_join(threads[i], NULL);
-}
-
-/* --- in the background ---------------------------------------------------- */
+/* A step is a huge page, so that no one waits for long. */
+enum { THREADS_MAX = 16, PAGE = 4096, STEP = 2 << 20, LOW_PRIORITY = 10 };
+static const size_t PIECE = (size_t)256 << 20; /* worth a thread */
 
 struct populating {
     char *memory;
     size_t bytes;
+    bool is_beside; /* other work */
     pthread_t thread;
     _Atomic bool is_to_end;
 };
 
-/* A huge page at a time, so that no one waits for long. */
-enum { STEP = 2 << 20, LOW_PRIORITY = 10 };
-
-static void populate_step(char *memory, size_t bytes)
+static void populate_step(char *memory, size_t bytes, bool is_beside)
 {
-    if (madvise(memory, bytes, MADV_POPULATE_WRITE) == 0)
+    if (madvise(memory, bytes, MADV_POPULATE_WRITE) == 0 || !is_beside)
         return;
     for (size_t at = 0; at < bytes; at += PAGE)
         __atomic_fetch_or(memory + at, 0, __ATOMIC_RELAXED);
 }
 
-static void *populate_slowly(void *ctx)
+static void *run(void *ctx)
 {
     struct populating *populating = ctx;
-    setpriority(PRIO_PROCESS, (id_t)gettid(), LOW_PRIORITY);
+    if (populating->is_beside)
+        setpriority(PRIO_PROCESS, (id_t)gettid(), LOW_PRIORITY);
     for (size_t at = 0; at < populating->bytes; at += STEP) {
         size_t left = populating->bytes - at;
         if (atomic_load(&populating->is_to_end))
             break;
-        populate_step(populating->memory + at, left < STEP ? left : STEP);
+        populate_step(
+                populating->memory + at, left < STEP ? left : STEP,
+                populating->is_beside);
     }
     return NULL;
 }
 
+static struct populating part_of(char *memory, size_t bytes, bool is_beside)
+{
+    return (struct populating){
+            .memory = memory, .bytes = bytes, .is_beside = is_beside};
+}
+
+/* The whole pages of the memory. */
+static struct populating pages_of(void *memory, size_t bytes, bool is_beside)
+{
+    size_t skip = (PAGE - (uintptr_t)memory % PAGE) % PAGE;
+    size_t left = bytes > skip ? bytes - skip : 0;
+    return part_of((char *)memory + skip, left / PAGE * PAGE, is_beside);
+}
+
+static bool start(struct populating *populating)
+{
+    return populating->bytes > 0 &&
+           thread_start(
+                   &populating->thread, "zerod-populate", run, populating) == 0;
+}
+
+void populate(void *memory, size_t bytes)
+{
+    struct populating all = pages_of(memory, bytes, false), parts[THREADS_MAX];
+    bool is_started[THREADS_MAX];
+    size_t pieces = all.bytes / PIECE + 1,
+           cpus = (size_t)device_affinity_cpus();
+    size_t most = cpus < THREADS_MAX ? cpus : THREADS_MAX;
+    size_t count = pieces < most ? pieces : most, done = 0;
+    for (size_t i = 0; i < count; i++) {
+        bool is_last = i + 1 == count;
+        size_t end = is_last ? all.bytes : pieces * (i + 1) / count * PIECE;
+        parts[i] = part_of(all.memory + done, end - done, false);
+        is_started[i] = !is_last && start(&parts[i]);
+        done = end;
+    }
+    for (size_t i = 0; i < count; i++)
+        if (is_started[i])
+            pthread_join(parts[i].thread, NULL);
+        else
+            run(&parts[i]);
+}
+
 struct populating *populate_begin(void *memory, size_t bytes)
 {
-    struct part pages = pages_of(memory, bytes);
-    struct populating *populating =
-            pages.bytes ? calloc(1, sizeof *populating) : NULL;
-    if (!populating)
-        return NULL;
-    populating->memory = pages.begin;
-    populating->bytes = pages.bytes;
-    if (thread_start(
-                &populating->thread, "zerod-populate", populate_slowly,
-                populating) == 0)
+    struct populating *populating = zd_array(1, sizeof *populating);
+    *populating = pages_of(memory, bytes, true);
+    if (start(populating))
         return populating;
     free(populating);
     return NULL;
