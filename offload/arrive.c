@@ -83,44 +83,6 @@ static void set_parts(
         job->reads = job->writes = CHUNK_STATES;
 }
 
-/* A copy down, of one chunk or of neighbors. */
-struct way {
-    const char *from;
-    char *to; /* NULL: a buffer, when its turn has come */
-    size_t bytes;
-};
-
-static struct way way_of(
-        const struct offload *offload, const struct chunk *chunk,
-        const char *from, bool is_staged)
-{
-    const struct offload_request *request = &offload->request;
-    size_t wide = dtype_bytes(offload_grad_type(request));
-    size_t at = request->extents[chunk->extent].offset + chunk->begin;
-    struct chunk_memory memory = {0};
-    if (!is_staged)
-        chunk_slots(&offload->store_request, chunk, &memory);
-    return (struct way){from + at * wide, memory.slot, chunk->count * wide};
-}
-
-/* How many chunks from here on leave in one copy, which *way becomes. */
-static int join_chunks(
-        const struct offload *offload, const struct chunk *chunks, int count,
-        const char *from, struct way *way)
-{
-    size_t most = feed_piece(&offload->down);
-    int joined = 1;
-    *way = way_of(offload, chunks, from, false);
-    for (; joined < count; joined++) {
-        struct way next = way_of(offload, &chunks[joined], from, false);
-        if (next.from != way->from + way->bytes ||
-            next.to != way->to + way->bytes || way->bytes + next.bytes > most)
-            break;
-        way->bytes += next.bytes;
-    }
-    return joined;
-}
-
 /* Queue the copies of a segment's chunks, each followed by what wakes workers
  * for it. */
 static enum zd_status queue_chunks(
@@ -128,21 +90,20 @@ static enum zd_status queue_chunks(
         const char *from, const struct job *job, uint64_t ticket)
 {
     struct feed *down = &offload->down;
-    int joined;
+    int joined = 1;
     for (int i = 0; i < segment->chunk_count; i += joined) {
         const struct chunk *chunks = &offload->chunks[job->first + i];
-        struct way way;
+        int most = job->is_staged ? 1 : segment->chunk_count - i;
+        struct chunk_copy copy;
+        joined = chunks_join(
+                &offload->store_request, chunks, most, false, feed_piece(down),
+                &copy);
         if (job->is_staged) {
             uint64_t passage = job->stage_first + (uint64_t)i;
-            way = way_of(offload, chunks, from, true);
             ZD_TRY(feed_hold(down, await_buffer, offload, (int64_t)passage));
-            way.to = stage_buffer(&offload->grad_stage, passage);
-            joined = 1;
-        } else {
-            joined = join_chunks(
-                    offload, chunks, segment->chunk_count - i, from, &way);
+            copy.host = stage_buffer(&offload->grad_stage, passage);
         }
-        ZD_TRY(feed_copy(down, way.to, way.from, way.bytes));
+        ZD_TRY(feed_copy(down, copy.host, from + copy.at, copy.bytes));
         if (ticket)
             ZD_TRY(feed_call(
                     down, note_arrived, offload,

@@ -81,3 +81,36 @@ void chunk_slots(
     else
         memory->param = memory->slot;
 }
+
+static struct chunk_copy copy_of(
+        const struct store_request *store, const struct chunk *chunk,
+        bool of_params)
+{
+    const struct offload_request *request = store->request;
+    size_t wide = dtype_bytes(
+            of_params ? request->dtype : offload_grad_type(request));
+    size_t at = request->extents[chunk->extent].offset + chunk->begin;
+    struct chunk_memory memory;
+    chunk_slots(store, chunk, &memory);
+    return (struct chunk_copy){
+            at * wide, of_params ? memory.param : memory.slot,
+            chunk->count * wide};
+}
+
+int chunks_join(
+        const struct store_request *store, const struct chunk *chunks,
+        int count, bool of_params, size_t most, struct chunk_copy *copy_out)
+{
+    struct chunk_copy copy = copy_of(store, chunks, of_params);
+    int joined = 1;
+    for (; joined < count; joined++) {
+        struct chunk_copy next = copy_of(store, &chunks[joined], of_params);
+        if (next.at != copy.at + copy.bytes ||
+            next.host != copy.host + copy.bytes ||
+            copy.bytes + next.bytes > most)
+            break;
+        copy.bytes += next.bytes;
+    }
+    *copy_out = copy;
+    return joined;
+}

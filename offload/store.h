@@ -57,6 +57,18 @@ extern const struct part_span part_spans[OFFLOAD_PARTS];
 void chunk_slots(
         const struct store_request *request, const struct chunk *chunk,
         struct chunk_memory *memory);
+/* A copy of a chunk's gradient, or parameter, or of those of neighbors. */
+struct chunk_copy {
+    size_t at;  /* bytes of the segment's array on the device */
+    char *host; /* NULL: in a file */
+    size_t bytes;
+};
+/* How many of `count` chunks of a segment go in one copy, of at most so many
+ * bytes unless it is the first alone. */
+int chunks_join(
+        const struct store_request *request, const struct chunk *chunks,
+        int count, bool of_params, size_t most, struct chunk_copy *copy_out);
+
 /* store_file.c: states in a file, slots too when params are on NVMe;
  * else slots are the arena's. */
 struct store_file;

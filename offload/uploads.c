@@ -17,34 +17,26 @@ static int await_updated(struct offload *offload, int index, int end)
 }
 
 /* Chunks of one segment, whose parameters are where chunk_slots says; only jobs
- * write there. On a GPU neighbors leave in one copy. */
+ * write there. */
 static enum zd_status send_chunks(struct offload *offload, int index, int count)
 {
-    const struct offload_request *request = &offload->request;
     const struct chunk *chunks = &offload->chunks[index];
-    size_t wide = dtype_bytes(request->dtype);
-    size_t most = feed_piece(&offload->up), bytes = 0;
-    char *device = offload->segments[chunks->segment].device, *to = NULL;
-    const char *from = NULL;
-    for (int i = 0; i < count; i++) {
-        if (offload->made[index + i] == PARAM_AT_HOME)
+    char *device = offload->segments[chunks->segment].device;
+    for (int i = 0, joined; i < count; i += joined) {
+        int there = i; /* that must go up: up to this one */
+        struct chunk_copy copy;
+        while (there < count && offload->made[index + there] != PARAM_AT_HOME)
+            there++;
+        joined = 1;
+        if (there == i)
             continue;
-        size_t at = request->extents[chunks[i].extent].offset + chunks[i].begin;
-        size_t more = chunks[i].count * wide;
-        struct chunk_memory memory;
-        chunk_slots(&offload->store_request, &chunks[i], &memory);
-        bool joins = bytes && memory.param == from + bytes &&
-                     device + at * wide == to + bytes && bytes + more <= most;
-        if (bytes && !joins)
-            ZD_TRY(stream_copy(offload->place.up, to, from, bytes));
-        if (!joins) {
-            from = memory.param;
-            to = device + at * wide;
-            bytes = 0;
-        }
-        bytes += more;
+        joined = chunks_join(
+                &offload->store_request, &chunks[i], there - i, true,
+                feed_piece(&offload->up), &copy);
+        ZD_TRY(stream_copy(
+                offload->place.up, device + copy.at, copy.host, copy.bytes));
     }
-    return stream_copy(offload->place.up, to, from, bytes);
+    return ZD_OK;
 }
 
 static enum zd_status send_segment(void *ctx, int64_t index)
