@@ -1,4 +1,4 @@
-/* measure.c - what the engine of a rank takes, and what it refuses. */
+/* measure.c - what the engine of a rank takes. */
 #include "offload/engine.h"
 
 #include "offload/options.h"
@@ -42,27 +42,6 @@ static int measure_undo(
     return first;
 }
 
-/* Masters and states: in a file, before which memory has a ring, or in memory,
- * and there perhaps twice, with the gradients. */
-static enum zd_status measure_chunks(
-        const struct offload_request *request, size_t bytes[OFFLOAD_PARTS])
-{
-    int count;
-    ZD_FREED struct chunk *chunks = chunks_cut(request, &count);
-    if (request->options->optimizer == OFFLOAD_NVME)
-        ZD_TRY(store_file_measure(
-                request, chunks, count, &bytes[OFFLOAD_RING],
-                &bytes[OFFLOAD_FILE]));
-    else
-        bytes[OFFLOAD_STATES] =
-                records_place(request, chunks, count, RECORD_ALIGN, NULL);
-    measure_undo(
-            request, chunks, count, request->undo_first, UINT64_MAX,
-            &bytes[OFFLOAD_UNDO]);
-    bytes[OFFLOAD_VISITS] = visits_bytes(request, chunks, count);
-    return ZD_OK;
-}
-
 int offload_undo_first(const struct offload_request *request)
 {
     size_t bytes;
@@ -77,12 +56,26 @@ int offload_undo_first(const struct offload_request *request)
     return first;
 }
 
-enum zd_status offload_measure(
+/* Masters and states lie in a file, before which memory has a ring, or in
+ * memory, and there perhaps twice, with the gradients. */
+void offload_measure(
         const struct offload_request *request, size_t bytes[OFFLOAD_PARTS])
 {
+    int count;
+    ZD_FREED struct chunk *chunks = chunks_cut(request, &count);
     memset(bytes, 0, OFFLOAD_PARTS * sizeof bytes[0]);
     measure_slots(request, bytes);
-    return measure_chunks(request, bytes);
+    if (request->options->optimizer == OFFLOAD_NVME)
+        store_file_measure(
+                request, chunks, count, &bytes[OFFLOAD_RING],
+                &bytes[OFFLOAD_FILE]);
+    else
+        bytes[OFFLOAD_STATES] =
+                records_place(request, chunks, count, RECORD_ALIGN, NULL);
+    measure_undo(
+            request, chunks, count, request->undo_first, UINT64_MAX,
+            &bytes[OFFLOAD_UNDO]);
+    bytes[OFFLOAD_VISITS] = visits_bytes(request, chunks, count);
 }
 
 enum zd_status offload_plan_spans(

@@ -102,7 +102,7 @@ enum offload_part {
 
 /* Bytes of each part for one rank's extents; pure. zero takes the largest of
  * each over the ranks, so that the plan is the same for all. */
-enum zd_status offload_measure(
+void offload_measure(
         const struct offload_request *request, size_t bytes[OFFLOAD_PARTS]);
 enum zd_status offload_plan_spans(
         const size_t bytes[OFFLOAD_PARTS], struct arena_plan *plan);

@@ -95,7 +95,7 @@ void store_file_describe(
         const struct store_file *file, struct offload_facts *facts);
 /* Bytes of the ring and the file, for offload_measure. The ring has two records
  * for each worker and two more (options->threads; auto: as if 4). */
-enum zd_status store_file_measure(
+void store_file_measure(
         const struct offload_request *request, const struct chunk *chunks,
         int chunk_count, size_t *ring_bytes_out, size_t *file_bytes_out);
 /* The disk's part of offload_check: folder, permission, space. */
@@ -104,8 +104,7 @@ enum zd_status store_file_check(
         int local_size);
 
 /* The chunks of the extents (offload/cut.h), in order; the caller's. */
-struct chunk *chunks_cut(
-        const struct offload_request *request, int *count_out);
+struct chunk *chunks_cut(const struct offload_request *request, int *count_out);
 enum dtype offload_master_type(const struct optim_options *options);
 enum dtype offload_grad_type(
         const struct offload_request *request); /* of slots */

@@ -111,23 +111,19 @@ int record_ring_count(const struct offload_request *request, int chunk_count)
     return count < chunk_count ? count : chunk_count;
 }
 
-enum zd_status store_file_measure(
+void store_file_measure(
         const struct offload_request *request, const struct chunk *chunks,
         int chunk_count, size_t *ring_bytes_out, size_t *file_bytes_out)
 {
     size_t ring_bytes;
     size_t largest = record_largest(request, chunks, chunk_count, AIO_ALIGN);
     size_t count = (size_t)record_ring_count(request, chunk_count);
+    if (__builtin_mul_overflow(largest, count, &ring_bytes))
+        ring_bytes = SIZE_MAX / 2; /* an arena refuses it */
     /* the span begins at a multiple of ARENA_ALIGN */
-    if (__builtin_mul_overflow(largest, count, &ring_bytes) ||
-        ring_bytes > SIZE_MAX / 4)
-        return ZD_FAIL(
-                ZD_ERR_UNFIT, "E0603",
-                "the buffers of the NVMe tier are too large");
     *ring_bytes_out = ring_bytes ? ring_bytes + AIO_ALIGN - ARENA_ALIGN : 0;
     *file_bytes_out =
             records_place(request, chunks, chunk_count, AIO_ALIGN, NULL);
-    return ZD_OK;
 }
 
 /* --- the check before step 1 ---------------------------------------------- */

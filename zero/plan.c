@@ -405,9 +405,9 @@ static enum zd_status build(struct zero_plan *plan)
     if (plan->params_cut)
         ZD_TRY(plan_program(plan));
     plan_wire(plan);
-    if (!request->train)
-        return ZD_OK;
-    return plan_measure(plan);
+    if (request->train)
+        plan_measure(plan);
+    return ZD_OK;
 }
 
 enum zd_status zero_plan_build(

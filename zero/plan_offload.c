@@ -118,37 +118,34 @@ struct offload_request plan_request_of(
     return out;
 }
 
-static enum zd_status measure_part(
+static void measure_part(
         const struct zero_plan *plan, int number, void *context)
 {
     size_t *largest = context, bytes[OFFLOAD_PARTS] = {0};
     ZD_SCOPED(plan_request_free)
     struct offload_request request = plan_request_of(plan, number, NULL);
-    ZD_TRY(offload_measure(&request, bytes));
+    offload_measure(&request, bytes);
     for (int part = 0; part < OFFLOAD_PARTS; part++)
         if (largest[part] < bytes[part])
             largest[part] = bytes[part];
-    return ZD_OK;
 }
 
 /* As many segments as every rank has memory for. */
-static enum zd_status find_undo(
-        const struct zero_plan *plan, int number, void *context)
+static void find_undo(const struct zero_plan *plan, int number, void *context)
 {
     int *largest = context;
     ZD_SCOPED(plan_request_free)
     struct offload_request request = plan_request_of(plan, number, NULL);
     int first = offload_undo_first(&request);
     *largest = first > *largest ? first : *largest;
-    return ZD_OK;
 }
 
-enum zd_status plan_offload_bytes(struct zero_plan *plan)
+void plan_offload_bytes(struct zero_plan *plan)
 {
     int first = 0;
-    ZD_TRY(plan_parts_visit(plan, find_undo, &first));
+    plan_parts_visit(plan, find_undo, &first);
     plan->undo_first = first;
-    return plan_parts_visit(plan, measure_part, plan->needs.offload);
+    plan_parts_visit(plan, measure_part, plan->needs.offload);
 }
 
 struct offload_visits zero_visits(const struct zero_plan *plan)
@@ -180,7 +177,6 @@ uint64_t zero_undo_least(const struct zero_plan *plan)
     one.undo_first = plan->segment_count - 1;
     while (!plan->segments[one.undo_first].trainable)
         one.undo_first--;
-    return plan_parts_visit(&one, measure_part, bytes) == ZD_OK
-                   ? bytes[OFFLOAD_UNDO]
-                   : 0;
+    plan_parts_visit(&one, measure_part, bytes);
+    return bytes[OFFLOAD_UNDO];
 }

@@ -92,14 +92,14 @@ enum { PAGED_BUFFERS = 3 };
  * that differ in what they take from the part before; owned by the caller
  */
 bool *plan_parts_apart(const struct zero_plan *plan, int *parts_out);
-/* Calls `visit` for each of those, until one fails. */
-typedef enum zd_status plan_part_fn(
+/* Calls `visit` for each of those. */
+typedef void plan_part_fn(
         const struct zero_plan *plan, int part, void *context);
-enum zd_status plan_parts_visit(
+void plan_parts_visit(
         const struct zero_plan *plan, plan_part_fn *visit, void *context);
 
 /* plan->needs and what is undone, or those of request.measures. */
-enum zd_status plan_measure(struct zero_plan *plan);
+void plan_measure(struct zero_plan *plan);
 
 /* Elements of an extent whose gradient this rank counts: what each place of tp
  * has the first counts. */
@@ -125,7 +125,7 @@ bool plan_sums_blocks(const struct zero_plan *plan);
 /* Bytes that a rank sends to add up block sums in a step. */
 uint64_t plan_block_wire(const struct zero_plan *plan);
 /* plan->needs of states on the device. */
-enum zd_status plan_state_bytes(struct zero_plan *plan);
+void plan_state_bytes(struct zero_plan *plan);
 /* The optimizer's spans. */
 enum zd_status plan_state_spans(
         const struct zero_plan *plan, struct arena_plan *arena);
@@ -140,7 +140,7 @@ enum zd_status plan_span(
 /* What of the plan is on the host; ZD_ERR_CONFIG when the options do not go
  * together. Then, the segments settled, plan->needs.offload. */
 enum zd_status plan_offload(struct zero_plan *plan);
-enum zd_status plan_offload_bytes(struct zero_plan *plan);
+void plan_offload_bytes(struct zero_plan *plan);
 /* What the engine of a part's rank is asked for. The arrays of the request are
  * the caller's, who ends with plan_request_free. `began`: by tensor, for
  * offload_extent; NULL to measure. */

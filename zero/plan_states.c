@@ -92,15 +92,14 @@ bool *plan_parts_apart(const struct zero_plan *plan, int *parts_out)
     return apart;
 }
 
-enum zd_status plan_parts_visit(
+void plan_parts_visit(
         const struct zero_plan *plan, plan_part_fn *visit, void *context)
 {
     int parts;
     ZD_FREED bool *apart = plan_parts_apart(plan, &parts);
     for (int part = 0; part < parts; part++)
         if (apart[part])
-            ZD_TRY(visit(plan, part, context));
-    return ZD_OK;
+            visit(plan, part, context);
 }
 
 /* --- walking -------------------------------------------------------------- */
@@ -205,8 +204,7 @@ uint64_t plan_block_wire(const struct zero_plan *plan)
 /* --- spans ---------------------------------------------------------------- */
 
 /* The maximum over parts. */
-static enum zd_status note_part(
-        const struct zero_plan *plan, int part, void *context)
+static void note_part(const struct zero_plan *plan, int part, void *context)
 {
     struct zero_needs *most = context;
     struct state_walk walk = state_walk_begin(plan, part);
@@ -215,12 +213,11 @@ static enum zd_status note_part(
     most->states = size_max(most->states, walk.bytes);
     most->spilled = size_max(most->spilled, walk.spilled);
     most->largest_chunk = size_max(most->largest_chunk, walk.largest_chunk);
-    return ZD_OK;
 }
 
-enum zd_status plan_state_bytes(struct zero_plan *plan)
+void plan_state_bytes(struct zero_plan *plan)
 {
-    return plan_parts_visit(plan, note_part, &plan->needs);
+    plan_parts_visit(plan, note_part, &plan->needs);
 }
 
 /* The request without what parts do not ask for: of the stage, whether states
@@ -240,29 +237,32 @@ static struct zero_request measured_of(const struct zero_plan *plan)
     return of;
 }
 
-static enum zd_status measure(struct zero_plan *plan)
+static void measure(struct zero_plan *plan)
 {
-    return plan->states_on_host ? plan_offload_bytes(plan)
-                                : plan_state_bytes(plan);
+    if (plan->states_on_host)
+        plan_offload_bytes(plan);
+    else
+        plan_state_bytes(plan);
 }
 
-enum zd_status plan_measure(struct zero_plan *plan)
+void plan_measure(struct zero_plan *plan)
 {
     struct zero_measures *measures = plan->request.measures;
-    if (!measures || plan->request.spill_bytes) /* hardly any twice */
-        return measure(plan);
+    if (!measures || plan->request.spill_bytes) { /* hardly any twice */
+        measure(plan);
+        return;
+    }
     const struct zero_request of = measured_of(plan);
     ZD_EACH(last, measures->last, ZERO_MEASURES) {
         if (memcmp(&last->of, &of, sizeof of) != 0)
             continue;
         plan->needs = last->needs;
         plan->undo_first = last->undo_first;
-        return ZD_OK;
+        return;
     }
-    ZD_TRY(measure(plan));
+    measure(plan);
     measures->last[measures->next++ % ZERO_MEASURES] =
             (struct zero_measured){of, plan->needs, plan->undo_first};
-    return ZD_OK;
 }
 
 /* Padded elements of the trainable segments with masters here. */

@@ -84,7 +84,7 @@ struct measuring {
 };
 
 /* What the rank of a part saves, also where it holds all. */
-static enum zd_status measure_copied(
+static void measure_copied(
         const struct zero_plan *plan, int part, void *context)
 {
     struct measuring *m = context;
@@ -98,20 +98,18 @@ static enum zd_status measure_copied(
             bytes += extent_bytes(plan, &extent, m->moments);
     }
     m->most = bytes > m->most ? bytes : m->most;
-    return ZD_OK;
 }
 
-static enum zd_status measure_on_write(
+static void measure_on_write(
         const struct zero_plan *plan, int part, void *context)
 {
     ZD_SCOPED(plan_request_free)
     struct offload_request request = plan_request_of(plan, part, NULL);
     size_t bytes = offload_snapshot_bytes(&request), *most = context;
     *most = bytes > *most ? bytes : *most;
-    return ZD_OK;
 }
 
-enum zd_status zero_snapshot_measure(
+void zero_snapshot_measure(
         const struct zero_plan *plan, bool moments,
         struct zero_snapshot_needs *needs)
 {
@@ -121,11 +119,11 @@ enum zd_status zero_snapshot_measure(
     cut.states_cut = true; /* a rank saves its part at every stage */
     if (plan->states_on_host) {
         needs->copied = aligned(block_bytes(plan, moments));
-        return plan_parts_visit(plan, measure_on_write, &needs->on_write);
+        plan_parts_visit(plan, measure_on_write, &needs->on_write);
+        return;
     }
-    ZD_TRY(plan_parts_visit(&cut, measure_copied, &copied));
+    plan_parts_visit(&cut, measure_copied, &copied);
     needs->copied = aligned(copied.most);
-    return ZD_OK;
 }
 
 /* --- a copy --------------------------------------------------------------- */

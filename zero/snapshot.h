@@ -37,7 +37,7 @@ struct zero_snapshot_needs {
     size_t on_write; /* for a copy of all that updates may come to first; less
                       will do */
 };
-enum zd_status zero_snapshot_measure(
+void zero_snapshot_measure(
         const struct zero_plan *plan, bool moments,
         struct zero_snapshot_needs *needs_out);
 

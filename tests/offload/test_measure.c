@@ -26,7 +26,7 @@ static double per_param(void)
     size_t sum = 0;
     struct offload_request request = s.request;
     request.undo_first = offload_undo_first(&request);
-    MUST(offload_measure(&request, bytes));
+    offload_measure(&request, bytes);
     for (int part = 0; part < OFFLOAD_PARTS; part++)
         if (part != OFFLOAD_STAGING && part != OFFLOAD_RING &&
             part != OFFLOAD_FILE)
@@ -85,7 +85,7 @@ Test(offload_measure, undoes_whole_segments_from_the_last_one)
         s.options.undo_memory = rows[i].memory;
         s.request.undo_first = offload_undo_first(&s.request);
         cr_expect_eq(s.request.undo_first, rows[i].first);
-        MUST(offload_measure(&s.request, bytes));
+        offload_measure(&s.request, bytes);
         cr_expect_eq(bytes[OFFLOAD_UNDO], rows[i].bytes);
         s.options.clipping = OFFLOAD_CLIP_WAIT;
         cr_expect_eq(offload_undo_first(&s.request), 2);

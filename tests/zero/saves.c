@@ -110,7 +110,7 @@ enum zd_status saver_create(
     struct saver *saver = calloc(1, sizeof *saver);
     saver->zero = zero;
     *out = saver;
-    ZD_TRY(zero_snapshot_measure(plan, true, &needs));
+    zero_snapshot_measure(plan, true, &needs);
     size_t bytes = needs.copied + needs.on_write * eighths / 8;
     saver->memory = malloc(bytes + 1);
     saver->snapshot = zero_snapshot_create(zero, true, saver->memory, bytes);

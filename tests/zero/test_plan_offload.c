@@ -164,7 +164,7 @@ static void measure_rank(
         const struct zero_plan *plan, int rank, size_t bytes[OFFLOAD_PARTS + 1])
 {
     struct offload_request asked = plan_request_of(plan, rank, NULL);
-    MUST(offload_measure(&asked, bytes));
+    offload_measure(&asked, bytes);
     bytes[OFFLOAD_PARTS] = 0;
     bytes[OFFLOAD_PARTS] = offload_snapshot_bytes(&asked);
     plan_request_free(&asked);

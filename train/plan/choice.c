@@ -281,7 +281,7 @@ enum zd_status plan_snapshot(const struct train_job *job, struct job_plan *plan)
         return ZD_OK;
     }
     struct zero_snapshot_needs needs;
-    ZD_TRY(zero_snapshot_measure(&plan->zero, !save->save_only_model, &needs));
+    zero_snapshot_measure(&plan->zero, !save->save_only_model, &needs);
     uint64_t bytes = needs.copied + needs.on_write;
     uint64_t room = plan_free_bytes(plan, &plan->limits);
     uint64_t most = save->snapshot_bytes ? save->snapshot_bytes : room;
