@@ -21,7 +21,7 @@ struct act {
     struct cli_args *args;
     double limit; /* of the wait, in seconds, after which it is given up (69);
                      0: none */
-    bool is_told, is_over;
+    bool is_told;
 };
 
 typedef enum zd_status make_body(const struct cli_args *args, json_t *body);
@@ -37,8 +37,7 @@ struct act_row {
 
 /* --- waiting --- */
 
-/* Ctrl-C ends this program, says that the command stays queued, and changes
- * nothing else. */
+/* Ctrl-C ends this program and changes nothing else. */
 static bool tell_wait(void *ctx, double waited_seconds)
 {
     struct act *act = ctx;
@@ -47,21 +46,7 @@ static bool tell_wait(void *ctx, double waited_seconds)
                 "waiting for %s; Ctrl-C leaves the command with the job\n",
                 act->args->now ? "the step to end" : act->row->waits_for);
     act->is_told = act->is_told || waited_seconds > TELL_SECONDS;
-    act->is_over = act->limit > 0 && waited_seconds > act->limit;
-    return !act->is_over;
-}
-
-static enum zd_status fail_cut(const struct act *act)
-{
-    const char *command = act->row->command;
-    if (act->is_over)
-        return ZD_FAIL(
-                ZD_ERR_UNFIT, "E1092",
-                "no result of %s within %g s; the command stays queued",
-                command, act->limit);
-    fprintf(stderr, "left: %s stays queued, and is done when its turn comes\n",
-            command);
-    client_end_by_signal();
+    return !(act->limit > 0 && waited_seconds > act->limit);
 }
 
 static enum zd_status fail_files(const struct target *target)
@@ -97,18 +82,19 @@ static enum zd_status post(
     char path[64];
     ZD_FREED char *text =
             zd_must(json_dumps(body, JSON_COMPACT | JSON_REAL_PRECISION(17)));
-    bool is_cut;
     const struct client_request request = {
             .socket = act->args->target.socket,
-            .method = "POST",
-            .target = path,
-            .body = text,
+            .question = {.method = "POST", .target = path, .body = text},
             .idle = tell_wait,
             .ctx = act,
             .timeout = act->args->no_wait ? 10 : 0};
     ZD_PRINT(path, "/v1/%s", act->row->command);
-    ZD_TRY(client_object(&request, &is_cut, answer_out));
-    return is_cut ? fail_cut(act) : ZD_OK;
+    ZD_TRY(client_object(&request, answer_out));
+    return *answer_out ? ZD_OK
+                       : ZD_FAIL(ZD_ERR_UNFIT, "E1092",
+                                 "no result of %s within %g s; the command "
+                                 "stays queued",
+                                 act->row->command, act->limit);
 }
 
 /* --- what is typed --- */
@@ -284,12 +270,9 @@ static enum zd_status wait_until_gone(const struct act *act, double seconds)
     fputs("waiting for the ranks to end\n", stderr);
     if (target_has_ended(target, seconds))
         return ZD_OK;
-    if (!client_interrupted())
-        return ZD_FAIL(
-                ZD_ERR_UNFIT, "E1092",
-                "the job is still stopping after %g s; it goes on", seconds);
-    fputs("left: the job goes on stopping\n", stderr);
-    client_end_by_signal();
+    return ZD_FAIL(
+            ZD_ERR_UNFIT, "E1092",
+            "the job is still stopping after %g s; it goes on", seconds);
 }
 
 static enum zd_status post_and_show(struct act *act, const json_t *body)

@@ -4,11 +4,9 @@
 #include "base/must.h"
 #include "base/text_stream.h"
 #include "daemon/cli/fill.h"
-#include "daemon/http/ask.h"
 
 #include <errno.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -19,36 +17,6 @@ enum {
     TICK_MS = 100,       /* between two calls of idle */
     RETRY_MS = 20        /* the queue of connections is full */
 };
-
-/* --- signals --- */
-
-static volatile sig_atomic_t caught;
-
-static void note_signal(int number)
-{
-    caught = number;
-}
-
-void client_catch_signals(void)
-{
-    struct sigaction action = {.sa_handler = note_signal}; /* no SA_RESTART */
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
-}
-
-int client_interrupted(void)
-{
-    return caught;
-}
-
-_Noreturn void client_end_by_signal(void)
-{
-    int number = caught ? caught : SIGINT;
-    fflush(NULL);
-    signal(number, SIG_DFL);
-    raise(number);
-    _exit(128 + number);
-}
 
 /* --- one exchange --- */
 
@@ -96,9 +64,9 @@ static enum zd_status wait_for_bytes(struct exchange *exchange)
     const struct client_request *request = exchange->request;
     struct pollfd poll_fd = {exchange->fd, POLLIN, 0};
     char why[64];
-    while (caught || poll(&poll_fd, 1, TICK_MS) <= 0) {
+    while (poll(&poll_fd, 1, TICK_MS) <= 0) {
         double waited = clock_seconds() - exchange->began;
-        if (caught || (request->idle && !request->idle(request->ctx, waited))) {
+        if (request->idle && !request->idle(request->ctx, waited)) {
             exchange->answer->is_cut = true;
             return ZD_OK;
         }
@@ -123,14 +91,9 @@ static enum zd_status fail_stranger(
 static enum zd_status ask(struct exchange *exchange)
 {
     const struct client_request *request = exchange->request;
-    const struct http_question question = {
-            .method = request->method,
-            .target = request->target,
-            .body = request->body,
-            .body_bytes = request->body ? strlen(request->body) : 0};
     uid_t stranger;
-    while ((exchange->fd = http_ask(request->socket, &question, &stranger)) <
-           0) {
+    while ((exchange->fd = http_ask(
+                    request->socket, &request->question, &stranger)) < 0) {
         double waited = clock_seconds() - exchange->began;
         if (errno == EKEYREJECTED)
             return fail_stranger(exchange, stranger);
@@ -138,10 +101,6 @@ static enum zd_status ask(struct exchange *exchange)
             return fail_connect(exchange, errno);
         if (request->timeout > 0 && waited > request->timeout)
             return fail_silent(exchange, "too many others are asking it");
-        if (caught) {
-            exchange->answer->is_cut = true;
-            return ZD_OK;
-        }
         poll(NULL, 0, RETRY_MS);
     }
     return ZD_OK;
@@ -193,28 +152,10 @@ static enum zd_status read_answer(struct exchange *exchange)
     return ZD_OK;
 }
 
-enum zd_status client_ask(
-        const struct client_request *request, struct client_answer *answer)
-{
-    *answer = (struct client_answer){0};
-    struct exchange exchange = {
-            .request = request,
-            .answer = answer,
-            .reader = {.sink = take_body, .ctx = &exchange},
-            .body = text_stream_open(&answer->body, &answer->bytes),
-            .began = clock_seconds()};
-    enum zd_status status = ask(&exchange);
-    if (status == ZD_OK && !answer->is_cut)
-        status = read_answer(&exchange);
-    if (exchange.fd >= 0)
-        close(exchange.fd);
-    fclose(exchange.body);
-    return status;
-}
-
 /* --- what the job says --- */
 
-enum zd_status client_check(const struct client_answer *answer)
+/* ZD_OK for 2xx; else the record of the job's own words. */
+static enum zd_status check(const struct client_answer *answer)
 {
     static const struct {
         int http;
@@ -246,25 +187,44 @@ enum zd_status client_check(const struct client_answer *answer)
     return codes[i].status;
 }
 
+/* --- questions --- */
+
+enum zd_status client_ask(
+        const struct client_request *request, struct client_answer *answer)
+{
+    *answer = (struct client_answer){0};
+    struct exchange exchange = {
+            .request = request,
+            .answer = answer,
+            .reader = {.sink = take_body, .ctx = &exchange},
+            .body = text_stream_open(&answer->body, &answer->bytes),
+            .began = clock_seconds()};
+    enum zd_status status = ask(&exchange);
+    ZD_THEN(status, read_answer(&exchange));
+    if (exchange.fd >= 0)
+        close(exchange.fd);
+    fclose(exchange.body);
+    if (status == ZD_OK && !answer->is_cut)
+        status = check(answer);
+    return status;
+}
+
 enum zd_status client_object(
-        const struct client_request *request, bool *is_cut_out,
-        json_t **json_out)
+        const struct client_request *request, json_t **json_out)
 {
     struct client_answer answer;
     enum zd_status status = client_ask(request, &answer);
     ZD_FREED char *body = answer.body;
     *json_out = NULL;
-    *is_cut_out = answer.is_cut;
     if (status != ZD_OK || answer.is_cut)
         return status;
-    ZD_TRY(client_check(&answer));
     json_auto_t *json = json_of_line(body, answer.bytes);
     if (json_is_object(json)) {
         *json_out = json_incref(json);
         return ZD_OK;
     }
     ZD_FAIL(ZD_ERR_UNFIT, "E1092", "the answer to %s is not a JSON object",
-            request->target);
+            request->question.target);
     return zd_fail_where("%s", request->socket);
 }
 
@@ -273,12 +233,7 @@ enum zd_status client_get(
 {
     const struct client_request request = {
             .socket = socket,
-            .method = "GET",
-            .target = what,
+            .question = {.method = "GET", .target = what},
             .timeout = timeout};
-    bool is_cut;
-    ZD_TRY(client_object(&request, &is_cut, json_out));
-    if (is_cut)
-        client_end_by_signal();
-    return ZD_OK;
+    return client_object(&request, json_out);
 }

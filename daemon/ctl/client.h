@@ -1,7 +1,6 @@
 /* client.h - ask a job on its unix socket: one request, one connection.
  *
- * Blocking. A signal ends a wait early (client_interrupted). What is refused,
- * broken or missing becomes a record:
+ * Blocking. What is refused, broken or missing becomes a record:
  *
  *   E1090  66  there is no such socket
  *   E1092  69  no answer in time, or an answer that breaks off
@@ -13,13 +12,12 @@
 #pragma once
 
 #include "base/file/json.h"
+#include "daemon/http/ask.h"
 
 struct client_request {
     const char *socket; /* path */
-    const char *method; /* "GET" | "POST" */
-    const char *target; /* "/v1/logs?tail=10" */
-    const char *body;   /* JSON; NULL without one */
-    double timeout;     /* seconds without a byte from the job; 0: no limit */
+    struct http_question question;
+    double timeout; /* seconds without a byte from the job; 0: no limit */
     /* Gets the body of a 200 as it comes; false: enough. NULL: it is
      * collected in the answer. */
     bool (*data)(void *ctx, const char *data, size_t bytes);
@@ -32,31 +30,21 @@ struct client_answer {
     int status; /* of HTTP; 0: given up before one came */
     char *body; /* NUL-terminated; empty when it went to `data` */
     size_t bytes;
-    bool is_cut; /* by data, idle or a signal */
+    bool is_cut; /* by data or idle */
 };
 
-/* ZD_OK for every whole answer, whatever its status is. The body is the
- * caller's to free, also after a failure. */
+/* ZD_OK for 2xx and for an answer that was cut; else the record, also in the
+ * job's own words. The body is the caller's to free, also after a failure. */
 enum zd_status client_ask(
         const struct client_request *request, struct client_answer *answer);
-/* ZD_OK for 2xx; else the record of the job's own words. */
-enum zd_status client_check(const struct client_answer *answer);
-/* Ask for an object; an answer that is none or is refused makes a record.
- * ZD_OK and no object: *is_cut_out. */
+/* Ask for an object; an answer that is none makes a record. ZD_OK and NULL:
+ * idle gave up. */
 enum zd_status client_object(
-        const struct client_request *request, bool *is_cut_out,
-        json_t **json_out);
-/* The same of GET `what`; a signal ends the process. */
+        const struct client_request *request, json_t **json_out);
+/* The same of GET `what`. */
 enum zd_status client_get(
         const char *socket, const char *what, double timeout,
         json_t **json_out);
 
 /* Does this thread's record have the code? */
 bool client_failed_with(const char *code);
-
-/* INT and TERM are noted from here on and end waits. */
-void client_catch_signals(void);
-/* The signal that came, or 0. */
-int client_interrupted(void);
-/* End as the signal would have ended the process. Does not return. */
-_Noreturn void client_end_by_signal(void);

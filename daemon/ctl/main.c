@@ -1,6 +1,5 @@
 #include "daemon/cli/complete.h"
 #include "daemon/cli/output.h"
-#include "daemon/ctl/client.h"
 #include "daemon/ctl/ctl.h"
 #include "zd_config.h"
 
@@ -18,12 +17,9 @@ int main(int argc, char **argv)
         if (status == ZD_OK && args.line.help) {
             cli_print_help(&zerodctl_program, command, stdout);
         } else if (status == ZD_OK) {
-            client_catch_signals();
             args.look = look_of_stdout();
             status = command->run(&args);
             target_fini(&args.target);
-            if (client_interrupted() && status == ZD_OK)
-                client_end_by_signal();
         }
     }
     zd_error_print(stderr, zd_error_get());

@@ -240,7 +240,7 @@ static enum zd_status dir_stream(
     ZD_FREED char *text =
             log_lines_last(fd, LOOK_BACK, stream->tail, &at, &bytes);
     bool goes_on = pass_lines(stream, text);
-    while (goes_on && stream->follow && !client_interrupted()) {
+    while (goes_on && stream->follow) {
         bytes = log_lines_next(fd, &at, part, LINE_MAX_BYTES);
         part[bytes] = '\0';
         goes_on = pass_lines(stream, part);
@@ -430,7 +430,7 @@ bool target_has_ended(const struct target *target, double seconds)
         zd_error_clear();
         if (is_gone)
             return true;
-        if (clock_seconds() >= end || client_interrupted())
+        if (clock_seconds() >= end)
             break;
         poll(NULL, 0, ENDING_PAUSE_MS);
         client_get(target->socket, "/healthz", PING_SECONDS, &answer);
@@ -507,8 +507,7 @@ enum zd_status target_stream(
                 stream->follow ? "&follow=1" : "");
     struct client_request request = {
             .socket = target->socket,
-            .method = "GET",
-            .target = query,
+            .question = {.method = "GET", .target = query},
             .timeout = !stream->follow     ? ANSWER_SECONDS
                        : stream->is_events ? 4 * COMMENT_SECONDS
                                            : 0,
@@ -516,8 +515,6 @@ enum zd_status target_stream(
             .idle = flush_idle,
             .ctx = &lines};
     enum zd_status status = client_ask(&request, &answer);
-    if (status == ZD_OK && !answer.is_cut)
-        status = client_check(&answer);
     free(answer.body);
     if ((status == ZD_ERR_UNFIT || status == ZD_ERR_NO_INPUT) &&
         stream->follow && lines.has_come) { /* the job has ended */

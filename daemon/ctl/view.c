@@ -123,9 +123,7 @@ static enum zd_status show_rounds(
             (!target->socket && target_file_has_ended(target)))
             return status;
         double pause = args->interval > 0 ? fmin(args->interval, 3600) : 2;
-        poll(NULL, 0, (int)(pause * 1000)); /* or a signal */
-        if (client_interrupted())
-            return ZD_OK;
+        poll(NULL, 0, (int)(pause * 1000));
         status = target_renew(target);
     }
     return status;

@@ -77,6 +77,7 @@ int http_connect(const char *path, uid_t *stranger_out)
 static char *text_of(const struct http_question *question, size_t *bytes_out)
 {
     const char *id = question->last_event_id;
+    const char *body = question->body ? question->body : "";
     char *text;
     FILE *out = text_stream_open(&text, bytes_out);
     fprintf(out, "%s %s HTTP/1.0\r\nHost: zerod\r\n", question->method,
@@ -84,10 +85,8 @@ static char *text_of(const struct http_question *question, size_t *bytes_out)
     if (id && strlen(id) < 256 && !strpbrk(id, "\r\n"))
         fprintf(out, "Last-Event-ID: %s\r\n", id);
     fprintf(out,
-            "Content-Type: application/json\r\nContent-Length: %zu\r\n\r\n",
-            question->body_bytes);
-    if (question->body_bytes)
-        fwrite(question->body, 1, question->body_bytes, out);
+            "Content-Type: application/json\r\nContent-Length: %zu\r\n\r\n%s",
+            strlen(body), body);
     fclose(out);
     return text;
 }

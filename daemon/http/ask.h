@@ -24,8 +24,7 @@ int http_connect(const char *path, uid_t *stranger_out);
  * no chunks. It is smaller than what a socket takes at once. */
 struct http_question {
     const char *method, *target;
-    const char *body; /* JSON; NULL without one */
-    size_t body_bytes;
+    const char *body;          /* JSON; NULL without one */
     const char *last_event_id; /* a header; NULL: none */
 };
 /* Connected as above, and asked. */

@@ -214,7 +214,6 @@ static void relay(
                     .method = request->method,
                     .target = target,
                     .body = request->body,
-                    .body_bytes = request->body_bytes,
                     .last_event_id = request->last_event_id},
             &stranger);
     if (fd < 0 || uv_poll_init(&web->loop, &exchange->poll, fd)) {
