@@ -46,18 +46,6 @@ static const json_t *find_word(json_t *words, const json_t *value)
     return NULL;
 }
 
-static bool is_same(const json_t *same, const json_t *value)
-{
-    char word[200];
-    JSON_EACH(item, same)
-        if (is_same(item, value))
-            return true;
-    if (!same || json_is_array(same))
-        return false;
-    put_word(same, word, sizeof word);
-    return is_word(value, word);
-}
-
 /* Also an object whose "enabled" is false. */
 static bool is_off(const json_t *value)
 {
@@ -341,9 +329,7 @@ static void take_value(struct foreign *from, const char *name, json_t *value)
     const char *why = json_string_at(row, "note");
     const char *converter = json_string_at(row, "take");
     const char *differs = json_string_at(row, "differs");
-    bool is_noted = word ? json_is_null(word)
-                         : is_same(json_object_get(row, "same"), value) ||
-                                    (off && is_off(value));
+    bool is_noted = word ? json_is_null(word) : off && is_off(value);
     from->name = name;
     from->value = value;
     if (is_noted)

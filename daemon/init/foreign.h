@@ -14,7 +14,6 @@
  *     key, keys          our key; one for each item of their list
  *     words              {theirs: ours}; ours may be null (nothing to set), or
  *                        {our key: value, differs: why, refuse: why}
- *     same               their values that change nothing
  *     else               why every other value is refused
  *     note               why nothing is set
  *     default, when      their default, for a file without the key, on a
