@@ -17,6 +17,11 @@ const char *units_bytes_up(uint64_t bytes, char out[UNITS_TEXT]);
 /* Seconds in the unit that suits: "0.03 s", "12 min", "3 h", "100 days". */
 const char *units_time(double seconds, int digits, char out[UNITS_TEXT]);
 
+/* The same in memory that lives as long as the block. */
+#define UNITS_NUMBER(value, digits)                                            \
+    units_number((value), (digits), (char[UNITS_TEXT]){""})
+#define UNITS_BYTES(bytes) units_bytes((bytes), (char[UNITS_TEXT]){""})
+
 static inline double units_mib(uint64_t bytes)
 {
     return (double)bytes / (1 << 20);

@@ -58,6 +58,7 @@ char *text_number(double value, char *out);   /* 2.3101, 1.2e-05 */
 char *text_count(double value, char *out);    /* 491.5k, 9.0M */
 char *text_bytes(double value, char *out);    /* 3.2 GiB */
 char *text_duration(double value, char *out); /* 0.220s 45s 2m05s 3h20m 2d4h */
+#define TEXT_DURATION(value) text_duration((value), (char[TEXT_SHORT]){""})
 /* Local time: "20:33:53" today, "Nov 21 20:33" else. */
 char *text_time(const struct look *look, double time, char *out);
 

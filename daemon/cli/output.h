@@ -3,6 +3,7 @@
 #pragma once
 
 #include "base/file/json.h"
+#include "base/must.h"
 
 /* Call first: ignores SIGPIPE and gives descriptors 0, 1 and 2 that were closed
  * something harmless, so that no file of ours is opened there. */
@@ -19,6 +20,10 @@ struct output {
 };
 FILE *output_begin(struct output *output);
 void output_end(struct output *output);
+/* FILE *stream, shown at the end of its scope. */
+#define OUTPUT(stream)                                                         \
+    ZD_SCOPED(output_end) struct output stream##_output;                       \
+    FILE *stream = output_begin(&stream##_output)
 
 /* Flush stdout. Returns `code`, or 74 when a result could not be written; says
  * so unless the reader closed the pipe. */

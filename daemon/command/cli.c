@@ -7,7 +7,6 @@
 #include "daemon/cli/output.h"
 #include "train/plan/machine.h"
 
-#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -50,80 +49,53 @@ const char *cli_job_path(const struct cli_args *args)
     return args->job ? args->job : args->line.operands[0];
 }
 
-/* A copy without the blanks at both ends. */
-static char *trimmed(const char *text, size_t bytes)
-{
-    while (bytes && isspace((unsigned char)*text)) {
-        text++;
-        bytes--;
-    }
-    while (bytes && isspace((unsigned char)text[bytes - 1]))
-        bytes--;
-    return zd_must(strndup(text, bytes));
-}
-
-/* "key=value", also as a file has it: "key = value". */
-static void split_set(const char *set, char **key_out, char **value_out)
-{
-    const char *equals = strchr(set, '=');
-    *key_out = trimmed(set, (size_t)(equals - set));
-    *value_out = trimmed(equals + 1, strlen(equals + 1));
-}
-
 enum { FEW_BYTES = 4096 }; /* no job fits in as many */
 
-static enum zd_status check_limit(const char *option, const char *value)
+enum zd_status cli_check_limits(
+        const struct cli_args *args, const struct train_job *job)
 {
-    double bytes;
-    if (!value || !words_size(value, &bytes) || bytes < 0)
-        return ZD_OK; /* the job's reader refuses what is not a size */
-    if (bytes >= 1 && bytes < FEW_BYTES && !value[strspn(value, "0123456789.")])
-        zd_log_warning(
-                "%s %.60s is so many bytes; did you mean %.60sGiB?", option,
-                value, value);
-    if (bytes >= 1)
-        return ZD_OK;
-    return ZD_FAIL(
-            ZD_ERR_CONFIG, "E0206",
-            "%s %.60s: not a size of at least one byte, like 24GiB; the "
-            "default is all that is available",
-            option, value);
-}
-
-enum zd_status cli_check_limits(const struct cli_args *args)
-{
-    ZD_TRY(check_limit("--device-memory", args->device_memory));
-    return check_limit("--host-memory", args->host_memory);
-}
-
-void cli_warn_limits(const struct cli_args *args, const struct job *job)
-{
-    const struct device_options *device = &job_options(job)->device;
     const struct {
-        const char *key, *option;
+        const char *option, *value, *key;
         uint64_t bytes;
     } limits[] = {
-            {"device.memory_limit", args->device_memory, device->memory_limit},
-            {"device.host_memory_limit", args->host_memory,
-             device->host_memory_limit}};
-    for (int i = 0; i < 2; i++)
-        if (!limits[i].option && limits[i].bytes && limits[i].bytes < FEW_BYTES)
+            {"--device-memory", args->device_memory, "device.memory_limit",
+             job ? job->device.memory_limit : 0},
+            {"--host-memory", args->host_memory, "device.host_memory_limit",
+             job ? job->device.host_memory_limit : 0}};
+    for (int i = 0; i < 2; i++) {
+        const char *value = limits[i].value, *option = limits[i].option;
+        double bytes = (double)limits[i].bytes;
+        if (value && (!words_size(value, &bytes) || bytes < 0))
+            continue; /* the job's reader refuses what is not a size */
+        if (value && bytes < 1)
+            return ZD_FAIL(
+                    ZD_ERR_CONFIG, "E0206",
+                    "%s %.60s: not a size of at least one byte, like 24GiB; "
+                    "the default is all that is available",
+                    option, value);
+        if (bytes < 1 || bytes >= FEW_BYTES)
+            continue;
+        if (!value)
             zd_log_warning(
                     "%s is %d bytes: write a size like \"24GiB\"",
-                    limits[i].key, (int)limits[i].bytes);
+                    limits[i].key, (int)bytes);
+        else if (!value[strspn(value, "0123456789.")])
+            zd_log_warning(
+                    "%s %.60s is so many bytes; did you mean %.60sGiB?", option,
+                    value, value);
+    }
+    return ZD_OK;
 }
 
 struct job *cli_open_job(const struct cli_args *args)
 {
     struct job_override overrides[CLI_LIST_MAX + 10];
-    char *keys[CLI_LIST_MAX], *values[CLI_LIST_MAX], steps[24], stop[24];
+    char steps[24], stop[24];
     int count = 0;
 
-    for (int i = 0; i < args->sets.count; i++) {
-        split_set(args->sets.items[i], &keys[i], &values[i]);
+    for (int i = 0; i < args->sets.count; i++)
         overrides[count++] =
-                (struct job_override){keys[i], values[i], "--set", false};
-    }
+                (struct job_override){NULL, args->sets.items[i], "--set"};
     ZD_PRINT(steps, "%lld", (long long)args->max_steps);
     ZD_PRINT(stop, "%lld", (long long)args->stop_after);
     const struct job_override options[] = {
@@ -153,12 +125,7 @@ struct job *cli_open_job(const struct cli_args *args)
             .overrides = overrides,
             .override_count = count,
             .force = args->force};
-    struct job *job = job_open(&request);
-    for (int i = 0; i < args->sets.count; i++) {
-        free(keys[i]);
-        free(values[i]);
-    }
-    return job;
+    return job_open(&request);
 }
 
 enum zd_status cli_check_new(const char *path, const char *option)

@@ -59,10 +59,10 @@ cli_command_fn command_data_inspect;
 cli_command_fn command_completions;
 
 /* --device-memory and --host-memory must not be 0, which in a job means all
- * there is. */
-enum zd_status cli_check_limits(const struct cli_args *args);
-/* Of limits that a job has of so few bytes, not by an option. */
-void cli_warn_limits(const struct cli_args *args, const struct job *job);
+ * there is. Warns of them, and of the limits of `job` (or NULL), where they are
+ * of so few bytes. */
+enum zd_status cli_check_limits(
+        const struct cli_args *args, const struct train_job *job);
 /* The headers of the weights that a start reads, if it cannot go on from a
  * checkpoint. */
 enum zd_status cli_check_weights(const struct train_job *job);

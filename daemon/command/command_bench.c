@@ -13,8 +13,7 @@ static void print_text(
 {
     static const char *const states[] = {"fp32", "bf16", "8-bit"};
     const struct plan_machine *machine = &calibration->machine;
-    struct output output;
-    FILE *stream = output_begin(&output);
+    OUTPUT(stream);
     fprintf(stream, "%s\n", calibration->what);
     for (int i = 0; i < 2; i++)
         fprintf(stream, "%s matmuls: %.1f GFLOP/s, half of it with %.0f rows\n",
@@ -45,7 +44,6 @@ static void print_text(
               "measures it\n",
               stream);
     fprintf(stream, "kept in %s\n", path);
-    output_end(&output);
 }
 
 static enum zd_status tell(

@@ -6,13 +6,12 @@
 
 static void tell(const struct cli_args *args, const struct doctor *doctor)
 {
-    struct output output;
     if (cli_wants_json(args)) {
         output_json(doctor->report);
         return;
     }
-    doctor_print(doctor, output_begin(&output));
-    output_end(&output);
+    OUTPUT(stream);
+    doctor_print(doctor, stream);
 }
 
 static enum zd_status examine(
@@ -45,7 +44,7 @@ enum zd_status command_doctor(struct cli_args *args)
         status = cli_need_job(args, comm_size(comm), JOB_PATHS_IGNORED, &job);
     status = comm_agree(comm, status);
     if (status == ZD_OK && job && comm_rank(comm) == 0)
-        cli_warn_limits(args, job);
+        status = cli_check_limits(args, job_options(job));
     ZD_THEN(status, examine(args, job ? job_options(job) : &defaults,
                             job != NULL, comm));
     job_free(job);

@@ -38,23 +38,20 @@ static void put_title(const struct embedded *recipe, FILE *stream)
 
 static void list_recipes(void)
 {
-    struct output output;
     struct embedded recipe;
-    FILE *stream = output_begin(&output);
+    OUTPUT(stream);
     for (int i = 0; (recipe = embedded_at(embedded_recipes, i)).name; i++) {
         fprintf(stream, "%-26s ", recipe.name);
         put_title(&recipe, stream);
         fputc('\n', stream);
     }
-    output_end(&output);
 }
 
 static enum zd_status write_out(const struct cli_args *args, const char *text)
 {
-    struct output output;
     if (!args->out) {
-        fputs(text, output_begin(&output));
-        output_end(&output);
+        OUTPUT(stream);
+        fputs(text, stream);
         return ZD_OK;
     }
     ZD_TRY(cli_check_new(args->out, "-o"));
@@ -298,7 +295,7 @@ enum zd_status command_init(struct cli_args *args)
     struct origin origin = {0};
     int files = find_origin(args, &origin);
     ZD_TRY(check_args(args, files));
-    ZD_TRY(cli_check_limits(args));
+    ZD_TRY(cli_check_limits(args, NULL));
     if (args->list) {
         list_recipes();
         return ZD_OK;

@@ -113,7 +113,6 @@ static enum zd_status check_weights(const struct train_job *job)
 static void print_valid(
         const struct cli_args *args, const struct job *job, bool is_part)
 {
-    struct output output;
     if (cli_wants_json(args)) {
         json_auto_t *result = json_pack(
                 "{s:b, s:s*, s:i, s:[], s:b}", "valid", 1, "file",
@@ -125,7 +124,7 @@ static void print_valid(
         output_json(result);
         return;
     }
-    FILE *out = output_begin(&output);
+    OUTPUT(out);
     if (args->print)
         job_print(job, out);
     else if (is_part)
@@ -135,7 +134,6 @@ static void print_valid(
                 cli_job_path(args), CHECKED_RECORDS, CHECKED_TOKENS);
     else
         fprintf(out, "%s: valid\n", cli_job_path(args));
-    output_end(&output);
 }
 
 enum zd_status command_validate(struct cli_args *args)
@@ -145,9 +143,8 @@ enum zd_status command_validate(struct cli_args *args)
     ZD_TRY(cli_need_job(args, (int)args->world, JOB_PATHS_EXIST, &job));
     args->quiet = !args->all; /* what takes long tells how far it is */
     cli_configure_log(args, -1);
-    cli_warn_limits(args, job);
-    enum zd_status status =
-            cli_check_data(job_options(job), args->all, &is_part);
+    enum zd_status status = cli_check_limits(args, job_options(job));
+    ZD_THEN(status, cli_check_data(job_options(job), args->all, &is_part));
     ZD_THEN(status, check_weights(job_options(job)));
     if (status == ZD_OK)
         print_valid(args, job, is_part);

@@ -50,13 +50,12 @@ static bool has_file(const char *folder, const char *name)
 
 static void tell_written(const struct cli_args *args, bool replaces)
 {
-    struct output output;
     bool is_adapter = has_file(args->out, "adapter_config.json");
-    fprintf(output_begin(&output), "%s: %s written%s\n", args->out,
+    OUTPUT(stream);
+    fprintf(stream, "%s: %s written%s\n", args->out,
             is_adapter ? "adapter" : "model",
             replaces ? ", in place of the one that zerod wrote there before"
                      : "");
-    output_end(&output);
 }
 
 enum zd_status command_export(struct cli_args *args)
@@ -228,15 +227,14 @@ static enum zd_status ask(
         void (*print)(const struct look *look, const json_t *told))
 {
     struct look look = look_of_stdout();
-    struct output output;
     json_auto_t *told = NULL;
     enum zd_status status = query(args->line.operands[0], &told);
     if (told && cli_wants_json(args)) {
         output_json(told);
     } else if (told) {
-        look.out = output_begin(&output);
+        OUTPUT(stream);
+        look.out = stream;
         print(&look, told);
-        output_end(&output);
     }
     return status;
 }

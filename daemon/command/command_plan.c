@@ -16,12 +16,11 @@
 
 static void tell_limit(const char *key, uint64_t limit, uint64_t has)
 {
-    char text[UNITS_TEXT], here[UNITS_TEXT];
     if (limit > has)
         zd_log_info(
                 "%s is %s, and this machine has %s for each rank: a run here "
                 "can take no more",
-                key, units_bytes(limit, text), units_bytes(has, here));
+                key, UNITS_BYTES(limit), UNITS_BYTES(has));
 }
 
 /* The job's limits may be those of a larger machine. */
@@ -364,11 +363,9 @@ static void print_advice(
     const struct plan_machine *machine = advice->machine;
     const struct plan_prediction *predicted = &advice->predicted;
     int digits = plan_machine_digits(machine);
-    char text[UNITS_TEXT];
-    fprintf(stream, "predicted %s s a step, ",
-            units_number(predicted->step_seconds, digits, text));
-    fprintf(stream, "%s tokens/s, on %s%s\n",
-            units_number(predicted->tokens_per_second, digits + 1, text),
+    fprintf(stream, "predicted %s s a step, %s tokens/s, on %s%s\n",
+            UNITS_NUMBER(predicted->step_seconds, digits),
+            UNITS_NUMBER(predicted->tokens_per_second, digits + 1),
             machine->name,
             !machine->is_measured ? ", by its table"
             : advice->plan.world > 1 && !machine->wire_is_measured
@@ -379,13 +376,13 @@ static void print_advice(
                 machine->is_guess ? plan_guess_words : machine->what);
     for (int p = 0; p < PLAN_PARTS; p++)
         fprintf(stream, "%s %s %s s", p ? "," : "        ", plan_part_names[p],
-                units_number(predicted->parts[p], digits, text));
+                UNITS_NUMBER(predicted->parts[p], digits));
     fputc('\n', stream);
     for (int e = 0; e < PLAN_EXPOSED; e++)
         fprintf(stream, "%s %s %s s",
                 e ? "," : "         of these the device waits for:",
                 plan_exposed_names[e],
-                units_number(predicted->exposed[e], digits, text));
+                UNITS_NUMBER(predicted->exposed[e], digits));
     fputc('\n', stream);
     print_time(advice, digits, stream);
     fprintf(stream, "         %s binds\n",
@@ -393,8 +390,7 @@ static void print_advice(
     if (*change)
         fprintf(stream, "         the change that helps most: %s (%s s)\n",
                 change,
-                units_number(
-                        advice->change.predicted.step_seconds, digits, text));
+                UNITS_NUMBER(advice->change.predicted.step_seconds, digits));
     else
         fputs("         no single change that fits helps by 2 %\n", stream);
 }
@@ -403,7 +399,6 @@ static void tell(const struct advice *advice)
 {
     const struct job_plan *plan = &advice->plan;
     struct text_buffer change = TEXT_BUFFER(800);
-    struct output output;
     json_auto_t *json = job_plan_json(plan, NULL);
     settings_print(&advice->change.settings, &change);
     json_object_set_new(json, "predicted", advice_json(advice, change.out));
@@ -411,14 +406,13 @@ static void tell(const struct advice *advice)
     if (cli_wants_json(advice->args)) {
         output_json(json);
     } else {
-        FILE *stream = output_begin(&output);
+        OUTPUT(stream);
         print_plan(json, stream);
         print_advice(advice, change.out, stream);
         if (plan->backend == DEVICE_CUDA && !advice->args->machine &&
             !advice->machine->is_measured)
             fputs("         for another GPU: --machine h200, a100 or 4090\n",
                   stream);
-        output_end(&output);
     }
 }
 
@@ -463,15 +457,13 @@ enum zd_status command_plan(struct cli_args *args)
         zd_log_info("planned for one rank; --world N plans for N");
     }
     ZD_TRY(check_nodes(args));
-    ZD_TRY(cli_check_limits(args));
     ZD_TRY(cli_need_job(args, (int)args->world, JOB_PATHS_IGNORED, &job));
     struct device *device = command_open_gpu(&job_options(job)->device);
     tell_limits(args, job_options(job));
-    cli_warn_limits(args, job);
-    enum zd_status status = args->max || args->min
-                                    ? command_plan_most(args, job)
-                            : args->fit ? command_plan_fit(args, job)
-                                        : plan_one(args, job);
+    enum zd_status status = cli_check_limits(args, job_options(job));
+    ZD_THEN(status, args->max || args->min ? command_plan_most(args, job)
+                    : args->fit            ? command_plan_fit(args, job)
+                                           : plan_one(args, job));
     if (status != ZD_OK && cli_wants_json(args))
         cli_print_record(args);
     device_close(device);

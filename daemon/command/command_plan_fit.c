@@ -134,7 +134,6 @@ static void print_against(
             {"device", found->device, first->device},
             {"host", found->host, first->host},
             {"disk", found->disk, first->disk}};
-    char size[UNITS_TEXT];
     struct text_buffer text = TEXT_BUFFER(300);
     double slower =
             found->predicted.step_seconds / first->predicted.step_seconds - 1;
@@ -146,7 +145,7 @@ static void print_against(
         if (apart && (double)apart >= 0.01 * (double)then)
             text_buffer_add(
                     &text, "%s%s %s %s memory", text.used ? ", " : "",
-                    units_bytes(apart, size), now > then ? "more" : "less",
+                    UNITS_BYTES(apart), now > then ? "more" : "less",
                     memories[i].name);
     }
     if (text.used)
@@ -173,13 +172,12 @@ static void print_found(
         const struct plan_found *found, const struct plan_found *first,
         int digits, FILE *stream)
 {
-    char time[UNITS_TEXT];
     struct text_buffer arguments = TEXT_BUFFER(WORDS_MAX);
     struct text_buffer why = TEXT_BUFFER(WORDS_MAX);
     settings_print(&found->settings, &arguments);
     settings_explain(&found->settings, &why);
     fprintf(stream, "%9s s a step, %s binds; GiB: device %.3f, host %.3f",
-            units_number(found->predicted.step_seconds, digits, time),
+            UNITS_NUMBER(found->predicted.step_seconds, digits),
             plan_resource_words[found->predicted.binds],
             units_gib(found->device), units_gib(found->host));
     if (found->snapshot)
@@ -202,9 +200,8 @@ static void print_found_all(
     enum { LINES = 3 };
     const struct plan_machine *machine = search->machine;
     const struct plan_found *listed[LINES];
-    struct output output;
     int lines = 0;
-    FILE *stream = output_begin(&output);
+    OUTPUT(stream);
     fprintf(stream,
             "%d job%s fit%s, of the same samples a step; by time, "
             "predicted for %s (%s):\n",
@@ -228,7 +225,6 @@ static void print_found_all(
                                      "measured here"
                                    : "The times are computed from data sheets "
                                      "and were not compared with a run");
-    output_end(&output);
 }
 
 /* --- --write -------------------------------------------------------------- */
@@ -355,7 +351,6 @@ enum zd_status command_plan_most(
     struct plan_calibration here;
     struct plan_search search;
     struct plan_most_found most;
-    struct output output;
     ZD_TRY(read_search(args, job, &here, &search));
     enum zd_status status = plan_search_most(&search, what, args->fit, &most);
     if (status != ZD_OK)
@@ -377,7 +372,7 @@ enum zd_status command_plan_most(
         output_json(json);
         return ZD_OK;
     }
-    FILE *stream = output_begin(&output);
+    OUTPUT(stream);
     fprintf(stream, "%s %" PRId64, word, most.value);
     if (most.name)
         fprintf(stream, " (%s)", most.name);
@@ -391,6 +386,5 @@ enum zd_status command_plan_most(
                 amounts[what].argument, most.divisor);
     if (args->fit)
         print_found(&most.best, NULL, 3, stream);
-    output_end(&output);
     return ZD_OK;
 }

@@ -19,11 +19,6 @@ enum { ENDING_SECONDS = 10, GIVE_UP_SECONDS = 1, SYMPTOM_SECONDS = 3 };
 
 /* --- the job, the same on all ranks --- */
 
-struct verdict { /* of one rank on its job file */
-    int32_t status;
-    char digest[36];
-};
-
 /* The first line that is not the same in two texts of job_canonical. */
 static void first_difference(
         const char *mine, const char *theirs, char *out, size_t out_bytes)
@@ -68,30 +63,20 @@ static enum zd_status compare_jobs(struct comm *comm, const struct job *job)
 static enum zd_status agree_on_job(
         struct comm *comm, const struct job *job, enum zd_status mine)
 {
-    int size = comm_size(comm), teller = -1, differing = 0;
-    struct verdict own = {.status = mine};
-    ZD_FREED void *verdicts = NULL;
-    if (mine == ZD_OK)
-        ZD_PRINT(own.digest, "%s", job_options(job)->digest);
-    ZD_TRY(comm_gather_new(comm, &own, sizeof own, &verdicts));
-    const struct verdict *all = verdicts;
-    enum zd_status status = ZD_OK;
-    for (int r = size - 1; r >= 0; r--) {
-        if (all[r].status != ZD_OK)
-            teller = r;
-        differing += strcmp(all[r].digest, all[0].digest) != 0;
-    }
-    if (teller >= 0) {
-        status = (enum zd_status)all[teller].status;
-        if (teller == comm_rank(comm))
-            problems_print(job_problems(job), stderr);
-        if (teller == comm_rank(comm) && teller != 0)
-            fprintf(stderr, "  = note: on rank %d (%s); rank 0 has none\n",
-                    teller, comm_host(comm));
-    } else if (differing) {
-        status = compare_jobs(comm, job);
-    }
-    return status;
+    int teller = comm_size(comm);
+    ZD_FREED void *all = NULL;
+    ZD_TRY(comm_gather_new(comm, &mine, sizeof mine, &all));
+    const enum zd_status *statuses = all;
+    for (int r = teller - 1; r >= 0; r--)
+        teller = statuses[r] != ZD_OK ? r : teller;
+    if (teller == comm_size(comm))
+        return compare_jobs(comm, job);
+    if (teller == comm_rank(comm))
+        problems_print(job_problems(job), stderr);
+    if (teller == comm_rank(comm) && teller != 0)
+        fprintf(stderr, "  = note: on rank %d (%s); rank 0 has none\n", teller,
+                comm_host(comm));
+    return statuses[teller];
 }
 
 /* --- this rank --- */
@@ -129,7 +114,7 @@ static enum zd_status start_telling(
         struct report **report_out, struct control **control_out)
 {
     char keys[256];
-    cli_warn_limits(args, job);
+    ZD_TRY(cli_check_limits(args, job_options(job)));
     if (job_idle_keys(job, keys, sizeof keys))
         zd_log_info("without effect on the CPU: %s", keys);
     *report_out = report_create(job_options(job));

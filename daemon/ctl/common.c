@@ -144,8 +144,7 @@ void ctl_print_csv(const json_t *rows)
 {
     const char *comma = "";
     char number[UNITS_TEXT];
-    struct output output;
-    FILE *out = output_begin(&output);
+    OUTPUT(out);
     JSON_MEMBERS(key, value, json_array_get(rows, 0)) {
         fprintf(out, "%s%s", comma, key);
         comma = ",";
@@ -162,7 +161,6 @@ void ctl_print_csv(const json_t *rows)
         }
         fputc('\n', out);
     }
-    output_end(&output);
 }
 
 void *ctl_unknown(const char *kind, const char *typed)

@@ -261,22 +261,20 @@ static void write_found(
         const struct plan_found *found, const struct facts *facts,
         struct draft *draft)
 {
-    char device[UNITS_TEXT], host[UNITS_TEXT], least[UNITS_TEXT];
-    char number[UNITS_TEXT];
     draft_set_found(draft, found);
     draft_say(
             draft, "%s, %s parameters, on %s, for %d rank%s: by zerod init.",
-            request->model, units_number((double)facts->parameters, 4, number),
+            request->model, UNITS_NUMBER((double)facts->parameters, 4),
             request->data, request->world, request->world == 1 ? "" : "s");
     draft_say(
             draft,
             "A rank takes %s of device memory and %s of host memory (%s "
             "without checkpoint.snapshot); %s s a step are",
-            units_bytes(found->device, device), units_bytes(found->host, host),
-            units_bytes(found->host - found->snapshot, least),
-            units_number(
+            UNITS_BYTES(found->device), UNITS_BYTES(found->host),
+            UNITS_BYTES(found->host - found->snapshot),
+            UNITS_NUMBER(
                     found->predicted.step_seconds,
-                    plan_machine_digits(search->machine), number));
+                    plan_machine_digits(search->machine)));
     draft_say(
             draft, "predicted for %s%s%s. docs/job.md has every key.",
             search->machine->name, search->machine->is_guess ? ": " : "",

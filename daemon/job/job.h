@@ -12,7 +12,7 @@
 #include "train/job/options.h"
 
 struct job_override {   /* borrowed until job_load returns */
-    const char *key;    /* "section.key" */
+    const char *key;    /* "section.key"; NULL: `value` is "section.key = .." */
     const char *value;  /* TOML if it parses, else a plain string */
     const char *origin; /* "--set", "--max-steps": told in errors and --print */
     bool is_text;       /* never TOML */

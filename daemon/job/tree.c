@@ -4,6 +4,7 @@
 #include "base/file/fs.h"
 #include "base/must.h"
 
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -191,22 +192,6 @@ static struct toml_node *read_file(
 
 /* --- overrides --- */
 
-/* TOML if it parses to exactly one value, else NULL. */
-static struct toml_node *parse_value(struct job *job, const char *value)
-{
-    struct toml_source *source = job_source(job, "value");
-    struct toml_node *root = NULL, *item = NULL;
-    struct toml_error error;
-    if (asprintf(&source->text, "value = %s", value) < 0)
-        zd_out_of_memory();
-    source->bytes = strlen(source->text);
-    if (source->bytes <= TOML_MAX_BYTES &&
-        toml_parse(source, &error, &root) == ZD_OK && root->count == 1)
-        item = toml_take(root, 0);
-    toml_free(root);
-    return item;
-}
-
 /* An override has no lines: its name is the place of everything in it. */
 static void set_places(struct toml_node *node, struct toml_place place)
 {
@@ -215,64 +200,79 @@ static void set_places(struct toml_node *node, struct toml_place place)
         set_places(node->items[i], place);
 }
 
-/* `item` inside the tables that its dotted key names. */
-static struct toml_node *wrap(
-        const char *dotted, struct toml_node *item, struct toml_place place)
+/* The tree of "key = value"; NULL: not TOML. */
+static struct toml_node *parse_setting(
+        struct job *job, const char *key, const char *value)
 {
-    struct toml_node *tree = toml_new(TOML_TABLE, NULL, place);
-    struct toml_node *table = tree;
-    ZD_FREED char *copy = zd_must(strdup(dotted));
-    char *rest = copy, *name;
-    while ((name = strsep(&rest, ".")) && rest) {
-        struct toml_node *inner = toml_new(TOML_TABLE, name, place);
-        toml_put(table, inner);
-        table = inner;
+    struct toml_source *source = job_source(job, key);
+    struct toml_node *root = NULL;
+    struct toml_error error;
+    if (asprintf(&source->text, "%s = %s", key, value) < 0)
+        zd_out_of_memory();
+    source->bytes = strlen(source->text);
+    bool is_one = source->bytes <= TOML_MAX_BYTES &&
+                  toml_parse(source, &error, &root) == ZD_OK &&
+                  root->count == 1;
+    if (is_one)
+        return root;
+    toml_free(root);
+    return NULL;
+}
+
+/* The same with the value as it is. */
+static struct toml_node *text_setting(
+        struct job *job, const char *key, const char *value)
+{
+    struct toml_node *root = parse_setting(job, key, "0"), *item = root;
+    while (item && item->kind == TOML_TABLE)
+        item = item->items[0];
+    if (item) {
+        item->kind = TOML_STRING;
+        item->string = zd_must(strdup(value));
     }
-    toml_rename(item, name);
-    toml_put(table, item);
-    return tree;
+    return root;
 }
 
-enum { KEY_PARTS_MAX = 6 }; /* of section.key: more is nonsense */
-
-static bool is_legal_key(const char *key)
+static const char *trimmed(struct job *job, const char *text, size_t bytes)
 {
-    int parts = 1;
-    for (; *key; key++)
-        parts += *key == '.';
-    return parts <= KEY_PARTS_MAX;
-}
-
-static bool is_set(const struct job_override *override)
-{
-    return strcmp(override->origin, "--set") == 0;
+    while (bytes && isspace((unsigned char)*text)) {
+        text++;
+        bytes--;
+    }
+    while (bytes && isspace((unsigned char)text[bytes - 1]))
+        bytes--;
+    return job_string(job, "%.*s", (int)bytes, text);
 }
 
 /* Put an override over what `tree` holds, under the name that it was given. */
 static void add_override(
         struct job *job, const struct job_override *set, struct toml_node *tree)
 {
-    const char *name =
-            is_set(set) ? job_string(job, "--set %s=%s", set->key, set->value)
-                        : job_string(job, "%s %s", set->origin, set->value);
+    const char *key = set->key, *value = set->value, *name = value;
+    if (!key) {
+        const char *equals = strchr(value, '=');
+        key = trimmed(job, value, (size_t)(equals - value));
+        value = trimmed(job, equals + 1, strlen(equals + 1));
+        name = job_string(job, "%s=%s", key, value);
+    }
+    name = job_string(job, "%s %s", set->origin, name);
     struct toml_place place = {.source = job_source(job, name)};
-    bool is_extends = strcmp(set->key, "extends") == 0;
-    if (is_extends || !is_legal_key(set->key)) {
+    bool is_extends = strcmp(key, "extends") == 0;
+    struct toml_node *item =
+            set->is_text || is_extends ? NULL : parse_setting(job, key, value);
+    if (!item && !is_extends)
+        item = text_setting(job, key, value);
+    if (!item) {
         job_tell(
                 job, "E0203", place, NULL,
                 is_extends ? "`extends` is for job files: what it would bring "
                              "came too late here"
                            : "unknown key `%.80s`",
-                set->key);
+                key);
         return;
     }
-    struct toml_node *item = set->is_text ? NULL : parse_value(job, set->value);
-    if (!item) {
-        item = toml_new(TOML_STRING, NULL, place);
-        item->string = zd_must(strdup(set->value));
-    }
     set_places(item, place);
-    toml_merge(tree, wrap(set->key, item, place));
+    toml_merge(tree, item);
 }
 
 /* All --set together are read like one file: one setting under two names is
@@ -283,7 +283,7 @@ static void apply_overrides(struct job *job, const struct job_request *request)
         struct toml_node *tree =
                 toml_new(TOML_TABLE, NULL, (struct toml_place){0});
         for (int i = 0; i < request->override_count; i++)
-            if (is_set(&request->overrides[i]) == (pass == 0))
+            if (!request->overrides[i].key == (pass == 0))
                 add_override(job, &request->overrides[i], tree);
         resolve_aliases(job, tree);
         toml_merge(job->root, tree);

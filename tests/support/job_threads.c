@@ -64,15 +64,6 @@ static enum zd_status run_ranks(
     return status;
 }
 
-/* "a.b=c" -> key and value; the copies live as long as the process. */
-static struct job_override override_of(const char *text)
-{
-    char *key = strdup(text), *equals = strchr(key, '=');
-    *equals = '\0';
-    return (struct job_override){
-            .key = key, .value = equals + 1, .origin = "--set"};
-}
-
 enum zd_status job_threads_run(
         const char *path, const char *const *sets, int world, const char *dir)
 {
@@ -97,12 +88,12 @@ enum zd_status job_threads_run_observed(
     ZD_PRINT(texts[3], "device.cpu_threads=1");
     ZD_PRINT(texts[4], "device.backend=cpu");
     for (int i = 0; i < 5; i++)
-        overrides[count++] = override_of(texts[i]);
+        overrides[count++] = (struct job_override){NULL, texts[i], "--set"};
     for (; sets && *sets; sets++)
         if (strcmp(*sets, "--force") == 0)
             force = true;
         else
-            overrides[count++] = override_of(*sets);
+            overrides[count++] = (struct job_override){NULL, *sets, "--set"};
     struct job_request request = {
             .path = path,
             .overrides = overrides,
@@ -115,8 +106,6 @@ enum zd_status job_threads_run_observed(
     else
         problems_print(job_problems(job), stderr);
     job_free(job);
-    for (int i = 0; i < count; i++)
-        free((char *)(uintptr_t)overrides[i].key);
     return status;
 }
 

@@ -83,10 +83,12 @@ static void add_override(struct row *row, const char *line)
         memcpy(newline, " \n", 2);
     char *key = strchr(copy, ' ');
     *key++ = '\0';
-    char *value = strchr(key, '=');
-    *value++ = '\0';
+    bool is_set = strcmp(copy, "--set") == 0;
+    char *value = is_set ? key : strchr(key, '=');
+    if (!is_set)
+        *value++ = '\0';
     row->sets[i] =
-            (struct job_override){key, value, copy, strcmp(copy, "--set") != 0};
+            (struct job_override){is_set ? NULL : key, value, copy, !is_set};
 }
 
 static void begin_file(struct row *row, const char *line)
