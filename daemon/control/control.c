@@ -62,7 +62,11 @@ static bool take_one(struct control *control)
         routes_done(control->routes, done);
         json_decref(done->result);
     }
-    sinks_take(control->sinks, sink_news_of(kind, event), control->state);
+    if (kind == MESSAGE_BANNER || (event && !strcmp(event->kind, "state")))
+        sinks_take(control->sinks, "tick", control->state);
+    else if (kind == MESSAGE_STEP || kind == MESSAGE_EVENT)
+        sinks_take(
+                control->sinks, event ? event->kind : "step", control->state);
     queue_drop(control->events);
     return true;
 }
@@ -129,7 +133,7 @@ static void on_glance(uv_timer_t *timer)
     take_some(control);
     routes_tick(control->routes);
     if (++control->glances % SINKS_GLANCES == 0)
-        sinks_take(control->sinks, SINK_TICK, control->state);
+        sinks_take(control->sinks, "tick", control->state);
 }
 
 static void *run_loop(void *arg)

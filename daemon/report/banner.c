@@ -32,11 +32,11 @@ static void tell_model(const struct train_banner *banner)
     const char *dtype = dtype_name(plan->zero.request.dtype);
     bool is_small = format && strcmp(format, dtype) != 0;
     char what[160];
-    struct words total = report_short((double)plan->table.total);
+    const char *total = REPORT_SHORT(plan->table.total);
     model_config_describe(&plan->config, what, sizeof what);
     if (plan->table.trainable == plan->table.total)
         zd_log_info(
-                "  model    %s, %s parameters, %s", what, total.text,
+                "  model    %s, %s parameters, %s", what, total,
                 banner->resumed_from ? "weights of the checkpoint"
                 : banner->job->model.init == MODEL_RANDOM ? "random weights"
                                                           : "pretrained");
@@ -44,8 +44,7 @@ static void tell_model(const struct train_banner *banner)
         zd_log_info(
                 "  model    %s, %s parameters, %s of them trained, %s%s%sthe "
                 "others in %s",
-                what, total.text,
-                report_short((double)plan->table.trainable).text,
+                what, total, REPORT_SHORT(plan->table.trainable),
                 is_small ? "the layers' matrices in " : "",
                 is_small ? format : "", is_small ? ", " : "", dtype);
     if (plan->table.adapters)
@@ -77,10 +76,9 @@ static void tell_ranks(const struct train_banner *banner)
     bool has_disk = arena->bytes[ARENA_DISK] > 0;
     zd_log_info(
             "  memory   %s device + %s host%s%s%s per rank",
-            report_bytes(plan_device_bytes(banner->plan)).text,
-            report_bytes(plan_host_bytes(banner->plan)).text,
-            has_disk ? " + " : "",
-            has_disk ? report_bytes(arena->bytes[ARENA_DISK]).text : "",
+            UNITS_BYTES(plan_device_bytes(banner->plan)),
+            UNITS_BYTES(plan_host_bytes(banner->plan)), has_disk ? " + " : "",
+            has_disk ? UNITS_BYTES(arena->bytes[ARENA_DISK]) : "",
             has_disk ? " disk" : "");
     if (banner->plan->no_snapshot)
         zd_log_info(
@@ -90,7 +88,7 @@ static void tell_ranks(const struct train_banner *banner)
         return;
     zd_log_info(
             "  paged    %s of the states on the device, %s on the host",
-            report_bytes(paged.device).text, report_bytes(paged.host).text);
+            UNITS_BYTES(paged.device), UNITS_BYTES(paged.host));
 }
 
 /* Which passes over each of several sources the run makes, for the samples that
@@ -129,7 +127,7 @@ static void tell_work(const struct train_banner *banner)
             samplers == plan->world ? "rank" : "group",
             samplers == 1 ? "" : "s", sharers, (long long)plan->global_batch,
             plan->global_batch == 1 ? "" : "s", plan->shape.T,
-            report_short((double)plan->global_batch * plan->shape.T).text);
+            REPORT_SHORT(plan->global_batch * plan->shape.T));
     if (!banner->samples)
         zd_log_info(
                 "  steps    %lld; the samples are not counted yet",
@@ -140,7 +138,7 @@ static void tell_work(const struct train_banner *banner)
                 (long long)banner->state->max_steps,
                 taken / (double)banner->samples, (long long)banner->samples,
                 banner->samples == 1 ? "" : "s",
-                report_short((double)banner->train_tokens).text);
+                REPORT_SHORT(banner->train_tokens));
     tell_sources(banner, taken);
     if (banner->eval_samples)
         zd_log_info(
@@ -242,7 +240,7 @@ static void tell_offload(const struct train_banner *banner)
                 "  undo     %.3g %% of the weights are updated before the norm "
                 "is known; old values %s",
                 100 * zero_undo_share(&plan->zero),
-                report_bytes(plan->zero.needs.offload[OFFLOAD_UNDO]).text);
+                UNITS_BYTES(plan->zero.needs.offload[OFFLOAD_UNDO]));
     if (is_on && share > 0)
         zd_log_info(
                 "  update   %.3g %% of it by the device, the rest by the host",
@@ -250,13 +248,12 @@ static void tell_offload(const struct train_banner *banner)
     if (is_on && facts->has_file)
         zd_log_info(
                 "  file     %s per rank in %s%s",
-                report_bytes(plan->arena.bytes[ARENA_DISK]).text,
-                options->nvme_path,
+                UNITS_BYTES(plan->arena.bytes[ARENA_DISK]), options->nvme_path,
                 facts->is_direct ? "" : ", through the page cache");
     if (options->activations != OFFLOAD_NONE && moved)
         zd_log_info(
                 "  offload  %s of activations on the host",
-                report_bytes(moved->bytes).text);
+                UNITS_BYTES(moved->bytes));
     else if (options->activations != OFFLOAD_NONE)
         zd_log_info("  note     offload.activations moves nothing: the inputs "
                     "of up to two recomputed segments stay on the device");

@@ -17,7 +17,7 @@ static void add_copy(
 {
     text_buffer_add(
             line, "%s%s %sB in ", line->used ? "  " : "", name,
-            report_short((double)bytes / steps).text);
+            REPORT_SHORT((double)bytes / steps));
     add_time(line, seconds / steps);
 }
 
@@ -66,14 +66,13 @@ bool report_offload_line(
     if (engine->disk_read_bytes || engine->disk_written_bytes) {
         text_buffer_add(
                 &line, "%sdisk %sB read, %sB written", line.used ? "  " : "",
-                report_short((double)engine->disk_read_bytes / n).text,
-                report_short((double)engine->disk_written_bytes / n).text);
+                REPORT_SHORT((double)engine->disk_read_bytes / n),
+                REPORT_SHORT((double)engine->disk_written_bytes / n));
     }
     if (has_moved(acts)) {
         text_buffer_add(
                 &line, "%sactivations %sB", line.used ? "  " : "",
-                report_short((double)(acts->down_bytes + acts->up_bytes) / n)
-                        .text);
+                REPORT_SHORT((double)(acts->down_bytes + acts->up_bytes) / n));
     }
     if (!line.used)
         return false;

@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/must.h"
 #include "base/text_buffer.h"
+#include "daemon/cli/look.h"
 #include "daemon/cli/output.h"
 #include "train/checkpoint/checkpoint.h"
 #include "zd_config.h"
@@ -49,8 +50,8 @@ void report_bar(
             &text, "%lld/%lld %.0f%%", (long long)step->step,
             (long long)step->max_steps, 100 * share);
     ZD_PRINT(parts[0], "loss %.4f", step->loss);
-    ZD_PRINT(parts[1], "eta %s", report_duration(eta_seconds).text);
-    ZD_PRINT(parts[2], "%s tok/s", report_short(step->tokens_per_second).text);
+    ZD_PRINT(parts[1], "eta %s", TEXT_DURATION(eta_seconds));
+    ZD_PRINT(parts[2], "%s tok/s", REPORT_SHORT(step->tokens_per_second));
     ZD_PRINT(parts[3], "lr %.2e", step->learning_rate);
     for (int i = 0; i < 4; i++)
         if (text.used + 2 + strlen(parts[i]) <= (size_t)columns)
@@ -153,8 +154,8 @@ static void on_step(void *ctx, const struct train_step_report *step)
                 "tok/s  eta %s%s%s",
                 (long long)step->step, (long long)step->max_steps, step->loss,
                 step->grad_norm, step->learning_rate,
-                report_short(step->tokens_per_second).text,
-                report_duration(eta).text, step->skipped ? "  skipped: " : "",
+                REPORT_SHORT(step->tokens_per_second), TEXT_DURATION(eta),
+                step->skipped ? "  skipped: " : "",
                 step->skipped ? step->skipped : "");
         if (report->job->log.step_breakdown)
             tell_breakdown(step);
@@ -211,7 +212,7 @@ static void on_end(void *ctx, const struct train_end *end)
 {
     static const char generate[] = "zerod generate --model";
     struct report *report = ctx;
-    struct words flops = report_short(end->model_flops_per_second);
+    const char *flops = REPORT_SHORT(end->model_flops_per_second);
     const char *prompt =
             report->is_chat ? "--chat --prompt \"...\"" : "--prompt \"...\"";
     bar_remove(report);
@@ -220,17 +221,17 @@ static void on_end(void *ctx, const struct train_end *end)
             end->stopped_by ? "stopped" : "done", (long long)end->step,
             (long long)end->max_steps,
             is_stop_after(end->stopped_by) ? " (--stop-after)" : "",
-            report_duration(end->seconds).text);
+            TEXT_DURATION(end->seconds));
     if (isfinite(end->last_loss))
         zd_log_info("  loss        %.4f", end->last_loss);
     if (isfinite(end->best_eval_loss))
         zd_log_info("  best eval   %.4f", end->best_eval_loss);
-    size_t digits = strcspn(flops.text, "kMGTPE"); /* 210 GFLOP/s */
+    size_t digits = strcspn(flops, "kMGTPE"); /* 210 GFLOP/s */
     if (end->tokens_per_second > 0)
         zd_log_info(
                 "  speed       %s tokens/s, %.*s %sFLOP/s",
-                report_short(end->tokens_per_second).text, (int)digits,
-                flops.text, flops.text + digits);
+                REPORT_SHORT(end->tokens_per_second), (int)digits, flops,
+                flops + digits);
     if (end->skipped_steps)
         zd_log_info(
                 "  skipped     %lld step%s", (long long)end->skipped_steps,

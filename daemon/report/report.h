@@ -3,6 +3,7 @@
  * line stands below it. */
 #pragma once
 
+#include "base/units.h"
 #include "train/train.h"
 
 struct report; /* rank 0's */
@@ -19,17 +20,10 @@ void report_bar(
         const struct train_step_report *step, double eta_seconds, int columns,
         char *out, size_t out_bytes);
 
-/* Times, counts and sizes in few characters, as a struct: write
- * report_short(x).text where the text is needed. */
-struct words {
-    char text[32];
-};
-struct words report_duration(double seconds); /* "1h02m", "3m20s", "12.3s" */
-/* "12.3k", "1.24M": four characters or so, for rates and counts. */
-struct words report_short(double value);
-struct words report_bytes(size_t bytes); /* "5.1 MiB", "3.25 GiB" */
-
 /* --- for the files of this room --- */
+
+/* "12.3k", "1.24M": for rates and counts. */
+#define REPORT_SHORT(value) UNITS_NUMBER((double)(value), 3)
 
 /* What was understood and chosen, before step 1. */
 void report_banner(const struct train_banner *banner);

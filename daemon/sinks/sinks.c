@@ -56,9 +56,9 @@ static void write_text(void *ctx, const struct run_state *state)
         zd_error_clear();
 }
 
-static void take(void *ctx, enum sink_news news, const struct run_state *state)
+static void take(void *ctx, const char *news, const struct run_state *state)
 {
-    if (news == SINK_TICK)
+    if (strcmp(news, "tick") == 0)
         write_text(ctx, state);
 }
 
@@ -70,54 +70,39 @@ static void close_sink(void *ctx, const struct run_state *state)
     free(sink);
 }
 
-static enum zd_status open_sink(
-        char *(*text)(const struct run_state *state, size_t *bytes_out),
-        const char *dir, const char *name, struct sink *sink_out)
+enum zd_status text_file_open(
+        const struct train_job *job, enum text_file file, struct sink *sink_out)
 {
-    char path[PATH_MAX];
+    char prom[128], path[PATH_MAX];
+    const struct {
+        const char *dir, *name; /* dir NULL or "": not wanted */
+        char *(*text)(const struct run_state *state, size_t *bytes_out);
+    } rows[] = {
+            [TEXT_STATUS] = {job->job.output_dir, "status.json", status_text},
+            [TEXT_PROMETHEUS] =
+                    {job->report.prometheus_textfile, prom, prometheus_write},
+            [TEXT_REPORT] = {
+                    job->report.html ? job->job.output_dir : NULL,
+                    "report.html", report_text}};
+    ZD_PRINT(prom, "zerod_%s.prom", job->job.name);
+    if (!rows[file].dir || !rows[file].dir[0])
+        return ZD_OK;
     struct text_sink *sink = zd_array(1, sizeof *sink);
-    sink->text = text;
-    fs_join(path, sizeof path, dir, name);
+    sink->text = rows[file].text;
+    fs_join(path, sizeof path, rows[file].dir, rows[file].name);
     enum zd_status status =
             file_writer_open(path, FILE_WHOLE, 0, NULL, &sink->file);
     if (status == ZD_OK)
-        *sink_out =
-                (struct sink){.ctx = sink, .take = take, .close = close_sink};
+        *sink_out = (struct sink){
+                sink, file == TEXT_REPORT ? NULL : take, close_sink};
     else
         free(sink);
     return status;
 }
 
-enum zd_status status_file_open(
-        const struct train_job *job, struct sink *sink_out)
-{
-    return open_sink(status_text, job->job.output_dir, "status.json", sink_out);
-}
-
-enum zd_status textfile_open(const struct train_job *job, struct sink *sink_out)
-{
-    const char *dir = job->report.prometheus_textfile;
-    char name[128];
-    if (!dir || !*dir)
-        return ZD_OK;
-    ZD_PRINT(name, "zerod_%s.prom", job->job.name);
-    return open_sink(prometheus_write, dir, name, sink_out);
-}
-
-enum zd_status report_html_open(
-        const struct train_job *job, struct sink *sink_out)
-{
-    if (!job->report.html)
-        return ZD_OK;
-    enum zd_status status = open_sink(
-            report_text, job->job.output_dir, "report.html", sink_out);
-    sink_out->take = NULL; /* at the end alone */
-    return status;
-}
-
 /* --- all of them --- */
 
-enum { SINKS_MAX = 5 };
+enum { SINKS_MAX = TEXT_FILES + 2 };
 
 struct sinks {
     struct sink all[SINKS_MAX];
@@ -126,14 +111,14 @@ struct sinks {
 
 struct sinks *sinks_open(const struct train_job *job)
 {
-    static enum zd_status (*const opens[])(
-            const struct train_job *job, struct sink *sink_out) = {
-            status_file_open, tensorboard_open, textfile_open, systemd_open,
-            report_html_open};
     struct sinks *sinks = zd_array(1, sizeof *sinks);
     for (int i = 0; i < SINKS_MAX; i++) {
         struct sink *sink = &sinks->all[sinks->count];
-        if (opens[i](job, sink) != ZD_OK) {
+        enum zd_status status =
+                i < TEXT_FILES    ? text_file_open(job, (enum text_file)i, sink)
+                : i == TEXT_FILES ? tensorboard_open(job, sink)
+                                  : systemd_open(job, sink);
+        if (status != ZD_OK) {
             zd_log_warning("%s; training goes on", zd_error_get()->what);
             zd_error_clear();
         }
@@ -142,24 +127,8 @@ struct sinks *sinks_open(const struct train_job *job)
     return sinks;
 }
 
-enum sink_news sink_news_of(
-        enum message_kind kind, const struct kept_event *event)
-{
-    static const struct {
-        const char *kind;
-        enum sink_news news;
-    } events[] = {
-            {"eval", SINK_EVAL}, {"sample", SINK_SAMPLE}, {"state", SINK_TICK}};
-    if (kind == MESSAGE_STEP)
-        return SINK_STEP;
-    for (size_t i = 0; event && i < sizeof events / sizeof events[0]; i++)
-        if (strcmp(events[i].kind, event->kind) == 0)
-            return events[i].news;
-    return kind == MESSAGE_BANNER ? SINK_TICK : SINK_NOTHING;
-}
-
 void sinks_take(
-        struct sinks *sinks, enum sink_news news, const struct run_state *state)
+        struct sinks *sinks, const char *news, const struct run_state *state)
 {
     for (int i = 0; sinks && i < sinks->count; i++)
         if (sinks->all[i].take)

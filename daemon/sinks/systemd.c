@@ -18,7 +18,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/must.h"
-#include "daemon/report/report.h"
+#include "daemon/cli/look.h"
 #include "daemon/sinks/sink.h"
 
 #include <errno.h>
@@ -72,7 +72,7 @@ static void status_line(const struct run_state *state, char *out, size_t room)
     double left = run_state_eta(state);
     char eta[40] = "", loss[32] = "";
     if (isfinite(left) && state->state == RUN_RUNNING)
-        ZD_PRINT(eta, " eta %s", report_duration(left).text);
+        ZD_PRINT(eta, " eta %s", TEXT_DURATION(left));
     double last = run_state_last(state, "train/loss");
     if (isfinite(last))
         ZD_PRINT(loss, " loss %.4g", last);
@@ -126,11 +126,11 @@ static void tick(struct systemd *systemd, const struct run_state *state)
     tell_status(systemd, state);
 }
 
-static void take(void *ctx, enum sink_news news, const struct run_state *state)
+static void take(void *ctx, const char *news, const struct run_state *state)
 {
-    if (news == SINK_TICK)
+    if (strcmp(news, "tick") == 0)
         tick(ctx, state);
-    if (news != SINK_STEP)
+    if (strcmp(news, "step") != 0)
         return;
     tell_ready(ctx, state);
     tell_watchdog(ctx, state);

@@ -179,13 +179,13 @@ static void on_sample(struct tensorboard *tb, const struct run_state *state)
             json_integer_at(sample, "step"), &summary);
 }
 
-static void take(void *ctx, enum sink_news news, const struct run_state *state)
+static void take(void *ctx, const char *news, const struct run_state *state)
 {
-    if (news == SINK_STEP)
+    if (strcmp(news, "step") == 0)
         on_step(ctx, state);
-    else if (news == SINK_EVAL)
+    else if (strcmp(news, "eval") == 0)
         on_eval(ctx, state);
-    else if (news == SINK_SAMPLE)
+    else if (strcmp(news, "sample") == 0)
         on_sample(ctx, state);
 }
 

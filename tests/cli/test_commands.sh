@@ -363,7 +363,7 @@ ok 'a run with everything on NVMe' eval 'rm -rf told && call 0 $brief --set offl
     --set offload.nvme_path=. --set offload.threads=1 --set optim.name=adamw_bnb_8bit --set train.dtype=bf16'
 ok '  the optimizer as it was given and as it is read' has '^  optim +adamw_bnb_8bit: adamw_8bit, states in 8 bits .*fp32 master weights' err
 ok '  what lives where, and who updates it' has '^  offload +states on the disk, parameters on the disk; updates by 1 thread, ' err
-ok '  the file, its room and how it is read' has '^  file +[0-9.]+ MiB per rank in \.' err
+ok '  the file, its room and how it is read' has '^  file +[0-9.]+ [KMG]iB per rank in \.' err
 ok '  the disk beside the memory' has '^  memory .* device \+ .* host \+ .* disk per rank' err
 ok '  what the disk moved, and what was waited for' has '^  offload +a step: .*disk .*B read, .*B written .*disk [0-9.]+, up' err
 ok '  the rows have it too' eval '[ $(grep -c "\"wait_seconds\":{\"down\":.*\"disk\":" told/metrics.jsonl) = 3 ]'

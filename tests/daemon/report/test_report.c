@@ -3,32 +3,6 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
-Test(report, durations_and_counts_are_short)
-{
-    static const struct {
-        double seconds;
-        const char *want;
-    } times[] = {
-            {0.04, "0.0s"},
-            {12.34, "12.3s"},
-            {200, "3m20s"},
-            {3720, "1h02m"},
-            {1e99, "?"}};
-    static const struct {
-        double value;
-        const char *want;
-    } counts[] = {
-            {0, "0.0"},
-            {42, "42"},
-            {12345, "12.3k"},
-            {1235814400, "1.24G"},
-            {999999, "1M"}};
-    for (size_t i = 0; i < 5; i++) {
-        cr_expect_str_eq(report_duration(times[i].seconds).text, times[i].want);
-        cr_expect_str_eq(report_short(counts[i].value).text, counts[i].want);
-    }
-}
-
 Test(report, the_bar_fits_every_width_and_sends_no_escape_codes)
 {
     struct train_step_report step = {
@@ -83,7 +57,8 @@ Test(report, an_offloaded_run_says_what_it_waited_for)
             "step 300.0, disk 350.0, up 0.0)");
     cr_expect(strstr(report_offload_advice(&report, 2, 1.5), "disk"));
     report.engine.wait_up_seconds = 0.8;
-    cr_expect(strstr(report_offload_advice(&report, 2, 1.5), "reach the device"));
+    cr_expect(
+            strstr(report_offload_advice(&report, 2, 1.5), "reach the device"));
     cr_expect(report_offload_line(&report, 2, line, 20));
     cr_expect(strlen(line) < 20);
 }

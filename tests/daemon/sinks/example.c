@@ -59,9 +59,9 @@ static void make_eval(struct sinks *sinks, int64_t number, bool seen)
     const char *const *sample = samples[number / 20 - 1];
     c.state.facts.eval_loss = 2 + 1 / (double)number;
     c.state.eval_step = number;
-    sinks_take(sinks, SINK_EVAL, &c.state);
+    sinks_take(sinks, "eval", &c.state);
     state_case_sample(&c, sample[0], sample[1]);
-    sinks_take(sinks, SINK_SAMPLE, &c.state);
+    sinks_take(sinks, "sample", &c.state);
     if (seen) {
         told("eval/loss", c.state.facts.eval_loss);
         fprintf(expected, "text samples/%s %lld %s\n", sample[2],
@@ -89,7 +89,7 @@ static void make_step(struct sinks *sinks, int64_t number, bool seen)
         step->offload.active = true;
         step->offload.engine.wait_host_seconds = 0.03;
     }
-    sinks_take(sinks, SINK_STEP, &c.state);
+    sinks_take(sinks, "step", &c.state);
     if (seen && (number == 1 || number == LAST_STEP || number % every == 0))
         told_step(step);
     if (number % 20 == 0)
@@ -104,7 +104,7 @@ static void run(int64_t first, int64_t last, int64_t undone)
     c.state.facts.first_step = first;
     for (int64_t step = first + 1; step <= last; step++)
         make_step(sinks, step, step < undone);
-    sinks_take(sinks, SINK_TICK, &c.state);
+    sinks_take(sinks, "tick", &c.state);
     c.state.state = last == LAST_STEP ? RUN_DONE : RUN_RUNNING;
     sinks_close(sinks, &c.state);
 }

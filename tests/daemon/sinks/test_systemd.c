@@ -88,13 +88,13 @@ static bool has(const char *text, const char *line)
 static const char *tick(enum train_run_state state)
 {
     c.state.state = state;
-    sink.take(sink.ctx, SINK_TICK, &c.state);
+    sink.take(sink.ctx, "tick", &c.state);
     return heard();
 }
 
 static void step(void)
 {
-    sink.take(sink.ctx, SINK_STEP, &c.state);
+    sink.take(sink.ctx, "step", &c.state);
 }
 
 static void pass(double seconds)
@@ -141,7 +141,7 @@ static bool is_fed(void)
 {
     heard();
     pass(0.03);
-    sink.take(sink.ctx, SINK_TICK, &c.state);
+    sink.take(sink.ctx, "tick", &c.state);
     return has(heard(), "WATCHDOG=1");
 }
 
@@ -240,7 +240,7 @@ Test(systemd, without_a_socket_nothing_is_told_and_a_dead_one_is_one_warning)
     for (int i = 0; i < 5; i++) {
         state_case_step(&c, 2);
         step();
-        sink.take(sink.ctx, SINK_TICK, &c.state);
+        sink.take(sink.ctx, "tick", &c.state);
     }
     end();
     cr_expect_eq(state_case_log_count(&c, "cannot tell systemd"), 2);

@@ -53,7 +53,7 @@ Test(tensorboard, records_are_those_of_the_format)
 Test(tensorboard, a_run_without_steps_and_a_job_without_it_leave_nothing)
 {
     struct sink none = {0};
-    sink.take(sink.ctx, SINK_TICK, &c.state);
+    sink.take(sink.ctx, "tick", &c.state);
     sink.close(sink.ctx, &c.state);
     cr_expect_not(fs_exists(scratch_path(&c.scratch, "tensorboard")));
     c.job.report.tensorboard = false;

@@ -15,9 +15,9 @@ static void setup(void)
     c.state.config = json_pack("{s:s}", "file", "tiny.toml");
     c.job.report.html = true;
     c.job.report.prometheus_textfile = c.scratch.dir;
-    cr_assert_eq(status_file_open(&c.job, &status), ZD_OK);
-    cr_assert_eq(textfile_open(&c.job, &text), ZD_OK);
-    cr_assert_eq(report_html_open(&c.job, &html), ZD_OK);
+    cr_assert_eq(text_file_open(&c.job, TEXT_STATUS, &status), ZD_OK);
+    cr_assert_eq(text_file_open(&c.job, TEXT_PROMETHEUS, &text), ZD_OK);
+    cr_assert_eq(text_file_open(&c.job, TEXT_REPORT, &html), ZD_OK);
 }
 
 static void close_all(void)
@@ -48,8 +48,8 @@ Test(text_sinks, nothing_is_written_before_the_banner_or_without_the_key)
                 fs_exists(scratch_path(&c.scratch, names[i])), "%s", names[i]);
     c.job.report.html = false;
     c.job.report.prometheus_textfile = NULL;
-    cr_expect_eq(report_html_open(&c.job, &none), ZD_OK);
-    cr_expect_eq(textfile_open(&c.job, &none), ZD_OK);
+    cr_expect_eq(text_file_open(&c.job, TEXT_REPORT, &none), ZD_OK);
+    cr_expect_eq(text_file_open(&c.job, TEXT_PROMETHEUS, &none), ZD_OK);
     cr_expect_null(none.close);
 }
 
