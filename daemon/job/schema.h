@@ -85,6 +85,8 @@ struct schema_key {
     const char *aliases;                 /* other names, separated by spaces */
     const char *fallback; /* for the reference: what a key that is not given
                              follows from, where it has no constant default */
+    const char *note;     /* .. of the section, in its first row: a sentence
+                             without its full stop; NULL: its keys say it */
 };
 
 /* All keys, section by section in the order of the reference page. */
@@ -109,9 +111,6 @@ const struct schema_choice *schema_suggest_choice(
         const struct schema_key *key, const char *typed);
 bool schema_is_section(const char *section);
 const char *schema_suggest_section(const char *section); /* NULL: none near */
-/* What the reference says of a section, a sentence without its full stop; NULL:
- * its keys say it. */
-const char *schema_section_note(const char *section);
 
 int schema_index(const struct schema_key *key);
 /* value.c: what a key accepts, for people: "an integer from 1 to 64"; and

@@ -3,7 +3,6 @@
 #include "daemon/job/schema.h"
 
 #include <limits.h>
-#include <string.h>
 
 #define JOB(field)   offsetof(struct train_job, field)
 #define ENTRY(field) offsetof(struct data_entry, field)
@@ -197,7 +196,7 @@ ENTRY_KEYS("data.eval"),
 {"train", "average_tokens_across_devices", SCHEMA_BOOL, JOB(train.average_tokens_across_devices), .help = "Divide the loss by the tokens of the whole step"},
 {"train", "auto_find_batch_size", SCHEMA_BOOL, JOB(train.auto_find_batch_size), .help = "Halve the micro-batch until the plan fits"},
 
-{"train.fp16", "loss_scale", SCHEMA_REAL, JOB(train.fp16.loss_scale), .max = SCALE_MAX, .help = "Fixed loss scale; 0 = dynamic"},
+{"train.fp16", "loss_scale", SCHEMA_REAL, JOB(train.fp16.loss_scale), .max = SCALE_MAX, .help = "Fixed loss scale; 0 = dynamic", .note = "Only with `train.dtype = \"fp16\"`; the keys have DeepSpeed's names"},
 {"train.fp16", "initial_scale_power", SCHEMA_INT, JOB(train.fp16.initial_scale_power), .max = 32, .help = "First dynamic scale, as a power of two"},
 {"train.fp16", "loss_scale_window", SCHEMA_INT, JOB(train.fp16.loss_scale_window), .min = 1, .max = 1e9, .help = "Good steps before the scale grows"},
 {"train.fp16", "hysteresis", SCHEMA_INT, JOB(train.fp16.hysteresis), .min = 1, .max = 1e6, .help = "Overflows before the scale shrinks"},
@@ -225,7 +224,7 @@ ENTRY_KEYS("data.eval"),
 {"zero", "overlap_comm", SCHEMA_BOOL, JOB(zero.overlap_comm), .help = "Start collectives early and wait for them late"},
 {"zero", "prefetch_bucket_size", SCHEMA_INT64, JOB(zero.prefetch_bucket_size), .flags = SCHEMA_AUTO, .min = 1, .max = COUNT_MAX, .aliases = "stage3_prefetch_bucket_size", .help = "Parameter elements gathered ahead (stage 3); auto: the next unit"},
 
-{"parallel", "dp_replicate_size", SCHEMA_INT, JOB(parallel.replicate), .flags = SCHEMA_AUTO | SCHEMA_ZERO | SCHEMA_NOT_ZERO, .min = -1, .max = 1 << 20, .aliases = "data_parallel_replicate_degree", .help = "Groups of ranks that each hold all shards; gathers stay within a group, masters and states are still cut over all ranks; auto (-1): all ranks, divided by the other sizes, if dp_shard_size is given, else 1"},
+{"parallel", "dp_replicate_size", SCHEMA_INT, JOB(parallel.replicate), .flags = SCHEMA_AUTO | SCHEMA_ZERO | SCHEMA_NOT_ZERO, .min = -1, .max = 1 << 20, .aliases = "data_parallel_replicate_degree", .help = "Groups of ranks that each hold all shards; gathers stay within a group, masters and states are still cut over all ranks; auto (-1): all ranks, divided by the other sizes, if dp_shard_size is given, else 1", .note = "How the sizes combine, and which to use when: docs/clusters.md"},
 {"parallel", "dp_shard_size", SCHEMA_INT, JOB(parallel.shard), .flags = SCHEMA_AUTO | SCHEMA_ZERO | SCHEMA_NOT_ZERO, .min = -1, .max = 1 << 20, .aliases = "data_parallel_shard_degree", .help = "Neighboring ranks that cut parameters and gradients among them; auto (-1): all ranks, divided by the other sizes"},
 {"parallel", "cp_size", SCHEMA_INT, JOB(parallel.cp), .min = 1, .max = 1 << 16, .aliases = "context_parallel_degree context_parallel_size", .help = "Neighboring ranks that share each sample: two pieces of its tokens each; 2 x cp_size x tp_size must divide cutoff_len"},
 {"parallel", "cp_comm_type", SCHEMA_ENUM, JOB(cp_comm_type), .choices = cp_comm_types, .help = "What the ranks of a cp group exchange for attention; allgather: keys and values of all tokens; a2a: heads, if cp_size divides the query and key-value heads of a rank; auto: what sends less"},
@@ -242,7 +241,7 @@ ENTRY_KEYS("data.eval"),
 {"offload", "accumulate", SCHEMA_ENUM, JOB(offload.accumulate), .choices = accumulates, .help = "Where gradients of several micro-batches are summed"},
 {"offload", "nvme_path", SCHEMA_STRING, JOB(offload.nvme_path), .flags = SCHEMA_NULLABLE | SCHEMA_PER_RANK, .help = "Folder of the NVMe tier"},
 
-{"aio", "block_size", SCHEMA_UINT64, JOB(offload.aio.block_bytes), .min = 4096, .max = 1 << 30, .help = "Most bytes of one transfer"},
+{"aio", "block_size", SCHEMA_UINT64, JOB(offload.aio.block_bytes), .min = 4096, .max = 1 << 30, .help = "Most bytes of one transfer", .note = "For the tier `nvme` of [offload]"},
 {"aio", "queue_depth", SCHEMA_INT, JOB(offload.aio.queue_depth), .min = 1, .max = 256, .help = "Transfers in flight, each in a thread"},
 
 {"comm", "backend", SCHEMA_ENUM, JOB(comm.backend), .choices = comm_backends, .help = "Transport of the collectives"},
@@ -288,34 +287,15 @@ ENTRY_KEYS("data.eval"),
 {"log", "rank_logs", SCHEMA_ENUM, JOB(log.rank_logs), .choices = rank_logs, .help = "Where log lines of ranks other than 0 go: output_dir/logs, the screen, or nowhere"},
 {"log", "format", SCHEMA_ENUM, JOB(log.json), .choices = log_formats, .help = "Log lines as text, or one JSON object per line"},
 
-{"report", "tensorboard", SCHEMA_BOOL, JOB(report.tensorboard), .help = "TensorBoard's event file in output_dir"},
+{"report", "tensorboard", SCHEMA_BOOL, JOB(report.tensorboard), .help = "TensorBoard's event file in output_dir", .note = "What a run writes beside metrics.jsonl"},
 {"report", "trainer_state", SCHEMA_BOOL, JOB(report.trainer_state), .help = "trainer_state.json in each checkpoint, as Hugging Face tools read it"},
 {"report", "html", SCHEMA_BOOL, JOB(report.html), .help = "Write report.html to output_dir at the end: the page with the run's numbers"},
 {"report", "prometheus_textfile", SCHEMA_STRING, JOB(report.prometheus_textfile), .flags = SCHEMA_NULLABLE | SCHEMA_PER_RANK, .help = "Folder of node_exporter's text files"},
 
-{"control", "socket", SCHEMA_WORD_OR_PATH, JOB(control.socket), JOB(control.socket_path), .flags = SCHEMA_SLASH, .choices = sockets, .help = "Control socket of rank 0; auto: below XDG_RUNTIME_DIR; a path may have 107 bytes"},
+{"control", "socket", SCHEMA_WORD_OR_PATH, JOB(control.socket), JOB(control.socket_path), .flags = SCHEMA_SLASH, .choices = sockets, .help = "Control socket of rank 0; auto: below XDG_RUNTIME_DIR; a path may have 107 bytes", .note = "Who may query and steer a running job: docs/control.md"},
 {"control", "metrics_listen", SCHEMA_STRING, JOB(control.metrics_listen), .flags = SCHEMA_NULLABLE | SCHEMA_PER_RANK, .help = "HOST:PORT that answers GET /metrics and nothing else, to anyone: `\"127.0.0.1:9479\"`, `\"[::1]:9479\"`"},
 {"control", "readonly", SCHEMA_BOOL, JOB(control.readonly), .flags = SCHEMA_PER_RANK, .help = "Refuse commands on the socket"},
 };
 /* clang-format on */
 
 const int schema_count = sizeof schema_table / sizeof schema_table[0];
-
-const char *schema_section_note(const char *section)
-{
-    static const struct {
-        const char *section, *note;
-    } notes[] = {
-            {"train.fp16", "Only with `train.dtype = \"fp16\"`; the keys have "
-                           "DeepSpeed's names"},
-            {"parallel", "How the sizes combine, and which to use when: "
-                         "docs/clusters.md"},
-            {"aio", "For the tier `nvme` of [offload]"},
-            {"report", "What a run writes beside metrics.jsonl"},
-            {"control",
-             "Who may query and steer a running job: docs/control.md"}};
-    for (size_t i = 0; i < sizeof notes / sizeof notes[0]; i++)
-        if (strcmp(notes[i].section, section) == 0)
-            return notes[i].note;
-    return NULL;
-}

@@ -1,7 +1,9 @@
 #include "daemon/reference/fits.h"
 
 #include "base/must.h"
+#include "base/units.h"
 #include "base/words.h"
+#include "train/plan/fit.h"
 #include "train/plan/models.h"
 #include "train/plan/search.h"
 
@@ -38,23 +40,14 @@ static struct train_job job_of(json_t *config, int positions, enum kind kind)
     return job;
 }
 
-static double gib(uint64_t bytes)
-{
-    return (double)bytes / (1 << 30);
-}
-
 static json_t *found_text(const struct plan_found *found)
 {
-    static const char *const modes[] = {
-            [CHECKPOINTING_NONE] = "none",
-            [CHECKPOINTING_SELECTIVE] = "selective",
-            [CHECKPOINTING_SQRT] = "sqrt",
-            [CHECKPOINTING_FULL] = "full"};
     const unsigned char *option = found->candidate.option;
+    char mode[PLAN_NAME_MAX];
+    plan_checkpointing_name(found->choice.checkpointing, mode);
     return json_sprintf(
-            "%.1f + %.1f %s %d%s%s%s%s%s", gib(found->device),
-            gib(found->host - found->snapshot),
-            modes[found->choice.checkpointing.mode], found->choice.B,
+            "%.1f + %.1f %s %d%s%s%s%s%s", units_gib(found->device),
+            units_gib(found->host - found->snapshot), mode, found->choice.B,
             option[CHOOSE_PLACE] == PLACE_CPU     ? " o"
             : option[CHOOSE_PLACE] == PLACE_PAGED ? " paged"
                                                   : "",

@@ -3,14 +3,12 @@
 
     pages.py TABLES page FILE [--write]         FILE with the tables between its marks as they are now
     pages.py TABLES man zerod|zerodctl|job.toml
-    pages.py TABLES completions bash|zsh|fish PROGRAM
 
 TABLES is zerod-tables. A page of docs/ has each table between `<!-- NAME: ..` and `<!-- end of NAME -->`; what a person wrote
 around them stays. Words between backticks are bold in man pages."""
 
 import itertools
 import json
-import os
 import re
 import subprocess
 import sys
@@ -310,12 +308,6 @@ def man(read, name):
     return "".join(man_job(read("")) if name == "job.toml" else man_program(read(""), name))
 
 
-def completions(_, shell, program):
-    folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../cli")
-    with open(f"{folder}/complete.{shell}", encoding="utf-8") as file:
-        return file.read().replace("NAME", program)
-
-
 def main():
     tables, what, *rest = sys.argv[1:]
 
@@ -323,7 +315,7 @@ def main():
         said = subprocess.run([tables, *([of] if of else [])], check=True, stdout=subprocess.PIPE)
         return json.loads(said.stdout)
 
-    sys.stdout.write({"page": page, "man": man, "completions": completions}[what](read, *rest))
+    sys.stdout.write({"page": page, "man": man}[what](read, *rest))
 
 
 main()

@@ -103,8 +103,8 @@ static json_t *keys_json(void)
                         !!(key->flags & SCHEMA_AUTO), "nullable",
                         !!(key->flags & SCHEMA_NULLABLE), "help", key->help,
                         "aliases", key->aliases, "fallback", key->fallback,
-                        "note", schema_section_note(key->section), "words",
-                        words_json(key), "default", value_default(key)));
+                        "note", key->note, "words", words_json(key), "default",
+                        value_default(key)));
     }
     return keys;
 }

@@ -1,8 +1,7 @@
 #!/bin/sh
 # What the shells offer behind TAB, asked of the shells themselves; one that is not installed is skipped.
-#   completions.sh PAGES TABLES ZEROD ZERODCTL        prints TAP; run from the repository's root
-pages=$1 tables=$2
-PATH=$(cd "$(dirname "$3")" && pwd):$(cd "$(dirname "$4")" && pwd):$PATH
+#   completions.sh ZEROD ZERODCTL        prints TAP; run from the repository's root
+PATH=$(cd "$(dirname "$1")" && pwd):$(cd "$(dirname "$2")" && pwd):$PATH
 here=$(dirname "$0")
 . "$here/../support/tap.sh"
 scratch_folder
@@ -56,7 +55,7 @@ check() {
         skip "$program under $shell" "there is no $shell"
         return
     fi
-    "$pages" "$tables" completions "$shell" "$program" >"$work/script" || { tell 1 "$program under $shell"; return; }
+    sed "s/NAME/$program/g" "daemon/cli/complete.$shell" >"$work/script" || { tell 1 "$program under $shell"; return; }
     "cases_$program" >"$work/cases"
     # The lines as arguments, in the folder where the files are.
     set -- "$@" "$here/complete.$shell" "$work/script" "$program"
@@ -91,7 +90,7 @@ done
 foreign() { # NAME
     for shell in bash zsh fish; do
         command -v "$shell" >/dev/null || { skip "$1 ($shell)" "there is no $shell"; continue; }
-        "$pages" "$tables" completions "$shell" zerodctl >"$work/script"
+        sed s/NAME/zerodctl/g "daemon/cli/complete.$shell" >"$work/script"
         case $shell in
         bash) set -- "$1" bash --norc ;;
         zsh) set -- "$1" zsh -f ;;
