@@ -15,3 +15,10 @@ FILE *text_stream_open(char **text_out, size_t *bytes_out);
 
 /* Formatted text; the caller frees it. */
 char *text_format(const char *format, va_list args);
+/* char *text: what follows `format` in the arguments, formatted by it. */
+#define TEXT_OF_ARGS(text, format)                                             \
+    char *text = NULL;                                                         \
+    va_list text##_args;                                                       \
+    va_start(text##_args, format);                                             \
+    text = text_format(format, text##_args);                                   \
+    va_end(text##_args)

@@ -23,6 +23,12 @@ static inline const char *json_string_at(const json_t *object, const char *key)
 {
     return json_string_value(json_object_get(object, key));
 }
+static inline const char *json_text_of(
+        const json_t *object, const char *key, const char *otherwise)
+{
+    const char *text = json_string_at(object, key);
+    return text ? text : otherwise;
+}
 static inline json_int_t json_integer_at(const json_t *object, const char *key)
 {
     return json_integer_value(json_object_get(object, key));

@@ -47,13 +47,6 @@ double fill_number(const json_t *object, const char *path)
     return number_of(object, path, strlen(path));
 }
 
-const char *json_text_of(
-        const json_t *object, const char *key, const char *fallback)
-{
-    const char *text = json_string_at(object, key);
-    return text ? text : fallback;
-}
-
 /* --- kinds --- */
 
 /* "210 GFLOP/s": the unit's letter belongs to the unit. */

@@ -32,6 +32,3 @@ void fill_print(
         const struct look *look, const json_t *object, const char *template);
 /* A member by its path; NaN where it is missing, and no number. */
 double fill_number(const json_t *object, const char *path);
-/* A text of an object; `fallback` where there is none. */
-const char *json_text_of(
-        const json_t *object, const char *key, const char *fallback);

@@ -2,7 +2,6 @@
 #include "daemon/control/routes_internal.h"
 
 #include "base/must.h"
-#include "base/suggest.h"
 #include "base/text_buffer.h"
 #include "base/words.h"
 #include "daemon/page/page.h"
@@ -77,19 +76,16 @@ static bool add_names(
 {
     struct text_buffer all = TEXT_BUFFER(SERIES_MAX * 32);
     const char *at = list;
-    size_t length = strcspn(at, ",");
-    while (run_series_find(at, length) >= 0 && at[length]) {
-        at += length + 1;
-        length = strcspn(at, ",");
-    }
-    text_buffer_add(names, "%s%s", names->used ? "," : "", list);
-    if (run_series_find(at, length) >= 0)
-        return true;
+    char name[64];
     for (int i = 0; run_series_name(i); i++)
         text_buffer_add(&all, "%s%s", i ? " " : "", run_series_name(i));
-    return refuse(
-            ask, 404, "E_NOT_FOUND", all.out, "no such series: %.*s",
-            (int)(length > 60 ? 60 : length), at);
+    while (words_next(&at, ",", name, sizeof name))
+        if (run_series_find(name) < 0)
+            return refuse(
+                    ask, 404, "E_NOT_FOUND", all.out, "no such series: %s",
+                    name);
+    text_buffer_add(names, "%s%s", names->used ? "," : "", list);
+    return true;
 }
 
 static void route_history(const struct ask *ask)
@@ -232,27 +228,13 @@ static const struct route *find_route(const char *path, const char *method)
     return NULL;
 }
 
-static bool unknown_path(const struct ask *ask)
-{
-    const char *path = ask->request->path;
-    struct suggestion nearest = {0};
-    char hint[160] = "GET /v1 lists what can be asked";
-    for (int i = 0; i < routes_count; i++) {
-        const char *known = routes_table[i].path;
-        suggest_offer(&nearest, path, edit_distance(path, known), known);
-    }
-    if (nearest.word)
-        ZD_PRINT(
-                hint, "did you mean %s %s?",
-                find_route(nearest.word, NULL)->method, nearest.word);
-    return refuse(ask, 404, "E_NOT_FOUND", hint, "no such path: %.200s", path);
-}
-
 static bool check_route(const struct ask *ask, const struct route *route)
 {
     const struct route *known = find_route(ask->request->path, NULL);
     if (!known)
-        return unknown_path(ask);
+        return refuse(
+                ask, 404, "E_NOT_FOUND", "GET /v1 lists what can be asked",
+                "no such path: %.200s", ask->request->path);
     if (!route) {
         http_error(
                 ask->reply, 405, "E_METHOD", "GET /v1 lists what can be asked",

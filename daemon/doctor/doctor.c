@@ -6,6 +6,7 @@
 
 #include "base/library.h"
 #include "base/must.h"
+#include "base/text_stream.h"
 #include "daemon/cli/fill.h"
 #include "kernels/attention/attention_cuda.h"
 #include "kernels/kernels.h"
@@ -36,11 +37,7 @@ __attribute__((format(printf, 4, 5))) static void warn(
         struct doctor *doctor, const char *cost, const char *fix,
         const char *format, ...)
 {
-    char what[1024];
-    va_list values;
-    va_start(values, format);
-    vsnprintf(what, sizeof what, format, values);
-    va_end(values);
+    ZD_FREED TEXT_OF_ARGS(what, format);
     add_finding(
             doctor, json_pack(
                             "{s:s, s:s, s:s, s:s}", "level", "warning", "what",

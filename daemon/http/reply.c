@@ -3,9 +3,8 @@
 #include "daemon/http/server.h"
 
 #include "base/must.h"
+#include "base/text_stream.h"
 
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -76,11 +75,7 @@ void http_error(
         struct http_reply *reply, int status, const char *code,
         const char *hint, const char *format, ...)
 {
-    char message[1200];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(message, sizeof message, format, args);
-    va_end(args);
+    ZD_FREED TEXT_OF_ARGS(message, format);
     http_reply_json(reply, status, http_error_json(code, message, hint));
 }
 

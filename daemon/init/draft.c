@@ -179,10 +179,7 @@ void draft_tell(struct draft *draft, const char *theirs)
 
 void draft_say(struct draft *draft, const char *format, ...)
 {
-    va_list args;
-    va_start(args, format);
-    ZD_FREED char *text = text_format(format, args);
-    va_end(args);
+    ZD_FREED TEXT_OF_ARGS(text, format);
     json_array_append_new(draft->head, json_string_or_null(text));
 }
 
@@ -202,10 +199,7 @@ void draft_refuse(
         struct draft *draft, const char *theirs, const char *format, ...)
 {
     struct toml_place place = {0};
-    va_list args;
-    va_start(args, format);
-    ZD_FREED char *text = text_format(format, args);
-    va_end(args);
+    ZD_FREED TEXT_OF_ARGS(text, format);
     if (theirs) {
         draft_tell(draft, theirs);
         place = place_of(draft, theirs);

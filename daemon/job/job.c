@@ -22,20 +22,13 @@ void *job_alloc(struct job *job, size_t bytes)
 
 const char *job_string(struct job *job, const char *format, ...)
 {
-    va_list args;
-    va_start(args, format);
-    char *text = text_format(format, args);
-    va_end(args);
+    TEXT_OF_ARGS(text, format);
     return pool_keep(job, text);
 }
 
 void job_note(struct job *job, const char *format, ...)
 {
-    char line[400];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(line, sizeof line, format, args);
-    va_end(args);
+    ZD_FREED TEXT_OF_ARGS(line, format);
     json_array_append_new(job->notes, json_string(line));
 }
 
@@ -75,11 +68,7 @@ void job_refuse(
         struct job *job, const char *code, const char *name, const char *help,
         const char *format, ...)
 {
-    char what[600];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(what, sizeof what, format, args);
-    va_end(args);
+    ZD_FREED TEXT_OF_ARGS(what, format);
     job_tell(job, code, job_place(job, name), NULL, "%s", what);
     if (help)
         problem_help(&job->problems, "%s", help);

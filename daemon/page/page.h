@@ -17,7 +17,7 @@ extern const size_t page_html_bytes;
  * The page has one empty element for them, <script id="zerod-data"
  * type="application/json">. What goes in is JSON that HTML cannot mistake for
  * its own: `<` is written \u003c, so that no text of a sample or a log ends the
- * element or opens a comment, and U+2028 and U+2029 are escaped too.
+ * element or opens a comment.
  *
  * Keys that the page draws (docs/control.md has their members):
  *   status    GET /v1/status              ranks    GET /v1/ranks

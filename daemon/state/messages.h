@@ -63,10 +63,9 @@ struct message_done { /* MESSAGE_DONE */
     json_t *result; /* owned by the receiver; may be NULL */
 };
 
-struct message_end { /* MESSAGE_END */
-    int64_t step;
-    char stopped_by[16]; /* as in train_end; "": nothing did */
-};
+/* MESSAGE_END: stopped_by of train_end, as a char[STOPPED_MAX]; "": nothing did
+ */
+enum { STOPPED_MAX = 16 };
 
 /* --- tee.c: an observer that queues each call as a message, then calls the
  * next observer for the banner, steps and the end --- */

@@ -9,12 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *text_of(const json_t *object, const char *key)
-{
-    const char *text = json_string_at(object, key);
-    return text ? text : "";
-}
-
 static bool is_kind(const struct kept_event *event, const char *kind)
 {
     return strcmp(event->kind, kind) == 0;
@@ -25,7 +19,7 @@ static bool is_kind(const struct kept_event *event, const char *kind)
 static bool is_set(const struct kept_event *event)
 {
     json_auto_t *object = json_loads(event->text, 0, NULL);
-    return strcmp(text_of(object, "command"), "set") == 0;
+    return strcmp(json_text_of(object, "command", ""), "set") == 0;
 }
 
 /* Was it undone by the process that went on after `step`? */
@@ -104,7 +98,7 @@ static bool add_line(void *ctx, const char *line, const json_t *object)
             .id = json_integer_at(object, "id"),
             .step = json_integer_at(object, "step"),
             .text = (char *)line};
-    ZD_PRINT(event.kind, "%s", text_of(object, "event"));
+    ZD_PRINT(event.kind, "%s", json_text_of(object, "event", ""));
     if (event.id > 0)
         past_add(ctx, &event);
     return true;

@@ -72,7 +72,7 @@ void run_state_destroy(struct run_state *state)
 
 double run_state_last(const struct run_state *state, const char *series)
 {
-    int i = run_series_find(series, strlen(series));
+    int i = run_series_find(series);
     const struct history *history = &state->series[i];
     return history->count ? history->last : NAN;
 }
@@ -220,11 +220,10 @@ static void take_checkpoint(
         struct run_state *state, const struct message_event *event,
         const json_t *members)
 {
-    const char *path = json_string_at(members, "path");
     state->last_checkpoint_step = event->step;
     state->last_checkpoint_time = event->time;
     state->checkpoint_bytes = (uint64_t)json_integer_at(members, "bytes");
-    ZD_PRINT(state->last_checkpoint, "%s", path ? path : "");
+    ZD_PRINT(state->last_checkpoint, "%s", json_text_of(members, "path", ""));
     state->checkpoint_stall_seconds += seconds_of(members, "stall_seconds");
     state->checkpoint_write_seconds += seconds_of(members, "write_seconds");
     observe(&state->checkpoint_histogram, seconds_of(members, "seconds"));
@@ -365,9 +364,7 @@ const struct kept_event *run_state_take(
         take_done(state, payload);
         break;
     case MESSAGE_END:
-        memcpy(state->stopped_by,
-               ((const struct message_end *)payload)->stopped_by,
-               sizeof state->stopped_by);
+        memcpy(state->stopped_by, payload, sizeof state->stopped_by);
         break;
     case MESSAGE_COMMAND:
         break;

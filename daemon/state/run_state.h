@@ -28,8 +28,8 @@ struct run_state {
     double ended;                /* 0: not yet */
     double state_since;          /* when `state` began */
     enum train_run_state state;
-    struct message_stall stall; /* of RUN_STALLED */
-    char stopped_by[16];        /* as in message_end */
+    struct message_stall stall;   /* of RUN_STALLED */
+    char stopped_by[STOPPED_MAX]; /* "": nothing did */
     bool is_paused, has_banner;
     /* of the banner */
     json_t *plan; /* plan.json's object; NULL before */

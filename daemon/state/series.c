@@ -119,11 +119,11 @@ const char *run_series_name(int i)
     return metric ? metric->series : NULL;
 }
 
-int run_series_find(const char *name, size_t length)
+int run_series_find(const char *name)
 {
     const char *each;
     for (int i = 0; (each = run_series_name(i)); i++)
-        if (strlen(each) == length && memcmp(each, name, length) == 0)
+        if (strcmp(each, name) == 0)
             return i;
     return -1;
 }

@@ -33,7 +33,7 @@ json_t *history_json(const struct history *history, int64_t since, int max);
 /* Those of steps, of evaluations (in run_metrics), of ranks. */
 enum { SERIES_MAX = 32 };
 const char *run_series_name(int i); /* "train/loss"; NULL: no more */
-int run_series_find(const char *name, size_t length); /* -1: none */
+int run_series_find(const char *name); /* -1: none */
 
 /* GET /v1/metrics/history: {"series": {NAME: history_json}, "names": [all]}.
  * `names`: with commas between them; "": all. New reference. */

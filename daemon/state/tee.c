@@ -87,10 +87,9 @@ static void on_step(void *ctx, const struct train_step_report *report)
 static void on_end(void *ctx, const struct train_end *end)
 {
     struct tee *tee = ctx;
-    struct message_end message = {.step = end->step};
-    if (end->stopped_by)
-        ZD_PRINT(message.stopped_by, "%s", end->stopped_by);
-    queue_push(tee->queue, MESSAGE_END, &message, sizeof message);
+    char by[STOPPED_MAX];
+    ZD_PRINT(by, "%s", end->stopped_by ? end->stopped_by : "");
+    queue_push(tee->queue, MESSAGE_END, by, sizeof by);
     tee->next->end(tee->next->ctx, end);
 }
 

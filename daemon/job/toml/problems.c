@@ -22,10 +22,8 @@ void problem_add(
     struct problem *problem = &problems->items[problems->count++];
     *problem = (struct problem){.status = status, .place = place};
     ZD_PRINT(problem->code, "%s", code);
-    va_list args;
-    va_start(args, format);
-    problem->what = text_format(format, args);
-    va_end(args);
+    TEXT_OF_ARGS(what, format);
+    problem->what = what;
     if (label && label[0])
         problem->label = zd_must(strdup(label));
 }
@@ -33,11 +31,9 @@ void problem_add(
 void problem_help(struct problems *problems, const char *format, ...)
 {
     struct problem *problem = &problems->items[problems->count - 1];
-    va_list args;
-    va_start(args, format);
+    TEXT_OF_ARGS(help, format);
     free(problem->help);
-    problem->help = text_format(format, args);
-    va_end(args);
+    problem->help = help;
 }
 
 void problem_take_record(struct problems *problems, struct toml_place place)

@@ -152,7 +152,7 @@ static void add_past(struct message_banner *banner)
     banner->series = calloc(SERIES_MAX, sizeof *banner->series);
     banner->past = calloc(1, sizeof *banner->past);
     for (int i = 1; i <= 40; i++)
-        history_add(&banner->series[run_series_find("train/loss", 10)], i, i);
+        history_add(&banner->series[run_series_find("train/loss")], i, i);
     for (int i = 0; i < 2; i++)
         past_add(
                 banner->past, &(struct kept_event){
