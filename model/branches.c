@@ -86,35 +86,41 @@ static struct norm_forward heads_norm(const struct layer_run *run, bool is_k)
             .parts = parts_of(run, is_k)};
 }
 
-/* Of all heads of q and of k. */
-static enum zd_status norm_whole(
-        const struct layer_run *run, struct norm_forward *q,
-        struct norm_forward *k)
+/* One norm of heads, or only its sums. */
+typedef enum zd_status norm_fn(
+        const struct layer_run *run, bool is_k, bool sums_alone);
+
+static enum zd_status norm_one(
+        const struct layer_run *run, bool is_k, bool sums_alone)
 {
-    const struct kernels *kernels = run->model->kernels;
-    struct norm_forward *both[] = {q, k};
+    struct norm_forward norm = heads_norm(run, is_k);
+    if (sums_alone)
+        norm.out = NULL;
+    return run->model->kernels->norm_forward(NULL, &norm);
+}
+
+/* Of all heads of q and of k, whose sums places add up. */
+static enum zd_status norm_whole(const struct layer_run *run, norm_fn *norm)
+{
     int count = norms_cut(run->model->config);
-    for (int i = 0; i < count; i++) {
-        struct norm_forward sums = *both[i];
-        sums.out = NULL;
-        ZD_TRY(kernels->norm_forward(NULL, &sums));
-    }
+    for (int i = 0; i < count; i++)
+        ZD_TRY(norm(run, i, true));
     if (count)
         ZD_TRY(norm_sums_gather(run->model, count * run->pass->N));
-    ZD_TRY(kernels->norm_forward(NULL, q));
-    return kernels->norm_forward(NULL, k);
+    ZD_TRY(norm(run, false, false));
+    return norm(run, true, false);
 }
 
 /* Qwen3: each head of q and k is normed before it turns, with one weight for
  * all heads. */
 enum zd_status qkv_norm_heads(const struct layer_run *run)
 {
-    const struct kernels *kernels = run->model->kernels;
     const struct rope_angles angles = angles_of(run, false);
     struct norm_forward q = heads_norm(run, false), k = heads_norm(run, true);
     if (!run->model->config->family->qk_norm_whole)
-        return kernels_head_norm_rope_forward(kernels, &q, &k, &angles);
-    ZD_TRY(norm_whole(run, &q, &k));
+        return kernels_head_norm_rope_forward(
+                run->model->kernels, &q, &k, &angles);
+    ZD_TRY(norm_whole(run, norm_one));
     return rotate(run, &run->acts->qkv, false);
 }
 
@@ -141,35 +147,25 @@ static struct norm_backward heads_norm_backward(
             .accumulate = run->accumulate};
 }
 
-static enum zd_status norm_whole_backward(
-        const struct layer_run *run, struct norm_backward *q,
-        struct norm_backward *k)
+static enum zd_status norm_one_backward(
+        const struct layer_run *run, bool is_k, bool sums_alone)
 {
-    const struct kernels *kernels = run->model->kernels;
-    struct norm_backward *both[] = {q, k};
-    int count = norms_cut(run->model->config);
-    for (int i = 0; i < count; i++) {
-        struct norm_backward sums = *both[i];
-        sums.dx = NULL;
-        sums.dweight = NULL;
-        ZD_TRY(kernels->norm_backward(NULL, &sums));
-    }
-    if (count)
-        ZD_TRY(norm_sums_gather(run->model, count * run->pass->N));
-    ZD_TRY(kernels->norm_backward(NULL, q));
-    return kernels->norm_backward(NULL, k);
+    struct norm_backward norm = heads_norm_backward(run, is_k);
+    if (sums_alone)
+        norm.dx = norm.dweight = NULL;
+    return run->model->kernels->norm_backward(NULL, &norm);
 }
 
 static enum zd_status norm_heads_backward(const struct layer_run *run)
 {
-    const struct kernels *kernels = run->model->kernels;
     const struct rope_angles angles = angles_of(run, false);
     struct norm_backward q = heads_norm_backward(run, false);
     struct norm_backward k = heads_norm_backward(run, true);
     if (!run->model->config->family->qk_norm_whole)
-        return kernels_head_norm_rope_backward(kernels, &q, &k, &angles);
+        return kernels_head_norm_rope_backward(
+                run->model->kernels, &q, &k, &angles);
     ZD_TRY(rotate(run, &run->pass->acts->grads.qkv, true));
-    return norm_whole_backward(run, &q, &k);
+    return norm_whole(run, norm_one_backward);
 }
 
 enum zd_status qkv_forward(const struct layer_run *run)
