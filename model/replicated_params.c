@@ -2,17 +2,14 @@
 #include "base/must.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 enum { PIECE = 1 << 16 };
 
 struct replicated_params {
     const struct param_table *table;
     enum dtype dtype;
-    size_t *offsets;    /* (table->count) elements before each tensor */
-    char *params;       /* all tensors, one after the other */
-    float *grads;       /* likewise; NULL: none */
-    bool *unit_written; /* gradients since replicated_step_begin */
+    size_t *offsets; /* (table->count) elements before each tensor */
+    char *params;    /* all tensors, one after the other */
 };
 
 static enum zd_status read_param(
@@ -33,7 +30,7 @@ static enum zd_status read_param(
 
 enum zd_status replicated_create(
         const struct param_table *table, enum dtype dtype,
-        const struct weight_source *source, bool with_grads,
+        const struct weight_source *source,
         struct replicated_params **replica_out)
 {
     struct replicated_params *replica = zd_array(1, sizeof *replica);
@@ -43,9 +40,7 @@ enum zd_status replicated_create(
             .table = table,
             .dtype = dtype,
             .offsets = zd_array((size_t)table->count, sizeof(size_t)),
-            .params = zd_array(table->total, dtype_bytes(dtype)),
-            .grads = with_grads ? zd_array(table->total, sizeof(float)) : NULL,
-            .unit_written = zd_array((size_t)table->unit_count, sizeof(bool))};
+            .params = zd_array(table->total, dtype_bytes(dtype))};
     for (int id = 1; id < table->count; id++)
         replica->offsets[id] =
                 replica->offsets[id - 1] + table->params[id - 1].count;
@@ -64,8 +59,6 @@ void replicated_destroy(struct replicated_params *replica)
         return;
     free(replica->offsets);
     free(replica->params);
-    free(replica->grads);
-    free(replica->unit_written);
     free(replica);
 }
 
@@ -83,44 +76,12 @@ static enum zd_status params_release(void *ctx, int unit)
     return ZD_OK;
 }
 
-static enum zd_status grads_acquire(
-        void *ctx, int unit, void **grads, bool *accumulate_out)
-{
-    struct replicated_params *replica = ctx;
-    const int *first = replica->table->unit_first;
-    for (int id = first[unit]; id < first[unit + 1]; id++)
-        grads[id] = replicated_grad(replica, id);
-    *accumulate_out = replica->unit_written[unit];
-    return ZD_OK;
-}
-
-static enum zd_status grads_release(void *ctx, int unit)
-{
-    struct replicated_params *replica = ctx;
-    replica->unit_written[unit] = true;
-    return ZD_OK;
-}
-
 struct model_hooks replicated_hooks(struct replicated_params *replica)
 {
-    return (struct model_hooks){
-            replica, params_acquire, params_release, grads_acquire,
-            grads_release};
-}
-
-void replicated_step_begin(struct replicated_params *replica)
-{
-    memset(replica->unit_written, 0,
-           (size_t)replica->table->unit_count * sizeof *replica->unit_written);
+    return (struct model_hooks){replica, params_acquire, params_release};
 }
 
 void *replicated_param(struct replicated_params *replica, int id)
 {
     return replica->params + replica->offsets[id] * dtype_bytes(replica->dtype);
-}
-
-float *replicated_grad(struct replicated_params *replica, int id)
-{
-    bool has_grad = replica->grads && replica->table->params[id].trainable;
-    return has_grad ? replica->grads + replica->offsets[id] : NULL;
 }

@@ -114,8 +114,8 @@ static void expect_near(const struct run *a, const struct run *b, double limit)
     cr_expect(fabs(a->loss / b->loss - 1.0) < limit);
     cr_expect(fabs(a->evaluated / b->evaluated - 1.0) < limit);
     for (int id = 0; id < table->count; id++) {
-        const float *x = replicated_grad(a->tiny.replica, id);
-        const float *y = replicated_grad(b->tiny.replica, id);
+        const float *x = tiny_grad(&a->tiny, id);
+        const float *y = tiny_grad(&b->tiny, id);
         double apart = 0.0, norm = 0.0;
         for (size_t i = 0; x && i < table->params[id].count; i++) {
             apart += ((double)x[i] - y[i]) * ((double)x[i] - y[i]);

@@ -72,8 +72,8 @@ static void expect_near_grads(struct tiny *whole, struct tiny *t)
 {
     for (int id = 0; id < t->table.count; id++) {
         const struct param *param = &t->table.params[id];
-        const float *x = replicated_grad(whole->replica, id);
-        const float *y = replicated_grad(t->replica, id);
+        const float *x = tiny_grad(whole, id);
+        const float *y = tiny_grad(t, id);
         double error = 0, size = 1e-3;
         for (size_t i = 0; i < param->count; i++) {
             error = fmax(error, fabs((double)x[i] - y[i]));
@@ -133,9 +133,9 @@ static double worst_difference(struct tiny *a, struct tiny *b)
     double worst = 0;
     for (int id = 0; id < a->table.count; id++)
         for (size_t i = 0; i < a->table.params[id].count; i++)
-            worst = fmax(
-                    worst, fabs((double)replicated_grad(a->replica, id)[i] -
-                                replicated_grad(b->replica, id)[i]));
+            worst =
+                    fmax(worst, fabs((double)tiny_grad(a, id)[i] -
+                                     tiny_grad(b, id)[i]));
     return worst;
 }
 
@@ -189,7 +189,7 @@ Test(model_passes, frozen_tensors_cost_nothing_and_change_nothing)
             cr_expect(step(&s) == step(&all));
             for (int id = 0; id < s.tiny.table.count; id++)
                 cr_expect(
-                        (replicated_grad(s.tiny.replica, id) != NULL) ==
+                        (tiny_grad(&s.tiny, id) != NULL) ==
                         s.tiny.table.params[id].trainable);
             cr_expect(
                     tiny_same_grads(&s.tiny, &all.tiny), "%s frozen",
@@ -205,8 +205,8 @@ static void compare_rounded(struct tiny *wide, struct tiny *t)
     int rounded = 0;
     for (int id = 0; id < t->table.count; id++) {
         const struct param *param = &t->table.params[id];
-        const float *x = replicated_grad(wide->replica, id);
-        const void *y = replicated_grad(t->replica, id);
+        const float *x = tiny_grad(wide, id);
+        const void *y = tiny_grad(t, id);
         const uint16_t *narrow = y;
         rounded += param->is_product;
         if (!param->is_product)
@@ -271,7 +271,7 @@ Test(model_passes, masked_targets_count_for_nothing)
     for (int id = 0; id < s.tiny.table.count; id++)
         for (size_t i = 0; i < s.tiny.table.params[id].count; i++)
             cr_assert(
-                    replicated_grad(s.tiny.replica, id)[i] == 0.0f, "%s",
+                    tiny_grad(&s.tiny, id)[i] == 0.0f, "%s",
                     s.tiny.table.params[id].name);
     tiny_fini(&s.tiny);
 }
@@ -286,7 +286,7 @@ static double step_of_all(
         struct tiny *t, const struct model_batch *batches, bool by_layer)
 {
     double loss = 0;
-    replicated_step_begin(t->replica);
+    tiny_step_begin(t);
     for (int m = 0; m < MICROS && !by_layer; m++)
         loss += tiny_step(t, &batches[m], 1.0f);
     if (!by_layer) /* a sum of sums is rounded, the sum of all is not */
@@ -301,8 +301,8 @@ static double step_of_all(
 static void expect_grads_by_layer(struct tiny *a, struct tiny *b)
 {
     for (int id = 0; id < a->table.count; id++) {
-        const float *x = replicated_grad(a->replica, id);
-        const float *y = replicated_grad(b->replica, id);
+        const float *x = tiny_grad(a, id);
+        const float *y = tiny_grad(b, id);
         double most = a->config.tied && id == 0 ? 1e-6 : 0;
         for (size_t i = 0; x && i < a->table.params[id].count; i++)
             cr_assert(

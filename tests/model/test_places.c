@@ -281,7 +281,7 @@ static void add_slices(
 {
     for (int i = 0; i < g->cp * g->tp; i++) {
         const struct param *param = &places[i].tiny.table.params[id];
-        const float *grad = replicated_grad(places[i].tiny.replica, id);
+        const float *grad = tiny_grad(&places[i].tiny, id);
         struct slice_run run = {0};
         while (param_slice_next(param, param->count, &run))
             for (size_t e = 0; e < run.count; e++)
@@ -311,7 +311,7 @@ static void expect_near(
     cr_expect(fabs(evaluated / one->evaluated - 1) < limit, "%s", what);
     for (int id = 0; id < table->count; id++) {
         size_t count = table->params[id].count;
-        const float *want = replicated_grad(one->tiny.replica, id);
+        const float *want = tiny_grad(&one->tiny, id);
         ZD_FREED float *sum = calloc(count, sizeof *sum);
         double apart = 0, norm = 0;
         add_slices(g, places, id, sum);

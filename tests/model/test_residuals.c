@@ -42,7 +42,7 @@ static double train(struct tiny *t, const struct model_streams *streams)
     struct model_batch batches[MICROS];
     int at_once = t->shape.micros > 1 ? MICROS : 1;
     double sum = 0;
-    replicated_step_begin(t->replica);
+    tiny_step_begin(t);
     for (int m = 0; m < MICROS; m++) {
         int samples = m == MICROS - 1 ? 1 : B;
         tokens_fill(

@@ -18,6 +18,8 @@ struct tiny {
     struct arena_plan plan;
     struct arena arena;
     struct replicated_params *replica;
+    float *grads;  /* of all tensors, one after the other */
+    bool *written; /* (unit_count) a unit's, since they were set to false */
     struct model *model;
     struct model_hooks hooks;
     struct model_shape shape;
@@ -76,6 +78,60 @@ static inline void tiny_adapt(
     peft_config_fini(&adapter);
 }
 
+/* NULL: frozen, or a model that does not train. */
+static inline float *tiny_grad(const struct tiny *t, int id)
+{
+    char *first = replicated_param(t->replica, 0);
+    size_t at = (size_t)((char *)replicated_param(t->replica, id) - first) /
+                dtype_bytes(t->shape.dtype);
+    bool has_grad = t->shape.train && t->table.params[id].trainable;
+    return has_grad ? t->grads + at : NULL;
+}
+
+static inline enum zd_status tiny_params_acquire(
+        void *ctx, int unit, const void **params)
+{
+    struct tiny *t = ctx;
+    return replicated_hooks(t->replica)
+            .params_acquire(t->replica, unit, params);
+}
+
+static inline enum zd_status tiny_params_release(void *ctx, int unit)
+{
+    return ZD_OK;
+}
+
+static inline enum zd_status tiny_grads_acquire(
+        void *ctx, int unit, void **grads, bool *accumulate_out)
+{
+    struct tiny *t = ctx;
+    const int *first = t->table.unit_first;
+    for (int id = first[unit]; id < first[unit + 1]; id++)
+        grads[id] = tiny_grad(t, id);
+    *accumulate_out = t->written[unit];
+    return ZD_OK;
+}
+
+static inline enum zd_status tiny_grads_release(void *ctx, int unit)
+{
+    struct tiny *t = ctx;
+    t->written[unit] = true;
+    return ZD_OK;
+}
+
+static inline struct model_hooks tiny_hooks(struct tiny *t)
+{
+    return (struct model_hooks){
+            t, tiny_params_acquire, tiny_params_release, tiny_grads_acquire,
+            tiny_grads_release};
+}
+
+/* The next micro-batch writes the gradients, those after it add to them. */
+static inline void tiny_step_begin(struct tiny *t)
+{
+    memset(t->written, 0, (size_t)t->table.unit_count * sizeof *t->written);
+}
+
 static inline void tiny_build(
         struct tiny *t, const struct model_shape *shape,
         const struct kernels *kernels, const struct weight_source *source)
@@ -84,9 +140,10 @@ static inline void tiny_build(
     arena_plan_init(&t->plan);
     tiny_must(model_plan(&t->config, &t->table, shape, &t->plan));
     tiny_must(arena_take(&t->arena, &t->plan));
-    tiny_must(replicated_create(
-            &t->table, shape->dtype, source, shape->train, &t->replica));
-    t->hooks = replicated_hooks(t->replica);
+    tiny_must(replicated_create(&t->table, shape->dtype, source, &t->replica));
+    t->grads = calloc(t->table.total, sizeof *t->grads);
+    t->written = calloc((size_t)t->table.unit_count, sizeof *t->written);
+    t->hooks = tiny_hooks(t);
     tiny_must(model_create(
             &t->config, &t->table, shape, kernels, &t->arena, &t->model));
 }
@@ -154,6 +211,8 @@ static inline void tiny_fini(struct tiny *t)
 {
     model_destroy(t->model);
     replicated_destroy(t->replica);
+    free(t->grads);
+    free(t->written);
     arena_release(&t->arena);
     arena_plan_fini(&t->plan);
     param_table_fini(&t->table);
@@ -165,8 +224,8 @@ static inline void tiny_poison(struct tiny *t)
 {
     for (int id = 0; id < t->table.count; id++)
         for (size_t i = 0; i < t->table.params[id].count; i++)
-            if (replicated_grad(t->replica, id))
-                replicated_grad(t->replica, id)[i] = NAN;
+            if (tiny_grad(t, id))
+                tiny_grad(t, id)[i] = NAN;
 }
 
 /* Biases, norms and adapters' second factors away from the 0 and 1 that they
@@ -194,8 +253,8 @@ static inline void tiny_add_noise(struct tiny *t)
 static inline bool tiny_same_grads(struct tiny *a, struct tiny *b)
 {
     for (int id = 0; id < a->table.count; id++) {
-        const float *x = replicated_grad(a->replica, id);
-        const float *y = replicated_grad(b->replica, id);
+        const float *x = tiny_grad(a, id);
+        const float *y = tiny_grad(b, id);
         if (x && y && memcmp(x, y, a->table.params[id].count * sizeof *x) != 0)
             return false;
     }

@@ -59,8 +59,7 @@ static enum zd_status open_model(
     ZD_TRY(weights_open_adapted(
             options->model, &g->config, &g->table, options->adapters,
             options->adapter_count, NULL, &g->source));
-    return replicated_create(
-            &g->table, DTYPE_FP32, &g->source, false, &g->replica);
+    return replicated_create(&g->table, DTYPE_FP32, &g->source, &g->replica);
 }
 
 static enum zd_status encode(

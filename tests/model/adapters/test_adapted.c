@@ -104,7 +104,7 @@ static double step(
     batch.step = number;
     batch.first_sample = first;
     memset(&seen, 0, sizeof seen);
-    seen.of_replica = replicated_hooks(m->tiny.replica);
+    seen.of_replica = tiny_hooks(&m->tiny);
     seen.lowest_unit = 99;
     m->tiny.hooks = seen.of_replica;
     m->tiny.hooks.params_acquire = fetch;
