@@ -106,14 +106,11 @@ float quant_value(
         const void *codes, const void *scales, const struct quant_matrix *m,
         size_t i)
 {
-    float values[16], scale;
+    float values[16], scale, value = 0;
     read_scales(/* only read from */
                 &scale, (void *)(uintptr_t)scales, m, quant_scale_of(m, i), 1);
-    uint8_t code = ((const uint8_t *)codes)[quant_is_4bit(m) ? i / 2 : i];
-    if (m->format == QUANT_INT8)
-        return (float)(int8_t)code * scale * QUANT_BY_127;
-    if (m->format == QUANT_FP8)
-        return fp8_to_float(code, DTYPE_E4M3) * scale;
-    quant_values(m->format, values);
-    return values[i % 2 ? code & 15u : code >> 4] * scale;
+    if (quant_is_4bit(m))
+        quant_values(m->format, values);
+    quant_decode(&value, m->format, values, codes, i, scale, 1);
+    return value;
 }

@@ -192,16 +192,6 @@ float quant_encode_tile(
     return scale;
 }
 
-void quant_encode_fp8(
-        uint8_t *codes, float *scales, const float *x, size_t rows,
-        size_t columns)
-{
-    for (size_t at = 0; at < columns; at += QUANT_TILE)
-        scales[at / QUANT_TILE] = quant_encode_tile(
-                codes + at, x + at, rows,
-                columns - at < QUANT_TILE ? columns - at : QUANT_TILE, columns);
-}
-
 /* --- and back ------------------------------------------------------------- */
 
 void quant_unnest(
@@ -215,25 +205,15 @@ void quant_unnest(
     }
 }
 
-void quant_decode4(
-        float *out, const uint8_t *codes, const float *absmax,
-        const float values[16], size_t count, size_t block)
+void quant_decode(
+        float *out, enum quant_format format, const float *values,
+        const uint8_t *codes, size_t at, float scale, size_t count)
 {
-    for (size_t i = 0; i < count; i++) {
-        unsigned code = i % 2 ? codes[i / 2] & 15u : codes[i / 2] >> 4;
-        out[i] = values[code] * absmax[i / block];
-    }
-}
-
-void quant_decode8(float *out, const int8_t *codes, float scb, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        out[i] = (float)codes[i] * scb * QUANT_BY_127;
-}
-
-void quant_decode_fp8(
-        float *out, const uint8_t *codes, float scale, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        out[i] = fp8_to_float(codes[i], DTYPE_E4M3) * scale;
+    size_t end = at + count;
+    for (size_t i = at; i < end && format == QUANT_INT8; i++)
+        *out++ = (float)(int8_t)codes[i] * scale * QUANT_BY_127;
+    for (size_t i = at; i < end && format == QUANT_FP8; i++)
+        *out++ = fp8_to_float(codes[i], DTYPE_E4M3) * scale;
+    for (size_t i = at; i < end && format <= QUANT_FP4; i++)
+        *out++ = values[i % 2 ? codes[i / 2] & 15u : codes[i / 2] >> 4] * scale;
 }

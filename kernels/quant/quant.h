@@ -71,10 +71,6 @@ float quant_encode8(int8_t *codes, const float *x, size_t columns);
 float quant_encode_tile(
         uint8_t *codes, const float *x, size_t rows, size_t columns,
         size_t stride);
-/* Up to 128 rows of a matrix: codes, and one scale for each 128 columns. */
-void quant_encode_fp8(
-        uint8_t *codes, float *scales, const float *x, size_t rows,
-        size_t columns);
 
 /* --- and back --- */
 
@@ -85,13 +81,8 @@ void quant_unnest(
         const float map[256], float offset, size_t nested_block, size_t first,
         size_t count);
 
-/* values[code] * absmax. `codes` begins with a byte, absmax with a block.
- * Blocks of any even number of elements. */
-void quant_decode4(
-        float *out, const uint8_t *codes, const float *absmax,
-        const float values[16], size_t count, size_t block);
-/* code * scb * QUANT_BY_127 */
-void quant_decode8(float *out, const int8_t *codes, float scb, size_t count);
-/* e4m3 * scale */
-void quant_decode_fp8(
-        float *out, const uint8_t *codes, float scale, size_t count);
+/* `count` codes of one scale, from the at-th on: values[code] * scale, of int8
+ * code * scale * QUANT_BY_127, of fp8 e4m3 * scale. `values`: of 4 bits. */
+void quant_decode(
+        float *out, enum quant_format format, const float *values,
+        const uint8_t *codes, size_t at, float scale, size_t count);

@@ -399,22 +399,6 @@ static size_t run_at(const struct quant_matrix *m, size_t at)
                                              QUANT_TILE - column % QUANT_TILE);
 }
 
-/* From code `at` on, of one scale. */
-static void decode_run(
-        const struct quantized *w, const uint8_t *codes, size_t at, float scale,
-        size_t count, float *out)
-{
-    enum quant_format format = w->state.matrix.format;
-    if (format == QUANT_INT8)
-        quant_decode8(out, (const int8_t *)codes + at, scale, count);
-    if (format == QUANT_FP8)
-        quant_decode_fp8(out, codes + at, scale, count);
-    for (size_t i = at; format <= QUANT_FP4 && i < at + count; i++) {
-        unsigned code = i % 2 ? codes[i / 2] & 15u : codes[i / 2] >> 4;
-        out[i - at] = w->values[code] * scale;
-    }
-}
-
 enum zd_status quantized_read(
         const struct quantized *w, size_t begin, size_t count, float *out)
 {
@@ -435,10 +419,9 @@ enum zd_status quantized_read(
         for (size_t i = 0, run; i < n; i += run) {
             size_t scale = quant_scale_of(m, begin + i);
             run = size_min(run_at(m, begin + i), n - i);
-            decode_run(
-                    w, codes, skip + i,
-                    is_4bit ? absmax[scale - first] : w->scales[scale], run,
-                    out + i);
+            quant_decode(
+                    out + i, m->format, w->values, codes, skip + i,
+                    is_4bit ? absmax[scale - first] : w->scales[scale], run);
         }
     }
     return ZD_OK;

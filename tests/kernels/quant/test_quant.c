@@ -122,7 +122,8 @@ Test(kernels_quant, rows_of_int8_match_bitsandbytes)
     for (size_t at = 0, r = 0; at < count; at += COLUMNS, r++) {
         cr_assert(quant_encode8(our_codes, x + at, COLUMNS) == scb[r]);
         cr_assert(memcmp(our_codes, codes + at, COLUMNS) == 0, "row %zu", r);
-        quant_decode8(ours, codes + at, scb[r], COLUMNS);
+        quant_decode(
+                ours, QUANT_INT8, NULL, (uint8_t *)codes, at, scb[r], COLUMNS);
         cr_assert(memcmp(ours, back + at, sizeof ours) == 0, "row %zu", r);
     }
     float none[4] = {0}, tiny[4] = {0, 1e-45f, -1e-45f, 0};
@@ -161,12 +162,16 @@ Test(kernels_quant, a_tile_of_fp8_reaches_its_largest_and_zeros_stay)
     for (int i = 0; i < ROWS * COLUMNS; i++)
         if (i % COLUMNS < 128 || i % COLUMNS >= 256)
             x[i] = sinf((float)i) * (i % COLUMNS < 128 ? 3 : 1e-5f);
-    quant_encode_fp8(codes, scales, x, ROWS, COLUMNS);
+    for (int t = 0; t < 3; t++)
+        scales[t] = quant_encode_tile(
+                codes + 128 * t, x + 128 * t, ROWS, t < 2 ? 128 : 44, COLUMNS);
     cr_assert(scales[1] == 0);
     for (int r = 0; r < ROWS; r++)
         for (int t = 0; t < 3; t++) {
             int n = t < 2 ? 128 : 44, at = r * COLUMNS + 128 * t;
-            quant_decode_fp8(back, codes + at, scales[t], (size_t)n);
+            quant_decode(
+                    back, QUANT_FP8, NULL, codes, (size_t)at, scales[t],
+                    (size_t)n);
             for (int i = 0; i < n; i++)
                 cr_assert(
                         fabsf(back[i] - x[at + i]) <=
@@ -175,58 +180,6 @@ Test(kernels_quant, a_tile_of_fp8_reaches_its_largest_and_zeros_stay)
 }
 
 /* --- fast ----------------------------------------------------------------- */
-
-/* Of a matrix whose rows begin within blocks, and are longer than a piece. */
-static void compare_rows(const char *isa, enum dtype type, int rows)
-{
-    enum { N = 70, K = 2083 };
-    static uint8_t codes[N * K], wide[N * K * 4];
-    static float scales[N * K / 32 + 1];
-    static uint8_t a[2 * K * 4], want[2 * N * 4], got[2 * N * 4];
-    const struct cpu_backend *backend = kernels_backend(isa, type);
-    if (!backend)
-        return;
-    for (int i = 0; i < N * K; i++)
-        codes[i] = (uint8_t)(i * 167 % 120);
-    for (int i = 0; i < N * K / 32 + 1; i++)
-        scales[i] = 0.01f * (float)(i % 13);
-    for (int i = 0; i < 2 * K; i++) {
-        float x = sinf((float)i);
-        dtype_convert(
-                a + (size_t)i * dtype_bytes(type), type, &x, DTYPE_FP32, 1);
-    }
-    for (int format = QUANT_NF4; format <= QUANT_FP8; format++) {
-        struct quant_matrix m = {
-                .format = (enum quant_format)format,
-                .rows = N,
-                .columns = K,
-                .block = 64};
-        MUST(backend->ops.dequantize(NULL, wide, codes, scales, &m));
-        MUST(backend->ops.matmul(
-                NULL, &(struct matmul){
-                              .M = rows,
-                              .N = N,
-                              .K = K,
-                              .a = {a, type},
-                              .b = {wide, type, true},
-                              .out = {want, type}}));
-        MUST(backend->ops.codes_rows(
-                NULL, got, N, a, codes, scales, &m, NULL, rows));
-        cr_expect(
-                memcmp(want, got, (size_t)rows * N * dtype_bytes(type)) == 0,
-                "%s %s %s, rows: %d", isa, dtype_name(type),
-                quant_format_name(m.format), rows);
-    }
-}
-
-Test(kernels_quant, quantized_rows_match_decoded_rows_bitwise)
-{
-    static const char *const names[] = {"base", "avx2", "avx512"};
-    for (int i = 0; i < 3; i++)
-        for (int type = DTYPE_FP32; type <= DTYPE_FP16; type++)
-            for (int rows = 1; rows <= 2; rows++)
-                compare_rows(names[i], (enum dtype)type, rows);
-}
 
 /* fp8 by scales whose products overflow, or are below the least normal. */
 static void compare_scales(const char *isa, enum dtype type)
@@ -243,7 +196,7 @@ static void compare_scales(const char *isa, enum dtype type)
         codes[i] = (uint8_t)(i * 167 % 127 | i % 2 << 7);
     for (int i = 0; backend && i < 3; i++) {
         MUST(backend->ops.dequantize(NULL, got, codes, &scales[i], &m));
-        quant_decode_fp8(values, codes, scales[i], COUNT);
+        quant_decode(values, QUANT_FP8, NULL, codes, 0, scales[i], COUNT);
         dtype_convert(want, type, values, DTYPE_FP32, COUNT);
         cr_expect(
                 memcmp(want, got, COUNT * dtype_bytes(type)) == 0,

@@ -66,7 +66,8 @@ static void quantize_and_back(
         for (size_t r = 0; r < rows; r++) {
             float scb =
                     quant_encode8((int8_t *)codes, x + r * columns, columns);
-            quant_decode8(x + r * columns, (int8_t *)codes, scb, columns);
+            quant_decode(
+                    x + r * columns, QUANT_INT8, NULL, codes, 0, scb, columns);
         }
     else {
         quant_values(quantize->format, values);
@@ -79,7 +80,10 @@ static void quantize_and_back(
                     scales, nested, scales + blocks, map, offset,
                     QUANT_NESTED_BLOCK, 0, blocks);
         }
-        quant_decode4(x, codes, scales, values, count, QUANT_BLOCK);
+        for (size_t i = 0; i < count; i++)
+            quant_decode(
+                    x + i, quantize->format, values, codes, i,
+                    scales[i / QUANT_BLOCK], 1);
     }
     free(codes);
     free(nested);

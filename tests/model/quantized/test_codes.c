@@ -3,6 +3,7 @@
 #include "model/quantized/codes.h"
 
 #include "base/must.h"
+#include "base/number/sizes.h"
 #include "base/progress.h"
 #include "kernels/kernels.h"
 #include "model/adapters/lora.h"
@@ -157,11 +158,12 @@ static void encode(
         scales[r] = quant_encode8(
                 (int8_t *)codes + r * columns, x + r * columns, columns);
     for (size_t r = 0; r < rows && m->format == QUANT_FP8; r += QUANT_TILE)
-        quant_encode_fp8(
-                codes + r * columns,
-                scales + r / QUANT_TILE * quant_parts(columns, QUANT_TILE),
-                x + r * columns, rows - r < QUANT_TILE ? rows - r : QUANT_TILE,
-                columns);
+        for (size_t c = 0; c < columns; c += QUANT_TILE) {
+            size_t at = r * columns + c;
+            scales[quant_scale_of(m, at)] = quant_encode_tile(
+                    codes + at, x + at, size_min(rows - r, QUANT_TILE),
+                    size_min(columns - c, QUANT_TILE), columns);
+        }
 }
 
 /* Cut into parts. */
