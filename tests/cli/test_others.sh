@@ -101,7 +101,6 @@ while True:
 END
 listener=
 stop_listener() { [ -z "$listener" ] || { kill "$listener"; wait "$listener"; } 2>/dev/null; listener=; }
-trap 'stop_listener; rm -rf "$work"' EXIT
 listens() {
     stop_listener
     : >"$1.got"

@@ -5,7 +5,6 @@ source_root=$(realpath "$2") ctl=$(realpath "$3")
 . "$2/tests/cli/lib.sh"
 export TZ=UTC
 job=
-trap '[ -z "$job" ] || kill -KILL $job 2>/dev/null; rm -rf "$work"' EXIT
 ln -s "$source_root/tests" tests
 if "$ctl" ls 2>/dev/null | sed 1d | grep -q .; then
     skip 'each command of the only job' 'another job of this user runs on this machine'

@@ -8,20 +8,10 @@ export LC_ALL=C LSAN_OPTIONS=detect_leaks=0
 zerod=$1 source_root=$2
 source "$source_root/tests/support/tap.sh"
 PATH=$(dirname "$zerod"):$PATH
-folder=$(mktemp -d /tmp/zerod-mpi-XXXXXX)
+scratch_folder
+folder=$work
 cd "$folder" || exit 70
-export XDG_RUNTIME_DIR=$folder # jobs of equal names that run beside each other do not meet
 ln -s "$source_root/tests" tests
-background=()
-
-finish() {
-    local pid
-    for pid in "${background[@]}"; do
-        [[ -d /proc/$pid ]] && kill -KILL $(children "$pid") "$pid" 2>/dev/null
-    done
-    rm -rf "$folder"
-}
-trap finish EXIT
 
 # The job of a fixture with the data's cache of its own; $1: output_dir. More sections may follow on stdin.
 write_job() {
@@ -62,7 +52,6 @@ start() {
     [[ $ranks -gt 0 ]] || launch=()
     "${launch[@]}" zerod --job job.toml --set job.output_dir="$name" "$@" >"$name.out" 2>"$name.err" &
     pid=$!
-    background+=("$pid")
 }
 # Wait for what was started; one that never ends is killed and fails by its code.
 finish_started() {

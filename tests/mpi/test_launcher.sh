@@ -49,7 +49,6 @@ declare -A script
 for each in unseen unasked seen told slow hosts left signals; do
     ZEROD_LAUNCHER_SECONDS=1 timeout -k 1 30 "$source_root/deploy/mpirun.sh" "$each" >"$each.out" 2>"$each.err" &
     script[$each]=$!
-    background+=("$!")
 done
 await() { # COMMAND...: until it holds
     local tries=0
@@ -66,7 +65,6 @@ ended() { ! lives "$1"; }
 await test -e left.started
 await test -e signals.started
 left=$(<left.pid)
-background+=("$left" $(children "$left"))
 kill -USR1 $(children "${script[signals]}") # that of `timeout`
 kill -KILL $(children "${script[left]}")
 check "a script that is killed: its mpirun is too" await ended "$left"

@@ -36,10 +36,12 @@ tests_end() {
     exit $((failures > 0))
 }
 
-# scratch_folder: its name in `work`, removed at the end; jobs of equal names that run beside each other do not meet.
+# scratch_folder: its name in `work`; jobs of equal names that run beside each other do not meet. At the end it is removed, and
+# whatever was started with it in its environment is killed: not by number, for one that has ended may be another's by now.
 scratch_folder() {
     # no dot: mandoc takes what follows it for a section; in /tmp: a socket's path has 107 bytes, wherever TMPDIR is
     work=$(mktemp -d /tmp/zerod-XXXXXX) || exit 99
     export XDG_RUNTIME_DIR="$work"
-    trap 'rm -rf "$work"' EXIT
+    trap 'kill_started; rm -rf "$work"' EXIT
 }
+kill_started() { kill -KILL $(grep -lzs "^XDG_RUNTIME_DIR=$work" /proc/[0-9]*/environ | tr -dc '0-9\n') 2>/dev/null; }

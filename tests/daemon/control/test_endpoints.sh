@@ -130,8 +130,6 @@ check "and done" wait_for 100 done_evals
 
 # --- events ----------------------------------------------------------------------------------------------------------
 curl -sS -N --max-time 600 --unix-socket "$socket" 'http://zerod/v1/events?since=0' >stream 2>/dev/null &
-reader=$!
-background+=("$reader")
 check "a stream gives what was, and what comes" wait_for 100 eval '[[ $(grep -c "^event: step" stream) -ge 30 ]]'
 post checkpoint '{"wait": true}'
 saved=$(word path)
@@ -147,7 +145,6 @@ sed -n 's/^data: //p' given | tail -n 20 >streamed
 check "what comes after an id is replayed as it was" diff streamed replayed
 check "there is something to compare" [ "$(wc -l <replayed)" -eq 20 ]
 curl -sS -N --max-time 600 --unix-socket "$socket" 'http://zerod/v1/logs?follow=1&tail=1' >followed 2>/dev/null &
-background+=("$!")
 check "a log that is followed goes on" wait_for 100 eval '[[ $(wc -l <followed) -ge 3 ]]'
 
 # --- the end ---------------------------------------------------------------------------------------------------------

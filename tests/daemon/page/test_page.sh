@@ -9,12 +9,6 @@ cd "$work" || exit 99
 ln -s "$root/tests" tests
 unset SSH_CONNECTION
 export OMP_NUM_THREADS=1
-pids=()
-finish() {
-    for pid in "${pids[@]}"; do kill -KILL "$pid" 2>/dev/null; done
-    rm -rf "$work"
-}
-trap finish EXIT
 
 # until COMMAND...: again until it succeeds, for at most two minutes.
 until_ok() {
@@ -36,11 +30,9 @@ sed -e 's|^\[job\]|[job]\noutput_dir = "out"|' -e 's|^\[data\]|[data]\ncache_dir
 "$zerod" --job job.toml --max-steps 1000000 --set train.global_batch_size=4 --set data.val_split=0.05 \
     --set eval.eval_strategy=no --set checkpoint.save_strategy=no --set log.logging_steps=1000 >run.out 2>err &
 run=$!
-pids+=("$run")
 ok "a run answers" until_ok "$ctl" -j fixture-llama_odd ranks
 "$ctl" -j fixture-llama_odd web >address 2>web.err &
 web=$!
-pids+=("$web")
 until_ok grep -q http address
 
 page=$(sed 's|/$||' address)
@@ -58,7 +50,6 @@ python=$(command -v python3) chromium=$(command -v chromium)
 if [ -n "$python" ] && [ -n "$chromium" ]; then
     "$ctl" -j fixture-llama_odd web >address2 2>/dev/null &
     second=$!
-    pids+=("$second")
     until_ok grep -q http address2
     ok "a browser draws, pauses and resumes" "$python" tests/daemon/page/browser.py live "$(cat address2)"
     kill -INT $second

@@ -8,8 +8,6 @@ dir=$work
 export OMP_NUM_THREADS=1
 mkdir "$dir/prom"
 "$ear" "$dir/notify" >"$dir/told" &
-ear_pid=$!
-trap 'kill $ear_pid; rm -rf "$dir"' EXIT
 # NAME [argument]...: a job of that name, in a folder of that name
 run() {
     local name=$1
