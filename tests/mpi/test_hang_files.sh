@@ -29,7 +29,7 @@ hangs "an export" export fsync:/hf.tmp:0
 
 # A disk that takes no row of rank 0 holds up no step: all are made, and then the end waits for it.
 name=rows
-ZEROD_TEST_RANK=0 ZEROD_TEST_REFUSE=write:/metrics.jsonl:0 run rows 2 "${job[@]}" "${limited[@]}" --set comm.timeout=3s
+ZEROD_TEST_RANK=0 ZEROD_TEST_REFUSE=write:/metrics.jsonl:0 together run rows 2 "${job[@]}" "${limited[@]}" --set comm.timeout=3s
 check "rows that a disk does not take: the checkpoint waits for them, 74" fails_with 74 E0816
 check "  named" says "the save of rank 0 on $(hostname) at step [0-9]* is given up"
 check "  after all steps" grep -q '"step": *8,' rows/status.json

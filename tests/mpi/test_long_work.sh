@@ -16,19 +16,14 @@ END
 job=(--set train.max_steps=2 --set train.global_batch_size=2 --set eval.eval_steps=2 --set eval.eval_on_start=false
     --set checkpoint.save_steps=2 --set control.socket=none --set log.progress=none)
 
-# late NAME RULES ARGUMENT...: RULES with MS for three halves of the limit, EACH for a tenth. On a machine too
-# busy for a start within the limit it is tried again with a longer one.
-late() {
-    local rules
-    name=$1
-    for allowed in 1 3 10; do
-        rm -rf cache hits
-        rules=${2//MS/$((allowed * 1500))} rules=${rules//EACH/$((allowed * 100))}
-        ZEROD_TEST_HIT=hits ZEROD_TEST_RANK=0 LD_PRELOAD=$calls ZEROD_TEST_DELAY=$rules \
-            run "$name" 2 "${job[@]}" --set comm.timeout=${allowed}s "${@:3}"
-        [[ $allowed -lt 10 ]] && grep -q '^error.E0505.' "$name.err" || break
-        again "$name: $(grep -m 1 '^error' "$name.err")"
-    done
+# late NAME RULES ARGUMENT...: RULES with MS for three halves of the limit, EACH for a tenth.
+late() { together work_late "$@"; }
+work_late() {
+    local allowed=$((tries * tries)) rules
+    rm -rf cache hits
+    rules=${2//MS/$((allowed * 1500))} rules=${rules//EACH/$((allowed * 100))}
+    ZEROD_TEST_HIT=hits ZEROD_TEST_RANK=0 LD_PRELOAD=$calls ZEROD_TEST_DELAY=$rules \
+        run "$1" 2 "${job[@]}" --set comm.timeout=${allowed}s "${@:3}"
 }
 calls=$3
 late work "fsync:/cache/:MS:1,pread:/model.safetensors:MS:1,mkdir:/.tmp-checkpoint:MS:1,fsync:/.tmp-checkpoint:MS:1,pread:/eval.bin:EACH:20,fsync:/hf.tmp:MS:1"

@@ -49,24 +49,20 @@ check "naming the host" says host-b
 check "before step 1" [ ! -s unshared/metrics.jsonl ]
 
 # hang NAME: 2 + 2 ranks that make steps; $pid is that of two-hosts.sh, after which its namespaces are called, $ranks are theirs.
-# On a machine too busy for a start within comm.timeout, $limit, it is started again.
 printf '#!/bin/sh\necho $$ >"$1-$OMPI_COMM_WORLD_RANK.pid"\nshift\nexec "$@"\n' >with_pid.sh
 chmod +x with_pid.sh
 hang() {
     name=$1
-    for limit in 3 3 10 30; do
-        "$source_root/deploy/netns/two-hosts.sh" -n 4 "$folder/with_pid.sh" "$folder/$name" "$zerod" --job job.toml \
-            --set job.output_dir="$name" --set train.max_steps=1000000 --set checkpoint.save_strategy=no --set eval.eval_strategy=no \
-            --set control.socket=none --set log.progress=none --set comm.timeout=${limit}s >"$name.out" 2>"$name.err" &
-        pid=$!
-        background+=("$pid")
-        wait_rows "$name" 5
-        [[ $(rows "$name") -eq 0 ]] && grep -q '^error.E0505.' "$name.err" || break
-        wait "$pid"
-        again "$name: $(grep -m 1 '^error' "$name.err")"
-    done
+    together begin
     ranks=($(cat "$name"-[0-3].pid))
-    background+=("${ranks[@]}")
+}
+begin() { # with comm.timeout, $limit
+    limit=$((3 * tries * tries))
+    "$source_root/deploy/netns/two-hosts.sh" -n 4 "$folder/with_pid.sh" "$folder/$name" "$zerod" --job job.toml \
+        --set job.output_dir="$name" --set train.max_steps=1000000 --set checkpoint.save_strategy=no --set eval.eval_strategy=no \
+        --set control.socket=none --set log.progress=none --set comm.timeout=${limit}s >"$name.out" 2>"$name.err" &
+    pid=$!
+    wait_rows "$name" 5
 }
 gone() {
     local each tries=0

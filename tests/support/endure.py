@@ -140,11 +140,20 @@ class Campaign:
             return subprocess.Popen(self.command(out, sets, broken, rank), cwd=self.folder, stdout=err, stderr=err, stdin=subprocess.DEVNULL,
                                     start_new_session=True, env={**os.environ, "XDG_RUNTIME_DIR": os.path.dirname(out)})
 
+    def run(self, out, sets):
+        """To its end; again where a machine is too busy for a start within comm.timeout."""
+        for _ in range(5):
+            before = len(read(out + ".err") or b"")
+            code = self.start(out, sets).wait(200)
+            if code != 75 or b"error[E0505]" not in read(out + ".err")[before:]:
+                break
+        return code
+
     def unbroken(self):
         out = self.folder + "/whole/out"
         os.mkdir(os.path.dirname(out))
         began = time.monotonic()
-        code = self.start(out, {}).wait(200)
+        code = self.run(out, {})
         self.length = time.monotonic() - began
         self.curve = {key: column(out + "/metrics.jsonl", key) for key in ("step", "loss", "grad_norm", "learning_rate", "tokens")}
         self.model = read(out + "/hf/model.safetensors")
@@ -301,7 +310,7 @@ class Trial:
             self.break_it(sets)
             self.campaign.count("breaks")
             self.check_committed()
-        code = self.campaign.start(self.out, sets).wait(200)
+        code = self.campaign.run(self.out, sets)
         if code != 0:
             raise AssertionError(f"the last start ended with {code}")
         for key, values in self.campaign.curve.items():
