@@ -78,6 +78,7 @@ told() {
 }
 finish() {
     local passed=0 failed=0 skipped=0 retries
+    wait
     read -r passed failed skipped < <(python3 deploy/count_tests.py "${logs[@]}" "$work/told.json")
     if [[ $bad -ne 0 && $failed -eq 0 ]]; then failed=1; fi
     retries=$(python3 deploy/count_tests.py --retries "${logs[@]}" "$work/told.json")
@@ -157,7 +158,7 @@ mkfifo "$work/queue"
 (renice -n 7 $BASHPID >/dev/null && behind) >"$work/queue" &
 behind=$!
 set +m
-trap 'kill -- -$behind 2>/dev/null; rm -rf "$work"' EXIT
+trap 'kill %1 2>/dev/null; rm -rf "$work"' EXIT # until it has ended: then its number may be another's
 exec {queue}<"$work/queue"
 
 suite build mpi "tests in front" "${front_suites[@]}" "${select_long[@]}" || bad=1
