@@ -1,5 +1,5 @@
-/* embedded.h - files that a program carries, put there by the assembler: a name
- * and a text each, both with a NUL after them; an empty name ends a list. */
+/* embedded.h - files embedded in the program by the assembler: each a name and
+ * a text, both NUL-terminated; an empty name ends the list. */
 #pragma once
 
 struct embedded {

@@ -27,8 +27,8 @@ static void *open_one(const struct search *search, const char *path)
     return handle;
 }
 
-/* `folder` may be a pattern, of which each match is tried. A file that is not
- * there leaves no word: the dynamic linker's own says more. */
+/* `folder` may be a pattern, of which each match is tried. A missing file is
+ * not reported: the dynamic linker's own message says more. */
 static void *open_in(const struct search *search, const char *folder)
 {
     void *handle = NULL;

@@ -1,6 +1,6 @@
-/* library.h - opens NVIDIA's libraries (cuBLASLt, cuDNN, NCCL) where they are:
- * none of them is needed to start this program, and none on a machine without a
- * GPU.
+/* library.h - finds and opens NVIDIA's libraries (cuBLASLt, cuDNN, NCCL) at run
+ * time: the program starts without them, and a machine without a GPU does not
+ * need them.
  *
  * Order: the folders of ZEROD_LIBRARY_PATH (separated by ':'); the dynamic
  * linker's own (LD_LIBRARY_PATH, the binary's rpath, ld.so.conf); the folders
@@ -12,11 +12,11 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* The handle of the first of `names` that opens (ends with NULL; a path stands
- * for itself, alone), or NULL with the dynamic linker's last word in `why`. It
- * is never closed: NVIDIA's libraries do not survive that. */
+/* The handle of the first of `names` that opens (NULL-terminated; a path is
+ * opened as it is), or NULL with the dynamic linker's last message in `why`. It
+ * is never closed: NVIDIA's libraries cannot be unloaded safely. */
 void *library_open(const char *const *names, char *why, size_t why_bytes);
 
-/* The file of a library that this process has loaded, by the begin of its name
- * ("libcudnn.so"). False: none is. */
+/* The file of a library that this process has loaded, by a prefix of its name
+ * ("libcudnn.so"). False: not loaded. */
 bool library_path(const char *name, char *out, size_t bytes);

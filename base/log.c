@@ -27,7 +27,8 @@ static struct {
         .file = -1,
 };
 
-/* Held while the hook runs: apart from the sink, so that the hook may log. */
+/* Its lock is held while the hook runs; it is not the sink's, so that the hook
+ * may log. */
 static struct {
     pthread_mutex_t mutex;
     void (*call)(void *, enum zd_log_level, const char *);
@@ -95,7 +96,7 @@ static void write_all(int fd, const char *data, size_t bytes)
         if (n < 0 && errno == EINTR)
             continue;
         if (n <= 0)
-            return; /* a log that cannot be written stops nothing */
+            return; /* a failing log does not stop the program */
         data += n;
         bytes -= (size_t)n;
     }

@@ -21,21 +21,22 @@ struct zd_log_options {
 };
 
 void zd_log_configure(const struct zd_log_options *options);
-/* Also write to `path` (appended, created 0640): a file, and no link to one.
- * NULL closes. */
+/* Also write to `path` (appended, created 0640), which must not be a link. NULL
+ * closes. */
 enum zd_status zd_log_open(const char *path);
 void zd_log(enum zd_log_level level, const char *format, ...)
         __attribute__((format(printf, 2, 3)));
-/* To the log file alone: what stderr has in another form (zd_error_print). */
+/* To the log file only: for lines that stderr shows in another form
+ * (zd_error_print). */
 void zd_log_file(enum zd_log_level level, const char *format, ...)
         __attribute__((format(printf, 2, 3)));
 /* A hook run before a line is written to stderr and after it: the progress bar
  * clears and redraws itself there. NULL removes it. */
 void zd_log_set_bar(void (*hide)(void *), void (*show)(void *), void *ctx);
 
-/* Every line that its level lets through goes to `hook` too, after it was
- * written, from the thread that logs; it may log itself. When this returns the
- * hook that was there is not running in another thread. NULL removes it. */
+/* Every line that passes the level also goes to `hook`, after it was written,
+ * in the thread that logs; the hook may log. When this returns, the previous
+ * hook is no longer running in any thread. NULL removes it. */
 void zd_log_set_hook(
         void (*hook)(void *ctx, enum zd_log_level level, const char *message),
         void *ctx);

@@ -12,7 +12,8 @@ void zd_out_of_memory(void)
         ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
     }
     zd_error_print(stderr, zd_error_get());
-    if (ftrylockfile(stdout) == 0) /* else a thread waits for its reader */
+    /* else another thread is blocked on stdout's reader */
+    if (ftrylockfile(stdout) == 0)
         fflush(stdout);
     _exit(zd_exit_code(ZD_ERR_MEMORY));
 }

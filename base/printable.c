@@ -4,7 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The bytes that a character has by its first one; 0: none begins so. */
+/* The length of a character by its first byte; 0: not a first byte. */
 static size_t length_by(unsigned char first)
 {
     return first < 0x80                    ? 1
@@ -14,7 +14,7 @@ static size_t length_by(unsigned char first)
                                            : 0;
 }
 
-/* The character at `text` in *code_out; returns its bytes, 0: no UTF-8. */
+/* The character at `text` in *code_out; returns its bytes; 0: not UTF-8. */
 static size_t decode(const char *text, size_t bytes, uint32_t *code_out)
 {
     static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};

@@ -1,9 +1,9 @@
-/* printable.h - text of others (names, messages, what a model says) on a
- * terminal, where control codes would move the cursor, change its title or
- * color, or turn the direction of what is read.
+/* printable.h - untrusted text (names, messages, a model's output) on a
+ * terminal, where control codes could move the cursor, change the title or
+ * color, or reverse the text.
  *
  * A character is not printable when it is a control code (C0, DEL, C1), a mark
- * that turns the direction of text or ends a line, or no UTF-8. */
+ * that changes the text's direction or ends a line, or is not valid UTF-8. */
 #pragma once
 
 #include <stdbool.h>
@@ -22,11 +22,12 @@ bool printable_is(const char *text, size_t bytes);
 void printable_copy(
         char *out, size_t out_bytes, const char *text, size_t bytes,
         const char *keep);
-/* How many bytes at the end begin a character that is not whole. */
+/* How many bytes at the end are an incomplete character. */
 size_t printable_tail(const char *text, size_t bytes);
 
-/* To a terminal all but line ends and tabs is escaped; to files and pipes it
- * goes as it is. Text may come in pieces that end within a character. */
+/* A stream of text. On a terminal, characters that are not printable are
+ * escaped, except line ends and tabs; files and pipes get it unchanged. Text
+ * may come in pieces that end within a character. */
 struct printable {
     FILE *out;
     bool is_terminal;

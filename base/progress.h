@@ -1,4 +1,5 @@
-/* progress.h - that reads and writes go on, for whoever waits for them.
+/* progress.h - tells a waiting thread that another's reads and writes make
+ * progress.
  *
  *   a thread                              someone who waits
  *   progress_use(&work)
@@ -6,12 +7,12 @@
  *   fsync -> progress_completed()         it has not for a minute: given up
  *   progress_use(NULL)
  *
- * base/file says it by itself after each read, write and fsync; whoever calls
- * the system otherwise (mapped files, rings) says it there. Several threads may
- * use one. A single call should not take long: whoever writes gigabytes has
- * them on the disk as he goes, so that the last fsync is a short one.
+ * base/file calls progress_completed after each read, write and fsync; code
+ * that does I/O otherwise (mapped files, rings) calls it itself. Several
+ * threads may share a counter. No single call should take long: writers of
+ * gigabytes flush as they go, so that the last fsync is short.
  *
- * Threads: any; who uses it is a matter of each thread. */
+ * Threads: any; each thread chooses its own counter. */
 #pragma once
 
 #include <stdatomic.h>
@@ -21,8 +22,8 @@ struct progress {
     _Atomic uint64_t completed; /* reads, writes, fsyncs so far */
 };
 
-/* From now on this thread's reads and writes are counted there; NULL: not at
- * all. Borrowed. Returns the previous counter. */
+/* From now on count this thread's reads and writes there; NULL: do not count.
+ * Borrowed. Returns the previous counter. */
 struct progress *progress_use(struct progress *progress);
 /* A read, write or fsync of this thread is done. */
 void progress_completed(void);

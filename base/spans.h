@@ -1,9 +1,9 @@
 /* spans.h - what the threads of a rank spend their time on: begin and end of
- * named pieces of work, in memory that is taken before.
+ * named pieces of work, in preallocated memory.
  *
- * Adding is safe from any thread and allocates nothing; with spans of NULL it
- * does nothing. What does not fit is dropped and counted. Reading is for the
- * time after everybody who added has come to rest (a mutex lies between). */
+ * Any thread may add spans; adding allocates nothing, and does nothing when
+ * `spans` is NULL. Spans that do not fit are dropped and counted. Read only
+ * after all adding threads have finished and synchronized with the reader. */
 #pragma once
 
 #include "base/clock.h"
@@ -26,7 +26,7 @@ struct span { /* plain bytes: sent between ranks */
 struct spans;
 enum zd_status spans_create(size_t capacity, struct spans **spans_out);
 void spans_destroy(struct spans *spans);
-/* `name`: at most SPAN_NAME_MAX - 1 bytes are kept. NULL is nothing. */
+/* `name`: at most SPAN_NAME_MAX - 1 bytes are kept. `spans` may be NULL. */
 void spans_add(
         struct spans *spans, int lane, const char *name, int64_t number,
         double begin, double end);
@@ -34,7 +34,7 @@ void spans_add(
 const struct span *spans_get(
         const struct spans *spans, size_t *count_out, uint64_t *dropped_out);
 
-/* 0 where no one asks, so that no clock is read. */
+/* 0 when `spans` is NULL, so that no clock is read. */
 static inline double spans_clock(const struct spans *spans)
 {
     return spans ? clock_seconds() : 0;

@@ -1,18 +1,18 @@
 /* spin.c - OpenMP's threads spin a short while at a barrier, then sleep.
  *
- * libgomp's threads spin for some 3 ms at every barrier before they sleep.
- * Where other programs want the cores too, who is waited for was put aside, and
- * who spins takes the core that it needs (docs/measured/cpu.md has figures).
- * GOMP_SPINCOUNT says how long; libgomp reads it in a constructor, before main,
- * and has no call for it.
+ * libgomp's threads spin for some 3 ms at every barrier before they sleep. When
+ * other programs want the cores too, the thread that is waited for may be
+ * descheduled, and a spinning thread holds the core that it needs (figures:
+ * docs/measured/cpu.md). GOMP_SPINCOUNT says how long; libgomp reads it in a
+ * constructor, before main, and has no call for it.
  *
  * Functions of .preinit_array run before all constructors, but libc has no
- * environment yet: setenv would be in vain. They are given the array itself,
- * which has no room for one entry more. So the place of a variable that means
- * something to shells alone is lent to ours, and our own constructor, which
- * runs behind those of the libraries, gives it back: main, and programs that
- * it starts, see the environment as it came. Where none of them is set (and
- * where the user has said how to wait) libgomp is left alone.
+ * environment yet, so setenv has no effect. They get the environment's array
+ * itself, which has no room for another entry. So our variable temporarily
+ * replaces one that only shells use. Our own constructor, which runs after
+ * those of the libraries, restores it: main, and programs that it starts, see
+ * the original environment. If none of those variables is set, or the user has
+ * chosen how to wait, libgomp is left alone.
  *
  * Programs get this by openmp_dep (meson.build). There is nothing to call. */
 #include <stdbool.h>
@@ -23,8 +23,8 @@ static char spin_count[] = "GOMP_SPINCOUNT=1000"; /* some 10 to 50 us */
 static char *lent;                                /* NULL: nothing is */
 static char **lent_at;
 
-/* Here the address sanitizer has no shadow yet, nor the others theirs, and what
- * they put in a string function's place must not be called. */
+/* The sanitizers are not set up yet at this point, so code must not be
+ * instrumented, nor call string functions that they intercept. */
 #define BEFORE_ALL                                                             \
     __attribute__((no_sanitize("address", "thread", "undefined")))
 
@@ -76,8 +76,7 @@ __attribute__((constructor)) static void give_back(void)
             *entry = lent;
 }
 
-/* The name is what the linker is asked for: nothing else refers to this file.
- */
+/* The linker is told to keep this symbol: nothing else refers to this file. */
 extern void (*const zd_spin_lend[])(int, char **, char **);
 __attribute__((section(".preinit_array"), used)) void (*const zd_spin_lend[])(
         int, char **, char **) = {lend};

@@ -21,8 +21,8 @@ int zd_exit_code(enum zd_status status)
     return i < sizeof codes / sizeof codes[0] ? codes[i] : 70;
 }
 
-/* Text from files and users goes to a terminal: what is not printable is shown
- * as an escape. */
+/* Text from files and users goes to a terminal: escape what is not
+ * printable. */
 static void format_printable(
         char *out, size_t out_bytes, const char *keep, const char *format,
         va_list args)

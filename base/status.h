@@ -56,8 +56,8 @@ enum zd_status zd_fail(
         enum zd_status status, const char *code, const char *format, ...)
         __attribute__((format(printf, 3, 4)));
 
-/* Add where it happened / how to mend it to the record just made; both return
- * its status. */
+/* Add to the new record where it happened, or how to fix it; both return its
+ * status. */
 enum zd_status zd_fail_where(const char *format, ...)
         __attribute__((format(printf, 1, 2)));
 enum zd_status zd_fail_help(const char *format, ...)
@@ -72,7 +72,7 @@ void zd_error_clear(void);
 void zd_error_print(FILE *stream, const struct zd_error *error);
 
 #define ZD_FAIL(status, code, ...) zd_fail((status), (code), __VA_ARGS__)
-/* What is most often wrong: data, as of ZD_ERR_DATA. */
+/* The most frequent failure: bad data, ZD_ERR_DATA. */
 #define ZD_BAD(code, ...) zd_fail(ZD_ERR_DATA, (code), __VA_ARGS__)
 
 /* Return from the calling function when `call` failed. For functions that own
@@ -85,8 +85,8 @@ void zd_error_print(FILE *stream, const struct zd_error *error);
             return zd_try_status_;                                             \
     } while (0)
 
-/* Where an acquiring function goes on to what it has to undo: makes the call
- * only if all before it went well. */
+/* For acquiring functions, which go on to their cleanup: makes the call only if
+ * `status` is still ZD_OK. */
 #define ZD_THEN(status, call)                                                  \
     do {                                                                       \
         if ((status) == ZD_OK)                                                 \

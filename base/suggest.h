@@ -8,8 +8,8 @@ int edit_distance(const char *a, const char *b);
 /* Is a word at this distance from `typed` worth naming? */
 int suggest_is_near(const char *typed, int distance);
 
-/* The nearest of the words offered so far, the first of those as near. Begins
- * as zeros. */
+/* The nearest of the words offered so far; of equally near ones the first.
+ * Starts all-zero. */
 struct suggestion {
     const char *word; /* as it was offered; NULL: none is near */
     int distance;

@@ -1,5 +1,5 @@
-/* text_buffer.h - text that is put together in a buffer of fixed size; what
- * does not fit any more is left out, whole calls or the end of one. */
+/* text_buffer.h - builds text in a buffer of fixed size; what does not fit is
+ * cut off. */
 #pragma once
 
 #include <stddef.h>
@@ -10,7 +10,8 @@ struct text_buffer {
     size_t used;  /* bytes of text so far; >= bytes: cut short */
 };
 
-/* An empty one, of so many bytes that live as long as the block. */
+/* An empty buffer of `size` bytes, valid until the end of the enclosing
+ * block. */
 #define TEXT_BUFFER(size)                                                      \
     {                                                                          \
         .out = (char[size]){""}, .bytes = (size)                               \
@@ -19,5 +20,5 @@ struct text_buffer {
 void text_buffer_add(struct text_buffer *text, const char *format, ...)
         __attribute__((format(printf, 2, 3)));
 
-/* `word` as a shell reads it: as it is, or in quotes. */
+/* `word`, quoted for a shell where needed. */
 void text_buffer_add_word(struct text_buffer *text, const char *word);

@@ -1,7 +1,7 @@
 /* text_stream.h - a stream into text that grows, to be written with stdio.
  *
- * As open_memstream, which loses what it has no memory for and tells no one:
- * here the text is whole, or the process ends (base/must.h). */
+ * As open_memstream, which silently loses text when memory runs out: here the
+ * text is complete, or the process ends (base/must.h). */
 #pragma once
 
 #include <stdarg.h>

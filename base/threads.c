@@ -7,7 +7,7 @@ int thread_start(
         pthread_t *thread_out, const char *name, void *(*body)(void *),
         void *ctx)
 {
-    char short_name[16]; /* what the system takes */
+    char short_name[16]; /* the longest that the system takes */
     /* A blocked fault ends the process before its handler can run. */
     static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
     sigset_t blocked, before;

@@ -6,9 +6,8 @@
 
 #include <pthread.h>
 
-/* Start body(ctx) as a thread of that name, of which the system keeps 15
- * letters. Returns what pthread_create does: 0, or an error number and no
- * thread. */
+/* Start body(ctx) as a thread of that name (the system keeps 15 characters).
+ * Returns 0, or the error number of pthread_create. */
 int thread_start(
         pthread_t *thread_out, const char *name, void *(*body)(void *),
         void *ctx);

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Without an exponent, and without zeros that end a fraction. */
+/* Without an exponent, and without trailing zeros of a fraction. */
 static void print_plain(double value, int digits, char out[UNITS_TEXT])
 {
     char rounded[UNITS_TEXT];

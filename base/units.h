@@ -9,9 +9,9 @@ enum { UNITS_TEXT = 32 };
 /* `value` to so many significant digits: "0.03", "120"; from ten thousand on in
  * thousands: "28k", "70.55G". */
 const char *units_number(double value, int digits, char out[UNITS_TEXT]);
-/* As few digits as come back exactly: "0.1", "1e-06". */
+/* The fewest digits that read back exactly: "0.1", "1e-06". */
 const char *units_exact(double value, char out[UNITS_TEXT]);
-/* "300 bytes", "1.50 MiB"; .. and no less than `bytes`, in KiB at least. */
+/* "300 bytes", "1.50 MiB"; the second rounds up, and uses at least KiB. */
 const char *units_bytes(uint64_t bytes, char out[UNITS_TEXT]);
 const char *units_bytes_up(uint64_t bytes, char out[UNITS_TEXT]);
 /* Seconds in the unit that suits: "0.03 s", "12 min", "3 h", "100 days". */

@@ -1,5 +1,5 @@
-/* words.h - sizes, shares and times as people write them (false: the text is
- * none), and lists of words in one text. */
+/* words.h - parses sizes, percentages and durations as people write them
+ * (false: not valid), and lists of words. */
 #pragma once
 
 #include <stdbool.h>

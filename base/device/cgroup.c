@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-struct version { /* names of the two forms of control groups */
+struct version { /* file names of cgroup v2 and v1 */
     const char *folder, *limit, *used, *stat, *files[2];
 };
 static const struct version versions[] = {
@@ -44,8 +44,8 @@ static uint64_t read_number(
     return proc_number(path, name);
 }
 
-/* The group of the process: "0::/PATH" of the second form, "4:memory:/PATH" of
- * the first. False: there is none. */
+/* The group of the process: "0::/PATH" in v2, "4:memory:/PATH" in v1. False:
+ * there is none. */
 static bool find_group(const char *root, bool is_first_form, char *out)
 {
     char path[PATH_MAX], line[PATH_MAX];

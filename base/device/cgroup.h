@@ -1,17 +1,16 @@
 /* cgroup.h - what the memory of this process's control groups is limited to.
  *
- * Slurm and systemd put a process into a group of its own and leave
- * /sys/fs/cgroup as it is: the group is found by /proc/self/cgroup, and the
- * limits of all groups above it hold too. A container sees its own group as the
- * root. */
+ * Slurm and systemd put a process into its own group, which /proc/self/cgroup
+ * names. The limits of all groups above it apply too. A container sees its own
+ * group as the root. */
 #pragma once
 
 #include <stdint.h>
 
 struct cgroup_memory {
     uint64_t limit; /* bytes; UINT64_MAX: none */
-    uint64_t free;  /* under that of its limits that leaves least: less what is
-                       used, but for files that the system can drop */
+    uint64_t free;  /* under the tightest of its limits; page cache that the
+                       system can drop counts as free */
 };
 
 /* `root` stands before /proc and /sys: "" but for tests. */

@@ -15,8 +15,8 @@ struct device_options device_options_default(void)
 
 uint64_t device_system_memory(void)
 {
-    /* Read once: a search asks for each plan, and the kernel sums up a group's
-     * use at each read of its files, which takes longer than the plan. */
+    /* Read once: a search asks for each plan, and reading a group's files makes
+     * the kernel sum up its use, which takes longer than the plan. */
     static _Atomic uint64_t known;
     if (!known) {
         uint64_t bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) *

@@ -26,7 +26,8 @@ enum device_streams {
 
 struct device_options { /* [device] */
     enum device_backend backend;
-    const char *gpus;      /* "auto", or "2,0": which of those a process sees */
+    const char *gpus;      /* "auto", or "2,0": indices among the GPUs that the
+                              process sees */
     uint64_t memory_limit; /* bytes per rank; 0 = all there is */
     double memory_limit_fraction; /* > 0: a share ("90%") of what there is */
     uint64_t host_memory_limit;
@@ -40,7 +41,7 @@ struct device_options device_options_default(void);
 
 /* Bytes of memory this process may use: the machine's, or its cgroup's. */
 uint64_t device_system_memory(void);
-/* Bytes of it that no one uses, or that can be had at once (MemAvailable). */
+/* Bytes of it that are free or can be reclaimed at once (MemAvailable). */
 uint64_t device_available_memory(void);
 /* CPUs in the affinity mask of this process. */
 int device_affinity_cpus(void);
@@ -52,13 +53,13 @@ int device_online_cpus(void);
  * least 1. When each rank has its own mask (bound by mpirun), the mask is not
  * divided. */
 int device_rank_cpus(int mask_cpus, int online_cpus, int local_size);
-/* Threads of such a rank: device.cpu_threads, else OMP_NUM_THREADS, else as many
- * as its CPUs; no more than OMP_THREAD_LIMIT, as OpenMP starts no more. */
+/* Threads of such a rank: device.cpu_threads, else OMP_NUM_THREADS, else one
+ * per CPU of the rank; at most OMP_THREAD_LIMIT, which OpenMP obeys. */
 int device_threads(
         const struct device_options *options, int mask_cpus, int online_cpus,
         int local_size);
-/* How the streams of a rank work; `offloads`: something is. STREAM_CUDA when
- * the thread's device is a GPU. */
+/* The mode of a rank's streams; `offloads`: something is offloaded. STREAM_CUDA
+ * when the thread's device is a GPU. */
 enum stream_mode device_stream_mode(
         const struct device_options *options, bool offloads);
 
@@ -74,31 +75,32 @@ struct device_facts {
     int multiprocessors;
     int numa_node;                    /* -1: not known */
     uint64_t total_bytes, free_bytes; /* when it was opened */
-    uint64_t context_bytes; /* what the driver took to open it; 0: others are
-                               on it */
-    int sharers;          /* ranks that it is divided by */
-    int driver, runtime;  /* 13000: 13.0; 0: none */
+    uint64_t context_bytes; /* what the driver took to open it; 0: unknown,
+                               other ranks share it */
+    int sharers;            /* ranks that share it */
+    int driver, runtime;    /* 13000: 13.0; 0: none */
 };
 
 /* GPUs that this process may use; 0 also where there is no driver or this
- * program was built without CUDA. Makes no context. *why_out (may be NULL): a
- * sentence on why there is none; static. */
+ * program was built without CUDA. Creates no context. *why_out (may be NULL):
+ * why there is none, a static sentence. */
 int device_gpu_count(const char **why_out);
-/* Facts of the GPUs that this process may use, without a context on any (free
- * and context bytes are 0): how many there are, of which `most` are written. */
+/* Facts of the GPUs that this process may use, read without creating a context
+ * (free and context bytes are 0). Returns how many there are; writes at most
+ * `most` of them. */
 int device_list(struct device_facts *out, int most);
 /* AUTO: DEVICE_CPU where there is no GPU or no driver at all, else CUDA. */
 enum device_backend device_resolve(enum device_backend backend);
 
 /* Whether it is "auto" or numbers with commas between them. */
 bool device_gpus_are_valid(const char *gpus);
-/* The number that this rank opens its device by: the one `options->gpus` has
- * for it, its ranks taking them in turn; with "auto" its own. ZD_ERR_UNFIT when
- * there is no such GPU. */
+/* The index of the device that this rank opens: from the list `options->gpus`,
+ * which the host's ranks use round-robin; with "auto" its local rank.
+ * ZD_ERR_UNFIT when there is no such GPU. */
 enum zd_status device_place(
         const struct device_options *options, int local_rank, int *place_out);
-/* GPUs that ranks get in this way: with more ranks than that on a host, some
- * share one. */
+/* How many GPUs device_place hands out: with more ranks than that on a host,
+ * some share one. */
 int device_places(const struct device_options *options);
 
 struct device;
@@ -109,23 +111,23 @@ struct device;
 enum zd_status device_open(
         enum device_backend backend, int local_rank, int local_size,
         struct device **device_out);
-/* So many ranks of this host have opened the same GPU, all of them by now: what
- * is free of it, read anew, is divided by them (facts.free_bytes), and what one
- * that is alone has by having opened it is known (facts.context_bytes). NULL:
- * the CPU, nothing. ZD_ERR_DEVICE. */
+/* Call after all `sharers` ranks of this host have opened the same GPU. Reads
+ * its free memory again and divides it by them (facts.free_bytes). A rank that
+ * is alone on it also learns what its context takes (facts.context_bytes). NULL
+ * (the CPU): does nothing. ZD_ERR_DEVICE. */
 enum zd_status device_share(struct device *device, int sharers);
-/* Memory of the host that is page-locked for it may lie on any node of the
- * machine from now on. NULL is accepted. */
+/* From now on host memory that is page-locked for it may come from any NUMA
+ * node. NULL is accepted. */
 void device_forget_node(struct device *device);
-/* Everything on it was released before. NULL is accepted. */
+/* Release everything on it first. NULL is accepted. */
 void device_close(struct device *device);
 /* The calling thread's current device; NULL: the CPU. */
 void device_use(struct device *device);
 struct device *device_current(void); /* NULL: the CPU */
 enum device_backend device_backend(void);
 struct device_facts device_facts(void); /* of the current device */
-/* Memory of a GPU is taken in whole pieces of so many bytes, as its driver maps
- * it. */
+/* GPU memory is allocated in multiples of this, the driver's mapping
+ * granularity. */
 enum { DEVICE_GRAIN = 2 << 20 };
-/* That, or 0 on the CPU. */
+/* DEVICE_GRAIN, or 0 on the CPU. */
 uint64_t device_grain_bytes(void);

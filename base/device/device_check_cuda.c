@@ -1,5 +1,4 @@
-/* device_check_cuda.c - the door for errors of CUDA, and the GPU of a thread.
- */
+/* device_check_cuda.c - turns CUDA's errors into ours; the GPU of a thread. */
 #include "base/device/gpu_cuda.h"
 
 #include <assert.h>

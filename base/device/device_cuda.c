@@ -1,5 +1,5 @@
-/* device_cuda.c - a rank's GPU: its memory, memory of the host that it can
- * reach, its context, and what can go wrong with it. */
+/* device_cuda.c - a rank's GPU: its memory, page-locked host memory, its
+ * context, and their errors. */
 #include "base/device/gpu_cuda.h"
 #include "base/device/host_pages.h"
 #include "base/device/populate.h"
@@ -36,7 +36,7 @@ static enum zd_status clear(void *device, size_t bytes)
     return ZD_OK;
 }
 
-/* Cleared, and so before any stream: others may be the first to use it. */
+/* Wait until it is cleared: any stream may be the first to use the memory. */
 static enum zd_status clear_now(void *device, size_t bytes)
 {
     ZD_TRY(clear(device, bytes));
@@ -68,8 +68,8 @@ static enum zd_status take(size_t bytes, void **device_out)
 
 /* --- memory of the host --------------------------------------------------- */
 
-/* A wish: pages come from the node while it has some. libnuma is not worth a
- * dependency for one call. */
+/* A preference only: pages come from this node while it has some. libnuma is
+ * not worth a dependency for one call. */
 static void prefer_node(void *host, size_t bytes, int node)
 {
     unsigned long mask[16] = {0};
@@ -80,7 +80,8 @@ static void prefer_node(void *host, size_t bytes, int node)
     syscall(SYS_mbind, host, bytes, MPOL_PREFERRED, mask, sizeof mask * 8, 0);
 }
 
-/* Of these pages; anything else is a failure of the GPU from before. */
+/* A refusal to lock these pages; any other error is an earlier failure of the
+ * GPU. */
 static bool is_refusal(cudaError_t error)
 {
     return error == cudaErrorMemoryAllocation ||
@@ -171,8 +172,8 @@ static enum zd_status staging_init(struct gpu_staging *staging)
     return ZD_OK;
 }
 
-/* Nothing passes through the slots when others take their place. At the end of
- * a run what went wrong before has been told. */
+/* Wait for the slots before they are replaced. NULL, at the end of a run,
+ * ignores errors: they have already been reported. */
 static enum zd_status lend_staging(void *pinned)
 {
     struct gpu_staging *staging = &gpu_current()->staging;
@@ -189,7 +190,7 @@ static enum zd_status lend_staging(void *pinned)
     return status;
 }
 
-/* The lock is held. */
+/* The caller holds the lock. */
 static enum zd_status need_slots(struct gpu_staging *staging)
 {
     void *slots;
@@ -246,10 +247,11 @@ static void close_gpu(struct device *device)
     cudaSetDevice(device->facts.index);
     stream_destroy(gpu->compute);
     staging_fini(&gpu->staging);
-    free(gpu); /* the context is the process's, perhaps of other ranks too */
+    free(gpu); /* the context belongs to the process, and other ranks may use it
+                */
 }
 
-/* Waits block: a host that spins takes a core from the optimizer's workers. */
+/* Block in waits: spinning would take a core from the optimizer's workers. */
 static cudaError_t open_context(int index, const char **call_out)
 {
     *call_out = "cudaInitDevice";
@@ -312,7 +314,7 @@ static enum zd_status finish(void)
     return ZD_OK;
 }
 
-/* A kernel's failure shows at any later call; a query waits for nothing. */
+/* A kernel's failure shows at any later call; a query does not wait. */
 static enum zd_status check(void)
 {
     cudaError_t error = cudaStreamQuery(device_cuda_stream(NULL));

@@ -10,8 +10,7 @@
 extern "C" {
 #endif
 
-/* The door: an error of CUDA becomes ours, once, with what was called; CUDA's
- * own record of it is reset. */
+/* Turn a CUDA error into ours, naming the call; resets CUDA's last error. */
 enum zd_status device_cuda_check(cudaError_t error, const char *call);
 /* Help text of these errors. */
 void device_cuda_help(void);

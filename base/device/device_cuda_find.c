@@ -6,7 +6,7 @@
 #include <ctype.h>
 #include <stdio.h>
 
-/* Why the runtime sees no GPU, with its own words for what is rare. */
+/* Why the runtime sees no GPU; rare causes in CUDA's own words. */
 static const char *reason(cudaError_t error)
 {
     static _Thread_local char why[256];
@@ -32,7 +32,7 @@ static const char *reason(cudaError_t error)
     return why;
 }
 
-/* Not a machine whose GPU ought to compute and whose driver is in the way. */
+/* There is no usable GPU at all, as opposed to a GPU whose driver fails. */
 static bool is_absent(cudaError_t error)
 {
     int driver = 0;
@@ -102,7 +102,7 @@ enum zd_status gpu_read_facts(int index, struct device_facts *facts)
     return ZD_OK;
 }
 
-/* Of an architecture that this program was not built for. */
+/* The program was not built for the GPU's architecture. */
 static bool is_foreign(cudaError_t error)
 {
     return error == cudaErrorNoKernelImageForDevice ||
@@ -118,14 +118,15 @@ static const char *fix_of(cudaError_t error)
     switch (error) {
     case cudaErrorDevicesUnavailable:
     case cudaErrorDeviceUninitialized:
-        return "another process has this GPU for itself, or its compute mode "
+        return "another process uses this GPU exclusively, or its compute mode "
                "prohibits programs: `nvidia-smi` shows both, `nvidia-smi -c 0` "
-               "lets several in";
+               "lets processes share it";
     case cudaErrorMemoryAllocation:
-        return "end what fills the GPU's memory; `nvidia-smi` lists it";
+        return "end the processes that fill the GPU's memory; `nvidia-smi` "
+               "lists them";
     case cudaErrorECCUncorrectable:
     case cudaErrorHardwareStackError:
-        return "the GPU is broken or wants a reset: see `dmesg` for its Xid";
+        return "the GPU is broken or needs a reset: see `dmesg` for its Xid";
     default:
         return "`nvidia-smi` and `dmesg` say more; device.backend = \"cpu\" "
                "does without it";

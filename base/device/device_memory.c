@@ -1,4 +1,4 @@
-/* device_memory.c - to the device of the calling thread. */
+/* device_memory.c - dispatches to the calling thread's device. */
 #include "base/device/device_table.h"
 
 enum zd_status device_take(size_t bytes, void **device_out)

@@ -1,4 +1,4 @@
-/* device_none.c - the GPUs of a program that was built without CUDA. */
+/* device_none.c - a program built without CUDA has no GPUs. */
 #include "base/device/device_table.h"
 
 int device_gpus(const char **why_out)

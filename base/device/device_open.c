@@ -1,4 +1,4 @@
-/* device_open.c - devices that a thread may make its own. */
+/* device_open.c - opens a device and makes it a thread's current one. */
 #include "base/device/device_table.h"
 
 int device_gpu_count(const char **why_out)
@@ -32,7 +32,7 @@ enum zd_status device_open(
     return zd_fail_help("%s; or device.backend = \"cpu\"", device_gpus_help());
 }
 
-/* More than a context is: someone else's memory is in it. */
+/* No context is larger: beyond it the figure includes others' memory. */
 #define CONTEXT_MAX ((uint64_t)1 << 30)
 
 enum zd_status device_share(struct device *device, int sharers)

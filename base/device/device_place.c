@@ -12,7 +12,7 @@ static bool is_auto(const char *gpus)
     return !gpus || strcmp(gpus, "auto") == 0;
 }
 
-/* The numbers of a list "2,0"; returns how many, 0: it is no such list. */
+/* The numbers of a list "2,0"; returns how many; 0: not such a list. */
 static int parse_gpus(const char *list, int gpus[GPUS_MAX])
 {
     for (int count = 0; count < GPUS_MAX; count++) {

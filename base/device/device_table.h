@@ -1,11 +1,12 @@
-/* device_table.h - what a kind of device does behind base/device/device.h,
- * base/device/device_memory.h and base/device/stream.h. For the files of base
- * that implement one; no one else asks which device it is on. */
+/* device_table.h - the functions of a kind of device, to which
+ * base/device/device.h, base/device/device_memory.h and base/device/stream.h
+ * dispatch. Only for the files of base that implement one; other code does not
+ * ask which device it is on. */
 #pragma once
 
 #include "base/device/device_memory.h"
 
-/* Every stream and every event begins with the table of the kind it is. */
+/* Every stream and every event begins with the table of its kind. */
 struct stream {
     const struct stream_table *table;
 };
@@ -13,8 +14,8 @@ struct event {
     const struct stream_table *table;
 };
 
-/* As in stream.h. Events are not NULL; a stream of NULL is the compute stream
- * of the thread's device, but for a CPU's counters. */
+/* As in stream.h. Events are not NULL. A NULL stream is the compute stream of
+ * the thread's device, except in `counters` of the CPU. */
 struct stream_table {
     enum zd_status (*create)(
             const char *name, enum stream_mode mode,
@@ -42,7 +43,7 @@ struct stream_table {
 
 extern const struct stream_table stream_table_cpu;
 
-/* As in device.h and device_memory.h; no pointer is NULL, no count 0. */
+/* As in device.h and device_memory.h; pointers are not NULL, counts not 0. */
 struct device_table {
     const struct stream_table *streams;
     void (*close)(struct device *device);
@@ -73,10 +74,10 @@ struct device {
 /* The table of the thread's device. */
 const struct device_table *device_table(void);
 
-/* How many there are; 0: there is no GPU or no driver; -1: a driver is there
- * and does not start, so that no one knows. *why_out says why there is none. */
+/* How many GPUs there are; 0: no GPU or no driver; -1: unknown, because the
+ * driver does not start. *why_out says why there is none. */
 int device_gpus(const char **why_out);
-/* What to do where there is none; static. */
+/* Help text for a machine without one; static. */
 const char *device_gpus_help(void);
 enum zd_status device_open_gpu(
         int local_rank, int local_size, struct device **device_out);

@@ -1,4 +1,4 @@
-/* gpu_cuda.h - the GPU of a rank, as the files of base see it that drive it. */
+/* gpu_cuda.h - a rank's GPU; for the files of base that drive it. */
 #pragma once
 
 #include "base/device/device_cuda.h"
@@ -6,8 +6,8 @@
 
 #include <pthread.h>
 
-/* Pieces of page-locked memory that device_write passes through, so that
- * neither side waits for the other. */
+/* Staging of device_write: several slots, so that the host fills one while the
+ * GPU reads another. */
 enum {
     STAGING_SLOTS = 4,
     STAGING_BYTES = DEVICE_STAGING_BYTES / STAGING_SLOTS
@@ -15,7 +15,7 @@ enum {
 struct gpu_staging {
     pthread_mutex_t lock;
     char *slots;  /* STAGING_SLOTS of STAGING_BYTES; NULL: none yet */
-    bool is_lent; /* slots are someone else's */
+    bool is_lent; /* the slots belong to the caller of device_lend_staging */
     cudaEvent_t sent[STAGING_SLOTS];
     int next;
 };
@@ -28,12 +28,12 @@ struct gpu {
 
 /* The GPU of the calling thread, which has one. */
 struct gpu *gpu_current(void);
-/* Any thread may come: makes the GPU its own for CUDA. */
+/* Makes it CUDA's current GPU in the calling thread, any thread. */
 void gpu_enter(const struct gpu *gpu);
 
 /* Facts that need no context. */
 enum zd_status gpu_read_facts(int index, struct device_facts *facts_out);
-/* The record of a refusal to open a GPU, with a fix. */
+/* Records why a GPU could not be opened, with a fix. */
 enum zd_status gpu_refused(
         const struct device_facts *facts, cudaError_t error, const char *call);
 

@@ -6,5 +6,5 @@
 
 #include <stddef.h>
 
-/* `kind`, "pinned", is what an error calls it. ZD_ERR_MEMORY. */
+/* `kind` ("pinned") names the memory in an error. ZD_ERR_MEMORY. */
 enum zd_status host_pages_take(size_t bytes, const char *kind, void **host_out);

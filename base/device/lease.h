@@ -1,18 +1,17 @@
-/* lease.h - memory that passes from hand to hand while the work on it is still
- * queued: who comes next must know whom to wait for.
+/* lease.h - memory whose users follow each other while work on it is still
+ * queued: each must know what to wait for.
  *
- * A buffer has one lease. Who uses the buffer acquires the lease, waits for the
- * tokens that it is told (in its own stream or thread), queues its work, and
- * releases the lease with its own token, which says when the work is done.
- * The lease keeps the tokens of the last writer and of the readers since then,
- * so that
+ * A buffer has one lease. A user acquires the lease, waits for the tokens that
+ * it gets (in its own stream or thread), queues its work, and releases the
+ * lease with its own token, which says when the work is done. The lease keeps
+ * the tokens of the last writer and of the readers since then, so that
  *
  *     a reader waits for the last writer,
  *     a writer waits for the last writer and for all readers since then.
  *
  * Work is queued ahead. A state says what has been queued, in the order of the
- * calls, and not what is done: READY means that who waits for the writer's
- * tokens finds the content.
+ * calls, not what is done: READY means that the content is there once the
+ * writer's tokens are waited for.
  *
  *     +------+  FILL   +---------+ release  +-------+  READ    +--------+
  *     | free | ------> | filling | -------> | ready | -------> | in use |
@@ -33,10 +32,9 @@
  *           which all later users are queued: forget them
  *   yield   as FILL, by the holder of another lease on the same memory
  *
- * A transition that the picture does not have is a mistake of ours: content
- * that is overwritten before it was dropped, read before it was filled,
- * released by who does not hold it. Where assert does, the program ends then
- * with a line on stderr:
+ * Any other transition is a bug in zerod: content overwritten before it was
+ * dropped, read before it was filled, or released without being held. Where
+ * assertions are on, the program then ends with a line on stderr:
  *
  *     lease "offload.slots" 3: FILL by "gradients down" while in use
  *
@@ -53,52 +51,52 @@
  *   host (offload/)             workers: update, undo    copies up; copies down
  *                               copies up                copies down
  *
- * When jobs of the workers run is not a matter of leases (offload/workers.c):
- * that a job is done is a token like others.
+ * Leases do not decide when the workers run a job (offload/workers.c); a
+ * finished job is a token like any other.
  *
- * Threads: none of its own; a lease is one thread's, or under a lock of its
- * owner. Nothing is allocated. */
+ * Threads: starts none; a lease belongs to one thread, or is protected by its
+ * owner's lock. Nothing is allocated. */
 #pragma once
 
 #include "base/device/stream.h"
 
 #include <pthread.h>
 
-/* A sequence of pieces of work that are numbered from 1 as they are asked for:
- * the records of an event (by one thread, so that it knows their numbers before
+/* A sequence of work items, numbered from 1 as they are requested: the records
+ * of an event (requested by one thread, which so knows their numbers before
  * another has queued them), jobs of threads (struct tally), collectives. An
- * event has one timeline and one kind of record: then no wait comes after the
- * record that follows the one that it is for, which a GPU would take for that
+ * event has one timeline and one kind of record. So a wait is never queued
+ * after the record that follows its own, which a GPU would wait for instead
  * (stream_wait_record). */
 struct timeline {
-    struct event *event; /* NULL: not of streams */
+    struct event *event; /* NULL: the work is not on streams */
     uint64_t asked;      /* the last number */
     /* token_wait; NULL: that of the event, whose record is queued */
     enum zd_status (*wait)(
             struct timeline *timeline, uint64_t number, struct stream *stream);
     void *owner; /* for `wait` */
 };
-/* When a piece of work is done. */
+/* One item of a timeline: it can be waited for. */
 struct token {
     struct timeline *of;
-    uint64_t number; /* 0: there is nothing to wait for */
+    uint64_t number; /* 0: nothing to wait for */
 };
 
-/* Of an event. */
+/* The timeline of a new event. */
 enum zd_status timeline_create(struct timeline *timeline_out);
 void timeline_destroy(struct timeline *timeline); /* all-zero is accepted */
 /* The next record, which another thread will make. */
 struct token timeline_next(struct timeline *timeline);
-/* The last that was asked for; number 0: none was. */
+/* The last one that was requested; number 0: none was. */
 struct token timeline_last(struct timeline *timeline);
 enum zd_status timeline_record(
         struct stream *stream, struct timeline *timeline,
         struct token *token_out);
-/* What `stream` does later follows the token; what no stream does is waited for
- * by the calling thread. */
+/* Later work of `stream` waits for the token. Work that is not on a stream is
+ * waited for by the calling thread. */
 enum zd_status token_wait(struct stream *stream, struct token token);
 
-/* Work of threads of the host, done in the order of its numbers. */
+/* Work of host threads, which completes in the order of its numbers. */
 struct tally {
     struct timeline timeline; /* first */
     pthread_mutex_t lock;     /* of all below */
@@ -108,7 +106,8 @@ struct tally {
 void tally_init(struct tally *tally);
 void tally_fini(struct tally *tally);
 struct token tally_token(struct tally *tally, uint64_t number);
-/* All up to `number`, or one more, are done. Any thread. */
+/* tally_done: all up to `number` are done; tally_next: one more is. Any
+ * thread. */
 void tally_done(struct tally *tally, uint64_t number);
 void tally_next(struct tally *tally);
 
@@ -121,9 +120,9 @@ enum lease_state {
 };
 enum lease_use { LEASE_FILL, LEASE_CHANGE, LEASE_READ };
 
-/* At most this many of the writer, and as many of readers: for instance a
- * collective for each of a unit's segments (zero/plan.c, which counts their
- * kinds). One more ends the program, with assertions or without. */
+/* Most tokens of the writer, and of the readers: for instance one collective
+ * for each segment of a unit (zero/plan.c counts their kinds). One more ends
+ * the program, with assertions or without. */
 enum { LEASE_TOKENS = 6 };
 struct lease_tokens {
     int count;
@@ -133,34 +132,34 @@ struct lease_tokens {
 struct lease {
     /* private */
     enum lease_state state;
-    int readers; /* that have acquired and not released */
+    int readers; /* acquired and not yet released */
     int written_count, read_count;
     struct token written[LEASE_TOKENS], read[LEASE_TOKENS];
     const char *name;
     int index;
 };
 
-/* Free, without tokens. The name is for messages and stays; so does `who` of
- * the calls below. */
+/* Free, without tokens. `name`, and `who` of the calls below, appear in
+ * messages and must stay valid. */
 void lease_init(struct lease *lease, const char *name, int index);
 
-/* What must be waited for before the use. */
+/* Returns what must be waited for before the use. */
 struct lease_tokens lease_acquire(
         struct lease *lease, enum lease_use use, const char *who);
-/* One more token of the use that is going on; {0} is none. */
+/* Adds a token to the current use; {0} adds none. */
 void lease_note(struct lease *lease, struct token token);
-/* It is queued. */
+/* The use is queued. */
 void lease_release(struct lease *lease, struct token token);
-/* Acquires, and what `stream` does later follows all tokens. */
+/* Acquires, and makes later work of `stream` wait for all tokens. */
 enum zd_status lease_take(
         struct lease *lease, enum lease_use use, const char *who,
         struct stream *stream);
 void lease_drop(struct lease *lease, const char *who);
-/* Its memory, or a part of it, is about to be another lease's: what `stream`
- * does later follows all tokens. Free afterwards. */
+/* Its memory, or a part of it, passes to another lease: later work of `stream`
+ * waits for all tokens. The lease is free afterwards. */
 enum zd_status lease_yield(
         struct lease *lease, const char *who, struct stream *stream);
 void lease_settle(struct lease *lease);
 
-/* What is queued on it, for who asks. */
+/* Whether the lease is in this state. */
 bool lease_is(const struct lease *lease, enum lease_state state);

@@ -1,24 +1,23 @@
-/* populate.h - pages behind memory that was mapped, by several threads, or by
- * one beside other work.
+/* populate.h - faults in mapped memory, by several threads at once or by one in
+ * the background.
  *
- * The kernel clears a page when it is first touched, and the driver, which
- * page-locks what it is given, touches on one thread. */
+ * The kernel clears a page when it is first touched, and a GPU's driver touches
+ * the memory that it page-locks from one thread only. */
 #pragma once
 
 #include <stddef.h>
 
-/* Puts pages behind all of this, part of an anonymous mapping; what is in it
- * stays. A hint: where the kernel cannot (before Linux 5.14), or has no more
- * pages, what is missing comes when it is touched, or is refused then. */
+/* Faults in a part of an anonymous mapping; its content stays. A hint: before
+ * Linux 5.14, or when pages run out, the rest comes (or fails) when it is
+ * touched. */
 void populate(void *memory, size_t bytes);
 
-/* The same by one thread of low priority, beside others: what is in the
- * memory stays, whoever writes to it meanwhile. NULL, where there is no thread
- * for it: the pages come when they are touched. */
+/* The same in the background, by one thread of low priority; others may write
+ * to the memory meanwhile. NULL when no thread could be started: the pages come
+ * when they are touched. */
 struct populating;
 struct populating *populate_begin(void *memory, size_t bytes);
-/* It is to stop, wherever it is; no one waits, for on a busy machine it may
- * take its time. */
+/* Asks it to stop, and does not wait: on a busy machine it may take a while. */
 void populate_stop(struct populating *populating);
-/* Waits until it has. NULL is nothing, to both. */
+/* Waits until it has stopped. Both accept NULL. */
 void populate_end(struct populating *populating);

@@ -1,4 +1,4 @@
-/* stream.c - to the kind of device that a stream or an event belongs to. */
+/* stream.c - dispatches by the kind of a stream or event. */
 #include "base/device/device_table.h"
 
 #include <assert.h>

@@ -43,12 +43,12 @@ struct cpu_event {
 };
 
 struct lane {
-    struct spans *spans; /* NULL: no one asks */
+    struct spans *spans; /* NULL: not recorded */
     int number;
 };
 
 /* Operations first .. first + count - 1 of the ring (modulo its length) are
- * queued; the worker keeps the first in its place while it works on it. */
+ * queued; the worker leaves the first one queued while it works on it. */
 struct cpu_stream {
     struct stream head;
     enum stream_mode mode;
@@ -105,8 +105,8 @@ static void count(struct cpu_stream *stream, size_t bytes, double seconds)
     stream->counters.seconds += seconds;
 }
 
-/* Without the lock, which others want meanwhile: a feed of the offload engine
- * queues on an inline stream too. NULL: the caller's own. */
+/* Runs without the lock, so that others can queue meanwhile, for instance the
+ * offload engine's feed on an inline stream. NULL: the caller's stream. */
 static void run(struct cpu_stream *stream, const struct operation *op)
 {
     struct lane lane = lane_of(stream);
@@ -203,7 +203,7 @@ static enum zd_status create_event(struct event **event_out)
     return ZD_OK;
 }
 
-/* Waits for a place when the queue is full. */
+/* Waits while the queue is full. */
 static void queue(struct cpu_stream *stream, const struct operation *op)
 {
     ZD_LOCKED(&stream->lock);

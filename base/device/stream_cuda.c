@@ -1,10 +1,10 @@
 /* stream_cuda.c - streams and events of a GPU.
  *
- * Copies, and waits that are counted or hold kernels, are timed by pairs of
- * events that lie in a ring until they are done; they are counted when someone
- * comes by, so that no one waits for them. A wait that finds the ring full is
- * not counted. Calls of the host lie in a ring too, since CUDA keeps one
- * pointer of each. Both are as long as what may be queued. */
+ * Pairs of events time copies and those waits that are counted or hold kernels.
+ * The pairs stay in a ring; finished ones are added up when a later call comes
+ * by, so that nothing waits for them. A wait that finds the ring full is not
+ * counted. Host calls have a ring too, since CUDA passes only one pointer to
+ * each. Both rings are as long as the queue. */
 #include "base/device/gpu_cuda.h"
 #include "base/must.h"
 #include "base/spans.h"
@@ -20,7 +20,7 @@ struct timed {
     cudaEvent_t begin, end;
     enum { TIMED_COPY, TIMED_WAIT, TIMED_HELD } what;
     size_t bytes;
-    struct spans *spans; /* NULL: no one asks */
+    struct spans *spans; /* NULL: not recorded */
     int lane;
 };
 
@@ -44,7 +44,7 @@ struct cuda_stream {
     int lane;
     cudaEvent_t origin; /* both are of the same moment */
     double origin_seconds;
-    int first, count; /* of the ring, those that are not counted yet */
+    int first, count; /* of the ring: pairs that are not counted yet */
     struct timed times[STREAM_TIMES];
     uint64_t calls_queued;
     struct host_call calls[STREAM_CALLS];
@@ -99,7 +99,7 @@ static void destroy(struct stream *base)
     free(stream);
 }
 
-/* Collectives get their turn before kernels that could fill the GPU. */
+/* Collectives have priority over kernels that could fill the GPU. */
 static enum zd_status open_stream(struct cuda_stream *stream, const char *name)
 {
     int least, greatest;
@@ -180,8 +180,8 @@ static void count_first(struct cuda_stream *stream)
     stream->count--;
 }
 
-/* With the lock. Those that are done; `makes_room`: waits until there is a
- * place for another. */
+/* The caller holds the lock. Counts the pairs that are done; `makes_room`:
+ * waits until the ring has room for one more. */
 static cudaError_t count_times(struct cuda_stream *stream, bool makes_room)
 {
     while (stream->count > 0) {
@@ -289,8 +289,8 @@ static struct stream_counters get_counters(struct stream *base)
     return stream->counters;
 }
 
-/* The GPU's clock and the host's are laid side by side anew, since they drift
- * apart: the stream comes to rest for it. */
+/* Aligns the GPU's clock with the host's again, since they drift apart; this
+ * drains the stream. */
 static void set_spans(struct stream *base, struct spans *spans, int lane)
 {
     struct cuda_stream *stream = (struct cuda_stream *)base;
@@ -372,7 +372,7 @@ static enum zd_status wait_for(struct stream *base, struct event *event)
     return ZD_OK;
 }
 
-/* Of the last record: it is this one, or one that its stream comes to later. */
+/* Waits for the last record, which is this one or a later one of its stream. */
 static enum zd_status wait_record(
         struct stream *stream, struct event *event, uint64_t record)
 {
@@ -387,7 +387,8 @@ static enum zd_status wait_event(struct event *base)
     return ZD_OK;
 }
 
-/* After a failure nothing is done any more: who asks must not ask for ever. */
+/* A failed event counts as done: otherwise a polling caller would never
+ * stop. */
 static bool is_done(struct event *base)
 {
     struct cuda_event *event = (struct cuda_event *)base;

@@ -41,7 +41,7 @@ static enum zd_status fail_open(const char *path, int error)
     }
 }
 
-/* Why nothing can be said of a name. */
+/* Why it is unknown whether a name exists. */
 static enum zd_status fail_look(const char *path, int error)
 {
     if (error != EACCES)
@@ -230,8 +230,8 @@ enum zd_status fs_sync_dir(const char *path)
     return fd < 0 ? fail_open(path, errno) : sync_folder(fd, path);
 }
 
-/* All of the file system: for a folder in which one may make names and which
- * one may not read. */
+/* Syncs the whole file system: for a folder that we may write to but not
+ * read. */
 static enum zd_status sync_all(const char *path)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -364,7 +364,7 @@ enum zd_status fs_look(const char *path, bool *is_there_out)
     return ZD_OK;
 }
 
-/* NULL: at the end, or after a failure, whose errno is *error_out. */
+/* NULL at the end or after a failure; then *error_out is its errno. */
 static const char *next_name(DIR *dir, int *error_out)
 {
     struct dirent *entry;
@@ -401,7 +401,7 @@ enum { REMOVE_DEPTH = 64 };
 
 static int remove_at(int parent, const char *name, int depth);
 
-/* Empties the folder and closes it. An errno. */
+/* Empties the folder and closes it. Returns an errno. */
 static int empty_folder(int fd, int depth)
 {
     DIR *dir = fdopendir(fd);
@@ -416,8 +416,8 @@ static int empty_folder(int fd, int depth)
     return error;
 }
 
-/* Every folder is opened by its name in the one above, without following a
- * link: whoever puts a link in its place leads nothing elsewhere. An errno. */
+/* Every folder is opened relative to its parent, without following links, so
+ * that a link put in its place meanwhile does no harm. Returns an errno. */
 static int remove_at(int parent, const char *name, int depth)
 {
     int fd = openat(

@@ -48,8 +48,8 @@ static char *widen_integers(const char *text, size_t bytes, size_t *bytes_out)
     return out;
 }
 
-/* The string that ends in front of byte `end`, into `out`; jansson does not
- * name a long key that is there twice, though it knows where. */
+/* Copies the string that ends before byte `end`: jansson gives the position of
+ * a long duplicate key, but not its name. */
 static void copy_string_before(
         const char *text, size_t end, char *out, size_t out_bytes)
 {
@@ -76,9 +76,8 @@ void json_must_have_memory(void)
 }
 
 /* Counts values and keys: the first of the text, those after a comma or colon,
- * and the first in brackets that are not empty. What a string is does not
- * depend on where it stands, so this agrees with the parser up to the first
- * error. */
+ * and the first in brackets that are not empty. Strings are recognized without
+ * a parser, so this agrees with the parser up to the first error. */
 static bool has_more_values(const char *text, size_t bytes, size_t most)
 {
     size_t count = 1;
@@ -196,8 +195,8 @@ enum zd_status json_parse_file_upto(
     return status;
 }
 
-/* The number at `text`, in as few digits as come back exactly; returns the
- * bytes that were written to `out`. */
+/* Writes the number at `text` in the fewest digits that read back exactly;
+ * returns the bytes written to `out`. */
 static size_t shorten_real(const char *text, char out[UNITS_TEXT])
 {
     units_exact(strtod(text, NULL), out);
@@ -206,8 +205,8 @@ static size_t shorten_real(const char *text, char out[UNITS_TEXT])
     return strlen(out);
 }
 
-/* Copy `text`, which jansson wrote with 17 digits for every real: what came as
- * 1e-06 would go out as 9.9999999999999995e-7. */
+/* Copy `text` with shorter reals: jansson writes 17 digits, so that 1e-06 would
+ * become 9.9999999999999995e-7. */
 static char *shorten_reals(const char *text)
 {
     size_t bytes = strlen(text), used = 0;

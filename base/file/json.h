@@ -1,15 +1,15 @@
 /* json.h - the door to jansson. Duplicate keys are refused, depth is bounded by
  * the library, and errors name file, line and column. Values are counted before
- * a tree is made of them: it takes up to 250 bytes for each, where the text has
- * three.
+ * the tree is built: a value of three bytes of text can take 250 bytes in the
+ * tree.
  *
  * Files that include this one may use jansson's json_t getters directly;
  * reading text and turning jansson's errors into ours happens only here.
  *
- * A byte-order mark in front is skipped. Integers beyond 64 bits become reals
- * (tokenizer_config.json has them). A string with a NUL in it (\u0000) is
- * refused, as a name would count up to there; text of data alone may hold one.
- */
+ * A byte-order mark at the start is skipped. Integers beyond 64 bits become
+ * reals (tokenizer_config.json has them). A string with a NUL (\u0000) is
+ * refused, since C code would read a name only up to it; only text of data may
+ * hold one. */
 #pragma once
 
 #include "base/status.h"
@@ -17,8 +17,8 @@
 #include <jansson.h>
 #include <stdint.h>
 
-/* A member of an object; NULL or 0 where the object is NULL, has no such member
- * or one of another type. */
+/* A member of an object; NULL or 0 when the object is NULL, has no such member,
+ * or the member has another type. */
 static inline const char *json_string_at(const json_t *object, const char *key)
 {
     return json_string_value(json_object_get(object, key));
@@ -34,8 +34,8 @@ static inline json_int_t json_integer_at(const json_t *object, const char *key)
     return json_integer_value(json_object_get(object, key));
 }
 
-/* Loops over the items of an array and the members of an object, which the body
- * leaves as it is. What is NULL, or of another type, has none. */
+/* Loops over the items of an array or the members of an object, which the body
+ * must not change. NULL, or a value of another type, has none. */
 #define JSON_EACH(item, array) JSON_EACH_AT(item##_index, item, array)
 #define JSON_EACH_AT(i, item, array)                                           \
     for (json_t *item = (json_t *)(array), *item##_of = item; item##_of;       \
@@ -59,9 +59,8 @@ enum { JSON_VALUES_MAX = 1000000 };
 enum zd_status json_parse(
         const char *text, size_t bytes, const char *name, enum zd_status status,
         json_t **json_out);
-/* The same for a record of data: any value, and strings may hold NUL. They are
- * taken by json_string_length, and names among them are checked by whoever
- * reads them. */
+/* The same for a record of data: any value, and strings may hold NUL. Read them
+ * with json_string_length; the reader checks those that are names. */
 enum zd_status json_parse_record(
         const char *text, size_t bytes, const char *name, enum zd_status status,
         json_t **json_out);
@@ -73,21 +72,21 @@ enum zd_status json_parse_upto(
         enum zd_status status, json_t **json_out);
 enum zd_status json_parse_file_upto(
         const char *path, uint64_t max_bytes, size_t most, json_t **json_out);
-/* A line of a file of rows, or an answer, which may be torn or another
- * program's: NULL where it is no JSON or has too many values. The caller owns
- * the result. */
+/* For a line of a JSONL file, or an answer, that may be cut off or come from
+ * another program: NULL when it is not JSON or has too many values. The caller
+ * owns the result. */
 json_t *json_of_line(const char *text, size_t bytes);
-/* From now on jansson's memory is had or the process ends (base/must.h): what
- * it makes lacks nothing, and what it reads is not called wrong where there was
- * no memory. Before its first use, by programs. */
+/* From now on a failed allocation in jansson ends the process (base/must.h):
+ * otherwise jansson would leave out values, or report valid text as invalid.
+ * Programs call it before jansson's first use. */
 void json_must_have_memory(void);
-/* With two-space indent and a final newline, reals in the fewest digits that
- * come back exactly. The caller frees it. */
+/* With two-space indent and a final newline; reals in the fewest digits that
+ * read back exactly. The caller frees it. */
 char *json_text(const json_t *json);
 /* The same, durably (fs_write_file). */
 enum zd_status json_write_file(const char *path, const json_t *json);
-/* A real that prints with enough digits to come back exactly; null when it is
- * not finite. New reference. */
+/* A real that is printed with enough digits to read back exactly; null when it
+ * is not finite. New reference. */
 json_t *json_number_or_null(double value);
 /* Text of a user or a file, which need not be UTF-8: then every byte above
  * ASCII becomes '?'. null for NULL. New reference. */

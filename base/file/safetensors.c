@@ -81,7 +81,7 @@ overflow:
 
 /* --- reading the header --------------------------------------------------- */
 
-/* Checks 1 to 3: the header's length, before a byte of it is believed. */
+/* Checks 1 to 3: the header's length, before its content is trusted. */
 static enum zd_status read_header(
         const struct st_file *file, char **text_out, size_t *bytes_out)
 {
@@ -110,7 +110,7 @@ static enum zd_status read_header(
     return ZD_OK;
 }
 
-/* A non-negative integer of 63 bits; reals and negative numbers are none. */
+/* A non-negative integer of 63 bits; false for reals and negative numbers. */
 static bool get_count(const json_t *json, uint64_t *out)
 {
     if (!json_is_integer(json) || json_integer_value(json) < 0)

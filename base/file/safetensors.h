@@ -29,7 +29,7 @@ struct st_tensor {
 
 struct st_file {
     char *path;
-    int fd; /* -1: it rests */
+    int fd; /* -1: closed by st_rest */
     uint64_t file_bytes;
     struct st_tensor *tensors; /* sorted by name */
     int tensor_count;
@@ -38,8 +38,8 @@ struct st_file {
 
 enum zd_status st_open(const char *path, struct st_file **file_out);
 void st_close(struct st_file *file);
-/* Give its descriptor back, and take one again; what was read of the header
- * stays. A file of another length by then is ZD_ERR_DATA. */
+/* st_rest closes the descriptor but keeps the parsed header; st_wake opens it
+ * again. ZD_ERR_DATA when the file's length has changed. */
 void st_rest(struct st_file *file);
 enum zd_status st_wake(struct st_file *file);
 const struct st_tensor *st_find(const struct st_file *file, const char *name);
@@ -52,19 +52,19 @@ enum zd_status st_read_bytes(
         const struct st_file *file, const struct st_tensor *tensor,
         uint64_t first, size_t bytes, void *out);
 
-/* xxh3-128 of the digests, as text, of the header (all that lies in front of
- * the first tensor) and of each tensor, as they lie in the file: so parts may
- * be written and read in any order. Reads every byte. */
+/* xxh3-128 over the digests (as text) of the header, that is, everything before
+ * the first tensor, and of each tensor in file order. So parts may be written
+ * and read in any order. Reads every byte. */
 enum zd_status st_digest(const char *path, char hex[HASH_HEX]);
-/* Of one tensor. */
+/* The digest of one tensor. */
 enum zd_status st_tensor_digest(
         const struct st_file *file, const struct st_tensor *tensor,
         char hex[HASH_HEX]);
 
-/* Writer: declare all tensors, then write the data of each, in any order. In
- * the file they lie as the reference writer puts them (dtype descending, then
- * name). It is made with O_EXCL at `path`, as long as it will be; digests are
- * kept on the way. */
+/* Writer: declare all tensors, then write the data of each, in any order. They
+ * are laid out like the reference writer's (dtype descending, then name). The
+ * file is created with O_EXCL at its full length; digests are computed during
+ * writing. */
 struct st_writer;
 struct st_entry {
     const char *name;
@@ -80,17 +80,17 @@ enum zd_status st_writer_create(
 /* Append bytes of that tensor. */
 enum zd_status st_writer_add(
         struct st_writer *writer, int entry, const void *data, size_t bytes);
-/* Memory for the next bytes of that tensor, the writer's: the next call adds
- * just those. What is added out of it is not copied. */
+/* The writer's own memory for the next bytes of that tensor, which the next
+ * call must add. Adding from it makes no copy. */
 enum { ST_ROOM_MAX = 4 << 20 };
 void *st_writer_room(struct st_writer *writer, int entry, size_t bytes);
-/* xxh3-128 of the bytes of a tensor that is full; the writer's. */
+/* xxh3-128 of a tensor whose bytes are all written; borrowed. */
 const char *st_writer_digest(const struct st_writer *writer, int entry);
 /* fsync and close; fails when bytes are missing. The digest (as st_digest) and
  * bytes may be NULL. Frees the writer whatever happens. */
 enum zd_status st_writer_finish(
         struct st_writer *writer, char *digest_hex, uint64_t *bytes_out);
-/* Instead of writing: others write the data of its tensors at their places
+/* Instead of writing the data: others write the tensors at their offsets
  * (st_open). fsync and close; frees the writer. */
 enum zd_status st_writer_leave(struct st_writer *writer);
 /* Close and unlink an unfinished file. */
@@ -98,7 +98,7 @@ void st_writer_abandon(struct st_writer *writer);
 
 /* --- for the writer ------------------------------------------------------- */
 
-/* Place of a type in the reference's order (files hold higher ones first); -1:
+/* Rank of a type in the reference's order (files hold higher ranks first); -1:
  * no such type. */
 int st_dtype_rank(const char *dtype);
 /* Elements and bytes of a tensor, checked against overflow. */

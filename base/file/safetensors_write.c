@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* What huggingface_hub still inspects. */
+/* The largest header that huggingface_hub inspects. */
 static const size_t HEADER_MAX = 25000000;
 
 struct slot {                     /* a tensor */
@@ -33,8 +33,8 @@ struct st_writer {
     uint64_t bytes;
     size_t behind;               /* fs_write_behind */
     struct write_direct *direct; /* NULL: all goes through the page cache */
-    void *direct_room;           /* st_writer_room gave it */
-    void *room;                  /* the same, of its own; NULL: none yet */
+    void *direct_room;           /* returned by st_writer_room */
+    void *room; /* the writer's own buffer for it; NULL: none yet */
 };
 
 static int by_file_order(const void *a, const void *b)
@@ -106,8 +106,8 @@ static char *header_text(const struct st_writer *writer, const json_t *metadata)
     return text;
 }
 
-/* The data begins aligned; what it all takes has room from now on, where the
- * file system can say so. */
+/* Pads the header so that the data is aligned, and reserves the file's space
+ * where the file system can. */
 static enum zd_status write_header(struct st_writer *writer, const char *text)
 {
     size_t length = strlen(text), padded = (length + 7) / 8 * 8;
@@ -198,7 +198,7 @@ static void writer_free(struct st_writer *writer)
 {
     struct zd_error cause = *zd_error_get();
     if (write_direct_end(writer->direct) != ZD_OK)
-        zd_error_set(&cause); /* what came of it is told, or does not matter */
+        zd_error_set(&cause); /* reported already, or irrelevant */
     if (writer->fd >= 0)
         close(writer->fd);
     for (int i = 0; writer->slots && i < writer->slot_count; i++)

@@ -12,14 +12,14 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Two under way keep a disk busy, while a third is made. */
+/* Two writes in flight keep a disk busy while a third piece is filled. */
 enum { PIECES = 3, ASIDE_BYTES = 4 << 20, ASIDE_PARTS = 4096 };
 static const uint64_t FILE_LEAST = 2 * WRITE_DIRECT_BYTES;
 
-/* Each has a thread. The maker has it from a wait for `free` on, in
- * write_direct_room, until it posts `full`, in write_direct_put; then the
- * thread has it, until it posts `free`. The threads stay: one that begins waits
- * long for a core beside a training. */
+/* Each has a thread. The producer owns a piece from its wait for `free`
+ * (write_direct_room) until it posts `full` (write_direct_put); then the thread
+ * owns it until it posts `free`. The threads are kept: during training a new
+ * thread waits long for a core. */
 struct piece {
     const struct write_direct *of;
     sem_t free, full;
@@ -34,9 +34,9 @@ struct piece {
     struct zd_error error; /* of a status that is a failure */
 };
 
-/* What is not of whole blocks. It is written when no piece is: the file system
- * lets no one into the cache beside a write past it, and the maker would wait
- * for the disk at every edge. */
+/* Bytes outside whole blocks. They are written while no piece is in flight: the
+ * file system blocks cached writes during a direct one, so the producer would
+ * wait for the disk at every edge. */
 struct aside {
     char data[ASIDE_BYTES];
     size_t bytes;
@@ -50,7 +50,8 @@ struct aside {
 struct write_direct {
     int cached, direct; /* descriptors; the first is borrowed */
     const char *path;   /* borrowed */
-    size_t block;       /* a page: none is both in the cache and past it */
+    size_t block; /* a page, so that no page is written both cached and directly
+                   */
     struct piece pieces[PIECES];
     int made; /* the maker's next piece */
     bool is_taken, is_ending;
@@ -94,7 +95,7 @@ static void *run(void *ctx)
     }
 }
 
-/* The maker has the piece. */
+/* The producer owns the piece. */
 static void take(struct write_direct *direct, struct piece *piece)
 {
     await(&piece->free);
@@ -125,7 +126,7 @@ static void end_piece(struct piece *piece)
     free(piece->memory);
 }
 
-/* Opening says little, so a block is written. */
+/* A successful open proves little, so a block is written. */
 static bool takes_blocks(const struct write_direct *direct)
 {
     char *block = direct->pieces[0].memory;
@@ -162,7 +163,7 @@ static enum zd_status failure(const struct write_direct *direct)
     return direct->status;
 }
 
-/* Of all pieces and what was set aside. */
+/* Writes all pieces and the bytes that were set aside. */
 static enum zd_status finish(struct write_direct *direct)
 {
     struct aside *aside = direct->aside;

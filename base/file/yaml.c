@@ -32,7 +32,7 @@ static bool is_one_of(const char *text, const char *const *words)
     return false;
 }
 
-/* NULL: a number that no double holds. */
+/* NULL: a number out of a double's range. */
 static json_t *plain_value(const char *text)
 {
     static const char *const nulls[] = {"", "~", "null", NULL};

@@ -1,9 +1,9 @@
 /* yaml.h - the door to libyaml: text in, a jansson tree out, so that a
  * file in YAML is read like one in JSON.
  *
- * Plain words are what YAML 1.2's core schema says (null, true, 12, 1e-5),
- * and yes, no, on, off as YAML 1.1 has them. Anchors are followed, but the tree
- * is bounded; a document, and one alone. */
+ * Plain scalars follow YAML 1.2's core schema (null, true, 12, 1e-5), plus yes,
+ * no, on and off of YAML 1.1. Anchors are followed, but the tree is bounded.
+ * The text must be exactly one document. */
 #pragma once
 
 #include "base/file/json.h"

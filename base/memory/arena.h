@@ -18,7 +18,7 @@
 
 #include <stdint.h>
 
-/* ARENA_DISK is priced and never taken: its files belong to who asked. */
+/* ARENA_DISK is planned and never taken: the requester owns its files. */
 enum arena_memory {
     ARENA_DEVICE,
     ARENA_HOST,
@@ -39,9 +39,9 @@ enum span_kind {
 const char *arena_memory_name(enum arena_memory memory); /* "device" ... */
 const char *span_kind_name(enum span_kind kind);         /* "params" ... */
 
-/* Spans of device memory begin where allocations of a GPU would: libraries ask
- * for it (cuBLASLt refuses a work space that does not). Others, and what is
- * laid out within a span, at a cache line. */
+/* Spans of device memory are aligned like a GPU's allocations, as libraries
+ * expect (cuBLASLt refuses a workspace that is not). Other spans, and parts of
+ * a span, are aligned to a cache line. */
 enum { ARENA_NAME_MAX = 96, ARENA_ALIGN = 64, ARENA_DEVICE_ALIGN = 256 };
 
 struct arena_span {
@@ -76,8 +76,8 @@ size_t arena_plan_kind_bytes(
 /* The allocations of one process, filled with zero bytes. Memory of the host is
  * mapped exactly (page granularity) and not touched until used. Device and
  * pinned memory are those of the thread's device (base/device/device_memory.h):
- * on a GPU all of them is there at once, and the host reads and writes device
- * memory by that header's calls alone. */
+ * on a GPU all of it is committed at once, and the host accesses device memory
+ * only through that header's calls. */
 struct arena {
     const struct arena_plan *plan; /* borrowed: must outlive the arena */
     void *base[ARENA_MEMORIES];

@@ -1,12 +1,12 @@
-/* array_format.h - how the elements of an array lie in memory: one after the
- * other in a type, or as codes in bytes, whose scales are another array. */
+/* array_format.h - how an array's elements are stored: contiguous in a type, or
+ * quantized to codes in bytes, with their scales in another array. */
 #pragma once
 
 #include "base/number/dtype.h"
 
 struct array_format {
-    enum dtype type; /* of an element; in codes: that they decode to */
-    int packed;      /* codes in a byte; 0: no codes */
+    enum dtype type; /* of an element; of codes: what they decode to */
+    int packed;      /* codes per byte; 0: not quantized */
 };
 
 static inline struct array_format array_format_plain(enum dtype type)
@@ -20,7 +20,7 @@ static inline struct array_format array_format_codes(
     return (struct array_format){type, packed};
 }
 
-/* What `count` elements take, a multiple of 256 of them. */
+/* Bytes of `count` elements; `count` is a multiple of 256. */
 static inline size_t array_format_bytes(
         struct array_format format, size_t count)
 {

@@ -39,10 +39,9 @@ bool dtype_find(
     return false;
 }
 
-/* --- the definitions: selections, so that loops become vectors -------------
- */
+/* --- the definitions: branch-free, so that loops vectorize ------------- */
 
-/* An fp16 shifted into the place of a float's exponent and fraction is its
+/* The bits of an fp16, shifted to a float's exponent and fraction, read as its
  * value times 2^-112, also when it is subnormal. A NaN is made quiet. */
 static inline float widen_fp16(uint16_t x)
 {

@@ -3,8 +3,8 @@
  * bf16 is the upper half of a float; fp16 is IEEE binary16. Conversions to a
  * narrower type round to nearest even, once; what is too large becomes
  * infinite; NaN stays NaN, quiet, with the upper bits of its payload. Arrays
- * are converted by whatever vectors the CPU has, with the bits of the scalar
- * definitions (tests/base/number/test_dtype.c).
+ * are converted with the CPU's vector instructions, to the same bits as the
+ * scalar definitions (tests/base/number/test_dtype.c).
  *
  *   E4M3  sign, 4 bits of exponent (bias 7), 3 of fraction; no infinity, NaN
  *         is 0x7f or 0xff; largest 448, least normal 2^-6, steps of 2^-9 below
@@ -12,7 +12,8 @@
  *         normal 2^-14, steps of 2^-16 below
  * Conversions to these saturate, infinity too, and every NaN becomes 0x7f: as
  * cvt.rn.satfinite of PTX. Source: Micikevicius et al. 2022, arXiv:2209.05433.
- * Arrays of codes are not dtype_convert's: they have scales (kernels/fp8). */
+ * dtype_convert does not take arrays of codes: they have scales
+ * (kernels/fp8). */
 #pragma once
 
 #include "base/number/host_device.h"
@@ -37,8 +38,8 @@ static inline size_t dtype_bytes(enum dtype type)
 const char *dtype_name(enum dtype type);             /* "fp32" */
 const char *dtype_safetensors_name(enum dtype type); /* "F32" */
 const char *dtype_torch_name(enum dtype type);       /* "float32" */
-/* The type of fp32, bf16 and fp16 to which `name_of` gives this name (may be
- * NULL); false: it is none of theirs. */
+/* Which of fp32, bf16 and fp16 has this name according to `name_of`; false:
+ * none. `name` may be NULL. */
 bool dtype_find(
         const char *(*name_of)(enum dtype type), const char *name,
         enum dtype *type_out);
@@ -68,8 +69,8 @@ static inline ZD_HOST_DEVICE float fp8_largest(enum dtype type)
     return type == DTYPE_E5M2 ? 57344.0f : 448.0f;
 }
 
-/* A code shifted into the place of a float's exponent and fraction is its value
- * times 2^-120, or 2^-112 of E5M2, also when it is subnormal. */
+/* The bits of a code, shifted to a float's exponent and fraction, read as its
+ * value times 2^-120 (E5M2: 2^-112), also when it is subnormal. */
 static inline ZD_HOST_DEVICE float fp8_to_float(uint8_t code, enum dtype type)
 {
     bool is_e5m2 = type == DTYPE_E5M2;
@@ -100,8 +101,8 @@ static inline ZD_HOST_DEVICE uint8_t float_to_fp8(float x, enum dtype type)
     if (magnitude > 0x7f800000u)
         return 0x7f;
     magnitude = magnitude < most ? magnitude : most;
-    if (magnitude < least) { /* a sum with what has the same steps as these
-                                codes is rounded as they are */
+    if (magnitude < least) {
+        /* the sum has the codes' spacing, so adding rounds to it */
         float sum;
         memcpy(&sum, &magnitude, sizeof sum);
         sum += is_e5m2 ? 0x1p7f : 0x1p14f;

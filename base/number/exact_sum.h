@@ -2,8 +2,8 @@
  *
  * A fixed-point accumulator wide enough for every finite double (Kulisch); the
  * digits of two accumulators add like integers, so partial sums of ranks,
- * threads and shards combine to the same bits however the work was cut. Used
- * for the gradient norm and for losses.
+ * threads and shards combine to the same bits however the work was divided.
+ * Used for the gradient norm and for losses.
  *
  * A digit holds 32 bits of the sum in an int64_t, so 2^30 additions (or that
  * many merged accumulators) fit before exact_sum_carry must be called;

@@ -1,6 +1,6 @@
-/* rng_normal by IEEE 754's add, multiply, divide and square root alone, in
- * loops that a compiler makes vectors of: the same bits on every machine,
- * whatever its library of mathematics does. */
+/* rng_normal, using only IEEE 754's add, multiply, divide and square root, in
+ * loops that compilers vectorize: the same bits on every machine, independent
+ * of its math library. */
 #include "base/number/philox.h"
 #include "base/number/rng.h"
 
@@ -47,8 +47,9 @@ static inline double log_of(double u)
     return e * ln2_high + (e * ln2_low + 2 * (s + s * z * sum));
 }
 
-/* Cosine and sine of `turns` whole turns, [0, 1), within 2^-52: of the angle
- * to the nearest quarter by their series, then as the quarter has them. */
+/* Cosine and sine of `turns` whole turns, [0, 1), within 2^-52: the series for
+ * the angle to the nearest quarter turn, then swapped and negated for the
+ * quarter. */
 static inline void turn(double turns, double *cos_out, double *sin_out)
 {
     const double two_pi = 6.283185307179586476925286766559;

@@ -13,7 +13,7 @@ static inline size_t size_min(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-/* To a multiple of `unit`. */
+/* Up to a multiple of `unit`. */
 static inline size_t size_round_up(size_t size, size_t unit)
 {
     return (size + unit - 1) / unit * unit;

@@ -1,4 +1,4 @@
-/* tensor_blocks.h - how the elements of a tensor fall into blocks that share
+/* tensor_blocks.h - the division of a tensor's elements into blocks that share
  * one second moment (Adam-mini; Zhang et al. 2024, arXiv:2406.16793, algorithm
  * 3): heads of q and k, output rows of the other matrices, a whole norm.
  *
