@@ -1,5 +1,4 @@
-/* comm_agree asks the system for no memory: what failed may be that there is
- * none. */
+/* comm_agree does not allocate: the failure it settles may be out of memory. */
 #include "base/must.h"
 #include "comm/backend.h"
 
@@ -35,9 +34,9 @@ static struct report report_of(enum zd_status status)
             .record = hash};
 }
 
-/* Who tells: the lowest rank that knows a cause. A rank that only lost its peer
- * saw a symptom; one without a record has told already, or was told. -1: all is
- * well. */
+/* The rank that reports: the lowest one that knows a cause. A rank that only
+ * lost its peer saw a symptom; one without a record has reported already, or
+ * was told. -1: no failure. */
 static int find_teller(const struct report *reports, int size)
 {
     int teller = -1, best = 0;
@@ -54,7 +53,7 @@ static int find_teller(const struct report *reports, int size)
     return teller;
 }
 
-/* "rank 2", "ranks 0-3, 5": those whose record is the teller's. */
+/* "rank 2", "ranks 0-3, 5": the ranks whose record equals the reporter's. */
 static void name_ranks(
         const struct report *reports, int size, int teller, char *out,
         size_t out_bytes)

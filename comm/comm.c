@@ -124,9 +124,9 @@ int comm_max_ctas(const struct comm_options *options, int multiprocessors)
 
 /* --- staging -------------------------------------------------------------- */
 
-/* A chunk is small enough for a core's cache, where it is summed right after it
- * arrived, and large enough that the cost of a message does not show; many
- * ranks share a bounded whole. */
+/* A chunk fits a core's cache, where it is summed right after it arrived, and
+ * is large enough to hide the cost of a message. With many ranks chunks shrink,
+ * to bound the total. */
 size_t staging_chunk_bytes(int size)
 {
     const size_t chunk_max = 256 << 10, chunk_min = 4 << 10, total = 16 << 20;
@@ -161,7 +161,7 @@ void comm_set_memory(struct comm *comm, const struct arena *arena)
         comm->staging = arena_span(arena, name);
 }
 
-/* A world of one reduces nothing. */
+/* A world of one needs none. */
 size_t comm_scratch_values(int size)
 {
     size_t scalars = (size_t)size * COMM_REDUCE_PIECE;
@@ -208,8 +208,9 @@ void comm_give_up(struct comm *comm)
 
 /* --- collectives ---------------------------------------------------------- */
 
-/* In turn, so that operations that are waited for in the order in which they
- * began have the same slots on all ranks, however begins and waits mix. */
+/* Round-robin, so that operations that are waited for in the order in which
+ * they began have the same slots on all ranks, however begins and waits
+ * interleave. */
 static struct comm_op *take_op(struct comm *comm)
 {
     for (int i = 0; i < COMM_OPS_MAX; i++) {
@@ -255,7 +256,8 @@ static enum zd_status add_own(const struct comm *comm, const struct comm_op *op)
     return ZD_OK;
 }
 
-/* What this rank gives itself: its own shard, or part; alone, the sum. */
+/* Copies this rank's own contribution: its shard or part; in a world of one the
+ * sum. */
 static enum zd_status give_own(
         const struct comm *comm, const struct comm_op *op)
 {
@@ -340,7 +342,7 @@ enum zd_status comm_progress(struct comm *comm)
 
 /* --- messages ------------------------------------------------------------- */
 
-/* The first is that of joining (watch/watch.c). */
+/* Message 1 is that of joining (watch/watch.c). */
 enum { FIRST_MESSAGE = 2 };
 
 static bool is_watched(const struct comm *by)
@@ -382,7 +384,7 @@ void comm_message_end(struct comm *by)
         seat_wait_end(by->seat);
 }
 
-/* Of the message that was numbered last. */
+/* The exchange of the message that was numbered last. */
 static enum zd_status message_exchange(
         struct comm *comm, const struct exchange *exchange)
 {
@@ -438,7 +440,7 @@ static enum zd_status exchange_i64(
     return ZD_OK;
 }
 
-/* Every rank gets all values of all: the least latency. */
+/* Every rank receives all values of all ranks: the lowest latency. */
 static enum zd_status reduce_scalars(
         struct comm *comm, int64_t *values, size_t count,
         enum comm_reduction reduction)
@@ -453,7 +455,7 @@ static enum zd_status reduce_scalars(
     return ZD_OK;
 }
 
-/* A reduce_scatter of the ranks' parts and an all_gather, in pieces. */
+/* For arrays: a reduce_scatter of parts, then an all_gather, in pieces. */
 static enum zd_status reduce_parts(
         struct comm *comm, int64_t *values, size_t part,
         enum comm_reduction reduction)

@@ -1,8 +1,8 @@
 /* Ranks are threads of one process and read each other's memory.
  *
  *   begin   publish where this rank's data lies
- *   wait    until all have published; take what is ours from every rank;
- *           say so; until all have said so (then the memory is ours again)
+ *   wait until all have published; copy our part from every rank; mark it
+ * taken; wait until all have (then our memory may be reused)
  *
  * A rank publishes operation n in the slot its pool gave it. The slot is free
  * for a later operation when its wait has returned, which every rank's "taken"
@@ -27,7 +27,7 @@ struct entry { /* of one rank in one slot */
     uint64_t taken;     /* likewise */
 };
 
-struct row { /* of a group; shared by its ranks, under the mutex of all */
+struct row { /* of a group; shared by its ranks, under group's mutex */
     int size;
     int members;            /* ranks that have not left yet */
     struct entry entries[]; /* (size, SLOTS) */
@@ -106,7 +106,7 @@ static enum zd_status await(
                              "another rank ended the job");
 }
 
-/* Say that this rank has what it wanted, and wait until all have. */
+/* Mark this rank's part as taken, and wait until all ranks have theirs. */
 static enum zd_status finish(struct local *local, int slot, uint64_t number)
 {
     struct group *group = local->group;
@@ -192,7 +192,8 @@ void comm_local_abort(struct comm *comm)
     group_abort(local_of(comm)->group);
 }
 
-/* What the watch found ends: ranks that leave do so with a lost peer's code. */
+/* The watch found a hang: fail all waits, so that ranks leave as after a lost
+ * peer. */
 static void end_waits(void *ctx, int exit_code)
 {
     group_abort(ctx);
@@ -236,8 +237,8 @@ static struct local *member_of(struct group *group, struct row *row)
     return local;
 }
 
-/* The rank in the first place makes what those of a row share. If the job ends
- * meanwhile it stays: others may have it. */
+/* The row's first rank creates the shared part. If the job ends meanwhile it is
+ * not freed: others may use it. */
 static enum zd_status local_group(
         struct comm *parent, struct comm *control, const struct comm_row *row,
         struct comm **group_out)

@@ -32,10 +32,9 @@ static long now_ns(void)
     return now.tv_sec * 1000000000L + now.tv_nsec;
 }
 
-/* Called after each poll that found nothing. First polls are free; then the
- * core is offered to others; then we sleep for an eighth of what was waited so
- * far, so that a late wake-up costs little of the wait and a long wait costs
- * no one anything. */
+/* Called after each poll that found nothing. First it only spins; then it
+ * yields the core; then it sleeps for an eighth of the time waited so far, so
+ * that waking late adds little and a long wait uses no CPU. */
 static void idle_step(struct idle *idle, const struct mpi *mpi)
 {
     const long nap_min = 20 * 1000, nap_max = 1000 * 1000;
@@ -65,7 +64,7 @@ static enum zd_status progress(struct mpi *mpi, bool *moved)
     return ZD_OK;
 }
 
-/* While this rank waits, rounds that go through its groups begin and end. */
+/* While this rank waits, rounds that use its groups' transport advance. */
 static enum zd_status go_on(struct mpi *mpi, struct idle *idle)
 {
     struct comm *rounds = mpi->base.root->rounds;
@@ -169,8 +168,8 @@ static enum zd_status mpi_exchange(
 
 /* --- life ----------------------------------------------------------------- */
 
-/* The ranks part together, which is a wait like others. After it they end one
- * by one. */
+/* The ranks leave together, in a wait like any other. After it each ends by
+ * itself. */
 static void mpi_destroy(struct comm *comm)
 {
     struct mpi *mpi = mpi_of(comm);
@@ -202,7 +201,8 @@ static void take_memory(struct mpi *mpi)
         stream_init(&mpi->streams[s], mpi, (enum comm_op_kind)s);
 }
 
-/* Its own communicator: no receive of another group takes its messages. */
+/* A separate communicator, so that groups do not receive each other's
+ * messages. */
 static enum zd_status split(struct mpi *mpi, struct comm *parent)
 {
     ZD_MPI(MPI_Comm_split, mpi_of(parent)->world, mpi->base.row.first,
@@ -239,10 +239,10 @@ static const struct comm_functions mpi_functions = {
         .destroy = mpi_destroy,
 };
 
-/* Within a node Open MPI copies straight out of the peer's memory, where the
- * system lets it. Containers often do not (seccomp), and Open MPI 4 then
- * complains about each message: ask first, and choose the copy through shared
- * memory. A choice the user made stands. */
+/* Within a node Open MPI copies directly from the peer's memory if the system
+ * allows it. Containers often do not (seccomp), and Open MPI 4 then warns about
+ * each message: check first, and choose shared memory. The user's own choice
+ * wins. */
 static void choose_single_copy(void)
 {
     int there = 1, here = 0;
@@ -264,8 +264,8 @@ static void tell_launcher(int exit_code)
     close(file);
 }
 
-/* The watch found the end. MPI is not called: its thread may be what hangs, and
- * mpirun ends the others when this process has ended with the code. */
+/* The watch ends the process. MPI is not called: its thread may be what hangs.
+ * mpirun ends the others when this process has exited with the code. */
 static void end_process(void *ctx, int exit_code)
 {
     FILE *const files[] = {stdout, stderr};
@@ -288,8 +288,7 @@ bool comm_is_launched(void)
     return false;
 }
 
-/* The watch begins before MPI does: that ranks find each other is a wait too.
- */
+/* The watch starts before MPI, since finding the other ranks is a wait too. */
 static enum zd_status start_watch(
         struct mpi *mpi, const struct comm_options *options)
 {
@@ -331,8 +330,8 @@ static enum zd_status start_mpi(
     return ZD_OK;
 }
 
-/* Ranks that share this host, and how long a wait may keep the core: with a
- * core for every rank a short while, else not at all. */
+/* Finds the ranks of this host, and how long a wait may spin: briefly with a
+ * core for every rank, else not at all. */
 static enum zd_status look_around(struct mpi *mpi)
 {
     struct comm *comm = &mpi->base;
@@ -348,7 +347,7 @@ static enum zd_status look_around(struct mpi *mpi)
     return ZD_OK;
 }
 
-/* Nodes as rank numbers have them: all with as many ranks, side by side? */
+/* Do all nodes have equally many ranks, numbered consecutively? */
 static enum zd_status settle_levels(struct mpi *mpi)
 {
     struct comm *comm = &mpi->base;
@@ -389,7 +388,7 @@ static enum zd_status join_watch(struct mpi *mpi)
                     .gather = gather_places,
                     .ctx = comm}));
     comm->seat = watch_seat(comm->watch, 0);
-    /* also one whose waits so far were too short to look more than once */
+    /* also if no wait was long enough to poll twice */
     seat_polls(comm->seat, seat_clock());
     return ZD_OK;
 }
@@ -420,7 +419,7 @@ enum zd_status comm_mpi_create(
     enum zd_status status = start_mpi(mpi, argc, argv, options);
     ZD_THEN(status, connect(mpi, options));
     if (status != ZD_OK) {
-        /* Told before MPI_Finalize, where ranks wait for each other: mpirun
+        /* Print it before MPI_Finalize, where ranks wait for each other: mpirun
          * kills all when the first of them ends. */
         zd_error_print(stderr, zd_error_get());
         zd_error_clear();

@@ -5,8 +5,7 @@
 
 #include <mpi.h>
 
-/* The door: an MPI error becomes ours, once. The communicators return errors.
- */
+/* Turn an MPI error into ours. The communicators return errors. */
 enum zd_status mpi_check(int code, const char *call);
 #define ZD_MPI(function, ...)                                                  \
     ZD_TRY(mpi_check(function(__VA_ARGS__), #function))
@@ -28,15 +27,15 @@ enum {
  *           ^----------------------------^        window of sends
  *       done              begun
  *
- * Both windows move on in order. Receives are few: a reduce_scatter receives
- * into staging, one slot a round, and sums a round when all of it has arrived;
- * what others receive comes to its place.
- * Sends are many, so that the peers can go on while this rank computes. */
+ * Both windows move on in order. The window of receives is small: a
+ * reduce_scatter receives into staging, one slot per round, and sums a round
+ * when all of it has arrived; other operations receive in place. The window of
+ * sends is large, so that the peers can go on while this rank computes. */
 enum direction { SEND, RECEIVE };
 
 struct mpi_window {
     uint64_t begun, done;       /* rounds, over all operations */
-    uint64_t begin_op, done_op; /* queue places they have got to */
+    uint64_t begin_op, done_op; /* their positions in the queue */
     int depth;                  /* rounds under way at most */
     MPI_Request *requests;      /* (depth, size - 1) */
 };
@@ -66,14 +65,14 @@ void stream_init(
 /* Cancels what is under way. */
 void stream_fini(struct mpi_stream *stream);
 enum zd_status stream_begin(struct mpi_stream *stream, struct comm_op *op);
-/* Move on what can be moved; *moved_out is set when something was. */
+/* Begin and finish rounds without waiting; sets *moved_out if any did. */
 enum zd_status stream_progress(struct mpi_stream *stream, bool *moved_out);
 bool stream_op_is_done(const struct comm_op *op);
 
 /* The i-th peer of this rank, i in 0 .. size - 2. */
 int mpi_peer(const struct comm *comm, int i);
 
-/* Before MPI is begun, by one rank of a host: what ranks that were killed
- * together with their mpirun left in shared memory. Best effort: what cannot be
- * known is left. */
+/* Called before MPI is initialized, by one rank of a host: removes shared
+ * memory left by ranks that were killed together with their mpirun. Best
+ * effort: leaves what it is not sure of. */
 void leftovers_sweep(void);

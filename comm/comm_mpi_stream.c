@@ -33,10 +33,10 @@ void comm_mpi_library(char *out, size_t bytes)
     snprintf(out, bytes, "%s", text);
 }
 
-/* What is not summed is received in place; a message must only stay below the
- * 2^31 bytes that MPI counts. */
+/* Data that is not summed is received in place, where only MPI's limit of 2^31
+ * bytes per message matters. */
 static const size_t IN_PLACE_CHUNK = (size_t)256 << 20;
-/* Sends under way to one peer. 64 chunks of staging are 16 MiB ahead. */
+/* Sends under way to one peer: 64 chunks of staging are 16 MiB. */
 enum { SEND_DEPTH = 64 };
 
 void stream_init(

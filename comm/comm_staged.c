@@ -6,12 +6,12 @@
  *   host                          piece 0 | piece 1 | ..  |
  *   up                                 piece 0 | piece 1 -'
  *
- * A round is one piece of one operation. Rounds pass the three places in the
+ * A round is one piece of one operation. Rounds pass the three stages in the
  * order in which they were begun, the same on all ranks; STAGED_SLOTS of them
- * are between the first and the last. The host moves them on, of all groups of
- * the rank: in begin, comm_progress and other waits as far as nothing has to be
- * waited for, in comm_wait until the operation's last copy up is queued. Each
- * group has its own places, streams and memory. */
+ * are between the first and the last. The host advances the rounds of all the
+ * rank's groups: without waiting in begin, comm_progress and other waits; in
+ * comm_wait until the operation's last copy up is queued. Each group has its
+ * own stages, streams and memory. */
 #include "base/must.h"
 #include "comm/backend.h"
 
@@ -32,12 +32,12 @@ struct staged {
     char *pinned;
     size_t piece_bytes;
     struct round slots[STAGED_SLOTS];
-    uint64_t queued, hosted, finished; /* rounds that got so far */
+    uint64_t queued, hosted, finished; /* rounds that have reached this stage */
     struct comm_op *ops[COMM_OPS_MAX]; /* a ring; those with rounds */
-    uint64_t begun, next;              /* next: the one whose rounds begin */
+    uint64_t begun, next; /* next: the operation whose rounds begin next */
     struct event *ready[COMM_OPS_MAX], *done[COMM_OPS_MAX]; /* by op->slot */
     struct event *last_up; /* of the last round that went up; borrowed */
-    bool is_waiting;       /* for its oldest round, on the host */
+    bool is_waiting;       /* the host waits for its oldest round */
 };
 
 static struct staged *staged_of(struct comm *comm)
@@ -47,7 +47,7 @@ static struct staged *staged_of(struct comm *comm)
 
 /* --- pinned memory -------------------------------------------------------- */
 
-/* Large enough that neither copies nor messages show their cost. */
+/* Large enough to hide the fixed costs of copies and messages. */
 static size_t piece_bytes(int size, size_t shard_bytes)
 {
     const size_t piece_max = 1 << 20, total = 64 << 20, unit = 4 << 10;
@@ -71,8 +71,8 @@ static char *slot_full(const struct staged *staged, uint64_t round)
            round % STAGED_SLOTS * (size + 1) * staged->piece_bytes;
 }
 
-/* Elements of a shard that a round moves. Exchanged parts are in a slot twice:
- * as they went down, and as they go up. */
+/* Elements of a shard that a round moves. An all_to_all's parts take a slot
+ * twice: as copied down, and as received. */
 static size_t round_most(const struct staged *staged, const struct comm_op *op)
 {
     size_t size = (size_t)staged->base.size, bytes = staged->piece_bytes;
@@ -94,7 +94,7 @@ static struct round *round_of(struct staged *staged, uint64_t number)
 
 /* --- down ----------------------------------------------------------------- */
 
-/* Where an operation's round finds its pieces on the host, and leaves them. */
+/* The slot where a round's pieces come down, and from which they go up. */
 static char *slot_from(struct staged *staged, uint64_t number)
 {
     bool gathers = round_of(staged, number)->op->kind == COMM_ALL_GATHER;
@@ -155,7 +155,7 @@ static enum zd_status queue_down(struct staged *staged)
         ZD_TRY(copy_full(staged, round, slot_full(staged, number), true));
     if (op->kind == COMM_ALL_GATHER || op->accumulate) {
         const char *from = op->accumulate ? op->to : op->from;
-        if (op->accumulate) /* what an operation before it added */
+        if (op->accumulate) /* the sum of earlier operations */
             ZD_TRY(stream_wait(staged->down, staged->last_up));
         ZD_TRY(stream_copy(
                 staged->down, slot_shard(staged, number),
@@ -168,9 +168,8 @@ static enum zd_status queue_down(struct staged *staged)
     return ZD_OK;
 }
 
-/* Sums that are added to what is there need it as the operations before left
- * it.
- */
+/* An operation that accumulates must wait until earlier ones have written the
+ * shard. */
 static bool may_go_down(const struct staged *staged)
 {
     if (staged->next == staged->begun ||
@@ -200,7 +199,7 @@ static enum zd_status begin_on_host(struct staged *staged)
     return ZD_OK;
 }
 
-/* What others wait for is the operation. */
+/* For the watch, this is a wait for the operation. */
 static enum zd_status wait_on_host(struct staged *staged)
 {
     struct round *round = round_of(staged, staged->finished);
@@ -321,7 +320,7 @@ static void staged_set_memory(struct comm *comm, const struct arena *arena)
 {
     struct staged *staged = staged_of(comm);
     char name[COMM_SPAN_MAX];
-    if (!arena) /* memory of the host stays where it is */
+    if (!arena) /* host memory stays valid */
         return;
     comm_span_name(comm->row.name, "pinned", name);
     const struct arena_span *span = arena_plan_find(arena->plan, name);

@@ -1,6 +1,6 @@
-/* leftovers.c - Open MPI's segments in shared memory, which no one else removes
- * and which fill /dev/shm in the end. Only those of this user and host that no
- * process has mapped go. */
+/* leftovers.c - removes stale shared memory segments of Open MPI, which would
+ * otherwise fill /dev/shm. Only those of this user and host that no process has
+ * mapped. */
 #include "comm/comm_mpi.h"
 
 #include <dirent.h>
@@ -31,8 +31,8 @@ static bool is_ours(const char *name, const struct stat *info)
     return false;
 }
 
-/* By this process of /proc, as far as it may be looked into: another user's
- * maps none of ours. */
+/* Whether this process of /proc has mapped it. Another user's process, which we
+ * cannot inspect, maps none of our segments. */
 static bool is_mapped_by(const char *pid, const char *name)
 {
     char path[64], *line = NULL;
@@ -51,7 +51,7 @@ static bool is_mapped_by(const char *pid, const char *name)
 static bool is_mapped(const char *name)
 {
     DIR *dir = opendir("/proc");
-    bool is_mapped = !dir; /* not known */
+    bool is_mapped = !dir; /* unknown: assume it is */
     for (struct dirent *entry;
          dir && !is_mapped && (entry = readdir(dir)) != NULL;)
         is_mapped = entry->d_name[0] >= '0' && entry->d_name[0] <= '9' &&

@@ -97,7 +97,8 @@ static enum zd_status refuse(struct mesh_sizes sizes, int groups)
             sizes.shard > 0 ? " and parallel.dp_shard_size = \"auto\"" : "");
 }
 
-/* "auto": what the other sizes leave, with as many shards as there can be. */
+/* Resolves "auto": the other sizes' remainder, with as many shards as
+ * possible. */
 static int replicas_of(struct mesh_sizes sizes, int groups)
 {
     int left = sizes.shard > 0 ? groups / sizes.shard : 1;

@@ -35,8 +35,8 @@ enum mesh_role {
 };
 
 struct mesh_sizes { /* [parallel] */
-    int replicate;  /* -1: what the others leave of the world; 1 where .. */
-    int shard;      /* .. this is -1: then it is what they leave */
+    int replicate;  /* -1: the rest of the world; 1 if .. */
+    int shard;      /* .. this is -1: then this is the rest */
     int cp, tp;
 };
 
@@ -59,15 +59,15 @@ struct mesh_place { /* of one rank on each axis */
 
 /* Can a world be nodes of so many neighboring ranks? */
 bool mesh_has_nodes(int world, int node);
-/* All ranks are one SHARD. node 0: one level. The last node is smaller where
- * they do not divide it. */
+/* All ranks are one SHARD. node 0: one level. The last node may be smaller. */
 struct mesh mesh_of(int world, int node);
 /* ZD_ERR_CONFIG where the sizes do not make up the world. */
 enum zd_status mesh_cut(
         struct mesh_sizes sizes, int world, struct mesh *mesh_out);
 struct mesh_group mesh_group(struct mesh mesh, enum mesh_role role, int rank);
-/* All that see samples of their own: the size, and the place of this rank,
- * which ranks that share a sample have in common. */
+/* How samples are divided: the number of groups with different samples, and
+ * this rank's place among them, which ranks that share a sample have in
+ * common. */
 struct mesh_group mesh_samples(struct mesh mesh, int rank);
 struct mesh_place mesh_place(struct mesh mesh, int rank);
 /* Which part of the states of a segment is this rank's: 0 .. mesh_parts - 1, in
@@ -80,6 +80,5 @@ bool mesh_is_within(struct mesh mesh, enum mesh_role role, int host_ranks);
 /* What the tokens of a sample must be a multiple of: 2 cp pieces (one, without
  * cp), each in tp shares. */
 int64_t mesh_token_unit(struct mesh_sizes sizes);
-/* The place that is `away` (at least -size) from this rank's, round and round.
- */
+/* The place at distance `away` (at least -size) from this rank's, in a ring. */
 int mesh_neighbor(struct mesh_group group, int away);

@@ -1,7 +1,8 @@
-/* Operations as tokens, which know whom to wait for. */
+/* Operations as tokens that can be waited for. */
 #include "comm/backend.h"
 
-/* Number `order` + 1; NULL: it is over. 0: the oldest under way. */
+/* The operation with number `order` + 1; 0: the oldest under way. NULL: it is
+ * finished. */
 static struct comm_op *find(struct comm *comm, uint64_t number)
 {
     struct comm_op *found = NULL;

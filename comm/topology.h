@@ -1,5 +1,5 @@
-/* topology.h - who is where: of each rank the host, its place there, and the
- * device that it computes on.
+/* topology.h - where the ranks are: for each rank its host, its local rank, and
+ * its device.
  *
  *   rank    0       1       2       3
  *   host    a       a       b       b
@@ -8,8 +8,8 @@
  *
  * The ranks exchange it once, at start, when each has opened its device; it is
  * kept by their comm (comm_topology) and read by all from then on. A host is
- * what the system calls it; where a test asks for nodes of so many ranks
- * (comm_options.ranks_per_node), "host/0", "host/1" .. are hosts.
+ * its system name; if a test asks for nodes of a given size
+ * (comm_options.ranks_per_node), hosts are "host/0", "host/1" and so on.
  *
  * Memory: 320 bytes or so for each rank, on each rank. */
 #pragma once
@@ -30,14 +30,14 @@ struct topology {
     struct topology_rank ranks[]; /* (size) */
 };
 
-/* Collective, of ranks and not of their device's comm, with the device that is
- * the thread's; made anew if it is there. ZD_ERR_MEMORY and ZD_ERR_PEER, the
+/* Collective over the host's comm (not the device's), for the thread's current
+ * device; replaces an existing topology. ZD_ERR_MEMORY and ZD_ERR_PEER, the
  * same on all ranks. */
 enum zd_status topology_make(struct comm *comm);
 
 bool topology_same_host(const struct topology *topology, int a, int b);
-/* Whether both compute on one GPU; a rank without one shares it with no one,
- * not even itself. */
+/* Whether both ranks compute on one GPU; false if they have none, even for a ==
+ * b. */
 bool topology_same_gpu(const struct topology *topology, int a, int b);
 /* Ranks that compute on this rank's GPU, itself too; 0: it has none. */
 int topology_sharers(const struct topology *topology, int rank);

@@ -1,4 +1,4 @@
-/* A rank's reports to its watch. */
+/* What a rank reports to its watch. */
 #include "comm/backend.h"
 
 #include <stdio.h>

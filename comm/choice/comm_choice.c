@@ -1,5 +1,5 @@
-/* comm_choice.c - which way collectives on the device's memory go, and what
- * each needs. */
+/* comm_choice.c - chooses the transport of collectives on device memory, and
+ * what each needs. */
 #include "base/device/device.h"
 #include "base/log.h"
 #include "comm/backend.h"
@@ -62,7 +62,7 @@ enum zd_status comm_plan_needs(
 
 /* --- whose GPU is whose --------------------------------------------------- */
 
-/* The first two ranks that have one GPU; false: there are none. */
+/* The first two ranks that share a GPU; false: there are none. */
 static bool find_shared(
         const struct topology *topology, int *first_out, int *second_out)
 {
@@ -86,15 +86,15 @@ static bool are_shared(const struct comm *control, bool wants_nccl)
         zd_log_info(
                 "ranks %d (%s) and %d (%s) share one GPU, %s: %s", a,
                 ranks[a].host, b, ranks[b].host, ranks[a].gpu,
-                wants_nccl ? "comm.backend = \"nccl\" is tried all the same; "
-                             "NCCL may refuse it"
+                wants_nccl ? "comm.backend = \"nccl\" is tried anyway; NCCL "
+                             "may refuse it"
                            : "collectives go through the host");
     return true;
 }
 
 /* --- choice --------------------------------------------------------------- */
 
-/* AUTO without a library to open is a notice; NCCL without it an error. */
+/* Without the library AUTO logs a notice, NCCL is an error. */
 static enum zd_status try_nccl(
         struct comm *control, const struct comm_options *options,
         struct comm **comm_out)

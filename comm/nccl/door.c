@@ -9,7 +9,7 @@
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static struct nccl_functions table;
-static const char *missing; /* a function that is not there */
+static const char *missing; /* the first function that the library lacks */
 static bool is_open;
 static char why[512];
 

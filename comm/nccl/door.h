@@ -1,5 +1,5 @@
-/* door.h - libnccl.so.2, opened when it is wanted, as a table of
- * functions. Only where ZD_HAVE_NCCL. */
+/* door.h - libnccl.so.2, opened at its first use, as a table of functions. Only
+ * where ZD_HAVE_NCCL. */
 #pragma once
 
 #include "base/status.h"
@@ -37,7 +37,7 @@ struct nccl_functions {
  * that lacks a function. */
 enum zd_status nccl_open(const struct nccl_functions **functions_out);
 
-/* The door: an error of NCCL becomes ours. ncclInProgress is none. comm may be
+/* Turn an NCCL error into ours; ncclInProgress is not an error. comm may be
  * NULL. */
 enum zd_status nccl_check(
         const struct nccl_functions *nccl, ncclResult_t result,

@@ -68,7 +68,7 @@ static void set_memory(struct comm *comm, const struct arena *arena)
     group->scratch_bytes = span ? span->bytes : 0;
 }
 
-/* Of the compute stream; the host does not wait. */
+/* Seconds that the compute stream waited; the host does not wait. */
 static double waited(const struct comm *comm)
 {
     (void)comm;
@@ -126,8 +126,8 @@ static void free_all(struct nccl *nccl)
     free(nccl);
 }
 
-/* After a failure the memory stays with the threads that may still look at it;
- * the process is about to end. */
+/* After a failure the memory is not freed: threads may still use it, and the
+ * process is about to end. */
 static void nccl_destroy(struct comm *comm)
 {
     struct nccl_group *group = group_of(comm);
@@ -149,7 +149,7 @@ static void nccl_destroy(struct comm *comm)
 
 /* --- joining -------------------------------------------------------------- */
 
-/* Ranks that start late are waited for this long without a limit of the job. */
+/* How long to wait for ranks that start late if the job sets no limit. */
 static const double JOIN_SECONDS = 600;
 
 static double join_seconds(const struct nccl_group *group)
@@ -170,8 +170,8 @@ static ncclConfig_t configuration(const struct nccl_group *group)
     return config;
 }
 
-/* All ranks must have one version: NCCL's protocol is no promise between
- * versions, and what it says of a mismatch (or does not) names no host. */
+/* All ranks must have one version: NCCL's protocol may differ between versions,
+ * and its message for a mismatch, if any, does not name the host. */
 static enum zd_status check_version(const struct nccl_group *group)
 {
     struct comm *control = group->base.control;
@@ -189,7 +189,7 @@ static enum zd_status check_version(const struct nccl_group *group)
             "ZEROD_LIBRARY_PATH; or comm.backend = \"mpi\"");
 }
 
-/* For all that look at every communicator; under `calls`. */
+/* Adds it to the list of all communicators; under `calls`. */
 static void note_comm(struct nccl *nccl, ncclComm_t comm)
 {
     int c = 0;
@@ -199,7 +199,7 @@ static void note_comm(struct nccl *nccl, ncclComm_t comm)
     nccl->all[c] = comm;
 }
 
-/* Rank 0 makes the name of the group, all join under it. */
+/* Rank 0 creates the group's unique id; all join with it. */
 static enum zd_status join_world(struct nccl_group *group)
 {
     struct nccl *nccl = group->nccl;
@@ -277,8 +277,9 @@ static enum zd_status create_events(struct nccl *nccl)
     return ZD_OK;
 }
 
-/* Before all agree on it: the others may wait for this rank to join, for as
- * long as join_seconds. The ends of its connections may tell them earlier. */
+/* Report the failure now: the others may be waiting up to join_seconds for this
+ * rank to join before they can agree on it. Closed connections may tell them
+ * earlier. */
 static enum zd_status stay_out(struct nccl_group *group, enum zd_status status)
 {
     if (status == ZD_OK)

@@ -1,5 +1,5 @@
-/* nccl.h - the NCCL back end to the choice of back ends; for comm/
- * only. Without ZD_HAVE_NCCL all of it is refused by name. */
+/* nccl.h - the NCCL back end, for the choice of back ends in comm/. Without
+ * ZD_HAVE_NCCL every call fails and says so. */
 #pragma once
 
 #include "comm/backend.h"
@@ -15,8 +15,8 @@ enum zd_status comm_nccl_create(
  * shards, and intermediate results of two levels. */
 size_t nccl_device_bytes(const struct comm_needs *needs);
 
-/* Sums in rank order: slots that the exchange of one operation needs, each of a
- * piece of a shard. Kernels move 16 bytes at a time, and messages are aligned.
- */
+/* Sums in rank order: the number of slots that one operation's exchange needs,
+ * each for a piece of a shard. Kernels move 16 bytes at a time, and messages
+ * are aligned. */
 enum { NCCL_SLOT_ALIGN = 256 };
 size_t nccl_ordered_slots(int world, int nodes);

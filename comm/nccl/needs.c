@@ -4,7 +4,8 @@
 /* Above this size, the pieces of a large shard use the same scratch one after
  * another. */
 static const size_t EXCHANGE_BYTES = (size_t)256 << 20;
-/* With very many ranks a piece stays this large, for messages' sake. */
+/* A piece is never smaller, even with very many ranks: messages would be too
+ * small. */
 static const size_t PIECE_MIN = 256 << 10;
 
 size_t nccl_ordered_slots(int world, int nodes)

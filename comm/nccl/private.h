@@ -4,13 +4,12 @@
  *               ready     '--ready                ^ done           ^ done
  *   comm                       '-[ a, b in one group ]-------------'
  *
- * begin notes the operation; the next progress or wait queues all that were
- * noted, those of one comm that follow each other in one ncclGroup, on a stream
- * of higher priority, behind an event of the compute stream. The same calls on
- * all ranks, so the same ncclGroups. Groups of ranks have communicators of
- * their own, split off; all have one stream, so that a rank queues operations
- * of all groups in the order of their numbers, which is that of every other
- * rank.
+ * begin notes the operation. The next progress or wait queues all noted
+ * operations on a stream of higher priority, after an event of the compute
+ * stream; consecutive operations of one comm share an ncclGroup. All ranks make
+ * the same calls, so their ncclGroups are the same. Each group of ranks has its
+ * own split communicator. All use one stream, so that a rank queues operations
+ * of all groups in the order of their numbers, as every other rank does.
  *
  * In two levels an ncclGroup is two: within the node and along the rail (the
  * ranks with the same place in their nodes), with `scratch` between them:
@@ -20,16 +19,15 @@
  *   reduce_scatter:  node: the ranks of node d in full -> scratch[d]
  *                    rail: scratch -> shard
  *
- * Sums in rank order are exchanges and kernels of ours instead
+ * With comm.reduce = "ordered" our own kernels add the parts after an exchange
  * (queue.c). An all_to_all is one ncclGroup of sends and receives, in one
  * level.
  *
- * Threads: the trainer's; and one (watch.c) that looks at events and
- * asynchronous errors. That an operation takes too long is found by the watch
- * of all back ends (comm/watch/watch.h), from what is begun and done; that
- * thread does not look itself, for it may not stand still, and a call of the
- * GPU's driver may for as long as the GPU does.
- */
+ * Threads: the trainer's, and one (watch.c) that checks events and asynchronous
+ * errors. The watch of all back ends (comm/watch/watch.h) finds operations that
+ * take too long, from the numbers begun and done. It does not query the GPU
+ * itself: it must never block, and a driver call may block while the GPU
+ * hangs. */
 #pragma once
 
 #include "base/device/device.h"
@@ -56,9 +54,9 @@ struct nccl_group {
 struct nccl_pending {
     struct nccl_group *group;
     struct comm_op *op;
-    size_t scratch; /* where it has its part of the group's */
-    size_t round;   /* that is being queued: sums in rank order may need more
-                       than one */
+    size_t scratch; /* offset of its part of the group's scratch */
+    size_t round; /* the round being queued: sums in rank order may need several
+                   */
 };
 
 /* What a rank's groups share. */
@@ -69,21 +67,23 @@ struct nccl {
     pthread_mutex_t calls;    /* of the library, on the communicators; see
                                  nccl_calls_begin */
     ncclComm_t all[NCCL_ALL]; /* of all groups, under `calls`; NULL: free */
-    atomic_bool aborts;       /* someone has begun to abort them; in turn: */
-    atomic_bool is_ended, is_aborted; /* no call begins any more; it is done */
+    atomic_bool aborts;       /* a thread has begun to abort them; then: */
+    /* no new call may begin; the abort is done */
+    atomic_bool is_ended, is_aborted;
     struct stream *stream;
     struct event *ready[NCCL_EVENTS], *done[NCCL_EVENTS]; /* by sequence */
     struct nccl_pending pending[NCCL_EVENTS];
     int pending_count;
 
-    /* the thread that looks */
+    /* the thread of watch.c */
     pthread_t watch;
     bool is_watched;
-    int stop;                /* an eventfd */
-    uint64_t done_count;     /* operations known to be done; its own */
+    int stop;            /* an eventfd */
+    uint64_t done_count; /* operations known to be done; only that thread uses
+                            it */
     _Atomic uint64_t queued; /* sequence + 1 of the last one */
     atomic_bool has_failed;
-    atomic_bool gave_up; /* by nccl_give_up: the watch has nothing to add */
+    atomic_bool gave_up; /* set by nccl_give_up: report nothing more */
 };
 
 enum { NCCL_WORLD, NCCL_NODE, NCCL_RAIL };
@@ -97,21 +97,22 @@ static inline int nccl_node_comm(const struct nccl_group *group)
 /* --- state.c -------------------------------------------------------------- */
 
 ncclDataType_t nccl_type_of(enum dtype type);
-/* Every thread calls the library on communicators between these two. False: the
- * communicators are being aborted, which frees them, and nothing is entered. */
+/* Library calls on communicators must be between these two, in any thread.
+ * False: the communicators are being aborted and freed; make no call and no
+ * nccl_calls_end. */
 bool nccl_calls_begin(struct nccl *nccl);
 void nccl_calls_end(struct nccl *nccl);
-/* After a failure: ZD_ERR_PEER with no record, for the watch tells it; or what
- * is wrong with this rank's GPU. */
+/* Fails after a failure: ZD_ERR_PEER without a record, since the watch reports
+ * it, or the failure of this rank's GPU. */
 enum zd_status nccl_check_alive(struct nccl *nccl);
-/* Until `comm` is not in progress. ZD_ERR_PEER: it failed, or it took longer
- * than `seconds` (0: no limit). */
+/* Waits until `comm` is no longer in progress. ZD_ERR_PEER: it failed, or took
+ * longer than `seconds` (0: no limit). */
 enum zd_status nccl_settle(struct nccl *nccl, ncclComm_t comm, double seconds);
 
 /* --- queue.c -------------------------------------------------------------- */
 
 struct event *nccl_done_of(struct nccl *nccl, const struct comm_op *op);
-/* Bytes of scratch that an operation has to itself until it is done. */
+/* Bytes of scratch reserved for an operation until it is done. */
 size_t nccl_scratch_need(
         const struct nccl_group *group, const struct comm_op *op);
 /* Queues what is pending. */
@@ -121,8 +122,8 @@ enum zd_status nccl_flush(struct nccl *nccl);
 
 enum zd_status nccl_watch_start(struct nccl *nccl);
 void nccl_watch_stop(struct nccl *nccl);
-/* The thread's error record ends the job, as watch_fail has it. Once; later
- * calls do nothing. */
+/* Ends the job with the thread's error record (watch_fail). Later calls do
+ * nothing. */
 void nccl_fail(struct nccl *nccl);
 /* Abort the communicators, once, on a separate thread; false: the abort hangs.
  * Waits a bounded time for library calls in progress. */

@@ -14,8 +14,8 @@ struct event *nccl_done_of(struct nccl *nccl, const struct comm_op *op)
 /* --- sums in rank order --------------------------------------------------- */
 
 /* Sums in rank order over NCCL (comm.reduce = "ordered"): ranks exchange their
- * parts, and a kernel of ours adds them, so that they have the bits of
- * sum_parts on any number of GPUs, by any algorithm and version of NCCL.
+ * parts, and a kernel of ours adds them, which gives the bits of sum_parts on
+ * any number of GPUs, whatever NCCL's algorithm and version.
  *
  * Slots of scratch of one operation, each as large as a piece of a shard:
  *
@@ -24,11 +24,10 @@ struct event *nccl_done_of(struct nccl *nccl, const struct comm_op *op)
  *                B: the node's sums, for each node (n)
  *                then A again: the other nodes' sums (n-1)
  *
- * A shard that is larger than a slot goes in several rounds, which need the
- * exchange and the sum of the one before to be over: the stream sees to that.
- */
+ * A shard that is larger than a slot takes several rounds. Each needs the
+ * exchange and sum of the one before, which the stream's order ensures. */
 
-/* A piece of one operation, and what is around it. */
+/* A piece of one operation, with its operation and group. */
 struct piece {
     const struct comm_op *op;
     ncclDataType_t type;
@@ -69,7 +68,7 @@ static size_t ordered_rounds(
     return piece ? (bytes + piece - 1) / piece : 1;
 }
 
-/* False: this round has nothing of it. */
+/* False: the operation has no piece in this round. */
 static bool find_piece(const struct nccl_pending *pending, struct piece *piece)
 {
     const struct nccl_group *group = pending->group;
@@ -103,7 +102,7 @@ static char *slot(const struct piece *p, int number)
     return p->slots + (size_t)number * p->slot_bytes;
 }
 
-/* Among the others: the slot of the rank with this number. */
+/* The slot of rank `number`; our own rank has none. */
 static int among_others(int number, int own)
 {
     return number < own ? number : number - 1;
@@ -168,7 +167,8 @@ static enum zd_status ordered_put(
                       : put_parts(group, &p, nccl_node_comm(group), p.node);
 }
 
-/* The nodes' sums; in one level, that of all. Then along the rail, theirs. */
+/* First the nodes' sums (in one level, the whole sum), then the sums along the
+ * rail. */
 static enum zd_status ordered_sum(
         const struct nccl_pending *pending, bool along_rail)
 {
@@ -197,15 +197,15 @@ static bool in_levels(const struct nccl_group *group)
     return group->rail.size > 1;
 }
 
-/* Is this one summed in rank order, by a kernel of ours? */
+/* Is this operation summed in rank order, by our own kernel? */
 static bool is_ordered(const struct nccl_group *group, const struct comm_op *op)
 {
     return op->kind == COMM_REDUCE_SCATTER &&
            group->base.options.reduce == COMM_REDUCE_ORDERED;
 }
 
-/* First the intermediate results between the levels, then a sum that is still
- * to be added. */
+/* The scratch first has the results between the levels, then a sum that is
+ * still to be added to the shard. */
 static size_t levels_bytes(
         const struct nccl_group *group, const struct comm_op *op)
 {
@@ -361,7 +361,8 @@ static enum zd_status queue_group(
     enum zd_status status = put_run(run, which, put, kinds);
     nccl_calls_end(nccl);
     ZD_TRY(status);
-    /* one that does not block has queued them when it says so */
+    /* a nonblocking communicator has queued them once it is no longer in
+     * progress */
     return nccl_settle(
             nccl, run->group->comms[which], run->group->base.options.timeout);
 }
@@ -375,7 +376,7 @@ static enum zd_status add_ordered(const struct run *run, bool along_rail)
     return ZD_OK;
 }
 
-/* NCCL has no sum that is added to what is there. */
+/* NCCL cannot accumulate into a buffer: add its sums to the shards. */
 static enum zd_status add_sums(const struct run *run)
 {
     ZD_EACH(p, run->pending, run->count)
@@ -420,8 +421,9 @@ static enum zd_status queue_run(const struct run *run)
     return add_sums(run);
 }
 
-/* From `first` on. A number that is missing is of another group: its operation
- * is not queued where there is one rank, and ends the run elsewhere. */
+/* The run that begins at `first`. A missing number belongs to another group: if
+ * that group has one rank here nothing is queued for it, elsewhere it ends the
+ * run. */
 static struct run find_run(struct nccl *nccl, int first)
 {
     const struct nccl_pending *at = &nccl->pending[first];
@@ -458,7 +460,8 @@ enum zd_status nccl_flush(struct nccl *nccl)
         return ZD_OK;
     ZD_TRY(nccl_check_alive(nccl));
     enum zd_status status = queue_all(nccl);
-    for (int i = 0; i < nccl->pending_count; i++) /* later comes later */
+    /* keep what was begun after the flush */
+    for (int i = 0; i < nccl->pending_count; i++)
         nccl->pending[i].group->scratch_used = 0;
     nccl->pending_count = 0;
     if (status != ZD_ERR_PEER) /* a failed GPU is this rank's own cause */

@@ -1,4 +1,4 @@
-/* How the library and the back end stand, for all other files. */
+/* The state of the library and the back end. */
 #include "base/clock.h"
 #include "base/device/device_memory.h"
 #include "comm/nccl/private.h"
@@ -51,10 +51,9 @@ static enum zd_status poll(struct nccl *nccl, ncclComm_t comm, bool *done_out)
     return status;
 }
 
-/* A communicator that does not block hands the work to a thread of the library,
- * which takes some tens of microseconds; the shortest sleep takes the system as
- * long again. (Blocking ones would spare that, but a call that hangs could not
- * be left for an abort.) */
+/* A nonblocking communicator hands the work to a library thread, which takes
+ * tens of microseconds, as does the shortest sleep. (Blocking ones would avoid
+ * that, but a hanging call could not be aborted.) */
 static void rest(double waited)
 {
     const double at_once = 200e-6;

@@ -1,5 +1,5 @@
-/* A thread that sees when operations are done and when NCCL reports an error,
- * and what ends communicators. */
+/* The thread that notes finished operations and NCCL's errors, and the abort of
+ * communicators. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/threads.h"
@@ -16,8 +16,8 @@ enum { LOOK_MS = 50 };
 static const double ABORT_SECONDS = 5;
 /* A call of the library that is under way when communicators are aborted. */
 enum { CALL_SECONDS = 1 };
-/* A peer whose GPU failed says so, and ends the job within this time: what its
- * end does to the others is no cause. */
+/* A peer whose GPU failed reports that and ends the job within this time:
+ * errors that its end causes here are not the cause. */
 static const double CAUSE_SECONDS = 2;
 /* --- the end -------------------------------------------------------------- */
 
@@ -51,7 +51,8 @@ static void nap(void)
     nanosleep(&(struct timespec){.tv_nsec = 10 * 1000 * 1000}, NULL);
 }
 
-/* What aborts may hang, and is left behind then; the back end stays for it. */
+/* The aborting thread may hang and is then left running; the back end is not
+ * freed. */
 bool nccl_abort_all(struct nccl *nccl)
 {
     pthread_t thread;
@@ -119,9 +120,9 @@ static enum zd_status check_errors(struct nccl *nccl)
     return status;
 }
 
-/* Operations end in the order in which they were queued; in between are those
- * of nothing, whose events are old ones. What is further behind than there are
- * events was done before they were used again. */
+/* Operations end in the order in which they were queued. Empty ones in between
+ * have old events. An operation older than the ring of events was done before
+ * its event was reused. */
 static void note_done(struct nccl *nccl)
 {
     struct seat *seat = nccl->whole->base.seat;

@@ -47,8 +47,8 @@ bool watch_is_stopped(int pid)
     return state == 'T' || state == 'Z';
 }
 
-/* On a busy machine a process may get no CPU for longer than the limit. One
- * that would run if it could does not hang: it stands well for now. */
+/* On a busy machine a process may get no CPU for longer than the limit. A
+ * runnable process does not hang: it counts as well for now. */
 static bool is_starved(const struct watch *watch, int rank)
 {
     return watch->peers && watch_same_host(watch, rank) &&
@@ -63,8 +63,9 @@ static bool is_stopped(const struct watch *watch, int rank)
            watch_is_stopped(watch->about[rank].pid);
 }
 
-/* An answer may be late: one that has answered before is silent only after
- * several looks. Until then it stands well, as one that is starved. */
+/* An answer may be late: a rank that has answered before counts as silent only
+ * after several checks without an answer. Until then it counts as well, like a
+ * starved one. */
 static bool may_answer(struct watch *watch, int rank)
 {
     enum { LOOKS = 3 };
@@ -129,7 +130,8 @@ static bool judge(
     return true;
 }
 
-/* A wait of a rank of this process that is longer than that, and a hang. */
+/* A wait of a rank of this process that is longer than the limit, and a
+ * hang. */
 static bool find_hang(
         struct watch *watch, double limit, struct verdict *verdict)
 {
@@ -181,8 +183,8 @@ static bool waits(const struct watch *watch)
     return false;
 }
 
-/* While a save's or load's own thread waits for others nothing of it can be
- * done. */
+/* A save or load whose own thread waits for other ranks cannot make progress:
+ * stop its clock. */
 static bool check_file(struct watch *watch, struct comm_files *files)
 {
     bool is_there = atomic_load(&files->what) != NULL;

@@ -1,8 +1,8 @@
 /* pace.h - how long a collective may take, learned from the steps.
  *
- *   limit = max(10 s, 5 x the longest good step), ten times that and no less
- *           than ten predicted steps until two steps were made; a good step
- *           takes at most 3 x the median
+ *   limit = max(10 s, 5 x the longest good step); until two steps are done, ten
+ * times that, and at least ten predicted steps; a good step takes at most 3 x
+ * the median
  *
  * The last PACE_STEPS steps count. One thread at a time. */
 #pragma once

@@ -17,14 +17,15 @@
 enum kind { ASK = 1, TELL, OVER, WRITTEN };
 static const double ASK_SECONDS = 1;
 enum { AGAIN_MS = 100, OVER_TIMES = 3 }; /* datagrams get lost */
-/* A socket holds some hundred that come meanwhile: others ask too. */
+/* A socket's buffer holds about a hundred datagrams, and others ask too. */
 enum { SENT_TOGETHER = 32 };
 
 struct peers {
     struct watch *watch;
     int socket;
     bool is_asking;
-    uint64_t asked; /* which question: an answer to an earlier one is none */
+    uint64_t asked; /* number of the question: answers to earlier ones are
+                       ignored */
 };
 
 struct message { /* fixed sizes, no padding */
@@ -82,7 +83,7 @@ int peers_socket(const struct peers *peers)
     return peers->watch->about[0].addresses[0] ? peers->socket : -1;
 }
 
-/* False: there is none, or none of ours. */
+/* False: there is no message, or it is not one of this job. */
 static bool receive(
         const struct peers *peers, struct message *message,
         struct sockaddr_in *from)
@@ -119,7 +120,8 @@ static void send_to(
            sizeof to);
 }
 
-/* The interfaces of one's own host may be down. */
+/* Ranks of this host are also sent to over the loopback: interfaces may be
+ * down. */
 static void send_to_rank(
         const struct peers *peers, int rank, const struct message *message)
 {
@@ -253,7 +255,7 @@ struct peers *peers_open(
     if (getrandom(mine->token, PEERS_TOKEN_BYTES, 0) != PEERS_TOKEN_BYTES ||
         peers->socket < 0)
         mine->addresses[0] = 0;
-    /* nor is an answer to another rank's question one */
+    /* start question numbers at random, so that they differ between ranks */
     memcpy(&peers->asked, mine->token, sizeof peers->asked);
     return peers;
 }

@@ -1,15 +1,15 @@
-/* peers.h - how far the ranks of other processes are, asked when a wait is
- * long, and the end of the job, told to them; for this folder only.
+/* peers.h - asks other processes how far their ranks are when a wait is long,
+ * and tells them that the job ends; for this folder only.
  *
  *   rank 1   ---- ASK ------>   the watch of every other rank,
  *            <--- TELL ------   which looks at its seat
  *            ---- OVER ----->   all: the job ends, and why
  *            <--- WRITTEN ---   the one that writes the event has done so
  *
- * MPI cannot be used for it: its thread is the trainer's, which may be what
- * hangs. Datagrams carry a secret of the job, which MPI has distributed; those
- * without it get no answer. Ports are the loopback's where all ranks are on one
- * host. Datagrams are IPv4, and go to all addresses of a rank.
+ * MPI cannot be used: only the trainer's thread may call it, and that may be
+ * what hangs. Datagrams carry a secret of the job, distributed by MPI; those
+ * without it get no answer. With all ranks on one host they use the loopback.
+ * They are IPv4 and go to all addresses of a rank.
  *
  * Threads: one at a time. */
 #pragma once
@@ -21,9 +21,9 @@ enum { PEERS_ADDRESSES = 4, PEERS_TOKEN_BYTES = 16 };
 
 struct peers;
 
-struct peer_about { /* of a rank, as all get it */
+struct peer_about { /* of a rank; all ranks have it */
     char host[WATCH_HOST_MAX];
-    unsigned char token[PEERS_TOKEN_BYTES]; /* rank 0's holds */
+    unsigned char token[PEERS_TOKEN_BYTES]; /* rank 0's is used */
     uint32_t addresses[PEERS_ADDRESSES];    /* network byte order; 0: none */
     uint16_t port, unused;
     int32_t pid;

@@ -12,11 +12,12 @@
 struct comm_files {
     struct watch *watch;
     struct progress progress;
-    struct progress *before; /* where the thread's reads and writes counted */
+    struct progress *before; /* the thread's previous counter */
     atomic_bool is_taken;
     _Atomic(const char *) what; /* NULL: not begun yet, or ended */
-    atomic_bool is_held;        /* while the thread that trains waits */
-    bool (*goes_on)(void *ctx); /* under the lock; NULL: the job ends */
+    atomic_bool is_held;        /* paused while the main thread waits */
+    bool (*goes_on)(void *ctx); /* comm_files_ask_first; under the lock; NULL:
+                                   the job ends */
     void *ctx;
     /* the watch's: */
     bool was_there;
@@ -32,23 +33,24 @@ struct watch {
     _Atomic uint64_t limit; /* microseconds; 0: none */
     struct pace pace;
     struct comm_files files[WATCH_FILES_MAX];
-    int launcher;      /* parent when it began */
-    pthread_t trainer; /* that created it */
+    int launcher;      /* parent process at the start */
+    pthread_t trainer; /* the thread that created the watch */
 
-    pthread_mutex_t lock; /* of all below: the thread holds it while it looks */
+    pthread_mutex_t lock; /* of all below; the watch holds it while it checks */
     int rank, size, count;    /* first rank here, of all, ranks here */
     struct seat *seats;       /* (count) */
     struct peer_about *about; /* (size); NULL: not joined yet */
     struct rank_known *ranks; /* (size) */
     struct peers *peers;      /* NULL: all ranks are here, or not joined */
-    int greetings; /* times that others were asked for the first time */
+    int greetings;            /* rounds of greet so far */
     uint64_t greeted;
     struct watch_listener listener;
     struct watch_ending ending;
-    bool is_stalled; /* the listener was told */
+    bool is_stalled; /* the listener was told of a stall */
     uint64_t next_look, next_stall_look;
     struct zd_error failure; /* of END_FAILED */
-    uint64_t last, floor;    /* when it looked last; clocks begin there */
+    /* time of the last check; no clock starts before floor */
+    uint64_t last, floor;
     uint64_t over_since;
     bool is_over;    /* this process ends, with .. */
     bool is_written; /* the verdict's writer has written the event */
@@ -73,8 +75,8 @@ static inline bool watch_same_host(const struct watch *watch, int rank)
     return strcmp(watch_host(watch, rank), watch_host(watch, watch->rank)) == 0;
 }
 
-/* The watch's thread lives and looks around: called while something takes time.
- * If it comes later than this it was not scheduled. */
+/* Called during anything that takes time: the watch was scheduled, and is not
+ * late itself. If it comes later than this it was not scheduled. */
 static inline void watch_alive(struct watch *watch)
 {
     enum { LOST = 1000 * 1000 };
@@ -90,7 +92,7 @@ static inline void watch_alive(struct watch *watch)
 void watch_tell(struct watch *watch, const struct verdict *verdict);
 /* Tells the listener, in bounded time. */
 void watch_tell_listener(struct watch *watch, const struct verdict *verdict);
-/* .. that this may become a hang; NULL: no more. */
+/* .. that this may become a hang; NULL: the wait is over. */
 void watch_tell_stalled(struct watch *watch, const struct verdict *verdict);
 
 /* --- look.c --------------------------------------------------------------- */
@@ -101,9 +103,9 @@ void watch_look_around(struct watch *watch);
 bool watch_is_runnable(int pid);
 /* Was the process stopped (SIGSTOP), or has it ended? */
 bool watch_is_stopped(int pid);
-/* Is a wait, or are files, too long? */
+/* Has a wait or file I/O taken too long? */
 bool watch_check_waits(struct watch *watch, struct verdict *verdict);
 bool watch_check_files(struct watch *watch, struct verdict *verdict);
 bool watch_check_launcher(struct watch *watch, struct verdict *verdict);
-/* Does a wait become too long? Tells the listener of rank 0's process. */
+/* Is a wait getting long? Tells the listener of rank 0's process. */
 void watch_look_at_stall(struct watch *watch);

@@ -1,5 +1,5 @@
-/* seat.h - what a rank is in, and since when; and what is told of it to other
- * processes.
+/* seat.h - what a rank is doing, and since when; and what other processes are
+ * told.
  *
  *              wait_begin                 work(W)
  *      RUNS  ------------->  WAITS   RUNS ------------> WORKS
@@ -7,14 +7,12 @@
  *              wait_end                   work(NONE)     v  |
  *                                                       WAITS     LEFT at last
  *
- * Owner of a seat is the thread that trains: it alone changes the state.
- * Operations of NCCL are noted as done by its thread. The watch of its process
- * only reads.
- * A wait is for the collective of a number in one of two lanes: operations
- * (reduce_scatter, all_gather, all_to_all) and messages (barrier, broadcast,
- * gather, all_reduce). Groups of ranks share the numbers of a lane: a rank
- * begins the collectives of its groups in the order of their numbers, so one of
- * a group's ranks whose lane has not begun a number is late for it.
+ * The main thread owns the seat: only it changes the state. NCCL's thread notes
+ * operations as done. The watch only reads. A wait is for a numbered collective
+ * in one of two lanes: operations (reduce_scatter, all_gather, all_to_all) and
+ * messages (barrier, broadcast, gather, all_reduce). All groups share a lane's
+ * numbering, and a rank begins collectives in the order of their numbers. So a
+ * rank of the group that has not begun a number in that lane is late for it.
  *
  * Times are microseconds of the monotonic clock. */
 #pragma once
@@ -44,8 +42,8 @@ enum seat_kind {
     SEAT_KINDS
 };
 
-/* Work that may be long. It counts as progress while its process runs; work
- * that reports its own progress, while it reports. */
+/* Work that may take long. It counts as progress while its process runs, or, if
+ * it reports its own progress, while it reports. */
 enum comm_work {
     WORK_NONE,
     WORK_START, /* files, device, memory, data, weights */
@@ -57,10 +55,10 @@ enum comm_work {
     WORK_DATA /* it waits for its data */
 };
 
-enum { SEAT_RECORD = 64 }; /* collectives whose description is kept */
+enum { SEAT_RECORD = 64 }; /* how many recent collectives are described */
 
-/* A collective; sent as it is between processes. Its group: ranks first,
- * first + stride, ..; count 0: all. */
+/* A collective, as sent between processes. Its group: ranks first, first +
+ * stride, ..; count 0: all. */
 struct seat_op {
     uint64_t number, bytes;
     uint32_t first, stride, count;
@@ -73,11 +71,11 @@ struct seat_op {
 /* The state of a rank, for other processes too. */
 struct seat_told {
     uint64_t begun[SEAT_LANES], done[SEAT_LANES]; /* numbers */
-    struct seat_op waits; /* what it waits for, or its GPU is in */
+    struct seat_op waits; /* what it, or its GPU, waits for */
     uint64_t since;       /* it does, by its host's clock */
     int64_t step;
-    uint32_t silent_ms; /* since its last sign */
-    uint32_t poll_ms;   /* since it looked whether its wait is over */
+    uint32_t silent_ms; /* since it last made progress (seat.sign) */
+    uint32_t poll_ms;   /* since it last polled its wait */
     uint8_t state, work;
     uint8_t unused[6];
 };
@@ -88,12 +86,12 @@ struct seat {
     enum comm_work work;
     enum seat_lane lane;    /* that it waits in, .. */
     uint64_t number;        /* .. for this collective */
-    uint64_t since;         /* it is in this state */
+    uint64_t since;         /* start of this state */
     uint64_t pending_since; /* its oldest operation is not done */
-    uint64_t sign;          /* it began an operation, or reported progress */
-    uint64_t waited;        /* microseconds, in all waits */
-    uint64_t polled;        /* it looked whether its wait is over; 0: the back
-                               end does not look, it is told */
+    uint64_t sign;   /* when it last began an operation or reported progress */
+    uint64_t waited; /* microseconds, in all waits */
+    uint64_t polled; /* when it last polled its wait; 0: the back end is
+                        notified and does not poll */
     int64_t step;
     bool runs_alone; /* operations end by themselves; see
                         watch_operations_run */
@@ -112,10 +110,9 @@ void seat_begin(struct seat *seat, const struct seat_op *op);
 /* From here to wait_end this rank waits for it. */
 void seat_wait_begin(struct seat *seat, enum seat_lane lane, uint64_t number);
 void seat_wait_end(struct seat *seat);
-/* It looks whether its wait is over, or some other that it is in meanwhile. */
+/* It has polled its wait, or another one within it. */
 void seat_polls(struct seat *seat, uint64_t now);
-/* From here on it is in this work, or in none. Returns what it was in before.
- */
+/* From here on it does this work, or none. Returns the previous work. */
 enum comm_work seat_work(struct seat *seat, enum comm_work work);
 void seat_goes_on(struct seat *seat);
 void seat_step(struct seat *seat, int64_t step);

@@ -72,7 +72,7 @@ void watch_tell(struct watch *watch, const struct verdict *verdict)
 
 /* --- the listener --------------------------------------------------------- */
 
-struct telling { /* outlives who began it, if that does not wait for it */
+struct telling { /* outlives its starter, which may not wait for it */
     struct watch_listener listener;
     struct watch_hang hang;
     char host[WATCH_HOST_MAX], operation[SEAT_TEXT];
@@ -123,8 +123,8 @@ void watch_tell_stalled(struct watch *watch, const struct verdict *verdict)
     watch->listener.stalled(watch->listener.ctx, &telling.hang);
 }
 
-/* The disk that it writes to may be what hangs; on a loaded machine its thread
- * may wait seconds for a CPU. */
+/* The listener may write to the disk that hangs, or wait seconds for a CPU on a
+ * loaded machine, so it has its own thread. */
 void watch_tell_listener(struct watch *watch, const struct verdict *verdict)
 {
     static const double SECONDS = 6;

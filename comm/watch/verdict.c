@@ -7,10 +7,10 @@ static const double WORK_TIMES = 10;
 /* The state of a rank that others wait for. The worst state explains the
  * others: stopped or gone, then running, then waiting. */
 enum standing {
-    STANDS_WELL,    /* no hang as long as one of those is waited for */
-    STANDS_WAITING, /* for others, or its link is down */
+    STANDS_WELL,    /* makes progress: waiting for it is no hang */
+    STANDS_WAITING, /* waits for others, or its link is down */
     STANDS_RUNNING,
-    STANDS_WORKING, /* and does not go on */
+    STANDS_WORKING, /* runs without progress */
     STANDS_GONE,
     STANDS_SILENT /* its process is stopped or gone, or its host or link is */
 };
@@ -22,8 +22,8 @@ static bool is_late(
     return !known->heard || known->told.begun[op->lane] < op->number;
 }
 
-/* At the end of the ranks: a rank that has left, perhaps with its process, has
- * finished. */
+/* When ranks finish: a rank that has left, even if its process is gone, is
+ * done. */
 static bool has_parted(
         const struct verdict_ask *ask, const struct seat_op *op, int rank)
 {
@@ -32,8 +32,8 @@ static bool has_parted(
            (known->heard ? known->told.state == SEAT_LEFT : known->ever_heard);
 }
 
-/* One that polls does so every millisecond; half of the limit, for it may have
- * begun a wait before it stood still in it. */
+/* A waiting rank polls every millisecond; half of the limit is allowed, since
+ * it may have stopped some time after its wait began. */
 static bool looks(const struct verdict_ask *ask, int rank)
 {
     return ask->ranks[rank].told.poll_ms <= 500 * ask->limit;
@@ -69,7 +69,7 @@ static const struct seat_op *op_of(const struct verdict_ask *ask, int rank)
     return &ask->ranks[rank].told.waits;
 }
 
-/* Of two ranks in the same state, take the one that is furthest behind. */
+/* Of two ranks in the same state, whether `a` is further behind. */
 static bool is_behind(const struct verdict_ask *ask, int a, int b)
 {
     const struct seat_told *first = &ask->ranks[a].told,
@@ -80,7 +80,7 @@ static bool is_behind(const struct verdict_ask *ask, int a, int b)
                                     first->done[lane] < second->done[lane]));
 }
 
-/* Who can write the event: rank 0 where its process runs, else the next. */
+/* Who can write the event: rank 0 if its process runs, else the next. */
 static int find_writer(const struct verdict_ask *ask)
 {
     int r = 0;
@@ -89,8 +89,8 @@ static int find_writer(const struct verdict_ask *ask)
     return r;
 }
 
-/* Is it this rank itself that keeps it from its end? It does not look whether
- * it has come, or is alone in the ranks' end. */
+/* Does the waiting rank itself hang? It no longer polls, or is the only one
+ * left at the end. */
 static bool keeps_itself(const struct verdict_ask *ask)
 {
     if (!looks(ask, ask->rank))
@@ -115,7 +115,8 @@ static void add(const struct verdict_ask *ask, int rank, int from, int *last)
     *last = rank;
 }
 
-/* Those of the waiter's group that it waits for. True: all have entered. */
+/* Adds the ranks of its group that `waiter` waits for. True: all have
+ * entered. */
 static bool follow(const struct verdict_ask *ask, int waiter, int *last)
 {
     const struct seat_op *op = op_of(ask, waiter);
@@ -153,7 +154,8 @@ bool verdict_find(const struct verdict_ask *ask, struct verdict *verdict)
             (how == how_worst && is_behind(ask, r, worst))) {
             worst = r;
             how_worst = how;
-            /* what all have entered does not end, whoever waits elsewhere */
+            /* all have entered this collective and it does not end: that is the
+             * cause, whatever others wait for */
             from = how == STANDS_WAITING && have_entered ? r : ranks[r].from;
         }
     }

@@ -1,9 +1,9 @@
 /* verdict.h - whether a wait that is too long is a hang, and of which rank.
  *
  * A wait for number n of a lane is for the ranks of its group that have not
- * begun n; where all have, for all of them; and for those that they wait for in
- * turn, in whatever group. It is no hang as long as one of them has given a
- * sign within the limit, or is in work that may be long and goes on. */
+ * begun n, or, if all have, for all of them; and for the ranks that those wait
+ * for in turn, in any group. It is not a hang as long as one of them has made
+ * progress within the limit, or does work that may take long. */
 #pragma once
 
 #include "comm/watch/seat.h"
@@ -13,13 +13,13 @@ enum verdict_kind {
     END_JOIN,     /* ranks do not come together */
     END_FILES,    /* no read or write of `rank` completes */
     END_LAUNCHER, /* the program that started it is gone */
-    END_FAILED,   /* it says so itself */
+    END_FAILED,   /* it reported a failure */
     ENDS
 };
 
-/* Sent as it is between processes: fixed sizes, no padding. */
+/* Sent between processes: fixed sizes, no padding. */
 struct verdict {
-    int32_t rank; /* that hangs */
+    int32_t rank; /* the rank that hangs */
     int32_t kind;
     int32_t exit_code;
     int32_t writer; /* rank that writes the event; -1: none can */
@@ -27,7 +27,7 @@ struct verdict {
     struct seat_op op; /* what is waited for */
     double seconds;
     uint32_t has_entered; /* `rank` is in it too */
-    uint32_t files;       /* END_FILES: index of what (watch.h) */
+    uint32_t files;       /* END_FILES: index of `what` (comm_files_begin) */
 };
 
 /* What a process knows of a rank. */
@@ -41,7 +41,7 @@ struct rank_known {
 
 struct verdict_ask {
     int rank, size; /* who waits, for the collective that it told */
-    double seconds; /* it waits */
+    double seconds; /* that it has waited */
     double limit;
     struct rank_known *ranks; /* (size) */
 };

@@ -14,18 +14,20 @@
 #include <unistd.h>
 
 enum { LOOK_MS = 50 };
-/* For the one that writes the event, who may be killed meanwhile. */
-static const uint64_t WRITING = 8000 * 1000; /* longer than its listener */
+/* How long to wait for the rank that writes the event, which may be killed
+ * meanwhile. */
+/* longer than its listener may take */
+static const uint64_t WRITING = 8000 * 1000;
 /* Ranks that are threads have this long to leave by themselves. */
 static const uint64_t LEAVING = 10 * 1000 * 1000;
-/* Others are asked for the first time, until all have answered. */
+/* Rounds of first questions, until all have answered. */
 enum { GREETINGS = 6 };
 static const uint64_t GREET_AGAIN = 5000 * 1000;
 
 /* --- the end -------------------------------------------------------------- */
 
-/* One rank of each host prints it: on the writer's host the writer, elsewhere
- * the lowest rank that does not hang. */
+/* One rank of each host prints it: the writer on its host, elsewhere the lowest
+ * rank that does not hang. */
 static bool tells(const struct watch *watch, const struct verdict *verdict)
 {
     int writer = verdict->writer;
@@ -39,8 +41,8 @@ static bool tells(const struct watch *watch, const struct verdict *verdict)
     return watch->rank != verdict->rank;
 }
 
-/* mpirun kills the other ranks, of all hosts, when one has left: the one that
- * writes the event is waited for. */
+/* mpirun kills all other ranks when one has left, so wait for the one that
+ * writes the event. */
 static void wait_for_writer(struct watch *watch, const struct verdict *verdict)
 {
     uint64_t from = seat_clock();
@@ -50,10 +52,12 @@ static void wait_for_writer(struct watch *watch, const struct verdict *verdict)
         peers_look(watch->peers, 5);
     if (!watch->is_written && verdict->kind != END_FAILED &&
         watch_same_host(watch, verdict->writer))
-        watch_tell(watch, verdict); /* it is gone, and has told no one */
+        /* the writer is gone and has printed nothing */
+        watch_tell(watch, verdict);
 }
 
-/* The end, found here (`is_new`) or heard of: the first one holds. */
+/* The job ends; found here (`is_new`) or told by a peer. Only the first verdict
+ * counts. */
 static void conclude(
         struct watch *watch, const struct verdict *verdict, bool is_new)
 {
@@ -64,7 +68,7 @@ static void conclude(
     watch->over_since = watch->last;
     if (tells(watch, verdict))
         watch_tell(watch, verdict);
-    if (is_new && watch->peers) /* each host has its own failure */
+    if (is_new && watch->peers) /* of a failure only to this host */
         peers_tell_over(watch->peers, verdict, verdict->kind == END_FAILED);
     if (!watch_has(watch, verdict->writer)) {
         wait_for_writer(watch, verdict);
@@ -157,7 +161,7 @@ static void *watch_ranks(void *ctx)
 
 /* --- life ----------------------------------------------------------------- */
 
-/* Before the first step the limit is what is given, or the learned one of no
+/* The limit before the first step: the given one, or the learned one for no
  * steps. */
 static void set_limit(struct watch *watch)
 {
@@ -200,7 +204,7 @@ enum zd_status watch_create(
     watch->stop = -1;
     watch->size = watch->count = seats;
     watch->launcher = (int)getppid();
-    /* one that stands still when its launcher goes runs on, and sees it */
+    /* a stopped process must continue when its launcher ends, to notice it */
     if (facts->is_launched)
         prctl(PR_SET_PDEATHSIG, SIGCONT);
     watch->trainer = pthread_self();
@@ -233,7 +237,7 @@ void watch_destroy(struct watch *watch)
     free(watch->ranks);
     for (int i = 0; i < WATCH_FILES_MAX; i++)
         if (atomic_load(&watch->files[i].is_taken))
-            return; /* of a thread that was left behind (comm_files_end) */
+            return; /* from a thread that was left running (comm_files_end) */
     pthread_mutex_destroy(&watch->lock);
     free(watch);
 }
@@ -333,7 +337,7 @@ void watch_fail(struct watch *watch)
             .writer = watch->rank};
     ZD_LOCKED(&watch->lock);
     watch->failure = *zd_error_get();
-    if (watch->peers) /* the cause may have been told just now */
+    if (watch->peers) /* a peer may just have reported the cause */
         peers_look(watch->peers, 0);
     hear_end(watch);
     if (watch->is_over) {
