@@ -1,15 +1,16 @@
-/* base.c - a base in codes: each rank makes what it holds, or reads it where it
- * is stored so.
+/* base.c - a quantized base model: each rank quantizes what it holds, or reads
+ * codes that are stored quantized.
  *
  *   weight   | block | block | block | block |
  *   codes    |-- rank 0 --|-- rank 1 --|       cut at 256 bytes
  *   scales   |-- rank 0 --|-- rank 1 --|       likewise, in its own array
  *
- * A block's scale is told by the rank in whose codes the block begins. All
- * ranks learn all scales of the weight at hand (nested ones are made of all of
- * them), and each keeps its own. With tensor parallelism the weight is a slice
- * (model/quantized/cut.h): where columns are cut, every place makes whole rows;
- * scales that all places hold come from the first. */
+ * A block's scale is computed by the rank whose codes contain the block's
+ * start. All ranks learn all scales of the current weight (nested scales are
+ * computed from all of them), and each keeps its own. With tensor parallelism
+ * the weight is a slice (model/quantized/cut.h): if columns are cut, every
+ * place quantizes whole rows; scales that all places hold come from the
+ * first. */
 #include "zero/private.h"
 
 #include "base/must.h"
@@ -77,15 +78,15 @@ static enum zd_status put(
 struct codes_part {
     const struct loading *l;
     struct codes_range range;
-    struct part part;       /* of the slice's codes */
-    size_t begin, end;      /* elements of the whole that it tells of: what
-                               begins there has its scale and digest from it */
-    size_t counted, counts; /* bytes whose digest is added: from, up to */
+    struct part part;  /* of the slice's codes */
+    size_t begin, end; /* elements of the whole weight: blocks that begin here
+                          get scale and digest from this rank */
+    size_t counted, counts; /* range of bytes whose digest is added */
     struct base_digest digest;
 };
 
-/* What of [begin, end), elements of a row or of rows that are whole in the
- * slice, lies in the part. */
+/* Copies the codes of [begin, end) that lie in the part: elements of one row,
+ * or of rows that the slice has whole. */
 static enum zd_status put_codes(
         const struct codes_part *c, size_t begin, size_t end, size_t first,
         const uint8_t *codes)
@@ -128,7 +129,7 @@ static enum zd_status write_codes(
     size_t across = (size_t)c->l->maker.whole->columns;
     size_t rows = (size_t)r->rows, columns = (size_t)r->columns;
     size_t row = (size_t)r->row, end = begin + count;
-    if (columns == across) { /* all of them lie one after the other */
+    if (columns == across) { /* rows are contiguous */
         columns *= rows;
         rows = 1;
     } else {
@@ -146,8 +147,9 @@ static enum zd_status write_codes(
     return ZD_OK;
 }
 
-/* Element `at` of the slice, or its end, in the whole: of columns as if they
- * were the first, so that the parts of all ranks follow each other. */
+/* The position in the whole weight of element `at` of the slice (or its end);
+ * for cut columns as if they were the first, so that all ranks' parts are
+ * contiguous. */
 static size_t told_of(const struct codes_part *c, size_t at)
 {
     const struct codes_range *r = &c->range;
@@ -162,8 +164,8 @@ static size_t told_of(const struct codes_part *c, size_t at)
     return (size_t)((r->row + row) * c->l->maker.whole->columns + column);
 }
 
-/* What is made: whole rows of columns that are cut, and what completes the last
- * 256 bytes that have one digest. */
+/* The range to quantize: whole rows if columns are cut, extended to the end of
+ * the last 256 bytes that share a digest. */
 static enum zd_status make_range(struct codes_part *c, float *scales)
 {
     const struct quant_matrix *whole = c->l->maker.whole;
@@ -217,8 +219,8 @@ static enum zd_status make_codes(const struct loading *l, float *scales)
 
 /* --- scales --------------------------------------------------------------- */
 
-/* Each is some rank's alone, and nothing on the others: sums of their bits are
- * the bits. Replicas do the same, each for itself, where they hold the same. */
+/* Each scale is set on one rank and 0 on the others, so the integer sum of the
+ * bits is the scale. Replicas that hold the same do this separately. */
 static enum zd_status share_scales(
         struct zero *zero, float *scales, size_t words)
 {

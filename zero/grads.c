@@ -11,21 +11,21 @@
  *   passing both   fp32 work buffer, rounded     in every micro-batch
  *                  where it lies
  *
- * half: bf16 or fp16, the compute type. A gradient is rounded once on its way
- * into a reduction in it, whatever the stage, so the stages reduce the same
- * numbers. Where that is a product (plan->grads_direct) it is the product that
- * rounds: into place, or where it lies in the work buffer, and only the other
- * tensors of the unit are written in fp32. The sum of several micro-batches is
- * kept and reduced in fp32 and then rounded once, so norm and update see
- * numbers of the compute type. What goes on to the host is grads_down.c's.
+ * half: bf16 or fp16, the compute type. A gradient is rounded once before a
+ * reduction in the half type, at every stage, so the stages reduce the same
+ * numbers. With plan->grads_direct the matmul itself rounds, in place or in the
+ * work buffer, and only the unit's other tensors are written in fp32. The sum
+ * of several micro-batches is kept and reduced in fp32 and then rounded once,
+ * so norm and update see numbers of the compute type. grads_down.c copies to
+ * the host.
  *
- * The sum over the ranks that shard lies in this rank's shard. With replicas it
- * is summed once more, there: each gets the sum of its part. That of a tensor
- * which tensor parallelism does not cut is then summed over its places
- * (tokens.c), which all get it.
+ * The sum over the ranks that shard is in this rank's shard. With replicas the
+ * shards are summed once more: each replica gets the sum of its part. Tensors
+ * that tensor parallelism does not cut are then summed over its places
+ * (tokens.c), all of which get the sum.
  *
- * With reduce_fp32, or where it is a sum by layer, one micro-batch is as
- * several are: fp32. */
+ * With reduce_fp32, or for sums by layer, one micro-batch is treated like
+ * several: fp32. */
 #include "zero/private.h"
 
 #include <assert.h>
@@ -74,8 +74,9 @@ static char *place_of_grad(const struct zero *zero, int id)
     return work + place->offset * bytes;
 }
 
-/* A unit whose products round: where each tensor that trains is written, in
- * `grads`; without it, the fp32 sums of the others are rounded into place. */
+/* For a unit whose matmuls round: sets in `grads` where each trainable tensor
+ * is written; if `grads` is NULL, rounds the fp32 sums of the others into
+ * place. */
 static enum zd_status each_grad(const struct zero *zero, int unit, void **grads)
 {
     const struct zero_plan *plan = zero->plan;
@@ -120,7 +121,7 @@ static void point_unit(const struct zero *zero, int unit, void **grads)
 
 /* --- whose turn it is ----------------------------------------------------- */
 
-/* The buffers of units share memory: what was in that of position `i`. */
+/* Units' buffers share memory: yield the leases that overlap position `i`. */
 static enum zd_status take_work(struct zero *zero, int i)
 {
     const struct zero_plan *plan = zero->plan;
@@ -149,7 +150,7 @@ static void drop_kept(struct zero *zero)
     }
 }
 
-/* The first micro-batch writes gradients, later ones add to them. */
+/* The first micro-batch writes gradients, later ones accumulate. */
 static enum lease_use first_use(const struct zero *zero)
 {
     return zero->micro == 0 ? LEASE_FILL : LEASE_CHANGE;
@@ -259,7 +260,8 @@ static enum zd_status complete_unit(struct zero *zero, int unit)
 
 /* --- reduction ------------------------------------------------------------ */
 
-/* Each rank has all states at stage 0 and sends when it has all gradients. */
+/* At stage 0 each rank has all states, and offloads when it has all
+ * gradients. */
 static bool offloads_now(const struct zero *zero)
 {
     const struct zero_plan *plan = zero->plan;
@@ -291,7 +293,7 @@ static enum zd_status take_parts(struct zero *zero, int unit)
     size_t end = begin + plan_unit_of(plan, unit).grads / shards;
     if (!plan->grads_cut)
         return lease_take(part, LEASE_CHANGE, who, NULL);
-    /* the model has written it in the order of the compute stream */
+    /* no wait: the model writes on the compute stream */
     lease_acquire(&zero->grad_work[unit], LEASE_READ, who);
     if (!plan->grads_pass)
         return lease_take(part, first_use(zero), who, NULL);
@@ -345,8 +347,8 @@ static enum zd_status reduce_unit(struct zero *zero, int unit)
     return ZD_OK;
 }
 
-/* The unit at position `i` is complete. A sum that is late is waited for when
- * the next one of its kind has begun. */
+/* The unit at position `i` is complete. A sum is waited for after the next one
+ * of its kind has begun. */
 static enum zd_status send_unit(struct zero *zero, int i)
 {
     const struct zero_plan *plan = zero->plan;
@@ -422,7 +424,8 @@ enum zd_status zero_reduce_finish(struct zero *zero)
 {
     const struct zero_plan *plan = zero->plan;
     assert(zero->grads_done == plan->grad_unit_count && is_last_micro(zero));
-    ZD_TRY(params_gather_finish(zero)); /* units that no pass has used */
+    /* also for units that no pass has used */
+    ZD_TRY(params_gather_finish(zero));
     ZD_TRY(comm_finish(zero->groups[ZERO_SHARD]));
     ZD_TRY(grads_pass(zero, GRADS_MERGED, zero->micro, plan->grad_unit_count));
     ZD_TRY(comm_finish(zero->groups[ZERO_REPLICATE]));

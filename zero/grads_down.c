@@ -4,11 +4,11 @@
  *   ranks              | 0 is reduced    | 1 is reduced    | 2 is reduced
  *   host                                 | 0 goes down     | 1 goes down
  *
- * A reduction is waited for when the next one has begun: at the same place on
- * all ranks, so that their collectives keep one order; the sum over replicas
- * comes in between, likewise. Shards of a unit that is not kept lie in
- * zero.grads.passing from its reduction until their copies have left; where
- * nothing is sharded what the model wrote is sent. */
+ * A reduction is waited for after the next one has begun, at the same point on
+ * all ranks, so that collectives have one order; the sum over replicas comes in
+ * between in the same way. A unit's shards that are not kept stay in
+ * zero.grads.passing from the reduction until their copies are done; if nothing
+ * is sharded, the model's own output is sent. */
 #include "zero/private.h"
 
 char *grads_passing(const struct zero *zero, int unit)
@@ -46,8 +46,8 @@ static enum zd_status merge(
 
 /* --- down ----------------------------------------------------------------- */
 
-/* A reduced gradient is complete once the compute stream gets here. fp32 ones
- * are rounded here, in place, to the compute type, unless the host adds up
+/* At this point of the compute stream a reduced gradient is complete. fp32
+ * gradients are rounded to the compute type in place, unless the host sums
  * several micro-batches. */
 static enum zd_status send(
         struct zero *zero, int s, int micro, char *part, struct lease *lease)
@@ -74,7 +74,7 @@ static enum zd_status send(
 
 static const struct stage {
     const char *who;
-    enum zero_group group; /* none of it: nothing to do */
+    enum zero_group group; /* without this group there is nothing to do */
     enum lease_use use;
     enum zd_status (*of_segment)(
             struct zero *zero, int s, int micro, char *part,
@@ -86,8 +86,8 @@ static const struct stage {
         [GRADS_SENT] = {"copies down", ZERO_WORLD, LEASE_READ, send},
 };
 
-/* With this rank's part of its shard of each trainable segment's gradient, kept
- * or passing; where nothing is sharded, in the work buffer. */
+/* Calls the stage for this rank's part of each trainable segment's gradient,
+ * kept or passing; if nothing is sharded it is in the work buffer. */
 static enum zd_status pass_unit(
         struct zero *zero, const struct stage *stage, int unit, int micro)
 {

@@ -4,8 +4,8 @@
  * Each tensor is cut into pieces of 256 elements from its start. Parts are
  * multiples of 256, so a piece lies on one rank; sums of pieces go into an
  * exact sum, whose order does not matter (optim_add_squares). On the device the
- * sum is queued when the last reduction is, and read once: that is where a step
- * waits for the device. */
+ * sum is queued after the last reduction and read once: there a step waits for
+ * the device. */
 #include "zero/private.h"
 
 #include <math.h>
@@ -59,7 +59,8 @@ enum zd_status zero_grad_norm(
         ZD_TRY(offload_squares(zero->offload.engine, &squares));
     else
         ZD_TRY(device_read(&squares, zero->squares, sizeof squares));
-    /* all have all gradients of the host at stage 0: the first speaks */
+    /* at stage 0 all ranks have all gradients on the host: only the first
+     * counts */
     if (zero->plan->states_on_host && !zero->plan->states_cut && zero->part > 0)
         exact_sum_clear(&squares);
     pack(words, &squares);

@@ -1,4 +1,4 @@
-/* offload.c - zero's side of the offload engine: what it is told in a step. */
+/* offload.c - zero's calls to the offload engine in a step. */
 #include "base/must.h"
 #include "zero/private.h"
 
@@ -31,8 +31,8 @@ static enum zd_status take_tables(struct zero *zero)
     return ZD_OK;
 }
 
-/* Adam-mini: where the sums and the v of each extent's tensor begin; NULL: it
- * is not this rank that sums. */
+/* Adam-mini: where the sums and v of each extent's tensor begin; NULL: this
+ * rank does not sum them. */
 static void point_blocks(struct zero *zero)
 {
     struct zero_offload *offload = &zero->offload;
@@ -47,7 +47,7 @@ static void point_blocks(struct zero *zero)
     }
 }
 
-/* Parameters that live on the device come back to where they are used from. */
+/* Parameters that stay on the device are copied back where they are used. */
 static void point_params(struct zero *zero)
 {
     const struct zero_plan *plan = zero->plan;
@@ -101,7 +101,7 @@ void host_end(struct zero *zero)
 void zero_step_expect(struct zero *zero, const struct optim_step *unclipped)
 {
     const struct zero_plan *plan = zero->plan;
-    /* blocks of Adam-mini wait for sums over all gradients */
+    /* Adam-mini's blocks need sums over all gradients */
     if (plan->states_on_host && !plan->block_count &&
         plan->request.offload.clipping == OFFLOAD_CLIP_UNDO)
         offload_step_begin(zero->offload.engine, unclipped);
@@ -123,8 +123,8 @@ enum zd_status zero_skip(struct zero *zero)
     return zero->offload.engine ? offload_skip(zero->offload.engine) : ZD_OK;
 }
 
-/* Parameters of a segment are waited for once an update: what the compute
- * stream does later has followed them since. */
+/* Wait once per update for a segment's parameters: the compute stream is
+ * ordered after them from then on. */
 enum zd_status host_segment_wait(struct zero *zero, int s)
 {
     struct zero_offload *offload = &zero->offload;

@@ -1,18 +1,17 @@
-/* paged.c - states that did not fit the device: their chunks lie on the host
- * and visit it for the update, through a few buffers.
+/* paged.c - states that do not fit the device: their chunks are on the host and
+ * are copied to a few device buffers for the update.
  *
  *     up       | chunk 0 | chunk 1 | chunk 2 |         | chunk 3 | ..
  *     update             | chunk 0 | chunk 1 | chunk 2 | ..
  *     down                         | chunk 0 | chunk 1 | ..
  *
- * Between two of them comes a part of the states that are on the device: work
- * for the time of the copies. The last copies down go on while the next step
- * begins.
+ * Resident states are updated in between, which hides the copies. The last
+ * copies down overlap the next step.
  *
- * Not a placement of offload/: there the host updates, gradients come to it and
- * parameters go back; here the device updates, and only states that it has no
- * room for move. No thread, no job and no norm on the host has a part in it.
- * What both share is offload/guest.h, and the layout of a chunk. */
+ * Not one of offload/'s placements: there the host updates, with gradients
+ * copied down and parameters up; here the device updates, and only states are
+ * copied that it has no room for. It uses no threads, jobs or norm of the host.
+ * Both share offload/guest.h and the layout of a chunk. */
 #include "zero/private.h"
 
 #include "base/clock.h"
@@ -77,8 +76,9 @@ void paged_end(struct zero *zero)
 
 /* --- the update ----------------------------------------------------------- */
 
-/* Chunk k comes when what was in its buffer has left; in the step before, that
- * was chunk k itself or one after it, so that the host has chunk k too. */
+/* Copies chunk k up after its buffer's last copy down. The last one of the
+ * previous step was chunk k or a later one, so chunk k is on the host by
+ * then. */
 static enum zd_status fetch(struct zero_paged *paged, int k)
 {
     const struct paged_chunk *chunk = &paged->chunks[k];

@@ -18,7 +18,7 @@ static enum zd_status gather_segment(
             .to = all,
             .count = zero_count_of(segment, group),
             .type = segment->format.type};
-    if (segment->array >= ZERO_CODES) { /* bytes, by fours */
+    if (segment->array >= ZERO_CODES) { /* bytes, sent as 4-byte elements */
         gather.count =
                 zero_segment_bytes(segment, gather.count) / sizeof(float);
         gather.type = DTYPE_FP32;
@@ -26,9 +26,9 @@ static enum zd_status gather_segment(
     return comm_queue(zero->groups[group], &gather, begun_out);
 }
 
-/* Is it gathered after each update? At stage 0 every rank has made all of it;
- * at stage 3 units are gathered from shards when they are used, and parameters
- * on the host from parts. */
+/* Is the segment gathered after each update? Not at stage 0, where every rank
+ * updates all of it; at stage 3 units are gathered from shards when they are
+ * used, and parameters on the host from parts. */
 static bool is_gathered(const struct zero *zero, int s, enum zero_group group)
 {
     const struct zero_plan *plan = zero->plan;
@@ -62,7 +62,7 @@ static enum zd_status gather_begin(
                    : gather_wait(zero, s, group);
 }
 
-/* This rank's shard of a segment is complete, the last update in it. */
+/* This rank's shard of a segment is complete and includes the last update. */
 static enum zd_status shard_ready(struct zero *zero, int s)
 {
     int *next = &zero->next_gathered[ZERO_REPLICATE];
@@ -80,8 +80,9 @@ static char *slot_at(const struct zero *zero, int slot)
     return zero->slots + zero->plan->slots[slot].offset;
 }
 
-/* The unit's segments follow one another in its slot. With parameters on the
- * host this rank's part is already there, and then its shard. */
+/* The unit's segments are contiguous in its slot. With parameters on the host,
+ * this rank's part is already there; after the first collective its shard
+ * is. */
 static enum zd_status gather_unit(
         struct zero *zero, const struct zero_move *move, enum zero_group group)
 {
@@ -112,8 +113,8 @@ static enum zd_status gather_unit(
     return ZD_OK;
 }
 
-/* Copies of the host go up once the model has left the slot; collectives begin
- * after what the compute stream has queued. */
+/* The host's copies up wait until the model has released the slot; collectives
+ * begin after the queued work of the compute stream. */
 static enum zd_status begin_gather(
         struct zero *zero, const struct zero_move *move)
 {
@@ -146,11 +147,11 @@ static enum zd_status collect(struct zero *zero, enum zero_group group, int end)
     return ZD_OK;
 }
 
-/* Parameters on the host, several ranks: begin the collectives of the moves
- * whose copies were queued before this call of the hooks, and those over shards
- * where those over replicas were. The place in the program settles it, not the
- * clock, so the order is that of all ranks. `urgent`: of move at `zero->at`, if
- * it gathers, all of them. */
+/* Parameters on the host, several ranks: begin the collectives over replicas of
+ * moves whose copies were queued before this hook call, and those over shards
+ * of moves whose replicas were. The position in the program decides, not time,
+ * so all ranks have the same order. `urgent`: begin all collectives of the move
+ * at `zero->at`, if it gathers. */
 static enum zd_status begin_collectives(struct zero *zero, bool urgent)
 {
     int whole = zero->next_gather;
@@ -192,8 +193,8 @@ static enum zd_status lend_slot(struct zero *zero, const struct zero_move *move)
     return ZD_OK;
 }
 
-/* Copies into it must know when the model has left; they alone are not of the
- * compute stream's order. */
+/* Only copies into the slot must know when the model has released it: they are
+ * not on the compute stream. */
 static enum zd_status return_slot(struct zero *zero, int unit)
 {
     int slot = zero->unit_slots[unit];
@@ -229,8 +230,8 @@ enum zd_status zero_eval_begin(struct zero *zero)
     return start(zero, MODEL_EVAL);
 }
 
-/* The move that this call of the hooks must be. A program of evaluation begins
- * again by itself: its parameters do not change in between. */
+/* The move that this call of the hooks must be. An evaluation's program
+ * restarts by itself: parameters do not change in between. */
 static enum zd_status next_move(
         struct zero *zero, int unit, bool acquire,
         const struct zero_move **move_out)
@@ -280,9 +281,9 @@ static enum zd_status gather_finish(struct zero *zero, int first, int end)
     return ZD_OK;
 }
 
-/* Gathers are begun as far ahead as there is room. Offloaded updates go on in
- * the order of use: who begins the next unit's gather waits for it, and so does
- * the compute stream for a shard that comes from replicas. */
+/* Gathers begin as far ahead as there is room. Offloaded updates are made in
+ * the order of use: beginning the next unit's gather waits for its update, as
+ * the compute stream does for a shard gathered from replicas. */
 static enum zd_status gather_ready(struct zero *zero, int unit)
 {
     const struct zero_plan *plan = zero->plan;
@@ -295,8 +296,8 @@ static enum zd_status gather_ready(struct zero *zero, int unit)
     return gather_ahead(zero, 0, !is_near ? all : first[is_last ? 1 : 2]);
 }
 
-/* Begun as far as there is room. Who acquires a unit waits for its own, and
- * begins the ones that follow. */
+/* Begins gathers as far as there is room. Acquiring a unit waits for its
+ * gathers and begins the following ones. */
 enum zd_status zero_gather_params(struct zero *zero)
 {
     int end = zero->plan->segment_count;
@@ -386,7 +387,7 @@ static void point_unit(
     }
 }
 
-/* The slot of the unit that the program acquires next holds it. */
+/* Makes sure that the slot of the next acquired unit holds it. */
 static enum zd_status acquire_slot(
         struct zero *zero, int unit, const char **gathered_out)
 {

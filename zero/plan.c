@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Sizes are automatic (0): DeepSpeed's numbers, made for models of billions of
- * parameters, would keep a small model gathered and its gradients whole at
+/* Sizes default to 0 (automatic): with DeepSpeed's defaults, made for billions
+ * of parameters, a small model would stay gathered, with whole gradients, at
  * every stage. */
 struct zero_options zero_options_default(void)
 {
@@ -22,7 +22,7 @@ struct zero_options zero_options_default(void)
 
 /* --- segments ------------------------------------------------------------- */
 
-/* With tensor parallelism each place has WHOLE tensors, and the end of a MIXED
+/* With tensor parallelism every place has WHOLE tensors, and the end of a MIXED
  * one. */
 enum kind { SHARDED, WHOLE, MIXED, FROZEN, CODES, SCALES, KINDS };
 /* A unit has at most one segment of each kind, gathered into its slot with a
@@ -90,7 +90,7 @@ static void add_segment(struct zero_plan *plan, int unit, enum kind kind)
             .format = format_of(plan, kind)};
     size_t shards = (size_t)plan->shards, replicas = (size_t)plan->replicas;
     size_t parts = shards * replicas;
-    /* whole kibibits of codes: they begin as aligned as values do */
+    /* a multiple of ZERO_ALIGN bytes of codes, aligned like other values */
     size_t align = ZERO_ALIGN *
                    (size_t)(segment.format.packed ? segment.format.packed : 1);
     for (int id = table->unit_first[unit]; id < table->unit_first[unit + 1];
@@ -104,7 +104,7 @@ static void add_segment(struct zero_plan *plan, int unit, enum kind kind)
         }
     if (!segment.used)
         return;
-    if (zero_is_shared(&segment)) /* places add up a share of a part each */
+    if (zero_is_shared(&segment)) /* each place sums a share of the part */
         align *= (size_t)plan->request.mesh.tp;
     segment.part_count = size_round_up(segment.used, parts * align) / parts;
     segment.shard_count = replicas * segment.part_count;
@@ -252,8 +252,8 @@ uint64_t plan_shared_bytes(const struct zero_plan *plan)
     return bytes;
 }
 
-/* Tokens and scores of all micro-batches, sums of what places share as often as
- * those over replicas. */
+/* Bytes of tokens and scores of all micro-batches, and of the shared parts'
+ * sums, which are made as often as sums over replicas. */
 static void plan_tp_wire(struct zero_plan *plan)
 {
     const struct zero_request *request = &plan->request;
@@ -313,8 +313,8 @@ static void plan_wire(struct zero_plan *plan)
     }
 }
 
-/* The largest share of a rank in any collective, and in those that sum, and
- * that add to what is there. */
+/* The largest share of a rank in any collective, in those that sum, and in
+ * those that accumulate. */
 static void note_tokens(const struct zero_plan *plan, struct comm_needs *needs)
 {
     const struct model_exchange *moved = &plan->request.exchange;
@@ -461,8 +461,8 @@ static enum zd_status add(
     return plan_span(arena, name, ARENA_DEVICE, kind, count, element_bytes);
 }
 
-/* Copies to the device need pinned memory. The offload engine then owns the
- * parameters that train. */
+/* Parameters that are copied to the device need pinned memory; the offload
+ * engine then owns the trainable ones. */
 static enum zd_status add_params(
         const struct zero_plan *plan, struct arena_plan *arena)
 {
@@ -481,7 +481,8 @@ static enum zd_status add_params(
     return add(arena, "zero.params.slots", SPAN_BUFFERS, slots, 1);
 }
 
-/* What a place keeps of a MIXED segment's part while the rest is added up. */
+/* Elements of a MIXED segment's part that a place saves while the rest is
+ * summed. */
 static size_t own_count(const struct zero_plan *plan)
 {
     size_t most = 0;

@@ -1,11 +1,12 @@
 /* plan.h - who owns what: a pure function of (tensors, world, stage, options).
- * No MPI, no allocation of what it plans; tested at every world from 1 to 64.
+ * Calls no MPI and allocates nothing that it plans; tested at every world from
+ * 1 to 64.
  *
  *   unit                     gathered and released together (model/params.h)
- *   |- segment: sharded      trainable tensors that are cut over the ranks
- *   |- segment: whole        likewise, with tensor parallelism those of them of
- *   |                        which each of its places has all (model/slice.h)
- *   |- segment: frozen       no gradient, no state
+ *   |- segment: sharded trainable tensors that are cut over the ranks |-
+ * segment: whole likewise, with tensor parallelism those of them of | which
+ * each of its places has all (model/slice.h) |- segment: frozen no gradient, no
+ * state
  *   |- segment: codes        frozen weights in 4 or 8 bits, and ..
  *   '- segment: scales       .. what decodes them (kernels/quant), in bytes
  *
@@ -23,9 +24,9 @@
  * are multiples of 256, so a piece of 256 that shares one norm term (and later
  * one 8-bit scale) never lies on two ranks and is the same at every world size.
  *
- * Codes and scales are cut alike, each array for itself: at multiples of 256
- * bytes, not of a block. Who makes them reads the block that a cut goes through
- * too (base.c).
+ * Codes and scales are cut independently, at multiples of 256 bytes rather than
+ * of a block. A rank that makes them also reads the block that a cut divides
+ * (base.c).
  *
  * Source: Rajbhandari et al. 2020, arXiv:1910.02054, sections 5 and 7. */
 #pragma once
@@ -41,14 +42,14 @@
 
 enum { ZERO_ALIGN = 256 };
 
-/* Groups of ranks: those that cut segments, their replicas, those that share a
- * sample's tokens, those that share its matrices, and all ranks, which agree on
- * scalars. */
+/* Groups of ranks: those that shard segments; replicas of a shard; those that
+ * share a sample's tokens (cp); those that share its matrices (tp); all ranks,
+ * which agree on scalars. */
 enum zero_group {
     ZERO_SHARD,
     ZERO_REPLICATE,
     ZERO_CP,
-    ZERO_CUTS = ZERO_CP, /* the groups before it cut segments */
+    ZERO_CUTS = ZERO_CP, /* the groups before it divide segments */
     ZERO_TP,
     ZERO_WORLD,
     ZERO_GROUPS
@@ -66,18 +67,18 @@ enum zero_array {
 struct zero_segment {
     int unit;
     bool trainable;
-    enum zero_array array;      /* that it lies in */
+    enum zero_array array;      /* the array that holds it */
     struct array_format format; /* of its parameters */
     size_t count;               /* padded: shards * shard_count */
     size_t shard_count;         /* elements of a shard: replicas * part_count */
     size_t part_count;          /* .. of a part */
     size_t used;                /* elements up to the end of its last tensor */
-    size_t own; /* .. its first, which no other place of tp has. Of the rest,
-                   which all have, each makes a part of the gradient: these are
-                   added up */
-    /* Where it begins: in bytes in its array; when trainable, in elements in
-     * those of all trainable segments (master, m, v, gradients). Arrays of
-     * whole segments, and arrays of one rank's shards. */
+    size_t own; /* .. the first ones, which no other place of tp has. All places
+                   have the rest: each computes a part of its gradient, and
+                   these are summed */
+    /* Where it begins, in arrays of whole segments and in arrays of one rank's
+     * shards: in bytes in its parameter array; if trainable, in elements in
+     * master, m, v and gradients. */
     size_t full_offset, shard_offset;
     size_t state_full_offset, state_shard_offset;
 };
@@ -87,7 +88,8 @@ static inline bool zero_is_shared(const struct zero_segment *segment)
     return segment->own < segment->used;
 }
 
-/* How many of the `count` elements from `begin` on no other place of tp has. */
+/* How many of the `count` elements from `begin` on belong to this place of tp
+ * alone. */
 static inline size_t zero_own(
         const struct zero_segment *segment, size_t begin, size_t count)
 {
@@ -103,19 +105,19 @@ static inline size_t zero_segment_bytes(
     return array_format_bytes(segment->format, count);
 }
 
-/* Elements of a segment that a rank of the group contributes to a gather, and
- * gets of a sum: its shard, or between replicas its part. */
+/* Elements of a segment that a rank contributes to a gather and gets from a
+ * sum: its shard, or between replicas its part. */
 static inline size_t zero_count_of(
         const struct zero_segment *segment, enum zero_group group)
 {
     return group == ZERO_SHARD ? segment->shard_count : segment->part_count;
 }
 
-/* The position of tensor id. */
+/* Where a tensor is; by tensor id. */
 struct zero_place {
     int segment;
     size_t offset;      /* in the segment, a multiple of ZERO_ALIGN */
-    int scales_segment; /* of one in codes: -1: it has none */
+    int scales_segment; /* of a quantized tensor; -1: none */
     size_t scales;      /* in that segment */
     size_t blocks;      /* Adam-mini: its first block in zero.blocks */
 };
@@ -124,10 +126,10 @@ struct zero_place {
 struct zero_move {
     int unit;
     bool acquire;
-    bool gather; /* acquire: it is not resident and must be gathered */
-    int slot;    /* acquire: where it is; -1: there is nothing of it */
-    int start;   /* gather: index of the move after which it begins, -1 for the
-                    begin of the program; its own index: not prefetched */
+    bool gather; /* acquire: not resident, must be gathered */
+    int slot;    /* acquire: its slot; -1: the unit is empty */
+    int start;   /* gather: index of the move after which it begins; -1: at the
+                    start of the program; its own index: not prefetched */
 };
 
 /* Memory of gathered units: a slot holds one unit at a time. */
@@ -173,7 +175,8 @@ static inline int zero_group_size(struct mesh mesh, enum zero_group group)
                    ? mesh.world
                    : mesh_group(mesh, zero_group_role(group), 0).size;
 }
-/* Is it all ranks, whose comm it uses? Of two such groups the first. */
+/* Is the group all ranks, so that it uses their comm? Of two such groups only
+ * the first. */
 static inline bool zero_group_is_world(struct mesh mesh, enum zero_group group)
 {
     for (enum zero_group g = ZERO_SHARD; g < group; g++)
@@ -191,25 +194,26 @@ struct zero_request {
     struct zero_options options;
     enum dtype dtype; /* compute type */
     int accumulation; /* micro-batches of a step */
-    int by_layer;     /* each of these is so many that take turns in each unit
-                         (model_forward), and its gradients are sums; 0: one */
+    int by_layer;     /* how many micro-batches take turns in each unit
+                         (model_forward), so that gradients are sums; 0: one */
     struct checkpointing checkpointing;
     int mlp_pieces;   /* as model_shape */
-    bool reduce_fp32; /* gradients of one micro-batch are sent and added in fp32
-                         too, and rounded once to the compute type */
+    bool reduce_fp32; /* gradients of one micro-batch, too, are sent and added
+                         in fp32 and rounded once to the compute type */
     bool train;       /* false: parameters only (generate) */
     struct optim_options optim;
     struct offload_options offload;
     bool accumulate_on_host; /* offloaded optimizer, several micro-batches:
                                 gradients are added up there */
-    size_t spill_bytes;      /* paged states: of the states (m and v), how much
-                                lies on the host; rounded up to chunks */
+    size_t spill_bytes; /* paged states: bytes of m and v on the host; rounded
+                           up to chunks */
     struct zero_measures *measures; /* while the plan is built; or NULL */
 };
 
-/* What parts need is most of the work of a plan, and is the same in plans that
- * differ in what of activations is kept, say. Who makes several of one table
- * and mesh keeps the last ones; all 0 at first. */
+/* Cache of parts' needs: computing them is most of the work of a plan, and many
+ * plans share them, for instance those that differ only in the activations they
+ * keep. For callers that make several plans of one table and mesh; starts
+ * all-zero. */
 enum { ZERO_MEASURES = 64 };
 struct zero_measures {
     struct zero_measured {
@@ -233,29 +237,27 @@ struct zero_plan {
     int *unit_segments;        /* (unit_count + 1): segments of unit u are
                                   unit_segments[u] .. unit_segments[u+1]-1 */
     struct zero_place *places; /* by tensor id */
-    enum dtype grad_dtype;     /* kept and sent: compute type with one
-                                  micro-batch (but reduce_fp32), fp32 with
-                                  several, at once or not */
-    bool grads_direct;         /* those of products (param_is_product) leave
-                                  them in grad_dtype, rounded once: they pass
-                                  through no fp32 buffer */
-    /* What the stage cuts. One rank owns everything, so with one rank nothing
-     * is cut at any stage. */
+    enum dtype grad_dtype;     /* kept and sent: the compute type with one
+                                  micro-batch (unless reduce_fp32), fp32 with
+                                  several, also by layer */
+    bool grads_direct; /* gradients of matmuls (param_is_product) are written in
+                          grad_dtype, rounded once, without an fp32 buffer */
+    /* What the stage cuts. With one rank nothing is cut at any stage. */
     int shards;      /* ranks that a segment is cut over: mesh's SHARD */
     int replicas;    /* .. that a shard is cut over: mesh's REPLICATE */
     bool params_cut; /* stage 3: units are gathered when they are used */
     bool states_cut; /* stages 1-3: a rank holds master, m, v of its part */
-    bool grads_cut;  /* stages 2, 3, and 1 where gradients pass: a rank gets
-                        the gradient of its shard in every micro-batch */
-    /* Offload: masters and states are the engine's (offload/offload.h), which
-     * knows the trainable segments, as far as this rank has their states. */
+    bool grads_cut;  /* stages 2, 3, and 1 if grads_pass: a rank gets the
+                        gradient of its shard in every micro-batch */
+    /* Offload: masters and states belong to the engine (offload/offload.h),
+     * which knows this rank's part of the trainable segments. */
     bool states_on_host;
-    bool params_on_host; /* sharded and frozen segments visit the device: the
-                            program of stage 3, at any world */
-    bool grads_pass;     /* no gradient is kept on the device: each goes down
-                            in the micro-batch that made it */
-    int undo_first;      /* segments from it on are updated as gradients arrive
-                            (offload_request); segment_count: none */
+    bool params_on_host; /* segments are copied to the device for use, with
+                            stage 3's program, at any world */
+    bool grads_pass; /* no gradient is kept on the device: each is copied down
+                        in its micro-batch */
+    int undo_first; /* segments from this one on are updated as gradients arrive
+                       (offload_request); segment_count: none */
     struct zero_needs needs;
     size_t trainable_count; /* padded elements of the trainable segments, and
                                of a rank's shards of them */
@@ -275,10 +277,10 @@ struct zero_plan {
      * and where each has its work buffer */
     int *grad_units; /* (grad_unit_count) */
     int grad_unit_count;
-    size_t *work_offsets; /* by unit, fp32 elements in zero.grads.work */
+    size_t *work_offsets; /* by unit, in fp32 elements of zero.grads.work */
     size_t work_count;    /* 0: the model writes where gradients are kept */
-    /* grads_pass, several shards: where each unit's reduced shards lie on their
-     * way down, in zero.grads.passing */
+    /* grads_pass, several shards: where in zero.grads.passing each unit's
+     * reduced shards wait for their copies down */
     size_t *passing_offsets; /* by unit, elements */
     size_t passing_count;
 
@@ -288,10 +290,9 @@ struct zero_plan {
 enum zd_status zero_plan_build(
         const struct zero_request *request, struct zero_plan *plan_out);
 void zero_plan_fini(struct zero_plan *plan);
-/* Between two steps: a step has so many micro-batches from now on (by layer, as
- * it is, or one after the other), in the
- * memory that the plan has. ZD_ERR_UNFIT where that would need other memory;
- * then nothing was changed. */
+/* Changes the number of micro-batches per step, between two steps and within
+ * the plan's memory; by layer stays as it is. ZD_ERR_UNFIT if other memory
+ * would be needed; then nothing is changed. */
 enum zd_status zero_plan_reaccumulate(struct zero_plan *plan, int accumulation);
 /* Spans "zero.*" (params, grads, optimizer, buffers), the same for every rank.
  */
@@ -304,21 +305,22 @@ size_t zero_rounded_count(const struct zero_plan *plan, int unit);
 
 /* Share of the trained elements that are updated as gradients arrive. */
 double zero_undo_share(const struct zero_plan *plan);
-/* What the device's share of an update on the host moves, of rank 0. */
+/* What the device's share of an update on the host moves, on rank 0. */
 struct offload_visits zero_visits(const struct zero_plan *plan);
-/* Bytes of old values that the last segment alone takes. */
+/* Bytes of old values for the last segment alone: the least that undo needs. */
 uint64_t zero_undo_least(const struct zero_plan *plan);
 /* Fills in what a group's comm needs (all but transport, node_size and
- * is_ordered); false: zero makes none, since it has one rank or all of them. */
+ * is_ordered); false: zero makes no comm for it, since it has one rank or all
+ * ranks. */
 bool zero_comm_needs(
         const struct zero_plan *plan, enum zero_group group,
         struct comm_needs *needs);
 
-/* Which projections (param_join) lie one after the other in every layer, in
- * parameters and gradients alike: their sizes are multiples of ZERO_ALIGN, and
- * all or none of them train. Of those in codes: which lie so once decoded,
- * where together they are no larger than the largest weight. The same at every
- * stage, world and tier. */
+/* Which projections (param_join) are contiguous in every layer, in parameters
+ * and gradients: their sizes are multiples of ZERO_ALIGN, and all or none of
+ * them train. For quantized ones: which are contiguous once decoded and
+ * together no larger than the largest weight. The same at every stage, world
+ * and tier. */
 unsigned zero_joined(const struct zero_plan *plan);
 
 /* An extent of elements of one tensor within one segment. */
@@ -328,8 +330,8 @@ struct zero_extent {
     size_t offset; /* in the segment */
     size_t count;
 };
-/* Walk the tensors of a segment that lie in [begin, end) of it, padding left
- * out: start with extent->id = -1; false when there is none left. */
+/* Iterates over the tensors in [begin, end) of a segment, without padding:
+ * start with extent->id = -1; false at the end. */
 bool zero_extent_next(
         const struct zero_plan *plan, int segment, size_t begin, size_t end,
         struct zero_extent *extent);
@@ -344,5 +346,5 @@ enum {
     ZERO_STEP_COUNTS = 5,
     ZERO_NORM_WORDS = 2 * (EXACT_SUM_DIGITS + 1),
 };
-/* Bytes of those that a rank hands to others in a step. */
+/* Bytes of these scalars that a rank sends in a step. */
 uint64_t zero_scalar_bytes(int world);

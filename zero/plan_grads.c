@@ -9,10 +9,10 @@
  * ends it, so that buffer is in use throughout. Where gradients are kept whole
  * and in fp32 the model writes them in place and there are no work buffers.
  *
- * Where gradients pass on to the host the reduced shards of a unit lie in a
- * buffer of their own: they arrive there while the next unit fills, and leave
- * while the one after it does; with replicas one more comes between. Where
- * nothing is sharded the work buffers themselves are sent. */
+ * If gradients pass to the host, the reduced shards of a unit have their own
+ * buffer: they are reduced into it while the next unit fills and copied down
+ * while the one after that does; replicas add one step in between. If nothing
+ * is sharded the work buffers themselves are sent. */
 #include "base/must.h"
 #include "zero/plan_parts.h"
 
@@ -108,12 +108,12 @@ static struct lifetime work_lifetime(const struct zero_plan *plan, int position)
     return life;
 }
 
-/* From its reduction to the one before which its copy must be over. */
+/* From its reduction to the reduction before which its copy must be done. */
 static struct lifetime passing_lifetime(
         const struct zero_plan *plan, int position)
 {
     int unit = plan->grad_units[position];
-    int sums = plan->replicas > 1 ? 2 : 1; /* one after the other */
+    int sums = plan->replicas > 1 ? 2 : 1; /* in sequence */
     return (struct lifetime){
             .unit = unit,
             .from = position,
@@ -129,7 +129,7 @@ static int larger_first(const void *a, const void *b)
     return (x->unit > y->unit) - (x->unit < y->unit);
 }
 
-/* Lowest offset where lives[i] meets none of the lives before it. */
+/* The lowest offset where lives[i] overlaps none of the earlier ones. */
 static size_t place(const struct lifetime *lives, int i)
 {
     size_t offset = 0;
@@ -140,13 +140,13 @@ static size_t place(const struct lifetime *lives, int i)
         if (together && offset < other->offset + other->count &&
             other->offset < offset + lives[i].count) {
             offset = other->offset + other->count;
-            k = -1; /* look at all of them again */
+            k = -1; /* compare with all of them again */
         }
     }
     return offset;
 }
 
-/* Give every unit a place; *count_out: elements of them all. */
+/* Assign every unit an offset; *count_out: elements in total. */
 static void place_buffers(
         const struct zero_plan *plan,
         struct lifetime (*lifetime_of)(const struct zero_plan *, int),

@@ -1,7 +1,7 @@
-/* plan_offload.c - what of the plan is on the host, and what the offload engine
- * of a rank is asked for. A segment has the same number there; of one that
- * trains the engine has the part whose states this rank holds, its extents
- * those of state_walk_next, and of others nothing. */
+/* plan_offload.c - what is on the host, and the request to a rank's offload
+ * engine. Segments have the same numbers there. Of a trainable segment the
+ * engine has the part whose states this rank holds, with the extents of
+ * state_walk_next; of other segments nothing. */
 #include "zero/plan_parts.h"
 
 #include "base/must.h"
@@ -130,7 +130,7 @@ static void measure_part(
             largest[part] = bytes[part];
 }
 
-/* As many segments as every rank has memory for. */
+/* Undo covers as many segments as every rank has memory for. */
 static void find_undo(const struct zero_plan *plan, int number, void *context)
 {
     int *largest = context;

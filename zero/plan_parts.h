@@ -4,10 +4,9 @@
 
 #include "zero/plan.h"
 
-/* What of a unit's segments, padded, is gathered when it is acquired at stage
- * 3, and trains. */
+/* How much of a unit's segments, padded, is gathered at stage 3, and trains. */
 struct plan_unit {
-    size_t count; /* elements, but of scales; 0: nothing to gather */
+    size_t count; /* elements, without scales; 0: nothing to gather */
     size_t bytes;
     size_t grads; /* elements that train */
 };
@@ -22,42 +21,43 @@ static inline const char *plan_array_name(enum zero_array array)
             [ZERO_SCALES] = "zero.base.scales"};
     return names[array];
 }
-/* Its gradient leaves a product as it is kept or sent. Of a unit: is that so of
- * any? */
+/* Does its matmul write the gradient directly as it is kept or sent? For a
+ * unit: for any of its tensors? */
 bool plan_grad_is_direct(const struct zero_plan *plan, int id);
 bool plan_unit_is_direct(const struct zero_plan *plan, int unit);
-/* A unit's part of zero.grads.work, in fp32 elements. Of one that is direct:
- * first all of its gradient in grad_dtype, where that is not kept whole; then
- * in fp32 the tensors that are not, one by one. */
+/* A unit's part of zero.grads.work, in fp32 elements. A direct unit has all of
+ * its gradient in grad_dtype (unless that is kept whole), then its tensors that
+ * are not direct in fp32. */
 size_t plan_work_count(const struct zero_plan *plan, int unit);
-/* fp32 elements before those tensors, and of one of them. */
+/* fp32 elements before those tensors; fp32 elements of one of them. */
 size_t plan_work_sums(const struct zero_plan *plan, int unit);
 size_t plan_sum_count(const struct zero_plan *plan, int id);
 
 /* --- states (plan_states.c) ----------------------------------------------- */
 
-/* Masters apart from the parameters: compute in 16 bits, optim.master fp32. */
+/* Are masters separate from the parameters? With 16-bit compute and
+ * optim.master fp32. */
 bool plan_has_master(const struct zero_plan *plan);
-/* Their span: "zero.adapters" where adapters are what trains. */
+/* The masters' span; "zero.adapters" if only adapters train. */
 const char *plan_master_name(const struct zero_plan *plan);
 /* Type of the weights that the optimizer updates. */
 enum dtype plan_master_type(const struct zero_plan *plan);
 
-/* An extent of a tensor whose states one rank holds. */
+/* An extent of a tensor whose states are on one rank. */
 struct state_extent {
     int segment;
     struct zero_extent extent;
     struct optim_layout layout;
-    /* Paged: the extent's first elements lie on the host, chunk by chunk; the
-     * rest is on the device. */
+    /* Paged states: the extent's first elements are on the host, chunk by
+     * chunk, and the rest on the device. */
     size_t spilled, spill_offset; /* elements; bytes in "zero.paged" */
-    size_t record;                /* of the rest: bytes in "zero.states" */
+    size_t record; /* of the rest: byte offset in "zero.states" */
 };
-/* Walk them, by segment, then offset:
+/* Iterates over state extents, by segment, then offset:
  *     struct state_walk walk = state_walk_begin(plan, part);
  *     while (state_walk_next(&walk))
  *         .. walk.at ..
- * walk.bytes: what the extents so far take of "zero.states". */
+ * walk.bytes: bytes of "zero.states" that the extents so far take. */
 struct state_walk {
     const struct zero_plan *plan;
     int part;
@@ -69,28 +69,26 @@ struct state_walk {
 struct state_walk state_walk_begin(const struct zero_plan *plan, int part);
 bool state_walk_next(struct state_walk *walk);
 
-/* Elements [begin, end) of a segment whose states the rank of a part
- * (mesh_part) holds. */
+/* The elements [begin, end) of a segment whose states belong to a part
+ * (mesh_part). */
 void plan_state_part(
         const struct zero_plan *plan, int segment, int part, size_t *begin_out,
         size_t *end_out);
 
-/* Paged states: a chunk of an extent (offload/cut.h) that is spilled is a
- * record.
- */
+/* Paged states: the record of a spilled chunk of an extent (offload/cut.h). */
 static inline struct optim_record state_record_of(
         const struct optim_layout *layout, size_t count)
 {
     return optim_record_of(layout, count, ARENA_ALIGN);
 }
 size_t state_record_bytes(const struct optim_layout *layout, size_t count);
-/* Buffers on the device that spilled chunks visit in turn: one comes up, one is
- * updated, one goes down. */
+/* Device buffers for spilled chunks: one is copied up, one updated, one copied
+ * down. */
 enum { PAGED_BUFFERS = 3 };
 
-/* Of the parts of states (*parts_out: one, where each rank holds all) those
- * that differ in what they take from the part before; owned by the caller
- */
+/* Marks the parts whose needs may differ from those of the part before.
+ * *parts_out: number of parts (1 if each rank holds all). The caller owns the
+ * result. */
 bool *plan_parts_apart(const struct zero_plan *plan, int *parts_out);
 /* Calls `visit` for each of those. */
 typedef void plan_part_fn(
@@ -98,11 +96,11 @@ typedef void plan_part_fn(
 void plan_parts_visit(
         const struct zero_plan *plan, plan_part_fn *visit, void *context);
 
-/* plan->needs and what is undone, or those of request.measures. */
+/* Computes plan->needs and undo_first, or takes them from request.measures. */
 void plan_measure(struct zero_plan *plan);
 
-/* Elements of an extent whose gradient this rank counts: what each place of tp
- * has the first counts. */
+/* Elements of an extent that this rank counts for the norm: elements that all
+ * places of tp have are counted by the first place. */
 static inline size_t plan_counted(
         const struct zero_plan *plan, int segment,
         const struct zero_extent *extent)
@@ -114,13 +112,14 @@ static inline size_t plan_counted(
                              extent->count);
 }
 
-/* Bytes of the parts of segments that places of tp share: they are added up. */
+/* Bytes of the shared parts of segments, whose gradients are summed over places
+ * of tp. */
 uint64_t plan_shared_bytes(const struct zero_plan *plan);
 
 /* plan->block_count and the tensors' first blocks. */
 void plan_blocks(struct zero_plan *plan);
-/* Does a rank have a part of the gradient, so that its block sums are added to
- * the others'? Else each sums all of it. */
+/* Does a rank have only a part of the gradient, so that block sums are added
+ * over ranks? Else each rank sums all of it. */
 bool plan_sums_blocks(const struct zero_plan *plan);
 /* Bytes that a rank sends to add up block sums in a step. */
 uint64_t plan_block_wire(const struct zero_plan *plan);
@@ -137,13 +136,14 @@ enum zd_status plan_span(
 
 /* --- offload (plan_offload.c) --------------------------------------------- */
 
-/* What of the plan is on the host; ZD_ERR_CONFIG when the options do not go
- * together. Then, the segments settled, plan->needs.offload. */
+/* plan_offload decides what is on the host; ZD_ERR_CONFIG for options that
+ * contradict each other. When the segments are known, the next call computes
+ * plan->needs.offload. */
 enum zd_status plan_offload(struct zero_plan *plan);
 void plan_offload_bytes(struct zero_plan *plan);
-/* What the engine of a part's rank is asked for. The arrays of the request are
- * the caller's, who ends with plan_request_free. `began`: by tensor, for
- * offload_extent; NULL to measure. */
+/* The engine's request for the rank of a part; release it with
+ * plan_request_free. `began`: by tensor, for offload_extent; NULL to measure
+ * only. */
 struct offload_request plan_request_of(
         const struct zero_plan *plan, int part, const int64_t *began);
 void plan_request_free(struct offload_request *request);

@@ -8,10 +8,9 @@
  * to zero.paged on the host until request.spill_bytes are there. zero.states
  * has the rest.
  *
- * Extents of a rank begin at multiples of 256 in their tensors, so each has
- * whole qblocks but at its tensor's end. Ranks own different tensors, and
- * formats differ between tensors: a span has the bytes of the rank that needs
- * most. */
+ * Extents of a rank begin at multiples of 256 in their tensors, so qblocks are
+ * whole except at a tensor's end. Ranks own different tensors, and formats
+ * differ between tensors: a span is sized for the rank that needs most. */
 #include "zero/plan_parts.h"
 
 #include "base/must.h"
@@ -55,10 +54,9 @@ enum dtype plan_master_type(const struct zero_plan *plan)
  *   tensors |  0      |       1              |   2     |
  *   parts   |0   |1   |2   |3   |4   |5   |6   |7   |8   |
  *
- * Part 4 has as much of the same tensor as part 3, so it takes what that takes:
- * what is counted of an extent does not ask where in its tensor it begins.
- * Those that hold an end of a tensor are looked at, and the one after each.
- */
+ * Part 4 has as much of the same tensor as part 3, so it needs the same: an
+ * extent's needs do not depend on where in its tensor it begins. Measure the
+ * parts that hold a tensor's end, and the one after each. */
 static void mark(bool *apart, size_t part, int parts)
 {
     apart[part] = true;
@@ -125,7 +123,7 @@ size_t state_record_bytes(const struct optim_layout *layout, size_t count)
     return state_record_of(layout, count).lane[OPTIM_LANES];
 }
 
-/* From the first chunk on, until enough is on the host. */
+/* Spills chunks from the first on, until enough is on the host. */
 static void spill_extent(struct state_walk *walk)
 {
     struct state_extent *at = &walk->at;
@@ -220,8 +218,8 @@ void plan_state_bytes(struct zero_plan *plan)
     plan_parts_visit(plan, note_part, &plan->needs);
 }
 
-/* The request without what parts do not ask for: of the stage, whether states
- * are cut; of micro-batches, whether their gradients are summed on the host. */
+/* The request reduced to what parts' needs depend on: of the stage only whether
+ * states are cut, of micro-batches only whether the host sums gradients. */
 static struct zero_request measured_of(const struct zero_plan *plan)
 {
     struct zero_request of = plan->request;
@@ -248,7 +246,7 @@ static void measure(struct zero_plan *plan)
 void plan_measure(struct zero_plan *plan)
 {
     struct zero_measures *measures = plan->request.measures;
-    if (!measures || plan->request.spill_bytes) { /* hardly any twice */
+    if (!measures || plan->request.spill_bytes) { /* rarely the same twice */
         measure(plan);
         return;
     }

@@ -3,18 +3,18 @@
  * The order in which a model uses its units is known (model_unit_events), so
  * the whole step is settled before it runs, the same on every rank:
  *
- *   layer slots  L1  L2  ..           two, or as many as prefetch asks
+ *   layer slots  L1  L2  ..           two, or as many as prefetch requires
  *   outer slots  embedding | head     one that both use in turn, or one each
  *                                     when a tied head holds both at a time
  *
  *   forward   acquire 1   acquire 2   acquire 3
  *             gather 2 >> gather 3 >> gather 4      while computing
  *
- * A unit that is still in its slot is not gathered again. When a slot is needed
- * the unit whose next use is furthest away leaves (Belady 1966, which is
+ * A unit that is still in its slot is not gathered again. When a slot is
+ * needed, the unit whose next use is furthest away is evicted (Belady 1966,
  * optimal when the future is known); among those never used again the one
  * released first, so that its slot can be filled early. A gather begins as soon
- * as its slot is free and no more is under way than prefetch allows. */
+ * as its slot is free and prefetch's limit allows it. */
 #include "base/must.h"
 
 #include "base/number/sizes.h"
@@ -25,7 +25,7 @@
 
 /* --- slots: how many units are kept gathered at a time -------------------- */
 
-/* What of a pass is held at the same time. */
+/* What a pass holds at the same time. */
 struct held {
     int layers;
     bool outers; /* embedding and head */
@@ -50,7 +50,7 @@ static void note_held(
     }
 }
 
-/* Layers of so many elements gathered ahead of the one in use. */
+/* How many layers of `layer` elements are gathered ahead of the one in use. */
 static int layers_ahead(const struct zero_plan *plan, size_t layer)
 {
     const struct zero_options *options = &plan->request.options;
@@ -106,7 +106,7 @@ enum { NEVER = INT_MAX };
 
 struct unit_state {
     size_t count;   /* elements to gather */
-    int first, end; /* slots that may have it */
+    int first, end; /* range of slots that it may use */
     int next_use;   /* move index of its next acquire */
     int slot;       /* where it is resident; -1: nowhere */
     int released;   /* move index of its last release; -1 */
@@ -139,7 +139,7 @@ static void program_fini(struct program *program)
     free(program->content);
 }
 
-/* Embedding and head may have a slot each. */
+/* Embedding and head may each have a slot. */
 static struct unit_state unit_of(const struct zero_plan *plan, int u)
 {
     int last = plan->request.table->unit_count - 1, outers = plan->outer_slots;
@@ -238,7 +238,7 @@ static enum zd_status acquire_unit(
     return ZD_OK;
 }
 
-/* The gathers in order, with a window of those under way ahead of their use. */
+/* The gathers in order; the window has those under way ahead of their use. */
 struct window {
     const struct zero_options *options;
     const struct zero_move *moves;
@@ -249,15 +249,15 @@ struct window {
     size_t elements; /* of the gathers in the window */
 };
 
-/* When the gather of move i may begin. `last` is when the one before it did:
- * gathers begin in the order of their use. */
+/* After which move the gather of move i may begin. `last`: that of the previous
+ * gather, since gathers begin in the order of use. */
 static int start_of(struct window *window, int i, int free_at, int last)
 {
     size_t count = window->units[window->moves[i].unit].count;
     size_t limit = (size_t)window->options->prefetch_bucket_size;
     window->gathers[window->count++] = i;
     window->elements += count;
-    if (!limit) /* the next unit, of any size: the one before is in use */
+    if (!limit) /* the next unit, of any size, once the one before is in use */
         limit = count;
     while (window->elements > limit && window->oldest < window->count) {
         int first = window->gathers[window->oldest++];

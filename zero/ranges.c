@@ -1,5 +1,5 @@
-/* ranges.c - weights and states from outside: what a rank saves, what it must
- * be given, and how both are read and written part by part. */
+/* ranges.c - weights and states from outside: what a rank saves and what it
+ * must be given, read and written in pieces. */
 #include "zero/private.h"
 
 #include "base/copy.h"
@@ -68,7 +68,7 @@ static void add_range(struct range_list *list, struct zero_range range)
     (*ranges)[(*count)++] = range;
 }
 
-/* What of an extent this rank saves, of those that tp gives a slice. */
+/* The ranges of a tp slice's extent that this rank saves. */
 static void add_saved(struct range_list *list, const struct zero_range *range)
 {
     const struct zero_request *request = &list->zero->plan->request;
@@ -89,9 +89,9 @@ static void add_saved(struct range_list *list, const struct zero_range *range)
     }
 }
 
-/* A rank saves its parts of the trainable tensors, also at stage 0, where it
- * holds all of them. Frozen tensors stay in the model's files; at a resume each
- * rank reads its shard of them, and the shards are gathered. */
+/* A rank saves its parts of the trainable tensors, even at stage 0, where it
+ * holds all of them. Frozen tensors stay in the model's files: on resume each
+ * rank reads its shard, and the shards are gathered. */
 static void list_ranges(struct zero *zero, enum zero_ranges_of which)
 {
     const struct zero_plan *plan = zero->plan;
@@ -265,7 +265,7 @@ enum zd_status zero_blocks_move(
 enum zd_status zero_states_clear(struct zero *zero)
 {
     ZD_TRY(paged_finish(zero));
-    if (zero->plan->states_on_host) /* first: an update may read blocks' v */
+    if (zero->plan->states_on_host) /* wait first: an update may be reading v */
         ZD_TRY(offload_states_clear(zero->offload.engine));
     return states_clear(zero);
 }
@@ -304,8 +304,8 @@ enum zd_status zero_ranges_loaded(struct zero *zero)
 /* --- loading -------------------------------------------------------------- */
 
 enum {
-    LIMIT = 1 << 20, /* elements that are in memory: a chunk of offload */
-    PIECE = 1 << 16, /* .. that a thread reads at a time: as fp32 they stay in a
+    LIMIT = 1 << 20, /* elements in memory at a time: an offload chunk */
+    PIECE = 1 << 16, /* .. that a thread reads at a time: in fp32 they fit a
                         second-level cache */
 };
 
@@ -317,11 +317,11 @@ struct load { /* of part of a range, in pieces */
     float *wide;
     uint16_t *narrow; /* NULL: not rounded */
     uint64_t *digest; /* of the tensor, so far; NULL: not wanted */
-    bool is_first;    /* of tp: it counts what each place has */
+    bool is_first;    /* first place of tp: it counts shared elements */
 };
 
-/* Of 256 elements of the whole tensor that begin in the run, and may end behind
- * it. */
+/* Adds the digests of blocks of 256 elements of the whole tensor that begin in
+ * the run, and may end after it. */
 static enum zd_status add_digest(
         const struct load *load, const struct slice_run *run,
         const float *values)
@@ -375,8 +375,8 @@ static enum zd_status load_piece(const struct load *load, size_t at)
     return ZD_OK;
 }
 
-/* By all threads: reading a file, and more so making random numbers, takes a
- * thread longer than the device takes to be written. */
+/* Uses all threads: one thread reads a file, or generates random numbers, more
+ * slowly than the device can be written. */
 static enum zd_status load_pieces(const struct load *load)
 {
     int failed = 0;
@@ -389,8 +389,8 @@ static enum zd_status load_pieces(const struct load *load)
     return ZD_OK;
 }
 
-/* Each value counts once: what every rank holds whole is rank 0's, a shard the
- * first replica's; load_run counts what each place of tp has. */
+/* Each value counts once: rank 0 counts what every rank holds whole, and the
+ * first replica counts a shard; load_run handles places of tp. */
 static uint64_t *digest_of(
         const struct zero *zero, const struct zero_range *range,
         uint64_t *digests)
@@ -421,7 +421,7 @@ static enum zd_status load_range(
                 .narrow = rounds ? narrow : NULL,
                 .digest = digest,
                 .is_first = request->config->tp.place == 0}));
-        progress_completed(); /* also where weights are made, not read */
+        progress_completed(); /* also when weights are generated, not read */
         ZD_TRY(zero_range_move(
                 zero, range, ZERO_WEIGHTS, done, count,
                 rounds ? (void *)narrow : wide, NULL, ZERO_IN));
@@ -447,7 +447,8 @@ enum zd_status zero_load(
         uint64_t *digests)
 {
     size_t count = (size_t)zero->plan->request.table->count;
-    /* a file that one rank cannot read must not leave the others in a gather */
+    /* agree first, so that a file that one rank cannot read does not leave the
+     * others in a gather */
     enum zd_status status = zero_states_clear(zero);
     if (digests)
         memset(digests, 0, count * sizeof *digests);

@@ -28,7 +28,7 @@ static bool same_slots(const struct zero_plan *a, const struct zero_plan *b)
     return true;
 }
 
-/* The host adds gradients up, in memory that it has for that alone. */
+/* The host sums gradients, in memory reserved for that. */
 static bool adds_on_host(const struct zero_plan *plan)
 {
     return plan->grads_pass && plan->request.accumulation > 1;

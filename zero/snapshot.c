@@ -14,7 +14,7 @@
 enum {
     ALIGN = 64,
     LANES = OPTIM_LANES + 1,     /* ZERO_WEIGHTS too */
-    PARTS = 2 * OPTIM_LANES + 1, /* a range has at most so many arrays */
+    PARTS = 2 * OPTIM_LANES + 1, /* most arrays of a range */
     HELPERS_MAX = 7
 };
 
@@ -83,7 +83,7 @@ struct measuring {
     size_t most;
 };
 
-/* What the rank of a part saves, also where it holds all. */
+/* What the rank of a part saves, even if it holds everything. */
 static void measure_copied(
         const struct zero_plan *plan, int part, void *context)
 {
@@ -135,16 +135,16 @@ struct places {
 
 struct zero_snapshot {
     const struct zero *zero;
-    struct offload
-            *engine; /* that copies on write; NULL: all is copied at once */
+    struct offload *engine; /* the engine that copies on write; NULL: all is
+                               copied at once */
     bool moments;
-    bool backwards; /* updates begin as gradients arrive: with the last */
+    bool backwards; /* updates follow the gradients, from the last range */
     char *memory;
-    size_t room, bytes; /* of it; that are copied */
+    size_t room, bytes; /* of memory; copied by take */
     int count;
     const struct zero_range *ranges; /* of ZERO_SAVES */
     struct places *places;           /* by range; owned */
-    struct populating *populating;   /* NULL: no one makes its pages */
+    struct populating *populating;   /* NULL: pages are not being faulted in */
     int helpers; /* copying threads in addition to OpenMP's */
 };
 
@@ -264,12 +264,12 @@ static enum zd_status copy_part(
 /* Copies that threads take in turn. */
 struct sharing {
     const struct zero_snapshot *snapshot;
-    _Atomic int next; /* of all copies: not taken yet */
+    _Atomic int next; /* next copy that no thread has taken */
     _Atomic bool failed;
 };
 
-/* As many elements at a time as a chunk of offload has by default, so that one
- * that is packed is unpacked once. */
+/* As many elements at a time as an offload chunk has by default, so that a
+ * packed chunk is unpacked only once. */
 static enum zd_status copy_some(struct sharing *sharing)
 {
     enum { CHUNK = 1 << 20 };
@@ -314,7 +314,7 @@ static void copy_together(struct sharing *sharing)
         pthread_join(helpers[i], NULL);
 }
 
-/* A GPU is this thread's alone. */
+/* Only this thread may use the GPU. */
 static enum zd_status copy_parts(const struct zero_snapshot *snapshot)
 {
     struct sharing sharing = {.snapshot = snapshot};
@@ -323,12 +323,12 @@ static enum zd_status copy_parts(const struct zero_snapshot *snapshot)
         if (!atomic_load(&sharing.failed))
             return ZD_OK;
     }
-    /* an error's record is its thread's: once more, for this one's */
+    /* error records are per thread: repeat the failing copy here to get one */
     atomic_store(&sharing.next, 0);
     return copy_some(&sharing);
 }
 
-/* What the engine must copy before changing it. */
+/* Tell the engine what it must copy before changing it. */
 static void want_all(struct zero_snapshot *snapshot)
 {
     if (!snapshot->engine)

@@ -177,8 +177,8 @@ static enum zd_status sum_blocks(struct zero *zero)
     return ZD_OK;
 }
 
-/* Sums over ranks are made by the host, so those of the device visit it: a
- * second wait in the steps of Adam-mini with several ranks. */
+/* The host sums over ranks, so device sums are copied down and up: a second
+ * wait per step for Adam-mini with several ranks. */
 static enum zd_status reduce_blocks(struct zero *zero)
 {
     size_t words = 2 * zero->plan->block_count;

@@ -1,10 +1,11 @@
-/* tokens.c - what places of tensor parallelism tell each other: shares of a
- * pass's tokens and scores, whose collectives the model waits for, and sums of
- * gradients; and those of context parallelism: keys and values, or heads.
+/* tokens.c - exchanges of tensor parallelism (a pass's tokens and scores, for
+ * which the model waits, and gradient sums) and of context parallelism (keys
+ * and values, or heads).
  *
- * What each place has of a segment (zero_is_shared) has a part of its gradient
- * there. These are summed where this rank's part lies, each place a share of
- * it, and gathered: every place has the same bits, and so the same update. */
+ * For elements that every place has (zero_is_shared) each place computes a part
+ * of the gradient. Within this rank's part, each place sums a share of them,
+ * and the shares are gathered: every place gets the same bits, and so the same
+ * update. */
 #include "zero/private.h"
 
 /* --- the model's hook ----------------------------------------------------- */
@@ -39,8 +40,8 @@ enum zd_status places_exchange(
 
 /* --- gradients of what places share --------------------------------------- */
 
-/* All of a part, so that each rank sends as much: what is the place's own is
- * kept, and put back. */
+/* Sums the whole part, so that each rank sends equally much: the place's own
+ * elements are saved and restored. */
 enum zd_status places_share(
         struct zero *zero, int s, int micro, char *part, struct lease *lease)
 {

@@ -25,7 +25,7 @@ static void place_params(
     memory->held_count =
             plan->params_on_host ? segment->part_count : segment->shard_count;
     if (plan->params_on_host) {
-        if (!segment->trainable) /* else the engine's */
+        if (!segment->trainable) /* else the engine owns it */
             memory->shard =
                     base + segment->shard_offset / (size_t)plan->replicas;
         return;
@@ -39,8 +39,8 @@ static void place_params(
     memory->part = (char *)memory->shard + zero_segment_bytes(segment, part);
 }
 
-/* Without masters of their own the parameters are the masters; the engine has
- * its own. */
+/* Without separate masters the parameters are the masters; the engine has its
+ * own. */
 static void place_masters(
         const struct zero *zero, const struct zero_segment *segment,
         struct segment_memory *memory)
