@@ -205,12 +205,10 @@ static enum zd_status wait_on_host(struct staged *staged)
     struct round *round = round_of(staged, staged->finished);
     struct seat *seat = staged->base.seat;
     staged->is_waiting = true;
-    if (seat)
-        seat_wait_begin(seat, LANE_OPERATIONS, round->op->sequence + 1);
+    seat_wait_begin(seat, LANE_OPERATIONS, round->op->sequence + 1);
     enum zd_status status =
             comm_part_wait(staged->base.control, round->host_op);
-    if (seat)
-        seat_wait_end(seat);
+    seat_wait_end(seat);
     staged->is_waiting = false;
     return status;
 }

@@ -27,32 +27,31 @@ void comm_watch_host(const struct comm *comm, char host[COMM_HOST_MAX])
 
 enum comm_work comm_work(struct comm *comm, enum comm_work work)
 {
-    return comm && comm->seat ? seat_work(comm->seat, work) : WORK_NONE;
+    return comm ? seat_work(comm->seat, work) : WORK_NONE;
 }
 
 void comm_goes_on(struct comm *comm)
 {
-    if (comm && comm->seat)
+    if (comm)
         seat_goes_on(comm->seat);
 }
 
 void comm_step(struct comm *comm, int64_t step, double seconds)
 {
-    if (comm->seat)
-        seat_step(comm->seat, step);
-    if (comm->seat && seconds > 0)
+    seat_step(comm->seat, step);
+    if (seconds > 0)
         watch_step(comm->watch, seconds);
 }
 
 void comm_predict(struct comm *comm, double seconds)
 {
-    if (comm->watch && seconds > 0)
+    if (seconds > 0)
         watch_predict(comm->watch, seconds);
 }
 
 double comm_waited(const struct comm *comm)
 {
-    double seconds = comm->seat ? seat_waited(comm->seat) : 0;
+    double seconds = seat_waited(comm->seat);
     if (comm->functions->waited)
         seconds += comm->functions->waited(comm);
     return seconds;
@@ -60,20 +59,19 @@ double comm_waited(const struct comm *comm)
 
 void comm_listen(struct comm *comm, const struct watch_listener *listener)
 {
-    if (comm->watch)
-        watch_listen(comm->watch, listener);
+    watch_listen(comm->watch, listener);
 }
 
 struct comm_files *comm_files_begin(struct comm *comm, const char *what)
 {
-    return comm->watch ? watch_files_begin(comm->watch, what) : NULL;
+    return watch_files_begin(comm->watch, what);
 }
 
 struct comm_data comm_data_begin(struct comm *comm)
 {
     return (struct comm_data){
             .before = comm_work(comm, WORK_DATA),
-            .files = comm->watch ? watch_data_begin(comm->watch) : NULL};
+            .files = watch_data_begin(comm->watch)};
 }
 
 void comm_data_end(struct comm *comm, struct comm_data data)

@@ -89,7 +89,8 @@ uint16_t float_to_fp16(float f)
 
 /* --- arrays on any machine ------------------------------------------------ */
 
-static void widen_bf16_base(float *out, const uint16_t *in, size_t count)
+static inline __attribute__((always_inline)) void widen_bf16_base(
+        float *out, const uint16_t *in, size_t count)
 {
     for (size_t i = 0; i < count; i++)
         out[i] = bf16_to_float(in[i]);
@@ -130,15 +131,10 @@ static const struct dtype_lanes base = {
 
 #define AVX2 __attribute__((target("avx2,f16c")))
 
+/* The compiler's vectors are as fast as any. */
 AVX2 static void widen_bf16_avx2(float *out, const uint16_t *in, size_t count)
 {
-    size_t i = 0;
-    for (; i + 8 <= count; i += 8) {
-        __m128i half = _mm_loadu_si128((const __m128i *)(in + i));
-        __m256i bits = _mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16);
-        _mm256_storeu_ps(out + i, _mm256_castsi256_ps(bits));
-    }
-    widen_bf16_base(out + i, in + i, count - i);
+    widen_bf16_base(out, in, count);
 }
 
 AVX2 static void widen_fp16_avx2(float *out, const uint16_t *in, size_t count)
