@@ -1,5 +1,5 @@
-/* acquire.c - a chunk's memory, wherever it is. Apart from those that call it:
- * tests wrap these functions, to delay them or to let them fail. */
+/* acquire.c - a chunk's memory, wherever it is. In its own file because tests
+ * wrap these functions, to delay them or make them fail. */
 #include "offload/engine.h"
 
 #include "base/clock.h"

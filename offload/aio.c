@@ -14,7 +14,7 @@ struct aio {
     size_t block_bytes;
     pthread_mutex_t lock;        /* of all below, and of ops until done */
     pthread_cond_t changed;      /* an op was queued, or stop */
-    struct aio_op *first, *last; /* ops with bytes left to cut */
+    struct aio_op *first, *last; /* ops with bytes not yet in a transfer */
     bool stop;
     int thread_count;
     pthread_t threads[];
@@ -23,7 +23,7 @@ struct aio {
 /* A part of an op, of at most block_bytes. */
 struct transfer {
     struct aio_op *op;
-    size_t at, bytes; /* within the op: what is still to be moved */
+    size_t at, bytes; /* within the op: what remains to be moved */
 };
 
 static struct transfer take(struct aio *aio)
@@ -51,7 +51,7 @@ static int move(struct transfer *transfer)
                                      : pread(fd, data, transfer->bytes, offset);
         if (moved < 0 && errno != EINTR && errno != EAGAIN)
             return errno;
-        /* a read past the end; a write that moves nothing has no space */
+        /* reading past the end, or no space to write */
         if (moved == 0)
             return op->is_write ? ENOSPC : ENODATA;
         if (moved > 0) {
@@ -62,7 +62,7 @@ static int move(struct transfer *transfer)
     return 0;
 }
 
-/* Under the lock. True: all of its op is done. */
+/* Under the lock. True: its op is complete. */
 static bool end(struct aio *aio, const struct transfer *transfer, int error)
 {
     struct aio_op *op = transfer->op;
@@ -71,7 +71,7 @@ static bool end(struct aio *aio, const struct transfer *transfer, int error)
         op->error = error;
         op->error_offset = offset;
     }
-    if (error && op->cut < op->bytes) { /* it is cut no further */
+    if (error && op->cut < op->bytes) { /* start no further transfers */
         assert(aio->first == op);
         aio->first = op->next;
         op->cut = op->bytes;
@@ -95,7 +95,7 @@ static void *run(void *ctx)
         if (!end(aio, &transfer, error))
             continue;
         pthread_mutex_unlock(&aio->lock);
-        transfer.op->done(transfer.op); /* the caller's again */
+        transfer.op->done(transfer.op); /* the op belongs to the caller again */
         pthread_mutex_lock(&aio->lock);
     }
 }

@@ -1,4 +1,4 @@
-/* aio.h - reads and writes of files that go on beside the caller, by threads.
+/* aio.h - asynchronous reads and writes of files, by threads.
  *
  *     op = {.file = .., .is_write = .., .data = .., .bytes = .., .offset = ..,
  *           .done = ..};
@@ -8,10 +8,9 @@
  *
  * An op is cut into transfers of at most block_bytes, in its order; queue_depth
  * threads have one under way each, of all ops together. Ops overtake each
- * other: two that touch the same bytes are the caller's to keep apart.
- * Transfers that stop short go on where they stopped; those that a signal ended
- * are made again. (With transfers of 1 MiB io_uring was no faster:
- * docs/measured.)
+ * other: the caller must not overlap two that touch the same bytes. Short
+ * transfers are continued; those that a signal interrupted are repeated. (With
+ * transfers of 1 MiB io_uring was no faster: docs/measured.)
  *
  * Memory: ops belong to the caller until done. After creation nothing is
  * allocated. Threads: aio_submit may be called from any, from done() too. */
@@ -25,25 +24,23 @@
 
 enum { AIO_ALIGN = 4096 }; /* of memory, offset and bytes for direct files */
 
-/* A file of its creator alone. It has no name: it is removed from its folder as
- * soon as it is open, so that it is gone with the process, however that ends.
- * Nothing of the step needs the name. */
+/* An unnamed file of this process: it is unlinked as soon as it is open, so
+ * that it disappears with the process, however that ends. */
 struct aio_file {
     int fd;
-    bool is_direct;      /* O_DIRECT: the page cache is passed by */
+    bool is_direct;      /* O_DIRECT: bypasses the page cache */
     char path[PATH_MAX]; /* its folder and name, for errors */
 };
 
-/* Creates dir/name.XXXXXX, a unique name, with `bytes` of space that are
- * certain (posix_fallocate); they read as 0. `direct`: use O_DIRECT where the
- * file system allows it, which is tried out. Errors: ZD_ERR_CREATE,
- * ZD_ERR_DENIED, ZD_ERR_IO (no space: needed and free bytes), ZD_ERR_UNFIT
- * (RLIMIT_FSIZE). */
+/* Creates dir/name.XXXXXX, a unique name, with `bytes` of reserved space
+ * (posix_fallocate) that read as 0. `direct`: use O_DIRECT if a test write
+ * shows that the file system allows it. Errors: ZD_ERR_CREATE, ZD_ERR_DENIED,
+ * ZD_ERR_IO (no space: needed and free bytes), ZD_ERR_UNFIT (RLIMIT_FSIZE). */
 enum zd_status aio_file_create(
         struct aio_file *file, const char *dir, const char *name,
         uint64_t bytes, bool direct);
 void aio_file_close(struct aio_file *file);
-/* RLIMIT_FSIZE allows a file of so many bytes; ZD_ERR_UNFIT. */
+/* Checks that RLIMIT_FSIZE allows a file of so many bytes; ZD_ERR_UNFIT. */
 enum zd_status aio_file_check(uint64_t bytes);
 
 struct aio;
@@ -58,7 +55,7 @@ struct aio_op {
     /* private */
     int error;             /* errno; ENODATA: the file ends early */
     uint64_t error_offset; /* in the file */
-    size_t cut;            /* bytes made into transfers */
+    size_t cut;            /* bytes that are in transfers or done */
     int under_way;         /* transfers */
     struct aio_op *next;
 };
@@ -66,8 +63,9 @@ struct aio_op {
 /* ZD_ERR_MEMORY: the system refuses a thread. */
 enum zd_status aio_create(
         const struct aio_options *options, struct aio **aio_out);
-/* All ops are done. NULL is accepted. */
+/* All ops must be done. NULL is accepted. */
 void aio_destroy(struct aio *aio);
 void aio_submit(struct aio *aio, struct aio_op *op);
-/* ZD_OK, or ZD_ERR_IO with file, offset and reason. Of an op that is done. */
+/* The status of a finished op: ZD_OK, or ZD_ERR_IO with file, offset and
+ * reason. */
 enum zd_status aio_op_status(const struct aio_op *op);

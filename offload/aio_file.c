@@ -51,9 +51,9 @@ static enum zd_status reserve(
 {
     uint64_t free_bytes;
     int error;
-    ZD_TRY(aio_file_check(bytes)); /* else a signal */
+    ZD_TRY(aio_file_check(bytes)); /* else SIGXFSZ */
     ZD_TRY(fs_free_bytes(dir, &free_bytes));
-    /* asking in vain would fill the disk for a moment */
+    /* a failing posix_fallocate would fill the disk for a moment */
     if (free_bytes < bytes)
         return fail_space(file, bytes, free_bytes, ENOSPC);
     do
@@ -62,8 +62,8 @@ static enum zd_status reserve(
     return error ? fail_space(file, bytes, free_bytes, error) : ZD_OK;
 }
 
-/* O_DIRECT with transfers at multiples of AIO_ALIGN: opening says little, so
- * one page is read and written. */
+/* Does O_DIRECT work with transfers aligned to AIO_ALIGN? A successful open
+ * proves little, so read and write one page. */
 static bool can_be_direct(int fd)
 {
     int flags = fcntl(fd, F_GETFL);

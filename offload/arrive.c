@@ -1,4 +1,4 @@
-/* arrive.c - gradients on their way down: copied by the stream, added up,
+/* arrive.c - gradients that come down: copied by the stream, then summed,
  * rounded and squared by workers as they arrive. */
 #include "offload/engine.h"
 
@@ -73,7 +73,7 @@ static void await_buffer(void *ctx, int64_t number)
     token_wait(NULL, stage_empty(&offload->grad_stage, (uint64_t)number));
 }
 
-/* The parts of the store that an arrival needs. */
+/* Sets the parts of the store that an arrival needs. */
 static void set_parts(
         const struct offload *offload, bool updates, struct job *job)
 {
@@ -83,8 +83,8 @@ static void set_parts(
         job->reads = job->writes = CHUNK_STATES;
 }
 
-/* Queue the copies of a segment's chunks, each followed by what wakes workers
- * for it. */
+/* Queue the copies of a segment's chunks, each followed by a call that makes it
+ * available to workers. */
 static enum zd_status queue_chunks(
         struct offload *offload, const struct segment *segment,
         const char *from, const struct job *job, uint64_t ticket)
@@ -131,7 +131,7 @@ enum zd_status offload_grads_down(
     ZD_TRY(offload_failure(offload));
     struct feed *down = &offload->down;
     struct token left;
-    /* additions to an element keep the order of micro-batches */
+    /* additions to an element must follow the order of micro-batches */
     ZD_TRY(segment_take_grads(offload, index, micro, updates, &job.after));
     set_parts(offload, updates, &job);
     if (job.is_staged) {
@@ -161,7 +161,7 @@ enum zd_status offload_squares(struct offload *offload, struct exact_sum *sum)
 {
     {
         WAITING(offload, WAIT_DOWN);
-        /* a failed GPU runs no callbacks: its error is told here */
+        /* a failed GPU makes no calls: get its error here */
         ZD_TRY(feed_finish(&offload->down));
     }
     WAITING(offload, offload->is_speculative ? WAIT_HOST : WAIT_DOWN);

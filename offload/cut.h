@@ -1,6 +1,5 @@
-/* cut.h - how an extent of elements is cut into chunks: what the engine's
- * workers take in turn, what a file has a record of, and what zero spills to
- * the host.
+/* cut.h - how an extent of elements is cut into chunks: the units of the
+ * workers' jobs, of records in a file, and of what zero spills to the host.
  *
  *     | most | most | most | rest |      chunk i begins at i * most
  */
@@ -29,7 +28,7 @@ struct cut {
     size_t begin, count; /* elements of the extent */
 };
 
-/* Number `i` of them. */
+/* Chunk `i`. */
 static inline struct cut cut_at(size_t total, size_t most, size_t i)
 {
     size_t begin = i * most;

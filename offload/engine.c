@@ -1,4 +1,4 @@
-/* engine.c - the engine's beginning and end. */
+/* engine.c - creation and destruction of the engine. */
 #include "offload/engine.h"
 
 #include "base/clock.h"
@@ -59,7 +59,8 @@ static void fill_tables(struct offload *offload)
         offload->undo_chunk++;
 }
 
-/* Records of the states, and of their old values with the gradients behind. */
+/* Lays out the records of the states, and of their old values followed by
+ * gradients. */
 static enum zd_status create_store(struct offload *offload)
 {
     const struct offload_request *request = &offload->request;
@@ -101,9 +102,10 @@ static void create_stages(struct offload *offload)
             params / STAGE_BUFFERS);
 }
 
-/* On a GPU a stream must not be held by a function that waits for workers:
- * gradients that pass through buffers, parameters that lie on the host. Those
- * that live on the device are queued as workers make them. */
+/* On a GPU a stream must not be held by a host function that waits for workers.
+ * So feeds have a thread if gradients pass through buffers, or parameters are
+ * on the host; parameters that stay on the device are queued as workers make
+ * them. */
 static enum zd_status create_feeds(struct offload *offload)
 {
     const struct offload_request *request = &offload->request;
@@ -164,7 +166,7 @@ enum zd_status offload_create(
     return status;
 }
 
-/* Until every job has ended, every copy is on its stream, and both are done. */
+/* Waits until all jobs have ended, and all copies are queued and done. */
 static enum zd_status settle(struct offload *offload)
 {
     ZD_TRY(feed_finish(&offload->down));

@@ -50,7 +50,8 @@ static enum zd_status issue(
     return ZD_OK;
 }
 
-/* After a failure nothing is issued, but no one is left waiting for a place. */
+/* After a failure nothing is issued, but the ring is emptied so that nothing
+ * waits for room. */
 static void *work(void *ctx)
 {
     struct feed *feed = ctx;
@@ -128,7 +129,8 @@ void feed_fini(struct feed *feed)
     feed->passed = NULL;
 }
 
-/* Under the lock: the thread's failure, as the caller's. */
+/* Under the lock: returns the thread's failure, with its record in the
+ * caller. */
 static enum zd_status failure(const struct feed *feed)
 {
     if (feed->status != ZD_OK)
@@ -136,7 +138,7 @@ static enum zd_status failure(const struct feed *feed)
     return feed->status;
 }
 
-/* Waits for a place when the ring is full. */
+/* Waits while the ring is full. */
 static enum zd_status push(struct feed *feed, const struct feed_operation *op)
 {
     ZD_LOCKED(&feed->lock);
@@ -226,7 +228,7 @@ enum zd_status feed_finish(struct feed *feed)
             pthread_cond_wait(&feed->changed, &feed->lock);
         status = failure(feed);
     }
-    if (feed->teller) { /* one wait for both */
+    if (feed->teller) { /* one wait covers both streams */
         ZD_TRY(stream_record(feed->stream, feed->passed));
         ZD_TRY(stream_wait(feed->teller, feed->passed));
     }

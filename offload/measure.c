@@ -1,4 +1,4 @@
-/* measure.c - what the engine of a rank takes. */
+/* measure.c - memory and disk that a rank's engine needs. */
 #include "offload/engine.h"
 
 #include "offload/options.h"
@@ -22,8 +22,8 @@ static void measure_slots(
     bytes[OFFLOAD_STAGING] = stage_bytes(request);
 }
 
-/* Old masters, states and gradients of the last segments: from the one that is
- * returned on, which is `least` or as far as `memory` is enough. */
+/* Bytes of old masters, states and gradients of the last segments. Returns the
+ * first of them: `least`, or as many as fit `memory`. */
 static int measure_undo(
         const struct offload_request *request, const struct chunk *chunks,
         int chunk_count, int least, uint64_t memory, size_t *bytes_out)
@@ -56,8 +56,8 @@ int offload_undo_first(const struct offload_request *request)
     return first;
 }
 
-/* Masters and states lie in a file, before which memory has a ring, or in
- * memory, and there perhaps twice, with the gradients. */
+/* Masters and states are in a file, with a ring in memory, or in memory; there
+ * undo keeps a second copy, with gradients. */
 void offload_measure(
         const struct offload_request *request, size_t bytes[OFFLOAD_PARTS])
 {

@@ -6,10 +6,11 @@
 
 enum offload_tier { OFFLOAD_NONE, OFFLOAD_CPU, OFFLOAD_NVME };
 /* When the update of a chunk may begin. WAIT: when the norm is known. UNDO:
- * when its gradient has arrived, as if nothing were clipped; if then it is, the
- * old values are put back from a copy and the update is made again. */
+ * when its gradient has arrived, as if nothing were clipped; if the step is
+ * then clipped, the old values are restored from a copy and the update is
+ * repeated. */
 enum offload_clipping { OFFLOAD_CLIP_WAIT, OFFLOAD_CLIP_UNDO };
-/* undo_memory: what the rest of the host's memory has room for. */
+/* undo_memory: as much as the host has left. */
 #define OFFLOAD_UNDO_AUTO UINT64_MAX
 /* Where the gradients of several micro-batches are summed. */
 enum offload_accumulate {
@@ -20,7 +21,7 @@ enum offload_accumulate {
 
 struct aio_options {      /* [aio], DeepSpeed's names */
     uint64_t block_bytes; /* block_size: of one transfer */
-    int queue_depth;      /* transfers under way, each of a thread */
+    int queue_depth;      /* transfers under way, one per thread */
 };
 
 struct offload_options {           /* [offload] */
@@ -31,11 +32,11 @@ struct offload_options {           /* [offload] */
     uint64_t chunk_bytes;          /* master weights of one chunk; 0 = auto */
     const char *nvme_path;         /* a folder, or NULL */
     enum offload_clipping clipping;
-    uint64_t undo_memory; /* bytes for old values, of whole segments; the
-                             segments without wait for the norm */
-    double device_update; /* share of the update that the device makes of
-                             chunks that visit it; < 0: auto, which the planner
-                             settles (0) */
+    uint64_t undo_memory; /* bytes for old values of whole segments; the other
+                             segments wait for the norm */
+    double device_update; /* share of the update that the device makes, of
+                             chunks copied to it; < 0: auto (the planner
+                             decides; 0 without it) */
     enum offload_accumulate accumulate;
     struct aio_options aio;
 };

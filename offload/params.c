@@ -1,12 +1,13 @@
-/* params.c - new parameters on their way up. On the device they are expected
- * chunk by chunk: copies follow the workers (uploads.c). On the host
- * they wait until they are asked for. */
+/* params.c - copies of new parameters up. Parameters that stay on the device
+ * are copied chunk by chunk behind the workers (uploads.c); those on the host
+ * when they are requested. */
 #include "offload/engine.h"
 
 #include <assert.h>
 #include <string.h>
 
-/* --- where they live on the device ---------------------------------------- */
+/* --- parameters that stay on the device
+ * ---------------------------------------- */
 
 void offload_params_to(struct offload *offload, int segment, void *device)
 {
@@ -29,7 +30,7 @@ enum zd_status offload_update_wait(struct offload *offload, int index)
     return offload_failure(offload);
 }
 
-/* --- when they live on the host ------------------------------------------- */
+/* --- parameters on the host ------------------------------------------- */
 
 static void await_made(void *ctx, int64_t ticket)
 {
@@ -59,9 +60,9 @@ static enum zd_status send_from_memory(
                     dtype_bytes(offload->request.dtype));
 }
 
-/* --- when they live in the file ------------------------------------------- */
+/* --- parameters in the file ------------------------------------------- */
 
-/* From the store into the buffer that the stream copies from. */
+/* Copies a chunk from the store into the buffer that the stream reads. */
 static enum zd_status fetch_chunk(
         struct worker *worker, const struct job *job, int at,
         const struct chunk_memory *memory)
@@ -126,7 +127,7 @@ static enum zd_status send_from_file(
     return ZD_OK;
 }
 
-/* Inline streams make the copy now, and wait for what it needs. */
+/* Inline streams copy now, and wait for what the copy needs. */
 static enum zd_status send(struct offload *offload, int segment, char *to)
 {
     WAITING(offload, WAIT_UP);
@@ -135,8 +136,7 @@ static enum zd_status send(struct offload *offload, int segment, char *to)
                    : send_from_memory(offload, segment, to);
 }
 
-/* The caller's record of what goes up, which its waits follow as the engine's
- * own. */
+/* Records the copy up in the caller's timeline, which its waits then use. */
 static enum zd_status record_up(struct offload *offload, struct timeline *done)
 {
     struct token arrived;
@@ -153,7 +153,7 @@ enum zd_status offload_params_up(
     struct token left;
     assert(request->params_on_host);
     ZD_TRY(offload_failure(offload));
-    /* what was made is waited for by the stream, or by the file's jobs */
+    /* no wait here: the stream, or the file's jobs, wait for the update */
     lease_acquire(params, LEASE_READ, "parameters up");
     ZD_TRY(send(offload, segment, to));
     report_add(

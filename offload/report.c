@@ -52,7 +52,7 @@ struct offload_facts offload_facts(const struct offload *offload)
     return facts;
 }
 
-/* stream_counters of two; NULL counts nothing. */
+/* Sum of two streams' counters; either may be NULL. */
 static struct stream_counters both(struct stream *a, struct stream *b)
 {
     struct stream_counters sum = stream_counters(a), more = stream_counters(b);

@@ -1,13 +1,12 @@
-/* segments.c - whose turn it is at a segment's memory on the host.
+/* segments.c - leases of segments' host memory.
  *
- *   slot     gradients come down (FILL), further micro-batches are added
- *            (CHANGE), a job updates, redoes, undoes or rounds (CHANGE);
- *            parameters lie there now, go up (READ), and give way (drop)
- *   params   where parameters have an array of their own: jobs write there
- *            (FILL, CHANGE), copies up read; the slot is dropped by the job
+ *   slot gradients come down (FILL), further micro-batches are added (CHANGE),
+ * a job updates, redoes, undoes or rounds (CHANGE); now it has parameters:
+ * copied up (READ), then dropped params if parameters have a separate array:
+ * jobs write there (FILL, CHANGE), copies up read; the job drops the slot
  *
- * A stream waits for records of other streams, the trainer for jobs: no stream
- * is held by a worker that has not begun. */
+ * Streams wait only for records of other streams, and the trainer waits for
+ * jobs, so no stream waits for a worker that has not started. */
 #include "offload/engine.h"
 
 static bool has_own_params(const struct offload *offload)
@@ -23,8 +22,8 @@ struct lease *segment_params(struct offload *offload, int index)
 
 /* --- waits ---------------------------------------------------------------- */
 
-/* Until what was fed is on its stream; what `stream` does later follows it. A
- * wait of the trainer's is told in the report. */
+/* Waits until what was fed is queued; later work of `stream` waits for it. The
+ * report counts the trainer's wait. */
 static enum zd_status wait_fed(
         struct feed *feed, enum wait_for what, struct token token,
         struct stream *stream)
@@ -109,8 +108,8 @@ void segments_note_chunk(
 
 /* --- gradients come down -------------------------------------------------- */
 
-/* What the stream `down` does later follows the tokens, but for its own. With
- * `after_out` jobs are left to the next job. */
+/* Later work of the stream `down` waits for the tokens, except its own. With
+ * `after_out`, jobs are not waited for: the next job follows them. */
 static enum zd_status follow(
         struct offload *offload, int index, const struct lease_tokens *tokens,
         uint64_t *after_out)
@@ -166,7 +165,7 @@ void segment_grads_taken(
 
 /* --- jobs over all chunks ------------------------------------------------- */
 
-/* For workers: no job is under way; copies up have left the host. */
+/* For workers, while no job runs: waits until copies up are done. */
 static enum zd_status take(
         struct offload *offload, int index, struct lease *lease,
         const char *who)
@@ -212,7 +211,7 @@ enum zd_status segments_leave(
     for (int s = 0; s < offload->request.segment_count && !is_home; s++) {
         struct lease *slot = &offload->segments[s].slot;
         struct token sent = {0};
-        if (!offload->request.segment_counts[s]) /* nothing ever came */
+        if (!offload->request.segment_counts[s]) /* it has no gradients */
             continue;
         if (sends && !offload->request.params_on_host) {
             lease_acquire(slot, LEASE_READ, "parameters up");

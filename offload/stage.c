@@ -52,8 +52,8 @@ void *stage_buffer(const struct stage *stage, uint64_t number)
     return stage->memory + number % STAGE_BUFFERS * stage->buffer_bytes;
 }
 
-/* Numbers that pass through one buffer are its turns 0, 1, ..: turn k may begin
- * when the buffer was emptied k times, and is there when it was filled k + 1
+/* The passages of one buffer are its turns 0, 1, ..: turn k may begin when the
+ * buffer was emptied k times, and is complete when it was filled k + 1
  * times. */
 struct token stage_empty(struct stage *stage, uint64_t number)
 {

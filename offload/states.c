@@ -1,4 +1,4 @@
-/* states.c - masters and states for checkpoints, and from them. */
+/* states.c - masters and states, read for checkpoints and loaded from them. */
 #include "base/clock.h"
 #include "base/must.h"
 #include "offload/cut.h"
@@ -21,11 +21,11 @@ static void copy_either(
 /* The elements of a range that one chunk holds. */
 struct part {
     int chunk;
-    size_t skip, done,
-            count; /* before it in the chunk, in the range; its own */
+    size_t skip, done, count; /* elements before it in the chunk, and in the
+                                 range; its own */
 };
 
-/* The next part, after all zero; false: there is none. */
+/* The next part; starts with an all-zero one. False: none left. */
 static bool part_next(
         const struct offload *offload, int extent, size_t begin, size_t count,
         struct part *part)
@@ -117,9 +117,9 @@ enum zd_status offload_move(
 
 /* --- while updates go on -------------------------------------------------- */
 
-/* Masters and states as they were at one moment, for a thread that reads them
- * while updates go on: copy on write. Nothing is copied at that moment; an
- * update that comes to a chunk before the reader has copies the chunk first.
+/* Masters and states of one moment, for a thread that reads them during
+ * updates: copy on write. Nothing is copied at that moment; an update that
+ * reaches a chunk before the reader first copies it.
  *
  *   state     who may touch the chunk                left by
  *   GONE      updates; the old values are not wanted .._want (trainer)
@@ -138,9 +138,9 @@ enum zd_status offload_move(
  * States change under the lock. */
 enum state { GONE, LIVE, READING, COPYING, COPIED };
 
-struct saved { /* of a chunk */
+struct saved { /* state of a chunk */
     enum state state;
-    size_t left; /* elements, of each array, that the reader still wants */
+    size_t left; /* elements of each array that the reader still needs */
     char *room;  /* for its copy; NULL: none yet */
     struct chunk_memory copy; /* COPIED */
 };
@@ -154,13 +154,14 @@ struct snapshot {
     pthread_mutex_t lock; /* of all below */
     pthread_cond_t changed;
     struct saved *saved; /* by chunk */
-    char **free;         /* rooms, each for any chunk */
+    char **free;         /* free rooms, if each fits any chunk */
     int free_count;
     int waiting; /* workers */
     double waiting_since, waited;
 };
 
-/* A room for each chunk, or as many as there are for the largest. */
+/* Divides the memory into a room for each chunk, or into rooms for the
+ * largest. */
 static void place_rooms(struct snapshot *snapshot, char *memory, size_t bytes)
 {
     const struct offload_request *request = &snapshot->of->request;
@@ -246,8 +247,8 @@ void offload_snapshot_begin(struct offload *offload, bool moments)
     snapshot->waited = 0;
 }
 
-/* Arrays of a chunk that are read: its masters, and values and scales of each
- * lane. */
+/* Number of arrays of a chunk that are read: masters, and values and scales of
+ * each lane. */
 static size_t arrays_of(
         const struct snapshot *snapshot, const struct chunk *chunk)
 {
@@ -291,7 +292,7 @@ double offload_snapshot_waited(struct offload *offload)
 
 /* --- the reader ----------------------------------------------------------- */
 
-/* Where the chunk, whose memory is `live`, can be read as it was. */
+/* Where the old content of a chunk can be read; `live`: its memory. */
 static const struct chunk_memory *read_begin(
         struct snapshot *snapshot, int chunk, const struct chunk_memory *live)
 {
@@ -306,7 +307,7 @@ static const struct chunk_memory *read_begin(
     return live;
 }
 
-/* So many elements of so many arrays were read. */
+/* Notes that `count` elements of the arrays were read. */
 static void read_end(
         struct snapshot *snapshot, int chunk, size_t count, int arrays)
 {
@@ -383,7 +384,7 @@ void snapshot_before_write(
     room_take(snapshot, saved);
     saved->state = COPYING;
     pthread_mutex_unlock(&snapshot->lock);
-    /* past the caches: the update goes on with the source */
+    /* bypass the caches: the update continues with the source */
     record_memory(request, at, RECORD_ALIGN, saved->room, &saved->copy);
     chunk_copy(
             request, at, &saved->copy, live, snapshot->moments,

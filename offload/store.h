@@ -1,8 +1,8 @@
-/* store.h - where chunks live: in memory, or in a file behind a ring of
+/* store.h - where chunks are stored: in memory, or in a file with a ring of
  * buffers. Private to offload.
  *
- * A chunk is a part of one extent (offload/cut.h), a multiple of 256 but at a
- * extent's end. The workers go through lists of chunks: */
+ * A chunk is a part of one extent (offload/cut.h), a multiple of 256 except at
+ * the extent's end. */
 #pragma once
 
 #include "offload/offload.h"
@@ -18,13 +18,13 @@ struct chunk_memory {
     void *master;
     struct optim_lanes lanes;
     void *slot; /* the gradient: the slot, with `accumulates` the accumulator */
-    void *param; /* the new parameter: over the gradient, or where parameters
-                    have an array of their own */
+    void *param; /* the new parameter: over the gradient, or in the parameters'
+                    own array */
 };
 
-/* What of a chunk is wanted, or has changed. CHUNK_SLOT is what a file has when
- * params are on NVMe: gradient, then parameter; with `accumulates` only the
- * parameter (accumulators stay in memory). Other slots are always at hand. */
+/* Parts of a chunk that are read, or written. CHUNK_SLOT is in a file if params
+ * are on NVMe: gradient, then parameter; with `accumulates` only the parameter
+ * (accumulators stay in memory). Otherwise slots are always in memory. */
 enum chunk_parts {
     CHUNK_MASTER = 1,
     CHUNK_M = 2, /* with its scales */
@@ -33,7 +33,7 @@ enum chunk_parts {
     CHUNK_SLOT = 8
 };
 
-struct store_list { /* consecutive chunks that the workers are about to use */
+struct store_list { /* consecutive chunks that workers will use, in order */
     int first, count;
     unsigned reads, writes; /* chunk_parts */
 };
@@ -53,18 +53,18 @@ struct part_span {
     enum span_kind kind;
 };
 extern const struct part_span part_spans[OFFLOAD_PARTS];
-/* Slot and param of a chunk as far as they are the arena's, else NULL. */
+/* Slot and param of a chunk if they are in the arena, else NULL. */
 void chunk_slots(
         const struct store_request *request, const struct chunk *chunk,
         struct chunk_memory *memory);
-/* A copy of a chunk's gradient, or parameter, or of those of neighbors. */
+/* A copy of the gradient or parameter of a chunk, or of several neighbors. */
 struct chunk_copy {
     size_t at;  /* bytes of the segment's array on the device */
     char *host; /* NULL: in a file */
     size_t bytes;
 };
-/* How many of `count` chunks of a segment go in one copy, of at most so many
- * bytes unless it is the first alone. */
+/* How many of `count` chunks of a segment go in one copy: at least the first,
+ * together at most so many bytes. */
 int chunks_join(
         const struct store_request *request, const struct chunk *chunks,
         int count, bool of_params, size_t most, struct chunk_copy *copy_out);
@@ -75,26 +75,25 @@ struct store_file;
 enum zd_status store_file_create(
         const struct store_request *request, struct store_file **file_out);
 void store_file_destroy(struct store_file *file); /* NULL is accepted */
-/* Chunks of `list` will be acquired, each once, by workers that take them in
- * this order: read ahead.
- * Before the next list every one of them has been released. What an earlier
- * list wrote is read as it was written; what this one writes and does not read
- * is written whole. */
+/* Begins a list: workers will acquire each of its chunks once, in this order,
+ * so they are read ahead. All must be released before the next list. Reads see
+ * what earlier lists wrote; parts that this list writes without reading must be
+ * written completely. */
 enum zd_status store_file_begin(
         struct store_file *file, const struct store_list *list);
-/* From any worker; blocks until the chunk, of the list, is in memory. */
+/* From any worker; blocks until a chunk of the list is in memory. */
 enum zd_status store_file_acquire(
         struct store_file *file, int chunk, struct chunk_memory *memory_out);
-/* What the list writes is written later. */
+/* Changed parts are written to the file later. */
 enum zd_status store_file_release(struct store_file *file, int chunk);
-/* Until all that was written can be read again. */
+/* Waits until all writes are in the file. */
 enum zd_status store_file_finish(struct store_file *file);
-/* Adds what was done since the last call to the disk_ fields. */
+/* Adds the counts since the last call to the disk_ fields. */
 void store_file_report(struct store_file *file, struct offload_report *report);
 void store_file_describe(
         const struct store_file *file, struct offload_facts *facts);
 /* Bytes of the ring and the file, for offload_measure. The ring has two records
- * for each worker and two more (options->threads; auto: as if 4). */
+ * per worker and two more (options->threads; auto: as for 4). */
 void store_file_measure(
         const struct offload_request *request, const struct chunk *chunks,
         int chunk_count, size_t *ring_bytes_out, size_t *file_bytes_out);

@@ -7,19 +7,18 @@
  *     |                    `- has it already                      v
  *     `------------------------------------------------------ writing behind
  *
- * A spare buffer keeps its chunk's bytes until another chunk takes it, the one
- * that has lain longest first. A list that wants a chunk which is still in a
- * buffer, even on its way to the file, gets that buffer: nothing is ever read
- * that has not been written. A buffer that the list will change is ready only
- * when its write is over, so a record in the file is never a mixture of two.
+ * A spare buffer keeps its chunk's bytes until another chunk takes it, least
+ * recently used first. If a list's chunk is still in a buffer, even one being
+ * written, it gets that buffer, so nothing is read before it was written. A
+ * buffer that the list will change is ready only when its write is over, so a
+ * record in the file is never a mixture of two versions.
  *
- * Buffers are reserved in the order of the list, and workers come for chunks in
- * that order, each for one at a time: those that come early wait for their
- * turn.
+ * Buffers are reserved in the order of the list. Workers acquire chunks in that
+ * order, each one at a time; a worker that comes early waits.
  *
- * Threads: `lock` guards all that changes; bytes of a buffer belong to the disk
- * while it reads or writes, then to the worker that acquired it. After the
- * first error of the disk every call returns it. */
+ * Threads: `lock` guards all that changes; a buffer's bytes belong to aio
+ * during a read or write, then to the worker that acquired it. After the first
+ * disk error every call returns that. */
 #include "offload/store_record.h"
 
 #include "base/clock.h"
@@ -32,14 +31,14 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-/* four parts fall into two groups of neighbors at most */
+/* four parts form at most two groups of neighbors */
 enum { NO_CHUNK = -1, NO_BUFFER = -1, MOVES = 2 };
 
 struct buffer {
     char *data;
-    int chunk;        /* whose bytes it has, or NO_CHUNK */
-    unsigned valid;   /* parts that are as they were written last */
-    bool is_reserved; /* for a worker of the list; else spare */
+    int chunk;        /* chunk whose bytes it has, or NO_CHUNK */
+    unsigned valid;   /* parts that are up to date */
+    bool is_reserved; /* for a chunk of the list; else spare */
     bool is_held;
     int reading, writing; /* ops under way */
     uint64_t used;        /* when it became spare */
@@ -57,8 +56,8 @@ struct store_file {
     pthread_mutex_t lock; /* of all below */
     pthread_cond_t changed;
     struct store_list list;
-    unsigned reads, writes; /* of the list, as far as the file has them */
-    int ahead;              /* chunks of the list before it were reserved */
+    unsigned reads, writes; /* of the list, limited to parts in the file */
+    int ahead;              /* number of the list's chunks that were reserved */
     int *buffer_of;         /* by chunk, or NO_BUFFER */
     int writes_under_way, reads_under_way;
     uint64_t clock;       /* for buffer.used */
@@ -126,7 +125,7 @@ static int move(
         op->bytes = record.part[end] - begin;
         op->offset = file->offsets[buffer->chunk] + begin;
         if (!op->bytes)
-            continue; /* a lane that is not there */
+            continue; /* the lane does not exist */
         *(op->is_write ? &file->written_bytes : &file->read_bytes) += op->bytes;
         aio_submit(file->aio, op);
         count++;
@@ -151,7 +150,7 @@ static void write_parts(
     buffer->writing += count;
     file->writes_under_way += count;
     if (!count)
-        reserve_ahead(file); /* nothing that ends will */
+        reserve_ahead(file); /* no later completion will do it */
 }
 
 /* --- who has which buffer ------------------------------------------------- */
@@ -170,7 +169,7 @@ static bool is_spare(const struct buffer *buffer)
     return !buffer->is_reserved && !buffer->reading && !buffer->writing;
 }
 
-/* The spare buffer that has lain longest, or NULL. */
+/* The least recently used spare buffer, or NULL. */
 static struct buffer *oldest_spare(struct store_file *file)
 {
     struct buffer *oldest = NULL;
@@ -189,7 +188,7 @@ static void give_to(struct store_file *file, struct buffer *buffer, int chunk)
     file->buffer_of[chunk] = (int)(buffer - file->buffers);
 }
 
-/* Reserve a buffer for a chunk and read what it lacks; false: none is to be had
+/* Reserve a buffer for a chunk and read its missing parts; false: none is free
  * now. */
 static bool reserve(struct store_file *file, int chunk)
 {
@@ -231,7 +230,7 @@ enum zd_status store_file_begin(
         struct store_file *file, const struct store_list *list)
 {
     ZD_LOCKED(&file->lock);
-    while (file->reads_under_way > 0) /* of chunks that no one acquired */
+    while (file->reads_under_way > 0) /* of chunks that were never acquired */
         pthread_cond_wait(&file->changed, &file->lock);
     for (int i = 0; i < file->buffer_count; i++) {
         assert(!file->buffers[i].is_held || file->has_failed);
@@ -291,7 +290,8 @@ enum zd_status store_file_release(struct store_file *file, int chunk)
     buffer->is_held = false;
     buffer->is_reserved = false;
     buffer->used = ++file->clock;
-    pthread_cond_broadcast(&file->changed); /* who wakes waits for the lock */
+    /* woken threads wait for the lock */
+    pthread_cond_broadcast(&file->changed);
     if (file->has_failed)
         return fail(file);
     if (file->writes)

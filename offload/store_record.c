@@ -9,7 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* workers without offload.threads: the plan is the same on every machine */
+/* workers assumed for offload.threads = auto, so that the plan is the same on
+ * every machine */
 enum { WORKERS_PLANNED = 4 };
 
 struct record record_of(
@@ -53,8 +54,8 @@ void record_memory(
         memory->slot = data + record.part[3];
 }
 
-/* Of chunk i, when the one before has `before`: of the 100,000 chunks of a
- * large job nearly all are as long as their neighbor. */
+/* Bytes of chunk i's record, given the previous chunk's: nearly all of a large
+ * job's 100,000 chunks are as long as their neighbor. */
 static size_t bytes_after(
         const struct offload_request *request, const struct chunk *chunks,
         int i, size_t align, size_t before)
@@ -119,7 +120,7 @@ void store_file_measure(
     size_t largest = record_largest(request, chunks, chunk_count, AIO_ALIGN);
     size_t count = (size_t)record_ring_count(request, chunk_count);
     if (__builtin_mul_overflow(largest, count, &ring_bytes))
-        ring_bytes = SIZE_MAX / 2; /* an arena refuses it */
+        ring_bytes = SIZE_MAX / 2; /* too large: the arena refuses it */
     /* the span begins at a multiple of ARENA_ALIGN */
     *ring_bytes_out = ring_bytes ? ring_bytes + AIO_ALIGN - ARENA_ALIGN : 0;
     *file_bytes_out =

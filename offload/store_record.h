@@ -1,13 +1,13 @@
-/* store_record.h - a chunk as one piece of memory: as memory and file have it,
- * as it can be undone from, and as a snapshot copies it.
+/* store_record.h - the layout of a chunk as one record: in memory, in the file,
+ * in undo's copy and in a snapshot.
  *
  *   | master |..| m | its scales |..| v | its scales |..| slot |..|
  *
  * Its parts (chunk_parts, in the order of their bits) begin at multiples of
- * `align` (RECORD_ALIGN; of the file and its buffers AIO_ALIGN), and one
- * follows the other: each can be moved alone, neighbors in one go. All have
- * room for whole qblocks. Records lie in the order of the chunks. The slot is
- * there when params are on NVMe. Private to offload. */
+ * `align` (RECORD_ALIGN; AIO_ALIGN in the file and its buffers), one after the
+ * other: each can be read alone, and neighbors in one transfer. All have room
+ * for whole qblocks. Records are in the order of chunks. The slot is part of it
+ * only if params are on NVMe. Private to offload. */
 #pragma once
 
 #include "offload/store.h"
@@ -25,11 +25,11 @@ struct record record_of(
 size_t record_bytes(
         const struct offload_request *request, const struct chunk *chunk,
         size_t align);
-/* Sets the pointers of what a record at `data` has. */
+/* Sets the pointers to the parts of a record at `data`. */
 void record_memory(
         const struct offload_request *request, const struct chunk *chunk,
         size_t align, char *data, struct chunk_memory *memory);
-/* Bytes of all, one after the other; where each begins (NULL: not wanted). */
+/* Bytes of all records; `offsets` (may be NULL): where each begins. */
 uint64_t records_place(
         const struct offload_request *request, const struct chunk *chunks,
         int chunk_count, size_t align, uint64_t *offsets);
@@ -38,7 +38,7 @@ void chunk_copy(
         const struct offload_request *request, const struct chunk *chunk,
         const struct chunk_memory *to, const struct chunk_memory *from,
         bool moments, copy_fn *copy);
-/* Bytes of the largest. */
+/* Bytes of the largest record. */
 size_t record_largest(
         const struct offload_request *request, const struct chunk *chunks,
         int chunk_count, size_t align);

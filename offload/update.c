@@ -1,4 +1,5 @@
-/* update.c - the optimizer's step on the host, at once or taken back. */
+/* update.c - the optimizer's step on the host, early and undone if
+ * necessary. */
 #include "offload/engine.h"
 
 #include "base/clock.h"
@@ -63,7 +64,7 @@ static struct chunk_memory old_values(
     return old;
 }
 
-/* Where the gradient of a chunk is saved: as the slots, elsewhere. */
+/* Where the gradient of a chunk is saved for undo. */
 static void *saved_grad(
         const struct offload *offload, const struct chunk *chunk)
 {
@@ -80,7 +81,7 @@ void chunk_save(
 {
     const struct offload_request *request = &offload->request;
     struct chunk_memory old = old_values(offload, chunk);
-    /* hardly ever read again */
+    /* rarely read again */
     chunk_copy(request, chunk, &old, memory, true, copy_past_cache);
     copy_past_cache(
             saved_grad(offload, chunk), memory->slot,
@@ -156,8 +157,8 @@ static enum zd_status clear_lanes(
     return ZD_OK;
 }
 
-/* The state at the start of training. Its pages are first touched here, by the
- * threads that will use them. */
+/* Sets the state at the start of training. Its pages are first touched here, by
+ * the threads that will use them. */
 enum zd_status chunk_clear(
         struct worker *worker, const struct job *job, int at,
         const struct chunk_memory *memory)
@@ -177,7 +178,7 @@ enum zd_status chunk_clear(
     return ZD_OK;
 }
 
-/* Parts of the store that a job takes which makes parameters. */
+/* Parts of the store for a job that makes parameters. */
 static unsigned slots_of(bool in_file)
 {
     return in_file ? CHUNK_SLOT : 0;
@@ -226,7 +227,7 @@ static void add_over_all(struct offload *offload, const struct job *job)
             offload, offload->request.segment_count, job_add(offload, job));
 }
 
-/* What was updated as gradients arrived stays so; the job is for the others. */
+/* Early updates were right and stay; the job updates the other segments. */
 static enum zd_status keep_updates(struct offload *offload, struct job *job)
 {
     job->count = job->ready = offload->undo_chunk;
@@ -265,7 +266,7 @@ enum zd_status offload_update(
     struct job job = job_over_all(
             offload, was_updated && !keeps ? redo_chunk : update_chunk);
     job.updates = true;
-    /* what arrivals have updated by visits is made again on the host */
+    /* early updates by visitors are repeated on the host */
     job.shared_end = offload->undo_chunk;
     job.ends_update = true;
     job.reads = CHUNK_STATES | slots_of(offload_grads_in_file(request));
@@ -292,7 +293,7 @@ enum zd_status offload_skip(struct offload *offload)
     ZD_TRY(offload_failure(offload));
     assert(jobs_have_ended(offload));
     offload->is_speculative = false;
-    /* gradients lie where parameters were */
+    /* gradients have overwritten parameters */
     bool lost = request->params_on_host && !request->accumulates;
     if (was_updated || lost) {
         job.ends_update = true;

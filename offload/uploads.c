@@ -1,9 +1,9 @@
-/* uploads.c - new parameters that live on the device go up as workers make
- * them: the thread of the feed `up` queues their copies, segment by segment in
- * the order of chunks. */
+/* uploads.c - copies parameters that stay on the device up as workers make
+ * them: the thread of the feed `up` queues the copies, by segment and chunk. */
 #include "offload/engine.h"
 
-/* Chunks from `index` on whose parameters are final; at least one is. */
+/* Waits for chunk `index`; returns how many chunks from it on have final
+ * parameters. */
 static int await_updated(struct offload *offload, int index, int end)
 {
     int count = 0;
@@ -16,8 +16,8 @@ static int await_updated(struct offload *offload, int index, int end)
     return count;
 }
 
-/* Chunks of one segment, whose parameters are where chunk_slots says; only jobs
- * write there. */
+/* Queues copies for chunks of one segment. Only jobs write where they are
+ * copied from. */
 static enum zd_status send_chunks(struct offload *offload, int index, int count)
 {
     const struct chunk *chunks = &offload->chunks[index];
@@ -51,8 +51,8 @@ static enum zd_status send_segment(void *ctx, int64_t index)
     return ZD_OK;
 }
 
-/* Elements of a segment whose parameters go up: but those that an update makes
- * at home. */
+/* Elements of a segment that are copied up: all but those that an update writes
+ * in place on the device. */
 static size_t elements_up(
         const struct offload *offload, const struct segment *segment,
         bool by_update)

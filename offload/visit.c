@@ -1,14 +1,14 @@
-/* visit.c - chunks that the device updates: their records and gradients visit
- * it, while the host's workers update the others.
+/* visit.c - chunks that the device updates: their records and gradients are
+ * copied there and back, while the host's workers update the others.
  *
  *     up       | chunk 2 | chunk 5 | chunk 7 |
  *     update             | chunk 2 | chunk 5 | ..
  *     down                         | chunk 2 | chunk 5 | ..
  *
- * A visitor is a worker with a buffer on the device. It takes such chunks in
- * the order in which the workers take theirs, and does with each what they
- * would do, but for the update. Several take turns, so that one comes up while
- * another is updated and a third goes down. */
+ * A visitor is a worker with a buffer on the device. It takes its chunks in the
+ * same order as workers, and does what they do except the update. There are
+ * several, so that one chunk is copied up while another is updated and a third
+ * copied down. */
 #include "offload/engine.h"
 
 #include "base/must.h"
@@ -22,8 +22,8 @@ static double share_of(const struct offload_request *request)
     return share > 0 ? share : 0;
 }
 
-/* Spread evenly, so that both are done with a segment at about the same time.
- */
+/* Spread evenly, so that device and host finish a segment at about the same
+ * time. */
 void visits_choose(
         const struct offload_request *request, const struct chunk *chunks,
         int chunk_count, bool *visits)
@@ -37,8 +37,8 @@ void visits_choose(
     }
 }
 
-/* Where parameters live on the device, the update writes them there: but not
- * before the norm is known, as a step that is skipped needs the old ones. */
+/* If parameters stay on the device, the update writes them in place, but only
+ * once the norm is known: a skipped step needs the old ones. */
 static bool is_made_at_home(
         const struct offload_request *request, const struct chunk *chunk)
 {
@@ -170,7 +170,7 @@ void visitor_enter(const struct worker *worker)
 
 /* --- a visit -------------------------------------------------------------- */
 
-/* On the CPU the visitor is the device. */
+/* On the CPU the visitor's thread is the device. */
 static enum zd_status update(
         const struct optim_span *span, const struct optim_step *step)
 {
@@ -180,7 +180,7 @@ static enum zd_status update(
     return ZD_OK;
 }
 
-/* The streams are of all visitors. */
+/* All visitors share the streams. */
 static enum zd_status move(
         struct visits *all, struct stream *stream, struct event *after,
         const struct guest_copy *copies, struct event *done)

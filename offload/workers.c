@@ -1,5 +1,5 @@
-/* workers.c - threads that go through jobs; see engine.h. Workers sleep on the
- * condition `work`, those that wait for them on `progress`. */
+/* workers.c - threads that run jobs; see engine.h. Workers wait on the
+ * condition `work`, threads that wait for workers on `progress`. */
 #include "offload/engine.h"
 
 #include "base/clock.h"
@@ -77,8 +77,7 @@ static bool has_ended(struct offload *offload, uint64_t number)
     return job->finished == job->count;
 }
 
-/* Under the lock: the chunk of the job that a worker comes to next, perhaps
- * behind the last. */
+/* Under the lock: the job's next chunk for this worker; may be past the end. */
 static int *next_chunk(const struct worker *worker, struct job *job)
 {
     bool is_visitor = worker->visitor != NULL;
@@ -123,7 +122,7 @@ static void note_failure(struct offload *offload, enum zd_status status)
     zd_error_clear();
 }
 
-/* Under the lock, which is let go meanwhile. */
+/* Under the lock, which is released meanwhile. */
 static void begin_list(struct offload *offload, struct job *job)
 {
     job->list = LIST_BEGINNING;
@@ -154,8 +153,7 @@ static void retire_jobs(struct offload *offload)
         pthread_cond_broadcast(&offload->progress);
 }
 
-/* Not under the lock. What is to be saved of the states is kept before they
- * change. */
+/* Not under the lock. A snapshot copies the states before they change. */
 static enum zd_status work_on(
         struct worker *worker, const struct job *job, int at)
 {
@@ -173,8 +171,8 @@ static enum zd_status work_on(
     return chunk_release(offload, index);
 }
 
-/* Under the lock, which is let go meanwhile: one chunk of a job. After a
- * failure chunks are only counted, so that no one waits forever. */
+/* Runs one chunk of a job. Under the lock, which is released meanwhile. After a
+ * failure chunks are only counted, so that nothing waits forever. */
 static void run_chunk(struct worker *worker, struct job *job)
 {
     struct offload *offload = worker->offload;
@@ -238,7 +236,7 @@ static void *work(void *ctx)
 
 /* --- their beginning and end ---------------------------------------------- */
 
-/* Bind to one CPU of this process's mask. A refusal only costs speed. */
+/* Bind to one CPU of this process's mask. A failure only costs speed. */
 static void bind_worker(const struct worker *worker)
 {
     const struct offload_place *place = &worker->offload->place;
