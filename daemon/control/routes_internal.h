@@ -65,15 +65,6 @@ bool param_flag(const struct ask *ask, const char *name, bool *value);
 
 /* --- commands --- */
 
-struct wish { /* a body, read */
-    struct train_command command;
-    bool wait;
-    double timeout; /* seconds; 0: as long as it takes */
-};
-
-bool body_read(
-        const struct ask *ask, enum train_command_kind kind,
-        struct wish *wish_out);
 /* The answer of a command: 202, or later what became of it. */
 void command_answer(const struct ask *ask, enum train_command_kind kind);
 

@@ -1,9 +1,9 @@
 /* server.h - what the files of the server share.
  *
  *   server.c   libmicrohttpd in the loop, timers, the end; HOST:PORT
- *   conn.c     a connection from accept to its end; which one is dropped, when
+ *   conn.c     a connection from accept to its end; which one is dropped, when;
+ *              from replies and streams to bytes
  *   mhd.c      libmicrohttpd: from bytes to requests
- *   reply.c    from replies and streams to bytes
  *   socket.c   the socket's path, folder and end
  *
  * libmicrohttpd accepts, reads and writes; libuv polls its one descriptor for
@@ -129,8 +129,6 @@ void http_conn_destroy(struct http_conn *conn); /* does not close `fd` */
 void http_conn_enter(struct http_conn *conn, enum http_state state);
 /* End a connection: what it sends is cut off; it is gone after http_run. */
 void http_conn_drop(struct http_conn *conn);
-/* From a callback of libmicrohttpd alone. */
-void http_conn_suspend(struct http_conn *conn);
 /* At the next http_run. */
 void http_conn_resume(struct http_conn *conn);
 /* Deadlines, limits and clients that left; every HTTP_SWEEP_MS. */
@@ -140,7 +138,6 @@ void http_sweep(struct http_server *server);
 /* NULL: it does not start. */
 struct MHD_Daemon *http_mhd_start(struct http_door *door);
 
-/* --- reply.c --- */
 /* Send a whole reply (its body is taken over). */
 enum MHD_Result http_reply_send(
         struct http_conn *conn, struct http_reply *reply);

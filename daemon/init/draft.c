@@ -4,7 +4,6 @@
 #include "base/must.h"
 #include "base/text_stream.h"
 #include "daemon/job/schema.h"
-#include "daemon/job/toml/toml_json.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -5,9 +5,11 @@
 #include "base/file/fs.h"
 #include "base/must.h"
 #include "data/folder.h"
+#include "model/adapters/peft.h"
 #include "model/files/config.h"
 #include "model/params.h"
 #include "offload/offload.h"
+#include "optim/optimizers.h"
 #include "train/plan/plan.h"
 #include "train/text/text.h"
 
@@ -26,6 +28,101 @@ static void check_gpus(struct job *job)
                 job, "E0206", "device.gpus", "gpus = \"0,1\"",
                 "gpus = \"%.80s\": must be \"auto\", or numbers with commas",
                 gpus);
+}
+
+/* --- [optim], [lora] --- */
+
+static void check_optim(struct job *job)
+{
+    const struct optim_options *optim = &job->options.optim;
+    const struct optimizer *optimizer = optimizer_of(optim->name);
+    enum optim_state_type named = job->named_state, state = optim->state_type;
+    if (state == named || job_key(job, "optim.name")->refused)
+        return;
+    const char *key = "optim.state_dtype", *with = NULL;
+    if (optimizer->has_8bit)
+        with = job_string(
+                job, "name = \"%s%s_8bit\"", optim->paged ? "paged_" : "",
+                optimizer->name);
+    if (named == OPTIM_STATE_8BIT)
+        job_refuse(
+                job, "E0213", key, "remove one of the two",
+                "optim.name says 8-bit states, and state_dtype says otherwise");
+    else if (state == OPTIM_STATE_8BIT)
+        job_refuse(
+                job, "E0213", key, with,
+                "8-bit states come with the optimizer's name");
+    else if (!optimizer->has_bf16 || optim->paged)
+        job_refuse(
+                job, "E0213", key, NULL,
+                "bf16 states are for optim.name = \"adamw\" alone");
+}
+
+/* This thread's error record at the key of [lora] that it speaks of: "lora.r =
+ * 8 is ..", "`r` must ..". */
+static void take_lora_record(struct job *job)
+{
+    bool has_path = job->options.lora.path != NULL;
+    const char *what = zd_error_get()->what;
+    const char *key = strncmp(what, "lora.", 5) == 0 ? what + 5
+                      : what[0] == '`' && !has_path  ? what + 1
+                                                     : "";
+    const char *name = job_string(
+            job, "lora.%.*s", (int)strspn(key, "abcdefghijklmnopqrstuvwxyz_"),
+            key);
+    if (!schema_find("lora", name + 5))
+        name = has_path ? "lora.path" : "lora.enabled";
+    job_take_record(job, name);
+}
+
+/* Do the tensors of lora.path fit the model, with the rows that its tokenizer
+ * adds? */
+static enum zd_status check_stored(const struct job *job)
+{
+    struct peft_adapter stored;
+    ZD_SCOPED(param_table_fini) struct param_table table = {0};
+    ZD_SCOPED(model_config_fini) struct model_config grown = {0};
+    ZD_TRY(job_plan_config(&job->options, &grown));
+    ZD_TRY(job_plan_vocabulary(&job->options, &grown));
+    ZD_TRY(param_table_build(&grown, NULL, 0, &table));
+    ZD_TRY(peft_open(job->options.lora.path, &grown, &table, &stored));
+    peft_close(&stored);
+    return ZD_OK;
+}
+
+static void check_adapters(
+        struct job *job, const struct model_config *config,
+        struct param_table *table)
+{
+    const struct lora_options *lora = &job->options.lora;
+    struct peft_config adapter;
+    if (!lora->enabled || (lora->path && !fs_exists(lora->path)))
+        return; /* the latter is told with the paths */
+    for (int i = 0; i < schema_count; i++)
+        if (schema_table[i].flags & SCHEMA_ADAPTER && job->keys[i].refused)
+            return;
+    enum zd_status status = lora_config(lora, &adapter);
+    if (status == ZD_OK) {
+        status = lora_extend(config, &adapter, lora, table);
+        peft_config_fini(&adapter);
+    }
+    if (status == ZD_OK && lora->path)
+        status = check_stored(job);
+    ZD_THEN(status,
+            lora_quantize(
+                    config, lora, train_stored_base(&job->options), table));
+    if (status != ZD_OK) {
+        take_lora_record(job);
+        return;
+    }
+    if (lora->quantize_base != LORA_BASE_NONE)
+        return; /* contradictions.c says what goes with it */
+    if (lora->gives_double_quant && lora->double_quant && !config->is_quantized)
+        job_refuse(
+                job, "E0213", "lora.double_quant", NULL,
+                "double_quant without quantize_base: no weight is quantized");
+    if (job_check_fp8_base(&job->options, table) != ZD_OK)
+        job_take_record(job, "train.fp8");
 }
 
 /* --- the model --- */
@@ -75,7 +172,7 @@ static void check_config(struct job *job, const struct model_config *config)
         job_take_record(job, "train.freeze");
         return;
     }
-    job_check_adapters(job, config, &table);
+    check_adapters(job, config, &table);
     check_slices(job, config);
 }
 
@@ -98,7 +195,7 @@ void job_check(struct job *job)
 {
     check_model(job); /* a tp_size that does not fit it is not told again */
     job_check_contradictions(job);
-    job_check_optim(job);
+    check_optim(job);
     if (!job_key(job, "device.gpus")->refused)
         check_gpus(job);
 }

@@ -41,6 +41,8 @@ struct job {
 struct job *job_create(const char *path);
 /* print.c: train_job.values; new reference. */
 json_t *job_values(const struct job *job);
+/* .. lora_options.given; new reference. */
+json_t *job_given_json(const struct job *job);
 /* Memory that lives as long as the job, cleared. */
 void *job_alloc(struct job *job, size_t bytes);
 const char *job_string(struct job *job, const char *format, ...)
@@ -78,21 +80,9 @@ void job_read_values(struct job *job);
 void job_read_quietly(struct job *job, const char *section);
 /* 3. settle.c: defaults that follow from others, the batch. */
 void job_settle(struct job *job);
-void job_settle_optim(struct job *job);
-/* section_lora.c */
-void job_settle_lora(struct job *job);
-/* The value that the adapter of lora.path has for a key that is not in the job;
- * NULL: none. */
-const json_t *job_adapter_value(
-        const struct job *job, const struct schema_key *key);
-/* `table`, of the model, becomes that of the adapted one. */
-void job_check_adapters(
-        struct job *job, const struct model_config *config,
-        struct param_table *table);
 /* 4. check.c, contradictions.c: contradictions, paths that do not exist. */
 void job_check(struct job *job);
 void job_check_contradictions(struct job *job);
-void job_check_optim(struct job *job);
 void job_check_paths(struct job *job);
 
 /* value.c: one value between TOML, the options, and JSON. `base` is the struct

@@ -2,18 +2,29 @@
 #include "daemon/job/job_internal.h"
 
 #include "base/text_stream.h"
-#include "daemon/job/toml/toml_json.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 /* --- a row: value and origin --- */
 
+/* The value that the adapter of lora.path has for a key that is not in the job;
+ * NULL: none. */
+static const json_t *adapter_value(
+        const struct job *job, const struct schema_key *key)
+{
+    const json_t *value = json_object_get(job->adapter, key->name);
+    bool holds = key->flags & SCHEMA_ADAPTER &&
+                 !job->keys[schema_index(key)].given &&
+                 strcmp(key->name, "init_lora_weights") != 0;
+    return holds && !json_is_null(value) ? value : NULL;
+}
+
 /* The three batch sizes are shown as they are settled, when they are. */
 static json_t *row_value(const struct job *job, const struct schema_key *key)
 {
     int64_t settled = 0;
-    const json_t *adapter = job_adapter_value(job, key);
+    const json_t *adapter = adapter_value(job, key);
     if (adapter)
         return json_incref((json_t *)adapter);
     if (strcmp(key->name, "per_device_train_batch_size") == 0)
@@ -59,7 +70,7 @@ static void row_origin(
                 node->key_place.line);
     else if (node)
         snprintf(out, out_bytes, "%s", node->place.source->name);
-    else if (job_adapter_value(job, key))
+    else if (adapter_value(job, key))
         snprintf(out, out_bytes, "lora.path");
     else if (is->derived)
         snprintf(out, out_bytes, "%s", is->derived);
@@ -171,6 +182,18 @@ json_t *job_json(const struct job *job)
             "{s:s*, s:o, s:o}", "file", job->sources[0]->name, "world",
             job->world ? json_integer(job->world) : json_null(), "values",
             values);
+}
+
+json_t *job_given_json(const struct job *job)
+{
+    json_t *given = json_object();
+    for (int i = 0; i < schema_count; i++)
+        if (schema_table[i].flags & SCHEMA_ADAPTER && job->keys[i].given &&
+            !job->keys[i].refused)
+            json_object_set_new(
+                    given, schema_table[i].name,
+                    value_json(&schema_table[i], &job->options));
+    return given;
 }
 
 /* --- what ranks compare --- */

@@ -1,10 +1,123 @@
 /* settle.c - values that follow from others. */
 #include "daemon/job/job_internal.h"
 
+#include "base/file/fs.h"
 #include "base/words.h"
+#include "model/adapters/peft.h"
+#include "optim/optimizers.h"
 
 #include <ctype.h>
 #include <string.h>
+
+/* --- [optim] --- */
+
+/* A hyper-parameter that was not given takes the optimizer's own default. */
+static void settle_params(struct job *job)
+{
+    struct optim_options *optim = &job->options.optim;
+    const struct optimizer *optimizer = optimizer_of(optim->name);
+    for (int i = 0; i < OPTIM_PARAMS; i++) {
+        const char *key = optim_param_key((enum optim_param)i);
+        const char *name = job_string(job, "optim.%s", key);
+        if (optimizer->values[i] != 0 && !job_key(job, name)->given) {
+            *optim_param_value(optim, (enum optim_param)i) =
+                    optimizer->values[i];
+            job_key(job, name)->derived = "from optim.name";
+        }
+        if (!optimizer->reads[i])
+            job_idle(
+                    job, name,
+                    job_string(job, "not used by %s", optimizer->name),
+                    !job_key(job, "optim.name")->refused, "remove this line",
+                    job_string(
+                            job, "`%s` has no effect with optim.name = \"%s\"",
+                            key, optimizer->name));
+    }
+}
+
+static void settle_optim(struct job *job)
+{
+    struct train_job *options = &job->options;
+    struct optim_options *optim = &options->optim;
+    struct job_key *key = job_key(job, "optim.state_dtype");
+    const struct toml_node *name = job_key(job, "optim.name")->given;
+    if (name && name->kind == TOML_STRING)
+        options->optimizer = name->string;
+    job->named_state = optim->state_type;
+    options->names_states = key->given && !key->refused;
+    if (options->names_states)
+        optim->state_type = options->state_dtype;
+    else if (name)
+        key->derived = "from optim.name";
+    options->state_dtype = optim->state_type;
+    settle_params(job);
+}
+
+/* --- [lora] --- */
+
+/* Without adapters. Keys of a section that says neither yes nor no: the whole
+ * model would train, which is hardly what was meant; the first is told, but
+ * quantize_base, of which contradictions.c says more. */
+static void leave_out(struct job *job)
+{
+    bool may_tell = !job_key(job, "lora.enabled")->given &&
+                    job->options.lora.quantize_base == LORA_BASE_NONE;
+    for (int i = 0; i < schema_count; i++) {
+        const char *key = schema_table[i].name;
+        if (strcmp(schema_table[i].section, "lora") != 0 ||
+            !strcmp(key, "enabled") || !strcmp(key, "path"))
+            continue;
+        bool is_told = may_tell && strcmp(key, "quantize_base") != 0;
+        may_tell = may_tell && !(is_told && job->keys[i].given);
+        job_idle(
+                job, job_string(job, "lora.%s", key),
+                "only with enabled = true", is_told, "enabled = true in [lora]",
+                job_string(
+                        job,
+                        "lora.%s without adapters: lora.enabled is not given",
+                        key));
+    }
+}
+
+/* What lora.path says is told with the model. */
+static void read_adapter(struct job *job)
+{
+    struct peft_config adapter;
+    if (!job->options.lora.path || !fs_exists(job->options.lora.path))
+        return;
+    if (lora_config(&job->options.lora, &adapter) != ZD_OK) {
+        zd_error_clear();
+        return;
+    }
+    job->adapter = json_incref(adapter.json);
+    peft_config_fini(&adapter);
+}
+
+static void settle_lora(struct job *job)
+{
+    struct lora_options *lora = &job->options.lora;
+    struct checkpoint_options *checkpoint = &job->options.checkpoint;
+    lora->given = job_given_json(job);
+    lora->gives_quantize_base =
+            job_key(job, "lora.quantize_base")->given != NULL;
+    lora->gives_double_quant = job_key(job, "lora.double_quant")->given != NULL;
+    if (lora->path && !job_key(job, "lora.enabled")->given) {
+        lora->enabled = true;
+        job_key(job, "lora.enabled")->derived = "from lora.path";
+    }
+    if (!lora->enabled) {
+        leave_out(job);
+        return;
+    }
+    if (!lora->gives_double_quant && lora->quantize_base != LORA_BASE_NF4 &&
+        lora->quantize_base != LORA_BASE_FP4)
+        job_key(job, "lora.double_quant")->unused = "only with nf4 and fp4";
+    read_adapter(job);
+    if (!job_key(job, "checkpoint.export")->given) {
+        checkpoint->export = EXPORT_PEFT;
+        job_key(job, "checkpoint.export")->derived = "from [lora]";
+    }
+}
 
 /* The file's name without folder and ending, with what a name may not hold
  * replaced, because it was not chosen as one. */
@@ -159,8 +272,8 @@ void job_settle(struct job *job)
         model->init = MODEL_RANDOM;
         job_key(job, "model.init")->derived = "from [model.config]";
     }
-    job_settle_lora(job);
-    job_settle_optim(job);
+    settle_lora(job);
+    settle_optim(job);
     settle_idle(job);
     settle_batch(job, settle_mesh(job));
 }

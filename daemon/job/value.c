@@ -4,7 +4,6 @@
 
 #include "base/text_buffer.h"
 #include "base/words.h"
-#include "daemon/job/toml/toml_json.h"
 
 #include <ctype.h>
 #include <math.h>

@@ -51,3 +51,14 @@ void problems_print(const struct problems *problems, FILE *stream);
  * ZD_OK without problems. */
 enum zd_status problems_status(const struct problems *problems);
 void problems_fini(struct problems *problems);
+
+/* --- values between TOML and JSON --- */
+
+/* New reference. What JSON has no value for, a date or inf, is a problem; then
+ * NULL. */
+json_t *toml_json(const struct toml_node *node, struct problems *problems);
+
+/* A key, in quotes where it needs them. */
+void toml_write_key(FILE *stream, const char *key);
+/* As TOML; no null. Reals in the fewest digits that come back exactly. */
+void toml_write(FILE *stream, const json_t *value);
