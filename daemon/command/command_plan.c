@@ -14,33 +14,6 @@
 #include <malloc.h>
 #include <string.h>
 
-static void tell_limit(const char *key, uint64_t limit, uint64_t has)
-{
-    if (limit > has)
-        zd_log_info(
-                "%s is %s, and this machine has %s for each rank: a run here "
-                "can take no more",
-                key, UNITS_BYTES(limit), UNITS_BYTES(has));
-}
-
-/* The job's limits may be those of a larger machine. */
-static void tell_limits(
-        const struct cli_args *args, const struct train_job *job)
-{
-    const struct device_options *device = &job->device;
-    const struct device_facts facts = device_facts();
-    int world = args->world ? (int)args->world : 1;
-    uint64_t host = job_machine_memory(
-            plan_local_size(job, world, (int)args->per_node));
-    bool on_gpu = device_resolve(device->backend) == DEVICE_CUDA;
-    if (on_gpu && facts.backend != DEVICE_CUDA)
-        return; /* planned for another machine */
-    tell_limit(
-            "device.memory_limit", device->memory_limit,
-            on_gpu ? facts.total_bytes : host);
-    tell_limit("device.host_memory_limit", device->host_memory_limit, host);
-}
-
 static void warn_of_machine(const struct job_plan *plan)
 {
     uint64_t here = job_machine_memory(plan->local_size),
@@ -459,7 +432,6 @@ enum zd_status command_plan(struct cli_args *args)
     ZD_TRY(check_nodes(args));
     ZD_TRY(cli_need_job(args, (int)args->world, JOB_PATHS_IGNORED, &job));
     struct device *device = command_open_gpu(&job_options(job)->device);
-    tell_limits(args, job_options(job));
     enum zd_status status = cli_check_limits(args, job_options(job));
     ZD_THEN(status, args->max || args->min ? command_plan_most(args, job)
                     : args->fit            ? command_plan_fit(args, job)

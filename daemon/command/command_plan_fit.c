@@ -122,36 +122,6 @@ static void print_json(
     output_json(json);
 }
 
-/* Compared with the first: slower, more or less memory. */
-static void print_against(
-        const struct plan_found *found, const struct plan_found *first,
-        FILE *stream)
-{
-    const struct {
-        const char *name;
-        uint64_t bytes, first;
-    } memories[] = {
-            {"device", found->device, first->device},
-            {"host", found->host, first->host},
-            {"disk", found->disk, first->disk}};
-    struct text_buffer text = TEXT_BUFFER(300);
-    double slower =
-            found->predicted.step_seconds / first->predicted.step_seconds - 1;
-    if (slower >= 0.005)
-        text_buffer_add(&text, "%.0f %% slower", 100 * slower);
-    for (int i = 0; i < 3; i++) {
-        uint64_t now = memories[i].bytes, then = memories[i].first;
-        uint64_t apart = now > then ? now - then : then - now;
-        if (apart && (double)apart >= 0.01 * (double)then)
-            text_buffer_add(
-                    &text, "%s%s %s %s memory", text.used ? ", " : "",
-                    UNITS_BYTES(apart), now > then ? "more" : "less",
-                    memories[i].name);
-    }
-    if (text.used)
-        fprintf(stream, "          against the first: %s\n", text.out);
-}
-
 /* Skip one if a listed one, which is faster, takes no more of any memory,
  * within 5 %. The job as it is always has a line. */
 static bool is_new(
@@ -169,8 +139,7 @@ static bool is_new(
 }
 
 static void print_found(
-        const struct plan_found *found, const struct plan_found *first,
-        int digits, FILE *stream)
+        const struct plan_found *found, int digits, FILE *stream)
 {
     struct text_buffer arguments = TEXT_BUFFER(WORDS_MAX);
     struct text_buffer why = TEXT_BUFFER(WORDS_MAX);
@@ -186,8 +155,6 @@ static void print_found(
     if (found->disk)
         fprintf(stream, ", disk %.3f", units_gib(found->disk));
     fputc('\n', stream);
-    if (first)
-        print_against(found, first, stream);
     fprintf(stream, "          %s\n", why.used ? why.out : "the job as it is");
     if (why.used)
         fprintf(stream, "          %s\n", arguments.out);
@@ -211,9 +178,7 @@ static void print_found_all(
         if (!is_new(&found[i], listed, lines))
             continue;
         listed[lines++] = &found[i];
-        print_found(
-                &found[i], lines > 1 ? listed[0] : NULL,
-                plan_machine_digits(machine), stream);
+        print_found(&found[i], plan_machine_digits(machine), stream);
     }
     if (count > lines)
         fprintf(stream,
@@ -363,12 +328,11 @@ enum zd_status command_plan_most(
                 " --set train.global_batch_size=%" PRId64, most.global);
     if (cli_wants_json(args)) {
         json_auto_t *json = json_pack(
-                "{s:{s:s, s:I, s:s*, s:s*, s:o*, s:o*}}",
+                "{s:{s:s, s:I, s:s*, s:s*, s:o*}}",
                 args->max ? "max" : "min", "what", word, "value",
                 (json_int_t)most.value, "name", most.name, "argument",
                 *argument ? argument : NULL, "fit",
-                args->fit ? found_json(&most.best) : NULL, "divides",
-                most.divisor ? json_integer(most.divisor) : NULL);
+                args->fit ? found_json(&most.best) : NULL);
         output_json(json);
         return ZD_OK;
     }
@@ -379,12 +343,7 @@ enum zd_status command_plan_most(
     fputc('\n', stream);
     if (*argument)
         fprintf(stream, "          %s\n", argument);
-    if (most.divisor && most.divisor < most.value)
-        fprintf(stream,
-                "          %s%" PRId64 " is the largest that divides the "
-                "job's train.global_batch_size\n",
-                amounts[what].argument, most.divisor);
     if (args->fit)
-        print_found(&most.best, NULL, 3, stream);
+        print_found(&most.best, 3, stream);
     return ZD_OK;
 }

@@ -134,7 +134,7 @@ ok '  of offloaded states too' same_bytes offload.optimizer=cpu
 ok '  on a disk only if it has room' eval 'call 0 "${fitted[@]}" --set offload.nvme_path=folder --fit --disk 1GB --format json && arguments | grep -q nvme &&
     call 0 "${fitted[@]}" --set offload.nvme_path=folder --fit --disk 4KB --format json && ! arguments | grep nvme'
 ok '  in words' eval 'call 0 "${fitted[@]}" --fit && has "^ +[0-9.]+ s a step, .* binds; GiB: device 0.00[0-9], host" out && [ $(grep -c " s a step, " out) = 3 ] &&
-    [ $(grep -c "^          against the first: [0-9]" out) = 2 ] && has "^[0-9]+ more are slower, or hardly differ" out && call 0 "${fitted[@]}" --fit --machine h100 && has "not compared with" out &&
+    has "^[0-9]+ more are slower, or hardly differ" out && call 0 "${fitted[@]}" --fit --machine h100 && has "not compared with" out &&
     grep -A1 "masters and states are kept off the device" out | grep -q -- "--set offload.optimizer=cpu" && call 0 "${fitted[@]}" --fit --format json && has "\"words\": \".*activations are recomputed" out'
 ok '  only allowed changes' eval '! grep -q "optim.state_dtype\|adamw_8bit\|train.dtype\|optim.master" lines &&
     call 0 "${fitted[@]}" --fit --allow optim --format json && arguments | grep -q adamw_8bit && ! arguments | grep -q train.dtype'
@@ -242,7 +242,6 @@ ok '  larger with --fit, which prints the changes' eval 'few=$n && call 0 "${one
     words=$(sed -n "s/.*\"arguments\": \"\(.*\)\",/\1/p" out) && [ -n "$words" ] && call 69 "${one[@]}" --set train.per_device_train_batch_size=$n &&
     call 0 "${one[@]}" --set train.per_device_train_batch_size=$n $words && call 0 "${one[@]}" --max batch --fit && has "^batch $n$" out && has "a step, .* binds" out && has "--set" out'
 ok '  a global batch that is given goes with it' eval 'call 0 "${one[@]}" --max batch --set train.per_device_train_batch_size=1 --set train.global_batch_size=1 &&
-    has "per_device_train_batch_size=1 is the largest that divides the job.s train.global_batch_size$" out &&
     words=$(sed -n 2p out) && [[ $words = *global_batch_size=* ]] && call 0 "${one[@]}" $words'
 ok 'a size without a unit: a warning' eval 'call 69 plan --job job.toml --world 1 --device-memory 24 && has "did you mean 24GiB" err'
 ok 'only adapters fit: they are offered, and do' eval 'small=(plan --job job.toml --world 1 --device-memory 6MB --host-memory 1MB) && call 69 "${small[@]}" &&
@@ -300,12 +299,7 @@ ok 'limits are printed with what is planned' eval 'call 0 plan --job job.toml --
     has "^  device takes .* of 128.000 .device.memory_limit.$" out && has "^  host takes [0-9.]+ of 64.000 .device.host_memory_limit.$" out && [ ! -s err ]'
 ok 'limits of another machine: planned, with a warning about this one' eval 'call 0 plan --job job.toml --world 1 --set device.memory_limit=0.1PB \
     --set device.host_memory_limit=100TB --set train.per_device_train_batch_size=8388608 &&
-    [ $(wc -l <err) = 3 ] && has "this machine has .* a run here would be refused" err'
-for asked in '' --fit '--max batch'; do
-    # shellcheck disable=SC2086
-    ok "  of more than this one has, it says so: plan $asked" eval "call 0 plan --job job.toml --world 1 --device-memory 0.1PB $asked && [ \$(wc -l <err) = 1 ] &&
-        has '^device.memory_limit is 90.95 TiB, and this machine has [0-9.]+ .iB for each rank: a run here can take no more$' err"
-done
+    [ $(wc -l <err) = 1 ] && has "this machine has .* a run here would be refused" err'
 # What one rank may take in MiB, and a batch that takes about 0.7 of it: two ranks of a host have half of it each, as in a run.
 call 0 plan --job job.toml --world 1 --set train.gradient_checkpointing=none --set train.per_device_train_batch_size=1000
 most=$(sed -n "s/^  device .* of \([0-9.]*\) (this machine's memory)$/\1/p" out) batch=$(awk "/model.activations/ { print int(.7 * $most / \$3 * 1000) }" out)

@@ -327,16 +327,6 @@ static enum zd_status find(struct asked *asked, int *value_out)
     return *value_out ? ZD_OK : fail(asked, 1, least);
 }
 
-static void set_global(
-        const struct asked *asked, int value, struct plan_most_found *out)
-{
-    int64_t given = asked->search->job->train.global_batch_size;
-    out->global = (int64_t)value * asked->accumulation * asked->groups;
-    out->divisor = value;
-    while (out->divisor > 0 && given % (out->divisor * asked->groups) != 0)
-        out->divisor--;
-}
-
 enum zd_status plan_search_most(
         const struct plan_search *search, enum plan_most what, bool fits,
         struct plan_most_found *out)
@@ -350,7 +340,7 @@ enum zd_status plan_search_most(
     ZD_TRY(find(&asked, &value));
     *out = (struct plan_most_found){.value = value};
     if (what == PLAN_MOST_BATCH && search->job->train.global_batch_size)
-        set_global(&asked, value, out);
+        out->global = (int64_t)value * asked.accumulation * asked.groups;
     if (what == PLAN_MOST_SEQ) {
         out->value *= asked.unit;
         if (value == asked.positions / asked.unit)

@@ -113,7 +113,6 @@ struct plan_most_found {
     int64_t value;    /* samples of a micro-batch, tokens, parameters, ranks */
     const char *name; /* of the model, or what ends a sample; static */
     int64_t global;   /* BATCH: train.global_batch_size then, if it is given */
-    int64_t divisor; /* the largest batch that divides what is given; 0: none */
     struct plan_found best; /* with `fits`: the fastest with so much */
 };
 /* ZD_ERR_UNFIT if not even the least fits, as plan_search_fits. */
