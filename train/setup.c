@@ -8,6 +8,7 @@
 #include "base/must.h"
 #include "model/files/export_hf.h"
 #include "model/files/weights_hf.h"
+#include "train/checkpoint/model_files.h"
 #include "train/plan/fit.h"
 #include "train/plan/machine.h"
 #include "train/plan/predict.h"
@@ -215,7 +216,8 @@ static void add_config(struct trainer *trainer)
     if (eos >= 0 && !json_is_integer(json_object_get(config, "eos_token_id")))
         json_object_set_new(config, "eos_token_id", json_integer(eos));
     ZD_FREED char *text = json_text(config);
-    model_files_add(&trainer->model_files, "config.json", text);
+    json_object_set_new(
+            trainer->model_files, "config.json", json_string_nocheck(text));
 }
 
 /* What checkpoints and an export will need of the model's folder. */
@@ -229,9 +231,9 @@ static enum zd_status keep_files(struct trainer *trainer)
     if (!has_config)
         add_config(trainer);
     if (trainer->text.config)
-        model_files_add(
-                &trainer->model_files, "tokenizer_config.json",
-                trainer->text.config);
+        json_object_set_new(
+                trainer->model_files, "tokenizer_config.json",
+                json_string(trainer->text.config));
     return ZD_OK;
 }
 
@@ -264,7 +266,7 @@ static void fill_writer(struct trainer *trainer)
             .job = job,
             .plan = &trainer->plan,
             .zero = trainer->zero,
-            .model_files = &trainer->model_files,
+            .model_files = trainer->model_files,
             .file_prefix = has_file_prefix(job, &trainer->plan.config),
             .identity =
                     {.data_digest = data.digest,
@@ -503,7 +505,7 @@ void trainer_destroy(struct trainer *trainer)
     dataset_close(trainer->train_data);
     dataset_close(trainer->eval_data);
     text_close(&trainer->text);
-    model_files_fini(&trainer->model_files);
+    json_decref(trainer->model_files);
     free(trainer->base_digests);
     output_dir_close(&trainer->output_dir);
     job_plan_fini(&trainer->plan);

@@ -66,16 +66,13 @@ struct run_identity {
     const char *template_date;    /* of chat templates */
 };
 
-struct model_files; /* model_files.h */
-
 struct checkpoint_writer {
     struct comm *comm;
     const struct train_job *job;
     const struct job_plan *plan;
     struct zero *zero;
-    const struct model_files
-            *model_files; /* of the model and its tokenizer; rank 0 */
-    bool file_prefix;     /* as in the model that was loaded */
+    json_t *model_files; /* of the model and its tokenizer; rank 0 */
+    bool file_prefix;    /* as in the model that was loaded */
     struct run_identity identity;
     uint64_t base_digest; /* of what does not train (model/base_digest.h) */
     int64_t global_batch; /* of the job, whatever `set` has made of it */

@@ -5,7 +5,6 @@
 #include "base/must.h"
 #include "train/checkpoint/arrays.h"
 #include "train/checkpoint/manifest.h"
-#include "train/checkpoint/model_files.h"
 #include "train/checkpoint/saving.h"
 
 #include <assert.h>
@@ -234,8 +233,8 @@ static enum zd_status write_small(
 static enum zd_status write_manifest(struct saving *saving)
 {
     const struct checkpoint_writer *writer = &saving->writer;
-    const struct model_files *files = writer->model_files;
-
+    const char *name;
+    json_t *file;
     for (int r = 0; r < comm_size(writer->comm); r++) {
         const char *text = saving->shards + (size_t)r * saving->shard_bytes;
         json_t *shard;
@@ -244,10 +243,8 @@ static enum zd_status write_manifest(struct saving *saving)
                 json_object_get(saving->manifest, "files"), shard);
     }
     /* complete without the model's home */
-    for (int i = 0; i < files->count; i++)
-        ZD_TRY(write_small(
-                saving, files->list[i].name, files->list[i].data,
-                files->list[i].bytes));
+    json_object_foreach(writer->model_files, name, file) ZD_TRY(write_small(
+            saving, name, json_string_value(file), json_string_length(file)));
     if (writer->trainer_state)
         ZD_TRY(write_small(
                 saving, TRAINER_STATE_FILE, writer->trainer_state,

@@ -4,7 +4,6 @@
 #include "base/memory/arena.h"
 #include "data/chat.h"
 #include "train/checkpoint/checkpoint.h"
-#include "train/checkpoint/model_files.h"
 #include "train/job/deadline.h"
 #include "train/objective/objective.h"
 #include "train/report/events.h"
@@ -61,8 +60,8 @@ struct trainer {
     struct zero *zero;
     /* what everything that is offloaded copies with; NULL when nothing is */
     struct stream *streams_down, *streams_up;
-    char offload_file[64];          /* of this rank, in offload.nvme_path */
-    struct model_files model_files; /* rank 0 */
+    char offload_file[64]; /* of this rank, in offload.nvme_path */
+    json_t *model_files;   /* rank 0; owned */
     struct checkpoint_writer writer;
     uint64_t *base_digests;      /* (tensors) as zero_load read them; NULL: not
                                     asked for */
