@@ -187,8 +187,7 @@ enum checkpoint_moments {
     MOMENTS_OTHERS     /* of another optimizer: they begin at nothing */
 };
 /* Fill what this rank holds of it from whatever files have it; zero_load has
- * read the rest. States in another format than the plan's are converted, and a
- * line says so. */
+ * read the rest. States in another format than the plan's are converted. */
 enum zd_status checkpoint_load(
         const struct checkpoint *checkpoint, const struct zero_plan *plan,
         struct zero *zero, enum checkpoint_moments *moments_out);

@@ -18,18 +18,14 @@ static json_t *summary(const char *path)
                                        "stage",    "files",     "tensors",
                                        "progress", "optimizer", "parameters",
                                        "adapter",  "base"};
-    size_t i;
-    json_int_t bytes = 0;
     json_t *manifest, *row = json_object();
     enum zd_status status = manifest_open(path, CHECKPOINT_SIZES, &manifest);
     json_object_set_new(row, "path", json_string(path));
-    for (i = 0; i < sizeof keys / sizeof keys[0]; i++)
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
         json_object_set(row, keys[i], json_object_get(manifest, keys[i]));
-    JSON_EACH(file, json_object_get(manifest, "files"))
-        bytes += json_integer_at(file, "bytes");
+    json_object_set_new(row, "bytes", json_integer(manifest_bytes(manifest)));
     json_decref(manifest);
     bool is_known = status == ZD_OK || status == ZD_ERR_DATA;
-    json_object_set_new(row, "bytes", json_integer(bytes));
     json_object_set_new(
             row, "ok", is_known ? json_boolean(status == ZD_OK) : json_null());
     if (status != ZD_OK)

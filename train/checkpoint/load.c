@@ -1,7 +1,6 @@
 /* load.c - fill what a rank holds from a checkpoint that any world
  * wrote, whose states may have another format. Streamed: a state is never in
  * memory twice. */
-#include "base/log.h"
 #include "base/must.h"
 #include "train/checkpoint/arrays.h"
 #include "train/checkpoint/checkpoint.h"
@@ -206,28 +205,6 @@ static enum zd_status load_steps(struct load *load)
     return ZD_OK;
 }
 
-/* --- what is told --------------------------------------------------------- */
-
-static void say_converted(const struct load *load, const struct zero_plan *plan)
-{
-    int count = 0;
-    for (int id = 0; id < load->table->count; id++) {
-        const struct param *param = &load->table->params[id];
-        struct optim_layout layout = zero_layout_of(plan, id);
-        bool differs = false;
-        for (int lane = 0; lane < OPTIM_LANES; lane++)
-            differs |= layout.lane[lane] != pieces_format(
-                                                    load->checkpoint,
-                                                    (enum optim_lane)lane,
-                                                    param->name);
-        count += differs && param->trainable;
-    }
-    if (count)
-        zd_log_info(
-                "the optimizer states of %d tensors change their format",
-                count);
-}
-
 /* --- all of it ------------------------------------------------------------ */
 
 const char *checkpoint_optimizer(const struct checkpoint *checkpoint)
@@ -271,7 +248,5 @@ enum zd_status checkpoint_load(
     if (moments != MOMENTS_LOADED)
         return ZD_OK;
     ZD_TRY(load_blocks(load));
-    ZD_TRY(load_steps(load));
-    say_converted(load, plan);
-    return ZD_OK;
+    return load_steps(load);
 }

@@ -379,6 +379,14 @@ json_t *manifest_file(
             holds);
 }
 
+json_int_t manifest_bytes(const json_t *manifest)
+{
+    json_int_t bytes = 0;
+    JSON_EACH(file, json_object_get(manifest, "files"))
+        bytes += json_integer_at(file, "bytes");
+    return bytes;
+}
+
 /* Digest of the manifest without its seal, in one canonical form. */
 static void seal_of(const json_t *manifest, char hex[HASH_HEX])
 {

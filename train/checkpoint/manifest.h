@@ -33,6 +33,8 @@ enum zd_status manifest_check_bytes(
         const char *path, uint64_t bytes, uint64_t expected);
 
 struct train_state manifest_state(const json_t *manifest);
+/* Of all files that it lists. */
+json_int_t manifest_bytes(const json_t *manifest);
 
 /* Does the job file give another batch than when the checkpoint was made? */
 bool manifest_batch_changed(

@@ -17,15 +17,11 @@
 
 /* --- the arrays of a shard ----------------------------------------------- */
 
-/* One array of one range of this rank. */
-struct piece {
-    char name[ARRAY_NAME];
-    enum array_kind kind;
-    struct array_shape shape;
+/* A range of this rank; its arrays follow each other in the file. */
+struct part {
+    struct held held;
     struct zero_range range;
-    struct columns columns;
-    size_t begin; /* of them, or of the whole tensor */
-    int number;   /* of the range, in ZERO_SAVES */
+    int first; /* entry of its first array */
 };
 
 /* Where a range begins in the tensor that files know. */
@@ -43,39 +39,52 @@ static size_t begin_of(
 struct output {
     const struct checkpoint_writer *writer;
     const struct zero_view *view;
-    struct piece *pieces;
-    int count;
+    struct part *parts; /* (part_count) by the number of the range */
+    int part_count;
+    struct st_entry *entries;
+    char (*names)[ARRAY_NAME]; /* of entries */
+    int entry_count;
     struct st_writer *file;
 };
 
-/* The arrays this rank saves, those of a range together. */
-static void list_pieces(struct output *out)
+static void list_arrays(struct output *out, struct part *part, size_t blocks)
 {
     const struct checkpoint_writer *writer = out->writer;
+    const struct zero_range *range = &part->range;
+    struct held *held = &part->held;
     int kinds = writer->job->checkpoint.save_only_model ? 1 : ARRAY_KINDS;
-    for (int i = 0; i < zero_range_count(writer->zero, ZERO_SAVES); i++) {
-        struct zero_range range = zero_range_at(writer->zero, ZERO_SAVES, i);
-        const struct param *param =
-                &writer->plan->zero.request.table->params[range.id];
-        struct columns columns = columns_of(&param->slice);
-        size_t begin = begin_of(param, &columns, &range);
-        bool is_first = range.begin == 0 &&
-                        !writer->plan->zero.request.config->tp.place;
-        size_t blocks = is_first ? (size_t)param->blocks.count : 0;
-        for (int kind = ARRAY_MASTER; kind < kinds; kind++) {
-            struct piece *piece = &out->pieces[out->count];
-            *piece = (struct piece){
-                    .kind = (enum array_kind)kind,
-                    .range = range,
-                    .columns = columns,
-                    .begin = begin,
-                    .number = i,
-                    .shape = array_shape(
-                            (enum array_kind)kind, range.weight_type,
-                            &range.layout, range.count, blocks)};
-            array_name(piece->name, piece->kind, param->name, &columns, begin);
-            out->count += piece->shape.values > 0;
-        }
+    part->first = out->entry_count;
+    for (int kind = ARRAY_MASTER; kind < kinds; kind++) {
+        struct array_shape shape = array_shape(
+                (enum array_kind)kind, range->weight_type, &range->layout,
+                range->count, blocks);
+        char *name = out->names[out->entry_count];
+        if (!shape.values)
+            continue;
+        held_add(held, (enum array_kind)kind, shape.type, "");
+        array_name(
+                name, (enum array_kind)kind, held->name, &held->columns,
+                held->begin);
+        out->entries[out->entry_count++] =
+                (struct st_entry){name, shape.type, 1, {(int64_t)shape.values}};
+    }
+}
+
+static void list_parts(struct output *out)
+{
+    const struct zero *zero = out->writer->zero;
+    const struct zero_request *request = &out->writer->plan->zero.request;
+    for (int i = 0; i < out->part_count; i++) {
+        struct part *part = &out->parts[i];
+        struct held *held = &part->held;
+        part->range = zero_range_at(zero, ZERO_SAVES, i);
+        const struct param *param = &request->table->params[part->range.id];
+        bool is_first = part->range.begin == 0 && !request->config->tp.place;
+        strcpy(held->name, param->name);
+        held->columns = columns_of(&param->slice);
+        held->begin = begin_of(param, &held->columns, &part->range);
+        held->count = part->range.count;
+        list_arrays(out, part, is_first ? (size_t)param->blocks.count : 0);
     }
 }
 
@@ -86,76 +95,55 @@ static void list_pieces(struct output *out)
 enum { CHUNK = 1 << 20 };
 _Static_assert(CHUNK * sizeof(float) <= ST_ROOM_MAX, "an element's most");
 
-static enum zd_status write_blocks(const struct output *out, int i)
+static enum zd_status write_blocks(const struct output *out, int i, int entry)
 {
-    const struct zero_view *view = out->view;
-    size_t bytes = out->pieces[i].shape.bytes;
+    size_t bytes = (size_t)out->entries[entry].shape[0] * sizeof(float);
     ZD_FREED float *v = zd_must(malloc(bytes));
-    ZD_TRY(view->blocks(view->ctx, out->pieces[i].number, v));
-    return st_writer_add(out->file, i, v, bytes);
+    ZD_TRY(out->view->blocks(out->view->ctx, i, v));
+    return st_writer_add(out->file, entry, v, bytes);
 }
 
-/* What stands for elements done .. done + count - 1 of its range. */
-static enum zd_status write_part(
-        const struct output *out, int i, size_t done, size_t count)
+/* What stands for elements done .. done + count - 1 of range i. */
+static enum zd_status write_array(
+        const struct output *out, int i, int array, size_t done, size_t count)
 {
     const struct zero_view *view = out->view;
-    const struct piece *piece = &out->pieces[i];
-    const struct zero_range *range = &piece->range;
-    bool scales = piece->kind == ARRAY_M_SCALE || piece->kind == ARRAY_V_SCALE;
-    if (piece->kind == ARRAY_V_BLOCKS)
-        return done ? ZD_OK : write_blocks(out, i);
+    const struct part *part = &out->parts[i];
+    const struct zero_range *range = &part->range;
+    enum array_kind kind = part->held.arrays[array].kind;
+    int entry = part->first + array;
+    bool scales = kind == ARRAY_M_SCALE || kind == ARRAY_V_SCALE;
+    if (kind == ARRAY_V_BLOCKS)
+        return done ? ZD_OK : write_blocks(out, i, entry);
     size_t bytes =
-            array_shape(
-                    piece->kind, range->weight_type, &range->layout, count, 0)
+            array_shape(kind, range->weight_type, &range->layout, count, 0)
                     .bytes;
-    void *room = st_writer_room(out->file, i, bytes);
+    void *room = st_writer_room(out->file, entry, bytes);
     ZD_TRY(view->read(
-            view->ctx, piece->number, array_lane(piece->kind), done, count,
-            scales ? NULL : room, scales ? room : NULL));
-    return st_writer_add(out->file, i, room, bytes);
+            view->ctx, i, array_lane(kind), done, count, scales ? NULL : room,
+            scales ? room : NULL));
+    return st_writer_add(out->file, entry, room, bytes);
 }
 
-/* The pieces first .. end - 1 are a range's: the same part of each, then the
- * next, as updates come to them. */
-static enum zd_status write_range(const struct output *out, int first, int end)
+/* The same part of each array of range i, then the next, as updates come to
+ * them. */
+static enum zd_status write_range(const struct output *out, int i)
 {
-    const struct zero_range *range = &out->pieces[first].range;
-    for (size_t done = 0; done < range->count; done += CHUNK) {
-        size_t left = range->count - done;
-        for (int i = first; i < end; i++)
-            ZD_TRY(write_part(out, i, done, left < CHUNK ? left : CHUNK));
+    const struct held *held = &out->parts[i].held;
+    for (size_t done = 0; done < held->count; done += CHUNK) {
+        size_t left = held->count - done;
+        for (int a = 0; a < held->array_count; a++)
+            ZD_TRY(write_array(out, i, a, done, left < CHUNK ? left : CHUNK));
     }
     return ZD_OK;
 }
 
 static enum zd_status write_ranges(const struct output *out)
 {
-    bool backwards = out->view->backwards;
-    const struct piece *pieces = out->pieces;
-    for (int done = 0, first, end; done < out->count; done += end - first) {
-        first = backwards ? out->count - done - 1 : done;
-        end = first + 1;
-        while (first > 0 && pieces[first - 1].number == pieces[first].number)
-            first--;
-        while (end < out->count && pieces[end].number == pieces[first].number)
-            end++;
-        ZD_TRY(write_range(out, first, end));
-    }
+    for (int i = 0; i < out->part_count; i++)
+        ZD_TRY(write_range(
+                out, out->view->backwards ? out->part_count - 1 - i : i));
     return ZD_OK;
-}
-
-static enum zd_status create_file(struct output *out, const char *path)
-{
-    ZD_FREED struct st_entry *entries =
-            zd_array((size_t)out->count, sizeof *entries);
-    for (int i = 0; i < out->count; i++)
-        entries[i] = (struct st_entry){
-                .name = out->pieces[i].name,
-                .dtype = out->pieces[i].shape.type,
-                .dims = 1,
-                .shape = {(int64_t)out->pieces[i].shape.values}};
-    return st_writer_create(path, entries, out->count, NULL, &out->file);
 }
 
 /* What the manifest says that the file holds. */
@@ -163,18 +151,13 @@ static json_t *holds_json(const struct output *out)
 {
     char text[HELD_TEXT];
     json_t *holds = json_array();
-    const struct param_table *table = out->writer->plan->zero.request.table;
-    for (int i = 0; i < out->count;) {
-        const struct piece *first = &out->pieces[i];
-        struct held held = {
-                .columns = first->columns,
-                .begin = first->begin,
-                .count = first->range.count};
-        strcpy(held.name, table->params[first->range.id].name);
-        for (; i < out->count && out->pieces[i].number == first->number; i++)
-            held_add(
-                    &held, out->pieces[i].kind, out->pieces[i].shape.type,
-                    st_writer_digest(out->file, i));
+    for (int i = 0; i < out->part_count; i++) {
+        const struct part *part = &out->parts[i];
+        struct held held = part->held;
+        for (int a = 0; a < held.array_count; a++)
+            ZD_PRINT(
+                    held.arrays[a].digest, "%.*s", HELD_DIGEST,
+                    st_writer_digest(out->file, part->first + a));
         held_text(&held, text);
         json_array_append_new(holds, json_string(text));
     }
@@ -187,7 +170,8 @@ static enum zd_status write_file(
 {
     char digest[HASH_HEX] = "";
     uint64_t bytes = 0;
-    ZD_TRY(create_file(out, path));
+    ZD_TRY(st_writer_create(
+            path, out->entries, out->entry_count, NULL, &out->file));
     enum zd_status status = write_ranges(out);
     if (status != ZD_OK) {
         st_writer_abandon(out->file);
@@ -205,11 +189,19 @@ enum zd_status saving_write(struct saving *saving, const struct zero_view *view)
 {
     char name[64];
     const struct checkpoint_writer *writer = &saving->writer;
-    size_t most =
-            ARRAY_KINDS * (size_t)zero_range_count(writer->zero, ZERO_SAVES);
-    ZD_FREED struct piece *pieces = zd_array(most, sizeof *pieces);
-    struct output out = {.writer = writer, .view = view, .pieces = pieces};
-    list_pieces(&out);
+    int count = zero_range_count(writer->zero, ZERO_SAVES);
+    size_t most = ARRAY_KINDS * (size_t)count;
+    ZD_FREED struct part *parts = zd_array((size_t)count, sizeof *parts);
+    ZD_FREED struct st_entry *entries = zd_array(most, sizeof *entries);
+    ZD_FREED char(*names)[ARRAY_NAME] = zd_array(most, sizeof *names);
+    struct output out = {
+            .writer = writer,
+            .view = view,
+            .parts = parts,
+            .part_count = count,
+            .entries = entries,
+            .names = names};
+    list_parts(&out);
     ZD_PRINT(
             name, "shard-%05d-of-%05d.safetensors", comm_rank(writer->comm) + 1,
             comm_size(writer->comm));

@@ -2,17 +2,15 @@
 #include "base/log.h"
 #include "base/must.h"
 #include "base/threads.h"
+#include "train/checkpoint/manifest.h"
 #include "train/checkpoint/saving.h"
 #include "train/trainer/trainer.h"
 
 #include <assert.h>
-#include <dirent.h>
-#include <fcntl.h>
 #include <math.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 /* The changes of state that save.h has. */
 enum state { WRITING, WRITTEN, COMMITTING, COMMITTED };
@@ -233,38 +231,22 @@ static enum zd_status slowest(
     return ZD_OK;
 }
 
-/* Of all files of a folder; 0: not known. */
-static uint64_t folder_bytes(const char *path)
-{
-    uint64_t bytes = 0;
-    struct stat info;
-    DIR *dir = opendir(path);
-    for (struct dirent *entry; dir && (entry = readdir(dir));)
-        if (fstatat(dirfd(dir), entry->d_name, &info, AT_SYMLINK_NOFOLLOW) ==
-                    0 &&
-            S_ISREG(info.st_mode))
-            bytes += (uint64_t)info.st_size;
-    if (dir)
-        closedir(dir);
-    return bytes;
-}
-
 /* `stall`: seconds that training stood still for it; `write`: that it was
  * written, by the slowest rank; `all`: both. */
 static void tell_saved(
-        const struct trainer *trainer, int64_t step, double all, double stall,
-        double write)
+        const struct trainer *trainer, double all, double stall, double write)
 {
+    const struct saving *saving = &trainer->saves.current->saving;
     const char *path = trainer->last_checkpoint;
     if (!trainer_is_first(trainer))
         return;
     zd_log_info("saved %s", path);
     events_tell(
-            trainer->events, "checkpoint", step,
+            trainer->events, "checkpoint", saving->step,
             json_pack(
                     "{s:s, s:f, s:f, s:f, s:I}", "path", path, "seconds", all,
                     "stall_seconds", stall, "write_seconds", write, "bytes",
-                    (json_int_t)folder_bytes(path)));
+                    manifest_bytes(saving->manifest)));
 }
 
 /* As told, at the front of this process's own. */
@@ -285,7 +267,7 @@ static enum zd_status committed(struct trainer *trainer)
     trainer->save_seconds = write;
     trainer->last_save_time = clock_seconds();
     strcpy(trainer->last_checkpoint, save->saving.final);
-    tell_saved(trainer, save->saving.step, all, stall, write);
+    tell_saved(trainer, all, stall, write);
     return ZD_OK;
 }
 
