@@ -1,6 +1,9 @@
 #include "train/job/options.h"
 
+#include "base/file/fs.h"
 #include "optim/optimizers.h"
+
+#include <string.h>
 
 struct train_job train_job_default(void)
 {
@@ -77,6 +80,14 @@ const char *train_stored_base(const struct train_job *job)
 {
     bool is_random = job->model.config || job->model.init == MODEL_RANDOM;
     return is_random ? NULL : job->model.path;
+}
+
+const char *train_tokenizer(const struct train_job *job)
+{
+    const char *named = job->model.tokenizer, *dir = job->model.path;
+    if (named && named[0])
+        return strcmp(named, "bytes") == 0 ? NULL : named;
+    return dir && fs_exists(fs_in(dir, "tokenizer.json").text) ? dir : NULL;
 }
 
 const char *train_optimizer_name(enum optim_name name)

@@ -189,6 +189,9 @@ const char *train_optimizer_name(enum optim_name name);
 /* The folder that the model's first weights are read from; NULL: they are
  * random. */
 const char *train_stored_base(const struct train_job *job);
+/* The tokenizer.json that the job means, or its folder, which need not be
+ * there; NULL: bytes are its tokens, or it has none. */
+const char *train_tokenizer(const struct train_job *job);
 /* Does anything in the job depend on how many samples there are? */
 bool train_counts_samples(const struct train_job *job);
 

@@ -426,10 +426,10 @@ static void keys_of(
     say(out, "optim.master", job->optim.master == OPTIM_MASTER_NONE ? "none" : "fp32",
         "no fp32 copy of the weights; they are rounded stochastically");
     say(out, "train.dtype", dtype_name(job->train.dtype), "half of the bytes");
-    say(out, "offload.optimizer", plan_tier_name(offload->optimizer), reason_of(candidate, CHOOSE_PLACE));
+    say(out, "offload.optimizer", plan_tier_names[offload->optimizer], reason_of(candidate, CHOOSE_PLACE));
     say(out, "offload.nvme_path", needs_folder ? "FOLDER" : "", "where they are kept");
-    say(out, "offload.params", plan_tier_name(offload->params), reason_of(candidate, CHOOSE_PARAMS));
-    say(out, "offload.activations", plan_tier_name(offload->activations), reason_of(candidate, CHOOSE_ACTIVATIONS));
+    say(out, "offload.params", plan_tier_names[offload->params], reason_of(candidate, CHOOSE_PARAMS));
+    say(out, "offload.activations", plan_tier_names[offload->activations], reason_of(candidate, CHOOSE_ACTIVATIONS));
 }
 /* clang-format on */
 

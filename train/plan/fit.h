@@ -44,7 +44,7 @@ void plan_optimizer_name(
 void plan_checkpointing_name(
         struct checkpointing checkpointing, char out[PLAN_NAME_MAX]);
 const char *plan_order_name(bool by_layer);
-const char *plan_tier_name(enum offload_tier tier);
+extern const char *const plan_tier_names[]; /* by enum offload_tier */
 /* "no master weights", also where parameters are fp32 themselves. */
 const char *plan_masters_name(enum dtype dtype, enum optim_master master);
 /* What this machine lets a rank take, and what the job's limits do. */

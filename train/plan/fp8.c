@@ -6,11 +6,7 @@
 
 #include <string.h>
 
-static const char *mode_name(enum fp8_mode mode)
-{
-    static const char *const names[] = {"none", "tensorwise", "blockwise"};
-    return names[mode];
-}
+static const char *const modes[] = {"none", "tensorwise", "blockwise"};
 
 bool plan_has_fp8(enum fp8_mode mode, int capability)
 {
@@ -31,7 +27,7 @@ static enum zd_status check_gpu(enum fp8_mode mode)
     ZD_FAIL(ZD_ERR_CONFIG, "E0213",
             "train.fp8 = \"%s\" needs a GPU of compute capability %s, and %s "
             "has %d.%d",
-            mode_name(mode), needed_capability(mode), facts.name, facts.major,
+            modes[mode], needed_capability(mode), facts.name, facts.major,
             facts.minor);
     return zd_fail_help(
             "train.fp8 = \"%s\"",
@@ -48,8 +44,8 @@ void plan_warn_of_fp8(
         zd_log_warning(
                 "train.fp8 = \"%s\" needs a GPU of compute capability %s, and "
                 "%s has %d.%d: a run there would be refused",
-                mode_name(mode), needed_capability(mode), machine->name,
-                has / 10, has % 10);
+                modes[mode], needed_capability(mode), machine->name, has / 10,
+                has % 10);
 }
 
 bool plan_multiplies_codes(const struct job_plan *plan)
@@ -68,7 +64,7 @@ enum zd_status job_check_fp8_base(
     ZD_FAIL(ZD_ERR_CONFIG, "E0213",
             "train.fp8 = \"%s\" over a base in %s, whose weights would be "
             "rounded twice",
-            mode_name(job->train.fp8), param_codes_name(table));
+            modes[job->train.fp8], param_codes_name(table));
     return zd_fail_help("train.fp8 = \"none\"");
 }
 
@@ -106,5 +102,5 @@ json_t *plan_fp8_json(const struct job_plan *plan)
             json_array_append_new(
                     names,
                     module_name(plan->config.family, &table->params[id]));
-    return json_pack("{s:s, s:o}", "mode", mode_name(use.mode), "bf16", names);
+    return json_pack("{s:s, s:o}", "mode", modes[use.mode], "bf16", names);
 }

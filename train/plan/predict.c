@@ -569,11 +569,6 @@ static struct plan_prediction conclude(const struct schedule *s)
     return out;
 }
 
-static void *take(int count, size_t bytes)
-{
-    return zd_must(calloc((size_t)count + 1, bytes));
-}
-
 struct plan_prediction plan_predict(
         const struct job_plan *plan, const struct plan_machine *machine)
 {
@@ -592,11 +587,11 @@ struct plan_prediction plan_predict(
             .plan = plan,
             .machine = machine,
             .costs = costs_of(plan, machine),
-            .units = take(units, sizeof *s.units),
+            .units = zd_array((size_t)units, sizeof *s.units),
             .events = listed.list,
             .event_count = events,
             .micros = micros,
-            .moves = take(events * micros, sizeof *s.moves),
+            .moves = zd_array((size_t)(events * micros), sizeof *s.moves),
             .cores =
                     {[PLAN_WIRE] = wire,
                      [PLAN_REPLICAS] = wire,

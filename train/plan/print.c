@@ -71,20 +71,11 @@ const char *plan_masters_name(enum dtype dtype, enum optim_master master)
     return has_masters ? "fp32 master weights" : "no master weights";
 }
 
-const char *plan_tier_name(enum offload_tier tier)
-{
-    static const char *const names[] = {"none", "cpu", "nvme"};
-    return names[tier];
-}
-
-static const char *transport_name(enum comm_transport transport)
-{
-    static const char *const names[] = {
-            [COMM_TRANSPORT_HOST] = "the host",
-            [COMM_TRANSPORT_STAGED] = "the host's memory and MPI",
-            [COMM_TRANSPORT_NCCL] = "NCCL"};
-    return names[transport];
-}
+const char *const plan_tier_names[] = {"none", "cpu", "nvme"};
+static const char *const transports[] = {
+        [COMM_TRANSPORT_HOST] = "the host",
+        [COMM_TRANSPORT_STAGED] = "the host's memory and MPI",
+        [COMM_TRANSPORT_NCCL] = "NCCL"};
 
 const char *job_plan_base_format(const struct job_plan *plan)
 {
@@ -397,9 +388,9 @@ static json_t *layout_json(const struct job_plan *plan)
             optimizer, "states", states_name(&request->optim), "masters",
             plan_masters_name(request->dtype, request->optim.master), "fp8",
             plan_fp8_json(plan), "offload", "optimizer",
-            plan_tier_name(offload->optimizer), "params",
-            plan_tier_name(offload->params), "activations",
-            plan_tier_name(offload->activations), "accumulate",
+            plan_tier_names[offload->optimizer], "params",
+            plan_tier_names[offload->params], "activations",
+            plan_tier_names[offload->activations], "accumulate",
             request->accumulate_on_host ? "host" : "device", "undo",
             undo_json(&plan->zero), "device_update",
             offload->device_update > 0 ? json_real(offload->device_update)
@@ -474,7 +465,7 @@ static json_t *collectives_json(const struct job_plan *plan)
     if (plan->backend != DEVICE_CUDA || plan->world == 1)
         return NULL;
     return json_pack(
-            "{s:s, s:i, s:i, s:s*}", "over", transport_name(plan->transport),
+            "{s:s, s:i, s:i, s:s*}", "over", transports[plan->transport],
             "nodes", plan->world / node, "ranks_per_node", node, "lacks",
             plan->lacks_nccl
                     ? "this zerod was built without NCCL; for one that has it "

@@ -8,23 +8,7 @@
 #include "model/files/hf_names.h"
 #include "train/plan/plan.h"
 
-#include <limits.h>
-#include <stdio.h>
 #include <string.h>
-
-/* The job's tokenizer, if it has one with its own ids. */
-static bool tokenizer_path(const struct train_job *job, char path[PATH_MAX])
-{
-    const char *named = job->model.tokenizer;
-    bool is_named = named && named[0];
-    if (is_named && strcmp(named, "bytes") != 0)
-        snprintf(path, PATH_MAX, "%s", named);
-    else if (!is_named && job->model.path)
-        fs_join(path, PATH_MAX, job->model.path, "tokenizer.json");
-    else
-        return false;
-    return fs_exists(path);
-}
 
 /* New rows of a head that is not tied to the embedding would be of no use
  * unless they train too. */
@@ -70,9 +54,9 @@ static enum zd_status grow(
 enum zd_status job_plan_vocabulary(
         const struct train_job *job, struct model_config *config)
 {
-    char path[PATH_MAX];
+    const char *path = train_tokenizer(job);
     ZD_SCOPED(peft_config_fini) struct peft_config adapter = {0};
-    if (!job->lora.enabled || job->model.config || !tokenizer_path(job, path))
+    if (!job->lora.enabled || job->model.config || !path || !fs_exists(path))
         return ZD_OK;
     ZD_TRY(lora_config(&job->lora, &adapter));
     return saves_embedding(config, &adapter) ? grow(path, &adapter, config)

@@ -140,14 +140,10 @@ enum zd_status text_open(
         const struct train_job *job, const struct model_config *config,
         struct text *text)
 {
-    const char *named = job->model.tokenizer, *path = NULL;
+    const char *named = job->model.tokenizer, *path = train_tokenizer(job);
     bool is_named = named && named[0];
     memset(text, 0, sizeof *text);
     ZD_TRY(text_check(job));
-    if (is_named && !text_is_bytes(named))
-        path = named;
-    else if (!is_named && job->model.path && has_tokenizer(job->model.path))
-        path = job->model.path;
     if (path)
         ZD_TRY(tokenizer_open(path, &text->tokenizer));
     else if (is_named || !all_tokenized(&job->data))

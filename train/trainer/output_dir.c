@@ -82,22 +82,14 @@ static enum zd_status check_rows(const struct output_dir *dir)
  * it has chosen it. */
 static enum zd_status make(const char *path, mode_t mode)
 {
-    char parent[PATH_MAX];
-    ZD_PRINT(parent, "%s", path);
-    size_t length = strlen(parent);
-    while (length > 1 && parent[length - 1] == '/')
-        parent[--length] = '\0';
-    char *slash = strrchr(parent, '/');
-    if (slash && slash > parent) {
-        *slash = '\0';
-        ZD_TRY(fs_make_dirs(parent));
-    }
+    bool is_there = fs_exists(path);
+    ZD_TRY(fs_make_dirs(path));
     /* the umask takes nothing of a mode that was asked for */
-    if (mkdir(path, 0700) == 0 && chmod(path, mode) != 0)
+    if (!is_there && chmod(path, mode) != 0)
         return ZD_FAIL(
                 ZD_ERR_CREATE, "E0708", "cannot set the mode of %s: %s", path,
                 strerror(errno));
-    return fs_make_dirs(path);
+    return ZD_OK;
 }
 
 static enum zd_status prepare(struct output_dir *dir)
