@@ -1,6 +1,7 @@
 #include "model/internal.h"
 
 #include "base/number/sizes.h"
+#include "base/spans.h"
 
 #include <assert.h>
 
@@ -249,16 +250,39 @@ static void expect(struct model *model, int unit, bool acquire)
     (void)e;
 }
 
+static void note_span(
+        const struct model *model, const char *name, int64_t number,
+        double began)
+{
+    struct spans *spans = model->hooks->spans;
+    spans_add(spans, LANE_TRAINER, name, number, began, spans_clock(spans));
+}
+
 enum zd_status unit_acquire(struct model *model, int unit)
 {
+    const struct model_hooks *hooks = model->hooks;
     expect(model, unit, true);
-    return model->hooks->params_acquire(model->hooks->ctx, unit, model->params);
+    model->unit_began[unit] = spans_clock(hooks->spans);
+    enum zd_status status =
+            hooks->params_acquire(hooks->ctx, unit, model->params);
+    note_span(model, "gather", -1, model->unit_began[unit]);
+    return status;
 }
 
 enum zd_status unit_release(struct model *model, int unit)
 {
+    bool is_head = unit == model->table->unit_count - 1;
+    bool is_layer = unit > 0 && !is_head;
     expect(model, unit, false);
-    return model->hooks->params_release(model->hooks->ctx, unit);
+    enum zd_status status =
+            model->hooks->params_release(model->hooks->ctx, unit);
+    note_span(
+            model,
+            is_layer  ? "layer"
+            : is_head ? "head"
+                      : "embedding",
+            is_layer ? unit - 1 : -1, model->unit_began[unit]);
+    return status;
 }
 
 enum zd_status unit_grads_acquire(
@@ -267,14 +291,22 @@ enum zd_status unit_grads_acquire(
     *accumulate_out = false;
     if (!model->unit_trains[unit])
         return ZD_OK;
-    model->product_grads = model->hooks->product_grads;
-    return model->hooks->grads_acquire(
-            model->hooks->ctx, unit, model->grads, accumulate_out);
+    const struct model_hooks *hooks = model->hooks;
+    double began = spans_clock(hooks->spans);
+    model->product_grads = hooks->product_grads;
+    enum zd_status status = hooks->grads_acquire(
+            hooks->ctx, unit, model->grads, accumulate_out);
+    note_span(model, "bucket", -1, began);
+    return status;
 }
 
 enum zd_status unit_grads_release(struct model *model, int unit)
 {
     if (!model->unit_trains[unit])
         return ZD_OK;
-    return model->hooks->grads_release(model->hooks->ctx, unit);
+    double began = spans_clock(model->hooks->spans);
+    enum zd_status status =
+            model->hooks->grads_release(model->hooks->ctx, unit);
+    note_span(model, "reduce-scatter", -1, began);
+    return status;
 }

@@ -104,6 +104,7 @@ struct model {
     int role_offset[ROLES];   /* from a unit's first id; -1: no such tensor */
     int head;                 /* id; of a tied one the token table's */
     bool *unit_trains;        /* (unit_count); owned */
+    double *unit_began;       /* (unit_count) when it was acquired; owned */
     const void **params; /* (table->count), with codes twice as many; set by
                             the hooks; owned */
     void **grads;        /* (table->count), set by the hooks; owned */

@@ -33,8 +33,9 @@ static void alloc_tables(struct model *model)
     model->params = zd_array(
             model->table->codes ? 2 * count : count, sizeof *model->params);
     model->grads = zd_array(count, sizeof *model->grads);
-    model->unit_trains = zd_array(
-            (size_t)model->table->unit_count, sizeof *model->unit_trains);
+    size_t units = (size_t)model->table->unit_count;
+    model->unit_trains = zd_array(units, sizeof *model->unit_trains);
+    model->unit_began = zd_array(units, sizeof *model->unit_began);
     size_t micros = (size_t)shape_micros(&model->shape);
     model->pass = zd_array(micros, sizeof *model->pass);
     model->due = zd_array(micros, sizeof *model->due);
@@ -134,6 +135,7 @@ void model_destroy(struct model *model)
     free(model->train_events.list);
     free(model->eval_events.list);
     free(model->unit_trains);
+    free(model->unit_began);
     free(model->params);
     free(model->grads);
     free(model);

@@ -67,6 +67,7 @@ enum places_call {
     PLACES_HEADS
 };
 
+struct spans;
 /* Filled by zero (or by a test, or by the plain replica below). Calls for a
  * unit come in pairs; what acquire gave is valid until release. */
 struct model_hooks {
@@ -87,6 +88,8 @@ struct model_hooks {
     enum zd_status (*grads_release)(void *ctx, int unit);
     /* DTYPE_FP32, or the compute type where nothing is ever added to them. */
     enum dtype product_grads;
+    /* What units take is noted there; NULL: no one asks. */
+    struct spans *spans;
     /* A collective of places (enum places_call); NULL without tensor or context
      * parallelism. `count` elements of the compute type, but scores. */
     enum zd_status (*places)(

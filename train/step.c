@@ -142,12 +142,12 @@ static enum zd_status run_micros(
         struct trainer *trainer, int turn, int begin, int count, float dloss,
         struct train_step_report *report)
 {
-    struct model_hooks hooks =
-            trace_hooks(trainer->trace, zero_hooks(trainer->zero));
+    struct model_hooks hooks = zero_hooks(trainer->zero);
     double began = clock_seconds();
 
     for (int i = 0; i < count; i++)
         trainer->model_batches[i] = batch_of(trainer, begin + i);
+    hooks.spans = trace_spans(trainer->trace);
     ZD_TRY(zero_micro_begin(trainer->zero, turn));
     ZD_TRY(model_forward(
             trainer->model, trainer->model_batches, count, dloss, &hooks));

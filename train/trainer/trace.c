@@ -14,88 +14,13 @@ enum { SPANS_MOST = 1 << 20, PIECE = 2048 };
 struct trace {
     struct spans *spans;
     int64_t first_step;
-    int steps;          /* that are still to come */
-    double clock;       /* that the ranks call 0 */
-    double *unit_begin; /* by unit: since when the model has it */
-    int unit_count;
-    struct model_hooks hooks; /* that are wrapped */
+    int steps;    /* that are still to come */
+    double clock; /* that the ranks call 0 */
 };
 
 struct spans *trace_spans(const struct trace *trace)
 {
     return trace ? trace->spans : NULL;
-}
-
-/* --- the model's hooks -----------------------------------------------------
- */
-
-static const char *unit_name(const struct trace *trace, int unit)
-{
-    if (unit == 0)
-        return "embedding";
-    return unit == trace->unit_count - 1 ? "head" : "layer";
-}
-
-static int64_t unit_number(const struct trace *trace, int unit)
-{
-    return unit > 0 && unit < trace->unit_count - 1 ? unit - 1 : -1;
-}
-
-static enum zd_status params_acquire(void *ctx, int unit, const void **params)
-{
-    struct trace *trace = ctx;
-    double begin = clock_seconds();
-    enum zd_status status =
-            trace->hooks.params_acquire(trace->hooks.ctx, unit, params);
-    double end = clock_seconds();
-    spans_add(trace->spans, LANE_TRAINER, "gather", -1, begin, end);
-    trace->unit_begin[unit] = begin;
-    return status;
-}
-
-static enum zd_status params_release(void *ctx, int unit)
-{
-    struct trace *trace = ctx;
-    enum zd_status status = trace->hooks.params_release(trace->hooks.ctx, unit);
-    spans_add(
-            trace->spans, LANE_TRAINER, unit_name(trace, unit),
-            unit_number(trace, unit), trace->unit_begin[unit], clock_seconds());
-    return status;
-}
-
-static enum zd_status grads_acquire(
-        void *ctx, int unit, void **grads, bool *accumulate_out)
-{
-    struct trace *trace = ctx;
-    double begin = clock_seconds();
-    enum zd_status status = trace->hooks.grads_acquire(
-            trace->hooks.ctx, unit, grads, accumulate_out);
-    spans_add(trace->spans, LANE_TRAINER, "bucket", -1, begin, clock_seconds());
-    return status;
-}
-
-static enum zd_status grads_release(void *ctx, int unit)
-{
-    struct trace *trace = ctx;
-    double begin = clock_seconds();
-    enum zd_status status = trace->hooks.grads_release(trace->hooks.ctx, unit);
-    spans_add(
-            trace->spans, LANE_TRAINER, "reduce-scatter", -1, begin,
-            clock_seconds());
-    return status;
-}
-
-struct model_hooks trace_hooks(struct trace *trace, struct model_hooks hooks)
-{
-    if (!trace)
-        return hooks;
-    trace->hooks = hooks;
-    hooks.ctx = trace;
-    hooks.params_acquire = params_acquire;
-    hooks.params_release = params_release;
-    hooks.grads_acquire = grads_acquire;
-    hooks.grads_release = grads_release;
-    return hooks;
 }
 
 /* --- beginning -------------------------------------------------------------
@@ -126,13 +51,9 @@ static void attach(struct trainer *trainer, struct spans *spans)
 static enum zd_status create(
         const struct trainer *trainer, int steps, struct trace **out)
 {
-    int units = trainer->plan.table.unit_count;
     struct trace *trace = zd_array(1, sizeof *trace);
-    *trace = (struct trace){
-            .unit_count = units,
-            .first_step = trainer->state.step + 1,
-            .steps = steps,
-            .unit_begin = zd_array((size_t)units, sizeof *trace->unit_begin)};
+    trace->first_step = trainer->state.step + 1;
+    trace->steps = steps;
     *out = trace;
     return spans_create(capacity_of(trainer, steps), &trace->spans);
 }
@@ -142,7 +63,6 @@ void trace_destroy(struct trace *trace)
     if (!trace)
         return;
     spans_destroy(trace->spans);
-    free(trace->unit_begin);
     free(trace);
 }
 

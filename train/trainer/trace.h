@@ -2,7 +2,7 @@
  * Internal to train.
  *
  *   trace_begin   each rank takes memory for the spans of `steps` steps
- *   (steps)       spans_add; the hooks of the model are wrapped (trace_hooks)
+ *   (steps)       spans_add; the model adds those of its units (model_hooks)
  *   trace_end     the ranks' spans go to rank 0, one rank after the other, and
  *                 from there to output_dir/profile-STEP.json, which
  *                 chrome://tracing and ui.perfetto.dev read: pid is the rank,
@@ -16,7 +16,6 @@
 #pragma once
 
 #include "base/spans.h"
-#include "model/model.h"
 
 struct trainer;
 struct trace;
@@ -34,6 +33,3 @@ void trace_destroy(struct trace *trace);
 
 /* Of this rank; NULL while nothing is traced. */
 struct spans *trace_spans(const struct trace *trace);
-/* `hooks`, with spans of the units; `hooks` itself without a trace. Good until
- * the next call. */
-struct model_hooks trace_hooks(struct trace *trace, struct model_hooks hooks);
