@@ -21,6 +21,7 @@
 struct export
 {
     const struct export_request *request;
+    int rank;
     struct checkpoint *checkpoint;
     const json_t *manifest;
     struct model_config config;
@@ -93,10 +94,7 @@ static enum zd_status open_base(struct export *e)
     const json_t *seed =
             json_object_get(checkpoint_base(e->checkpoint), "seed");
     const char *path = request->base ? request->base : base_path(e);
-    if (!request->base && request->open_base)
-        ZD_TRY(request->open_base(
-                request->ctx, &e->config, &e->table, &e->base));
-    else if (!request->base && json_is_integer(seed))
+    if (!request->base && json_is_integer(seed))
         ZD_TRY(weights_open_random(
                 (uint64_t)json_integer_value(seed), &e->table, &e->base));
     else if (path)
@@ -200,7 +198,7 @@ static enum zd_status write_adapter(
 }
 
 /* An adapter is small: rank 0 writes it. */
-static enum zd_status export_adapter(struct export *e, int rank)
+static enum zd_status export_adapter(struct export *e)
 {
     ZD_SCOPED(peft_config_fini) struct peft_config adapter = {0};
     if (e->request->quantize) {
@@ -210,7 +208,7 @@ static enum zd_status export_adapter(struct export *e, int rank)
         return zd_fail_help(
                 "--merge: the model with the adapter in it, quantized");
     }
-    if (rank > 0)
+    if (e->rank > 0)
         return ZD_OK;
     ZD_TRY(config_of(e, &adapter));
     return write_adapter(e, &adapter);
@@ -253,7 +251,7 @@ static enum zd_status open_merged(struct export *e)
     ZD_TRY(adapt(e));
     ZD_TRY(open_base(e));
     struct merge_part part = {e->parts, {read_kind, e}, 1, request->path};
-    if (!request->open_base && base_is_in_codes(e))
+    if (e->rank == 0 && base_is_in_codes(e))
         merge_tell_codes(request->base ? request->base : base_path(e));
     return weights_open_merged(&e->base, &e->table, &part, 1, &e->source);
 }
@@ -324,16 +322,15 @@ static enum zd_status settle(struct comm *comm, enum zd_status mine)
 }
 
 /* By all ranks, each a part. */
-static enum zd_status write_model(
-        struct comm *comm, const struct export *e, int rank)
+static enum zd_status write_model(struct comm *comm, const struct export *e)
 {
     int size = comm ? comm_size(comm) : 1;
     for (unsigned step = EXPORT_BEGIN; step <= EXPORT_END; step *= 2) {
-        bool is_mine = step == EXPORT_PART || rank == 0;
+        bool is_mine = step == EXPORT_PART || e->rank == 0;
         ZD_TRY(
                 settle(comm, is_mine ? weights_export(
                                                &e->job, (enum export_step)step,
-                                               &e->source, rank, size)
+                                               &e->source, e->rank, size)
                                      : ZD_OK));
     }
     return ZD_OK;
@@ -342,13 +339,13 @@ static enum zd_status write_model(
 enum zd_status export_checkpoint(
         struct comm *comm, const struct export_request *request)
 {
-    ZD_SCOPED(export_close) struct export e = {.request = request};
-    int rank = comm ? comm_rank(comm) : 0;
+    ZD_SCOPED(export_close)
+    struct export e = {.request = request, .rank = comm ? comm_rank(comm) : 0};
     ZD_TRY(settle(comm, export_open(&e)));
     if (!e.source.read)
-        return settle(comm, export_adapter(&e, rank));
+        return settle(comm, export_adapter(&e));
     if (!request->quantize)
-        return write_model(comm, &e, rank);
+        return write_model(comm, &e);
     assert(!comm);
     return weights_export_quantized(&e.job, &e.source, request->quantize);
 }

@@ -17,14 +17,9 @@ struct export_request {
     /* Of a checkpoint that holds an adapter: the model with it merged in, not
      * the adapter as PEFT has it. */
     bool merges;
-    /* What a checkpoint does not hold (an adapter without DoRA does without
-     * it): from the folder `base`, by `open_base`, or when both are NULL from
-     * where the manifest says. */
+    /* Folder of what a checkpoint does not hold (an adapter without DoRA does
+     * without it); NULL: from where the manifest says. */
     const char *base;
-    enum zd_status (*open_base)(
-            const void *ctx, const struct model_config *config,
-            const struct param_table *table, struct weight_source *source_out);
-    const void *ctx;
 };
 
 /* Collective: every rank reads and writes a part of the weights. `comm` NULL:

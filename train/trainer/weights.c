@@ -2,25 +2,12 @@
 #include "base/file/fs.h"
 #include "base/must.h"
 #include "model/adapters/lora.h"
-#include "model/adapters/merge.h"
 #include "model/files/weights_hf.h"
 #include "train/checkpoint/export.h"
 #include "train/trainer/trainer.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-/* What the model of a struct train_job is without adapters. */
-static enum zd_status open_base(
-        const void *of, const struct model_config *config,
-        const struct param_table *table, struct weight_source *source)
-{
-    const struct train_job *job = of;
-    const char *path = train_stored_base(job);
-    if (!path)
-        return weights_open_random(job->job.seed, table, source);
-    return weights_open_hf(path, config, table, NULL, source);
-}
 
 static const char *last_part(const char *path)
 {
@@ -46,12 +33,17 @@ static enum zd_status open_source(
         const struct train_job *job, const struct job_plan *plan,
         struct weight_source *source)
 {
-    ZD_TRY(open_base(job, &plan->config, &plan->table, source));
-    if (!plan->table.adapters)
+    const struct model_config *config = &plan->config;
+    const struct param_table *table = &plan->table;
+    const char *path = train_stored_base(job);
+    if (path)
+        ZD_TRY(weights_open_hf(path, config, table, NULL, source));
+    else
+        ZD_TRY(weights_open_random(job->job.seed, table, source));
+    if (!table->adapters)
         return ZD_OK;
     return weights_open_lora(
-            &plan->config, &plan->table, source, job->job.seed, job->lora.path,
-            source);
+            config, table, source, job->job.seed, job->lora.path, source);
 }
 
 enum zd_status trainer_load_weights(struct trainer *trainer, bool digests)
@@ -97,13 +89,9 @@ static enum zd_status export_from(struct trainer *trainer, const char *path)
             .max_shard_bytes = job->checkpoint.max_shard_bytes,
             .check = CHECKPOINT_TRUSTED,
             .merges = !is_adapter && trainer->plan.table.adapters,
-            .open_base = open_base,
-            .ctx = job};
+            .base = train_stored_base(job)};
     if (is_adapter && job->model.dtype < 0)
         request.dtype = NULL; /* fp32 */
-    if (request.merges && trainer->plan.config.is_quantized &&
-        trainer_is_first(trainer))
-        merge_tell_codes(job->model.path);
     return export_checkpoint(trainer->comm, &request);
 }
 
