@@ -86,7 +86,7 @@ static void *run(void *ctx)
     for (;;) {
         while (!aio->stop && !aio->first)
             pthread_cond_wait(&aio->changed, &aio->lock);
-        if (aio->stop)
+        if (!aio->first)
             return NULL;
         struct transfer transfer = take(aio);
         pthread_mutex_unlock(&aio->lock);
@@ -95,7 +95,8 @@ static void *run(void *ctx)
         if (!end(aio, &transfer, error))
             continue;
         pthread_mutex_unlock(&aio->lock);
-        transfer.op->done(transfer.op); /* the op belongs to the caller again */
+        if (transfer.op->done)
+            transfer.op->done(transfer.op); /* it is the caller's again */
         pthread_mutex_lock(&aio->lock);
     }
 }
@@ -164,7 +165,6 @@ void aio_destroy(struct aio *aio)
     if (!aio)
         return;
     pthread_mutex_lock(&aio->lock);
-    assert(!aio->first);
     aio->stop = true;
     pthread_cond_broadcast(&aio->changed);
     pthread_mutex_unlock(&aio->lock);

@@ -50,8 +50,8 @@ struct aio_op {
     char *data;
     size_t bytes; /* > 0 */
     uint64_t offset;
-    void (*done)(struct aio_op *op);
-    void *ctx; /* for done */
+    void (*done)(struct aio_op *op); /* NULL: aio_destroy is waited for */
+    void *ctx;                       /* for done */
     /* private */
     int error;             /* errno; ENODATA: the file ends early */
     uint64_t error_offset; /* in the file */
@@ -63,7 +63,7 @@ struct aio_op {
 /* ZD_ERR_MEMORY: the system refuses a thread. */
 enum zd_status aio_create(
         const struct aio_options *options, struct aio **aio_out);
-/* All ops must be done. NULL is accepted. */
+/* Waits for what was submitted. NULL is accepted. */
 void aio_destroy(struct aio *aio);
 void aio_submit(struct aio *aio, struct aio_op *op);
 /* The status of a finished op: ZD_OK, or ZD_ERR_IO with file, offset and

@@ -14,9 +14,7 @@
 #include "train/plan/machine.h"
 #include "train/plan/predict.h"
 
-#include <errno.h>
 #include <math.h>
-#include <semaphore.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -226,48 +224,38 @@ static enum zd_status measure_link(
 /* --- the disk ------------------------------------------------------------- */
 
 struct disk {
-    struct aio *aio;
     struct aio_file file;
-    void *data;
-    sem_t moved;
+    char *data;
 };
-
-static void tell_moved(struct aio_op *op)
-{
-    sem_post(op->ctx);
-}
 
 /* One half is read while the other is written, as states come and go, with as
  * many transfers under way as a run has. */
 static enum zd_status move_halves(struct bench *b)
 {
     enum { HALF = COPIED / 2 };
-    struct disk *disk = (struct disk *)(uintptr_t)b->ctx;
+    const struct aio_options options = offload_options_default().aio;
+    const struct disk *disk = b->ctx;
     struct aio_op ops[2];
+    struct aio *aio;
+    ZD_TRY(aio_create(&options, &aio));
     for (int i = 0; i < 2; i++) {
         ops[i] = (struct aio_op){
                 .file = &disk->file,
                 .is_write = i == 1,
-                .data = (char *)disk->data + i * (size_t)HALF,
+                .data = disk->data + i * (size_t)HALF,
                 .bytes = HALF,
-                .offset = (uint64_t)i * HALF,
-                .done = tell_moved,
-                .ctx = &disk->moved};
-        aio_submit(disk->aio, &ops[i]);
+                .offset = (uint64_t)i * HALF};
+        aio_submit(aio, &ops[i]);
     }
-    for (int i = 0; i < 2; i++)
-        while (sem_wait(&disk->moved) != 0 && errno == EINTR)
-            ;
-    enum zd_status was_read = aio_op_status(&ops[0]),
-                   was_written = aio_op_status(&ops[1]);
-    return was_read != ZD_OK ? was_read : was_written;
+    aio_destroy(aio);
+    ZD_TRY(aio_op_status(&ops[0]));
+    return aio_op_status(&ops[1]);
 }
 
 static enum zd_status measure_disk(
         struct comm *comm, double share, const struct arena *arena,
         struct plan_machine *machine)
 {
-    const struct aio_options options = offload_options_default().aio;
     char folder[PATH_MAX], name[64];
     struct disk disk = {.data = arena_span(arena, "host")};
     struct bench bench = {.share = share, .ctx = &disk};
@@ -276,14 +264,8 @@ static enum zd_status measure_disk(
     ZD_TRY(token_cache_folder("auto", folder));
     ZD_TRY(aio_file_create(&disk.file, folder, name, COPIED, true));
     memset(disk.data, 1, COPIED);
-    sem_init(&disk.moved, 0, 0);
-    enum zd_status status = aio_create(&options, &disk.aio);
-    if (status == ZD_OK) {
-        status = bench_time(&bench, move_halves, &seconds);
-        aio_destroy(disk.aio);
-    }
+    enum zd_status status = bench_time(&bench, move_halves, &seconds);
     machine->disk = COPIED / seconds;
-    sem_destroy(&disk.moved);
     aio_file_close(&disk.file);
     return status;
 }
