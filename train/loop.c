@@ -148,7 +148,6 @@ static enum zd_status after_step(
     trainer->exposed_total.gathers += report->exposed.gathers;
     trainer->exposed_total.copies += report->exposed.copies;
     trainer->exposed_total.launches += report->exposed.launches;
-    trainer->steps_here++;
     rank_meter_step(&trainer->meter, report);
     comm_step(trainer->comm, report->step + 1, report->step_seconds);
     if (trainer_is_first(trainer)) {
@@ -243,7 +242,7 @@ static void show_end(struct trainer *trainer, bool exported, bool by_signal)
             .stopped_by = stopped_by(trainer, by_signal),
             .offload = trainer->offload_total,
             .exposed = trainer->exposed_total,
-            .offload_steps = trainer->steps_here,
+            .offload_steps = trainer->meter.steps,
     };
     if (trainer_is_first(trainer) && trainer->observer->end)
         trainer->observer->end(trainer->observer->ctx, &end);

@@ -297,12 +297,12 @@ static enum zd_status open_metrics(struct trainer *trainer)
 static enum zd_status open_events(struct trainer *trainer)
 {
     const struct fs_path path =
-            fs_in(trainer->job->job.output_dir, "events.jsonl");
+            fs_in(trainer->job->job.output_dir, EVENTS_FILE);
     enum zd_status status = COMM_FIRST(
             trainer->comm,
             events_open(path.text, trainer->observer, &trainer->events));
     trainer->had_events = events_last_id(trainer->events) > 0;
-    hang_listen(trainer, path.text);
+    hang_listen(trainer);
     trainer_tell_state(trainer, RUN_STARTING);
     return status;
 }

@@ -36,13 +36,6 @@ enum zd_status plan_ask_free(
 /* The memory that a plan has too little of. */
 enum shortage { SHORT_DEVICE, SHORT_HOST, SHORT_TOTAL };
 
-static int by_bytes(const void *a, const void *b)
-{
-    const struct arena_span *x = *(const struct arena_span *const *)a;
-    const struct arena_span *y = *(const struct arena_span *const *)b;
-    return (x->bytes < y->bytes) - (x->bytes > y->bytes);
-}
-
 static bool is_of(const struct arena_span *span, enum shortage shortage)
 {
     if (span->memory == ARENA_DISK)
@@ -57,19 +50,24 @@ static void largest_spans(
         const struct arena_plan *arena, enum shortage shortage,
         struct text_buffer *text)
 {
-    ZD_FREED const struct arena_span **order =
-            zd_must(calloc((size_t)arena->span_count, sizeof *order));
+    enum { MOST = 3 };
+    ZD_FREED bool *is_told =
+            zd_array((size_t)arena->span_count, sizeof *is_told);
     char size[UNITS_TEXT];
-    int count = 0;
-    for (int i = 0; i < arena->span_count; i++)
-        if (is_of(&arena->spans[i], shortage))
-            order[count++] = &arena->spans[i];
-    qsort(order, (size_t)count, sizeof *order, by_bytes);
     text_buffer_add(text, "the largest spans:");
-    for (int i = 0; i < count && i < 3; i++)
+    for (int k = 0; k < MOST; k++) {
+        int best = -1;
+        for (int i = 0; i < arena->span_count; i++)
+            if (is_of(&arena->spans[i], shortage) && !is_told[i] &&
+                (best < 0 || arena->spans[i].bytes > arena->spans[best].bytes))
+                best = i;
+        if (best < 0)
+            return;
+        is_told[best] = true;
         text_buffer_add(
-                text, "%s %s %s", i ? "," : "", order[i]->name,
-                units_bytes(order[i]->bytes, size));
+                text, "%s %s %s", k ? "," : "", arena->spans[best].name,
+                units_bytes(arena->spans[best].bytes, size));
+    }
 }
 
 /* A line that can be appended to a command with the job. False: the text is

@@ -8,6 +8,7 @@
 
 #include "train/report/observer.h"
 
+#define EVENTS_FILE "events.jsonl" /* in output_dir */
 struct events;
 
 /* Go on after the last whole line of `path`, whose `id` is the last one.

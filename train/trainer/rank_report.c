@@ -18,13 +18,7 @@ static const double ask_seconds = 2;
 void rank_meter_step(
         struct rank_meter *meter, const struct train_step_report *report)
 {
-    const struct offload_report *engine = &report->offload.engine;
-    const struct model_offload_report *acts = &report->offload.activations;
     train_phases_add(meter->phase_seconds, report);
-    meter->down_bytes += engine->down_bytes + acts->down_bytes;
-    meter->up_bytes += engine->up_bytes + acts->up_bytes;
-    meter->disk_read_bytes += engine->disk_read_bytes;
-    meter->disk_written_bytes += engine->disk_written_bytes;
     meter->last_seconds[meter->steps++ % METER_STEPS] = report->step_seconds;
 }
 
@@ -88,14 +82,17 @@ static void fill_counters(
         const struct trainer *trainer, struct train_rank_report *report)
 {
     const struct rank_meter *meter = &trainer->meter;
+    const struct offload_report *engine = &trainer->offload_total.engine;
+    const struct model_offload_report *acts =
+            &trainer->offload_total.activations;
     memcpy(report->phase_seconds, meter->phase_seconds,
            sizeof report->phase_seconds);
     report->step_seconds = rank_meter_step_seconds(meter);
     report->slowness = trainer->stragglers.slowness;
-    report->down_bytes = meter->down_bytes;
-    report->up_bytes = meter->up_bytes;
-    report->disk_read_bytes = meter->disk_read_bytes;
-    report->disk_written_bytes = meter->disk_written_bytes;
+    report->down_bytes = engine->down_bytes + acts->down_bytes;
+    report->up_bytes = engine->up_bytes + acts->up_bytes;
+    report->disk_read_bytes = engine->disk_read_bytes;
+    report->disk_written_bytes = engine->disk_written_bytes;
     report->groups = zero_wire(trainer->zero);
     report->wire = zero_wire_sum(&report->groups);
 }

@@ -16,8 +16,7 @@ struct rank_meter {
     double phase_seconds[PHASES]; /* since this process began */
     double last_seconds[METER_STEPS];
     int64_t steps; /* made here */
-    uint64_t down_bytes, up_bytes, disk_read_bytes, disk_written_bytes;
-    double asked; /* clock when the ranks were asked last; rank 0 */
+    double asked;  /* clock when the ranks were asked last; rank 0 */
 };
 
 void rank_meter_step(

@@ -290,33 +290,32 @@ enum zd_status trainer_share_error(
 
 static void tell_hang(void *ctx, const struct watch_hang *hang)
 {
-    const struct hang_told *told = ctx;
+    const struct trainer *trainer = ctx;
     json_t *members = json_pack(
             "{s:i, s:s, s:s, s:f}", "rank", hang->rank, "host", hang->host,
             "operation", hang->operation, "seconds", hang->seconds);
-    if (told->events) {
-        events_tell(told->events, "hang", hang->step, members);
-        events_sync(told->events);
+    if (trainer->events) {
+        events_tell(trainer->events, "hang", hang->step, members);
+        events_sync(trainer->events);
     } else {
-        events_append(told->path, "hang", hang->step, members);
+        events_append(
+                fs_in(trainer->job->job.output_dir, EVENTS_FILE).text, "hang",
+                hang->step, members);
     }
 }
 
 static void tell_stalled(void *ctx, const struct watch_hang *hang)
 {
-    const struct hang_told *told = ctx;
-    const struct train_observer *observer = told->observer;
+    const struct trainer *trainer = ctx;
+    const struct train_observer *observer = trainer->observer;
     if (observer->stalled)
         observer->stalled(observer->ctx, hang);
 }
 
-void hang_listen(struct trainer *trainer, const char *path)
+void hang_listen(struct trainer *trainer)
 {
     struct watch_listener listener = {
-            .ctx = &trainer->hang, .hang = tell_hang, .stalled = tell_stalled};
-    trainer->hang.observer = trainer->observer;
-    strcpy(trainer->hang.path, path);
-    trainer->hang.events = trainer->events;
+            .ctx = trainer, .hang = tell_hang, .stalled = tell_stalled};
     comm_listen(trainer->comm, &listener);
 }
 

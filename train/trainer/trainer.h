@@ -19,13 +19,6 @@
 
 #include <limits.h>
 
-/* Used by the watch's thread: how it tells a hang (tell.c). */
-struct hang_told {
-    struct events *events; /* rank 0's; NULL elsewhere */
-    const struct train_observer *observer;
-    char path[PATH_MAX]; /* of events.jsonl */
-};
-
 /* What is known before the plan of what the run goes on from. */
 struct run_ahead {
     char date[CHAT_DATE_BYTES]; /* that chat templates get: of the job, else of
@@ -67,8 +60,7 @@ struct trainer {
                                     asked for */
     struct file_writer *metrics; /* rank 0 */
     struct events *events;       /* rank 0 */
-    struct hang_told hang;
-    bool had_events; /* rank 0: of a run before */
+    bool had_events;             /* rank 0: of a run before */
     struct train_state state;
     int64_t base_sample; /* where the loader began */
     char resumed_from[PATH_MAX];
@@ -92,7 +84,6 @@ struct trainer {
     struct train_exposed exposed_total;
     struct train_offload_report offload_late; /* of the last step's update, made
                                                  before what lies between */
-    int64_t steps_here;
     /* commands (commands.h) */
     enum train_run_state run_state;
     struct train_command command; /* rank 0: taken, not done yet */
@@ -123,8 +114,9 @@ enum zd_status trainer_tell_eval(struct trainer *trainer, double eval_loss);
 void trainer_tell_sample(struct trainer *trainer, json_t *sample);
 /* A hang is an event, and what may become one a state of the run (comm/watch/
  * watch.h finds both): rank 0 tells it; where its process does not run another
- * rank appends it to `path`. From hang_listen to hang_forget, on all ranks. */
-void hang_listen(struct trainer *trainer, const char *path);
+ * rank appends it to events.jsonl. From hang_listen to hang_forget, on all
+ * ranks; `events` stays meanwhile. */
+void hang_listen(struct trainer *trainer);
 void hang_forget(struct trainer *trainer);
 
 /* Collective: the record of the lowest rank that has one, on all; it is taken.
