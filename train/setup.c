@@ -190,8 +190,7 @@ static enum zd_status predict(struct trainer *trainer)
         machine = machine ? machine : plan_machine_default(plan->backend);
         of = plan_predict(plan, machine);
         plan->predicted = plan_prediction_json(&of, machine);
-        plan_warn_of_places(plan, &of);
-        plan_warn_of_undo(plan);
+        plan_warn(plan, &of);
     }
     ZD_TRY(comm_broadcast(
             trainer->comm, &of.step_seconds, sizeof of.step_seconds, 0));

@@ -394,8 +394,7 @@ static enum zd_status advise(struct advice *advice)
     const struct job_plan *plan = &advice->plan;
     advice->predicted = plan_predict(plan, advice->machine);
     ZD_TRY(find_change(advice));
-    plan_warn_of_places(plan, &advice->predicted);
-    plan_warn_of_undo(plan);
+    plan_warn(plan, &advice->predicted);
     plan_warn_of_fp8(plan, advice->machine);
     tell_of_share(advice->args, advice->job, plan);
     tell(advice);

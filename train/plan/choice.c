@@ -1,7 +1,6 @@
 /* choice.c - what "auto" leaves open, in the order of its preference. */
 #include "train/plan/fit.h"
 
-#include "base/log.h"
 #include "train/plan/machine.h"
 #include "train/plan/predict.h"
 #include "zero/snapshot.h"
@@ -145,19 +144,6 @@ enum zd_status plan_divide(struct plan_fit *fit, struct comm *comm)
         return ZD_OK;
     fit->choice = before; /* there is no room for its buffers */
     return try_it(fit);
-}
-
-void plan_warn_of_undo(const struct job_plan *plan)
-{
-    const struct zero_plan *zero = &plan->zero;
-    const struct offload_options *offload = &zero->request.offload;
-    if (!zero->states_on_host || offload->clipping != OFFLOAD_CLIP_UNDO ||
-        zero->undo_first < zero->segment_count || !offload->undo_memory)
-        return;
-    zd_log_warning(
-            "offload.undo_memory of %.3f MiB has room for no layer (one needs "
-            "%.3f MiB): all wait for the norm",
-            units_mib(offload->undo_memory), units_mib(zero_undo_least(zero)));
 }
 
 /* --- pieces of the MLP ---------------------------------------------------- */

@@ -71,8 +71,6 @@ enum zd_status plan_undo(struct plan_fit *fit);
  * by the calibration of the first rank's machine; without one 0. All ranks
  * call; NULL: there are none yet. */
 enum zd_status plan_divide(struct plan_fit *fit, struct comm *comm);
-/* A warning where offload.undo_memory has room for nothing. */
-void plan_warn_of_undo(const struct job_plan *plan);
 /* What sets the limit of a memory (ARENA_MEMORIES: of all together): a key of
  * [device], or this machine. */
 void plan_limit_name(

@@ -53,8 +53,9 @@ struct plan_prediction {
     enum plan_resource binds;    /* the busiest */
 };
 
-/* A warning where tensor parallelism crosses hosts, with what it costs. */
-void plan_warn_of_places(
+/* Warnings where tensor parallelism crosses hosts, with what it costs, and
+ * where offload.undo_memory has room for nothing. */
+void plan_warn(
         const struct job_plan *plan, const struct plan_prediction *predicted);
 /* cuBLASLt multiplies E4M3 from 8.9 on, and blocks on 9.0 alone. */
 bool plan_has_fp8(enum fp8_mode mode, int capability);

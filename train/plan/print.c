@@ -539,14 +539,22 @@ json_t *plan_prediction_json(
             machine ? json_boolean(machine->is_measured) : NULL);
 }
 
-void plan_warn_of_places(
+void plan_warn(
         const struct job_plan *plan, const struct plan_prediction *predicted)
 {
-    if (plan->mesh.tp == 1 || plan->is_within[ZERO_TP])
-        return;
-    zd_log_warning(
-            "parallel.tp_size = %d crosses hosts of %d ranks: its collectives "
-            "take %.3g s of a step of %.3g s, by prediction",
-            plan->mesh.tp, plan->local_size, predicted->busy[PLAN_PLACES],
-            predicted->step_seconds);
+    const struct zero_plan *zero = &plan->zero;
+    const struct offload_options *offload = &zero->request.offload;
+    if (plan->mesh.tp > 1 && !plan->is_within[ZERO_TP])
+        zd_log_warning(
+                "parallel.tp_size = %d crosses hosts of %d ranks: its "
+                "collectives take %.3g s of a step of %.3g s, by prediction",
+                plan->mesh.tp, plan->local_size, predicted->busy[PLAN_PLACES],
+                predicted->step_seconds);
+    if (zero->states_on_host && offload->clipping == OFFLOAD_CLIP_UNDO &&
+        zero->undo_first == zero->segment_count && offload->undo_memory)
+        zd_log_warning(
+                "offload.undo_memory of %.3f MiB has room for no layer (one "
+                "needs %.3f MiB): all wait for the norm",
+                units_mib(offload->undo_memory),
+                units_mib(zero_undo_least(zero)));
 }
