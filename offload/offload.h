@@ -109,9 +109,9 @@ enum zd_status offload_plan_spans(
 
 /* Bytes that a step copies for the chunks that the device updates
  * (options->device_update), and bytes of the parameters that it writes in
- * place, which are not copied up. Pure. */
+ * place, which are not copied up; elements of all extents. Pure. */
 struct offload_visits {
-    uint64_t down, up, home;
+    uint64_t down, up, home, held;
 };
 struct offload_visits offload_visits_of(const struct offload_request *request);
 

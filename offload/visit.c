@@ -60,6 +60,8 @@ struct offload_visits offload_visits_of(const struct offload_request *request)
 {
     struct offload_visits sum = {0};
     int count;
+    for (int i = 0; i < request->extent_count; i++)
+        sum.held += request->extents[i].count;
     ZD_FREED struct chunk *chunks = chunks_cut(request, &count);
     ZD_FREED bool *visits = zd_array((size_t)count, sizeof *visits);
     visits_choose(request, chunks, count, visits);

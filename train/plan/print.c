@@ -148,20 +148,6 @@ struct job_paged job_plan_paged(const struct job_plan *plan)
 
 /* --- what offload moves --------------------------------------------------- */
 
-/* Trained elements whose states rank 0 has. */
-static uint64_t elements_held(const struct zero_plan *zero)
-{
-    uint64_t count = 0;
-    for (int s = 0; s < zero->segment_count; s++) {
-        const struct zero_segment *segment = &zero->segments[s];
-        struct zero_extent extent = {.id = -1};
-        size_t end = zero->states_cut ? segment->part_count : segment->count;
-        while (segment->trainable && zero_extent_next(zero, s, 0, end, &extent))
-            count += extent.count;
-    }
-    return count;
-}
-
 /* Parameters on the host go up for every gather of the program. */
 static uint64_t bytes_fetched(const struct zero_plan *zero)
 {
@@ -180,9 +166,9 @@ static void count_moves(
 {
     const struct zero_plan *zero = &plan->zero;
     const struct zero_request *request = &zero->request;
-    uint64_t held = elements_held(zero), wide = dtype_bytes(request->dtype);
-    uint64_t sums = (uint64_t)plan->accumulation * sizeof(float);
     struct offload_visits visits = zero_visits(zero);
+    uint64_t held = visits.held, wide = dtype_bytes(request->dtype);
+    uint64_t sums = (uint64_t)plan->accumulation * sizeof(float);
     *down_out =
             held * (request->accumulate_on_host ? sums : wide) + visits.down;
     *up_out = (zero->params_on_host ? bytes_fetched(zero) : held * wide) +
