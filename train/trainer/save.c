@@ -38,15 +38,11 @@ static enum state state_of(const struct save *save)
     return (enum state)atomic_load(&save->state);
 }
 
-static void change(struct save *save, enum state from, enum state to)
+static void change(struct save *save, enum state to)
 {
-    int was = (int)from;
-    bool is_next = to == from + 1 || (from == WRITTEN && to == COMMITTED);
-    assert(is_next);
-    bool changed = atomic_compare_exchange_strong(&save->state, &was, (int)to);
-    assert(changed);
-    (void)is_next;
-    (void)changed;
+    assert(to == state_of(save) + 1 ||
+           (state_of(save) == WRITTEN && to == COMMITTED));
+    atomic_store(&save->state, (int)to);
 }
 
 /* --- the worker ----------------------------------------------------------- */
@@ -113,7 +109,7 @@ static void *run_thread(void *ctx)
     comm_files_ask_first(files, job_goes_on, save);
     work(save, state);
     comm_files_end(files);
-    change(save, state, state + 1);
+    change(save, state + 1);
     return NULL;
 }
 
@@ -132,7 +128,7 @@ static void start(struct save *save)
     if (save->has_thread)
         return;
     work(save, state);
-    change(save, state, state + 1);
+    change(save, state + 1);
 }
 
 /* From here on the save is one that the job waits for. */
@@ -173,7 +169,7 @@ static enum zd_status commit(struct save *save)
 {
     bool is_first = comm_rank(save->saving.writer.comm) == 0;
     ZD_TRY(saving_gather(&save->saving));
-    change(save, WRITTEN, is_first ? COMMITTING : COMMITTED);
+    change(save, is_first ? COMMITTING : COMMITTED);
     if (is_first)
         start(save);
     return ZD_OK;
