@@ -225,8 +225,6 @@ static enum zd_status write_small(
 static enum zd_status write_manifest(struct saving *saving)
 {
     const struct checkpoint_writer *writer = &saving->writer;
-    const char *name;
-    json_t *file;
     for (int r = 0; r < comm_size(writer->comm); r++) {
         const char *text = saving->shards + (size_t)r * saving->shard_bytes;
         json_t *shard;
@@ -235,8 +233,10 @@ static enum zd_status write_manifest(struct saving *saving)
                 json_object_get(saving->manifest, "files"), shard);
     }
     /* complete without the model's home */
-    json_object_foreach(writer->model_files, name, file) ZD_TRY(write_small(
-            saving, name, json_string_value(file), json_string_length(file)));
+    JSON_MEMBERS(name, file, writer->model_files)
+        ZD_TRY(write_small(
+                saving, name, json_string_value(file),
+                json_string_length(file)));
     if (writer->trainer_state)
         ZD_TRY(write_small(
                 saving, TRAINER_STATE_FILE, writer->trainer_state,
