@@ -237,7 +237,6 @@ struct attention_answer attention_choose(
         answer.why[i] = refusal(shape, facts, i);
         if (*answer.why[i])
             continue;
-        answer.engine[i] = ATTENTION_BY_CUDNN;
         answer.work_bytes[i] = graph_bytes(shape, i);
         if (!answer.is_packed)
             continue;

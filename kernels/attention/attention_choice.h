@@ -13,7 +13,6 @@
 extern "C" {
 #endif
 
-enum attention_engine { ATTENTION_BY_OWN, ATTENTION_BY_CUDNN };
 enum { ATTENTION_FORWARD, ATTENTION_BACKWARD, ATTENTION_DIRECTIONS };
 
 struct attention_facts {
@@ -25,11 +24,10 @@ struct attention_facts {
 };
 
 struct attention_answer {
-    enum attention_engine engine[ATTENTION_DIRECTIONS];
     /* For cuDNN, after what our own kernels use: a bound on what its graphs
      * need, which a run replaces by what they do need. */
     size_t work_bytes[ATTENTION_DIRECTIONS];
-    const char *why[ATTENTION_DIRECTIONS]; /* not cuDNN; static; "": it is */
+    const char *why[ATTENTION_DIRECTIONS]; /* not cuDNN; static; "": cuDNN */
     bool is_packed; /* cuDNN is told where documents begin */
 };
 

@@ -51,24 +51,6 @@ static void set_workspace(struct cudnn_attention *a)
     a->workspace_bytes = all > own ? all - own : 0;
 }
 
-static struct cudnn_documents tables_at(
-        const int32_t *tables, const struct packed_room *room)
-{
-    const int32_t *at[PACKED_TABLES];
-    for (int i = 0; i < PACKED_TABLES; i++)
-        at[i] = tables ? tables + (size_t)i * room->plane : NULL;
-    return (struct cudnn_documents){
-            .bucket = room->bucket,
-            .lengths = at[PACKED_LENGTHS],
-            .q = at[PACKED_Q],
-            .k = at[PACKED_K],
-            .v = at[PACKED_V],
-            .out = at[PACKED_OUT],
-            .kv = at[PACKED_KV],
-            .lse = at[PACKED_LSE],
-    };
-}
-
 /* A pass as it was asked for. */
 struct pass {
     attention_fn *own; /* by our own kernels */
@@ -237,7 +219,8 @@ static enum zd_status run_packed(
     struct packed_room room = attention_packed_room(s, direction);
     char *base = a->workspace;
     void *results[] = {of->dq, of->dk, of->dv};
-    a->documents = tables_at((int32_t *)base, &room);
+    a->documents = (struct cudnn_documents){
+            room.bucket, (const int32_t *)base, room.plane};
     *why = NULL;
     if (a->workspace_bytes < room.graph + attention_check_bytes(s, direction)) {
         tell_refusal("it wants more memory than in proportion to the tokens");
@@ -341,7 +324,7 @@ static enum zd_status run(const struct pass *pass)
     struct attention_answer answer =
             attention_choose(pass->asked.of.shape, &facts);
     struct timed_pass timed = {pass, answer.is_packed};
-    bool is_allowed = answer.engine[direction] == ATTENTION_BY_CUDNN;
+    bool is_allowed = !*answer.why[direction];
     bool declined = false;
     int way = is_allowed ? 0 : 1;
     if (!is_allowed)
@@ -422,7 +405,7 @@ static size_t ask_direction(
             .deterministic = f->choice != ATTENTION_CUDNN,
     };
     size_t asked, bound = answer->work_bytes[direction];
-    if (answer->engine[direction] != ATTENTION_BY_CUDNN)
+    if (*answer->why[direction])
         return 0;
     if (answer->is_packed)
         room = attention_packed_room(s, direction);

@@ -223,7 +223,7 @@ enum {
     DQ,
     DK,
     DV,
-    LENGTHS,
+    LENGTHS, /* from here on in the order of enum packed_table */
     Q_AT,
     K_AT,
     V_AT,
@@ -231,6 +231,7 @@ enum {
     KV_AT,
     LSE_AT
 };
+static_assert(LSE_AT - LENGTHS == PACKED_LSE, "one for each table");
 
 typedef std::shared_ptr<fe::graph::Tensor_attributes> tensor;
 
@@ -515,15 +516,10 @@ static bool execute(
         places[DOUT] = (void *)of.dout;
         places[DQ] = of.dq, places[DK] = of.dk, places[DV] = of.dv;
     }
-    if (a->documents.bucket) {
-        const struct cudnn_documents *d = &a->documents;
-        places[LENGTHS] = (void *)d->lengths;
-        places[Q_AT] = (void *)d->q, places[K_AT] = (void *)d->k;
-        places[V_AT] = (void *)d->v, places[OUT_AT] = (void *)d->out;
-        places[LSE_AT] = (void *)d->lse;
-        if (of.dq)
-            places[KV_AT] = (void *)d->kv;
-    }
+    const struct cudnn_documents *d = &a->documents;
+    for (int i = 0; d->bucket && i < PACKED_TABLES; i++)
+        if (of.dq || i != PACKED_KV)
+            places[LENGTHS + i] = (void *)(d->tables + i * d->plane);
     cudnnStatus_t status = fe::detail::set_stream(device->handle, stream);
     if (status != CUDNN_STATUS_SUCCESS) {
         snprintf(why, why_bytes, "%s", fe::detail::get_error_string(status));

@@ -8,7 +8,7 @@
  * space than there is is declined. */
 #pragma once
 
-#include "kernels/attention/attention.h"
+#include "kernels/attention/attention_choice.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -20,12 +20,14 @@ extern "C" {
 bool cudnn_open(
         const char **name_out, int *version_out, char *why, size_t why_bytes);
 
-/* Documents within the B*T tokens: int32 of the device, each `bucket` + 1, in
- * elements but for the lengths. Documents without tokens come last. The
- * log-sum-exp of a backward lies (H, B*T), of a forward (B, H, T). */
+/* Documents within the B*T tokens: tables of the device (enum packed_table),
+ * `bucket` + 1 of each used, in elements but for the lengths. Documents without
+ * tokens come last. The log-sum-exp of a backward lies (H, B*T), of a forward
+ * (B, H, T). */
 struct cudnn_documents {
     int bucket; /* 0: every sample is one document, and the rest is not read */
-    const int32_t *lengths, *q, *k, *v, *out, *kv, *lse;
+    const int32_t *tables; /* (PACKED_TABLES, plane) */
+    size_t plane;
 };
 
 /* Everything on the device. dq is NULL: forward, which writes out and lse. Of

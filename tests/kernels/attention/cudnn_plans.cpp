@@ -111,7 +111,7 @@ static void plan_one(
             : in_order                     ? " in order"
                                            : " in no order",
             s->B, s->H, s->KV, s->D, s->documents, s->window);
-    if (answer.engine[direction] != ATTENTION_BY_CUDNN) {
+    if (*answer.why[direction]) {
         printf("# %s: our own, %s\n", what, answer.why[direction]);
         return;
     }

@@ -33,7 +33,7 @@ static void begin(void)
     cudnn_standin = (struct cudnn_standin){.version = 92500, .computes = 1};
     device = gpu_case_open();
     kernels_set_attention(ATTENTION_AUTO);
-    matmul_set_timing(MATMUL_HEURISTIC);
+    setenv("ZEROD_MATMUL_TIMING", "off", 1);
     zd_log_set_hook(keep, NULL);
 }
 
@@ -83,7 +83,7 @@ Test(attention_packed, auto_times_cudnn_against_own_kernels)
     struct ops ops = chosen(DTYPE_BF16);
     struct problem p = {DTYPE_BF16, 2, 33, 4, 2, 16, true, 0};
     setenv("XDG_CACHE_HOME", "/proc/nowhere", 1);
-    matmul_set_timing(MATMUL_TIME_LARGE);
+    setenv("ZEROD_MATMUL_TIMING", "on", 1);
     check_by(&ops, p);
     int timed = cudnn_standin.executed;
     cr_expect_geq(timed, 2 * 2);
