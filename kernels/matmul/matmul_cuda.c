@@ -29,35 +29,26 @@ static enum zd_status by_parts(struct stream *stream, const struct matmul *m)
 
 /* --- without an epilogue -------------------------------------------------- */
 
+/* Our own kernel is far slower than the library's: a bias that this does not
+ * take, of codes where it refuses it, is added apart. */
 static enum zd_status by_library(struct stream *stream, const struct matmul *m)
 {
-    bool bias_apart = m->bias && m->out.type != m->a.type;
+    bool is_fp8 = matmul_is_fp8(m);
     struct matmul queued = *m;
     enum matmul_outcome outcome;
     assert(!m->bias || matmul_stride_out(m) == m->N);
-    if (bias_apart)
+    assert(!is_fp8 ||
+           (matmul_fp8_is_legal(m) && (!m->bias || m->out.type == DTYPE_BF16)));
+    if (!is_fp8 && m->out.type != m->a.type)
         queued.bias = NULL;
     ZD_TRY(matmul_run(stream, &queued, &outcome));
+    if (outcome == MATMUL_REFUSED && is_fp8 && m->bias) {
+        queued.bias = NULL;
+        ZD_TRY(matmul_run(stream, &queued, &outcome));
+    }
     if (outcome == MATMUL_REFUSED)
         return matmul_own_cuda(stream, m);
-    return bias_apart ? matmul_add_bias_cuda(stream, m) : ZD_OK;
-}
-
-/* Our own kernel is far slower than the library's: a bias that it does not take
- * is added apart before that. */
-static enum zd_status codes_by_library(
-        struct stream *stream, const struct matmul *m)
-{
-    struct matmul queued = *m;
-    enum matmul_outcome outcome;
-    assert(matmul_fp8_is_legal(m) && (!m->bias || m->out.type == DTYPE_BF16));
-    ZD_TRY(matmul_run(stream, m, &outcome));
-    if (outcome != MATMUL_REFUSED || !m->bias)
-        return outcome == MATMUL_REFUSED ? matmul_own_cuda(stream, m) : ZD_OK;
-    queued.bias = NULL;
-    ZD_TRY(matmul_run(stream, &queued, &outcome));
-    return outcome == MATMUL_REFUSED ? matmul_own_cuda(stream, m)
-                                     : matmul_add_bias_cuda(stream, m);
+    return queued.bias == m->bias ? ZD_OK : matmul_add_bias_cuda(stream, m);
 }
 
 static void *elements_on(const void *x, enum dtype dtype, size_t count)
@@ -72,10 +63,10 @@ static enum zd_status codes(struct stream *stream, const struct matmul *m)
     struct matmul most = *m, last = *m;
     size_t rows = fp8_whole_rows((size_t)m->M);
     if (m->a.layout != SCALES_1X128 || rows == (size_t)m->M)
-        return codes_by_library(stream, m);
+        return by_library(stream, m);
     most.M = (int)rows;
     if (rows > 0)
-        ZD_TRY(codes_by_library(stream, &most));
+        ZD_TRY(by_library(stream, &most));
     last.M = m->M - most.M;
     last.a.data = elements_on(
             m->a.data, m->a.type, rows * (size_t)matmul_stride_a(m));

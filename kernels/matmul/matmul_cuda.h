@@ -37,14 +37,13 @@ void matmul_set_sm_target(int multiprocessors);
 /* TF32 for fp32; off until asked for. */
 void matmul_set_tf32(bool allowed);
 
-/* How an algorithm is chosen at a shape's first matmul. HEURISTIC: the
- * library's first, the same wherever the GPU and the library are the same, for
- * runs that must agree to the bit across hosts. LARGE: matmuls of 2^30
- * operations or 2^24 bytes or more are timed, unless the file knows them. ALL:
- * also the small ones, for tests. The environment variable
- * ZEROD_MATMUL_TIMING = off, on, all overrides this. */
+/* How an algorithm is chosen at a shape's first matmul, as the environment
+ * variable ZEROD_MATMUL_TIMING says. off: the library's first, the same
+ * wherever the GPU and the library are the same, for runs that must agree to
+ * the bit across hosts. on (the default): matmuls of 2^30 operations or 2^24
+ * bytes or more are timed, unless the file knows them. all: also the small
+ * ones, for tests. */
 enum matmul_timing { MATMUL_HEURISTIC, MATMUL_TIME_LARGE, MATMUL_TIME_ALL };
-void matmul_set_timing(enum matmul_timing timing);
 
 /* --- plans ---------------------------------------------------------------- */
 

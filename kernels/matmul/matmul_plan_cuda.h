@@ -43,7 +43,7 @@ static inline uint32_t plan_workspace_kib(const struct plan_table *table)
  * that there is now. */
 struct plan_table *plan_table_of_device(void);
 enum zd_status plan_table_ready(struct plan_table *table);
-/* What the process or its environment has set. */
+/* What the environment has set. */
 enum matmul_timing plan_timing(void);
 
 struct plan_candidates {

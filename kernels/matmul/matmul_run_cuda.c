@@ -23,7 +23,6 @@ static struct plan_table tables[DEVICES] = {
 
 static _Atomic int sm_target;
 static _Atomic int tf32_allowed;
-static _Atomic int timing_mode = MATMUL_TIME_LARGE;
 
 void matmul_set_sm_target(int multiprocessors)
 {
@@ -35,19 +34,12 @@ void matmul_set_tf32(bool allowed)
     tf32_allowed = allowed;
 }
 
-void matmul_set_timing(enum matmul_timing timing)
-{
-    timing_mode = timing;
-}
-
 enum matmul_timing plan_timing(void)
 {
     const char *set = getenv("ZEROD_MATMUL_TIMING");
-    if (!set || !*set)
-        return (enum matmul_timing)timing_mode;
-    if (strcmp(set, "off") == 0)
-        return MATMUL_HEURISTIC;
-    return strcmp(set, "all") == 0 ? MATMUL_TIME_ALL : MATMUL_TIME_LARGE;
+    return set && strcmp(set, "off") == 0   ? MATMUL_HEURISTIC
+           : set && strcmp(set, "all") == 0 ? MATMUL_TIME_ALL
+                                            : MATMUL_TIME_LARGE;
 }
 
 /* A short side makes few operations of many bytes. */

@@ -8,6 +8,8 @@
 #include "kernels/matmul/matmul_cuda.h"
 #include "kernels/matmul/matmul_plan_cuda.h"
 
+#include <stdlib.h>
+
 TestSuite(matmul_cuda, .init = gpu_begin, .fini = gpu_end);
 
 /* --- values: those of dense matmuls are in test_cuda.c ---------------------
@@ -27,13 +29,13 @@ static void check_all_gaps(void)
 Test(matmul_cuda, rows_may_have_gaps)
 {
     check_all_gaps();
-    matmul_set_timing(MATMUL_TIME_ALL);
+    setenv("ZEROD_MATMUL_TIMING", "all", 1);
     matmul_cuda_close();
     check_all_gaps();
     if (!is_standin())
         return;
     let_fail("empty");
-    matmul_set_timing(MATMUL_HEURISTIC);
+    setenv("ZEROD_MATMUL_TIMING", "off", 1);
     matmul_cuda_close();
     uint64_t before = asked().products;
     check_all_gaps();
@@ -59,7 +61,7 @@ static bool fast_algorithm_is_tried(int V, int stride)
 {
     enum { N = 8, C = 32 };
     let_fail(NULL);
-    matmul_set_timing(MATMUL_TIME_ALL);
+    setenv("ZEROD_MATMUL_TIMING", "all", 1);
     check_matmul(
             (struct matmul){
                     .M = N,
@@ -153,7 +155,7 @@ Test(matmul_cuda, codes_match_the_definition)
 {
     check_all_codes();
     matmul_cuda_close();
-    matmul_set_timing(MATMUL_TIME_ALL);
+    setenv("ZEROD_MATMUL_TIMING", "all", 1);
     check_all_codes();
     struct matmul_counters first = matmul_counters();
     matmul_cuda_close();
@@ -166,7 +168,7 @@ Test(matmul_cuda, codes_match_the_definition)
     if (!is_standin()) /* of one algorithm alone nothing is kept */
         return;
     cr_assert_eq(second.read - first.read, 3 * CODE_PAIRS);
-    matmul_set_timing(MATMUL_HEURISTIC);
+    setenv("ZEROD_MATMUL_TIMING", "off", 1);
     matmul_cuda_close();
     let_fail("no_fp8_bias");
     check_all_codes();

@@ -9,6 +9,7 @@
 #include <dirent.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 /* Products of several kinds, twice each: as gradients are, written and then
@@ -31,8 +32,7 @@ static int several_matmuls(void)
 static void begin_timed(void)
 {
     gpu_begin();
-    matmul_set_timing(MATMUL_TIME_ALL);
-    unsetenv("ZEROD_MATMUL_TIMING");
+    setenv("ZEROD_MATMUL_TIMING", "all", 1);
     if (!is_standin())
         cr_skip("not the stand-in");
     let_fail(NULL);
@@ -116,7 +116,7 @@ Test(matmul_timing, resumed_run_keeps_its_algorithms)
 /* Few operations, but a matrix of 16 MiB. */
 Test(matmul_timing, a_short_side_is_timed_by_its_bytes)
 {
-    matmul_set_timing(MATMUL_TIME_LARGE);
+    setenv("ZEROD_MATMUL_TIMING", "on", 1);
     check_shape(DTYPE_FP32, 96, 64, 128, TRANS_B, MATMUL_PLAIN);
     cr_assert_eq(matmul_counters().timed, 0);
     check_shape(DTYPE_FP32, 2048, 2, 2048, TRANS_B, MATMUL_PLAIN);
@@ -176,7 +176,7 @@ Test(matmul_timing, the_faster_of_two_ways_is_kept)
             cr_assert_null(matmul_take_algorithms(text));
     }
     free(text);
-    matmul_set_timing(MATMUL_HEURISTIC);
+    setenv("ZEROD_MATMUL_TIMING", "off", 1);
     cr_expect_eq(way_of(1, 20, 0, &runs), 0);
     cr_expect_eq(runs, 0);
 }
@@ -229,7 +229,7 @@ Test(matmul_timing, fast_epilogue_is_kept)
 
 Test(matmul_timing, without_timing_the_first_algorithm_is_taken)
 {
-    matmul_set_timing(MATMUL_HEURISTIC);
+    setenv("ZEROD_MATMUL_TIMING", "off", 1);
     int count = several_matmuls();
     cr_assert_eq(matmul_counters().timed, 0);
     cr_assert_eq(asked().products, count);
@@ -237,14 +237,14 @@ Test(matmul_timing, without_timing_the_first_algorithm_is_taken)
     cr_assert_str_eq(tuning_file(".txt"), "");
     matmul_cuda_close();
     let_fail(NULL);
-    setenv("ZEROD_MATMUL_TIMING", "all", 1); /* stands above the setting */
+    setenv("ZEROD_MATMUL_TIMING", "all", 1);
     several_matmuls();
     cr_assert_gt(matmul_counters().timed, 0);
 }
 
 Test(matmul_timing, small_matmuls_are_not_timed)
 {
-    matmul_set_timing(MATMUL_TIME_LARGE);
+    setenv("ZEROD_MATMUL_TIMING", "on", 1);
     int count = several_matmuls();
     cr_assert_eq(asked().products, count);
     cr_assert_eq(matmul_counters().timed, 0);
