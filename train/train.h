@@ -9,14 +9,13 @@
 #include "train/plan/plan.h"
 #include "train/report/observer.h"
 
-/* From here on USR1, USR2, TERM and INT are noted, and acted on between steps
- * of train_run as the job says. Call it before anything that takes time;
- * without it they end the process until train_run has begun. */
+/* From here on USR1, USR2, TERM and INT are noted, and train_run acts on them
+ * between steps as the job says. Call it before anything that takes time:
+ * otherwise they end the process until train_run has begun. */
 void train_catch_signals(void);
 
-/* Runs the job on this rank. The status that it returns is the same on all
- * ranks (comm_agree) when the failure is one that can be told; the record to
- * print is with one rank. */
+/* Runs the job on this rank. If the failure can be agreed on (comm_agree), all
+ * ranks return the same status, and one of them has the record to print. */
 enum zd_status train_run(
         const struct train_job *job, struct comm *comm,
         const struct train_observer *observer);

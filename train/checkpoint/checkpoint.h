@@ -1,5 +1,5 @@
-/* checkpoint.h - what a run needs to go on: whole or invisible, free of the
- * world that wrote it. Internal to train.
+/* checkpoint.h - what a run needs to resume: written atomically, and readable
+ * in any world. Internal to train.
  *
  *   output_dir/
  *     .tmp-checkpoint-000020/    being written; removed by the next run
@@ -126,7 +126,7 @@ enum zd_status checkpoint_list(
 enum checkpoint_check {
     CHECKPOINT_SIZES,
     CHECKPOINT_DIGESTS, /* every byte, on several threads */
-    CHECKPOINT_TRUSTED  /* nothing but the manifest: someone looked already */
+    CHECKPOINT_TRUSTED  /* only the manifest: the files were checked already */
 };
 /* An open one, with at most one of its shards at a time; one thread at a time
  * reads from it. */
@@ -150,8 +150,8 @@ enum zd_status checkpoint_open(
  * checkpoint is not sound. */
 enum zd_status checkpoint_verify_ranks(
         struct comm *comm, const char *dir, int threads);
-/* One that cannot be read may be the newest sound one: what reading it gave is
- * an error of the run then (E0813), and not a reason to pass over it. */
+/* A checkpoint that cannot be read may be the newest sound one: so it is not
+ * skipped, and the failure to read it ends the run (E0813). */
 enum zd_status checkpoint_unreadable(const char *path, enum zd_status status);
 void checkpoint_close(struct checkpoint *checkpoint);
 /* Check that the model is `table`'s (ZD_ERR_DATA). */
@@ -184,7 +184,7 @@ struct train_state checkpoint_state(const struct checkpoint *checkpoint);
 enum checkpoint_moments {
     MOMENTS_LOADED,
     MOMENTS_NOT_SAVED, /* checkpoint.save_only_model */
-    MOMENTS_OTHERS     /* of another optimizer: they begin at nothing */
+    MOMENTS_OTHERS     /* of another optimizer: states start at zero */
 };
 /* Fill what this rank holds of it from whatever files have it; zero_load has
  * read the rest. States in another format than the plan's are converted. */

@@ -1,6 +1,6 @@
-/* model_files.h - files of the model and its tokenizer that every checkpoint
- * and the export have a copy of: read before step 1 and kept, so that nothing
- * that happens to their folder can lose the model in the end. Internal to
+/* model_files.h - files of the model and its tokenizer that are copied into
+ * every checkpoint and the export. They are read before step 1 and kept in
+ * memory, so that the run does not depend on their folder later. Internal to
  * train. */
 #pragma once
 

@@ -1,6 +1,6 @@
-/* signals.h - what signals ask of a run. Handlers only set flags; the flags of
- * all ranks are added up in the exchange at the beginning of a step, so that
- * every rank acts at the same step boundary. Internal to train. */
+/* signals.h - signals to a run. Handlers only set flags; the exchange at the
+ * beginning of a step sums the flags of all ranks, so that every rank acts at
+ * the same step boundary. Internal to train. */
 #pragma once
 
 #include "train/job/options.h"
@@ -25,13 +25,13 @@ static inline bool signals_has(int64_t sum, int64_t bit)
     return (sum / bit) % ((int64_t)1 << 15) != 0;
 }
 
-/* Install handlers for USR1, USR2, TERM, INT as the job says. They run in a
- * thread of their own; the calling one, and what it starts from now on, has
- * these signals blocked. What came before is not forgotten. */
+/* Install handlers for USR1, USR2, TERM, INT as the job says. They run in their
+ * own thread; the calling thread, and threads that it starts later, have these
+ * signals blocked. Earlier signals are not lost. */
 void signals_install(const struct run_options *options);
 /* Flags raised since the last call, once each. A TERM or INT that leaves too
  * little time for a save of `save_seconds` (mpirun kills its ranks a second
  * after it tells them) asks for an exit without one. */
 int64_t signals_take(double save_seconds);
-/* A save was asked for and cannot end in time. */
+/* A save was requested and cannot finish in time. */
 bool signals_cut_short(void);

@@ -1,5 +1,5 @@
-/* control.h - a run that answers: commands that act on all ranks at one step
- * boundary, and what it tells of itself beside train_observer's steps.
+/* control.h - commands to a run, which act on all ranks at one step boundary,
+ * and what a run reports in addition to train_observer's steps.
  *
  *   rank 0        train_control.next -> a command          (filled by daemon)
  *   all ranks     the exchange that begins a step says that there is one; it is
@@ -52,9 +52,9 @@ extern const struct train_setting train_settings[SETTINGS];
 enum { TRAIN_PROMPT_MAX = 4096, TRAIN_PROFILE_MAX = 100 };
 
 struct train_command { /* plain bytes: it is broadcast */
-    int64_t id;        /* of who asks; told back by `done` */
+    int64_t id;        /* chosen by the client; passed back to `done` */
     enum train_command_kind kind;
-    int64_t uid, pid;     /* who asked; -1: no one (a deadline) */
+    int64_t uid, pid;     /* of the client; -1: none (a deadline) */
     bool save;            /* stop */
     int steps;            /* profile */
     bool chat;            /* sample: the prompt is a user's message */
@@ -67,13 +67,13 @@ struct train_command { /* plain bytes: it is broadcast */
 /* "checkpoint", "eval", .. */
 const char *train_command_name(enum train_command_kind kind);
 
-/* Rank 0's ears. Functions may be called from the trainer's thread alone and
- * must not block. */
+/* Rank 0's source of commands. Only the trainer's thread calls these functions;
+ * they must not block. */
 struct train_control {
     void *ctx;
     /* The next command; false: none. `step`: steps made so far. */
     bool (*next)(void *ctx, int64_t step, struct train_command *out);
-    /* What became of it. `error` is NULL when it was done; then `result`
+    /* The outcome of a command. `error` is NULL if it succeeded; then `result`
      * (borrowed, may be NULL) is an object: {"path"} of a checkpoint or a
      * profile, {"eval_loss"}, {"samples": [{"prompt", "text"}]}, the settings
      * of a set. For pause it is called when the run holds, for stop when its
@@ -86,8 +86,8 @@ struct train_control {
 enum train_run_state {
     RUN_STARTING,
     RUN_RUNNING,
-    RUN_STALLED, /* ranks wait for one that may hang (watch.h); not told by the
-                    trainer, and no more when that one moves */
+    RUN_STALLED, /* ranks wait for one that may hang (watch.h), until that one
+                    continues; reported by the watch, not the trainer */
     RUN_WAITING, /* a step waits for its data */
     RUN_EVALUATING,
     RUN_SAMPLING,
@@ -132,23 +132,24 @@ enum train_phase {
 };
 const char *train_phase_name(enum train_phase phase); /* "data" */
 
-/* A rank's GPU, in bytes, as its driver has it. `held`: an equal part for each
- * rank that shares it of what is in use there, less what other processes had at
- * the start. */
+/* Memory of a rank's GPU in bytes, as the driver reports it. `held`: what is in
+ * use less what other processes had at the start, divided equally among the
+ * ranks that share the GPU. */
 struct train_gpu_report {
     char name[64];        /* "NVIDIA H200"; empty: the CPU */
     char uuid[48];        /* "GPU-..." */
     char pci[16];         /* "0000:3b:00.0" */
     uint64_t total, used; /* by everybody */
     uint64_t held, planned;
-    bool is_shared; /* others have some of it, or had: `held` is a guess, since
-                       the driver tells the sum alone */
+    bool is_shared; /* other processes use it, or did: `held` is an estimate,
+                       since the driver reports only the sum */
 };
 /* Its members by name; null: the CPU. New reference. */
 json_t *train_gpu_json(const struct train_gpu_report *gpu);
 
-/* A rank, as it was when the ranks were last asked: at a step boundary, every
- * two seconds at most, and before the first step. Plain bytes: gathered. */
+/* The state of a rank when reports were last gathered: at a step boundary, at
+ * most every two seconds, and before the first step. Plain bytes, since it is
+ * gathered. */
 struct train_rank_report {
     int rank, local_rank, pid, threads;
     struct mesh_place mesh;
@@ -176,8 +177,8 @@ struct train_rank_report {
 struct train_live {
     bool given[SETTINGS]; /* else the job's holds */
     double value[SETTINGS];
-    double rate_base;     /* at which the schedule said this, the rate is
-                             value[SET_LEARNING_RATE] */
-    int64_t global_batch; /* that value[SET_ACCUMULATION] made, at the world of
-                             that time */
+    double rate_base;     /* the scheduled rate that value[SET_LEARNING_RATE]
+                             replaces */
+    int64_t global_batch; /* that value[SET_ACCUMULATION] gave, at that time's
+                             world */
 };

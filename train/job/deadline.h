@@ -1,11 +1,11 @@
-/* deadline.h - a run that must end in time ends with a checkpoint. Internal to
- * train; rank 0 alone looks at its clock, and says so in the exchange that
- * begins a step, as if USR1 had come (exit code 75).
+/* deadline.h - saves a checkpoint and ends a run before its deadline. Internal
+ * to train. Only rank 0 checks its clock; it tells the others in the exchange
+ * that begins a step, as if USR1 had come (exit code 75).
  *
  *   when   [run] deadline, a time from the start of the process; else
  *          SLURM_JOB_END_TIME (seconds since 1970); else never
- *   early  deadline_margin; by itself twice the last save (or what a save is
- *          guessed to take) and two steps */
+ *   early  by deadline_margin; default: twice the last save (or its estimate)
+ * and two steps */
 #pragma once
 
 #include "train/job/options.h"
@@ -16,8 +16,8 @@ struct deadline {
     bool is_slurm;
 };
 
-/* `start`: when the process began, as clock_wall_seconds has it. A moment of
- * Slurm that makes no sense is told and left out. */
+/* `start`: when the process began, as clock_wall_seconds has it. An implausible
+ * SLURM_JOB_END_TIME is reported and ignored. */
 void deadline_init(
         const struct run_options *options, double start, struct deadline *out);
 /* Is it time to save? */

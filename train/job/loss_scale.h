@@ -12,7 +12,7 @@
  *             restores the hysteresis.
  *
  * A fixed scale (fp16_options.loss_scale > 0) never changes. All ranks have the
- * same state, because the norm they agree on says who overflowed.
+ * same state, because they agree on the norm, which shows an overflow.
  *
  * Source: Micikevicius et al. 2018, arXiv:1710.03740, section 3.2; the rules
  * and defaults are those of DeepSpeed's dynamic loss scaler. */
@@ -35,8 +35,8 @@ enum loss_scale_change {
 };
 
 struct loss_scale loss_scale_start(const struct fp16_options *options);
-/* What a checkpoint had, under the options of this job: a fixed scale is the
- * job's, and so is the smallest one. */
+/* The checkpoint's state under this job's options: a fixed scale, and the
+ * smallest scale, are those of the job. */
 struct loss_scale loss_scale_resume(
         const struct loss_scale *saved, const struct fp16_options *options);
 /* After a step of finite loss: did the gradient overflow? */

@@ -16,10 +16,10 @@ struct objective_sums {
 struct objective {
     const char *name;
     token_loss_fn *token_loss; /* NULL: cross entropy of the next token */
-    /* What the loss of each of this rank's targets weighs in the gradient. */
+    /* The weight of each of this rank's targets in the gradient. */
     float (*weight)(const struct objective_sums *sums);
-    /* This rank's losses, added up, become its term of the ranks' sum; that sum
-     * the loss that is reported. */
+    /* `term` turns this rank's summed losses into its term of the sum over
+     * ranks; the next function turns that sum into the reported loss. */
     void (*term)(const struct objective_sums *sums, struct exact_sum *losses);
     double (*loss)(
             const struct objective_sums *sums, const struct exact_sum *terms);

@@ -1,5 +1,5 @@
-/* fit.h - choose what "auto" leaves open so that the job fits, or say why
- * it does not and what would. Internal to train. */
+/* fit.h - chooses what "auto" leaves open so that the job fits, or reports why
+ * it does not fit and what would. Internal to train. */
 #pragma once
 
 #include "base/units.h"
@@ -17,7 +17,7 @@ enum zd_status plan_tables(const struct train_job *job, struct job_plan *plan);
 enum zd_status plan_slice(
         const struct train_job *job, struct tp tp, struct job_plan *plan);
 
-/* One candidate of what may be open. */
+/* One choice of the open settings. */
 struct job_choice {
     struct checkpointing checkpointing;
     int B, A;
@@ -47,7 +47,7 @@ const char *plan_order_name(bool by_layer);
 extern const char *const plan_tier_names[]; /* by enum offload_tier */
 /* "no master weights", also where parameters are fp32 themselves. */
 const char *plan_masters_name(enum dtype dtype, enum optim_master master);
-/* What this machine lets a rank take, and what the job's limits do. */
+/* The limits of a rank, from this machine and the job. */
 struct plan_limits plan_limits_here(const struct job_plan *plan);
 struct plan_limits plan_limits_of(
         const struct train_job *job, const struct job_plan *plan);
@@ -85,8 +85,8 @@ uint64_t plan_host_bytes(const struct job_plan *plan);
  * micro-batches are added up, and what of paged states lies on the host, as the
  * limits ask. */
 enum zd_status plan_try_choice(struct plan_fit *fit);
-/* Where that does not fit and train.tiled_mlp is "auto": the fewest pieces that
- * do, of powers of two; with no choice that fits, the most. */
+/* If that does not fit and train.tiled_mlp is "auto": the smallest power of two
+ * of pieces that fits; if none fits, the largest. */
 enum zd_status plan_try_pieces(struct plan_fit *fit);
 /* choice.c: what "auto" leaves open of checkpointing and order. Of the modes of
  * checkpointing the first that fits; of orders depth first, or, where the bits
@@ -99,19 +99,19 @@ enum zd_status plan_try_orders(struct plan_fit *fit, bool in_pieces);
 enum zd_status plan_refuse(
         const struct train_job *job, struct job_plan *plan,
         const struct plan_limits *limits);
-/* The least that is free now of any rank's machine and GPU, the
- * same on all ranks; all call. */
+/* Collective: the minimum over ranks of what is free now on the machine and the
+ * GPU. */
 enum zd_status plan_ask_free(
         struct comm *comm, int local_size, struct plan_free *out);
 /* limits.c: a rank's share of this machine's memory, or what is free of it
  * where that is known. */
 uint64_t plan_machine_memory(const struct job_plan *plan);
-/* Before a run takes its memory: this machine has it, whatever limits the job
- * gives. Else as plan_refuse. */
+/* Before a run takes its memory: checks that this machine has it, whatever the
+ * job's limits. Else as plan_refuse. */
 enum zd_status plan_check_machine(
         const struct train_job *job, struct job_plan *plan);
-/* Room for the copy that is saved in the background, from memory that nothing
- * else needs; a job without room for it waits while it saves. */
+/* Plans the copy for background saves, from memory that nothing else needs;
+ * without room for it, training waits during saves. */
 enum zd_status plan_snapshot(
         const struct train_job *job, struct job_plan *plan);
 /* slices.c: ZD_ERR_CONFIG where a slice of tensor parallelism would split what

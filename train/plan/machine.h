@@ -1,6 +1,6 @@
-/* machine.h - how fast a machine is, as far as a plan asks. The numbers of a
- * known machine are those of its maker's data sheet, and the share of them that
- * programs reach; machine.c says where they come from. */
+/* machine.h - the speed of a machine, for predictions. Numbers of a known
+ * machine are its data sheet's, times the share that programs reach; machine.c
+ * has the sources. */
 #pragma once
 
 #include "base/device/device.h"
@@ -26,23 +26,23 @@ struct plan_machine {
     double memory; /* bytes/s of the device's memory, for element-wise work */
     /* .. that updates of each kind move there, and one rank's on the host */
     double update[PLAN_UPDATES], host[PLAN_UPDATES];
-    double launch;          /* seconds that a layer takes besides its work */
+    double launch;          /* overhead of a layer in seconds */
     double link;            /* bytes/s between device and host, each way */
     double inside, between; /* bytes/s that a rank sends within its node, and to
                                others */
     double latency;         /* seconds of a step of a collective */
-    double jitter; /* each doubling of the ranks makes the slowest of them, for
-                      whom all wait, slower by this share */
-    double disk;   /* bytes/s of a rank, each way */
-    double fp8[2]; /* tensorwise, blockwise: FLOP/s of matmuls of codes by
-                      those in 16 bits; 0: 1 */
+    double jitter;   /* how much slower the slowest rank gets with each doubling
+                        of the ranks, as a share */
+    double disk;     /* bytes/s of a rank, each way */
+    double fp8[2];   /* tensorwise, blockwise: FLOP/s of matmuls of codes by
+                        those in 16 bits; 0: 1 */
     const char *gpu; /* a pattern of the names of its GPUs; NULL: none */
     int capability; /* compute capability of its GPUs, 90 for 9.0; 0: unknown */
     bool shares_cores; /* collectives, copies and updates on the host take their
                           time from what computes: the CPU device; of copies and
                           collectives this share: */
     double link_cores, wire_cores;
-    bool is_measured; /* here; else no one has compared it with a run */
+    bool is_measured; /* measured here; else not compared with a run */
     bool is_guess;    /* stands for any processor: plan_guess_words */
     bool wire_is_measured;
 };
@@ -59,8 +59,8 @@ double plan_machine_peak(const char *gpu);
 int plan_machine_digits(const struct plan_machine *machine);
 /* Printed with the times of a machine that is a guess. */
 extern const char plan_guess_words[];
-/* What a backend is taken for where nothing else is said: on a CPU the row of
- * this processor, or the guess. */
+/* The default machine of a backend: on a CPU the row of this processor, or the
+ * guess. */
 const struct plan_machine *plan_machine_default(enum device_backend backend);
 
 /* What was measured on this machine, for predict.h: the last calibration of a
@@ -68,8 +68,8 @@ const struct plan_machine *plan_machine_default(enum device_backend backend);
  *
  *   {"format", "program", "cpus", and what calibration_json has}
  *
- * A file that is broken, of another machine, or of another version of zerod is
- * not taken; the next calibration replaces it. */
+ * A file that is broken, or of another machine or version of zerod, is ignored;
+ * the next calibration replaces it. */
 struct plan_calibration {
     int ranks, threads; /* measured at once; threads of each */
     enum device_backend backend;

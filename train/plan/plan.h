@@ -1,10 +1,10 @@
-/* plan.h - what a rank will hold and send: pure, for any world, without MPI. */
+/* plan.h - what a rank will hold and send; pure, for any world, without MPI. */
 #pragma once
 
 #include "train/job/options.h"
 #include "zero/plan.h"
 
-/* What the least of the ranks of a run can have now. */
+/* Minimum over a run's ranks of what is free now. */
 struct plan_free {
     uint64_t host;   /* bytes of its share of a machine */
     uint64_t device; /* of a GPU; INT64_MAX: the CPU */
@@ -56,8 +56,8 @@ struct job_plan {
     int node_sizes[ZERO_GROUPS];   /* .. ranks of a node in two levels */
     bool is_within[ZERO_GROUPS];   /* each group's ranks share a host */
     enum device_backend backend;   /* resolved */
-    const char *no_gpu; /* why there is none here, where one was asked for or
-                           would have been taken; NULL; static */
+    const char *no_gpu; /* why there is no GPU, if one was requested or would
+                           have been used; else NULL; static */
     bool lacks_nccl; /* STAGED is what comm.backend = "auto" means without it */
     struct plan_context context; /* of the device, besides the arena; */
     uint64_t context_bytes;      /* .. its sum; 0: the CPU */
@@ -73,7 +73,7 @@ struct job_plan {
     struct plan_limits limits; /* that it was fitted to */
     bool knows_free;           /* of a run: `free` on all its ranks */
     struct plan_free free;
-    bool is_forced;           /* it does not fit, and is run all the same */
+    bool is_forced;           /* it does not fit, and runs anyway (--force) */
     bool chose_checkpointing; /* gradient_checkpointing = "auto" */
     bool chose_pieces;        /* tiled_mlp = "auto" is not 1 */
     bool chose_order;         /* accumulation_order = "auto" is by_layer */
@@ -88,8 +88,9 @@ struct job_plan {
     /* of the host beside the arena: this rank's part of what tokenizing takes
      * while it trains (dataset_growth_bytes) */
     uint64_t tokenizer_bytes;
-    const char *tokenizer_waits; /* why large text is tokenized before step 1;
-                                    NULL: it is not, or is small; static */
+    /* why large text is tokenized before step 1; NULL: it is not, or the text
+     * is small; static */
+    const char *tokenizer_waits;
 };
 
 /* What a rank computes with: its slice, or the whole model. Ids are the same.

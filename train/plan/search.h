@@ -1,6 +1,7 @@
-/* search.h - which jobs would do: one loop over the candidates of a job
- * (candidate.h). It plans each, keeps what passes a filter, and orders it by a
- * score. No trial runs: plans alone. Every question is such a query:
+/* search.h - which jobs would fit: one loop over the candidates of a job
+ * (candidate.h). It plans each, keeps those that pass a filter, and orders them
+ * by a score. It only plans, without trial runs. Every question is such a
+ * query:
  *
  *   asked by          may vary            micro-batches      keeps
  *   --fit, init       what is allowed     largest that fits  all, by time
@@ -37,10 +38,10 @@ struct plan_found {
     struct plan_settings settings;
 };
 
-/* The smallest machine that would do: of candidates within the host's limit the
- * least device memory, of those within the device's the least host memory, and
- * of all the least device memory (of the CPU device without limits:
- * the least of both together). choice.B 0: there is none. */
+/* The smallest machine that would do: the least device memory of candidates
+ * within the host's limit, the least host memory of those within the device's
+ * limit, and the least device memory of all (on the CPU device without limits:
+ * the least sum of both). choice.B 0: there is none. */
 struct plan_smallest {
     struct plan_found device, host, any;
     struct plan_limits limits; /* that they were sought for */

@@ -6,17 +6,16 @@
  *                                     gives back what the disk did not take
  *   file_writer_sync: all that was added is on the disk, or why not
  *
- * FILE_ROWS, FILE_NEW: texts follow each other. What the disk does not take (it
- * is full, it hangs) waits in memory, FILE_WRITER_ROOM at most; it is tried
- * again with the next text and by a sync, and written before what came later. A
- * text that finds no room is refused: ZD_ERR_IO. file_writer_close waits for
- * the last try.
+ * FILE_ROWS, FILE_NEW: texts follow each other. Text that cannot be written
+ * (the disk is full, or hangs) waits in memory, at most FILE_WRITER_ROOM bytes.
+ * It is retried with the next text and by a sync, before later text. A text
+ * without room is refused: ZD_ERR_IO. file_writer_close waits for the last try.
  * FILE_WHOLE: each text replaces the file, by tmp + rename, so that a reader
  * sees one whole. While one is written the newest waits and those between are
  * dropped, and so is one that cannot be written. Not durable: a power cut may
  * leave an older one.
  *
- * That a text cannot be written is a warning, once until it can be again. */
+ * A failed write is a warning, once until writing works again. */
 #pragma once
 
 #include "base/file/json.h"

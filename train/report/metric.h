@@ -1,4 +1,4 @@
-/* metric.h - what a run measures, and who shows it. A metric is a row of a
+/* metric.h - what a run measures, and where it is shown. A metric is a row of a
  * table, and lies in the struct that the table is for:
  *
  *   step_metrics   struct train_step_report   of one step      (metric_table.c)

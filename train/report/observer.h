@@ -1,4 +1,4 @@
-/* observer.h - what a run reports, and the callbacks that hear it. */
+/* observer.h - what a run reports, and the callbacks that receive it. */
 #pragma once
 
 #include "offload/offload.h"
@@ -24,8 +24,8 @@ void train_offload_add(
         const struct train_offload_report *of);
 double train_offload_waited(const struct train_offload_report *report);
 
-/* Seconds of a step in which the device, or the thread that trains, stood still
- * for what nothing hid. */
+/* Seconds of a step in which the device, or the main thread, waited for work
+ * that nothing overlapped. */
 struct train_exposed {
     double update;  /* on the host, and the disk */
     double gathers; /* .. and reductions: other ranks, of which some are late */
@@ -114,7 +114,8 @@ struct train_observer {
     /* the watch's thread: ranks wait for one that may hang; NULL: no more */
     void (*stalled)(void *ctx, const struct watch_hang *hang);
     const struct train_control *control; /* NULL: no commands */
-    /* Every rank's: the run has failed with the thread's record, and now gives
-     * back what it holds, which may hang: peers may wait for this rank. */
+    /* On every rank: the run has failed with the thread's record. Called before
+     * it releases what it holds, which may hang, since peers may wait for this
+     * rank. */
     void (*failed)(struct comm *comm, enum zd_status status);
 };

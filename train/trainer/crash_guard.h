@@ -1,14 +1,14 @@
-/* crash_guard.h - how earlier starts of a run ended: a job that ends the same
- * way each time it is started is not started for ever. Internal to train.
+/* crash_guard.h - stops restarting a job that fails the same way each time.
+ * Internal to train.
  *
  * OUTPUT_DIR/.zerod.starts has a line of JSON for each ending that counts:
  *
  *     {"start": .., "from": .., "job": .., "step": 7, "how": "signal 11", ..}
  *
  * An ending counts when another start would meet it again: a signal of a fault
- * (SEGV, BUS, FPE, ILL, ABRT), and errors other than 69, 74 and 75. What the
- * setup finds wrong costs nothing and is mended by people; of that only 70 and
- * 79 count. KILL and TERM leave no line.
+ * (SEGV, BUS, FPE, ILL, ABRT), and errors other than 69, 74 and 75. Errors
+ * during setup cost nothing and are fixed by people; of those only 70 and 79
+ * count. KILL and TERM leave no line.
  *
  * Three endings in a row that are the same, from the same checkpoint, with the
  * same job and after the same step: the fourth start is refused. A step beyond
@@ -23,12 +23,12 @@ struct crash_guard;
 /* Collective. Of rank 0, `from`: the digest of the checkpoint's manifest, ""
  * without one; `name`: how people know it. ZD_ERR_NUMERICS (79) when the run is
  * refused. *guard_out is NULL where run.resume names a checkpoint, or is
- * "never": somebody looks after the run. */
+ * "never": a person is watching the run. */
 enum zd_status crash_guard_begin(
         struct comm *comm, const struct train_job *job, const char *from,
         const char *name, struct crash_guard **guard_out);
 /* All of these take NULL. */
 void crash_guard_running(struct crash_guard *guard); /* setup is over */
 void crash_guard_step(struct crash_guard *guard, int64_t step);
-/* How this one ends, and the memory. */
+/* Records how this start ends, and frees the guard. */
 void crash_guard_end(struct crash_guard *guard, enum zd_status status);

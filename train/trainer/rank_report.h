@@ -1,5 +1,5 @@
-/* rank_report.h - what each rank is, holds and did, gathered for
- * train_observer.ranks. Internal to train.
+/* rank_report.h - the reports of all ranks, gathered for train_observer.ranks.
+ * Internal to train.
  *
  * Every rank counts for itself (rank_meter). When rank 0's clock says so, a bit
  * of the exchange that begins a step (SIGNALS_RANKS) has all ranks gather their

@@ -24,11 +24,11 @@
  * From WRITING until WRITTEN or the last state the snapshot is not taken again,
  * and what the writer points to stays (all of it but `zero` is only read).
  *
- * A disk that stands still ends the job where training waits for the save; else
- * training goes on, and until the disk lets go no other save begins.
+ * A hanging disk ends the job if training waits for the save; else training
+ * continues, and no other save begins until the disk responds.
  *
- * The ranks learn from the exchange of a step that all threads have come to an
- * end, and then make the trainer's changes together (save_poll): no rank waits
+ * The exchange of a step tells the ranks that all threads have finished; then
+ * they make the trainer's changes together (save_poll), so that no rank waits
  * for a disk. Internal to train. */
 #pragma once
 
@@ -79,15 +79,15 @@ enum zd_status trainer_save(struct trainer *trainer, enum save_reason reason);
  * `is_writing` (save_is_writing). Failures as those of timed ones. */
 enum zd_status save_poll(struct trainer *trainer, bool is_writing);
 bool save_is_writing(const struct trainer *trainer);
-/* This rank's disk holds it up; and collective, E0816: some rank's does. */
+/* save_is_stuck: this rank's disk hangs. The collective one: E0816 if any
+ * rank's disk hangs. */
 bool save_is_stuck(const struct trainer *trainer);
 enum zd_status save_check(struct trainer *trainer);
-/* Until none is under way: before what the snapshot lies in goes, and at the
- * end. */
+/* Waits until no save is under way: before the snapshot's memory is released,
+ * and at the end. */
 enum zd_status save_settle(struct trainer *trainer);
-/* What is saved of the step at hand, or is being saved, says less than is known
- * now. */
+/* More is known of the current step than was saved, or is being saved. */
 void save_outdated(struct trainer *trainer);
-/* Not collective; the end of the run. False: the disk still holds up a thread,
- * which is left behind with all that it reads. */
+/* At the end of the run; not collective. False: a thread still hangs on the
+ * disk and is left running, with all that it reads. */
 bool saves_end(struct trainer *trainer);

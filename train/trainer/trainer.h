@@ -71,8 +71,8 @@ struct trainer {
     double last_save_time;   /* clock of the last commit, or of the start */
     struct zero_snapshot *snapshot; /* NULL: saves are synchronous */
     struct saves saves;
-    struct { /* what the save took and sent within the step at hand: it is none
-                of the step's */
+    struct { /* time and bytes of the save within the current step, not counted
+                for the step */
         struct zero_wire wire;
         double seconds, waited;
     } aside;
@@ -95,7 +95,7 @@ struct trainer {
     struct state_history history;  /* rank 0 */
     struct trace *trace;           /* NULL: nothing is traced */
     struct train_command profiled; /* rank 0: by whom */
-    struct deadline deadline;      /* rank 0's clock is looked at */
+    struct deadline deadline;      /* checked on rank 0's clock */
     bool met_deadline;             /* that is why the run ends */
 };
 
@@ -166,8 +166,8 @@ struct loader_order batches_order(
         int64_t (*sample_of)(void *ctx, int64_t batch, int b), void *ctx);
 /* All but its place in the run. */
 struct model_batch batches_of_model(const struct loader_batch *loaded, int B);
-/* Is this rank the one of them that counts its tokens; one of those whose
- * losses make up the sample's? */
+/* Does this rank count the sample's tokens? Are this rank's losses part of the
+ * sample's? */
 bool trainer_counts_sample(const struct trainer *trainer);
 bool trainer_counts_loss(const struct trainer *trainer);
 /* Read from the first sample that no step has taken. Sets base_sample. */
@@ -184,9 +184,9 @@ enum zd_status batches_accumulate(struct trainer *trainer, int accumulation);
 
 /* between.c: what happens between steps: evaluation, samples, checkpoints, when
  * they are due */
-/* Around everything outside a step: the last one's update is ended,
- * and what that did counts with the next step. They nest: in a run that is
- * paused all is between the two. */
+/* Around everything outside a step: finishes the last step's update, whose
+ * report counts with the next step. They nest: a paused run stays between the
+ * two. */
 enum zd_status between_begin(struct trainer *trainer);
 enum zd_status between_end(struct trainer *trainer);
 

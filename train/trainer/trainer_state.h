@@ -25,5 +25,5 @@ struct state_history {
 void trainer_state_resume(struct trainer *trainer);
 /* The file's text, owned by the caller; NULL: not wanted. */
 char *trainer_state_text(const struct trainer *trainer);
-/* Into output_dir; a disk that does not take it is told and survived. */
+/* Into output_dir; a failed write is reported and tolerated. */
 void trainer_state_write(const struct trainer *trainer);
