@@ -11,7 +11,8 @@ static const struct map {
     float t[CODEC_CLASSES];
 } maps[OPTIM_LANES] = {CODEC_ROWS};
 
-/* A power of two by which values and scale become tame. */
+/* A power of two that brings values and scale into the range of exact
+ * arithmetic (CODEC_TAME_MIN). */
 static float taming(float scale)
 {
     if (scale < CODEC_TAME_MIN)

@@ -22,12 +22,12 @@
  * nearest but where two are equally near: y is right within 2^-22 of the end
  * of its decade.
  *
- * Guards: a qblock of nothing has scale 0 and the codes of 0; an m never
- * changes its sign by rounding; a v above 0 never becomes 0 (it is rounded up
- * to the smallest entry), so that m / (sqrt(v) + eps) stays tame. A qblock with
- * an element that is not finite gets a scale that is not finite, and decodes to
- * NaN throughout: damage stays visible. A v below 0 is the caller's mistake.
- * Plain, AVX2 and AVX-512 give the same bits. */
+ * Guards: a qblock of zeros has scale 0 and the codes of 0; an m never changes
+ * its sign by rounding; a v above 0 never becomes 0 (it is rounded up to the
+ * smallest entry), so that m / (sqrt(v) + eps) stays tame. A qblock with an
+ * element that is not finite gets a scale that is not finite, and decodes to
+ * all NaN, so that the damage stays visible. A v below 0 is a bug of the
+ * caller. Plain, AVX2 and AVX-512 give the same bits. */
 #pragma once
 
 #include "optim/optim.h"

@@ -1,9 +1,8 @@
 /* codec_cuda.cuh - optim/codec.h on a GPU: one element of a qblock at a time,
  * the same numbers and operations as codec_encode_plain and codec_decode_plain.
  *
- * A class is looked up twice for each element, and lanes of a warp need
- * different ones: the numbers lie in shared memory, where that costs nothing.
- */
+ * Each element looks up a class twice, and lanes of a warp need different ones:
+ * the tables are in shared memory, where such lookups are cheap. */
 #pragma once
 
 #include "kernels/cuda/cuda.cuh"

@@ -1,5 +1,5 @@
-/* device.h - what the optimizers do to memory of a device: the same as optim.h,
- * on the thread's current device and in the order of its compute stream.
+/* device.h - the functions of optim.h for the thread's current device, in the
+ * order of its compute stream.
  *
  * Pointers of arrays (spans, lanes, sums, blocks of v) are of the device;
  * structs and step->options are the host's and are read before the call
@@ -18,8 +18,8 @@ typedef enum zd_status optim_round_fn(
 
 struct optim_device {
     optim_update_fn *update;
-    /* *sum, of the device, begins as bytes of zero. It is the host's to read
-     * (device_read) and to carry. */
+    /* *sum is device memory and starts all-zero. The host reads it
+     * (device_read) and carries it. */
     optim_add_squares_fn *add_squares;
     optim_add_block_sums_fn *add_block_sums;
     optim_update_blocks_fn *update_blocks;

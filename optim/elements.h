@@ -1,6 +1,6 @@
-/* elements.h - the arithmetic of one element, which is the same for every
- * format of states: whoever runs it over arrays decodes first and encodes
- * afterwards. Private to optim.
+/* elements.h - the arithmetic of one element, the same for every format of
+ * states: loops over arrays decode before it and encode afterwards. Private to
+ * optim.
  *
  * Every operation is one IEEE-754 operation in fp32, fmaf among them (the build
  * forbids contraction into fused multiply-adds), and an element depends on no
@@ -32,8 +32,8 @@ struct optim_factors optim_factors_of(
 
 /* --- the optimizers ------------------------------------------------------- */
 
-/* 0, NaN: itself; else 1 or -1. By bits, because compilers see a trap in a
- * comparison of floats and leave such a loop scalar. */
+/* 0, NaN: itself; else 1 or -1. On bits, because a comparison of floats may
+ * trap, so compilers do not vectorize it. */
 INLINED float sign_of(float x)
 {
     uint32_t bits, magnitude, one;

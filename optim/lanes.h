@@ -1,6 +1,5 @@
-/* lanes.h - where the lanes of a run of elements lie: the one description of
- * what zero keeps on the device and spills to the host, and offload keeps in
- * memory and in a file.
+/* lanes.h - the layout of a run of elements' states: the same on the device and
+ * spilled to the host (zero), and in memory and in a file (offload).
  *
  * A lane takes an array for its values and one for its scales, as its format
  * has them (optim.h). The states of a run lie together, as a record:
@@ -40,8 +39,8 @@ void optim_lanes_clear(
         const struct optim_layout *layout, const struct optim_lanes *lanes,
         size_t count);
 
-/* Elements up to whole qblocks: so many have room where a run's arrays are to
- * begin at multiples of 64 bytes (scales excepted). */
+/* `count` rounded up to whole qblocks: the room of a run whose arrays begin at
+ * multiples of 64 bytes (except scales). */
 static inline size_t optim_whole_qblocks(size_t count)
 {
     return (count + OPTIM_QBLOCK - 1) / OPTIM_QBLOCK * OPTIM_QBLOCK;

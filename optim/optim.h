@@ -1,8 +1,8 @@
 /* optim.h - optimizers over spans of elements; knows no ranks, no shards.
  *
- * Which there are, and what each computes: optim/optimizers.inc.
- * Powers of beta are taken in double; t counts the applied steps of the tensor,
- * from 1, as PyTorch counts them for each parameter.
+ * optim/optimizers.inc lists them and defines what each computes. Powers of
+ * beta are taken in double; t counts the applied steps of the tensor, from 1,
+ * as PyTorch counts them for each parameter.
  *
  * States. A lane is one array of state (m or v); its format is chosen for a
  * whole tensor. In 8 bits a lane is a code per element and a scale (the largest
@@ -137,9 +137,9 @@ struct optim_span {
     size_t begin, count;                /* in the tensor */
     uint64_t tensor;                    /* rng_stream of its name */
     bool decays;                        /* apply weight_decay here */
-    float rate;    /* times the step's learning rate; 0: as it is */
-    int64_t began; /* applied steps of the run before the tensor's first: its
-                      states count from there */
+    float rate;    /* multiplies the step's learning rate; 0: 1 */
+    int64_t began; /* applied steps of the run before the tensor began to train:
+                      its t counts from there */
 };
 
 struct optim_step {
@@ -150,7 +150,7 @@ struct optim_step {
     uint64_t seed;    /* of stochastic rounding, with t and the element */
 };
 
-/* In the calling thread alone. */
+/* Runs in the calling thread only. */
 void optim_update(const struct optim_span *span, const struct optim_step *step);
 /* On all OpenMP threads. */
 typedef enum zd_status optim_update_fn(
@@ -172,9 +172,9 @@ optim_add_squares_fn optim_add_squares_threads;
 /* Adam-mini's block sums, the same bits for every cut: with N the norm of the
  * whole gradient, g^2 / N^2 is added as a fixed-point number of two words, so
  * that sums over threads and ranks are exact. sums: (count, 2) words (high,
- * low) of a tensor's blocks, cleared before; they are added to atomically, so
- * that threads may share them, and summed over ranks as integers, each word for
- * itself. Nothing is added when N is 0. The second runs on all OpenMP
+ * low) of a tensor's blocks, cleared by the caller. Additions are atomic, so
+ * that threads may share them; over ranks the words are summed as integers,
+ * each by itself. Nothing is added when N is 0. The second runs on all OpenMP
  * threads. */
 void optim_add_block_sums(
         int64_t *sums, const struct tensor_blocks *blocks, const void *grad,

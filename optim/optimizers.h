@@ -1,5 +1,5 @@
-/* optimizers.h - what is known of each optimizer: the table of
- * optim/optimizers.inc, where an optimizer is one entry. */
+/* optimizers.h - the table of optimizers, made from the entries of
+ * optim/optimizers.inc. */
 #pragma once
 
 #include "optim/optim.h"
@@ -18,15 +18,14 @@ enum optim_rule {
     OPTIM_RULES
 };
 
-/* What an update needs of a tensor: its elements, each by itself, or before
- * any of them the sums over its blocks, which are the gradient's (v is one
- * number a block). */
+/* What an update needs of a tensor: only its elements, or first the gradient's
+ * sums over its blocks (one v per block). */
 enum optim_needs { OPTIM_NEEDS_ELEMENTS, OPTIM_NEEDS_BLOCK_SUMS };
 
 struct optimizer {
     const char *name;
-    /* Of most tensors; of those where a lane has no use: with momentum 0, or
-     * blocks that are single elements. */
+    /* `rule` applies to most tensors; `reduced` if a lane has no use: momentum
+     * 0, or blocks of one element. */
     enum optim_rule rule, reduced;
     bool has_bf16, has_8bit;     /* states, besides fp32 */
     bool reads[OPTIM_PARAMS];    /* other hyper-parameters mean nothing to it */
@@ -41,6 +40,6 @@ const char *optim_param_key(enum optim_param param);
 double *optim_param_value(
         struct optim_options *options, enum optim_param param);
 
-/* The rule of a tensor that is laid out so. */
+/* The rule of a tensor with this layout. */
 enum optim_rule optim_rule_of(
         const struct optim_options *options, const struct optim_layout *layout);

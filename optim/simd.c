@@ -158,7 +158,7 @@ INLINED void load_grads(const void *grad, enum dtype type, size_t at, vf g[4])
 struct outlet {
     void *param; /* or NULL */
     enum dtype type;
-    bool streams; /* past the caches: nothing of it is read soon */
+    bool streams; /* bypass the caches: it is not read soon */
 };
 
 static struct outlet outlet_of(const struct optim_span *span)
@@ -184,7 +184,7 @@ INLINED void store_params(const struct outlet *out, size_t at, const vf p[4])
         store_group((float *)out->param + at, p);
 }
 
-/* A NaN is not narrowed well by vectors; `seen` has met one in this qblock. */
+/* Vector code does not narrow NaN correctly; `seen`: this qblock has one. */
 INLINED void repair_params(
         const struct outlet *out, const float *master, size_t at, vf seen)
 {

@@ -1,7 +1,6 @@
-/* simd.h - what is written with vector instructions: the 8-bit codec and the
- * AdamW step. One source (simd.c) is compiled for each instruction set, over a
- * vocabulary of that set (simd_avx2.h, simd_avx512.h). Private to optim and its
- * tests. */
+/* simd.h - code with vector instructions: the 8-bit codec and the AdamW step.
+ * One source (simd.c) is compiled for each instruction set, over a vocabulary
+ * of that set (simd_avx2.h, simd_avx512.h). Private to optim and its tests. */
 #pragma once
 
 #include "optim/elements.h"
