@@ -128,7 +128,7 @@ static enum zd_status next_sequence(
     return ZD_OK;
 }
 
-/* Documents without a token are none. */
+/* Empty documents are skipped. */
 static enum zd_status read_columns(
         const struct megatron *index, struct raw_file *file,
         struct cache_writer *documents)

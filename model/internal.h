@@ -290,7 +290,7 @@ struct linear head_linear(
         int N, bool accumulate);
 /* A weight in the compute type; a quantized one is decoded, and stays until the
  * next call of these two. Tensor `id`, alone; the whole weight, (out, in) or
- * with conv1d (in, out): whoever multiplies by it asks here, each time. */
+ * with conv1d (in, out): every matmul with it must ask here. */
 enum zd_status tensor_values(
         const struct model *model, int id, const void **values_out);
 enum zd_status linear_weight(

@@ -331,7 +331,7 @@ static enum zd_status run(struct trainer *trainer)
     return ZD_ERR_STOPPED;
 }
 
-/* The run was over before. A model that was not exported then (somebody killed
+/* The run was over before. A model that was not exported then (someone killed
  * the run between its last save and its end, or removed it) is now. */
 static enum zd_status conclude(struct trainer *trainer)
 {

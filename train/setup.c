@@ -166,7 +166,7 @@ static int idle_cpus(const struct trainer *trainer)
 }
 
 /* Pages for the snapshot, where there is one: beside the steps where this rank
- * has a CPU to spare, else now, before a save stands still for them. */
+ * has a CPU to spare, else now, so that no save has to wait for them. */
 static void warm_snapshot(struct trainer *trainer)
 {
     int idle = idle_cpus(trainer);

@@ -82,7 +82,7 @@ static int64_t raised_flags(const struct trainer *trainer)
 }
 
 /* All ranks learn how many targets the step has, what signals ask for, and
- * whether somebody's data failed, and whether a command waits. */
+ * whether any rank's data failed, and whether a command waits. */
 static enum zd_status exchange(struct trainer *trainer, int64_t words[WORDS])
 {
     struct zd_error error;

@@ -198,7 +198,8 @@ static void leave(struct comm *comm, enum zd_status status)
     const struct zd_error *error = zd_error_get();
     bool is_alone = comm_size(comm) == 1;
     if (status == ZD_ERR_PEER && error->status != ZD_OK && !is_alone)
-        sleep(SYMPTOM_SECONDS); /* whoever knows the cause tells it first */
+        sleep(SYMPTOM_SECONDS); /* let the rank that knows the cause report it
+                                   first */
     if (!has_told)
         zd_error_print(stderr, error);
     zd_error_clear();

@@ -43,7 +43,7 @@ bool target_file_has_ended(const struct target *target);
 bool target_file_has_failed(const struct target *target);
 
 /* Lines of /v1/logs or data of /v1/events, without line ends: until the job or
- * the file ends, or for ever with `follow`. `line` returns false for enough. */
+ * the file ends, or forever with `follow`. `line` returns false for enough. */
 struct target_stream {
     bool is_events;  /* else logs */
     bool with_steps; /* of events */

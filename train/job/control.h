@@ -139,7 +139,7 @@ struct train_gpu_report {
     char name[64];        /* "NVIDIA H200"; empty: the CPU */
     char uuid[48];        /* "GPU-..." */
     char pci[16];         /* "0000:3b:00.0" */
-    uint64_t total, used; /* by everybody */
+    uint64_t total, used; /* by all processes */
     uint64_t held, planned;
     bool is_shared; /* other processes use it, or did: `held` is an estimate,
                        since the driver reports only the sum */

@@ -70,7 +70,7 @@ struct schedule {
     double grads_done; /* .. is where it is updated, and what may be is */
 };
 
-/* The thread that trains stands still until then. */
+/* The main thread waits until then. */
 static void await(struct schedule *s, enum plan_exposed what, double until)
 {
     s->told.exposed[what] += fmax(0, until - s->now);

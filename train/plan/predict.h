@@ -34,8 +34,8 @@ enum plan_part {
 };
 extern const char *const plan_part_names[PLAN_PARTS]; /* "forward" */
 
-/* What of a step the device stands still for: whatever overlaps is not in it.
- * Parts of those above. */
+/* Time of a step in which the device is idle, by cause; overlapped work does
+ * not count. Portions of the parts above. */
 enum plan_exposed {
     EXPOSED_UPDATE,   /* on the host */
     EXPOSED_GATHERS,  /* .. and reductions: between ranks */

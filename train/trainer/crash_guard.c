@@ -51,7 +51,7 @@ static void set_fault_line(const struct crash_guard *guard)
     atomic_store(&fault_line, line);
 }
 
-/* The line, and then whoever handled it before. */
+/* Write the line, then call the previous handler. */
 static void on_fault(int number, siginfo_t *info, void *context)
 {
     char end[] = {
@@ -67,7 +67,7 @@ static void on_fault(int number, siginfo_t *info, void *context)
     for (int i = 0; i < FAULTS; i++)
         if (faults[i] == number)
             sigaction(number, &before[i], NULL);
-    /* a fault happens again on return; what somebody sent does not */
+    /* a fault happens again on return; a signal from kill does not */
     if (info->si_code <= 0)
         raise(number);
     (void)context;

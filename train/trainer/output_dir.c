@@ -58,7 +58,7 @@ static enum zd_status take_lock(struct output_dir *dir)
 
 /* What rows are appended to must be files: a FIFO would wait for a reader, and
  * is found before anything else is written here. A link is none, wherever it
- * leads: somebody else of the folder's group may have made it. */
+ * leads: another member of the folder's group may have made it. */
 static enum zd_status check_rows(const struct output_dir *dir)
 {
     static const char *const names[] = {"metrics.jsonl", "events.jsonl"};
