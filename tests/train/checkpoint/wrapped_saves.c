@@ -127,7 +127,9 @@ WRAP(enum zd_status, saving_write, struct saving *saving,
             .read = look_at_read,
             .blocks = look_at_blocks,
             .backwards = view->backwards};
-    return __real_saving_write(saving, &looked);
+    enum zd_status status = __real_saving_write(saving, &looked);
+    atomic_fetch_add(&save_seen.written, 1);
+    return status;
 }
 
 WRAP(enum zd_status, loader_next, struct loader *loader,

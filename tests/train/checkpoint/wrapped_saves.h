@@ -23,11 +23,12 @@ extern struct save_asks {
     _Atomic bool refuses_helpers; /* nor for those that copy */
     _Atomic int stalls_until;     /* the next write of rank 1 stands still until
                                      training has made this step */
-    _Atomic int step_us; /* that steps 4 to 6 take longer, for the test */
+    _Atomic int step_us; /* that steps 4 to 8 take longer, for the test */
 } save_asks;
 
 extern struct save_seen { /* of all ranks, since it was cleared */
     _Atomic int writes, commits, takes;
+    _Atomic int written;        /* of writes: that have ended */
     _Atomic int helpers;        /* that copied, of all takes */
     _Atomic int step_now;       /* for the test to say */
     _Atomic int step_seen;      /* that training made beside a write */
