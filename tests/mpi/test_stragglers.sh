@@ -10,7 +10,7 @@ ask() { curl -sS --max-time 20 --unix-socket "$socket" "http://zerod$1"; }
 job=(--set train.max_steps=1000000 --set checkpoint.save_strategy=no --set checkpoint.export=none --set eval.eval_strategy=no --set log.progress=none)
 if [[ ${4:-} == gpu ]]; then
     source "$(dirname "$0")/gpu_lib.sh"
-    export ZD_STANDIN_SLOW=3@1
+    export ZD_STANDIN_SLOW=9@1
     python3 -B "$source_root/tests/support/tiny.py" .
     start slow 3 "${settings[@]}" "${job[@]}" --set job.name=fixture-llama_odd --set comm.backend=nccl --set zero.stage=2 \
         --set train.global_batch_size=3 --set data.cutoff_len=8
