@@ -1,7 +1,8 @@
-/* family.h - what a family of models is. One file of model/families/ holds one:
- * the keys of its config.json, its tensors and their names, and what differs in
- * its arithmetic. The rest of the program asks the fields of `config->family`,
- * never which family it is. families/families.h lists them. */
+/* family.h - the description of a family of models. One file of model/families/
+ * holds one: the keys of its config.json, its tensors and their names, and what
+ * differs in its arithmetic. The rest of the program asks the fields of
+ * `config->family`, never which family it is. families/families.h lists
+ * them. */
 #pragma once
 
 #include "base/status.h"

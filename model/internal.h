@@ -39,8 +39,9 @@ struct pass {
     void *const *inputs; /* of acts: forward, or in backward returned */
 };
 
-/* Inputs of segments that are in host memory (residuals.c). Of each buffer on
- * the device: the kernels that used it last, and the copy from or into it. */
+/* Inputs of segments that are in host memory (residuals.c). Events for each
+ * device buffer: the last kernels that used it, and the copy from or into
+ * it. */
 struct residuals {
     char *host; /* (acts->offloaded) inputs */
     struct model_streams streams;
@@ -62,7 +63,7 @@ struct batch_upload {
     struct event *sent[BATCH_SLOTS];
 };
 
-/* A sum of the residual stream that is due: both terms are there. It is taken
+/* A pending sum of the residual stream, whose terms are ready. It is computed
  * together with the norm that reads it. a NULL: none. */
 struct residual_sum {
     const void *a, *b;

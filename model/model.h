@@ -1,6 +1,6 @@
 /* model.h - forward and backward of a language model, written as for one device
- * and unit by unit. Where parameters come from and gradients go is the business
- * of whoever fills model_hooks; this folder knows no ranks.
+ * and unit by unit. The caller's model_hooks provide parameters and take
+ * gradients; this folder knows no ranks.
  *
  * A step of one micro-batch, or of several at once, which take turns in each
  * unit ("breadth first": Lamy-Poirier 2022, arXiv:2211.05953; for gradients
@@ -13,11 +13,11 @@
  *
  * Activation checkpointing keeps the input of every N-th layer and recomputes
  * the layers of such a segment before their backward. All modes give the same
- * bits, for the same kernels run on the same numbers.
+ * bits, because the same kernels run on the same numbers.
  *
  * An MLP in pieces (ALST's TiledMLP, arXiv:2506.13996, section 3.1) computes
- * each token as one in one piece does; gradients of its weights and of the norm
- * before it are the sum of those of the pieces, in their order. */
+ * each token as without pieces; gradients of its weights and of the norm before
+ * it are sums over the pieces, in order. */
 #pragma once
 
 #include "base/memory/arena.h"
@@ -47,13 +47,13 @@ struct checkpointing {
 /* Layers in a segment: 0 = no layer is recomputed as a whole. */
 int checkpointing_segment(struct checkpointing checkpointing, int layers);
 
-/* What places tell each other. With tensor parallelism (model/slice.h) the
- * residual stream, norms and what they add to lie in shares of the pass's
- * tokens, equal ones in the order of the places; matmuls read all tokens, and
- * those of rows of o and down, and an embedding's lookup, give each place a
- * part of a sum. With context parallelism (model_shape.cp) keys and values of a
- * layer are gathered before its attention, and their gradients summed after it,
- * among the places that share a sample; or heads change places (cp.by_heads).
+/* Collectives between places. With tensor parallelism (model/slice.h) each
+ * place has the residual stream and norms of an equal share of the pass's
+ * tokens, in the order of places. Matmuls read all tokens; those of o and down,
+ * and the embedding's lookup, give each place one term of a sum. With context
+ * parallelism (model_shape.cp) keys and values of a layer are gathered before
+ * its attention, and their gradients summed after it, among the places that
+ * share a sample; or heads change places (cp.by_heads).
  *   gather   `to` is the shares of all places, one after the other
  *   scatter  `to` is this place's share of the sum of all places' `from`, added
  *            in their order and rounded once
@@ -69,7 +69,7 @@ enum places_call {
 
 struct spans;
 /* Filled by zero (or by a test, or by the plain replica below). Calls for a
- * unit come in pairs; what acquire gave is valid until release. */
+ * unit come in pairs; pointers from acquire are valid until release. */
 struct model_hooks {
     void *ctx;
     /* Set params[id] for every tensor of `unit` (compute type); for a quantized
@@ -77,18 +77,19 @@ struct model_hooks {
     enum zd_status (*params_acquire)(void *ctx, int unit, const void **params);
     enum zd_status (*params_release)(void *ctx, int unit);
     /* Not called for a unit without a trainable tensor. Unit 0 of a tied model
-     * is acquired by the head and released by the embedding's backward.
-     * Set grads[id] for every tensor of `unit` (count elements, fp32 or, of
+     * is acquired by the head and released by the embedding's backward. Set
+     * grads[id] for every tensor of `unit` (count elements, fp32 or, of
      * param_is_product, product_grads), NULL for frozen ones. *accumulate_out:
-     * add to what is there; else what is there is undefined and every trainable
-     * tensor of the unit must be written. */
+     * accumulate; else the memory is undefined and every trainable tensor of
+     * the unit must be written. */
     enum zd_status (*grads_acquire)(
             void *ctx, int unit, void **grads, bool *accumulate_out);
     /* The unit's gradient of this micro-batch is complete. */
     enum zd_status (*grads_release)(void *ctx, int unit);
-    /* DTYPE_FP32, or the compute type where nothing is ever added to them. */
+    /* Type of matmuls' gradients: fp32, or the compute type if they never
+     * accumulate. */
     enum dtype product_grads;
-    /* What units take is noted there; NULL: no one asks. */
+    /* Records the time of units; NULL: not recorded. */
     struct spans *spans;
     /* A collective of places (enum places_call); NULL without tensor or context
      * parallelism. `count` elements of the compute type, but scores. */
@@ -97,15 +98,15 @@ struct model_hooks {
             size_t count);
 };
 
-/* What a place contributes in a training micro-batch, and to the largest of its
- * collectives, in bytes. All 0 without places. */
+/* Bytes that a place contributes in a training micro-batch, and to its largest
+ * collective. All 0 without places. */
 struct model_exchange {
     /* tensor parallelism */
     uint64_t gathered, scattered; /* shares of tokens */
     uint64_t scores;
     size_t largest_share, largest_scores;
-    /* context parallelism: keys and values, and their gradients. Where a layer
-     * ends a segment that is recomputed backward finds what was gathered. */
+    /* context parallelism: keys and values, and their gradients. For a layer
+     * that ends a recomputed segment, backward reuses what was gathered. */
     uint64_t kv_gathered, kv_scattered;
     size_t largest_kv;
     /* .. by heads: parts of queries, keys, values and outputs forward, and of
@@ -120,7 +121,8 @@ struct model_exchange model_exchange(
         const struct model_shape *shape);
 
 /* The order in which a micro-batch will call the params hooks. zero plans its
- * gathers, prefetches and slots from it; the model asserts that it keeps it. */
+ * gathers, prefetches and slots from it; the model asserts that it follows
+ * it. */
 struct unit_event {
     int unit;
     bool acquire; /* false: release */
@@ -152,7 +154,7 @@ struct cp {
 struct model_shape {
     int B, T; /* of a training micro-batch; T: tokens of whole samples */
     struct cp cp;
-    int micros; /* of those that model_forward is given at most; 0: one */
+    int micros; /* most micro-batches of one model_forward; 0: one */
     int eval_B; /* of an evaluation batch; 0: none */
     struct checkpointing checkpointing;
     enum dtype dtype;            /* compute type */
@@ -199,7 +201,7 @@ static inline size_t place_tokens(const struct model_shape *shape, int B)
     return (size_t)B * (size_t)(shape->T / cp_size(shape));
 }
 
-/* What offload_activations copies with; owned by the caller. NULL: inline. */
+/* Streams for offload_activations; owned by the caller. NULL: inline. */
 struct model_streams {
     struct stream *down, *up;
 };
@@ -256,11 +258,11 @@ struct model_batch {
 };
 
 /* Forward, loss, and the head's part of the gradient. Each unmasked token
- * weighs `dloss` in the gradient. The batches are the caller's again after
- * model_backward. The hooks of a unit are called once for all of them, and its
- * gradients add up those of batches 1 .. count in order: where units' gradients
- * are apart, to the bits of passes of one that accumulate (a tied table gets
- * its head's parts first). */
+ * weighs `dloss` in the gradient. The batches must stay valid until
+ * model_backward returns. The hooks of a unit are called once for all of them,
+ * and its gradients add up those of batches 1 .. count in order: where units'
+ * gradients are apart, to the bits of passes of one that accumulate (a tied
+ * table gets its head's parts first). */
 enum zd_status model_forward(
         struct model *model, const struct model_batch *batches, int count,
         float dloss, const struct model_hooks *hooks);

@@ -1,10 +1,10 @@
-/* params.h - every tensor of a model: name, shape, unit, and what may be done
- * to it. The order of the table is the order of units and within them of the
- * forward pass; ids are indices into it.
+/* params.h - every tensor of a model: name, shape, unit and properties. The
+ * order of the table is the order of units and within them of the forward pass;
+ * ids are indices into it.
  *
  * A unit is what is gathered and released together: unit 0 the embedding, units
- * 1..L the layers, unit L+1 the final norm and the head. A tied head has no
- * tensor of its own: it is the embedding's, and the head uses unit 0 too. */
+ * 1..L the layers, unit L+1 the final norm and the head. A tied head uses the
+ * embedding's tensor, and so unit 0 too. */
 #pragma once
 
 #include "base/number/tensor_blocks.h"
@@ -14,8 +14,8 @@
 
 enum { PARAM_NAME_MAX = 96 };
 
-/* Projections of one input, whose tensors follow each other in the table: one
- * matmul makes them all where they also follow each other in memory. Bits. */
+/* Bits for projections of the same input, which are neighbors in the table: if
+ * they are contiguous in memory too, one matmul computes them all. */
 enum param_join { JOIN_QKV = 1, JOIN_GATE_UP = 2 };
 
 enum param_init {
@@ -140,8 +140,7 @@ static inline bool param_has_adapter(const struct param_table *table, int id)
 {
     return table->adapters && table->adapters[id].r > 0;
 }
-/* Is some of it the model that was given, and stays so: frozen, or what
- * adapters are on? */
+/* Is a part of the given model unchanged: frozen, or the base of adapters? */
 static inline bool param_has_base(const struct param_table *table)
 {
     return table->trainable < table->total;
