@@ -15,10 +15,10 @@ struct control;
  * (state "starting"). ZD_ERR_CREATE as http_create. `job` must outlive it. */
 enum zd_status control_create(
         const struct job *job, struct control **control_out);
-/* What happens goes to `next` (the report on the screen) too; it must outlive
- * the run. NULL control: only to that. */
+/* An observer that also forwards to `next` (the report on the screen), which
+ * must outlive the run. NULL control: forwards only. */
 struct train_observer control_observer(
         struct control *control, const struct train_observer *next);
-/* The end: `status` is the run's. Writes the last of every sink, tells who
- * waits, removes the socket. */
+/* Ends the control thread; `status`: of the run. Writes every sink a last time,
+ * answers waiting clients, removes the socket. */
 void control_destroy(struct control *control, enum zd_status status);

@@ -1,10 +1,10 @@
-/* ask.h - the client's side: a question to a job's unix socket, and its answer
- * from whatever pieces it arrives in.
+/* ask.h - the client: a request to a job's unix socket, and the reader of its
+ * answer, which may arrive in pieces.
  *
- * Names of sockets lie where others can make files first (/tmp/zerod-UID), or
- * are read from files that others may write. So before a byte is sent or
- * believed, the process that listens (SO_PEERCRED), the folder and the socket's
- * file must belong to this user or to root.
+ * Sockets are in folders where other users can create files first
+ * (/tmp/zerod-UID), or are named in files that others may write. So before a
+ * byte is sent or trusted, the listening process (SO_PEERCRED), the folder and
+ * the socket's file must belong to this user or to root.
  *
  * Source: RFC 9112, sections 4 to 6. */
 #pragma once
@@ -13,11 +13,11 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-/* A non-blocking descriptor, whoever listens; -1 and errno, EAGAIN: the queue
- * of connections is full. */
+/* A non-blocking descriptor, without checking who listens; -1 and errno.
+ * EAGAIN: the queue of connections is full. */
 int http_dial(const char *path);
-/* The same, also -1 and EKEYREJECTED: it belongs to *stranger_out, who is not
- * to be trusted. */
+/* The same with the check; -1 and EKEYREJECTED: it belongs to *stranger_out,
+ * another user. */
 int http_connect(const char *path, uid_t *stranger_out);
 
 /* A request of HTTP/1.0: the only one of its connection, whose answer comes in
@@ -54,8 +54,8 @@ struct http_reader {
     size_t left; /* of the body */
 };
 
-/* Take what arrived; false: no more is wanted (DONE, BROKEN, or the sink said
- * so). */
+/* Reads the bytes that arrived; false: stop reading (DONE, BROKEN, or the sink
+ * returned false). */
 bool http_reader_take(
         struct http_reader *reader, const char *data, size_t bytes);
 /* The connection ended: is the answer whole? */

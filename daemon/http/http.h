@@ -46,8 +46,8 @@ struct http_reply { /* filled by the handler; at first 200, JSON */
     const char *static_body;    /* instead of body: never freed */
     const char *allow;          /* header of a 405, or NULL */
     struct http_stream *stream; /* instead of a body */
-    bool is_owner; /* this TCP connection has proved to be the owner's: from now
-                      on the limits count it apart from strangers' */
+    bool is_owner; /* this TCP connection is authenticated as the owner's:
+                      limits count it apart from others from now on */
 };
 
 typedef void http_handler(
@@ -60,7 +60,8 @@ typedef void http_handler(
  * is sent within one turn of the loop gets a length. */
 struct http_stream *http_defer(
         struct http_reply *reply, void (*gone)(void *owner), void *owner);
-/* Status of a deferred reply whose head was not sent yet; `type` is copied. */
+/* Set the status of a deferred reply before its head is sent; `type` is
+ * copied. */
 void http_set_status(struct http_stream *stream, int status, const char *type);
 /* Queue bytes (copied). False when more than 1 MiB would wait: then the client
  * is dropped, and `gone` was called. */
@@ -70,7 +71,7 @@ size_t http_queued(const struct http_stream *stream);
 /* Call `drained` whenever the client has read all that was queued. */
 void http_on_drained(struct http_stream *stream, void (*drained)(void *owner));
 void http_finish(struct http_stream *stream);
-/* As http_finish for an answer that is incomplete: the client sees that. */
+/* As http_finish for an incomplete answer, so that the client notices. */
 void http_break_off(struct http_stream *stream);
 
 /* An error as docs/control.md has it. `hint` NULL: null. */

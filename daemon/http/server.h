@@ -2,8 +2,7 @@
  *
  *   server.c   libmicrohttpd in the loop, timers, the end; HOST:PORT
  *   conn.c     a connection from accept to its end; which one is dropped, when;
- *              from replies and streams to bytes
- *   mhd.c      libmicrohttpd: from bytes to requests
+ * sends replies and streams mhd.c      libmicrohttpd: makes requests of bytes
  *   socket.c   the socket's path, folder and end
  *
  * libmicrohttpd accepts, reads and writes; libuv polls its one descriptor for
@@ -79,8 +78,8 @@ struct http_conn {
     struct http_stream *stream;
 };
 
-/* A queue between who makes an answer and the connection that sends it. It also
- * works without a connection (tests): bytes are kept. */
+/* A queue between the code that makes an answer and the connection that sends
+ * it. It also works without a connection (tests): bytes are kept. */
 struct http_stream {
     struct http_conn *conn; /* NULL: not, or no more, on a connection */
     void (*gone)(void *owner);
@@ -108,7 +107,7 @@ struct http_server {
     struct http_door doors[2]; /* unix, TCP */
     char *tcp_path;            /* the one path of http_listen_tcp; NULL: all */
     char names[2][256];        /* of this host, for TCP */
-    uv_timer_t soon, sweep;    /* libmicrohttpd wants to run; HTTP_SWEEP_MS */
+    uv_timer_t soon, sweep;    /* libmicrohttpd must run; HTTP_SWEEP_MS */
     bool must_run_again;       /* libmicrohttpd has something to put away */
     int open_handles;          /* of libuv; the server is freed with the last */
     struct http_conn *newest;

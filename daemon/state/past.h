@@ -3,9 +3,9 @@
  * events.jsonl is never cut. Where a process went on from a checkpoint,
  * `resumed` says what it undid: the samples, evaluations, checkpoints and
  * commands of steps that were repeated. They are left out here, as their rows
- * are cut from metrics.jsonl. What happened to a process (warnings, states,
- * `resumed`) stays; after a fresh start in the same folder nothing of what was
- * before does. */
+ * are cut from metrics.jsonl. Events of a process (warnings, states, `resumed`)
+ * stay, except after a fresh start in the same folder, which drops everything
+ * before it. */
 #pragma once
 
 #include <stddef.h>
@@ -26,13 +26,13 @@ struct past {
     size_t room;
 };
 
-/* The last EVENTS_KEPT of `path` (events.jsonl); a line that is none is left
- * out, and a file that is not there has none. */
+/* The last EVENTS_KEPT events of `path` (events.jsonl); invalid lines are
+ * skipped, and a missing file is empty. */
 struct past *past_read(const char *path);
 void past_free(struct past *past); /* may be NULL */
 void past_fini(struct past *past);
-/* The next event of the file, when its id is above the last one's; what it
- * undid is dropped. Copies its text. */
+/* Adds the next event of the file, if its id is above the last one's, and drops
+ * the events that it undid. Copies its text. */
 void past_add(struct past *past, const struct kept_event *event);
 /* The next event of this process. Returns the copy, borrowed until the next
  * call. */
