@@ -20,6 +20,8 @@ class Session:
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
             self.resize(columns, rows, 0)
+            for number in signal.SIGINT, signal.SIGHUP:  # whatever started this may ignore them
+                signal.signal(number, signal.SIG_DFL)
             os.execve(program, [program, "top", "-S", path, "-i", "0.1s"], ENVIRONMENT)
         self.output = ""
         self.expect("quickstart")
