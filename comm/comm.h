@@ -182,13 +182,17 @@ enum zd_status comm_plan_needs(
 void comm_set_memory(struct comm *comm, const struct arena *arena);
 
 /* A collective on arrays.
- *   ALL_GATHER      `to` is the shards of all ranks, in rank order; `from`,
- * this rank's, may be its part of `to`. REDUCE_SCATTER  `to`, a shard, is [what
- * it holds, with `accumulate` (fp32 only), +] the sum over ranks of their part
- * of `from`. It may be this rank's part of `from`, which is left alone
- * elsewhere and may be reused after the wait. ALL_TO_ALL      part r of `to` is
- * what rank r has for this rank in its `from`, whose part d is for rank d. They
- * do not overlap. */
+ *
+ * ALL_GATHER: `to` is the shards of all ranks, in rank order. `from`, this
+ * rank's, may be its part of `to`.
+ *
+ * REDUCE_SCATTER: `to`, a shard, is the sum over ranks of their part of `from`;
+ * with `accumulate` (fp32 only) added to what it holds. It may be this rank's
+ * part of `from`, which is left alone elsewhere and may be reused after the
+ * wait.
+ *
+ * ALL_TO_ALL: part r of `to` is what rank r has for this rank in its `from`,
+ * whose part d is for rank d. They do not overlap. */
 struct comm_op {
     enum comm_op_kind kind;
     const void *from;

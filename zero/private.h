@@ -7,9 +7,11 @@
  *   params.c      params hooks: the stage-3 program; the update's gather
  *   grads.c       grads hooks: work buffers, reduction
  *   grads_down.c  what becomes of a reduced gradient, in stages; to the host
- *   tokens.c      tokens' hooks, and whole tensors' gradients, between places
- * of tensor parallelism norm.c        the norm states.c      the update of this
- * rank's states paged.c       the update of those that are spilled to the host
+ *   tokens.c      hooks of tokens and whole tensors' gradients, between places
+ *                 of tensor parallelism
+ *   norm.c        the norm
+ *   states.c      the update of this rank's states
+ *   paged.c       the update of those that are spilled to the host
  *   offload.c     the engine's part of the step, when it has all states
  *   ranges.c      states and weights from outside: loading, saving
  *   base.c        the base's codes and scales: made, loaded

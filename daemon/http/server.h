@@ -1,8 +1,9 @@
 /* server.h - what the files of the server share.
  *
  *   server.c   libmicrohttpd in the loop, timers, the end; HOST:PORT
- *   conn.c     a connection from accept to its end; which one is dropped, when;
- * sends replies and streams mhd.c      libmicrohttpd: makes requests of bytes
+ *   conn.c     a connection from accept to its end; which one is dropped, and
+ *              when; sends replies and streams
+ *   mhd.c      libmicrohttpd: makes requests of bytes
  *   socket.c   the socket's path, folder and end
  *
  * libmicrohttpd accepts, reads and writes; libuv polls its one descriptor for

@@ -1,10 +1,11 @@
 /* quantized.h - a weight that a file stores quantized.
  *
- *   W             U8 (or its bytes viewed as another type): 4-bit codes
- *   W.absmax, W.quant_map, W.nested_absmax, W.nested_quant_map,
- *   W.quant_state.bitsandbytes__nf4|fp4                      bitsandbytes,
- * 4-bit W I8, MODULE.SCB, MODULE.weight_format                   bitsandbytes,
- * 8-bit W F8_E4M3, W_scale_inv                                   DeepSeek's fp8
+ *   bitsandbytes, 4-bit  W U8 (or its bytes viewed as another type): codes;
+ *                        W.absmax, W.quant_map, W.nested_absmax,
+ *                        W.nested_quant_map,
+ *                        W.quant_state.bitsandbytes__nf4|fp4
+ *   bitsandbytes, 8-bit  W I8, MODULE.SCB, MODULE.weight_format
+ *   DeepSeek's fp8       W F8_E4M3, W_scale_inv
  *
  * W is NAME.weight of module NAME. Which it is follows from the tensors beside
  * it. All of it may be spread over files.

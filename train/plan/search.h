@@ -3,13 +3,13 @@
  * by a score. It only plans, without trial runs. Every question is such a
  * query:
  *
- *   asked by          may vary            micro-batches      keeps
- *   --fit, init       what is allowed     largest that fits  all, by time
- *   --max, --min      the job alone, or   its own, or the    the first that
- * fits, what is allowed     largest            for each amount advice one
- * option          its own, or the    the fastest largest other refusal what is
- * offered     its own, or the    the cheapest four, largest other      none
- * within another smallest machine  what is allowed     one sample, or     the
+ *   asked by          may vary           micro-batches      keeps
+ *   --fit, init       what is allowed    largest that fits  all, by time
+ *   --max, --min      the job alone, or  its own, or the    the first that
+ * fits, what is allowed    largest            for each amount advice one option
+ * its own, or the    the fastest largest other refusal           what is
+ * offered    its own, or the    the cheapest four, largest other      none
+ * within another smallest machine  what is allowed    one sample, or     the
  * least device, the whole step     host, and both
  *
  * Every step has the same samples and learning rate. Of each candidate the
