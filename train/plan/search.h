@@ -5,12 +5,14 @@
  *
  *   asked by          may vary           micro-batches      keeps
  *   --fit, init       what is allowed    largest that fits  all, by time
- *   --max, --min      the job alone, or  its own, or the    the first that
- * fits, what is allowed    largest            for each amount advice one option
- * its own, or the    the fastest largest other refusal           what is
- * offered    its own, or the    the cheapest four, largest other      none
- * within another smallest machine  what is allowed    one sample, or     the
- * least device, the whole step     host, and both
+ *   --max, --min      the job alone, or  its own, or the    the first fit for
+ *                     what is allowed    largest            each amount
+ *   advice            one option         its own, or the    the fastest
+ *                                        largest other
+ *   refusal           what is offered    its own, or the    the cheapest four,
+ *                                        largest other      none in another
+ *   smallest machine  what is allowed    one sample, or     the least device,
+ *                                        the whole step     host, and both
  *
  * Every step has the same samples and learning rate. Of each candidate the
  * largest micro-batch that fits is taken: by the prediction none is faster. */
