@@ -2,7 +2,6 @@
 #include "comm/backend.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 struct watch_facts comm_watch_facts(const struct comm_options *options)

@@ -7,7 +7,6 @@
 #include "data/tokenizer/utf8.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* --- one sample --- */

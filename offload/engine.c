@@ -1,7 +1,6 @@
 /* engine.c - creation and destruction of the engine. */
 #include "offload/engine.h"
 
-#include "base/clock.h"
 #include "base/must.h"
 
 #include <assert.h>

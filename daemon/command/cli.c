@@ -1,13 +1,11 @@
 #include "daemon/command/cli.h"
 
 #include "base/file/fs.h"
-#include "base/must.h"
 #include "base/words.h"
 #include "daemon/cli/complete.h"
 #include "daemon/cli/output.h"
 #include "train/plan/machine.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 bool cli_wants_json(const struct cli_args *args)

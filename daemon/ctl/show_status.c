@@ -5,7 +5,6 @@
 #include "daemon/ctl/show.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { NAME_COLUMNS = 15 };

@@ -5,7 +5,6 @@
 #include "daemon/ctl/plot.h"
 #include "daemon/ctl/show.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 enum {

@@ -7,7 +7,6 @@
 #include "daemon/state/series.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { POINTS_MAX = 10000, PLOT_POINTS = 2000, TABLE_ROWS = 20 };

@@ -4,7 +4,6 @@
 #include "base/log.h"
 #include "base/must.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 struct job *job_open(const struct job_request *request)

@@ -3,7 +3,6 @@
 #include "base/must.h"
 #include "base/text_stream.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 static const char marker[] =

@@ -14,7 +14,6 @@
 #include "train/plan/search.h"
 #include "zd_config.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /* --- what fits --- */

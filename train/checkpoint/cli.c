@@ -8,7 +8,6 @@
 #include "train/checkpoint/manifest.h"
 
 #include <limits.h>
-#include <stdlib.h>
 
 /* What is known of one checkpoint, sound or not; "ok" is null for one that
  * cannot be read. New reference. */

@@ -10,7 +10,6 @@
 #include <limits.h>
 #include <math.h>
 #include <stddef.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* Bytes: a thousand shards of 70B parameters take about 30 million. */

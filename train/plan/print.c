@@ -5,7 +5,6 @@
 #include "train/plan/fit.h"
 #include "train/plan/predict.h"
 
-#include <inttypes.h>
 
 /* --- names ---------------------------------------------------------------- */
 

@@ -4,7 +4,6 @@
 #include "base/must.h"
 #include "train/report/metric.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /* Is the line a row of a step that stays? */

@@ -10,7 +10,6 @@
 #include "train/trainer/trainer.h"
 
 #include <math.h>
-#include <string.h>
 
 /* --- the evaluation ------------------------------------------------------- */
 
