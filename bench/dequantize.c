@@ -5,10 +5,7 @@
  *
  * A matrix of 4096 x 11008, larger than any cache. A copy reads and writes; so
  * does decoding: its bytes are those of codes, scales and elements. Each row is
- * the best of ROUNDS, decoding and copy in turn.
- *
- * Then a decode step's product, of 1 and 2 rows: with the codes as they lie
- * (codes_rows.h), and decoded whole first. */
+ * the best of ROUNDS, decoding and copy in turn. */
 #include "bench/timing.h"
 
 #include "kernels/backend.h"
@@ -67,48 +64,6 @@ static void row(
            copying / decoding);
 }
 
-/* --- products of a few rows ----------------------------------------------- */
-
-static void products(
-        enum quant_format format, enum dtype type, const struct matrix *m)
-{
-    const struct kernels *k;
-    struct quant_matrix matrix = {
-            .format = format,
-            .rows = ROWS,
-            .columns = COLUMNS,
-            .block = QUANT_BLOCK,
-            .nested_block = format <= QUANT_FP4 ? QUANT_NESTED_BLOCK : 0};
-    static char a[2 * COLUMNS * 4], out[2 * ROWS * 4];
-    if (kernels_cpu(type, &k) != ZD_OK)
-        exit(70);
-    for (int rows = 1; rows <= 2; rows++) {
-        double coded = 1e9, decoded = 1e9;
-        for (int round = 0; round < ROUNDS; round++) {
-            double begin = clock_seconds();
-            k->codes_rows(
-                    NULL, out, ROWS, a, m->codes, m->scales, &matrix, NULL,
-                    rows);
-            double middle = clock_seconds();
-            k->dequantize(NULL, m->out, m->codes, m->scales, &matrix);
-            k->matmul(
-                    NULL, &(struct matmul){
-                                  .M = rows,
-                                  .N = ROWS,
-                                  .K = COLUMNS,
-                                  .a = {a, type},
-                                  .b = {m->out, type, true},
-                                  .out = {out, type}});
-            double end = clock_seconds();
-            coded = middle - begin < coded ? middle - begin : coded;
-            decoded = end - middle < decoded ? end - middle : decoded;
-        }
-        printf("%-5s %-5s %d rows %8.2f ms  decoded first %8.2f ms  %.2f\n",
-               quant_format_name(format), dtype_name(type), rows, 1e3 * coded,
-               1e3 * decoded, decoded / coded);
-    }
-}
-
 int main(int argc, char **argv)
 {
     static const char *const names[] = {"base", "avx2", "avx512"};
@@ -129,8 +84,5 @@ int main(int argc, char **argv)
             for (int type = DTYPE_FP32; type <= DTYPE_FP16; type++)
                 row(names[isa], (enum quant_format)format, (enum dtype)type,
                     &m);
-    for (int format = QUANT_NF4; format <= QUANT_FP8; format++)
-        for (int type = DTYPE_FP32; type <= DTYPE_BF16; type++)
-            products((enum quant_format)format, (enum dtype)type, &m);
     return 0;
 }

@@ -2,7 +2,6 @@
 #include "kernels/attention/attention_cpu.h"
 #include "kernels/backend.h"
 #include "kernels/matmul/matmul_cpu.h"
-#include "kernels/quant/quant_cpu.h"
 
 #define OP(op) op##_fn FAST(op);
 KERNELS_EACH(OP)

@@ -31,7 +31,6 @@
 #include "kernels/loss/losses.h"
 #include "kernels/matmul/matmul.h"
 #include "kernels/norm/norm.h"
-#include "kernels/quant/codes_rows.h"
 #include "kernels/quant/dequantize.h"
 #include "kernels/rope/rope.h"
 
@@ -59,7 +58,6 @@
     OP(scale_columns)                                                          \
     OP(column_dots)                                                            \
     OP(dequantize)                                                             \
-    OP(codes_rows)                                                             \
     OP(fp8_amax)                                                               \
     OP(fp8_cast)
 

@@ -253,30 +253,6 @@ static enum zd_status adapters_enter(
 
 /* --- matmuls -------------------------------------------------------------- */
 
-/* The matmul of a decode step: no quantized weight is dequantized to memory. */
-static enum zd_status rows_forward(
-        const struct linear *linear, void *y, const void *x)
-{
-    const struct kernels *k = linear->model->kernels;
-    size_t element = dtype_bytes(k->dtype), first = 0;
-    ZD_EACH(part, linear->weight.parts, linear->weight.part_count) {
-        const char *bias = linear->bias;
-        ZD_TRY(k->codes_rows(
-                NULL, (char *)y + first * element, linear->out, x, part->codes,
-                part->scales, part->matrix,
-                bias ? bias + first * element : NULL, linear->N));
-        first += (size_t)part->matrix->rows;
-    }
-    return ZD_OK;
-}
-
-/* A quantized weight that a decode step multiplies by as it is. */
-static bool has_few_rows(const struct linear *linear)
-{
-    return linear->weight.part_count > 0 && linear->pass->decode &&
-           linear->N <= ROWS_TOGETHER;
-}
-
 /* `is_first` of the projections of an input. */
 static enum zd_status forward(
         const struct linear *linear, void *y, const void *x, bool is_first)
@@ -285,9 +261,7 @@ static enum zd_status forward(
             .a = rows_of(linear, x, false), .out = {y}, .bias = linear->bias};
     if (linear->is_fp8)
         ZD_TRY(fp8_input(linear, x, is_first, !y, &m.a));
-    if (y && has_few_rows(linear))
-        ZD_TRY(rows_forward(linear, y, x));
-    else if (y)
+    if (y)
         ZD_TRY(multiply(linear, false, &m));
     return adapters_forward(linear, y, x);
 }
@@ -307,7 +281,7 @@ enum zd_status linear_forward_gelu(
             .bias = linear->bias,
             .epilogue = MATMUL_GELU,
             .aux = y};
-    if (!linear->is_fp8 && !linear->adapter_count && !has_few_rows(linear))
+    if (!linear->is_fp8 && !linear->adapter_count)
         return multiply(linear, false, &m);
     ZD_TRY(forward(linear, y, x, true));
     return linear->model->kernels->gelu_forward(

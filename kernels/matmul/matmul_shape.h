@@ -5,9 +5,7 @@
 
 #include "kernels/matmul/matmul.h"
 
-/* From more rows on packing wins (bench/gemm). ROWS_TOGETHER are multiplied as
- * the matrix is read; all others while it is in the caches. */
-enum { MATMUL_ROWS_MAX = 8, ROWS_TOGETHER = 2 };
+enum { MATMUL_ROWS_MAX = 8 }; /* from more on packing wins (bench/gemm) */
 
 static inline bool rows_are_few(const struct matmul *m)
 {

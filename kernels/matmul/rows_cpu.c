@@ -6,7 +6,6 @@
  * What one element sums, and in which order, depends on K alone. */
 #include "kernels/cpu/fast.h"
 #include "kernels/matmul/matmul_cpu.h"
-#include "kernels/matmul/rows_sums.h"
 
 /* Of a (N, K) matrix one row is read at a time: rows side by side are read at
  * half the speed (bench/gemm). Of a (K, N) matrix DEPTH rows are, and the sums
@@ -14,7 +13,20 @@
  * sums do. */
 enum { STRIP = 2048, NARROW_STRIP = 512, DEPTH = 4 };
 
+/* ROWS_TOGETHER are multiplied as the matrix is read; all others while it is in
+ * the caches. Sums side by side hide the latency of an addition. */
+enum { ROWS_TOGETHER = 2, SUMS = 4, STEP = SUMS * VL };
+
 typedef float strip_sums[MATMUL_ROWS_MAX][STRIP];
+
+ALWAYS_INLINE void add_products(
+        vf sum[ROWS_TOGETHER], const elem *a, int64_t a_row, int rows,
+        const elem *b, int count)
+{
+    vf bv = load_some(b, count);
+    for (int m = 0; m < rows; m++)
+        sum[m] += load_some(a + m * a_row, count) * bv;
+}
 
 /* sums[m][i] = a(m, :) . b(column, :), which is column i of a strip, of `rows`
  * rows from m. */
@@ -24,11 +36,17 @@ ALWAYS_INLINE void dot_run(
 {
     const elem *a = (const elem *)p->a.data + (size_t)m * (size_t)p->K;
     const elem *b = (const elem *)p->b.data + (size_t)column * (size_t)p->K;
-    struct rows_sums of;
-    memset(&of, 0, sizeof of);
-    rows_add(&of, a, p->K, rows, b, p->K);
+    vf of[SUMS][ROWS_TOGETHER];
+    int k = 0;
+    memset(of, 0, sizeof of);
+    for (; k + STEP <= p->K; k += STEP)
+        for (int s = 0; s < SUMS; s++)
+            add_products(of[s], a + k + s * VL, p->K, rows, b + k + s * VL, VL);
+    for (; k < p->K; k += VL)
+        add_products(of[0], a + k, p->K, rows, b + k, p->K - k);
+    static_assert(SUMS == 4, "the order of these");
     for (int r = 0; r < rows; r++)
-        sums[m + r][i] = rows_total(&of, r);
+        sums[m + r][i] = vf_sum((of[0][r] + of[1][r]) + (of[2][r] + of[3][r]));
 }
 
 /* sums[m][c] += a(m, k) b(k, column + c), k < depth, c < columns, of `rows`
@@ -86,6 +104,27 @@ static void strip_run(
         FOR_ROWS(p, m, add_rows(p, m, ROWS, 1, k, column, columns, sums))
 }
 
+/* The sums of `count` columns [+ bias], rounded into out, or as fp32 written or
+ * added to it. */
+static void put_sums(
+        void *out, enum dtype out_type, const elem *bias, bool accumulate,
+        const float *sums, int count)
+{
+    for (int i = 0; i < count; i += VL) {
+        vf sum = vf_load_some(sums + i, count - i);
+        if (bias)
+            sum += load_some(bias + i, count - i);
+        if (out_type == DTYPE_FP32) {
+            float *to = (float *)out + i;
+            if (accumulate)
+                sum += vf_load_some(to, count - i);
+            vf_store_some(to, sum, count - i);
+        } else {
+            store_some((elem *)out + i, sum, count - i);
+        }
+    }
+}
+
 static void share_of(const struct matmul *p, int first, int last)
 {
     strip_sums sums;
@@ -95,7 +134,7 @@ static void share_of(const struct matmul *p, int first, int last)
         strip_run(p, c, columns, sums);
         for (int m = 0; m < p->M; m++) {
             size_t at = (size_t)m * (size_t)p->N + (size_t)c;
-            rows_put(
+            put_sums(
                     (char *)p->out.data + at * dtype_bytes(p->out.type),
                     p->out.type, p->bias ? (const elem *)p->bias + c : NULL,
                     p->accumulate, sums[m], columns);

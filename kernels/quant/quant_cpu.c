@@ -5,10 +5,9 @@
  * to look them up. 16-bit elements: by bytes, 16 codes in one shuffle for the
  * lower halves and one for the upper. fp32: a permutation of 16 floats
  * (AVX-512) or of twice 8 (AVX2). Without either: a loop. */
-#include "kernels/quant/quant_cpu.h"
-
 #include "kernels/cpu/fast.h"
 #include "kernels/fp8/fp8_lanes.h"
+#include "kernels/quant/dequantize.h"
 
 dequantize_fn FAST(dequantize);
 
@@ -137,15 +136,13 @@ ALWAYS_INLINE void decode_block(
 
 #endif
 
-/* Elements [begin, end) of one block. */
+/* Elements [begin, end) of one block, from a whole byte on. */
 ALWAYS_INLINE void decode_part(
         elem *out, const uint8_t *codes, float absmax, const float values[16],
         size_t begin, size_t end)
 {
     elem table[16];
     fill_table(table, values, absmax);
-    if (begin % 2)
-        *out++ = table[codes[begin++ / 2] & 15u];
     decode_block(out, codes + begin / 2, table, end - begin);
 }
 
@@ -303,7 +300,17 @@ enum {
             << 13, /* elements that a thread decodes at a time: whole blocks */
 };
 
-void FAST(codes_reader_init)(
+/* A quantized matrix with its tables; all borrowed. */
+struct codes_reader {
+    const struct quant_matrix *m;
+    const uint8_t *codes;
+    const float *scales;
+    const float *nested; /* scales of absmax; NULL: they are not quantized */
+    const uint8_t *absmax_codes;
+    float values[16], map[256];
+};
+
+static void codes_reader_init(
         struct codes_reader *r, const void *codes, const void *scales,
         const struct quant_matrix *m)
 {
@@ -367,7 +374,8 @@ static void read_row(
     }
 }
 
-void FAST(codes_read)(
+/* Elements begin .. begin + count - 1, from a whole block on. */
+static void codes_read(
         elem *out, const struct codes_reader *r, size_t begin, size_t count)
 {
     size_t columns = (size_t)r->m->columns, end = begin + count;
@@ -391,10 +399,11 @@ enum zd_status FAST(dequantize)(
 {
     struct codes_reader reader;
     size_t count = quant_matrix_count(matrix);
-    FAST(codes_reader_init)(&reader, codes, scales, matrix);
+    codes_reader_init(&reader, codes, scales, matrix);
 #pragma omp parallel for schedule(static) num_threads(threads_for(count))
     for (size_t at = 0; at < count; at += SHARE)
-        FAST(codes_read)
-    ((elem *)out + at, &reader, at, count - at < SHARE ? count - at : SHARE);
+        codes_read(
+                (elem *)out + at, &reader, at,
+                count - at < SHARE ? count - at : SHARE);
     return ZD_OK;
 }

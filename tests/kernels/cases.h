@@ -28,6 +28,6 @@ extern const int cuda_case_count;
 /* For these lists, in cases_*.c. */
 case_fn norm_case, head_norm_case, norm_shapes_case, add_norm_case,
         head_norm_rope_case, row_gains_case, scale_columns_case,
-        column_dots_case, dequantize_case, codes_rows_case, fp8_cast_case,
-        fp8_matmul_case, fp8_gradient_case, fp8_codes_case, attention_case,
-        window_case, attention_share_case, decode_case;
+        column_dots_case, dequantize_case, fp8_cast_case, fp8_matmul_case,
+        fp8_gradient_case, fp8_codes_case, attention_case, window_case,
+        attention_share_case, decode_case;

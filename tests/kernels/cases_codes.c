@@ -4,7 +4,6 @@
 #include "base/number/rng.h"
 #include "run.h"
 
-#include <math.h>
 #include <stdlib.h>
 
 /* Codes as they come: every one is legal, but two of e4m3. */
@@ -69,42 +68,4 @@ void dequantize_case(void)
         m.format = QUANT_FP8;
         dequantize_matrix(&m);
     }
-}
-
-static void codes_rows_matrix(
-        const struct quant_matrix *m, int rows, bool biased)
-{
-    enum dtype type = pair_type();
-    int64_t stride = m->rows + 3 * (m->columns % 2);
-    size_t K = (size_t)m->columns;
-    pairs_begin();
-    struct pair codes = random_codes(m, (uint64_t)m->columns);
-    struct pair scales = random_scales(m, (uint64_t)m->rows);
-    struct pair x = pair_of(type, (size_t)rows * K, 1.0f / sqrtf((float)K), 1);
-    struct pair bias = pair_of(type, (size_t)m->rows, 1.0f, 2);
-    struct pair out = pair_of(type, (size_t)(rows * stride), 1.0f, 3);
-    RUN(codes_rows(
-            NULL, out.of[r], stride, x.of[r], codes.of[r], scales.of[r], m,
-            biased ? bias.of[r] : NULL, rows));
-    pair_compare(out);
-}
-
-/* Rows that begin within a block and within a byte, pieces of rows, tiles. */
-void codes_rows_case(void)
-{
-    static const int shapes[][2] = {
-            {1, 1}, {5, 13}, {70, 160}, {9, 131}, {3, 4370}};
-    static const enum quant_format formats[] = {
-            QUANT_NF4, QUANT_FP4, QUANT_INT8, QUANT_FP8};
-    for (int i = 0; i < 20; i++)
-        for (int flags = 0; flags < (i % 4 < 2 ? 8 : 4); flags++) {
-            struct quant_matrix m = {
-                    .format = formats[i % 4],
-                    .rows = shapes[i / 4][0],
-                    .columns = shapes[i / 4][1],
-                    .block = flags & 1 ? 64 : 256};
-            if (quant_is_4bit(&m) && flags & 4)
-                m.nested_block = QUANT_NESTED_BLOCK;
-            codes_rows_matrix(&m, 1 + (flags >> 1 & 1), flags & 1);
-        }
 }
