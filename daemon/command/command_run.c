@@ -40,11 +40,12 @@ static void first_difference(
 /* Rank 0's text to all; a rank whose own differs says where. */
 static enum zd_status compare_jobs(struct comm *comm, const struct job *job)
 {
-    char *mine = job_canonical(job), *first = mine, difference[640];
+    ZD_FREED char *mine = job_canonical(job), *other = NULL;
+    char *first = mine, difference[640];
     int64_t bytes = (int64_t)strlen(mine) + 1;
     enum zd_status status = comm_broadcast(comm, &bytes, sizeof bytes, 0);
     if (status == ZD_OK && comm_rank(comm) != 0)
-        first = zd_must(calloc(1, (size_t)bytes));
+        first = other = zd_must(calloc(1, (size_t)bytes));
     ZD_THEN(status, comm_broadcast(comm, first, (size_t)bytes, 0));
     if (status == ZD_OK && strcmp(mine, first) != 0) {
         first_difference(mine, first, difference, sizeof difference);
@@ -53,9 +54,6 @@ static enum zd_status compare_jobs(struct comm *comm, const struct job *job)
                         "job files differ between ranks: %s", difference);
         zd_fail_where("%s", comm_host(comm));
     }
-    if (first != mine)
-        free(first);
-    free(mine);
     return comm_agree(comm, status);
 }
 
@@ -252,12 +250,12 @@ enum zd_status command_run_refused(
     if (!comm_is_launched())
         return status;
     zd_error_clear();
-    if (comm_mpi_create(args->argc, args->argv, &options, &comm) == ZD_OK) {
-        zd_error_set(&error);
-        status = comm_agree(comm, status);
-        leave(comm, status);
-    } else {
-        zd_error_set(&error);
-    }
+    bool joins =
+            comm_mpi_create(args->argc, args->argv, &options, &comm) == ZD_OK;
+    zd_error_set(&error);
+    if (!joins)
+        return status;
+    status = comm_agree(comm, status);
+    leave(comm, status);
     return status;
 }

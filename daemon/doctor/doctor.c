@@ -255,11 +255,11 @@ static void open_own(struct doctor *doctor, int local_rank, int local_size)
     }
     device_use(doctor->device);
     struct device_facts facts = device_facts();
-    json_t *own = json_pack(
-            "{s:i, s:s, s:I, s:I}", "index", facts.index, "name", facts.name,
-            "free_bytes", (json_int_t)facts.free_bytes, "context_bytes",
-            (json_int_t)facts.context_bytes);
-    put(doctor, "gpu", own);
+    put(doctor, "gpu",
+        json_pack(
+                "{s:i, s:s, s:I, s:I}", "index", facts.index, "name",
+                facts.name, "free_bytes", (json_int_t)facts.free_bytes,
+                "context_bytes", (json_int_t)facts.context_bytes));
 }
 
 /* Opens this rank's GPU where the job has one. */

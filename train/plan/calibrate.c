@@ -288,9 +288,11 @@ static enum zd_status collect(
 
 /* Seconds of one of them, the best of `times`. */
 static enum zd_status time_wire(
-        struct comm *comm, float *full, float *shard, size_t count, int times,
+        struct comm *comm, const struct arena *arena, size_t count, int times,
         double *seconds_out)
 {
+    float *full = arena_span(arena, "full"),
+          *shard = arena_span(arena, "shard");
     double best = INFINITY;
     for (int i = 0; i < times; i++) {
         ZD_TRY(comm_barrier(comm));
@@ -303,21 +305,21 @@ static enum zd_status time_wire(
 }
 
 static enum zd_status measure_wire(
-        struct comm *comm, double seconds, float *full, float *shard,
+        struct comm *comm, double seconds, const struct arena *arena,
         struct plan_machine *machine)
 {
     enum { FEW = 256, MANY = SHARD, ROUNDS_MAX = 200 };
     double world = comm_size(comm), local = comm_local_size(comm);
     double few, many, first;
-    ZD_TRY(time_wire(comm, full, shard, FEW, 20, &few));
-    ZD_TRY(time_wire(comm, full, shard, MANY, 2, &first));
+    ZD_TRY(time_wire(comm, arena, FEW, 20, &few));
+    ZD_TRY(time_wire(comm, arena, MANY, 2, &first));
     int64_t rounds = (int64_t)(seconds / 2 / (first > 0 ? first : 1));
     rounds = rounds < 3 ? 3 : rounds > ROUNDS_MAX ? ROUNDS_MAX : rounds;
     ZD_TRY(comm_broadcast(comm, &rounds, sizeof rounds, 0));
     double began = clock_seconds(), cpu = thread_seconds();
-    ZD_TRY(time_wire(comm, full, shard, MANY, (int)rounds, &many));
+    ZD_TRY(time_wire(comm, arena, MANY, (int)rounds, &many));
     machine->wire_cores = core_share(began, cpu);
-    ZD_TRY(time_wire(comm, full, shard, FEW, (int)rounds * 4, &few));
+    ZD_TRY(time_wire(comm, arena, FEW, (int)rounds * 4, &few));
     double bytes = (MANY - FEW) * sizeof(float), took = many - few;
     machine->latency = few / (world - 1);
     machine->wire_is_measured = true;
@@ -342,9 +344,7 @@ static enum zd_status measure_paths(
     if (comm_size(comm) == 1)
         return ZD_OK;
     comm_set_memory(comm, arena);
-    status = measure_wire(
-            comm, part, arena_span(arena, "full"), arena_span(arena, "shard"),
-            machine);
+    status = measure_wire(comm, part, arena, machine);
     comm_set_memory(comm, NULL);
     return status;
 }

@@ -52,6 +52,11 @@ struct plan_limits plan_limits_here(const struct job_plan *plan);
 struct plan_limits plan_limits_of(
         const struct train_job *job, const struct job_plan *plan);
 bool plan_fits(const struct job_plan *plan, const struct plan_limits *limits);
+/* How much of `bytes` is beyond `taken`. */
+static inline uint64_t plan_left(uint64_t bytes, uint64_t taken)
+{
+    return bytes > taken ? bytes - taken : 0;
+}
 /* Bytes of the host that are left within the limits, and in this machine: for a
  * run, and where no limit of the host speaks of another. */
 uint64_t plan_free_bytes(

@@ -125,11 +125,6 @@ struct plan_limits plan_limits_of(
     return limits;
 }
 
-static uint64_t left(uint64_t limit, uint64_t taken)
-{
-    return limit > taken ? limit - taken : 0;
-}
-
 uint64_t plan_free_bytes(
         const struct job_plan *plan, const struct plan_limits *limits)
 {
@@ -137,9 +132,9 @@ uint64_t plan_free_bytes(
     /* one more span begins at a multiple of ARENA_ALIGN */
     uint64_t host = plan_host_bytes(plan) + ARENA_ALIGN - 1;
     uint64_t within[] = {
-            left(limits->host, host),
-            left(limits->total, plan_device_bytes(plan) + host),
-            left(plan_machine_memory(plan), job_plan_memory(plan))};
+            plan_left(limits->host, host),
+            plan_left(limits->total, plan_device_bytes(plan) + host),
+            plan_left(plan_machine_memory(plan), job_plan_memory(plan))};
     uint64_t least = within[0];
     for (int i = 1; i < (here ? 3 : 2); i++)
         least = within[i] < least ? within[i] : least;

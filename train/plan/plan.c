@@ -218,8 +218,6 @@ enum zd_status plan_begin(
         const struct train_job *job, int world, int local_size,
         const struct comm *comm, struct job_plan *plan)
 {
-    enum zd_status status;
-
     memset(plan, 0, sizeof *plan);
     plan->world = world;
     ZD_TRY(mesh_cut(job->parallel, world, &plan->mesh));
@@ -250,7 +248,7 @@ enum zd_status plan_begin(
             &job->train, samplers, world / samplers, &plan->per_device,
             &plan->accumulation, &plan->global_batch));
     ZD_TRY(job_plan_config(job, &plan->config));
-    status = job_plan_vocabulary(job, &plan->config);
+    enum zd_status status = job_plan_vocabulary(job, &plan->config);
     ZD_THEN(status, plan_tables(job, plan));
     if (status == ZD_OK)
         status = plan_slice(job, (struct tp){plan->mesh.tp, place.tp}, plan);

@@ -280,8 +280,7 @@ static void acquire(struct schedule *s, int i, bool is_backward)
 
 static double device_part(const struct job_plan *plan)
 {
-    double share = plan->zero.request.offload.device_update;
-    return share > 0 ? share : 0;
+    return fmax(0, plan->zero.request.offload.device_update);
 }
 
 /* Elements that the device updates: their states visit it, and on a CPU its own

@@ -437,8 +437,7 @@ static json_t *limits_json(const struct job_plan *plan)
                         "{s:I, s:I, s:I, s:I, s:s}", "bytes", (json_int_t)most,
                         "takes", (json_int_t)takes, "needs",
                         (json_int_t)(takes - rows[i].spare), "over",
-                        (json_int_t)(takes > most ? takes - most : 0), "source",
-                        source));
+                        (json_int_t)plan_left(takes, most), "source", source));
     }
     return json;
 }

@@ -8,6 +8,7 @@
 #include "train/plan/search.h"
 
 #include "base/must.h"
+#include "train/plan/fit.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -233,12 +234,6 @@ static enum zd_status keep(struct search *search)
  * of each is told with the other as it is; if no host memory would do, the
  * least of the device. */
 
-/* The CPU device without limits: one memory for both. */
-static bool is_one_memory(const struct plan_limits *limits)
-{
-    return !limits->on_gpu && !limits->limits_device && !limits->limits_host;
-}
-
 static uint64_t total_of(const struct plan_found *found)
 {
     return found->device + found->host;
@@ -260,7 +255,8 @@ static void note_all(struct search *search, const struct plan_found *found)
     struct plan_smallest *out = search->query->smallest;
     const struct plan_limits *limits = &search->limits;
     bool has_room = total_of(found) <= limits->total;
-    if (is_one_memory(limits)) {
+    /* the CPU device without limits: one memory for both */
+    if (!limits->on_gpu && !limits->limits_device && !limits->limits_host) {
         note(search, &out->any, found, total_of(found), total_of(&out->any));
         return;
     }
@@ -430,11 +426,6 @@ static const struct plan_candidate probes[] = {
 enum { PROBES = sizeof probes / sizeof *probes };
 static const double never = 1e12; /* seconds */
 
-static uint64_t beyond(uint64_t bytes, uint64_t limit)
-{
-    return bytes > limit ? bytes - limit : 0;
-}
-
 /* Seconds of a step, or, beyond any of those, with the bytes that are short. */
 static double score_probe(
         struct search *search, const struct plan_candidate *candidate)
@@ -448,8 +439,8 @@ static double score_probe(
     if (!plan->arena.bytes[ARENA_DEVICE]) /* there is no such plan */
         return INFINITY;
     uint64_t device = plan_device_bytes(plan), host = plan_host_bytes(plan);
-    return never + (double)beyond(device, limits->device) +
-           (double)beyond(host, limits->host);
+    return never + (double)plan_left(device, limits->device) +
+           (double)plan_left(host, limits->host);
 }
 
 static double score_mesh(
