@@ -106,21 +106,18 @@ void codec_decode_plain(
 
 /* --- the fastest code ----------------------------------------------------- */
 
-#if defined(__x86_64__)
 extern const struct simd_code simd_avx2, simd_avx512;
 
 const struct simd_code *simd_code_of(enum isa isa)
 {
     static const struct simd_code *const all[ISA_COUNT] = {
-            [ISA_AVX2] = &simd_avx2, [ISA_AVX512] = &simd_avx512};
+#if defined(__x86_64__)
+        [ISA_AVX2] = &simd_avx2,
+        [ISA_AVX512] = &simd_avx512
+#endif
+    };
     return all[isa];
 }
-#else
-const struct simd_code *simd_code_of(enum isa isa)
-{
-    return NULL;
-}
-#endif
 
 static void codec_encode(
         enum optim_lane lane, const float *values, size_t count, uint8_t *codes,
@@ -149,18 +146,12 @@ static void codec_decode(
 
 size_t optim_lane_bytes(enum optim_format format, size_t count)
 {
-    switch (format) {
-    case OPTIM_FP32:
-        return count * 4;
-    case OPTIM_BF16:
-        return count * 2;
-    case OPTIM_8BIT:
-        return count;
-    case OPTIM_NONE:
-    case OPTIM_BLOCKS:
-        break;
-    }
-    return 0;
+    static const size_t bytes[] = {
+            [OPTIM_FP32] = 4,
+            [OPTIM_BF16] = 2,
+            [OPTIM_8BIT] = 1,
+            [OPTIM_BLOCKS] = 0};
+    return count * bytes[format];
 }
 
 size_t optim_scale_count(enum optim_format format, size_t count)
@@ -172,16 +163,12 @@ enum zd_status optim_lane_clear(
         enum optim_lane lane, enum optim_format format, void *values,
         float *scales, size_t count)
 {
-    size_t scale_count = optim_scale_count(format, count);
-    if (format != OPTIM_8BIT) {
-        memset(values, 0, optim_lane_bytes(format, count));
-        return ZD_OK;
-    }
-    uint8_t code;
-    float nothing = 0, scale;
-    codec_encode_plain(lane, &nothing, 1, &code, &scale);
-    memset(values, code, count);
-    for (size_t i = 0; i < scale_count; i++)
+    uint8_t code = 0;
+    float nothing = 0, scale = 0;
+    if (format == OPTIM_8BIT)
+        codec_encode_plain(lane, &nothing, 1, &code, &scale);
+    memset(values, code, optim_lane_bytes(format, count));
+    for (size_t i = 0; i < optim_scale_count(format, count); i++)
         scales[i] = scale;
     return ZD_OK;
 }

@@ -3,6 +3,7 @@
  * updated where they lie; others pass through buffers of a qblock, which stay
  * in the first-level cache. */
 #include "optim/elements.h"
+#include "optim/lanes.h"
 
 #include <assert.h>
 
@@ -95,39 +96,35 @@ INLINED void *after(const void *array, size_t bytes)
     return (char *)(uintptr_t)array + bytes;
 }
 
+/* `lanes` begin at the qblock. */
 INLINED float *read_lane(
-        const struct optim_span *span, enum optim_lane lane, size_t at,
-        size_t count, float *buffer)
+        const struct optim_span *span, const struct optim_lanes *lanes,
+        enum optim_lane lane, size_t at, size_t count, float *buffer)
 {
     enum optim_format format = span->layout.lane[lane];
-    const void *values =
-            after(span->lanes.state[lane], optim_lane_bytes(format, at));
-    const float *scale =
-            after(span->lanes.scale[lane],
-                  optim_scale_count(format, at) * sizeof(float));
     if (format == OPTIM_FP32)
-        return after(values, 0);
+        return lanes->state[lane];
     if (format == OPTIM_BLOCKS)
         optim_expand_blocks(
                 span->blocks, span->block_v, span->begin + at, count, buffer);
     else
-        optim_lane_read(lane, format, values, scale, count, buffer);
+        optim_lane_read(
+                lane, format, lanes->state[lane], lanes->scale[lane], count,
+                buffer);
     return buffer;
 }
 
 INLINED void write_lane(
         const struct optim_span *span, const struct optim_step *step,
-        enum optim_lane lane, size_t at, size_t count, float *values)
+        const struct optim_lanes *lanes, enum optim_lane lane, size_t at,
+        size_t count, float *values)
 {
     enum optim_format format = span->layout.lane[lane];
-    void *out = after(span->lanes.state[lane], optim_lane_bytes(format, at));
-    float *scale =
-            after(span->lanes.scale[lane],
-                  optim_scale_count(format, at) * sizeof(float));
+    void *out = lanes->state[lane];
     if (format == OPTIM_BF16 && lane == OPTIM_V)
         narrow_by_chance(span, step, ~span->tensor, at, count, values, out);
     else if (format == OPTIM_BF16 || format == OPTIM_8BIT)
-        optim_lane_write(lane, format, out, scale, count, values);
+        optim_lane_write(lane, format, out, lanes->scale[lane], count, values);
 }
 
 INLINED void write_weight(
@@ -150,6 +147,8 @@ INLINED void update_qblock(
         size_t count)
 {
     struct buffers b;
+    const struct optim_lanes lanes =
+            optim_lanes_from(&span->layout, &span->lanes, at);
     float *weight = (float *)span->master + at, *m, *v;
     dtype_convert(
             b.grad, DTYPE_FP32,
@@ -161,11 +160,11 @@ INLINED void update_qblock(
                 b.weight, DTYPE_FP32, (const uint16_t *)span->master + at,
                 span->master_type, count);
     }
-    m = read_lane(span, OPTIM_M, at, count, b.lanes[OPTIM_M]);
-    v = read_lane(span, OPTIM_V, at, count, b.lanes[OPTIM_V]);
+    m = read_lane(span, &lanes, OPTIM_M, at, count, b.lanes[OPTIM_M]);
+    v = read_lane(span, &lanes, OPTIM_V, at, count, b.lanes[OPTIM_V]);
     update_elements(rule, f, weight, m, v, b.grad, count);
-    write_lane(span, step, OPTIM_M, at, count, m);
-    write_lane(span, step, OPTIM_V, at, count, v);
+    write_lane(span, step, &lanes, OPTIM_M, at, count, m);
+    write_lane(span, step, &lanes, OPTIM_V, at, count, v);
     write_weight(span, step, at, count, weight);
 }
 
