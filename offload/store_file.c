@@ -32,7 +32,9 @@
 #include <stdlib.h>
 
 /* four parts form at most two groups of neighbors */
-enum { NO_CHUNK = -1, NO_BUFFER = -1, MOVES = 2 };
+enum { NO_CHUNK = -1, MOVES = 2 };
+/* what ops do: is_write */
+enum { READ, WRITE, WAYS };
 
 struct buffer {
     char *data;
@@ -40,9 +42,9 @@ struct buffer {
     unsigned valid;   /* parts that are up to date */
     bool is_reserved; /* for a chunk of the list; else spare */
     bool is_held;
-    int reading, writing; /* ops under way */
-    uint64_t used;        /* when it became spare */
-    struct aio_op read[MOVES], write[MOVES];
+    int under_way[WAYS]; /* ops */
+    uint64_t used;       /* when it became spare */
+    struct aio_op ops[WAYS][MOVES];
     struct store_file *store;
 };
 
@@ -58,12 +60,11 @@ struct store_file {
     struct store_list list;
     unsigned reads, writes; /* of the list, limited to parts in the file */
     int ahead;              /* number of the list's chunks that were reserved */
-    int *buffer_of;         /* by chunk, or NO_BUFFER */
-    int writes_under_way, reads_under_way;
-    uint64_t clock;       /* for buffer.used */
-    struct aio_op failed; /* the first op that failed */
-    bool has_failed;
-    uint64_t read_bytes, written_bytes; /* since the last report */
+    struct buffer **buffer_of; /* by chunk, or NULL */
+    int under_way[WAYS];       /* ops of all buffers */
+    uint64_t clock;            /* for buffer.used */
+    struct aio_op failed;      /* the first op that failed; error 0: none */
+    uint64_t moved[WAYS];      /* bytes since the last report */
     double wait_seconds;
     int buffer_count;
     struct buffer buffers[];
@@ -71,48 +72,36 @@ struct store_file {
 
 /* --- moving records ------------------------------------------------------- */
 
-static void note_end(struct store_file *file, struct aio_op *op)
+static bool has_failed(const struct store_file *file)
 {
-    if (op->error && !file->has_failed) {
-        file->failed = *op;
-        file->has_failed = true;
-    }
+    return file->failed.error != 0;
 }
 
 static void reserve_ahead(struct store_file *file);
 
-static void end_read(struct aio_op *op)
+static void end_move(struct aio_op *op)
 {
     struct buffer *buffer = op->ctx;
     struct store_file *file = buffer->store;
     ZD_LOCKED(&file->lock);
-    note_end(file, op);
-    buffer->reading--;
-    file->reads_under_way--;
+    if (op->error && !has_failed(file))
+        file->failed = *op;
+    buffer->under_way[op->is_write]--;
+    file->under_way[op->is_write]--;
+    if (op->is_write)
+        reserve_ahead(file);
     pthread_cond_broadcast(&file->changed);
 }
 
-static void end_write(struct aio_op *op)
-{
-    struct buffer *buffer = op->ctx;
-    struct store_file *file = buffer->store;
-    ZD_LOCKED(&file->lock);
-    note_end(file, op);
-    buffer->writing--;
-    file->writes_under_way--;
-    reserve_ahead(file);
-    pthread_cond_broadcast(&file->changed);
-}
-
-/* Submit ops for `parts` of the buffer's record, one for each group of
- * neighbors; returns their number. Their end waits for the lock. */
-static int move(
-        struct store_file *file, struct buffer *buffer, struct aio_op *ops,
-        unsigned parts)
+/* Submits ops for `parts` of the buffer's record, one for each group of
+ * neighbors. Their end waits for the lock. */
+static void move(
+        struct store_file *file, struct buffer *buffer, int way, unsigned parts)
 {
     const struct chunk *chunk = &file->request.chunks[buffer->chunk];
     struct record record = record_of(file->request.request, chunk, AIO_ALIGN);
-    int count = 0;
+    struct aio_op *op = buffer->ops[way];
+    buffer->valid |= parts;
     for (int first = 0, end; first < RECORD_PARTS; first = end) {
         end = first + 1;
         if (!(parts >> first & 1))
@@ -120,53 +109,31 @@ static int move(
         while (end < RECORD_PARTS && parts >> end & 1)
             end++;
         size_t begin = record.part[first];
-        struct aio_op *op = &ops[count];
         op->data = buffer->data + begin;
         op->bytes = record.part[end] - begin;
         op->offset = file->offsets[buffer->chunk] + begin;
         if (!op->bytes)
             continue; /* the lane does not exist */
-        *(op->is_write ? &file->written_bytes : &file->read_bytes) += op->bytes;
-        aio_submit(file->aio, op);
-        count++;
+        file->moved[way] += op->bytes;
+        buffer->under_way[way]++;
+        file->under_way[way]++;
+        aio_submit(file->aio, op++);
     }
-    return count;
-}
-
-static void read_parts(
-        struct store_file *file, struct buffer *buffer, unsigned parts)
-{
-    int count = move(file, buffer, buffer->read, parts);
-    buffer->valid |= parts;
-    buffer->reading += count;
-    file->reads_under_way += count;
-}
-
-static void write_parts(
-        struct store_file *file, struct buffer *buffer, unsigned parts)
-{
-    int count = move(file, buffer, buffer->write, parts);
-    buffer->valid |= parts;
-    buffer->writing += count;
-    file->writes_under_way += count;
-    if (!count)
-        reserve_ahead(file); /* no later completion will do it */
 }
 
 /* --- who has which buffer ------------------------------------------------- */
 
 /* The buffer reserved for a chunk, or NULL. */
-static struct buffer *reserved_for(struct store_file *file, int chunk)
+static struct buffer *reserved_for(const struct store_file *file, int chunk)
 {
-    int index = file->buffer_of[chunk];
-    if (index == NO_BUFFER || !file->buffers[index].is_reserved)
-        return NULL;
-    return &file->buffers[index];
+    struct buffer *buffer = file->buffer_of[chunk];
+    return buffer && buffer->is_reserved ? buffer : NULL;
 }
 
 static bool is_spare(const struct buffer *buffer)
 {
-    return !buffer->is_reserved && !buffer->reading && !buffer->writing;
+    return !buffer->is_reserved && !buffer->under_way[READ] &&
+           !buffer->under_way[WRITE];
 }
 
 /* The least recently used spare buffer, or NULL. */
@@ -182,19 +149,19 @@ static struct buffer *oldest_spare(struct store_file *file)
 static void give_to(struct store_file *file, struct buffer *buffer, int chunk)
 {
     if (buffer->chunk != NO_CHUNK)
-        file->buffer_of[buffer->chunk] = NO_BUFFER;
+        file->buffer_of[buffer->chunk] = NULL;
     buffer->chunk = chunk;
     buffer->valid = 0;
-    file->buffer_of[chunk] = (int)(buffer - file->buffers);
+    file->buffer_of[chunk] = buffer;
 }
 
 /* Reserve a buffer for a chunk and read its missing parts; false: none is free
  * now. */
 static bool reserve(struct store_file *file, int chunk)
 {
-    int index = file->buffer_of[chunk];
-    struct buffer *buffer =
-            index == NO_BUFFER ? oldest_spare(file) : &file->buffers[index];
+    struct buffer *buffer = file->buffer_of[chunk];
+    if (!buffer)
+        buffer = oldest_spare(file);
     if (!buffer)
         return false;
     assert(!buffer->is_reserved && "a chunk is in a list once");
@@ -202,56 +169,47 @@ static bool reserve(struct store_file *file, int chunk)
         give_to(file, buffer, chunk);
     buffer->is_reserved = true;
     unsigned missing = file->reads & ~buffer->valid;
-    if (missing)
-        read_parts(file, buffer, missing);
+    move(file, buffer, READ, missing);
     return true;
 }
 
 static void reserve_ahead(struct store_file *file)
 {
     int end = file->list.first + file->list.count;
-    while (file->ahead < end && !file->has_failed && reserve(file, file->ahead))
+    while (file->ahead < end && !has_failed(file) && reserve(file, file->ahead))
         file->ahead++;
 }
 
 static bool is_ready(const struct store_file *file, const struct buffer *buffer)
 {
-    return !buffer->reading && !(buffer->writing && file->writes);
+    return !buffer->under_way[READ] &&
+           !(buffer->under_way[WRITE] && file->writes);
 }
 
 /* --- the store ------------------------------------------------------------ */
-
-static enum zd_status fail(const struct store_file *file)
-{
-    return aio_op_status(&file->failed);
-}
 
 enum zd_status store_file_begin(
         struct store_file *file, const struct store_list *list)
 {
     ZD_LOCKED(&file->lock);
-    while (file->reads_under_way > 0) /* of chunks that were never acquired */
+    while (file->under_way[READ] > 0) /* of chunks that were never acquired */
         pthread_cond_wait(&file->changed, &file->lock);
-    for (int i = 0; i < file->buffer_count; i++) {
-        assert(!file->buffers[i].is_held || file->has_failed);
-        file->buffers[i].is_reserved = false;
+    ZD_EACH(buffer, file->buffers, file->buffer_count) {
+        assert(!buffer->is_held || has_failed(file));
+        buffer->is_reserved = false;
     }
     file->list = *list;
     file->reads = list->reads & file->in_file;
     file->writes = list->writes & file->in_file;
     file->ahead = list->first + (file->reads | file->writes ? 0 : list->count);
-    if (file->has_failed)
-        return fail(file);
     reserve_ahead(file);
-    return ZD_OK;
+    return aio_op_status(&file->failed);
 }
 
 /* Waits until a buffer is ready for the chunk; NULL: the disk failed. */
 static struct buffer *wait_ready(struct store_file *file, int chunk)
 {
-    for (;;) {
-        if (file->has_failed)
-            return NULL;
+    while (!has_failed(file)) {
         struct buffer *buffer = reserved_for(file, chunk);
         if (buffer && is_ready(file, buffer))
             return buffer;
@@ -259,6 +217,7 @@ static struct buffer *wait_ready(struct store_file *file, int chunk)
         pthread_cond_wait(&file->changed, &file->lock);
         file->wait_seconds += clock_seconds() - start;
     }
+    return NULL;
 }
 
 enum zd_status store_file_acquire(
@@ -271,7 +230,7 @@ enum zd_status store_file_acquire(
         ZD_LOCKED(&file->lock);
         struct buffer *buffer = wait_ready(file, index);
         if (!buffer)
-            return fail(file);
+            return aio_op_status(&file->failed);
         buffer->is_held = true;
         record_memory(
                 file->request.request, chunk, AIO_ALIGN, buffer->data, &memory);
@@ -292,30 +251,28 @@ enum zd_status store_file_release(struct store_file *file, int chunk)
     buffer->used = ++file->clock;
     /* woken threads wait for the lock */
     pthread_cond_broadcast(&file->changed);
-    if (file->has_failed)
-        return fail(file);
+    ZD_TRY(aio_op_status(&file->failed));
     if (file->writes)
-        write_parts(file, buffer, file->writes);
-    else
-        reserve_ahead(file);
+        move(file, buffer, WRITE, file->writes);
+    reserve_ahead(file);
     return ZD_OK;
 }
 
 enum zd_status store_file_finish(struct store_file *file)
 {
     ZD_LOCKED(&file->lock);
-    while (file->writes_under_way > 0)
+    while (file->under_way[WRITE] > 0)
         pthread_cond_wait(&file->changed, &file->lock);
-    return file->has_failed ? fail(file) : ZD_OK;
+    return aio_op_status(&file->failed);
 }
 
 void store_file_report(struct store_file *file, struct offload_report *report)
 {
     ZD_LOCKED(&file->lock);
-    report->disk_read_bytes += file->read_bytes;
-    report->disk_written_bytes += file->written_bytes;
+    report->disk_read_bytes += file->moved[READ];
+    report->disk_written_bytes += file->moved[WRITE];
     report->disk_seconds += file->wait_seconds;
-    file->read_bytes = file->written_bytes = 0;
+    file->moved[READ] = file->moved[WRITE] = 0;
     file->wait_seconds = 0;
 }
 
@@ -334,7 +291,7 @@ void store_file_destroy(struct store_file *file)
         return;
     pthread_mutex_lock(&file->lock);
     file->list.count = 0; /* nothing more is read ahead */
-    while (file->writes_under_way + file->reads_under_way > 0)
+    while (file->under_way[READ] + file->under_way[WRITE] > 0)
         pthread_cond_wait(&file->changed, &file->lock);
     pthread_mutex_unlock(&file->lock);
     aio_destroy(file->aio);
@@ -350,20 +307,17 @@ static void place_buffers(struct store_file *file, size_t record_bytes)
 {
     char *ring = arena_span(file->request.arena, "offload.ring");
     ring += -(uintptr_t)ring % AIO_ALIGN;
-    for (int i = 0; i < file->buffer_count; i++) {
-        struct buffer *buffer = &file->buffers[i];
-        buffer->data = ring + (size_t)i * record_bytes;
+    ZD_EACH(buffer, file->buffers, file->buffer_count) {
+        buffer->data = ring;
         buffer->chunk = NO_CHUNK;
         buffer->store = file;
-        for (int move = 0; move < MOVES; move++) {
-            struct aio_op *read = &buffer->read[move];
-            struct aio_op *write = &buffer->write[move];
-            *read = (struct aio_op){
-                    .file = &file->file, .done = end_read, .ctx = buffer};
-            *write = *read;
-            write->is_write = true;
-            write->done = end_write;
-        }
+        for (int i = 0; i < WAYS * MOVES; i++)
+            buffer->ops[i / MOVES][i % MOVES] = (struct aio_op){
+                    .file = &file->file,
+                    .is_write = i / MOVES == WRITE,
+                    .done = end_move,
+                    .ctx = buffer};
+        ring += record_bytes;
     }
 }
 
@@ -395,8 +349,6 @@ enum zd_status store_file_create(
     uint64_t file_bytes = records_place(
             request->request, request->chunks, request->chunk_count, AIO_ALIGN,
             file->offsets);
-    for (int i = 0; i < request->chunk_count; i++)
-        file->buffer_of[i] = NO_BUFFER;
     if (file->buffer_count)
         place_buffers(file, record_bytes);
     enum zd_status status = aio_create(&options->aio, &file->aio);
