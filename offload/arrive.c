@@ -52,11 +52,10 @@ static enum zd_status arrive_chunk(
     optim_add_squares(
             &worker->squares, memory->slot, offload_grad_type(request),
             counted(request, chunk));
-    if (updates_early(offload, chunk->segment)) {
-        chunk_save(offload, chunk, memory);
-        return chunk_update(worker, &offload->unclipped, chunk, memory, NULL);
-    }
-    return ZD_OK;
+    if (!updates_early(offload, chunk->segment))
+        return ZD_OK;
+    chunk_save(offload, chunk, memory);
+    return chunk_update(worker, &offload->unclipped, chunk, memory, NULL);
 }
 
 /* `arg`: a ticket and how many chunks. */
@@ -71,16 +70,6 @@ static void await_buffer(void *ctx, int64_t number)
 {
     struct offload *offload = ctx;
     token_wait(NULL, stage_empty(&offload->grad_stage, (uint64_t)number));
-}
-
-/* Sets the parts of the store that an arrival needs. */
-static void set_parts(
-        const struct offload *offload, bool updates, struct job *job)
-{
-    if (offload_grads_in_file(&offload->request))
-        job->writes = CHUNK_SLOT;
-    if (updates)
-        job->reads = job->writes = CHUNK_STATES;
 }
 
 /* Queue the copies of a segment's chunks, each followed by a call that makes it
@@ -124,6 +113,9 @@ enum zd_status offload_grads_down(
             .first = segment->first_chunk,
             .count = segment->chunk_count,
             .is_last = last,
+            .reads = updates ? CHUNK_STATES : 0,
+            .writes = updates ? CHUNK_STATES
+                              : store_slots(offload_grads_in_file(request)),
             .shared_end = updates ? offload->chunk_count : 0,
             .is_staged = offload_grads_in_file(request) || micro > 0,
     };
@@ -133,7 +125,6 @@ enum zd_status offload_grads_down(
     struct token left;
     /* additions to an element must follow the order of micro-batches */
     ZD_TRY(segment_take_grads(offload, index, micro, updates, &job.after));
-    set_parts(offload, updates, &job);
     if (job.is_staged) {
         job.stage_first = offload->grad_stage.next;
         offload->grad_stage.next += (uint64_t)job.count;
@@ -195,13 +186,9 @@ enum zd_status offload_block_sums(
         struct offload *offload, int64_t *const *sums, double norm)
 {
     WAITING(offload, WAIT_HOST);
-    struct job job = {
-            .fn = sum_blocks,
-            .count = offload->chunk_count,
-            .ready = offload->chunk_count,
-            .alone = true,
-            .reads = offload_grads_in_file(&offload->request) ? CHUNK_SLOT : 0,
-    };
+    struct job job = job_over_all(
+            offload, sum_blocks,
+            store_slots(offload_grads_in_file(&offload->request)), 0);
     offload->block_sums = sums;
     offload->norm = norm;
     job_add(offload, &job);

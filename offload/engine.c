@@ -6,18 +6,13 @@
 #include <assert.h>
 #include <stdlib.h>
 
-/* Jobs under way at once: arrivals of all segments, and a few more. */
-static int job_capacity(const struct offload_request *request)
-{
-    return 2 * request->segment_count + 8;
-}
-
 static void take_tables(struct offload *offload)
 {
     const struct offload_request *request = &offload->request;
     size_t extents = (size_t)request->extent_count;
     size_t segments = (size_t)request->segment_count;
-    size_t jobs = (size_t)job_capacity(request);
+    /* under way at once: arrivals of all segments, and a few more */
+    size_t jobs = 2 * segments + 8;
     offload->chunks = chunks_cut(request, &offload->chunk_count);
     size_t chunks = (size_t)offload->chunk_count;
     offload->made = zd_array(chunks, sizeof *offload->made);
@@ -117,15 +112,10 @@ static enum zd_status create_feeds(struct offload *offload)
 
 static enum zd_status clear_states(struct offload *offload)
 {
-    struct job job = {
-            .fn = chunk_clear,
-            .count = offload->chunk_count,
-            .ready = offload->chunk_count,
-            .alone = true,
-            .writes = CHUNK_STATES |
-                      (offload_params_in_file(&offload->request) ? CHUNK_SLOT
-                                                                 : 0),
-    };
+    struct job job = job_over_all(
+            offload, chunk_clear, 0,
+            CHUNK_STATES |
+                    store_slots(offload_params_in_file(&offload->request)));
     job_add(offload, &job);
     jobs_wait(offload);
     return offload_failure(offload);

@@ -79,7 +79,6 @@ struct worker {
  * array for new parameters if there is one (has_own_params). Their tokens
  * belong to `down`, `up` and `jobs`. */
 struct segment {
-    struct offload *offload;
     struct lease slot, params;
     struct timeline down; /* copies of gradients down */
     struct timeline up;   /* copies of parameters up */
@@ -149,7 +148,7 @@ struct offload {
     double busy_seconds, disk_seconds; /* workers' time with chunks; waits for
                                           the disk within it */
     struct spans *spans;               /* under the lock; NULL: no one asks */
-    struct stream_counters down_before, up_before;
+    double down_before, up_before;     /* seconds of streams */
 };
 
 /* Whether a segment is updated as its last gradients arrive. */
@@ -215,6 +214,11 @@ void chunk_save(
         struct offload *offload, const struct chunk *chunk,
         const struct chunk_memory *memory);
 job_fn chunk_clear;
+/* The slots' part of the store, if they are in a file; else 0. */
+unsigned store_slots(bool in_file);
+struct job job_over_all(
+        const struct offload *offload, job_fn *fn, unsigned reads,
+        unsigned writes);
 
 /* --- visit.c */
 /* Creates streams and buffers, if the device updates anything. */

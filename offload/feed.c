@@ -34,6 +34,8 @@ static enum zd_status issue(
 {
     switch (op->kind) {
     case FEED_HOLD:
+        if (!feed->has_thread)
+            return stream_call(feed->stream, op->fn, op->ctx, op->arg);
         op->fn(op->ctx, op->arg);
         return ZD_OK;
     case FEED_WORK:
@@ -139,8 +141,11 @@ static enum zd_status failure(const struct feed *feed)
 }
 
 /* Waits while the ring is full. */
-static enum zd_status push(struct feed *feed, const struct feed_operation *op)
+static enum zd_status do_or_push(
+        struct feed *feed, const struct feed_operation *op)
 {
+    if (!feed->has_thread)
+        return issue(feed, op);
     ZD_LOCKED(&feed->lock);
     while (feed->count == FEED_OPERATIONS)
         pthread_cond_wait(&feed->changed, &feed->lock);
@@ -154,14 +159,7 @@ enum zd_status feed_hold(
 {
     struct feed_operation op = {
             .kind = FEED_HOLD, .fn = fn, .ctx = ctx, .arg = arg};
-    return feed->has_thread ? push(feed, &op)
-                            : stream_call(feed->stream, fn, ctx, arg);
-}
-
-static enum zd_status do_or_push(
-        struct feed *feed, const struct feed_operation *op)
-{
-    return feed->has_thread ? push(feed, op) : issue(feed, op);
+    return do_or_push(feed, &op);
 }
 
 enum zd_status feed_work(struct feed *feed, feed_fn *fn, void *ctx, int64_t arg)
@@ -169,7 +167,7 @@ enum zd_status feed_work(struct feed *feed, feed_fn *fn, void *ctx, int64_t arg)
     struct feed_operation op = {
             .kind = FEED_WORK, .work = fn, .ctx = ctx, .arg = arg};
     assert(feed->has_thread);
-    return push(feed, &op);
+    return do_or_push(feed, &op);
 }
 
 enum zd_status feed_call(

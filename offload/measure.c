@@ -1,9 +1,6 @@
 /* measure.c - memory and disk that a rank's engine needs. */
 #include "offload/engine.h"
 
-#include "offload/options.h"
-
-#include <stddef.h>
 #include <string.h>
 
 static void measure_slots(

@@ -52,27 +52,24 @@ struct offload_facts offload_facts(const struct offload *offload)
     return facts;
 }
 
-/* Sum of two streams' counters; either may be NULL. */
-static struct stream_counters both(struct stream *a, struct stream *b)
+/* Either may be NULL. */
+static double seconds_of(struct stream *a, struct stream *b)
 {
-    struct stream_counters sum = stream_counters(a), more = stream_counters(b);
-    sum.seconds += more.seconds;
-    return sum;
+    return stream_counters(a).seconds + stream_counters(b).seconds;
 }
 
 struct offload_report offload_report_take(struct offload *offload)
 {
-    struct stream_counters down =
-            both(offload->place.down, offload->visitors.down);
-    struct stream_counters up = both(offload->place.up, offload->visitors.up);
+    double down = seconds_of(offload->place.down, offload->visitors.down);
+    double up = seconds_of(offload->place.up, offload->visitors.up);
     pthread_mutex_lock(&offload->lock);
     struct offload_report report = offload->report;
     offload->report = (struct offload_report){0};
     pthread_mutex_unlock(&offload->lock);
     if (offload->file)
         store_file_report(offload->file, &report);
-    report.down_seconds = down.seconds - offload->down_before.seconds;
-    report.up_seconds = up.seconds - offload->up_before.seconds;
+    report.down_seconds = down - offload->down_before;
+    report.up_seconds = up - offload->up_before;
     offload->down_before = down;
     offload->up_before = up;
     return report;

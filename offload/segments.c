@@ -65,7 +65,6 @@ enum zd_status segments_create(struct offload *offload)
             lease_release(segment_params(offload, s), (struct token){0});
         }
         tally_init(&segment->jobs);
-        segment->offload = offload;
         ZD_TRY(timeline_create(&segment->down));
         ZD_TRY(timeline_create(&segment->up));
         segment->down.wait = wait_down;
@@ -76,11 +75,10 @@ enum zd_status segments_create(struct offload *offload)
 
 void segments_destroy(struct offload *offload)
 {
-    for (int s = 0; offload->segments && s < offload->request.segment_count;
-         s++) {
-        tally_fini(&offload->segments[s].jobs);
-        timeline_destroy(&offload->segments[s].down);
-        timeline_destroy(&offload->segments[s].up);
+    ZD_EACH(segment, offload->segments, offload->request.segment_count) {
+        tally_fini(&segment->jobs);
+        timeline_destroy(&segment->down);
+        timeline_destroy(&segment->up);
     }
 }
 
@@ -101,9 +99,8 @@ void segments_note_chunk(
             &offload->segments[offload->chunks[chunk].segment];
     bool is_last = job->is_over_all ? --segment->chunks_left == 0
                                     : job->finished == job->count;
-    if (!is_last)
-        return;
-    tally_done(&segment->jobs, job->ticket);
+    if (is_last)
+        tally_done(&segment->jobs, job->ticket);
 }
 
 /* --- gradients come down -------------------------------------------------- */

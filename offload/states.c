@@ -216,17 +216,6 @@ void snapshot_destroy(struct snapshot *snapshot)
 
 /* --- rooms, under the lock ------------------------------------------------ */
 
-static bool has_room(const struct snapshot *snapshot)
-{
-    return snapshot->has_all || snapshot->free_count > 0;
-}
-
-static void room_take(struct snapshot *snapshot, struct saved *saved)
-{
-    if (!snapshot->has_all)
-        saved->room = snapshot->free[--snapshot->free_count];
-}
-
 static void gone(struct snapshot *snapshot, struct saved *saved)
 {
     if (saved->state == COPIED && !snapshot->has_all)
@@ -376,12 +365,14 @@ void snapshot_before_write(
     const struct chunk *at = &snapshot->of->chunks[chunk];
     ZD_LOCKED(&snapshot->lock);
     while (saved->state == READING ||
-           (saved->state == LIVE && !has_room(snapshot)))
+           (saved->state == LIVE && !snapshot->has_all &&
+            !snapshot->free_count))
         await_change(snapshot);
     assert(saved->state != COPYING && "two workers write to a chunk");
     if (saved->state != LIVE)
         return;
-    room_take(snapshot, saved);
+    if (!snapshot->has_all)
+        saved->room = snapshot->free[--snapshot->free_count];
     saved->state = COPYING;
     pthread_mutex_unlock(&snapshot->lock);
     /* bypass the caches: the update continues with the source */

@@ -39,64 +39,51 @@ enum zd_status chunk_update(
     return ZD_OK;
 }
 
-/* Update a chunk now, as offload_update asked. */
-static enum zd_status update_now(
-        const struct worker *worker, const struct chunk *chunk,
-        const struct chunk_memory *memory)
-{
-    const struct offload *offload = worker->offload;
-    return chunk_update(
-            worker, &offload->step, chunk, memory,
-            offload->block_v ? offload->block_v[chunk->extent] : NULL);
-}
-
 /* --- old values ----------------------------------------------------------- */
 
 static struct chunk_memory old_values(
-        const struct offload *offload, const struct chunk *chunk)
-{
-    struct chunk_memory old = {0};
-    record_memory(
-            &offload->request, chunk, RECORD_ALIGN,
-            offload->undo + offload->records[chunk - offload->chunks] -
-                    offload->records[offload->undo_chunk],
-            &old);
-    return old;
-}
-
-/* Where the gradient of a chunk is saved for undo. */
-static void *saved_grad(
         const struct offload *offload, const struct chunk *chunk)
 {
     const struct offload_request *request = &offload->request;
     size_t at = offload->segment_offsets[chunk->segment] -
                 offload->segment_offsets[offload->undo_segment] +
                 request->extents[chunk->extent].offset + chunk->begin;
-    return offload->undo_grads + at * dtype_bytes(offload_grad_type(request));
+    struct chunk_memory old = {0};
+    record_memory(
+            request, chunk, RECORD_ALIGN,
+            offload->undo + offload->records[chunk - offload->chunks] -
+                    offload->records[offload->undo_chunk],
+            &old);
+    old.slot =
+            offload->undo_grads + at * dtype_bytes(offload_grad_type(request));
+    return old;
+}
+
+static void copy_values(
+        const struct offload_request *request, const struct chunk *chunk,
+        const struct chunk_memory *to, const struct chunk_memory *from,
+        copy_fn *copy)
+{
+    chunk_copy(request, chunk, to, from, true, copy);
+    copy(to->slot, from->slot,
+         chunk->count * dtype_bytes(offload_grad_type(request)));
 }
 
 void chunk_save(
         struct offload *offload, const struct chunk *chunk,
         const struct chunk_memory *memory)
 {
-    const struct offload_request *request = &offload->request;
     struct chunk_memory old = old_values(offload, chunk);
     /* rarely read again */
-    chunk_copy(request, chunk, &old, memory, true, copy_past_cache);
-    copy_past_cache(
-            saved_grad(offload, chunk), memory->slot,
-            chunk->count * dtype_bytes(offload_grad_type(request)));
+    copy_values(&offload->request, chunk, &old, memory, copy_past_cache);
 }
 
 static void put_back(
         struct offload *offload, const struct chunk *chunk,
         const struct chunk_memory *memory)
 {
-    const struct offload_request *request = &offload->request;
     struct chunk_memory old = old_values(offload, chunk);
-    chunk_copy(request, chunk, memory, &old, true, copy_in_cache);
-    memcpy(memory->slot, saved_grad(offload, chunk),
-           chunk->count * dtype_bytes(offload_grad_type(request)));
+    copy_values(&offload->request, chunk, memory, &old, copy_in_cache);
 }
 
 /* --- jobs over all chunks ------------------------------------------------- */
@@ -111,7 +98,11 @@ static enum zd_status update_chunk(
         struct worker *worker, const struct job *job, int at,
         const struct chunk_memory *memory)
 {
-    return update_now(worker, chunk_of(worker, job, at), memory);
+    const struct offload *offload = worker->offload;
+    const struct chunk *chunk = chunk_of(worker, job, at);
+    return chunk_update(
+            worker, &offload->step, chunk, memory,
+            offload->block_v ? offload->block_v[chunk->extent] : NULL);
 }
 
 static enum zd_status redo_chunk(
@@ -178,19 +169,22 @@ enum zd_status chunk_clear(
     return ZD_OK;
 }
 
-/* Parts of the store for a job that makes parameters. */
-static unsigned slots_of(bool in_file)
+unsigned store_slots(bool in_file)
 {
     return in_file ? CHUNK_SLOT : 0;
 }
 
-static struct job job_over_all(const struct offload *offload, job_fn *fn)
+struct job job_over_all(
+        const struct offload *offload, job_fn *fn, unsigned reads,
+        unsigned writes)
 {
     return (struct job){
             .fn = fn,
             .count = offload->chunk_count,
             .ready = offload->chunk_count,
             .alone = true,
+            .reads = reads,
+            .writes = writes,
             .is_over_all = true,
     };
 }
@@ -213,46 +207,24 @@ static bool steps_are_equal(
            a->t == b->t && a->grad_scale == b->grad_scale && a->seed == b->seed;
 }
 
-static void note_begin(struct offload *offload, bool undone)
+/* Adds a job over the first `segments` segments, between segments_take and
+ * segments_leave. Early updates of the chunks after its own were right and
+ * stay. `undone`: others are undone. */
+static enum zd_status begin_over(
+        struct offload *offload, const struct job *job, int segments,
+        bool undone, const char *who)
 {
-    ZD_LOCKED(&offload->lock);
+    ZD_TRY(segments_take(offload, segments, who));
+    if (job->updates)
+        uploads_begin(offload, job->shared_end > 0);
+    visits_count(offload, 0, job->shared_end);
+    pthread_mutex_lock(&offload->lock);
     offload->update_begin = clock_seconds();
     offload->report.undone |= undone;
-}
-
-/* Between segments_take and segments_leave. */
-static void add_over_all(struct offload *offload, const struct job *job)
-{
-    segments_taken(
-            offload, offload->request.segment_count, job_add(offload, job));
-}
-
-/* Early updates were right and stay; the job updates the other segments. */
-static enum zd_status keep_updates(struct offload *offload, struct job *job)
-{
-    job->count = job->ready = offload->undo_chunk;
-    ZD_TRY(segments_take(offload, offload->undo_segment, "update"));
-    uploads_begin(offload, true);
-    visits_count(offload, 0, offload->undo_chunk);
-    note_begin(offload, false);
-    pthread_mutex_lock(&offload->lock);
-    for (int c = offload->undo_chunk; c < offload->chunk_count; c++)
+    for (int c = job->count; c < offload->chunk_count; c++)
         uploads_note(offload, c, PARAM_ON_HOST);
     pthread_mutex_unlock(&offload->lock);
-    segments_taken(offload, offload->undo_segment, job_add(offload, job));
-    return ZD_OK;
-}
-
-static enum zd_status update_all(
-        struct offload *offload, const struct job *job, bool undone)
-{
-    ZD_TRY(segments_take(
-            offload, offload->request.segment_count,
-            undone ? "redo" : "update"));
-    uploads_begin(offload, true);
-    visits_count(offload, 0, offload->undo_chunk);
-    note_begin(offload, undone);
-    add_over_all(offload, job);
+    segments_taken(offload, segments, job_add(offload, job));
     return ZD_OK;
 }
 
@@ -261,26 +233,29 @@ enum zd_status offload_update(
         const float *const *block_v)
 {
     const struct offload_request *request = &offload->request;
-    bool was_updated = offload->is_speculative;
-    bool keeps = was_updated && steps_are_equal(&offload->unclipped, step);
+    bool keeps = offload->is_speculative &&
+                 steps_are_equal(&offload->unclipped, step);
+    bool redoes = offload->is_speculative && !keeps;
     struct job job = job_over_all(
-            offload, was_updated && !keeps ? redo_chunk : update_chunk);
+            offload, redoes ? redo_chunk : update_chunk,
+            CHUNK_STATES | store_slots(offload_grads_in_file(request)),
+            CHUNK_STATES | store_slots(offload_params_in_file(request)));
+    if (keeps)
+        job.count = job.ready = offload->undo_chunk;
     job.updates = true;
     /* early updates by visitors are repeated on the host */
     job.shared_end = offload->undo_chunk;
     job.ends_update = true;
-    job.reads = CHUNK_STATES | slots_of(offload_grads_in_file(request));
-    job.writes = CHUNK_STATES | slots_of(offload_params_in_file(request));
     ZD_TRY(offload_failure(offload));
     assert(jobs_have_ended(offload)); /* offload_squares has waited */
     offload->is_speculative = false;
     offload->has_states = true;
     offload->step = *step;
     offload->block_v = block_v;
-    if (keeps)
-        ZD_TRY(keep_updates(offload, &job));
-    else
-        ZD_TRY(update_all(offload, &job, was_updated));
+    ZD_TRY(begin_over(
+            offload, &job,
+            keeps ? offload->undo_segment : request->segment_count, redoes,
+            redoes ? "redo" : "update"));
     return segments_leave(offload, true, "update");
 }
 
@@ -288,8 +263,11 @@ enum zd_status offload_skip(struct offload *offload)
 {
     const struct offload_request *request = &offload->request;
     bool was_updated = offload->is_speculative;
-    struct job job =
-            job_over_all(offload, was_updated ? undo_chunk : round_chunk);
+    struct job job = job_over_all(
+            offload, was_updated ? undo_chunk : round_chunk,
+            was_updated ? CHUNK_STATES : CHUNK_MASTER,
+            store_slots(offload_params_in_file(request)) |
+                    (was_updated ? CHUNK_STATES : 0));
     ZD_TRY(offload_failure(offload));
     assert(jobs_have_ended(offload));
     offload->is_speculative = false;
@@ -297,38 +275,29 @@ enum zd_status offload_skip(struct offload *offload)
     bool lost = request->params_on_host && !request->accumulates;
     if (was_updated || lost) {
         job.ends_update = true;
-        job.reads = was_updated ? CHUNK_STATES : CHUNK_MASTER;
-        job.writes = slots_of(offload_params_in_file(request)) |
-                     (was_updated ? CHUNK_STATES : 0);
         job.updates = request->params_on_host;
-        ZD_TRY(segments_take(
-                offload, request->segment_count,
+        ZD_TRY(begin_over(
+                offload, &job, request->segment_count, was_updated,
                 was_updated ? "undo" : "round"));
-        if (job.updates)
-            uploads_begin(offload, false);
-        note_begin(offload, was_updated);
-        add_over_all(offload, &job);
     }
     return segments_leave(offload, false, "skip");
 }
 
 enum zd_status offload_masters_written(struct offload *offload)
 {
-    struct job job = job_over_all(offload, round_chunk);
+    const struct offload_request *request = &offload->request;
+    struct job job = job_over_all(
+            offload, round_chunk, CHUNK_MASTER,
+            store_slots(offload_params_in_file(request)));
     job.updates = true;
-    job.reads = CHUNK_MASTER;
-    job.writes = slots_of(offload_params_in_file(&offload->request));
     ZD_TRY(offload_finish(offload));
-    ZD_TRY(segments_take(offload, offload->request.segment_count, "round"));
-    uploads_begin(offload, false);
-    add_over_all(offload, &job);
+    ZD_TRY(begin_over(offload, &job, request->segment_count, false, "round"));
     return segments_leave(offload, true, "round");
 }
 
 enum zd_status offload_states_clear(struct offload *offload)
 {
-    struct job job = job_over_all(offload, clear_lanes);
-    job.writes = CHUNK_M | CHUNK_V;
+    struct job job = job_over_all(offload, clear_lanes, 0, CHUNK_M | CHUNK_V);
     ZD_TRY(offload_finish(offload));
     if (!offload->has_states)
         return ZD_OK;
