@@ -29,11 +29,7 @@ struct file_tensor *tensor_files_add(
         struct tensor_files *files, int id, int kind, const char *dtype,
         int dims, int64_t rows, int64_t columns)
 {
-    if (files->count == files->room) {
-        files->room = files->room ? 2 * files->room : 64;
-        files->tensors = zd_must(realloc(
-                files->tensors, (size_t)files->room * sizeof *files->tensors));
-    }
+    ZD_GROW(files->tensors, files->room, files->count + 1);
     files->files = 1;
     struct file_tensor *tensor = &files->tensors[files->count++];
     *tensor = (struct file_tensor){
@@ -222,7 +218,7 @@ static enum zd_status write_part(struct writing *w, int index, uint64_t at)
     } else {
         status = write_tensors(w, index, from, to);
         enum zd_status synced = fs_sync_close(w->fd, path.text);
-        status = status == ZD_OK ? synced : status;
+        ZD_THEN(status, synced);
     }
     st_close(file);
     return status;

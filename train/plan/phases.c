@@ -1,4 +1,5 @@
 /* phases.c - what a rank has at most in each phase of a run. */
+#include "base/number/sizes.h"
 #include "model/slice.h"
 #include "train/plan/fit.h"
 
@@ -68,11 +69,10 @@ enum {
 
 static uint64_t most_scale_bytes(const struct param_table *table)
 {
-    uint64_t most = 0;
+    size_t most = 0;
     for (int id = 0; id < table->count; id++)
-        if (param_is_quantized(table, id) &&
-            param_scale_bytes(table, id) > most)
-            most = param_scale_bytes(table, id);
+        if (param_is_quantized(table, id))
+            most = size_max(most, quant_scale_bytes(&table->codes[id]));
     return most;
 }
 
