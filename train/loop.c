@@ -189,9 +189,8 @@ static enum zd_status run_steps(struct trainer *trainer, bool *stopped_out)
         report.bad_rows = dataset_summary(trainer->train_data).bad_rows;
         /* a save that a signal asked for holds this step too, and its
          * evaluation, unless the run ends here and nothing was computed */
-        if (turn.ran)
-            ZD_TRY(after_step(trainer, &report, &before));
         if (turn.ran) {
+            ZD_TRY(after_step(trainer, &report, &before));
             ZD_TRY(trainer_between(trainer));
             if (trace_step(trainer))
                 ZD_TRY(profile_end(trainer));
@@ -325,9 +324,8 @@ static enum zd_status run(struct trainer *trainer)
     ZD_TRY(zero_settle(trainer->zero));
     show_end(trainer, false, true);
     trainer_tell_state(trainer, RUN_STOPPED);
-    if (!trainer_is_first(trainer))
-        return ZD_ERR_STOPPED;
-    tell_stop(trainer);
+    if (trainer_is_first(trainer))
+        tell_stop(trainer);
     return ZD_ERR_STOPPED;
 }
 

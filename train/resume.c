@@ -246,9 +246,8 @@ static enum zd_status restore(
         state->loss_scale = loss_scale_resume(&state->loss_scale, &train->fp16);
     else
         state->loss_scale = (struct loss_scale){0};
-    if (trainer->job->train.max_steps > 0)
-        state->max_steps =
-                max_steps; /* the job file's; else the first start's */
+    if (train->max_steps > 0)
+        state->max_steps = max_steps; /* the job file's; else the first's */
     else if (state->max_steps != max_steps)
         zd_log_info(
                 "the run keeps the %lld steps fixed at its first start; "

@@ -309,20 +309,21 @@ static enum zd_status open_events(struct trainer *trainer)
 /* log.rank_logs = "files": each rank keeps its own log. */
 static enum zd_status open_log(struct trainer *trainer)
 {
-    char dir[PATH_MAX], path[PATH_MAX], name[32];
+    char name[32];
     const struct train_job *job = trainer->job;
     if (job->log.rank_logs != RANK_LOGS_FILES)
         return ZD_OK;
-    fs_join(dir, sizeof dir, job->job.output_dir, "logs");
+    const struct fs_path dir = fs_in(job->job.output_dir, "logs");
     struct stat info;
-    enum zd_status status = fs_make_dirs(dir);
-    if (status == ZD_OK && (lstat(dir, &info) != 0 || !S_ISDIR(info.st_mode)))
-        status = ZD_FAIL(
-                ZD_ERR_CREATE, "E0701",
-                "cannot write logs to %s: it is a link, not a folder", dir);
+    enum zd_status status = fs_make_dirs(dir.text);
+    if (status == ZD_OK &&
+        (lstat(dir.text, &info) != 0 || !S_ISDIR(info.st_mode)))
+        status =
+                ZD_FAIL(ZD_ERR_CREATE, "E0701",
+                        "cannot write logs to %s: it is a link, not a folder",
+                        dir.text);
     ZD_PRINT(name, "rank-%05d.log", comm_rank(trainer->comm));
-    fs_join(path, sizeof path, dir, name);
-    ZD_THEN(status, zd_log_open(path));
+    ZD_THEN(status, zd_log_open(fs_in(dir.text, name).text));
     return comm_agree(trainer->comm, status);
 }
 
@@ -394,8 +395,7 @@ static enum zd_status prepare(struct trainer *trainer)
     ZD_TRY(COMM_FIRST(trainer->comm, keep_files(trainer)));
     ZD_TRY(trainer_open_data(trainer));
     ZD_TRY(comm_agree(trainer->comm, fix_steps(trainer)));
-    status = take_memory(trainer);
-    ZD_TRY(comm_agree(trainer->comm, status));
+    ZD_TRY(comm_agree(trainer->comm, take_memory(trainer)));
     trainer->batch_room = job_plan_batches(job, trainer->plan.accumulation);
     fill_writer(trainer);
     return ZD_OK;
@@ -460,13 +460,6 @@ enum zd_status trainer_init(
     return ZD_OK;
 }
 
-/* What the streams still copy lies in memory that goes after them. */
-static void finish_streams(struct trainer *trainer)
-{
-    stream_finish(trainer->streams_down);
-    stream_finish(trainer->streams_up);
-}
-
 /* What a disk has not taken yet is waited for. */
 static void close_rows(struct trainer *trainer)
 {
@@ -480,7 +473,9 @@ static void close_rows(struct trainer *trainer)
 
 void trainer_destroy(struct trainer *trainer)
 {
-    finish_streams(trainer);
+    /* what they still copy lies in memory that goes after them */
+    stream_finish(trainer->streams_down);
+    stream_finish(trainer->streams_up);
     batches_stop(trainer);
     hang_forget(trainer);
     stragglers_fini(&trainer->stragglers);

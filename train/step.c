@@ -85,17 +85,15 @@ static int64_t raised_flags(const struct trainer *trainer)
  * whether any rank's data failed, and whether a command waits. */
 static enum zd_status exchange(struct trainer *trainer, int64_t words[WORDS])
 {
-    struct zd_error error;
     enum zd_status loaded = load_batches(trainer);
     words[WORD_FAILED] = loaded != ZD_OK;
-    bool has_batches = trainer->has_batches && loaded == ZD_OK;
-    bool counts = has_batches && trainer_counts_sample(trainer);
     words[WORD_TARGETS] = words[WORD_TOKENS] = 0;
-    if (counts)
+    if (trainer->has_batches && loaded == ZD_OK &&
+        trainer_counts_sample(trainer))
         words[WORD_TARGETS] = targets_here(trainer, &words[WORD_TOKENS]);
     words[WORD_FLAGS] = raised_flags(trainer);
     words[WORD_COMMAND] = commands_wait(trainer);
-    error = *zd_error_get();
+    struct zd_error error = *zd_error_get();
     zd_error_clear();
     ZD_TRY(comm_all_reduce_i64(trainer->comm, words, WORDS, COMM_SUM));
     if (!words[WORD_FAILED])

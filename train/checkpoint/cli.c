@@ -83,9 +83,8 @@ static enum zd_status help_to_choose(const char *path, enum zd_status status)
     int count = 0;
     if (status == ZD_OK || fs_exists(fs_in(path, CHECKPOINT_MANIFEST).text))
         return status;
-    if (checkpoint_list(path, &steps, &count) != ZD_OK)
-        zd_error_clear();
-    zd_error_set(&error);
+    checkpoint_list(path, &steps, &count);
+    zd_error_set(&error); /* also where that failed */
     text_buffer_add_word(&quoted, path);
     if (count > 0)
         zd_fail_help("`zerod ckpt ls %s` names its checkpoints", quoted.out);

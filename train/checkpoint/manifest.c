@@ -490,11 +490,10 @@ static enum zd_status check_form(const char *path, const json_t *manifest)
 
 enum zd_status manifest_read(const char *dir, json_t **manifest_out)
 {
-    enum zd_status status;
-    char path[PATH_MAX];
     json_auto_t *manifest = NULL;
-    fs_join(path, sizeof path, dir, CHECKPOINT_MANIFEST);
-    status = json_parse_file_upto(path, MANIFEST_MAX, VALUES_MAX, &manifest);
+    const struct fs_path path = fs_in(dir, CHECKPOINT_MANIFEST);
+    enum zd_status status = json_parse_file_upto(
+            path.text, MANIFEST_MAX, VALUES_MAX, &manifest);
     if (status == ZD_ERR_NO_INPUT) { /* the folder is there, its manifest not */
         zd_error_clear();
         return ZD_BAD(
@@ -502,7 +501,7 @@ enum zd_status manifest_read(const char *dir, json_t **manifest_out)
                 CHECKPOINT_MANIFEST);
     }
     ZD_TRY(status);
-    ZD_TRY(check_form(path, manifest));
+    ZD_TRY(check_form(path.text, manifest));
     *manifest_out = json_incref(manifest);
     return ZD_OK;
 }

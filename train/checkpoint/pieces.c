@@ -245,17 +245,15 @@ static enum zd_status list_shards(struct checkpoint *checkpoint)
 enum zd_status checkpoint_open(
         const char *path, enum checkpoint_check check, struct checkpoint **out)
 {
-    enum zd_status status;
-    struct checkpoint *checkpoint;
     bool is_there;
     ZD_TRY(fs_look(path, &is_there));
     if (!is_there)
         return ZD_FAIL(ZD_ERR_NO_INPUT, "E0801", "no checkpoint at %s", path);
     if (!fs_is_dir(path))
         return ZD_BAD("E0801", "%s is not a checkpoint: not a folder", path);
-    checkpoint = zd_array(1, sizeof *checkpoint);
+    struct checkpoint *checkpoint = zd_array(1, sizeof *checkpoint);
     checkpoint->path = zd_must(strdup(path));
-    status = manifest_open(path, check, &checkpoint->manifest);
+    enum zd_status status = manifest_open(path, check, &checkpoint->manifest);
     ZD_THEN(status, list_shards(checkpoint));
     if (status != ZD_OK) {
         checkpoint_close(checkpoint);

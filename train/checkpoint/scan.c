@@ -344,31 +344,29 @@ static bool is_leftover(const char *name)
 /* One that made way to another: it goes when that one is there. */
 static enum zd_status sweep_away(const char *dir, const char *name)
 {
-    char away[PATH_MAX], place[PATH_MAX];
     bool is_taken;
-    fs_join(away, sizeof away, dir, name);
-    fs_join(place, sizeof place, dir, name + sizeof CHECKPOINT_AWAY - 1);
-    ZD_TRY(fs_look(place, &is_taken));
+    const struct fs_path away = fs_in(dir, name);
+    const struct fs_path place = fs_in(dir, name + sizeof CHECKPOINT_AWAY - 1);
+    ZD_TRY(fs_look(place.text, &is_taken));
     if (is_taken)
-        return fs_remove_tree(away);
-    if (rename(away, place) != 0)
+        return fs_remove_tree(away.text);
+    if (rename(away.text, place.text) != 0)
         return ZD_FAIL(
-                ZD_ERR_IO, "E0807", "cannot rename %s to %s: %s", away, place,
-                strerror(errno));
-    zd_log_info("%s is back: no other took its place", place);
+                ZD_ERR_IO, "E0807", "cannot rename %s to %s: %s", away.text,
+                place.text, strerror(errno));
+    zd_log_info("%s is back: no other took its place", place.text);
     return fs_sync_dir(dir);
 }
 
 static enum zd_status sweep_name(void *ctx, const char *name)
 {
-    char path[PATH_MAX];
     if (strncmp(name, CHECKPOINT_AWAY, sizeof CHECKPOINT_AWAY - 1) == 0)
         return sweep_away(ctx, name);
     if (!is_leftover(name))
         return ZD_OK;
-    fs_join(path, sizeof path, ctx, name);
-    zd_log_debug("removing %s, left by an interrupted save", path);
-    return fs_remove_tree(path);
+    const struct fs_path path = fs_in(ctx, name);
+    zd_log_debug("removing %s, left by an interrupted save", path.text);
+    return fs_remove_tree(path.text);
 }
 
 enum zd_status checkpoint_sweep(const char *output_dir)

@@ -3,7 +3,6 @@
 #include "base/clock.h"
 #include "base/threads.h"
 
-#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -109,10 +108,8 @@ static double grace_seconds(void)
 
 static struct run_options wanted_now(void)
 {
-    pthread_mutex_lock(&wanted_lock);
-    struct run_options options = wanted;
-    pthread_mutex_unlock(&wanted_lock);
-    return options;
+    ZD_LOCKED(&wanted_lock);
+    return wanted;
 }
 
 int64_t signals_take(double save_seconds)

@@ -5,9 +5,9 @@
 #include "base/file/json.h"
 #include "base/log.h"
 #include "base/must.h"
+#include "base/threads.h"
 #include "train/report/file_writer.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -86,10 +86,11 @@ static void tell(
     event->text = text;
     event->members = members;
     struct zd_error before = *zd_error_get();
-    if (strcmp(event->kind, "step") != 0 &&
-        file_writer_add(events->file, text, strlen(text)) != ZD_OK)
-        zd_error_clear();  /* the line is lost; the caller does not fail */
-    zd_error_set(&before); /* the line may tell of it */
+    if (strcmp(event->kind, "step") != 0)
+        file_writer_add(events->file, text, strlen(text));
+    /* the caller does not fail where the line is lost; it may tell of `before`
+     */
+    zd_error_set(&before);
     if (events->observer->event)
         events->observer->event(events->observer->ctx, event);
 }
@@ -99,9 +100,8 @@ void events_tell(
 {
     struct train_event event = {.kind = kind, .step = step};
     if (events) {
-        pthread_mutex_lock(&events->mutex);
+        ZD_LOCKED(&events->mutex);
         tell(events, &event, members);
-        pthread_mutex_unlock(&events->mutex);
     }
     json_decref(members);
 }
@@ -129,10 +129,8 @@ int64_t events_last_id(struct events *events)
 {
     if (!events)
         return 0;
-    pthread_mutex_lock(&events->mutex);
-    int64_t id = events->last_id;
-    pthread_mutex_unlock(&events->mutex);
-    return id;
+    ZD_LOCKED(&events->mutex);
+    return events->last_id;
 }
 
 /* The disk may be slow: events_tell does not wait for it. */

@@ -9,7 +9,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -152,12 +151,12 @@ static bool try_rows(struct file_writer *file)
 static void *run_writer(void *ctx)
 {
     struct file_writer *file = ctx;
-    pthread_mutex_lock(&file->mutex);
+    ZD_LOCKED(&file->mutex);
     for (;;) {
         while (file->tried == file->asked && !file->is_closing)
             pthread_cond_wait(&file->work, &file->mutex);
         if (file->tried == file->asked)
-            break;
+            return NULL;
         if (try_rows(file))
             continue;
         /* told without the mutex: a warning is an event, and so a row */
@@ -169,8 +168,6 @@ static void *run_writer(void *ctx)
                 file->what ? " are kept" : "");
         pthread_mutex_lock(&file->mutex);
     }
-    pthread_mutex_unlock(&file->mutex);
-    return NULL;
 }
 
 /* --- life ----------------------------------------------------------------- */
@@ -274,27 +271,24 @@ static enum zd_status append(
 enum zd_status file_writer_add(
         struct file_writer *file, const char *text, size_t bytes)
 {
-    pthread_mutex_lock(&file->mutex);
+    ZD_LOCKED(&file->mutex);
     enum zd_status status = append(file, text, bytes);
     file->asked += status == ZD_OK;
     pthread_cond_signal(&file->work);
-    pthread_mutex_unlock(&file->mutex);
     return status;
 }
 
 /* Wait for a try of what was added. */
 static enum zd_status await_rows(struct file_writer *file)
 {
-    pthread_mutex_lock(&file->mutex);
+    ZD_LOCKED(&file->mutex);
     uint64_t try = ++file->asked;
     pthread_cond_signal(&file->work);
     while (file->has_writer && file->tried < try)
         pthread_cond_wait(&file->done, &file->mutex);
-    enum zd_status status = file->error.status;
-    if (status != ZD_OK)
+    if (file->error.status != ZD_OK)
         zd_error_set(&file->error);
-    pthread_mutex_unlock(&file->mutex);
-    return status;
+    return file->error.status;
 }
 
 enum zd_status file_writer_sync(struct file_writer *file)
@@ -322,10 +316,9 @@ enum zd_status file_rows(
         return ZD_OK;
     ZD_TRY(fs_read_file(path, SIZE_MAX, &text, &bytes));
     while (is_kept && (end = memchr(text + at, '\n', bytes - at))) {
-        json_t *row = json_of_line(text + at, (size_t)(end - text) - at);
+        json_auto_t *row = json_of_line(text + at, (size_t)(end - text) - at);
         *end = '\0';
         is_kept = take(ctx, text + at, row);
-        json_decref(row);
         if (is_kept)
             at = (size_t)(end - text) + 1;
     }

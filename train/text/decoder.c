@@ -35,17 +35,15 @@ enum zd_status decoder_flush(FILE *out)
 enum zd_status decoder_encode(
         const struct text *text, const char *prompt, struct token_vector *ids)
 {
-    struct encoder *encoder;
-    const struct token_vector *prefix;
-
     if (!text->tokenizer)
         return ZD_FAIL(
                 ZD_ERR_CONFIG, "E0460",
                 "a prompt needs a tokenizer and this job has none "
                 "(model.tokenizer)");
-    prefix = &tokenizer_facts(text->tokenizer)->prefix;
+    const struct token_vector *prefix =
+            &tokenizer_facts(text->tokenizer)->prefix;
     token_vector_append(ids, prefix->ids, prefix->count);
-    encoder = encoder_create(text->tokenizer);
+    struct encoder *encoder = encoder_create(text->tokenizer);
     enum zd_status status =
             encoder_encode(encoder, prompt, strlen(prompt), false, ids);
     encoder_destroy(encoder);

@@ -156,9 +156,9 @@ static enum zd_status write_lines(
         FILE *out)
 {
     for (int i = 0; i < g->text_count; i++) {
-        json_t *line = decoder_text_json(&g->texts[i], options->prompts[i]);
+        json_auto_t *line =
+                decoder_text_json(&g->texts[i], options->prompts[i]);
         json_dumpf(line, out, JSON_COMPACT);
-        json_decref(line);
         fputc('\n', out);
     }
     return decoder_flush(out);

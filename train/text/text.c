@@ -14,11 +14,6 @@ static bool has_file(const char *dir, const char *name)
     return fs_exists(fs_in(dir, name).text);
 }
 
-static bool has_tokenizer(const char *dir)
-{
-    return has_file(dir, "tokenizer.json");
-}
-
 /* A byte tokenizer has no tokenizer.json: a model that was trained with it is
  * exported with this, to be trained again. */
 #define BYTES_KEY "zerod_tokenizer"
@@ -103,7 +98,7 @@ enum zd_status text_check(const struct train_job *job)
     const char *dir = job->model.path;
     struct text_buffer quoted = TEXT_BUFFER(2 * PATH_MAX);
     bool is_named = job->model.tokenizer && job->model.tokenizer[0];
-    if (is_named || !dir || has_tokenizer(dir) || says_bytes(dir) ||
+    if (is_named || !dir || train_tokenizer(job) || says_bytes(dir) ||
         all_tokenized(&job->data))
         return ZD_OK;
     text_buffer_add_word(&quoted, dir);
@@ -182,7 +177,7 @@ enum zd_status text_open_dir(
         const char *dir, const struct model_config *config, struct text *text)
 {
     memset(text, 0, sizeof *text);
-    if (has_tokenizer(dir)) {
+    if (has_file(dir, "tokenizer.json")) {
         ZD_TRY(tokenizer_open(dir, &text->tokenizer));
         text->dir = dir;
     } else {
@@ -207,9 +202,8 @@ bool text_ends(
             text_config_of(config->json, config), "eos_token_id");
     if (id == text->eos || id == text->turn_end || id == config->eos_token_id)
         return true;
-    JSON_EACH(value, listed) {
+    JSON_EACH(value, listed)
         if (json_is_integer(value) && json_integer_value(value) == id)
             return true;
-    }
     return false;
 }

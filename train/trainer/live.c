@@ -194,9 +194,9 @@ static enum zd_status resume_accumulation(struct trainer *trainer)
 enum zd_status live_resume(struct trainer *trainer, const json_t *manifest)
 {
     struct train_live *live = &trainer->state.live;
-    json_t *now = manifest_settings(trainer->job, trainer->writer.global_batch);
+    json_auto_t *now =
+            manifest_settings(trainer->job, trainer->writer.global_batch);
     forget_changed(live, json_object_get(manifest, "settings"), now);
-    json_decref(now);
     if (!live->given[SET_ACCUMULATION])
         return ZD_OK;
     if (manifest_batch_changed(manifest, &trainer->job->train)) {

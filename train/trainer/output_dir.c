@@ -2,12 +2,11 @@
 
 #include "base/file/fs.h"
 #include "base/log.h"
+#include "base/must.h"
 #include "train/checkpoint/checkpoint.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -30,13 +29,13 @@ static bool lock_soon(int fd)
 
 static enum zd_status take_lock(struct output_dir *dir)
 {
-    char path[PATH_MAX], holder[128] = "";
-    fs_join(path, sizeof path, dir->path, LOCK_FILE);
-    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0640);
+    char holder[128] = "";
+    const struct fs_path path = fs_in(dir->path, LOCK_FILE);
+    int fd = open(path.text, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0640);
     if (fd < 0)
         return ZD_FAIL(
-                fs_create_status(errno), "E0733", "cannot create %s: %s", path,
-                strerror(errno));
+                fs_create_status(errno), "E0733", "cannot create %s: %s",
+                path.text, strerror(errno));
     if (!lock_soon(fd)) {
         ssize_t n = pread(fd, holder, sizeof holder - 1, 0);
         if (n > 0)
@@ -51,7 +50,7 @@ static enum zd_status take_lock(struct output_dir *dir)
     gethostname(host, sizeof host - 1);
     int n = ZD_PRINT(holder, "pid %ld on %s\n", (long)getpid(), host);
     if (ftruncate(fd, 0) != 0 || pwrite(fd, holder, (size_t)n, 0) != n)
-        zd_log_debug("cannot write %s: %s", path, strerror(errno));
+        zd_log_debug("cannot write %s: %s", path.text, strerror(errno));
     dir->lock = fd;
     return ZD_OK;
 }
@@ -63,13 +62,12 @@ static enum zd_status check_rows(const struct output_dir *dir)
 {
     static const char *const names[] = {"metrics.jsonl", "events.jsonl"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        char path[PATH_MAX];
         struct stat info;
-        fs_join(path, sizeof path, dir->path, names[i]);
-        if (lstat(path, &info) == 0 && !S_ISREG(info.st_mode))
+        const struct fs_path path = fs_in(dir->path, names[i]);
+        if (lstat(path.text, &info) == 0 && !S_ISREG(info.st_mode))
             return ZD_FAIL(
                     ZD_ERR_CREATE, "E0731",
-                    "%s is %s, and rows of the run belong there", path,
+                    "%s is %s, and rows of the run belong there", path.text,
                     S_ISDIR(info.st_mode)    ? "a folder"
                     : S_ISFIFO(info.st_mode) ? "a FIFO"
                     : S_ISLNK(info.st_mode)  ? "a link"
@@ -105,7 +103,9 @@ static enum zd_status prepare(struct output_dir *dir)
  * cannot read it back writes to another disk. */
 static enum zd_status check_shared(struct comm *comm, struct output_dir *dir)
 {
-    char path[PATH_MAX], expected[80], *found = NULL;
+    char expected[80];
+    ZD_FREED char *found = NULL;
+    const struct fs_path path = fs_in(dir->path, ".zerod.probe");
     enum zd_status status = ZD_OK;
     struct timespec now;
 
@@ -114,11 +114,11 @@ static enum zd_status check_shared(struct comm *comm, struct output_dir *dir)
             expected, "%ld at %lld.%09ld", (long)getpid(),
             (long long)now.tv_sec, now.tv_nsec);
     ZD_TRY(comm_broadcast(comm, expected, sizeof expected, 0));
-    fs_join(path, sizeof path, dir->path, ".zerod.probe");
-    ZD_TRY(COMM_FIRST(comm, fs_write_file(path, expected, strlen(expected))));
+    ZD_TRY(COMM_FIRST(
+            comm, fs_write_file(path.text, expected, strlen(expected))));
     if (comm_rank(comm) != 0) {
         size_t bytes;
-        status = fs_read_file(path, sizeof expected, &found, &bytes);
+        status = fs_read_file(path.text, sizeof expected, &found, &bytes);
         if (status != ZD_ERR_MEMORY &&
             (status != ZD_OK || strcmp(found, expected) != 0)) {
             zd_error_clear();
@@ -130,11 +130,10 @@ static enum zd_status check_shared(struct comm *comm, struct output_dir *dir)
             zd_fail_help("put job.output_dir on a file system that all hosts "
                          "share");
         }
-        free(found);
     }
     status = comm_agree(comm, status);
     if (comm_rank(comm) == 0)
-        unlink(path);
+        unlink(path.text);
     return status;
 }
 

@@ -31,10 +31,9 @@ static void add_real(json_t *object, const char *key, double value)
 /* Of the step at hand; borrowed. */
 static json_t *add_row(struct trainer *trainer)
 {
-    struct state_history *history = &trainer->history;
     json_t *row = json_pack("{s:I}", "step", (json_int_t)trainer->state.step);
     add_real(row, "epoch", epoch_now(trainer));
-    json_array_append_new(history->rows, row);
+    json_array_append_new(trainer->history.rows, row);
     return row;
 }
 
@@ -69,16 +68,16 @@ static void trainer_state_eval(struct trainer *trainer, double eval_loss)
 
 void trainer_state_resume(struct trainer *trainer)
 {
-    char path[PATH_MAX];
     bool is_there;
     json_auto_t *json = NULL;
     if (!is_wanted(trainer))
         return;
-    fs_join(path, sizeof path, trainer->resumed_from, TRAINER_STATE_FILE);
-    enum zd_status status = fs_look(path, &is_there);
+    const struct fs_path path =
+            fs_in(trainer->resumed_from, TRAINER_STATE_FILE);
+    enum zd_status status = fs_look(path.text, &is_there);
     if (status == ZD_OK && is_there)
         status = json_parse_file_upto(
-                path, (uint64_t)1 << 32, (size_t)1 << 26, &json);
+                path.text, (uint64_t)1 << 32, (size_t)1 << 26, &json);
     if (status != ZD_OK) {
         zd_log_warning(
                 "the history of " TRAINER_STATE_FILE " begins anew: %s",

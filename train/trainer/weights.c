@@ -97,20 +97,20 @@ static enum zd_status export_from(struct trainer *trainer, const char *path)
 
 static enum zd_status export_unsaved(struct trainer *trainer)
 {
-    char path[PATH_MAX], hidden[PATH_MAX];
+    char path[PATH_MAX];
     struct train_job job = *trainer->job;
     struct checkpoint_writer writer = trainer->writer;
 
     /* written below output_dir/.tmp-export, which every start sweeps */
-    fs_join(hidden, sizeof hidden, trainer->job->job.output_dir, ".tmp-export");
-    job.job.output_dir = hidden;
+    const struct fs_path hidden = fs_in(job.job.output_dir, ".tmp-export");
+    job.job.output_dir = hidden.text;
     job.checkpoint.save_only_model = true;
     writer.job = &job;
     writer.harden_rows = NULL;
-    ZD_TRY(COMM_FIRST(trainer->comm, fs_make_dirs(hidden)));
+    ZD_TRY(COMM_FIRST(trainer->comm, fs_make_dirs(hidden.text)));
     ZD_TRY(checkpoint_save(&writer, &trainer->state, path));
     ZD_TRY(export_from(trainer, path));
-    return COMM_FIRST(trainer->comm, fs_remove_tree(hidden));
+    return COMM_FIRST(trainer->comm, fs_remove_tree(hidden.text));
 }
 
 enum zd_status trainer_export(struct trainer *trainer)
