@@ -61,7 +61,7 @@ enum zd_status hash_part(
 {
     enum { CHUNK = 1 << 20 };
     struct hasher *hasher = hasher_create();
-    char *chunk = zd_must(malloc(CHUNK));
+    ZD_FREED char *chunk = zd_must(malloc(CHUNK));
     enum zd_status status = ZD_OK;
     for (uint64_t done = 0; status == ZD_OK && done < bytes; done += CHUNK) {
         size_t part = bytes - done < CHUNK ? (size_t)(bytes - done) : CHUNK;
@@ -70,7 +70,6 @@ enum zd_status hash_part(
             hasher_update(hasher, chunk, part);
     }
     hasher_finish(hasher, hex);
-    free(chunk);
     return status;
 }
 

@@ -186,13 +186,10 @@ enum zd_status json_parse_file(
 enum zd_status json_parse_file_upto(
         const char *path, uint64_t max_bytes, size_t most, json_t **json_out)
 {
-    char *text;
+    ZD_FREED char *text = NULL;
     size_t bytes;
     ZD_TRY(fs_read_file(path, max_bytes, &text, &bytes));
-    enum zd_status status =
-            json_parse_upto(text, bytes, most, path, ZD_ERR_DATA, json_out);
-    free(text);
-    return status;
+    return json_parse_upto(text, bytes, most, path, ZD_ERR_DATA, json_out);
 }
 
 /* Writes the number at `text` in the fewest digits that read back exactly;
@@ -230,19 +227,16 @@ static char *shorten_reals(const char *text)
 
 char *json_text(const json_t *json)
 {
-    char *dumped = zd_must(json_dumps(json, JSON_INDENT(2)));
+    ZD_FREED char *dumped = zd_must(json_dumps(json, JSON_INDENT(2)));
     char *text = shorten_reals(dumped);
-    free(dumped);
     strcat(text, "\n"); /* there is room for it */
     return text;
 }
 
 enum zd_status json_write_file(const char *path, const json_t *json)
 {
-    char *text = json_text(json);
-    enum zd_status status = fs_write_file(path, text, strlen(text));
-    free(text);
-    return status;
+    ZD_FREED char *text = json_text(json);
+    return fs_write_file(path, text, strlen(text));
 }
 
 json_t *json_number_or_null(double value)
@@ -256,10 +250,8 @@ json_t *json_string_or_null(const char *text)
     json_t *string = text ? json_string(text) : json_null();
     if (string)
         return string;
-    char *copy = zd_must(strdup(text));
+    ZD_FREED char *copy = zd_must(strdup(text));
     for (char *c = copy; *c; c++)
         *c = (unsigned char)*c < 0x80 ? *c : '?';
-    string = json_string(copy);
-    free(copy);
-    return string;
+    return json_string(copy);
 }

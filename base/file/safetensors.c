@@ -58,13 +58,15 @@ enum zd_status st_dtype_extent(
         const char *path, const char *name, const char *dtype, int dims,
         const int64_t *shape, uint64_t *count_out, uint64_t *bytes_out)
 {
-    uint64_t count = 1, bits;
+    uint64_t count = 1, bits = types[st_dtype_rank(dtype)].bits;
+    bool is_beyond = false;
     for (int i = 0; i < dims; i++)
-        if (__builtin_mul_overflow(count, (uint64_t)shape[i], &count))
-            goto overflow;
-    if (__builtin_mul_overflow(
-                count, (uint64_t)types[st_dtype_rank(dtype)].bits, &bits))
-        goto overflow;
+        is_beyond |= __builtin_mul_overflow(count, (uint64_t)shape[i], &count);
+    is_beyond |= __builtin_mul_overflow(count, bits, &bits);
+    if (is_beyond)
+        return ZD_BAD(
+                "E0725", "%s: the shape of tensor \"%s\" is beyond 64 bits",
+                path, name);
     if (bits % 8)
         return ZD_BAD(
                 "E0725", "%s: tensor \"%s\" does not fill whole bytes", path,
@@ -72,16 +74,12 @@ enum zd_status st_dtype_extent(
     *count_out = count;
     *bytes_out = bits / 8;
     return ZD_OK;
-
-overflow:
-    return ZD_BAD(
-            "E0725", "%s: the shape of tensor \"%s\" is beyond 64 bits", path,
-            name);
 }
 
 /* --- reading the header --------------------------------------------------- */
 
-/* Checks 1 to 3: the header's length, before its content is trusted. */
+/* Checks 1 to 3: the header's length, before its content is trusted. The caller
+ * frees *text_out, also on failure. */
 static enum zd_status read_header(
         const struct st_file *file, char **text_out, size_t *bytes_out)
 {
@@ -97,17 +95,11 @@ static enum zd_status read_header(
         return fail_file(file, "E0721", "its header is above 100000000 bytes");
     if (bytes + LENGTH_BYTES > file->file_bytes)
         return fail_file(file, "E0721", "its header goes beyond its end");
-    char *text = zd_must(malloc((size_t)bytes + 1));
-    enum zd_status status =
-            fs_pread(file->fd, file->path, text, (size_t)bytes, LENGTH_BYTES);
-    if (status != ZD_OK) {
-        free(text);
-        return status;
-    }
-    text[bytes] = '\0';
-    *text_out = text;
+    *text_out = zd_must(malloc((size_t)bytes + 1));
+    (*text_out)[bytes] = '\0';
     *bytes_out = (size_t)bytes;
-    return ZD_OK;
+    return fs_pread(
+            file->fd, file->path, *text_out, (size_t)bytes, LENGTH_BYTES);
 }
 
 /* A non-negative integer of 63 bits; false for reals and negative numbers. */
@@ -189,28 +181,24 @@ static enum zd_status check_metadata(
 static enum zd_status parse_header(
         struct st_file *file, const char *text, size_t bytes)
 {
-    json_t *root = NULL;
+    json_auto_t *root = NULL;
     if (bytes == 0 || text[0] != '{')
         return fail_file(file, "E0722", "its header does not begin with {");
     ZD_TRY(json_parse_upto(
             text, bytes, VALUES_MAX, file->path, ZD_ERR_DATA, &root));
     file->tensors =
             zd_must(calloc(json_object_size(root) + 1, sizeof *file->tensors));
-    enum zd_status status = ZD_OK;
     JSON_MEMBERS(key, value, root) {
         if (strcmp(key, "__metadata__") == 0) {
-            status = check_metadata(file, value);
+            ZD_TRY(check_metadata(file, value));
             file->metadata = json_incref(value);
         } else {
             /* counted first: st_close frees the name even of a bad one */
             struct st_tensor *tensor = &file->tensors[file->tensor_count++];
-            status = parse_tensor(file, key, value, tensor);
+            ZD_TRY(parse_tensor(file, key, value, tensor));
         }
-        if (status != ZD_OK)
-            break;
     }
-    json_decref(root);
-    return status;
+    return ZD_OK;
 }
 
 static int by_offset(const void *a, const void *b)
@@ -274,7 +262,7 @@ static enum zd_status check_layout(struct st_file *file, uint64_t data_begin)
 
 enum zd_status st_open(const char *path, struct st_file **file_out)
 {
-    char *text = NULL;
+    ZD_FREED char *text = NULL;
     size_t bytes = 0;
     struct st_file *file = zd_must(calloc(1, sizeof *file));
     file->path = zd_must(strdup(path));
@@ -283,13 +271,11 @@ enum zd_status st_open(const char *path, struct st_file **file_out)
     ZD_THEN(status, read_header(file, &text, &bytes));
     ZD_THEN(status, parse_header(file, text, bytes));
     ZD_THEN(status, check_layout(file, LENGTH_BYTES + bytes));
-    free(text);
-    if (status != ZD_OK) {
+    if (status == ZD_OK)
+        *file_out = file;
+    else
         st_close(file);
-        return status;
-    }
-    *file_out = file;
-    return ZD_OK;
+    return status;
 }
 
 void st_close(struct st_file *file)

@@ -87,7 +87,7 @@ static json_t *entry_json(
 static char *header_text(const struct st_writer *writer, const json_t *metadata)
 {
     uint64_t at = 0;
-    json_t *root = json_object();
+    json_auto_t *root = json_object();
     json_t *strings = json_pack("{s:s}", "format", "pt");
     JSON_MEMBERS(key, value, metadata)
         json_object_set(strings, key, value);
@@ -101,22 +101,22 @@ static char *header_text(const struct st_writer *writer, const json_t *metadata)
         at += slot->bytes;
     }
     assert(json_object_size(root) == (size_t)writer->slot_count + 1);
-    char *text = zd_must(json_dumps(root, JSON_COMPACT));
-    json_decref(root);
-    return text;
+    return zd_must(json_dumps(root, JSON_COMPACT));
 }
 
 /* Pads the header so that the data is aligned, and reserves the file's space
  * where the file system can. */
-static enum zd_status write_header(struct st_writer *writer, const char *text)
+static enum zd_status write_header(
+        struct st_writer *writer, const json_t *metadata)
 {
+    ZD_FREED char *text = header_text(writer, metadata);
     size_t length = strlen(text), padded = (length + 7) / 8 * 8;
     if (padded > HEADER_MAX)
         return ZD_BAD(
                 "E0728",
                 "%s would need a header of %zu bytes; %zu is the limit",
                 writer->path, length, HEADER_MAX);
-    char *header = zd_must(malloc(sizeof(uint64_t) + padded));
+    ZD_FREED char *header = zd_must(malloc(sizeof(uint64_t) + padded));
     uint64_t written = padded;
     memcpy(header, &written, sizeof written);
     memset(header + sizeof written, ' ', padded);
@@ -127,15 +127,11 @@ static enum zd_status write_header(struct st_writer *writer, const char *text)
         writer->order[i]->begin = writer->bytes;
         writer->bytes += writer->order[i]->bytes;
     }
-    enum zd_status status = fs_reserve(writer->fd, writer->path, writer->bytes);
-    if (status == ZD_OK)
-        writer->direct =
-                write_direct_begin(writer->fd, writer->path, writer->bytes);
-    if (status == ZD_OK)
-        status = fs_pwrite(
-                writer->fd, writer->path, header, sizeof written + padded, 0);
-    free(header);
-    return status;
+    ZD_TRY(fs_reserve(writer->fd, writer->path, writer->bytes));
+    writer->direct =
+            write_direct_begin(writer->fd, writer->path, writer->bytes);
+    return fs_pwrite(
+            writer->fd, writer->path, header, sizeof written + padded, 0);
 }
 
 static enum zd_status put_cached(
@@ -224,11 +220,7 @@ enum zd_status st_writer_create(
                 strerror(errno));
     }
     enum zd_status status = order_entries(writer, entries, entry_count);
-    if (status == ZD_OK) {
-        char *text = header_text(writer, metadata);
-        status = write_header(writer, text);
-        free(text);
-    }
+    ZD_THEN(status, write_header(writer, metadata));
     if (status == ZD_OK)
         *writer_out = writer;
     else
@@ -281,18 +273,14 @@ enum zd_status st_writer_finish(
         digest_all(writer, digest_hex);
     enum zd_status written = write_direct_end(writer->direct);
     writer->direct = NULL;
-    if (status == ZD_OK)
-        status = written;
-    enum zd_status synced = fs_sync_close(writer->fd, writer->path);
-    writer->fd = -1;
-    if (status == ZD_OK)
-        status = synced;
-    if (status != ZD_OK)
-        unlink(writer->path);
-    if (status == ZD_OK && bytes_out)
+    ZD_THEN(status, written);
+    if (status != ZD_OK) {
+        st_writer_abandon(writer);
+        return status;
+    }
+    if (bytes_out)
         *bytes_out = writer->bytes;
-    writer_free(writer);
-    return status;
+    return st_writer_leave(writer);
 }
 
 enum zd_status st_writer_leave(struct st_writer *writer)

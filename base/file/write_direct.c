@@ -188,11 +188,12 @@ static enum zd_status finish(struct write_direct *direct)
     return ZD_OK;
 }
 
-static enum zd_status set_aside(
+enum zd_status write_direct_small(
         struct write_direct *direct, uint64_t at, const void *data,
         size_t bytes)
 {
     struct aside *aside = direct->aside;
+    assert(bytes <= WRITE_DIRECT_SMALL);
     if (!bytes)
         return ZD_OK;
     if (aside->bytes + bytes > ASIDE_BYTES || aside->count == ASIDE_PARTS)
@@ -202,14 +203,6 @@ static enum zd_status set_aside(
     aside->parts[aside->count].at = at;
     aside->parts[aside->count++].bytes = bytes;
     return ZD_OK;
-}
-
-enum zd_status write_direct_small(
-        struct write_direct *direct, uint64_t at, const void *data,
-        size_t bytes)
-{
-    assert(bytes <= WRITE_DIRECT_SMALL);
-    return set_aside(direct, at, data, bytes);
 }
 
 void *write_direct_room(struct write_direct *direct, uint64_t at, size_t bytes)
@@ -233,9 +226,11 @@ enum zd_status write_direct_put(struct write_direct *direct)
     piece->first = (at + block - 1) / block * block;
     piece->last = end / block * block;
     if (piece->first >= piece->last)
-        return set_aside(direct, at, memory_at(piece, at), piece->bytes);
-    ZD_TRY(set_aside(direct, at, memory_at(piece, at), piece->first - at));
-    ZD_TRY(set_aside(
+        return write_direct_small(
+                direct, at, memory_at(piece, at), piece->bytes);
+    ZD_TRY(write_direct_small(
+            direct, at, memory_at(piece, at), piece->first - at));
+    ZD_TRY(write_direct_small(
             direct, piece->last, memory_at(piece, piece->last),
             end - piece->last));
     direct->made = (direct->made + 1) % PIECES;
