@@ -130,14 +130,13 @@ static enum zd_status check_content(
 static enum zd_status read_calls(const json_t *content, json_t *message)
 {
     const char *text = json_string_value(content);
-    json_t *calls = NULL, *list = json_array();
+    json_auto_t *calls = NULL;
+    json_t *list = json_array();
     if (json_parse(
                 text, json_string_length(content), "function_call", ZD_ERR_DATA,
                 &calls) == ZD_OK &&
-        json_is_object(calls)) {
-        json_t *one = json_pack("[o]", calls);
-        calls = one;
-    }
+        json_is_object(calls))
+        calls = json_pack("[o]", calls);
     JSON_EACH(call, calls) {
         if (json_string_at(call, "name"))
             json_array_append_new(
@@ -149,7 +148,6 @@ static enum zd_status read_calls(const json_t *content, json_t *message)
                    json_array_size(list) == json_array_size(calls);
     json_object_set_new(message, "content", json_string(""));
     json_object_set_new(message, "tool_calls", list);
-    json_decref(calls);
     zd_error_clear();
     return is_good ? ZD_OK
                    : fail("it is a function_call, but its text is not JSON "
@@ -409,17 +407,14 @@ enum zd_status record_alpaca_talk(const struct reading *reading)
     ZD_TRY(record_get_alpaca(reading->record, &alpaca));
     ZD_TRY(read_system(reading->record, &talk));
     ZD_TRY(read_history(reading->record, &talk));
-    json_t *question = json_incref((json_t *)alpaca.instruction);
-    if (alpaca.input) {
-        json_decref(question);
+    json_auto_t *question = NULL;
+    if (alpaca.input)
         question = json_pack(
                 "s%++%", json_string_value(alpaca.instruction),
                 json_string_length(alpaca.instruction), "\n",
                 json_string_value(alpaca.input),
                 json_string_length(alpaca.input));
-    }
-    add_text(&talk, "user", question);
-    json_decref(question);
+    add_text(&talk, "user", question ? question : alpaca.instruction);
     add_text(&talk, "assistant", alpaca.output);
     return finish(reading, &talk);
 }

@@ -34,8 +34,6 @@ struct document {
 void document_clear(struct document *document);
 void document_fini(struct document *document);
 void document_append(struct document *document, const char *text, size_t bytes);
-void document_add(
-        struct document *document, const char *text, size_t bytes, bool train);
 /* A range that the loss counts, behind those there are. An empty one within a
  * token counts the token, as in transformers. */
 void document_train(struct document *document, size_t begin, size_t end);

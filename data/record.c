@@ -106,6 +106,22 @@ enum zd_status record_check_preference(const json_t *record)
 
 /* --- the readers --- */
 
+static void document_add(
+        struct document *doc, const char *text, size_t bytes, bool train)
+{
+    size_t begin = doc->bytes;
+    struct text_range *last =
+            doc->trained_count ? &doc->trained[doc->trained_count - 1] : NULL;
+    if (bytes == 0)
+        return;
+    document_append(doc, text, bytes);
+    if (train && last && last->end == begin && !doc->is_cut)
+        last->end = doc->bytes;
+    else if (train)
+        document_train(doc, begin, doc->bytes);
+    doc->is_cut = false;
+}
+
 static void add_string(struct document *doc, const json_t *string, bool train)
 {
     document_add(
@@ -306,22 +322,6 @@ void document_append(struct document *doc, const char *text, size_t bytes)
     if (bytes > 0)
         memcpy(doc->text + doc->bytes, text, bytes);
     doc->bytes += bytes;
-}
-
-void document_add(
-        struct document *doc, const char *text, size_t bytes, bool train)
-{
-    size_t begin = doc->bytes;
-    struct text_range *last =
-            doc->trained_count ? &doc->trained[doc->trained_count - 1] : NULL;
-    if (bytes == 0)
-        return;
-    document_append(doc, text, bytes);
-    if (train && last && last->end == begin && !doc->is_cut)
-        last->end = doc->bytes;
-    else if (train)
-        document_train(doc, begin, doc->bytes);
-    doc->is_cut = false;
 }
 
 void document_train(struct document *doc, size_t begin, size_t end)

@@ -78,12 +78,11 @@ json_t *row_notes_json(const struct row_notes *notes)
             const char *row = noted->first[i];
             json_array_append_new(first, utf8_json(row, strlen(row), true));
         }
-        json_t *note = json_pack(
+        json_auto_t *note = json_pack(
                 "{s:I, s:I, s:o}", "rows", noted->rows, "count", noted->count,
                 "first", first);
         if (noted->rows > 0)
             json_object_set(json, names[w], note);
-        json_decref(note);
     }
     return json;
 }

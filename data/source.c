@@ -8,7 +8,6 @@
 #include "data/stream.h"
 #include "data/tokenize.h"
 
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>

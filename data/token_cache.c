@@ -59,7 +59,8 @@ void cache_header_seal(struct cache_header *header)
             header->header_digest);
 }
 
-void cache_part_key(char key[40])
+/* Of what a stopped writer of this key has left. */
+static void cache_part_key(char key[40])
 {
     strcpy(key + strlen(key), ".part");
 }
@@ -84,7 +85,6 @@ static bool is_sound(
  * written, and do documents begin where the list says? */
 struct check {
     const struct token_cache *cache;
-    uint64_t ids;                /* of the vocabulary */
     uint64_t trained, documents; /* so far */
     bool is_sound;
 };
@@ -100,7 +100,7 @@ static void check_words(
         if (at == cache->header.word_count) /* padding */
             check->is_sound &= words[i] == 0;
         else
-            check->is_sound &= (words[i] & WORD_ID) < check->ids &&
+            check->is_sound &= (words[i] & WORD_ID) < cache->limits.ids &&
                                marks != (WORD_FIRST | WORD_TRAIN);
         check->trained += marks == WORD_TRAIN;
         if (marks != WORD_FIRST)
@@ -116,8 +116,7 @@ static enum zd_status check_content(
         const struct token_cache *cache, const atomic_bool *stop,
         bool *sound_out)
 {
-    struct check check = {
-            .cache = cache, .ids = cache->limits.ids, .is_sound = true};
+    struct check check = {.cache = cache, .is_sound = true};
     char digest[HASH_HEX];
     struct hasher *hasher = hasher_create();
     ZD_FREED char *chunk = zd_must(malloc(CHUNK));
@@ -373,12 +372,11 @@ enum zd_status cache_writer_create(
         /* reserve the header, which is written last */
         status = append(w, w->words, &blank, sizeof blank);
     }
-    if (status != ZD_OK) {
+    if (status == ZD_OK)
+        *writer_out = w;
+    else
         cache_writer_abandon(w);
-        return status;
-    }
-    *writer_out = w;
-    return ZD_OK;
+    return status;
 }
 
 enum zd_status cache_writer_document(struct cache_writer *w, uint64_t position)

@@ -133,8 +133,6 @@ static inline uint64_t cache_docs_offset(uint64_t word_count)
 }
 
 void cache_header_seal(struct cache_header *header);
-/* Of what a stopped writer of this key has left. */
-void cache_part_key(char key[40]);
 void cache_path(char path[PATH_MAX], const char *folder, const char *key);
 /* While it is written. */
 enum zd_status cache_temporary_path(

@@ -4,7 +4,6 @@
 #include "data/format.h"
 #include "data/stream.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /* --- units: whole lines of UNIT_BYTES together, or a part of a text. What a

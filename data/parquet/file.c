@@ -1,10 +1,9 @@
 #include "data/parquet/internal.h"
 
 #include "base/must.h"
+#include "base/text_stream.h"
 #include "data/parquet/parquet.h"
 
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 enum zd_status parquet_reserve(
@@ -35,17 +34,14 @@ enum zd_status parquet_fail(
         const struct parquet_file *file, const char *column, bool is_damaged,
         const char *format, ...)
 {
-    char what[240];
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(what, sizeof what, format, arguments);
-    va_end(arguments);
+    ZD_FREED TEXT_OF_ARGS(what, format);
     if (is_damaged)
-        ZD_BAD("E0452", "%s is damaged: %s%.120s%s%s", file->path,
+        ZD_BAD("E0452", "%s is damaged: %s%.120s%s%.239s", file->path,
                column ? "column " : "", column ? column : "",
                column ? ": " : "", what);
     else
-        ZD_BAD("E0453", "column %.120s of %s has %s, which zerod does not read",
+        ZD_BAD("E0453",
+               "column %.120s of %s has %.239s, which zerod does not read",
                column, file->path, what);
     if (!is_damaged)
         zd_fail_help("remove the column, or write the file again with "

@@ -9,7 +9,6 @@
 #include "data/tokenizer/utf8.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 /* ---- byte pairs: merge the pair of lowest rank, the leftmost of equals, until
  * no pair has one.

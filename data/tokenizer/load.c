@@ -5,8 +5,6 @@
 #include "base/must.h"
 #include "data/tokenizer/utf8.h"
 
-#include <string.h>
-
 static enum zd_status broken(const char *what)
 {
     return ZD_BAD("E0402", "broken tokenizer.json: %s", what);

@@ -14,7 +14,6 @@
 
 #include <ctype.h>
 #include <stdarg.h>
-#include <string.h>
 #include <strings.h>
 
 struct translation {

@@ -8,7 +8,6 @@
 #include "data/tokenizer/utf8.h"
 
 #include <stdlib.h>
-#include <string.h>
 #include <utf8proc.h>
 
 /* ---- NFC as the reference's tables have it (Unicode 9), with utf8proc's

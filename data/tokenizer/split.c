@@ -8,7 +8,6 @@
 
 #include <assert.h>
 #include <ctype.h>
-#include <string.h>
 
 #define CONTRACTION "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 #define WORD_PREFIX "[^\\r\\n\\p{L}\\p{N}]?"

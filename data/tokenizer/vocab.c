@@ -4,7 +4,6 @@
 #include "data/tokenizer/utf8.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 static bool is_printable(int byte)
 {
