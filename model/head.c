@@ -147,6 +147,12 @@ static enum zd_status chunk_backward(
     return ZD_OK;
 }
 
+static enum zd_status next_token_loss(
+        const struct kernels *kernels, const struct loss_rows *rows)
+{
+    return kernels->cross_entropy(NULL, rows);
+}
+
 /* Of logits as the head's matmul makes them; false: they are used as they are.
  */
 static bool head_map(const struct model_config *config, struct logit_map *out)
@@ -157,17 +163,14 @@ static bool head_map(const struct model_config *config, struct logit_map *out)
     return config->logits_scale || config->logit_softcap;
 }
 
-/* Losses of rows of logits; places may cut the vocabulary. */
-static enum zd_status row_losses(
+/* Losses of rows of logits, of a slice of the vocabulary that places cut. */
+static enum zd_status sliced_losses(
         const struct model *model, const struct pass *pass,
         const struct loss_rows *rows)
 {
     const struct kernels *k = model->kernels;
     const struct head_acts *h = &pass->acts->head;
     int places = tp_size(model->config);
-    if (places == 1)
-        return model->shape.token_loss ? model->shape.token_loss(k, rows)
-                                       : k->cross_entropy(NULL, rows);
     struct row_score *own = h->scores + (size_t)places * (size_t)rows->n;
     ZD_TRY(k->row_scores(NULL, own, rows));
     ZD_TRY(places_call(
@@ -185,6 +188,8 @@ static enum zd_status pass_loss(
     const struct head_acts *h = &pass->acts->head;
     struct logit_map map;
     bool maps = head_map(model->config, &map), train = grads != NULL;
+    token_loss_fn *token_loss =
+            model->shape.token_loss ? model->shape.token_loss : next_token_loss;
     ZD_TRY(gather_rows(model, pass));
     int tp = tp_size(model->config), rows = pass->head_rows / tp;
     int chunk = h->chunk / tp;
@@ -201,7 +206,7 @@ static enum zd_status pass_loss(
                 .slice = model->vocabulary,
                 .map = maps ? &map : NULL};
         ZD_TRY(chunk_logits(model, pass, begin, n));
-        ZD_TRY(row_losses(model, pass, &of));
+        ZD_TRY(tp > 1 ? sliced_losses(model, pass, &of) : token_loss(k, &of));
         ZD_TRY(k->add_losses(NULL, model->loss, h->losses, n * tp));
         if (train)
             ZD_TRY(chunk_backward(model, pass, begin, n, grads));

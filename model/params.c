@@ -285,6 +285,26 @@ enum zd_status param_table_slice(
     return ZD_OK;
 }
 
+size_t param_code_bytes(const struct param_table *table, int id, size_t count)
+{
+    return quant_code_bytes(&table->codes[id], count);
+}
+
+size_t param_scale_bytes(const struct param_table *table, int id)
+{
+    return quant_scale_bytes(&table->codes[id]);
+}
+
+size_t param_whole_scale_bytes(const struct param_table *table, int id)
+{
+    return quant_scale_bytes(param_whole_codes(table, id));
+}
+
+size_t param_whole_scale_count(const struct param_table *table, int id)
+{
+    return quant_scale_count(param_whole_codes(table, id));
+}
+
 const struct quant_matrix *param_first_codes(const struct param_table *table)
 {
     for (int id = 0; id < table->count; id++)

@@ -162,6 +162,13 @@ static inline int param_scales(const struct param_table *table, int id)
 {
     return table->count + id;
 }
+/* Of weight `id`: bytes of the codes of `count` elements, and of what decodes
+ * them; of the whole weight what decodes it, and how many blocks, rows or tiles
+ * have a scale (kernels/quant). */
+size_t param_code_bytes(const struct param_table *table, int id, size_t count);
+size_t param_scale_bytes(const struct param_table *table, int id);
+size_t param_whole_scale_bytes(const struct param_table *table, int id);
+size_t param_whole_scale_count(const struct param_table *table, int id);
 /* Of the first quantized weight; NULL: there is none. */
 const struct quant_matrix *param_first_codes(const struct param_table *table);
 /* Quantized values in a byte; 0: no weight is quantized. */

@@ -37,7 +37,7 @@ static const struct param_table *table_of(const struct loading *l)
 /* Of its codes. */
 static size_t code_bytes(const struct loading *l, size_t count)
 {
-    return quant_code_bytes(&table_of(l)->codes[l->id], count);
+    return param_code_bytes(table_of(l), l->id, count);
 }
 
 /* Bytes of an array of the weight that lie in what this rank holds of a
@@ -240,8 +240,8 @@ static enum zd_status keep_scales(const struct loading *l, float *scales)
 {
     const struct param_table *table = table_of(l);
     const struct zero_place *place = &l->zero->plan->places[l->id];
-    size_t whole = quant_scale_bytes(param_whole_codes(table, l->id));
-    size_t own = quant_scale_bytes(&table->codes[l->id]);
+    size_t whole = param_whole_scale_bytes(table, l->id);
+    size_t own = param_scale_bytes(table, l->id);
     bool is_first = comm_rank(l->zero->comm) == 0;
     struct part part =
             part_of(l->zero, place->scales_segment, place->scales, own);
@@ -272,8 +272,7 @@ static enum zd_status keep_scales(const struct loading *l, float *scales)
 static enum zd_status load_weight(
         const struct loading *l, enum zd_status status)
 {
-    const struct quant_matrix *m = param_whole_codes(table_of(l), l->id);
-    size_t words = (quant_scale_count(m) + 1) / 2;
+    size_t words = (param_whole_scale_count(table_of(l), l->id) + 1) / 2;
     ZD_FREED int64_t *room = zd_array(words, sizeof *room); /* two in a word */
     float *scales = (float *)(void *)room;
     ZD_THEN(status, make_codes(l, scales));

@@ -65,7 +65,7 @@ static void place_tensor(
     if (kind == SCALES) {
         place->scales_segment = plan->segment_count;
         place->scales = offset;
-        *used = offset + quant_scale_bytes(&table->codes[id]);
+        *used = offset + param_scale_bytes(table, id);
         return;
     }
     *place = (struct zero_place){

@@ -212,7 +212,7 @@ static void write_rest(
     if (is_stored)
         ZD_PRINT(
                 as_it_is, "the model stays as it is stored: %s",
-                quant_format_name(facts->config.stored_format));
+                model_config_stored_name(&facts->config));
     draft_set(draft, "model.path", json_string(request->model), NULL);
     write_data(request, facts, draft);
     draft_set(
@@ -350,7 +350,7 @@ static enum zd_status check_stored(
         return ZD_OK;
     ZD_FAIL(ZD_ERR_DATA, "E0304",
             "%.300s is stored quantized (%s): only adapters train on it",
-            request->model, quant_format_name(facts->config.stored_format));
+            request->model, model_config_stored_name(&facts->config));
     return zd_fail_help("leave --full out");
 }
 

@@ -352,6 +352,11 @@ void model_config_warn(const struct model_config *config)
                 config->family->name, config->unknown);
 }
 
+const char *model_config_stored_name(const struct model_config *config)
+{
+    return quant_format_name(config->stored_format);
+}
+
 void model_config_fini(struct model_config *config)
 {
     if (!config)

@@ -39,6 +39,8 @@ void model_config_resize_vocab(struct model_config *config, int rows);
 /* A warning that names keys which transformers' class does not have, if there
  * are any. */
 void model_config_warn(const struct model_config *config);
+const char *model_config_stored_name(
+        const struct model_config *config); /* "nf4" */
 void model_config_fini(struct model_config *config);
 /* Short text for the banner: "llama, 16 layers, 2048 wide, 32/8 heads". */
 void model_config_describe(

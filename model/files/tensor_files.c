@@ -29,7 +29,11 @@ struct file_tensor *tensor_files_add(
         struct tensor_files *files, int id, int kind, const char *dtype,
         int dims, int64_t rows, int64_t columns)
 {
-    ZD_GROW(files->tensors, files->room, files->count + 1);
+    if (files->count == files->room) {
+        files->room = files->room ? 2 * files->room : 64;
+        files->tensors = zd_must(realloc(
+                files->tensors, (size_t)files->room * sizeof *files->tensors));
+    }
     files->files = 1;
     struct file_tensor *tensor = &files->tensors[files->count++];
     *tensor = (struct file_tensor){
@@ -218,7 +222,7 @@ static enum zd_status write_part(struct writing *w, int index, uint64_t at)
     } else {
         status = write_tensors(w, index, from, to);
         enum zd_status synced = fs_sync_close(w->fd, path.text);
-        ZD_THEN(status, synced);
+        status = status == ZD_OK ? synced : status;
     }
     st_close(file);
     return status;

@@ -18,8 +18,7 @@ struct file_tensor {
 struct tensor_files {
     const char *dir, *stem;      /* stem.safetensors, stem-00001-of-00002... */
     struct file_tensor *tensors; /* owned */
-    int count, files;
-    size_t room;
+    int count, room, files;
     json_t *metadata; /* strings, beside the writer's; borrowed, may be NULL */
     /* Elements [begin, begin + count): floats as fp32, whatever they are stored
      * in, others as they are stored; of a raw tensor bytes. */

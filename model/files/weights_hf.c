@@ -1,9 +1,10 @@
 #include "model/files/weights_hf.h"
 #include "base/file/fs.h"
-#include "base/threads.h"
+#include "base/must.h"
 #include "model/files/hf_names.h"
 #include "model/quantized/quantized.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -185,11 +186,12 @@ static enum zd_status make_mean(struct hf_source *source, int id)
 static enum zd_status mean_of(
         struct hf_source *source, int id, const float **out)
 {
-    ZD_LOCKED(&source->lock);
-    if (!source->tensors[id].mean)
-        ZD_TRY(make_mean(source, id));
+    pthread_mutex_lock(&source->lock);
+    enum zd_status status =
+            source->tensors[id].mean ? ZD_OK : make_mean(source, id);
     *out = source->tensors[id].mean;
-    return ZD_OK;
+    pthread_mutex_unlock(&source->lock);
+    return status;
 }
 
 static enum zd_status hf_read(

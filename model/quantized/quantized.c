@@ -2,7 +2,6 @@
 
 #include "base/must.h"
 #include "base/number/sizes.h"
-#include "base/text_buffer.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -28,10 +27,13 @@ enum zd_status stored_check_finite(
 enum { SHAPE_TEXT = 160 };
 static void shape_text(int dims, const int64_t *shape, char out[SHAPE_TEXT])
 {
-    struct text_buffer text = {.out = out, .bytes = SHAPE_TEXT};
-    for (int d = 0; d < dims; d++)
-        text_buffer_add(&text, "%s%lld", d ? ", " : "[", (long long)shape[d]);
-    text_buffer_add(&text, dims ? "]" : "[]");
+    size_t used = (size_t)snprintf(out, SHAPE_TEXT, "[");
+    for (int d = 0; d < dims && used < SHAPE_TEXT; d++)
+        used += (size_t)snprintf(
+                out + used, SHAPE_TEXT - used, "%s%lld", d ? ", " : "",
+                (long long)shape[d]);
+    if (used < SHAPE_TEXT)
+        snprintf(out + used, SHAPE_TEXT - used, "]");
 }
 
 enum zd_status stored_check_shape(
@@ -157,22 +159,22 @@ char *quant_state_text(const struct quant_state *state)
 {
     enum { BYTES = 512 };
     const struct quant_matrix *m = &state->matrix;
-    struct text_buffer text = {.out = zd_array(BYTES, 1), .bytes = BYTES};
-    text_buffer_add(
-            &text,
+    char *text = zd_must(malloc(BYTES));
+    int used = snprintf(
+            text, BYTES,
             "{\"quant_type\": \"%s\", \"blocksize\": %zu, \"dtype\": \"%s\", "
             "\"shape\": [%lld, %lld]",
             quant_format_name(m->format), m->block,
             dtype_torch_name(state->dtype), (long long)m->rows,
             (long long)m->columns);
     if (m->nested_block) /* 17 digits identify a double */
-        text_buffer_add(
-                &text,
+        used += snprintf(
+                text + used, (size_t)(BYTES - used),
                 ", \"nested_blocksize\": %zu, \"nested_dtype\": \"float32\", "
                 "\"nested_offset\": %.17g",
                 m->nested_block, (double)state->nested_offset);
-    text_buffer_add(&text, "}");
-    return text.out;
+    snprintf(text + used, (size_t)(BYTES - used), "}");
+    return text;
 }
 #undef REFUSE
 

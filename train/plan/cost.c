@@ -120,7 +120,7 @@ static double decode_seconds(const struct costs *costs, int id)
 {
     const struct param_table *table = plan_slice_table(costs->plan);
     size_t count = table->params[id].count;
-    return ((double)quant_code_bytes(&table->codes[id], count) +
+    return ((double)param_code_bytes(table, id, count) +
             (double)count * costs->width) /
            costs->machine->memory;
 }

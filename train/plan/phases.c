@@ -1,5 +1,4 @@
 /* phases.c - what a rank has at most in each phase of a run. */
-#include "base/number/sizes.h"
 #include "model/slice.h"
 #include "train/plan/fit.h"
 
@@ -69,10 +68,11 @@ enum {
 
 static uint64_t most_scale_bytes(const struct param_table *table)
 {
-    size_t most = 0;
+    uint64_t most = 0;
     for (int id = 0; id < table->count; id++)
-        if (param_is_quantized(table, id))
-            most = size_max(most, quant_scale_bytes(&table->codes[id]));
+        if (param_is_quantized(table, id) &&
+            param_scale_bytes(table, id) > most)
+            most = param_scale_bytes(table, id);
     return most;
 }
 
