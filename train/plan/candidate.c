@@ -1,6 +1,8 @@
 /* candidate.c - the settings that may differ, and their keys in a job file. */
 #include "train/plan/candidate.h"
 
+#include "optim/optimizers.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -221,10 +223,10 @@ static bool states_are_sound(
 {
     const struct optim_options *now = &job->optim, *then = &changed->optim;
     int states = candidate->option[CHOOSE_STATES];
-    if (states == STATES_8BIT && now->name == OPTIM_SGD)
+    if (states == STATES_8BIT && !optimizer_of(now->name)->has_8bit)
         return false;
-    if (states == STATES_BF16 &&
-        (now->state_type != OPTIM_STATE_FP32 || now->name != OPTIM_ADAMW))
+    if (states == STATES_BF16 && (now->state_type != OPTIM_STATE_FP32 ||
+                                  !optimizer_of(now->name)->has_bf16))
         return false;
     if (states == STATES_MINI &&
         (now->name != OPTIM_ADAMW || now->state_type == OPTIM_STATE_BF16))

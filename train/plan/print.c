@@ -2,9 +2,9 @@
  * control API; the names of what it chose, and of what it predicts. */
 #include "base/log.h"
 #include "model/files/config.h"
+#include "optim/optimizers.h"
 #include "train/plan/fit.h"
 #include "train/plan/predict.h"
-
 
 /* --- names ---------------------------------------------------------------- */
 
@@ -60,8 +60,7 @@ const char *plan_order_name(bool by_layer)
 static const char *states_name(const struct optim_options *optim)
 {
     static const char *const names[] = {"fp32", "bf16", "8-bit"};
-    bool has_none = optim->name == OPTIM_SGD && optim->momentum == 0;
-    return has_none ? "no" : names[optim->state_type];
+    return optimizer_has_states(optim) ? names[optim->state_type] : "no";
 }
 
 const char *plan_masters_name(enum dtype dtype, enum optim_master master)
