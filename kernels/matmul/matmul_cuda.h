@@ -8,7 +8,8 @@
  *   matmul_run_cuda.c      the plans of a GPU, kept by key; timing
  *   matmul_plan_cuda.c     one plan: descriptors, algorithms, the launch
  *   matmul_tuning.c        the file that remembers algorithms
- *   ways_cuda.c            which of several ways is the fastest
+ *   timing_cuda.c          how long each of several ways takes
+ *   ways_cuda.c            which of two ways of what is no matmul is faster
  *   matmul_own_cuda.cu     our own kernel, for what the library refuses
  *
  * Results are exact to the type: fp32 is multiplied in fp32 (TF32 only where
