@@ -395,7 +395,7 @@ static bool are_dicts_equal(struct jinja *j, struct value a, struct value b)
 bool jinja_equal(struct jinja *j, struct value a, struct value b)
 {
     if (is_one_of(a, NUMBERS) && is_one_of(b, NUMBERS))
-        return exact(a) == exact(b);
+        return jinja_charge(j, 1, 0) && exact(a) == exact(b);
     if (a.kind != b.kind || !jinja_enter(j))
         return false;
     bool is_equal;

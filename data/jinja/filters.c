@@ -135,7 +135,7 @@ static struct value attribute_of(
 {
     if (by.kind != STRING)
         return is_one_of(by, NOTHING) ? item : jinja_item(j, item, by);
-    for (size_t at = 0; at <= by.bytes && is_ok(j);) {
+    for (size_t at = 0; at <= by.bytes && jinja_charge(j, 1, 0);) {
         const char *dot = memchr(by.text + at, '.', by.bytes - at);
         size_t end = dot ? (size_t)(dot - by.text) : by.bytes;
         item = jinja_item(j, item, jinja_part(by, at, end));

@@ -136,7 +136,7 @@ void jinja_note_look(
 static inline void jinja_looks(
         struct jinja *j, struct value text, const struct value *part)
 {
-    if (j->watch)
+    if (j->watch && jinja_read(j, text.bytes))
         jinja_note_look(j->watch, text, part);
 }
 

@@ -31,7 +31,7 @@ static bool has_end(
     for (; count > 0 && need_text(j, *end); count--, end++) {
         jinja_looks(j, text, end);
         jinja_looks(j, *end, NULL);
-        if (end->bytes <= text.bytes && jinja_read(j, end->bytes) &&
+        if (jinja_read(j, end->bytes) && end->bytes <= text.bytes &&
             memcmp(at_begin ? text.text : text.text + text.bytes - end->bytes,
                    end->text, end->bytes) == 0)
             return true;

@@ -169,7 +169,8 @@ static void write_real(struct jinja *j, double value, bool is_json)
     }
     do
         ZD_PRINT(digits, "%.*e", precision, value);
-    while (strtod(digits, NULL) != value && ++precision < 17);
+    while (jinja_charge(j, 10, 0) && strtod(digits, NULL) != value &&
+           ++precision < 17);
     int exponent = atoi(strchr(digits, 'e') + 1);
     if (exponent < -4 || exponent >= 16)
         ZD_PRINT(text, "%.*e", precision, value);

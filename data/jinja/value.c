@@ -53,7 +53,8 @@ struct value jinja_stripped(
     size_t begin = 0, end = text.bytes;
     unsigned bytes;
     size_t cost = set.kind == STRING ? set.bytes : 1;
-    if (set.kind == STRING && jinja_blanks(set.text, set.bytes) < set.bytes) {
+    if (set.kind == STRING && jinja_charge(j, cost / 16, 0) &&
+        jinja_blanks(set.text, set.bytes) < set.bytes) {
         jinja_looks(j, text, NULL);
         jinja_looks(j, set, NULL);
     }

@@ -322,6 +322,6 @@ Test(jinja, nothing_takes_more_than_its_budget)
             check_budget(source, *says == '-' ? NULL : says);
         free(source);
     }
-    cr_expect_eq(count, 30);
+    cr_expect_eq(count, 35);
     free(file);
 }
