@@ -252,14 +252,17 @@ static enum zd_status read_dictionary(
 static enum zd_status next_page(struct parquet_column *c)
 {
     struct page_header header;
+    bool is_first = c->at == c->chunk.begin;
     if (c->at >= c->chunk.end)
         return column_damaged(c, "its pages end early");
     ZD_TRY(read_header(c, &header));
     if (header.type == PAGE_DICTIONARY)
-        return read_dictionary(c, &header);
-    if (header.type == PAGE_DATA || header.type == PAGE_DATA_V2)
+        return is_first ? read_dictionary(c, &header)
+                        : column_damaged(c, "a dictionary follows its pages");
+    if ((header.type == PAGE_DATA || header.type == PAGE_DATA_V2) &&
+        header.entries > 0)
         return begin_data(c, &header);
-    c->at += (uint64_t)header.packed_bytes; /* an index */
+    c->at += (uint64_t)header.packed_bytes; /* an index, or without entries */
     return ZD_OK;
 }
 

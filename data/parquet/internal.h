@@ -117,7 +117,7 @@ bool hybrid_next(struct hybrid *hybrid, uint32_t *value_out);
 /* A first value, then blocks of differences to a least one. */
 struct delta {
     const unsigned char *at, *end;
-    uint64_t total, left;      /* values; not given yet */
+    uint64_t left;             /* values not given yet */
     uint64_t minis, mini_size; /* miniblocks of a block, values of one */
     uint64_t minis_left, mini_left;
     const unsigned char *widths,

@@ -99,7 +99,6 @@ static bool delta_begin(
     *delta = (struct delta){
             .at = thrift.at,
             .end = end,
-            .total = total,
             .left = total,
             .minis = minis,
             .mini_size = block / minis,
@@ -241,17 +240,18 @@ static enum zd_status check_encoding(
             c, "the encoding %s for its type", encodings[encoding].name);
 }
 
-/* Run through the lengths at `at`; *end_out: after them. */
+/* Pass over the lengths at `at`; *end_out: after them. Not one by one: of no
+ * bits, a million take two bytes. */
 static bool skip_lengths(
         const unsigned char *at, const unsigned char *end,
         const unsigned char **end_out)
 {
     struct delta delta;
-    int64_t length;
     if (!delta_begin(&delta, at, end))
         return false;
-    while (delta.left > 0)
-        if (!delta_next(&delta, &length))
+    /* the first is in the header */
+    for (uint64_t past = 1; past < delta.left; past += delta.mini_size)
+        if (!begin_mini(&delta))
             return false;
     *end_out = delta.at;
     return true;
@@ -310,7 +310,9 @@ enum zd_status values_begin(
     default:
         break;
     }
-    return is_good ? ZD_OK
+    /* as many deltas as entries, less those that are null */
+    return is_good && v->delta.left <= (uint64_t)c->page_left
+                   ? ZD_OK
                    : column_damaged(
                              c, "the lengths or counts of a page cannot be");
 }

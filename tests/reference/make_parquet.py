@@ -166,19 +166,27 @@ class Old:
         runs = b"".join(bytes([2, v]) for v in values)
         return struct.pack("<I", len(runs)) + runs
 
-    def column(self, path, type_, reps, defs, values, max_rep, max_def):
-        body = self.levels(reps, max_rep) + self.levels(defs, max_def) + values
-        header = self.record((1, 5, self.integer(0)), (2, 5, self.integer(len(body))), (3, 5, self.integer(len(body))),
-                             (5, 12, self.record((1, 5, self.integer(len(defs))), (2, 5, self.integer(0)),
-                                                 (3, 5, self.integer(3)), (4, 5, self.integer(3)))))
+    @classmethod
+    def page(cls, body, entries, encoding=0, kind=0, packed=None):
+        """kind 0: of values; 2: a dictionary."""
+        packed = body if packed is None else packed
+        facts = cls.record((1, 5, cls.integer(entries)), (2, 5, cls.integer(encoding)), (3, 5, cls.integer(3)), (4, 5, cls.integer(3)))
+        return cls.record((1, 5, cls.integer(kind)), (2, 5, cls.integer(len(body))), (3, 5, cls.integer(len(packed))),
+                          (7 if kind else 5, 12, facts)) + packed
+
+    def chunk(self, path, type_, pages, entries, codec=0):
         at = self.out.tell()
-        self.out.write(header + body)
+        self.out.write(pages)
         size = self.out.tell() - at
         facts = self.record((1, 5, self.integer(type_)), (2, 9, self.many(5, [self.integer(0)])),
-                            (3, 9, self.many(8, [self.string(p) for p in path])), (4, 5, self.integer(0)),
-                            (5, 6, self.integer(len(defs))), (6, 6, self.integer(size)), (7, 6, self.integer(size)),
+                            (3, 9, self.many(8, [self.string(p) for p in path])), (4, 5, self.integer(codec)),
+                            (5, 6, self.integer(entries)), (6, 6, self.integer(size)), (7, 6, self.integer(size)),
                             (9, 6, self.integer(at)))
         self.chunks.append((self.record((2, 6, self.integer(at)), (3, 12, facts)), size))
+
+    def column(self, path, type_, reps, defs, values, max_rep, max_def):
+        body = self.levels(reps, max_rep) + self.levels(defs, max_def) + values
+        self.chunk(path, type_, self.page(body, len(defs)), len(defs))
 
     def element(self, name, type_=None, repetition=0, children=None, converted=None):
         fields = []
@@ -222,6 +230,21 @@ def old_file():
                         e("bare", 1, 2)], 3)
 
 
+def one_text(pages, codec=0):
+    """A column `text` of one row."""
+    file = Old()
+    file.chunk(["text"], 6, pages, 1, codec)
+    return file.finish([file.element("schema", children=1), file.element("text", 6, 0, converted=0)], 1)
+
+
+# Files that say what no writer says.
+A, LENGTHS = struct.pack("<I", 1) + b"a", Old.varint(1 << 20) + Old.varint(1) + Old.varint(1 << 40) + b"\0" + b"\0\0" * (1 << 20)
+LYING = {
+    # 2^40 lengths of no bits, a million of them in two bytes
+    "lengths": one_text(Old.page(LENGTHS, 1, 6, packed=pa.compress(LENGTHS, "zstd", asbytes=True)), codec=6),
+    "dictionaries": one_text(Old.page(A, 1, kind=2) * 2 + Old.page(A, 1)),
+}
+
 # What zerod refuses by its name.
 REFUSED = {
     "brotli": (pa.string(), "a", dict(compression="brotli")),
@@ -244,6 +267,8 @@ def main():
         write(table.slice(0, 0), HERE / f"{name}.parquet", CHOICES[choice])
     for name, (type_, value, choice) in REFUSED.items():
         pq.write_table(pa.table({"text": pa.array([value], type_)}), HERE / f"refused-{name}.parquet", store_schema=False, **choice)
+    for name, content in LYING.items():
+        (HERE / f"lying-{name}.parquet").write_bytes(content)
     (HERE / "old.parquet").write_bytes(old_file())
     (HERE / "old.jsonl").write_text(lines(pq.read_table(HERE / "old.parquet")))
 

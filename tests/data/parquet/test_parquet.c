@@ -152,6 +152,24 @@ Test(data_parquet, a_damaged_file_is_one_error)
     data_case_fini(&test);
 }
 
+/* What no writer writes, and takes hours if each number is believed. */
+Test(data_parquet, a_file_that_lies_is_one_error)
+{
+    static const char *const cases[][2] = {
+            {"lengths", "the lengths or counts of a page cannot be"},
+            {"dictionaries", "a dictionary follows its pages"}};
+    char name[64];
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct data_case test;
+        data_case_init(&test, NULL);
+        ZD_PRINT(name, "lying-%s.parquet", cases[i][0]);
+        fixture(test.path, name);
+        test.entry.path = test.path;
+        expect_error(&test, "E0452", cases[i][1]);
+        data_case_fini(&test);
+    }
+}
+
 Test(data_parquet, its_rows_are_documents_and_errors_name_the_row)
 {
     struct data_case test;
