@@ -8,7 +8,8 @@
 #include <strings.h>
 #include <yaml.h>
 
-enum { NODES_MAX = 100000, DEPTH_MAX = 64 };
+enum { NODES_MAX = 100000, DEPTH_MAX = 64, ANCHORS_MAX = 1000 };
+static const char too_much[] = "it is too deep, or has too many values";
 
 struct reader {
     yaml_document_t document;
@@ -106,9 +107,7 @@ static enum zd_status read_node(
     enum zd_status status = ZD_OK;
     if (!node || ++reader->nodes > NODES_MAX || depth > DEPTH_MAX) {
         const yaml_mark_t mark = {0};
-        return fail(
-                reader->name, node ? &node->start_mark : &mark,
-                "it is too deep, or has too many values");
+        return fail(reader->name, node ? &node->start_mark : &mark, too_much);
     }
     if (node->type == YAML_SCALAR_NODE) {
         const char *text = (const char *)node->data.scalar.value;
@@ -153,15 +152,59 @@ static enum zd_status expect_end(
     return fail(name, &parser->mark, what);
 }
 
+static void begin(yaml_parser_t *parser, const char *text, size_t bytes)
+{
+    if (!yaml_parser_initialize(parser))
+        zd_out_of_memory();
+    yaml_parser_set_input_string(parser, (const unsigned char *)text, bytes);
+}
+
+/* libyaml's tree takes time by the square of levels and of anchors, and memory
+ * for all values, so they are counted before. What is no YAML passes. */
+static enum zd_status check_bounds(
+        const char *text, size_t bytes, const char *name)
+{
+    yaml_parser_t parser;
+    yaml_event_t event;
+    int depth = 0, nodes = 0, anchors = 0;
+    enum zd_status status = ZD_OK;
+    begin(&parser, text, bytes);
+    for (bool more = true; more && status == ZD_OK;) {
+        more = yaml_parser_parse(&parser, &event) &&
+               event.type != YAML_STREAM_END_EVENT;
+        switch (event.type) {
+        case YAML_SEQUENCE_START_EVENT:
+            depth++, nodes++, anchors += !!event.data.sequence_start.anchor;
+            break;
+        case YAML_MAPPING_START_EVENT:
+            depth++, nodes++, anchors += !!event.data.mapping_start.anchor;
+            break;
+        case YAML_SCALAR_EVENT:
+            nodes++, anchors += !!event.data.scalar.anchor;
+            break;
+        case YAML_SEQUENCE_END_EVENT:
+        case YAML_MAPPING_END_EVENT:
+            depth--;
+            break;
+        default:
+            break;
+        }
+        if (depth > DEPTH_MAX || nodes > NODES_MAX || anchors > ANCHORS_MAX)
+            status = fail(name, &event.start_mark, too_much);
+        yaml_event_delete(&event);
+    }
+    yaml_parser_delete(&parser);
+    return status;
+}
+
 enum zd_status yaml_parse(
         const char *text, size_t bytes, const char *name, json_t **out)
 {
     struct reader reader = {.name = name};
     yaml_parser_t parser;
     enum zd_status status;
-    if (!yaml_parser_initialize(&parser))
-        zd_out_of_memory();
-    yaml_parser_set_input_string(&parser, (const unsigned char *)text, bytes);
+    ZD_TRY(check_bounds(text, bytes, name));
+    begin(&parser, text, bytes);
     if (!yaml_parser_load(&parser, &reader.document)) {
         status =
                 fail(name, &parser.problem_mark,
