@@ -67,19 +67,37 @@ static enum zd_status read_search(
     return read_disk(args->disk, &out->disk);
 }
 
-/* What more could be allowed. */
+/* What more could be allowed, of what the job does not have already. */
 static enum zd_status tell_of_allow(
         const struct plan_search *search, enum zd_status status)
 {
+    const struct train_job *job = search->job;
+    const struct {
+        bool is_left;
+        const char *word, *what;
+    } allows[] = {
+            {job->optim.state_type != OPTIM_STATE_8BIT, "optim",
+             "8-bit states"},
+            {!job->lora.enabled, "lora", "adapters"},
+            {job->lora.quantize_base == LORA_BASE_NONE, "quantize",
+             "a base in 4 bits"}};
+    struct text_buffer words = TEXT_BUFFER(60), tried = TEXT_BUFFER(100);
     struct zd_error error = *zd_error_get();
     size_t used = strlen(error.help);
-    if (status != ZD_ERR_UNFIT || search->allow & PLAN_ALLOW_QUANTIZE)
+    for (int i = 0; i < 3; i++)
+        if (allows[i].is_left) {
+            const char *comma = words.used ? "," : "";
+            text_buffer_add(&words, "%s%s", comma, allows[i].word);
+            text_buffer_add(
+                    &tried, "%s%s%s", comma, *comma ? " " : "", allows[i].what);
+        }
+    if (status != ZD_ERR_UNFIT || search->allow & PLAN_ALLOW_QUANTIZE ||
+        !words.used)
         return status;
     snprintf(
             error.help + used, sizeof error.help - used,
-            "%s--fit --allow optim,lora,quantize also tries 8-bit states, "
-            "adapters, and a base in 4 bits",
-            used ? "\n" : "");
+            "%s--fit --allow %s also tries %s", used ? "\n" : "", words.out,
+            tried.out);
     zd_error_set(&error);
     return status;
 }
@@ -328,10 +346,9 @@ enum zd_status command_plan_most(
                 " --set train.global_batch_size=%" PRId64, most.global);
     if (cli_wants_json(args)) {
         json_auto_t *json = json_pack(
-                "{s:{s:s, s:I, s:s*, s:s*, s:o*}}",
-                args->max ? "max" : "min", "what", word, "value",
-                (json_int_t)most.value, "name", most.name, "argument",
-                *argument ? argument : NULL, "fit",
+                "{s:{s:s, s:I, s:s*, s:s*, s:o*}}", args->max ? "max" : "min",
+                "what", word, "value", (json_int_t)most.value, "name",
+                most.name, "argument", *argument ? argument : NULL, "fit",
                 args->fit ? found_json(&most.best) : NULL);
         output_json(json);
         return ZD_OK;

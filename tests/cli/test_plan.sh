@@ -263,6 +263,20 @@ ok '  no number of ranks is enough' eval 'call 69 plan --job job.toml --min worl
 ok '  numbers that cannot share a step are passed over' eval 'odd=(--set train.global_batch_size=3 --set train.per_device_train_batch_size=1) &&
     call 69 plan --job job.toml "${odd[@]}" --min world --device-memory 1KB --host-memory 8GiB && has "not even with 3 ranks .with 4: .*global_batch_size.*: device memory binds" err && has "the smallest machine that would do" err &&
     call 0 "${sharded[@]}" "${odd[@]}" --min world --format json && [ $(value) = 3 ]'
+also() { # HELP SETTING...: of what --allow takes, that is offered which the job does not have
+    call 69 plan --job job.toml --world 1 --fit --device-memory 1KB --host-memory 1GB "${@:2}" && has E0607 err &&
+        if [ "$1" ]; then has "$1" err; else ! has "also tries" err; fi
+}
+ok 'what may be allowed besides is told' also '--fit --allow optim,lora,quantize also tries 8-bit states, adapters, a base in 4 bits$'
+ok '  but nothing that the job has' eval 'also "--fit --allow lora,quantize also tries adapters" --set optim.name=adamw_8bit && also "--allow quantize also tries a base" --set optim.name=adamw_8bit --set lora.enabled=true &&
+    also "" --set optim.name=adamw_8bit "${codes[@]}"'
+# 32 micro-batches: depth first their sums are on the host, breadth first the inputs of a layer on the device
+orders=(plan --job job.toml --world 1 --set offload.optimizer=cpu --set offload.params=cpu --set train.gradient_checkpointing=full --set train.per_device_train_batch_size=1
+    --set train.global_batch_size=32)
+ok 'the order of micro-batches that lacks less is refused, and what the other one needs' eval 'call 69 "${orders[@]}" --device-memory 700KB --host-memory 4MB &&
+    has "E0601.* 3.93 MiB of device memory" err && has "order = \"breadth_first\"; with \"depth_first\" each rank needs 2.81 MiB of device memory and 22.13 MiB of host" err'
+ok '  either fits with so much' eval 'call 0 "${orders[@]}" --device-memory 3.94MiB --host-memory 14.2MiB && call 0 "${orders[@]}" --device-memory 2.82MiB --host-memory 22.2MiB &&
+    call 0 "${orders[@]}" --set train.accumulation_order=depth_first --device-memory 2.82MiB --host-memory 22.2MiB'
 for asked in '--world 1 --max batch' '--world 1 --max seq' '--world 8 --max model' '--min world' '--world 1 --max batch --fit' '--world 1 --max seq --fit'; do
     # shellcheck disable=SC2086
     ok "  $asked names the smallest machine that would do" eval "call 69 plan --job job.toml $asked --device-memory 1KB --host-memory 8GiB &&

@@ -179,6 +179,13 @@ enum zd_status plan_try_pieces(struct plan_fit *fit)
     return ZD_OK;
 }
 
+static enum zd_status try_whole_then_pieces(struct plan_fit *fit)
+{
+    fit->choice.mlp_pieces = 0;
+    ZD_TRY(plan_try_choice(fit));
+    return fit->fits ? ZD_OK : plan_try_pieces(fit);
+}
+
 /* --- checkpointing -------------------------------------------------------- */
 
 /* Of the modes of checkpointing, the first that fits. "auto" takes nothing
@@ -195,13 +202,13 @@ static enum zd_status try_modes(struct plan_fit *fit, bool in_pieces)
     *mode = fit->job->train.gradient_checkpointing;
     fit->choice.spill_bytes = 0;
     if (mode->mode != CHECKPOINTING_AUTO)
-        return (in_pieces ? plan_try_pieces : plan_try_choice)(fit);
+        return (in_pieces ? try_whole_then_pieces : plan_try_choice)(fit);
     int first = fit->job->offload.activations != OFFLOAD_NONE ? 2 : 0;
     bool can = !in_pieces && can_spill(fit);
     for (int spills = 0; spills <= can; spills++)
         for (int i = first ? first : spills; i < 4; i++) {
             *mode = (struct checkpointing){.mode = modes[i]};
-            ZD_TRY((in_pieces ? plan_try_pieces
+            ZD_TRY((in_pieces ? try_whole_then_pieces
                     : spills  ? try_spills
                               : try_accumulations)(fit));
             if (fit->fits)
@@ -236,6 +243,19 @@ static double seconds_of(const struct job_plan *plan)
             .step_seconds;
 }
 
+static struct plan_needs needs_of(const struct job_plan *plan)
+{
+    return (struct plan_needs){plan_device_bytes(plan), plan_host_bytes(plan)};
+}
+
+/* Bytes beyond the limits. */
+static uint64_t lacks(const struct plan_limits *limits, struct plan_needs needs)
+{
+    return plan_left(needs.device, limits->device) +
+           plan_left(needs.host, limits->host) +
+           plan_left(needs.device + needs.host, limits->total);
+}
+
 enum zd_status plan_try_orders(struct plan_fit *fit, bool in_pieces)
 {
     fit->choice.by_layer =
@@ -244,11 +264,16 @@ enum zd_status plan_try_orders(struct plan_fit *fit, bool in_pieces)
     if (!order_is_open(fit))
         return ZD_OK;
     const struct job_choice first = fit->choice;
+    const struct plan_needs depth = needs_of(fit->plan);
     double seconds = fit->fits ? seconds_of(fit->plan) * worth_it : INFINITY;
     fit->choice.by_layer = true;
     ZD_TRY(try_modes(fit, in_pieces));
-    if (fit->fits && seconds_of(fit->plan) < seconds)
+    const struct plan_needs breadth = needs_of(fit->plan);
+    fit->plan->other_order = depth;
+    if (fit->fits ? seconds_of(fit->plan) < seconds
+                  : lacks(&fit->limits, breadth) < lacks(&fit->limits, depth))
         return ZD_OK;
+    fit->plan->other_order = breadth;
     fit->choice = first;
     return try_it(fit);
 }

@@ -5,6 +5,7 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* --- what is free when a run begins --------------------------------------- */
 
@@ -92,6 +93,18 @@ static bool add_found(
     return true;
 }
 
+/* "auto" is depth first by itself where that fits. */
+static void drop_order(
+        const struct train_job *job, struct plan_settings *settings)
+{
+    int kept = 0;
+    for (int i = 0; i < settings->count; i++)
+        if (job->train.accumulation_order != ORDER_AUTO ||
+            strcmp(settings->list[i].value, "depth_first") != 0)
+            settings->list[kept++] = settings->list[i];
+    settings->count = kept;
+}
+
 /* Returns whether one of them needs no disk. */
 static bool list_found(
         const struct train_job *job, const struct plan_query *query,
@@ -106,10 +119,27 @@ static bool list_found(
         text_buffer_add(text, "\n%s", heading);
     for (int i = 0; i < count; i++) {
         in_memory |= !found[i].disk;
+        drop_order(job, &found[i].settings);
         if (!add_found(job->offload.nvme_path, &found[i], text))
             break;
     }
     return in_memory;
+}
+
+/* Neither order of micro-batches fits: what the other one needs. */
+static void tell_order(const struct job_plan *plan, struct text_buffer *text)
+{
+    const struct plan_needs *other = &plan->other_order;
+    char device[UNITS_TEXT], host[UNITS_TEXT];
+    if (other->device + other->host)
+        text_buffer_add(
+                text,
+                "\nthat is with train.accumulation_order = \"%s\"; with \"%s\" "
+                "each rank needs %s of device memory and %s of host memory",
+                plan_order_name(plan->by_layer),
+                plan_order_name(!plan->by_layer),
+                units_bytes(other->device, device),
+                units_bytes(other->host, host));
 }
 
 static void suggest(
@@ -160,10 +190,11 @@ enum zd_status plan_refuse(
                              : host > limits->host   ? SHORT_HOST
                                                      : SHORT_TOTAL;
     char need[UNITS_TEXT], limit[UNITS_TEXT], source[PLAN_NAME_MAX];
-    struct text_buffer text = TEXT_BUFFER(1000);
+    struct text_buffer text = TEXT_BUFFER(sizeof zd_error_get()->help);
     plan_limit_name(limits, memories[shortage].memory, source);
     plan->limits = *limits;
     largest_spans(&plan->arena, shortage, &text);
+    tell_order(plan, &text);
     suggest(job, plan, &text);
     ZD_FAIL(ZD_ERR_UNFIT, "E0601",
             "does not fit: each rank needs %s of %s (%" PRIu64

@@ -95,9 +95,10 @@ enum zd_status plan_try_choice(struct plan_fit *fit);
 enum zd_status plan_try_pieces(struct plan_fit *fit);
 /* choice.c: what "auto" leaves open of checkpointing and order. Of the modes of
  * checkpointing the first that fits; of orders depth first, or, where the bits
- * are the same, the faster that fits. They are on one rank and at stages 0 and
- * 1, but of a tied table that trains, and of sums on the host. `in_pieces`: as
- * plan_try_pieces, where no mode fits without. */
+ * are the same, the faster that fits; if neither fits, the one that lacks less.
+ * Bits are the same on one rank and at stages 0 and 1, but of a tied table that
+ * trains, and of sums on the host. `in_pieces`: as plan_try_pieces, where no
+ * mode fits without. */
 enum zd_status plan_try_orders(struct plan_fit *fit, bool in_pieces);
 /* ZD_ERR_UNFIT with what is short, the largest spans, and the
  * cheapest changes that would fit. The plan is overwritten. */

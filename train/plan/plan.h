@@ -77,6 +77,10 @@ struct job_plan {
     bool chose_checkpointing; /* gradient_checkpointing = "auto" */
     bool chose_pieces;        /* tiled_mlp = "auto" is not 1 */
     bool chose_order;         /* accumulation_order = "auto" is by_layer */
+    struct plan_needs {
+        uint64_t device, host;
+    } other_order; /* .. and the order that it is not needs so much; 0: that was
+                      not open */
     json_t *measured;  /* of each rank's GPU once the run has taken its memory:
                           [{"rank", and what train_gpu_json says}]; NULL: the
                           CPU, or nothing was taken; owned */
