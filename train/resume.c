@@ -4,6 +4,7 @@
 #include "base/must.h"
 #include "data/chat.h"
 #include "kernels/kernels.h"
+#include "train/checkpoint/manifest.h"
 #include "train/run.h"
 
 #include <stdlib.h>
@@ -140,15 +141,16 @@ enum zd_status choose_checkpoint(
     return ZD_OK;
 }
 
-/* `set` gave a step more micro-batches than the job. */
-static bool adds_micros(
-        const struct checkpoint *checkpoint, const struct train_job *job)
+static void read_batch(
+        const struct checkpoint *checkpoint, const struct train_job *job,
+        struct run_ahead *ahead)
 {
     struct train_live live = checkpoint_state(checkpoint).live;
-    return live.given[SET_ACCUMULATION] &&
-           live.value[SET_ACCUMULATION] >
-                   job->train.gradient_accumulation_steps &&
-           live.global_batch > job->train.global_batch_size;
+    if (!live.given[SET_ACCUMULATION] ||
+        manifest_batch_changed(checkpoint->manifest, &job->train))
+        return;
+    ahead->accumulation = (int64_t)live.value[SET_ACCUMULATION];
+    ahead->global_batch = live.global_batch;
 }
 
 /* Of a checkpoint that can be read; judge() has the others. */
@@ -165,7 +167,7 @@ static bool read_ahead(
             json_string_at(json_object_get(manifest, "data"), "template_date");
     if (kept)
         ZD_PRINT(ahead->date, "%s", kept);
-    ahead->adds_micros = adds_micros(checkpoint, job);
+    read_batch(checkpoint, job, ahead);
     checkpoint_close(checkpoint);
     return true;
 }
@@ -374,6 +376,8 @@ enum zd_status trainer_resume(struct trainer *trainer)
         is_own = strcmp(own.text, path) == 0;
         if (is_own)
             trainer->last_saved_step = state->step;
+    } else {
+        ZD_TRY(live_own_batch(trainer));
     }
     crash_guard_step(trainer->crash_guard, state->step);
     trainer->writer.may_replace = goes_back(trainer->job);

@@ -37,7 +37,7 @@ static enum zd_status fix_steps(struct trainer *trainer)
     if (steps <= 0)
         steps = (int64_t)ceil(
                 train->num_train_epochs * (double)M /
-                (double)trainer->plan.global_batch);
+                (double)trainer->job_batch);
     trainer->state = (struct train_state){
             .max_steps = steps,
             .eval_loss = NAN,
@@ -277,7 +277,7 @@ static void fill_writer(struct trainer *trainer)
                                                ->digest
                                      : "",
                      .template_date = trainer->ahead.date},
-            .global_batch = trainer->plan.global_batch,
+            .global_batch = trainer->job_batch,
             .harden_rows = harden_rows,
             .rows = trainer,
     };
@@ -373,12 +373,11 @@ static enum zd_status prepare(struct trainer *trainer)
     ZD_TRY(comm_device_create(trainer->control, &job->comm, &trainer->comm));
     ZD_TRY(trainer_look_ahead(trainer));
     struct train_job planned = *job;
-    if (trainer->ahead.adds_micros &&
-        job->train.accumulation_order == ORDER_AUTO)
-        planned.train.accumulation_order = ORDER_DEPTH_FIRST;
-    enum zd_status status = job_plan_build(
-            &planned, trainer->plan.world, comm_local_size(trainer->comm),
-            trainer->comm, &trainer->plan);
+    enum zd_status status = live_plan_batch(trainer, &planned.train);
+    if (status == ZD_OK)
+        status = job_plan_build(
+                &planned, trainer->plan.world, comm_local_size(trainer->comm),
+                trainer->comm, &trainer->plan);
     ZD_THEN(status, plan_check_machine(job, &trainer->plan));
     if (status == ZD_OK && trainer->plan.zero.states_on_host)
         status = offload_check(

@@ -160,31 +160,74 @@ static void forget_changed(
 }
 
 /* A job that gives the global batch keeps it whatever the world; one that gives
- * micro-batches keeps these. */
-static enum zd_status resume_accumulation(struct trainer *trainer)
+ * micro-batches keeps these. 0: it cannot. `across`: samples of a micro-batch
+ * of all ranks. */
+static int64_t set_micros(
+        const struct train_job *job, int64_t accumulation, int64_t global_batch,
+        int64_t across)
+{
+    if (!job->train.global_batch_size)
+        return accumulation;
+    return global_batch % across ? 0 : global_batch / across;
+}
+
+enum zd_status live_plan_batch(
+        struct trainer *trainer, struct train_options *train)
+{
+    const struct run_ahead *ahead = &trainer->ahead;
+    int world = trainer->plan.world, B, A;
+    struct mesh mesh;
+    ZD_TRY(mesh_cut(trainer->job->parallel, world, &mesh));
+    int samplers = mesh_samples(mesh, 0).size;
+    ZD_TRY(train_resolve_batch(
+            train, samplers, world / samplers, &B, &A, &trainer->job_batch));
+    int64_t micros = set_micros(
+            trainer->job, ahead->accumulation, ahead->global_batch,
+            (int64_t)B * samplers);
+    if (!ahead->accumulation || micros < 1 || micros > INT32_MAX)
+        return ZD_OK; /* resume_batch tells what is wrong */
+    train->global_batch_size = 0;
+    train->per_device_train_batch_size = B;
+    train->gradient_accumulation_steps = (int)micros;
+    return ZD_OK;
+}
+
+static int64_t samples_across(const struct trainer *trainer)
+{
+    int samplers = mesh_samples(trainer->plan.mesh, 0).size;
+    return (int64_t)trainer->plan.per_device * samplers;
+}
+
+enum zd_status live_own_batch(struct trainer *trainer)
+{
+    return batches_accumulate(
+            trainer, (int)(trainer->job_batch / samples_across(trainer)));
+}
+
+static enum zd_status resume_batch(struct trainer *trainer)
 {
     struct train_live *live = &trainer->state.live;
-    int samplers = mesh_samples(trainer->plan.mesh, 0).size;
-    int64_t across = (int64_t)trainer->plan.per_device * samplers;
-    int64_t A = (int64_t)live->value[SET_ACCUMULATION];
-    if (trainer->job->train.global_batch_size > 0) {
+    const struct train_job *job = trainer->job;
+    int64_t across = samples_across(trainer);
+    int64_t A = set_micros(
+            job, (int64_t)live->value[SET_ACCUMULATION], live->global_batch,
+            across);
+    if (A == 0) {
+        ZD_FAIL(ZD_ERR_CONFIG, "E1009",
+                "the global batch was set to %lld samples while the run went "
+                "on; %lld ranks of %d samples do not divide it",
+                (long long)live->global_batch,
+                (long long)(across / trainer->plan.per_device),
+                trainer->plan.per_device);
+        return zd_fail_help(
+                "another number of ranks, or train.global_batch_size in the "
+                "job file, which then holds again");
+    }
+    if (job->train.global_batch_size)
         zd_log_info(
                 "resuming with train.global_batch_size = %lld, set while the "
                 "run went on (%lld in the job file)",
-                (long long)live->global_batch,
-                (long long)trainer->writer.global_batch);
-        A = live->global_batch / across;
-        if (A * across != live->global_batch) {
-            ZD_FAIL(ZD_ERR_CONFIG, "E1009",
-                    "the global batch was set to %lld samples while the run "
-                    "went on; %d ranks of %d samples do not divide it",
-                    (long long)live->global_batch, samplers,
-                    trainer->plan.per_device);
-            return zd_fail_help(
-                    "another number of ranks, or train.global_batch_size "
-                    "in the job file, which then holds again");
-        }
-    }
+                (long long)live->global_batch, (long long)trainer->job_batch);
     ZD_TRY(batches_accumulate(trainer, (int)A));
     live->value[SET_ACCUMULATION] = (double)A;
     live->global_batch = trainer->plan.global_batch;
@@ -198,13 +241,13 @@ enum zd_status live_resume(struct trainer *trainer, const json_t *manifest)
             manifest_settings(trainer->job, trainer->writer.global_batch);
     forget_changed(live, json_object_get(manifest, "settings"), now);
     if (!live->given[SET_ACCUMULATION])
-        return ZD_OK;
+        return live_own_batch(trainer);
     if (manifest_batch_changed(manifest, &trainer->job->train)) {
         zd_log_info("the batch of the job file holds again: it was changed "
                     "after `set` had set it");
         live->given[SET_ACCUMULATION] = false;
         live->value[SET_ACCUMULATION] = 0;
-        return ZD_OK;
+        return live_own_batch(trainer);
     }
-    return resume_accumulation(trainer);
+    return resume_batch(trainer);
 }

@@ -23,9 +23,9 @@
 struct run_ahead {
     char date[CHAT_DATE_BYTES]; /* that chat templates get: of the job, else of
                                    the run's first start, else today's */
-    bool adds_micros; /* a step has more micro-batches than the job says: by
-                         layer they might have no room, so "auto" is depth
-                         first */
+    /* The batch that `set` gave the run, unless the job's keys were edited
+     * since: the plan is for it. 0: there is none. */
+    int64_t accumulation, global_batch;
 };
 
 struct trainer {
@@ -39,6 +39,7 @@ struct trainer {
     struct crash_guard *crash_guard; /* NULL: no one counts */
     struct text text;
     struct run_ahead ahead;
+    int64_t job_batch;     /* samples of a step, whatever was set */
     struct device *device; /* NULL: the CPU */
     int device_sharers;    /* ranks on the same GPU, this one too; 0: the CPU */
     const struct kernels *kernels;
@@ -218,6 +219,12 @@ bool live_evaluates_by_steps(const struct trainer *trainer);
 /* What the schedule says of the next step, whatever was set. */
 double live_scheduled_rate(const struct trainer *trainer);
 
+/* `train` gets the batch to plan for: the job's, or what was set (`ahead`).
+ * Sets trainer->job_batch. */
+enum zd_status live_plan_batch(
+        struct trainer *trainer, struct train_options *train);
+/* The job's own, if the plan was for another. */
+enum zd_status live_own_batch(struct trainer *trainer);
 /* What a resumed run keeps of what was set, after its state was loaded: a key
  * that the job file has changed since then holds again (`manifest`: of the
  * checkpoint), and the number of micro-batches takes effect. */

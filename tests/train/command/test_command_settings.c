@@ -170,8 +170,7 @@ static void settings_are_kept(int world)
            "world %d: what was set is kept over stop and start", world);
 }
 
-/* By layer a step has room for the job's micro-batches; "auto" then is depth
- * first, where the job alone would make it breadth first. */
+/* By layer a step has room for as many micro-batches as are planned. */
 static void more_micro_batches_than_by_layer(void)
 {
 #define SET "3 gradient_accumulation_steps 18"
@@ -196,18 +195,29 @@ static void more_micro_batches_than_by_layer(void)
 }
 
 /* .. also with another number of ranks: the same global batch, the same rate */
-static void settings_move(int from, int to)
+static void settings_move(
+        int from, int to, const char *sets, const char *set, double most)
 {
-#define SET "3 learning_rate 0.004, 3 gradient_accumulation_steps 2"
     const char *whole = job_threads_dir(), *dir = job_threads_dir();
-    bool ran = run_asked(whole, from, "", SET) &&
-               run_asked(dir, from, "", SET ", 7 stop save") &&
-               run(dir, to, "", NULL);
-#undef SET
+    char asked[128];
+    ZD_PRINT(asked, "%s, 7 stop save", set);
+    bool ran = run_asked(whole, from, sets, set) &&
+               run_asked(dir, from, sets, asked) && run(dir, to, sets, NULL);
     double worst = column_difference(whole, dir, "loss");
-    tap_ok(ran && worst < 1e-5 &&
+    tap_ok(ran && worst < most &&
                    same_column(whole, dir, "learning_rate", STEPS),
            "set at %d ranks, resumed at %d: %.2g", from, to, worst);
+}
+
+/* The job alone would make one micro-batch of a step there, whose gradients are
+ * bf16. */
+static void settings_move_in_bf16(void)
+{
+    settings_move(
+            1, 3,
+            "train.dtype=bf16 train.global_batch_size=12 "
+            "train.per_device_train_batch_size=4",
+            "3 gradient_accumulation_steps 6", 1e-3);
 }
 
 /* The job file, when it is edited after that, holds again. */
@@ -283,8 +293,11 @@ int main(void)
     for (int world = 1; world <= 3; world++)
         settings_are_kept(world);
     more_micro_batches_than_by_layer();
-    settings_move(1, 2);
-    settings_move(3, 2);
+    static const char twice[] =
+            "3 learning_rate 0.004, 3 gradient_accumulation_steps 2";
+    settings_move(1, 2, "", twice, 1e-5);
+    settings_move(3, 2, "", twice, 1e-5);
+    settings_move_in_bf16();
     an_edited_key_holds();
     what_came_after_a_checkpoint_is_undone();
     wrong_settings_are_told();
