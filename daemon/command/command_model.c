@@ -151,8 +151,6 @@ enum zd_status command_merge(struct cli_args *args)
     ZD_SCOPED(param_table_fini) struct param_table table = {0};
     bool replaces = has_file(args->out, "config.json");
     ZD_TRY(adapters_init(&adapters, &args->adapters));
-    if (!fs_exists(args->base))
-        return ZD_FAIL(ZD_ERR_NO_INPUT, "E0301", "no model at %s", args->base);
     ZD_TRY(model_config_read(args->base, true, &config));
     for (int i = 0; i < adapters.count; i++)
         ZD_TRY(peft_extend_config(adapters.choices[i].dir, &config));

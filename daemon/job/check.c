@@ -7,6 +7,7 @@
 #include "data/folder.h"
 #include "model/adapters/peft.h"
 #include "model/files/config.h"
+#include "model/files/hub.h"
 #include "model/params.h"
 #include "offload/offload.h"
 #include "optim/optimizers.h"
@@ -213,45 +214,21 @@ static struct toml_place entry_place(struct job *job, const char *name, int i)
                 : job_place(job, job_string(job, "data.%s", name));
 }
 
-/* "Qwen/Qwen2.5-0.5B", and the names from before there were slashes. */
-static bool is_hub_name(const char *path)
+static void help_missing(struct job *job, bool is_data, const char *path)
 {
-    static const char *const old[] = {
-            "gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl", "distilgpt2"};
-    int slashes = 0;
-    char folder[PATH_MAX];
-    for (size_t i = 0; i < sizeof old / sizeof old[0]; i++)
-        if (strcmp(path, old[i]) == 0)
-            return true;
-    for (const char *c = path; *c; c++) {
-        slashes += *c == '/';
-        if (!isalnum((unsigned char)*c) && !strchr("._-/", *c))
-            return false;
-    }
-    const char *slash = strchr(path, '/');
-    if (slashes != 1 || slash == path || !slash[1] || path[0] == '.')
-        return false;
-    ZD_PRINT(folder, "%.*s", (int)(slash - path), path);
-    return !fs_exists(folder);
-}
-
-/* `kind` of a hub's thing: "model", "dataset". */
-static void help_missing(struct job *job, const char *kind, const char *path)
-{
-    char folder[PATH_MAX];
-    bool is_data = strcmp(kind, "dataset") == 0;
-    bool is_relative = path[0] != '/';
+    char folder[PATH_MAX], help[HUB_HELP_BYTES];
     const char *dot = strrchr(path, '.');
     bool is_file = is_data && dot && isalpha((unsigned char)dot[1]);
-    if (is_hub_name(path) && !is_file)
+    if (!is_data && hub_help(path, help))
+        problem_help(&job->problems, "%s", help);
+    else if (is_data && !is_file && hub_is_name(path))
         problem_help(
                 &job->problems,
-                "the name of a %s on a hub? local files only: hf download "
-                "%s%s --local-dir %s%s%s%s",
-                kind, is_data ? "--repo-type dataset " : "", path, path,
-                is_data ? ", and path = \"" : "", is_data ? path : "",
-                is_data ? "/**/*.jsonl\"" : "");
-    else if (is_relative && getcwd(folder, sizeof folder))
+                "the name of a dataset on a hub? local files only: hf download "
+                "--repo-type dataset %s --local-dir %s, and path = "
+                "\"%s/**/*.jsonl\"",
+                path, path, path);
+    else if (path[0] != '/' && getcwd(folder, sizeof folder))
         problem_help(
                 &job->problems,
                 "paths are relative to where zerod is started: %s", folder);
@@ -259,12 +236,12 @@ static void help_missing(struct job *job, const char *kind, const char *path)
 
 static void tell_missing(
         struct job *job, struct toml_place place, const char *what,
-        const char *kind, const char *path)
+        const char *path)
 {
     problem_add(
             &job->problems, ZD_ERR_NO_INPUT, "E0219", place, NULL,
             "%s %s does not exist", what, path);
-    help_missing(job, kind, path);
+    help_missing(job, strcmp(what, "data") == 0, path);
 }
 
 static void check_entries(
@@ -281,7 +258,7 @@ static void check_entries(
             continue;
         }
         if (json_array_size(found) == 0)
-            tell_missing(job, place, "data", "dataset", entries[i].path);
+            tell_missing(job, place, "data", entries[i].path);
     }
 }
 
@@ -308,22 +285,21 @@ void job_check_paths(struct job *job)
     bool names_tokenizer =
             o->model.tokenizer && !text_is_bytes(o->model.tokenizer);
     const struct {
-        const char *key, *what, *kind, *path;
+        const char *key, *what, *path;
     } named[] = {
-            {"model.path", "model", "model", o->model.path},
-            {"lora.path", "adapter", "lora", o->lora.path},
-            {"model.tokenizer", "tokenizer", "model",
+            {"model.path", "model", o->model.path},
+            {"lora.path", "adapter", o->lora.path},
+            {"model.tokenizer", "tokenizer",
              names_tokenizer ? o->model.tokenizer : NULL},
-            {"run.resume", "checkpoint", "model",
+            {"run.resume", "checkpoint",
              o->run.resume == RESUME_PATH ? o->run.resume_path : NULL},
-            {"data.chat_template", "chat template", "model",
-             o->data.chat_file}};
+            {"data.chat_template", "chat template", o->data.chat_file}};
     for (size_t i = 0; i < sizeof named / sizeof named[0]; i++)
         if (named[i].path && !job_key(job, named[i].key)->refused &&
             !fs_exists(named[i].path))
             tell_missing(
                     job, job_place(job, named[i].key), named[i].what,
-                    named[i].kind, named[i].path);
+                    named[i].path);
     check_entries(job, "train", o->data.train, o->data.train_count);
     check_entries(job, "eval", o->data.eval, o->data.eval_count);
     if (!has_problems)

@@ -7,6 +7,7 @@
 #include "model/config_keys.h"
 #include "model/families/families.h"
 #include "model/files/hf_names.h"
+#include "model/files/hub.h"
 #include "model/files/weights_hf.h"
 
 #include <limits.h>
@@ -160,14 +161,18 @@ enum zd_status model_config_parse(
 static enum zd_status read_json(
         const char *dir, const char *path, json_t **json)
 {
+    char help[HUB_HELP_BYTES];
     if (!fs_is_dir(dir)) {
         enum zd_status status = fs_exists(dir) ? ZD_ERR_DATA : ZD_ERR_NO_INPUT;
         ZD_FAIL(status, "E0303",
                 status == ZD_ERR_DATA ? "the model `%s` is not a folder"
                                       : "the model folder `%s` does not exist",
                 dir);
-        zd_fail_help("the folder of a Hugging Face model; for `zerod plan` its "
-                     "config.json alone is enough");
+        zd_fail_help(
+                "%s", hub_help(dir, help)
+                              ? help
+                              : "the folder of a Hugging Face model; for "
+                                "`zerod plan` its config.json alone is enough");
         return status;
     }
     if (fs_exists(fs_in(dir, "adapter_config.json").text) && !fs_exists(path)) {
@@ -184,6 +189,8 @@ static enum zd_status read_json(
     /* the output folder of a run holds the model beside its checkpoints */
     if (fs_exists(fs_in(dir, "hf/config.json").text))
         zd_fail_help("the model of this run is %s/hf", dir);
+    else if (hub_help(dir, help))
+        zd_fail_help("%s", help);
     return status;
 }
 

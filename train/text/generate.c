@@ -48,9 +48,6 @@ static void generation_fini(struct generation *g)
 static enum zd_status open_model(
         const struct generate_options *options, struct generation *g)
 {
-    if (!fs_exists(options->model))
-        return ZD_FAIL(
-                ZD_ERR_NO_INPUT, "E0301", "no model at %s", options->model);
     ZD_TRY(model_config_read(options->model, true, &g->config));
     for (int i = 0; i < options->adapter_count; i++)
         ZD_TRY(peft_extend_config(options->adapters[i].dir, &g->config));
