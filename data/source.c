@@ -146,14 +146,18 @@ static enum zd_status detect_tokens(struct data_file *file, int fd)
 static enum zd_status help_with_name(const char *path)
 {
     struct text_buffer quoted = TEXT_BUFFER(2 * PATH_MAX);
-    bool has_tabs = name_ends_with(path, ".tsv");
-    if (!has_tabs && !name_ends_with(path, ".csv"))
+    const char *reader = name_ends_with(path, ".gz")    ? "gzip -dc"
+                         : name_ends_with(path, ".zst") ? "zstd -dc"
+                                                        : "cat";
+    bool has_tabs = strcasestr(path, ".tsv") != NULL;
+    if (!has_tabs && !strcasestr(path, ".csv"))
         return zd_fail_help("format = \"text\" trains on the file as it is");
     text_buffer_add_word(&quoted, path);
     return zd_fail_help(
-            "python3 -c \"import csv, json, sys; [print(json.dumps(r)) for r "
-            "in csv.DictReader(sys.stdin%s)]\" <%s >data.jsonl",
-            has_tabs ? ", delimiter='\\t'" : "", quoted.out);
+            "%s %s | python3 -c \"import csv, json, sys; "
+            "[print(json.dumps(r)) for r in csv.DictReader(sys.stdin%s)]\" "
+            ">data.jsonl",
+            reader, quoted.out, has_tabs ? ", delimiter='\\t'" : "");
 }
 
 static enum zd_status settle_format(

@@ -288,10 +288,11 @@ static enum zd_status write_and_sync(
         const char *path, const void *data, size_t bytes)
 {
     int fd = fs_create(path, 0644);
-    if (fd < 0)
-        return ZD_FAIL(
-                fs_create_status(errno), "E0708", "cannot create %s: %s", path,
+    if (fd < 0) {
+        ZD_FAIL(fs_create_status(errno), "E0708", "cannot create %s: %s", path,
                 strerror(errno));
+        return zd_fail_help("its folder must be there, and be writable");
+    }
     enum zd_status status = fs_pwrite(fd, path, data, bytes, 0);
     enum zd_status synced = fs_sync_close(fd, path);
     return status != ZD_OK ? status : synced;

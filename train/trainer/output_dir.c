@@ -81,7 +81,9 @@ static enum zd_status check_rows(const struct output_dir *dir)
 static enum zd_status make(const char *path, mode_t mode)
 {
     bool is_there = fs_exists(path);
-    ZD_TRY(fs_make_dirs(path));
+    if (fs_make_dirs(path) != ZD_OK)
+        return zd_fail_help("job.output_dir names a folder that can be made; "
+                            "its default is out/NAME");
     /* the umask takes nothing of a mode that was asked for */
     if (!is_there && chmod(path, mode) != 0)
         return ZD_FAIL(
