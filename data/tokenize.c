@@ -483,7 +483,7 @@ enum zd_status tokenize_chat_prompt(
                "the model has no chat template, and its tokenizer (%s) the "
                "markers of none",
                tokenizer_facts(tokenizer)->describe);
-        return zd_fail_help("without --chat the prompt is continued as it is");
+        return zd_fail_help("without chat the prompt is continued as it is");
     }
     ZD_SCOPED(tokenize_worker_fini) struct tokenize_worker w = {NULL};
     tokenize_worker_init(&w, &recipe);

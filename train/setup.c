@@ -393,6 +393,10 @@ static enum zd_status prepare(struct trainer *trainer)
     ZD_TRY(comm_agree(trainer->comm, status));
     ZD_TRY(COMM_FIRST(trainer->comm, keep_files(trainer)));
     ZD_TRY(trainer_open_data(trainer));
+    const struct sample_request samples = trainer_sample_of_job(trainer);
+    if (job->sample.steps > 0)
+        ZD_TRY(comm_agree(
+                trainer->comm, trainer_sample_check(trainer, &samples)));
     ZD_TRY(comm_agree(trainer->comm, fix_steps(trainer)));
     ZD_TRY(comm_agree(trainer->comm, take_memory(trainer)));
     trainer->batch_room = job_plan_batches(job, trainer->plan.accumulation);

@@ -188,7 +188,7 @@ static enum zd_status stop_body(const struct cli_args *args, json_t *body)
 
 /* --- results --- */
 
-/* A chat's answer stands alone; other text goes on from its prompt. */
+/* The answer to a prompt that was typed as a message stands alone. */
 static void show_samples_of(const struct cli_args *args, const json_t *answer)
 {
     json_t *list =

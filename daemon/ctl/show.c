@@ -293,11 +293,15 @@ void show_samples(const struct look *look, const json_t *answer)
         fputs("no samples yet\n", look->out);
 }
 
+/* A chat's answer is below its prompt; other text goes on from it. */
 void show_sample(const struct look *look, const json_t *sample)
 {
-    fputs(look_style(look, LOOK_BOLD), look->out);
+    bool is_chat = json_is_true(json_object_get(sample, "chat"));
+    fprintf(look->out, "%s%s", look_style(look, LOOK_BOLD),
+            is_chat ? "> " : "");
     text_print(look, json_text_of(sample, "prompt", ""), true);
-    fputs(look_style(look, LOOK_PLAIN), look->out);
+    fprintf(look->out, "%s%s", look_style(look, LOOK_PLAIN),
+            is_chat ? "\n" : "");
     show_text(look, sample);
 }
 

@@ -259,6 +259,7 @@ ENTRY_KEYS("data.eval"),
 
 {"sample", "steps", SCHEMA_INT64, JOB(sample.steps), .max = COUNT_MAX, .help = "Steps between sampled texts; 0 = off"},
 {"sample", "prompts", SCHEMA_STRINGS, JOB(sample.prompts), JOB(sample.prompt_count), .help = "Texts to continue"},
+{"sample", "chat", SCHEMA_BOOL, JOB(sample.chat), .help = "A prompt is a user's message, rendered as the data's conversations are, and the model's answer is sampled"},
 {"sample", "max_new_tokens", SCHEMA_INT, JOB(sample.max_new_tokens), .min = 1, .max = 1 << 24, .help = "Most tokens of a continuation"},
 {"sample", "temperature", SCHEMA_REAL, JOB(sample.temperature), .max = 1000, .help = "Sampling temperature; 0 = greedy"},
 {"sample", "top_p", SCHEMA_REAL, JOB(sample.top_p), .flags = SCHEMA_ABOVE_MIN, .max = 1, .help = "Sample from the most likely tokens up to this probability"},

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# What the commands promise to scripts, with one process each. usage: test_commands.sh ZEROD SOURCE
+# What the commands promise to scripts, with one process each. usage: test_commands.sh ZEROD SOURCE ZERODCTL
 # What generate writes is held against transformers in tests/program.
-fixtures=$2/tests/fixtures
+fixtures=$2/tests/fixtures ctl=$(realpath "$3")
 . "$2/tests/cli/lib.sh"
 . "$2/tests/support/small_job.sh"
 plain() { ! grep -q "$(printf '\033')" out err; }
@@ -301,6 +301,9 @@ inspect="data inspect --job chat.toml --set data.packing=false --set data.cutoff
 ok 'what cutoff_len cuts is said, and which template is used' eval 'call 0 $talk &&
     has "^chat.jsonl: data.cutoff_len = 28 cuts [12] of 2 documents; [0-9]+ of their [0-9]+ tokens are left out" err &&
     has "^  text .*, chat template llama3" err && has "next .*zerod generate --model talk/hf --chat --prompt" err && rm -r talk'
+ok 'prompts of the job are messages' eval 'call 0 $talk --set sample.steps=1 --set sample.chat=true --set "sample.prompts=[\"Hi\"]" --set checkpoint.export=none &&
+    has "\"prompt\":\"Hi\".*\"chat\":true" talk/events.jsonl && "$ctl" --dir talk samples >out && has "^> Hi$" out && rm -r talk'
+ok '  one that is too long ends the start' eval 'call 65 $talk --set sample.chat=true --set "sample.prompts=[\"$(printf "mill %.0s" {1..900})\"]" && has "E0463" err && rm -rf talk'
 mkdir -p templates/of/a/folder && echo "{% for m in messages %}{{ m.content }}{% endfor %}" >templates/of/a/folder/chat_template.jinja
 ok "  the whole path of a template's file" eval 'call 0 $talk --set data.chat_template=templates/of/a/folder/chat_template.jinja --set data.train_on=all --set checkpoint.export=none &&
     has "^  text .*, chat template templates/of/a/folder/chat_template.jinja$" err && rm -r talk'

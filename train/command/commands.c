@@ -212,7 +212,7 @@ static enum zd_status do_sample(
     struct sample_request request = {
             .prompts = prompt[0] ? &prompt : options->prompts,
             .count = prompt[0] ? 1 : options->prompt_count,
-            .chat = command->chat,
+            .chat = command->chat || options->chat,
             .max_new_tokens = command->max_new_tokens > 0
                                       ? command->max_new_tokens
                                       : options->max_new_tokens,

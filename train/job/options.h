@@ -96,6 +96,7 @@ struct sample_options { /* [sample] */
     int64_t steps;      /* 0 = off */
     const char *const *prompts;
     int prompt_count;
+    bool chat; /* prompts are users' messages */
     int max_new_tokens;
     double temperature, top_p;
 };

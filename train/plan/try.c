@@ -6,10 +6,11 @@
 #include <string.h>
 
 /* Positions of the key/value cache of the samples: a token is at least a byte
- * of the prompt, and a post-processor puts a few in front. */
+ * of the prompt, and a post-processor puts a few in front, a chat template its
+ * system message. */
 static int sample_capacity(const struct train_job *job, int max_positions)
 {
-    enum { PREFIX_MAX = 8 };
+    enum { PREFIX_MAX = 8, TEMPLATE_MAX = 512 };
     size_t longest = 0;
     if (job->sample.steps <= 0 || job->sample.prompt_count == 0)
         return 0;
@@ -18,6 +19,8 @@ static int sample_capacity(const struct train_job *job, int max_positions)
         longest = bytes > longest ? bytes : longest;
     }
     size_t capacity = longest + PREFIX_MAX + (size_t)job->sample.max_new_tokens;
+    if (job->sample.chat)
+        capacity += TEMPLATE_MAX;
     return capacity < (size_t)max_positions ? (int)capacity : max_positions;
 }
 

@@ -174,6 +174,8 @@ static void tell_sample(
         const struct decoder_text *text)
 {
     json_auto_t *sample = decoder_text_json(text, request->prompts[i]);
+    if (request->chat)
+        json_object_set_new(sample, "chat", json_true());
     trainer_tell_sample(trainer, sample);
     if (request->told)
         json_array_append(request->told, sample);
@@ -208,16 +210,21 @@ enum zd_status trainer_sample_request(
     return ZD_OK;
 }
 
-static enum zd_status sample_of_job(struct trainer *trainer)
+struct sample_request trainer_sample_of_job(const struct trainer *trainer)
 {
     const struct sample_options *options = &trainer->job->sample;
-    struct sample_request request = {
+    bool has_room = trainer->plan.shape.decode_capacity > 0;
+    return (struct sample_request){
             .prompts = options->prompts,
-            .count = options->prompt_count,
+            .count = has_room ? options->prompt_count : 0,
+            .chat = options->chat,
             .max_new_tokens = options->max_new_tokens};
-    if (!trainer->plan.shape.decode_capacity || !request.count)
-        return ZD_OK;
-    return trainer_sample_request(trainer, &request);
+}
+
+static enum zd_status sample_of_job(struct trainer *trainer)
+{
+    const struct sample_request request = trainer_sample_of_job(trainer);
+    return request.count ? trainer_sample_request(trainer, &request) : ZD_OK;
 }
 
 static enum zd_status check_prompt(

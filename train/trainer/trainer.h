@@ -134,7 +134,7 @@ enum zd_status trainer_evaluate(
  * when asked for. */
 enum zd_status trainer_open_data(struct trainer *trainer);
 enum zd_status trainer_open_eval(struct trainer *trainer);
-/* samples.c */
+/* between.c */
 struct sample_request {
     const char *const *prompts;
     int count, max_new_tokens;
@@ -142,6 +142,8 @@ struct sample_request {
     bool chat;     /* prompts are users' messages */
     json_t *told;  /* NULL, or rank 0's array: {"prompt", "text"} are added */
 };
+/* What the job samples; count 0: nothing, or there is no room. */
+struct sample_request trainer_sample_of_job(const struct trainer *trainer);
 enum zd_status trainer_sample_request(
         struct trainer *trainer, const struct sample_request *request);
 /* Could the request be answered? The same on all ranks. */
