@@ -1,5 +1,6 @@
 /* command_plan.c - what a job takes, what would fit, and how much of one thing
  * would. */
+#include "base/file/fs.h"
 #include "base/must.h"
 #include "base/units.h"
 #include "daemon/cli/fill.h"
@@ -9,6 +10,7 @@
 #include "train/plan/fit.h"
 #include "train/plan/machine.h"
 #include "train/plan/search.h"
+#include "train/text/text.h"
 
 #include <inttypes.h>
 #include <malloc.h>
@@ -401,6 +403,19 @@ static enum zd_status advise(struct advice *advice)
     return ZD_OK;
 }
 
+/* A run has the tokenizer, with which it may warn, or end. */
+static void warn_of_tokenizer(
+        const struct train_job *job, const struct job_plan *plan)
+{
+    ZD_SCOPED(text_close) struct text text = {0};
+    const char *path = train_tokenizer(job);
+    if (path ? !fs_exists(path) : !job->model.config)
+        return; /* a plan needs config.json alone */
+    if (text_open(job, &plan->config, &text) != ZD_OK)
+        zd_log_warning("a run would be refused: %s", zd_error_get()->what);
+    zd_error_clear();
+}
+
 static enum zd_status plan_one(
         const struct cli_args *args, const struct job *job)
 {
@@ -411,6 +426,7 @@ static enum zd_status plan_one(
             &advice.plan));
     warn_of_machine(&advice.plan);
     model_config_warn(&advice.plan.config);
+    warn_of_tokenizer(advice.job, &advice.plan);
     enum zd_status status = cli_machine(args, job, &here, &advice.machine);
     ZD_THEN(status, advise(&advice));
     job_plan_fini(&advice.plan);

@@ -18,7 +18,10 @@ ok 'weights that are cut, and none' eval 'cp -r model cut && truncate -s -100 cu
     call 69 doctor --job job.toml --set model.path=cut && has "^stops the job: \[E0307\]" out &&
     call 0 validate job.toml --set model.path=cut --set run.resume=cut && has "^warning: cut has no model.safetensors: only a start that goes on" err && rm -r cut'
 ok 'a limit without a unit' eval 'call 0 validate job.toml --set device.memory_limit=12 && has "^warning: device.memory_limit is 12 bytes: write a size like" err'
-ok '[model.config] without a vocab_size' eval 'sed "/^vocab_size/d" "$fixtures/../cli/doctor.toml" >rows.toml && call 0 validate rows.toml && has "^warning: \[model.config\] has no vocab_size: the model has 32000 rows" err'
+rows='^warning: \[model.config\] has no vocab_size: the model has 32000 rows'
+ok '[model.config] without a vocab_size' eval 'sed "/^vocab_size/d" "$fixtures/../cli/doctor.toml" >rows.toml && call 0 validate rows.toml && has "$rows" err && call 0 plan rows.toml && has "$rows" err'
+ok 'a plan with a tokenizer of more ids than the model has rows' eval 'sed "s/^vocab_size.*/vocab_size = 100/" "$fixtures/../cli/doctor.toml" >few.toml &&
+    call 0 plan few.toml --set "model.tokenizer=\"model\"" && has "^warning: a run would be refused: the tokenizer .* has 495 ids, the model.s vocab_size is 100" err'
 ok 'validate --print: what was set and what was not' call 0 validate job.toml --print --world 4 --set train.max_steps=9
 ok '  a switch with batch_size in its name is no batch size' has '^auto_find_batch_size = false +# default$' out
 ok '  the value of --set and its origin' has 'max_steps *= 9 .*--set' out
