@@ -56,7 +56,7 @@ def parse():
     parser.add_argument("--long", action="store_true")
     parser.add_argument("--build", default=SOURCE + "/build")
     parser.add_argument("--keep", action="store_true", help="keep the folders of trials that failed")
-    parser.add_argument("--timeout", default="5s", help="comm.timeout of the runs")
+    parser.add_argument("--timeout", type=lambda text: int(text.rstrip("s")), default=5, help="comm.timeout of the runs, in seconds")
     return parser.parse_args()
 
 
@@ -130,7 +130,7 @@ class Campaign:
     def command(self, out, sets, broken, rank):
         run = [self.zerod, "--job", self.folder + "/job.toml"] + tiny.sets({
             "job.output_dir": out, "train.max_steps": self.steps, "checkpoint.save_steps": 2, "checkpoint.save_total_limit": 2,
-            "comm.timeout": self.options.timeout, **sets})
+            "comm.timeout": f"{self.options.timeout}s", **sets})
         # one command for all ranks: mpirun of Open MPI 5.0.7 (Debian 13) crashes wherever it is given two programs
         calls = ["env", "LD_PRELOAD=" + self.calls, f"ZEROD_TEST_RANK={rank}"] + [f"ZEROD_TEST_{key}={value}" for key, value in (broken or {}).items()]
         return [SOURCE + "/deploy/mpirun.sh", "--oversubscribe", "-np", "2", *(calls if broken else []), *run]
@@ -141,10 +141,10 @@ class Campaign:
                                     start_new_session=True, env={**os.environ, "XDG_RUNTIME_DIR": os.path.dirname(out)})
 
     def run(self, out, sets):
-        """To its end; again where a machine is too busy for a start within comm.timeout."""
-        for _ in range(5):
+        """To its end; again, with more time, where a machine is too busy for comm.timeout."""
+        for seconds in (self.options.timeout * 2**n for n in range(5)):
             before = len(read(out + ".err") or b"")
-            code = self.start(out, sets).wait(200)
+            code = self.start(out, {**sets, "comm.timeout": f"{seconds}s"}).wait(200)
             if code != 75 or b"error[E0505]" not in read(out + ".err")[before:]:
                 break
         return code
