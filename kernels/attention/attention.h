@@ -1,11 +1,11 @@
-/* attention.h - causal attention within documents, grouped queries.
+/* attention.h - causal attention within documents, with grouped queries.
  *
  *   Token t of a sample sees the tokens doc_start[t] .. t of the same sample,
- *   of these the last `window`. scores = scale * q k^T, with a soft cap c of
- *   these c tanh(scores / c); p = softmax(scores), out = p v. Query head h uses
- *   key/value head h / (H / KV). doc_start never falls from a token to the next
- *   (documents lie one after the other). Queries may be some of the tokens
- *   (struct attention_queries), Q of them in a sample; else Q is T.
+ *   at most the last `window` of them. scores = scale * q k^T, or with a soft
+ *   cap c: c tanh(scores / c); p = softmax(scores), out = p v. Query head h
+ *   uses key/value head h / (H / KV). doc_start does not decrease (documents
+ *   are contiguous). Q is the number of queries in a sample: T, or fewer if
+ *   only some tokens are queries (struct attention_queries).
  *
  * Source:  Vaswani et al. 2017, arXiv:1706.03762, equation 1; backward by
  *          recomputing p from the log-sum-exp (Dao et al. 2022,
@@ -13,9 +13,10 @@
  *          Windows: Beltagy et al. 2020, arXiv:2004.05150, section 3; soft
  *          caps: Gemma 2, arXiv:2408.00118, section 2.
  * Strides: in elements, between the rows of consecutive tokens; within a row
- *          head h begins at h*D. So q, k, v may lie in one fused array.
- * Scratch: attention_scratch_bytes(...) bytes, same for both directions. There
- *          is a part for each thread: ask after kernels_set_threads. */
+ *          head h begins at h*D. So q, k, v may be parts of one fused array.
+ * Scratch: attention_scratch_bytes(...) bytes, the same for both directions. On
+ *          the CPU it depends on the number of threads: call it after
+ *          kernels_set_threads. */
 #pragma once
 
 #include "base/device/device.h"
@@ -24,9 +25,9 @@
 
 #include <stdint.h>
 
-/* The queries of a sample where they are not all its tokens: `rows` of them in
- * two halves, of which row r is token r + ahead[r >= rows / 2]. Tokens rise
- * from row to row. */
+/* The queries of a sample if they are not all its tokens: `rows` of them in two
+ * halves; row r is token r + ahead[r >= rows / 2]. Tokens increase with the
+ * row. */
 struct attention_queries {
     int rows; /* 0: all T, and row t is token t */
     int ahead[2];
@@ -36,33 +37,33 @@ struct attention_shape {
     int B, T, H, KV, D;
     int64_t q_stride, k_stride, v_stride; /* also those of dq, dk, dv */
     float scale;                          /* 1/sqrt(D) */
-    /* Documents in the B samples together, as the host counted them in what it
-     * sent to the device; B: every sample is one document. 0: not known. It
-     * chooses a path and says nothing that doc_start does not say. */
+    /* Documents in all B samples, counted by the host; B: every sample is one
+     * document; 0: unknown. Only selects a path: doc_start has the same
+     * information. */
     int documents;
-    /* On the device: the first token of each document, counted over all B*T,
-     * and B*T in the rest of attention_bucket(documents) + 1 places; NULL: not
-     * told. cuDNN reads it where documents > B. */
+    /* On the device: the first token of each document, as an index into all
+     * B*T, padded with B*T to attention_bucket(documents) + 1 entries; NULL:
+     * unknown. Only cuDNN reads it, if documents > B. */
     const int32_t *first_tokens;
-    size_t scratch_bytes; /* that are there; 0: attention_scratch_bytes says */
-    int window;           /* tokens seen, the own one too; 0: no limit */
+    size_t scratch_bytes; /* size of scratch; 0: attention_scratch_bytes */
+    int window;           /* tokens seen, with the query's own; 0: no limit */
     float softcap;        /* 0: none */
     struct attention_queries queries;
 };
-/* Does the window hide a token that a document does not? */
+/* Does the window hide tokens within a sample? */
 static inline bool attention_slides(const struct attention_shape *shape)
 {
     return shape->window > 0 && shape->window < shape->T;
 }
-/* The first token that token t sees, whose document begins with `start`. */
+/* The first token that token t sees; `start`: where its document begins. */
 ZD_HOST_DEVICE static inline int attention_first(int window, int start, int t)
 {
     int first = window ? t - window + 1 : 0;
     return start > first ? start : first;
 }
-/* Those of one of `places` that share a sample of T tokens: of 2 places pieces
- * it has piece `place` and the one as far from the end, so that each does as
- * much. */
+/* The queries of rank `place` of `places` that share a sample of T tokens. The
+ * sample is cut into 2 places pieces; each rank has one from the front and its
+ * mirror image from the end, which balances causal work. */
 static inline struct attention_queries attention_share(
         int T, int places, int place)
 {
@@ -70,7 +71,7 @@ static inline struct attention_queries attention_share(
     return (struct attention_queries){
             2 * piece, {place * piece, (last - 1) * piece}};
 }
-/* With its rows, where those are all tokens too. */
+/* The shape's queries, with `rows` set also if they are all tokens. */
 static inline struct attention_queries attention_queries(
         const struct attention_shape *shape)
 {
@@ -82,7 +83,7 @@ ZD_HOST_DEVICE static inline int attention_token(
 {
     return row + (row < queries.rows / 2 ? queries.ahead[0] : queries.ahead[1]);
 }
-/* The first row whose token is t or a later one; `rows`: there is none. */
+/* The first row whose token is at or after t; `rows`: none. */
 ZD_HOST_DEVICE static inline int attention_row(
         struct attention_queries queries, int t)
 {
@@ -94,22 +95,22 @@ ZD_HOST_DEVICE static inline int attention_row(
     return row < queries.rows ? row : queries.rows;
 }
 
-/* Documents are told to cuDNN by the bucket, so that graphs are few: the next
- * power of two. 0: none is told, since documents are too short for it. */
+/* The number of documents rounded up to a power of two, so that cuDNN needs few
+ * graphs. 0: documents are too short on average for cuDNN. */
 int attention_bucket(const struct attention_shape *shape);
 
-/* On a GPU (attention_choice.h). AUTO: cuDNN where it does a shape with sums in
- * an order that never changes and is faster, as timed, and our own kernels
- * else; CUDNN: also where the
- * sums of dq are in no fixed order, and an error where there is no cuDNN; OWN:
- * never cuDNN. */
+/* On a GPU (attention_choice.h). AUTO: cuDNN for shapes that it computes
+ * deterministically and, as timed, faster; else our own kernels. CUDNN: cuDNN
+ * even if its dq is not deterministic; an error without cuDNN. OWN: never
+ * cuDNN. */
 enum attention_choice { ATTENTION_AUTO, ATTENTION_CUDNN, ATTENTION_OWN };
-/* Once at start, before anything is planned: it changes what scratch is. */
+/* Call once at start, before anything is planned: it changes the size of
+ * scratch. */
 void kernels_set_attention(enum attention_choice choice);
 enum attention_choice kernels_attention(void);
 
-/* `backend` is resolved: what a GPU needs can be planned where there is none.
- * Enough for any `documents`. */
+/* `backend` is not AUTO; a GPU's need can be planned on a machine without one.
+ * The result suffices for any `documents`. */
 size_t attention_scratch_bytes(
         const struct attention_shape *shape, enum dtype dtype,
         enum device_backend backend);
@@ -123,7 +124,7 @@ struct attention {
     void *scratch;
     void *out;  /* (B*Q, H*D), rows H*D apart; backward reads it */
     float *lse; /* (B, H, Q) log-sum-exp; backward reads it */
-    /* of backward alone */
+    /* backward only */
     const void *dout;   /* (B*Q, H*D) */
     void *dq, *dk, *dv; /* overwritten */
 };
@@ -134,10 +135,10 @@ typedef attention_fn attention_forward_fn, attention_backward_fn;
 
 /* New tokens against a cache of keys and values, for generation. The n new
  * tokens are at positions past .. past+n-1 of one document. k, v: (capacity,
- * KV*D), the new rows already stored; q: n rows; out: (n, H*D). Nothing else is
- * read, and of the shape H, KV, D, q_stride, scale, window and softcap. */
+ * KV*D), the new rows already stored; q: n rows; out: (n, H*D). Reads no other
+ * field, and of the shape H, KV, D, q_stride, scale, window and softcap. */
 typedef enum zd_status attention_decode_fn(
         struct stream *stream, const struct attention *a, int n, int past);
 
-/* Channels a head may have, in the plain and in the fast attention. */
+/* The widest head of the plain and fast CPU attention. */
 enum { ATTENTION_MAX_D = 512 };

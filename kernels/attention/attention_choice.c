@@ -3,11 +3,11 @@
 
 #include <limits.h>
 
-/* Documents of fewer tokens in the mean are not told to cuDNN: a block of its
- * kernels does 64 or 128 rows of one document. */
+/* Documents with a mean length below this stay with our own kernels: a block of
+ * cuDNN's kernels computes 64 or 128 rows of one document. */
 enum { LEAST_TOKENS = 16 };
 
-/* What a graph may ask beyond the arrays that cudnn-frontend counts. */
+/* Allowance for work space beyond the arrays that cudnn-frontend counts. */
 enum { SPARE_BYTES = 1 << 20 };
 
 static size_t whole_lines(size_t bytes)
@@ -58,9 +58,9 @@ static const char *refuses_kind(
     if (s->queries.rows)
         return "queries are some of the tokens alone";
     if (!f->has_cudnn)
-        return "there is no cuDNN";
+        return "cuDNN is not available";
     if (f->major && f->major < 8)
-        return "cuDNN's attention begins with sm_80";
+        return "cuDNN's attention needs sm_80 or later";
     return NULL;
 }
 
@@ -73,10 +73,10 @@ static const char *refuses_head(
         most = f->major == 10 && !is_older(f, 92300) && s->D == 256 ? 256 : 128;
     if (s->D % 8 != 0)
         return "the head size is not a multiple of 8";
-    return s->D > most ? "its heads are wider than cuDNN has here" : NULL;
+    return s->D > most ? "its heads are wider than cuDNN supports here" : NULL;
 }
 
-/* UNTESTED: windows by cuDNN on a GPU, for want of one. */
+/* UNTESTED: windows by cuDNN have not run on a GPU. */
 static const char *refuses_scores(
         const struct attention_shape *s, const struct attention_facts *f,
         int direction)
@@ -104,22 +104,22 @@ static bool offsets_fit(const struct attention_shape *s)
     return (int64_t)tokens_of(s) <= INT32_MAX / row;
 }
 
-/* From here on cuDNN may be told of documents without tokens. */
+/* The first version that accepts empty documents. */
 enum { PADDED = 92500 };
 
-/* Work space of packed documents is that of the tokens from 9.6 on, where heads
- * are whole sixteens; before, and on sm_8x and sm_12x, that of the longest
- * document times their number. */
+/* From 9.6 on, and with D % 16 == 0, the work space of packed documents grows
+ * with the tokens; before, and on sm_8x and sm_12x, with the longest document
+ * times the number of documents. */
 static const char *refuses_packed(
         const struct attention_shape *s, const struct attention_facts *f,
         int direction)
 {
     if (s->documents == 0)
-        return "nobody counted the documents";
+        return "the number of documents is unknown";
     if (!is_packed(s))
         return NULL;
     if (attention_bucket(s) == 0)
-        return "documents have fewer than 16 tokens in the mean";
+        return "documents have fewer than 16 tokens on average";
     if (!offsets_fit(s))
         return "the micro-batch is too large for cuDNN's offsets";
     if (is_older(f, 90600))
@@ -130,7 +130,8 @@ static const char *refuses_packed(
     if (direction == ATTENTION_BACKWARD && is_older(f, 91800))
         return "the backward of samples of several documents needs cuDNN 9.18";
     if (direction == ATTENTION_BACKWARD && s->D % 16 != 0)
-        return "samples of several documents need heads of whole sixteens";
+        return "samples of several documents need a head size that is a "
+               "multiple of 16";
     if (direction == ATTENTION_BACKWARD && (f->major == 8 || f->major == 12))
         return "cuDNN's backward of samples of several documents takes too "
                "much memory on sm_8x and sm_12x";
@@ -172,8 +173,9 @@ static const char *refusal(
 
 /* --- work space ----------------------------------------------------------- */
 
-/* Whether rows of q, k and v follow each other without a gap, as cuDNN's own
- * results do, whose sums in fp32 have the strides of the result. */
+/* Whether rows of q, k and v are contiguous. cuDNN then writes packed gradients
+ * in place; its sums in fp32 have the strides of the result, so it gets dense
+ * rows otherwise. */
 static bool rows_are_dense(const struct attention_shape *s)
 {
     int64_t q = (int64_t)s->H * s->D, kv = (int64_t)s->KV * s->D;
@@ -209,13 +211,13 @@ size_t attention_check_bytes(const struct attention_shape *s, int direction)
     size_t kv = whole_lines(T * (size_t)s->KV * (size_t)s->D * 2);
     if (direction == ATTENTION_FORWARD)
         return q + whole_lines(T * (size_t)s->H * sizeof(float));
-    /* with gaps the place of the results is free: cuDNN's are in the room */
+    /* with gaps cuDNN's are in the room, so ours go to the caller's arrays */
     return rows_are_dense(s) ? q + 2 * kv : 0;
 }
 
-/* Of a backward: dq in fp32, two sums of a row, and dk and dv of every query
- * head where heads share theirs (fp32 where documents are packed). Without
- * documents T counts in whole tiles of 128. */
+/* A backward needs dq in fp32, two sums per row, and with grouped queries dk
+ * and dv of every query head (fp32 if documents are packed). Without packed
+ * documents T is rounded up to tiles of 128. */
 static size_t graph_bytes(const struct attention_shape *s, int direction)
 {
     size_t T = (size_t)s->T, row = ((size_t)s->D + 2) * sizeof(float);
@@ -248,7 +250,7 @@ struct attention_answer attention_choose(
     return answer;
 }
 
-/* Before lists are padded, a full one. */
+/* Versions that do not accept empty documents get a full bucket. */
 struct attention_shape attention_packed_case(
         const struct attention_shape *shape,
         const struct attention_facts *facts)

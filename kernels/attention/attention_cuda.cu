@@ -1,5 +1,5 @@
-/* attention_cuda.cu - the CUDA twins of attention.h: which family of kernels
- * does a shape (attention_cuda.cuh). */
+/* attention_cuda.cu - the CUDA twins of attention.h: chooses the family of
+ * kernels for a shape (attention_cuda.cuh). */
 #include "kernels/attention/attention_cuda.cuh"
 
 enum zd_status attention_allow_shared(const void *kernel, size_t bytes)
@@ -53,7 +53,7 @@ static attention_pass<E> pass_of(
     return p;
 }
 
-/* fp32 has no tensor cores that keep its bits. */
+/* No tensor-core type keeps the precision of fp32. */
 static bool tiles_can(const attention_pass<float> &p)
 {
     return p.D <= 128 && rows_are_packs(p, 4);

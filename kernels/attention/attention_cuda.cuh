@@ -1,14 +1,13 @@
-/* attention_cuda.cuh - what the attention kernels of CUDA have in common.
+/* attention_cuda.cuh - shared by the CUDA attention kernels.
  *
- * Three families, chosen in attention_cuda.cu by what a shape allows:
- *   rows   any shape: a block for each row, its warps share out the other side
+ * Three families; attention_cuda.cu chooses by shape:
+ *   rows   any shape: a block per row, whose warps divide the other side
  *   tiles  fp32: multiply-adds on tiles in shared memory (D <= 128, D % 4 == 0)
  *   mma    bf16 and fp16: tensor cores (sm_80 and later; D <= 256, D % 8 == 0)
  *
- * All are exact about what a token sees, skip what no row of theirs sees (of a
- * window too), and
- * add in an order that shapes and documents alone decide: dq has a pass of its
- * own, no sum is made by atomics. */
+ * All skip keys that none of their rows sees (outside the window, too). The
+ * order of sums depends only on shapes and documents: dq has its own pass, and
+ * no sum uses atomics. */
 #pragma once
 
 #include "kernels/cuda/cuda.cuh"
@@ -22,7 +21,8 @@ extern "C" {
 static constexpr float LOG2E = 1.4426950408889634f;
 static constexpr float LN2 = 0.6931471805599453f;
 
-/* One pass over the heads of a batch; by value to every kernel. E: elements. */
+/* One pass over the heads of a batch, passed by value to every kernel. E:
+ * element type. */
 template <typename E> struct attention_pass {
     E *out;          /* forward */
     float *lse;      /* (B, H, Q); written by forward */
@@ -39,7 +39,7 @@ template <typename E> struct attention_pass {
     float scale, cap_in, cap_out; /* scale / softcap and back; 0: no cap */
 };
 
-/* Where sample b and head h (or key/value head kv) begin. */
+/* The first row of sample b and head h (or key/value head kv). */
 template <typename E>
 __device__ __forceinline__ const E *q_rows(
         const attention_pass<E> &p, int b, int h)
@@ -61,8 +61,8 @@ __device__ __forceinline__ const E *v_rows(
     return p.v + (int64_t)b * p.T * p.v_stride + kv * p.D;
 }
 
-/* q k where `scale` times it is under the cap, and of such a one what its
- * gradient is multiplied by: 1 where there is none. */
+/* capped: q k such that `scale` times it has the cap applied; cap_slope: the
+ * factor of its gradient. Without a cap: q k itself, and 1. */
 template <typename E>
 __device__ __forceinline__ float capped(const attention_pass<E> &p, float score)
 {
@@ -93,7 +93,7 @@ lse_at(const attention_pass<E> &p, int b, int h)
     return ((int64_t)b * p.H + h) * p.Q;
 }
 
-/* The token of a row of queries; the first row of a token or a later one. */
+/* The token of a query row; the first query row at or after a token. */
 template <typename E>
 __device__ __forceinline__ int token_of(const attention_pass<E> &p, int row)
 {
@@ -113,7 +113,7 @@ __device__ __forceinline__ const int32_t *starts_of(
     return p.doc_start + (int64_t)b * p.Q;
 }
 
-/* The first token that a row sees; starts: of its sample. */
+/* The first token that a row sees; starts: doc_start of its sample. */
 template <typename E>
 __device__ __forceinline__ int first_of(
         const attention_pass<E> &p, const int32_t *starts, int row)
@@ -133,12 +133,12 @@ static inline bool rows_are_packs(const attention_pass<E> &p, int width)
            p.v_stride % width == 0;
 }
 
-/* More than 48 KB of dynamic shared memory must be asked for. */
+/* CUDA requires this call for more than 48 KB of dynamic shared memory. */
 enum zd_status attention_allow_shared(const void *kernel, size_t bytes);
-/* Of a multiprocessor of the current device. */
+/* Shared memory of a multiprocessor of the current device. */
 size_t attention_shared_bytes(void);
 
-/* The families. A shape that a family cannot do is for the caller to know. */
+/* The families. The caller passes only shapes that a family supports. */
 template <typename E>
 enum zd_status rows_forward(cudaStream_t stream, const attention_pass<E> &p);
 template <typename E>
@@ -151,6 +151,6 @@ template <typename E>
 enum zd_status mma_forward(cudaStream_t stream, const attention_pass<E> &p);
 template <typename E>
 enum zd_status mma_backward(cudaStream_t stream, const attention_pass<E> &p);
-/* delta of every row: the first kernel of a backward. */
+/* delta of every row; the first kernel of backward. */
 template <typename E>
 enum zd_status row_deltas(cudaStream_t stream, const attention_pass<E> &p);

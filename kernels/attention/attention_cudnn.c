@@ -13,18 +13,19 @@
 
 /* --- a pass --------------------------------------------------------------- */
 
-/* Told once for a shape: what attention_choose expected cuDNN to do. */
+/* Warns, once per shape, that cuDNN declined what attention_choose expected it
+ * to compute. */
 static void warn_declined(const struct cudnn_attention *a, const char *why)
 {
     const struct attention_shape *s = a->of.shape;
     zd_log_warning(
-            "attention: our own kernels, which are slower, do the %s of B=%d "
+            "attention: our own, slower kernels run the %s of B=%d "
             "T=%d H=%d KV=%d D=%d%s; cuDNN: %s",
             a->of.dq ? "backward" : "forward", s->B, s->T, s->H, s->KV, s->D,
             a->documents.bucket ? ", packed" : "", why);
 }
 
-/* Once for each reason. */
+/* Logs each reason once. */
 static void tell_refusal(const char *why)
 {
     enum { REASONS = 32 };
@@ -32,8 +33,7 @@ static void tell_refusal(const char *why)
     for (int i = 0; i < REASONS; i++) {
         const char *known = NULL;
         if (atomic_compare_exchange_strong(&told[i], &known, why)) {
-            zd_log_info(
-                    "attention: our own kernels where cuDNN is not: %s", why);
+            zd_log_info("attention: our own kernels instead of cuDNN: %s", why);
             return;
         }
         if (known == why)
@@ -51,7 +51,7 @@ static void set_workspace(struct cudnn_attention *a)
     a->workspace_bytes = all > own ? all - own : 0;
 }
 
-/* A pass as it was asked for. */
+/* A pass as the caller requested it. */
 struct pass {
     attention_fn *own; /* by our own kernels */
     struct stream *stream;
@@ -66,10 +66,10 @@ static int direction_of(const struct pass *pass)
 /* --- a graph's first results -----------------------------------------------
  */
 
-/* How far they may be from our own, in units of the type's rounding. Of the
- * gradients more: where the keys of a document have much in common, theirs is
- * what is left of larger sums. A graph that takes rows of another document for
- * this one's, or writes nothing, is off by about 1. */
+/* Allowed distance from our own results, in units of the type's rounding.
+ * Gradients get more: if the keys of a document are similar, a gradient is the
+ * small difference of large sums. A graph that mixes up documents, or writes
+ * nothing, is off by about 1. */
 static bool is_near(const struct pass *pass, float worst, bool is_result)
 {
     float unit = pass->asked.dtype == DTYPE_BF16 ? 0x1p-8f : 0x1p-11f;
@@ -93,7 +93,7 @@ static void *beyond(const void *array, size_t elements)
     return array ? (char *)(uintptr_t)array + elements * 2 : NULL;
 }
 
-/* Sample `b`, with this shape. */
+/* The pass over sample `b` alone, with shape `s`. */
 static struct attention sample_of(
         const struct attention *a, int b, const struct attention_shape *s)
 {
@@ -115,8 +115,9 @@ static struct attention sample_of(
             .dv = beyond(a->dv, v)};
 }
 
-/* Our own results of a sample, beside cuDNN's in `got`: in the workspace; the
- * gradients of rows with gaps, of which cuDNN's are in the room, `in_place`. */
+/* Computes our own results of a sample, to compare with cuDNN's in `got`. They
+ * go to the workspace; with `in_place` (gradients of rows with gaps, where
+ * cuDNN's are in the room), to the caller's arrays. */
 static enum zd_status own_sample(
         const struct pass *pass, const struct cudnn_attention *got, int b,
         bool in_place, struct comparison *out)
@@ -160,8 +161,8 @@ static enum zd_status own_sample(
 
 enum verdict { UNDECIDED, AGREES, DIFFERS };
 
-/* Waits for the device. `worst`: of the device, which the graph has done with.
- */
+/* Compares and waits for the device. `worst`: device memory that the graph no
+ * longer uses. */
 static enum zd_status judge(
         const struct pass *pass, const struct comparison *c, float *worst,
         enum verdict *verdict)
@@ -185,8 +186,8 @@ static enum zd_status judge(
     return ZD_OK;
 }
 
-/* A graph's first use: the same by our own kernels. What neither says anything
- * of (all zeros, not finite) is compared again at the next. */
+/* At a graph's first use, compares its results with our own kernels'. If the
+ * results decide nothing (all zeros, not finite), the next use compares. */
 static enum zd_status check(
         const struct pass *pass, const struct cudnn_attention *got,
         char *tables, bool in_place, enum verdict *verdict)
@@ -206,8 +207,8 @@ static enum zd_status check(
 /* --- packed documents ------------------------------------------------------
  */
 
-/* Tables before the graph, and its results after it put where ours lie. Nothing
- * is read that the graph does not have when it declines. */
+/* Builds the tables, runs the graph, and copies its results to the caller's
+ * arrays. If the graph is going to decline, the tables are not built. */
 static enum zd_status run_packed(
         const struct pass *pass, struct cudnn_attention *a, bool *done,
         const char **why)
@@ -223,7 +224,7 @@ static enum zd_status run_packed(
             room.bucket, (const int32_t *)base, room.plane};
     *why = NULL;
     if (a->workspace_bytes < room.graph + attention_check_bytes(s, direction)) {
-        tell_refusal("it wants more memory than in proportion to the tokens");
+        tell_refusal("its memory is not proportional to the tokens");
         return ZD_OK;
     }
     a->workspace = base + room.graph;
@@ -251,7 +252,7 @@ static enum zd_status run_packed(
         enum verdict verdict;
         ZD_TRY(check(pass, a, base, moves, &verdict));
         *done = verdict != DIFFERS;
-        *why = *done ? NULL : "its results are not ours";
+        *why = *done ? NULL : "its results differ from our kernels'";
     }
     if (*done && moves)
         ZD_TRY(attention_packed_results(
@@ -261,7 +262,7 @@ static enum zd_status run_packed(
 
 /* --- which of the two ----------------------------------------------------- */
 
-/* False where cuDNN declines, and nothing was queued. */
+/* *done is false if cuDNN declines or its results are wrong. */
 static enum zd_status run_cudnn(
         const struct pass *pass, bool is_packed, bool *done)
 {
@@ -299,7 +300,7 @@ static enum zd_status run_way(const void *work, int way, bool *refused_out)
     return ZD_OK;
 }
 
-/* What the time of a pass depends on, in the words of a matmul's key. */
+/* What the time of a pass depends on, in the fields of a matmul's key. */
 static struct matmul_key way_key(const struct pass *pass, bool is_packed)
 {
     const struct attention_shape *s = pass->asked.of.shape;
@@ -371,8 +372,8 @@ attention_fn *attention_cudnn(enum dtype dtype)
 
 /* --- the plan ------------------------------------------------------------- */
 
-/* Plans of one process ask for few shapes; a search for what would fit asks for
- * thousands, and a graph takes up to a second to be built. */
+/* Limits the graphs built for plans: a plan asks for few shapes, but a search
+ * for what fits asks for thousands, and building one takes up to a second. */
 enum { MOST_ASKED = 16 };
 
 struct asked_shape {
@@ -412,7 +413,7 @@ static size_t ask_direction(
     a.documents.bucket = room.bucket;
     a.of.dq = direction == ATTENTION_BACKWARD ? &a : NULL;
     if (!cudnn_attention_bytes(&a, &asked))
-        return 0; /* declined: a run says why */
+        return 0; /* declined: the run will say why */
     if (answer->is_packed) {
         size_t check = attention_check_bytes(s, direction);
         asked = (asked < check ? check : asked) + room.graph;

@@ -1,5 +1,5 @@
-/* attention_engine.c - the facts that attention_choose decides by, and what a
- * table on a GPU gets by it. */
+/* attention_engine.c - collects the facts for attention_choose, and selects the
+ * attention of a GPU's table. */
 #include "kernels/attention/attention_cuda.h"
 
 #include "base/log.h"
@@ -81,27 +81,27 @@ size_t attention_cuda_scratch_bytes(
 
 /* --- the choice ----------------------------------------------------------- */
 
-/* Once in a process. */
+/* True once per process. */
 static bool is_first(atomic_flag *said)
 {
     return !atomic_flag_test_and_set(said);
 }
 
 #if ZD_HAVE_CUDNN
-/* On an H100 our own backward takes 3 to 4 times as long as cuDNN's without a
- * fixed order: 11 % of a step of Llama-3.2-1B at T = 4096, 3 % of one of GPT-2
- * 124M at T = 1024 (docs/measured/gpu.md). */
+/* On an H100 our own backward takes 3 to 4 times as long as cuDNN's
+ * nondeterministic one: 11 % of a step of Llama-3.2-1B at T = 4096, 3 % of
+ * GPT-2 124M at T = 1024 (docs/measured/gpu.md). */
 static void warn_own_backward(int version)
 {
     static atomic_flag said = ATOMIC_FLAG_INIT;
     if (kernels_attention() == ATTENTION_AUTO && device_facts().major == 9 &&
         version < 92500 && is_first(&said))
         zd_log_warning(
-                "attention: our own backward, since cuDNN %d.%d sums dq in a "
-                "fixed order only with O(T^2) memory on this GPU; it costs "
-                "about a tenth of a step of Llama 1B at 4096 tokens; two ways "
-                "out: cuDNN 9.25, or model.attn = \"cudnn\", whose dq is in "
-                "no fixed order",
+                "attention: using our own backward: cuDNN %d.%d sums dq in a "
+                "fixed order only with O(T^2) memory on this GPU; this costs "
+                "about a tenth of a step of Llama 1B at 4096 tokens; install "
+                "cuDNN 9.25, or set model.attn = \"cudnn\", whose dq is not "
+                "deterministic",
                 version / 10000, version / 100 % 100);
 }
 #endif
@@ -128,10 +128,10 @@ enum zd_status attention_cuda_choose(
     if (choice == ATTENTION_CUDNN) {
         ZD_FAIL(ZD_ERR_UNFIT, "E1224", "attention by cuDNN: %s", why);
         return zd_fail_help(
-                "model.attn = \"auto\" takes our own kernels where cuDNN "
-                "cannot be had");
+                "model.attn = \"auto\" uses our own kernels where cuDNN "
+                "is not available");
     }
     if (dtype != DTYPE_FP32 && is_first(&not_there))
-        zd_log_info("attention: our own kernels; cuDNN: %s", why);
+        zd_log_info("attention: using our own kernels; cuDNN: %s", why);
     return ZD_OK;
 }

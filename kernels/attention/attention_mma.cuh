@@ -1,17 +1,18 @@
 /* attention_mma.cuh - attention on tensor cores for bf16 and fp16, instantiated
- * in attention_mma_*.cu: which tiles a head size gets, and the launches.
+ * in attention_mma_*.cu: the tiles for each head size, and the launches.
  *
- * Tiles were chosen by what nvcc makes of them (bench/kernels_static.py) and by
- * the bytes of shared memory that a matmul reads (attention_mma_tiles.cuh). */
+ * Tiles were chosen by the registers and spills that nvcc reports
+ * (bench/kernels_static.py) and by the shared memory that a matmul reads
+ * (attention_mma_tiles.cuh). */
 #pragma once
 
 #include "kernels/attention/attention_mma_dkv.cuh"
 #include "kernels/attention/attention_mma_dq.cuh"
 #include "kernels/attention/attention_mma_forward.cuh"
 
-/* On an architecture without them attention_cuda.cu does not come here, unless
- * a newer GPU runs code that was compiled for an old one alone: it fails aloud.
- */
+/* attention_cuda.cu does not launch these on a GPU without tensor cores. A
+ * newer GPU may still run code compiled only for an old architecture: then
+ * trap. */
 #if ZD_MMA
 #define MMA_BODY(...) __VA_ARGS__
 #else
@@ -91,7 +92,7 @@ static enum zd_status mma_dkv_with(
     return ZD_OK;
 }
 
-/* The one of two shapes that this GPU gets (attention_takes_eight_warps). */
+/* Launches S, or EIGHT where attention_takes_eight_warps. */
 template <typename S, typename EIGHT>
 static enum zd_status mma_forward_of(
         cudaStream_t stream, const attention_pass<typename S::E> &p)
@@ -121,8 +122,8 @@ static enum zd_status mma_dkv_of(
     return mma_dkv_with<S, true, true>(stream, p);
 }
 
-/* Head sizes up to 256; D is rounded up to the next that has a kernel. No block
- * takes more than the 99 KiB of shared memory that consumers' GPUs give it. */
+/* Head sizes up to 256; D is rounded up to the next size that has a kernel. No
+ * block uses more than the 99 KiB of shared memory that consumer GPUs allow. */
 template <typename E>
 enum zd_status mma_forward(cudaStream_t stream, const attention_pass<E> &p)
 {
@@ -140,7 +141,7 @@ enum zd_status mma_forward(cudaStream_t stream, const attention_pass<E> &p)
     return mma_forward_with<mma_shape<E, 256, 1, 64>>(stream, p);
 }
 
-/* dk and dv in two passes: one more matmul. */
+/* dk and dv in two passes, at the cost of one more matmul. */
 template <typename S>
 static enum zd_status mma_wide_backward(
         cudaStream_t stream, const attention_pass<typename S::E> &p)

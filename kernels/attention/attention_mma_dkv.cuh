@@ -1,17 +1,17 @@
 /* attention_mma_dkv.cuh - attention on tensor cores, the gradients of keys and
- * values, both together or (heads wider than 128, whose sums fill the
- * registers) each in a pass of its own:
+ * values: both in one pass, or one pass each for heads wider than 128, whose
+ * sums fill the registers:
  *
  *   own k, v;  other q, dout:  s' = k q', dv += p' dout
  *                              dp' = v dout', dk += ds' q
  *
- * Scores are made transposed: rows are keys, columns queries. */
+ * Scores are computed transposed: rows are keys, columns queries. */
 #pragma once
 
 #include "kernels/attention/attention_mma_tiles.cuh"
 
-/* What is known of a query; zeros where there is no row. It follows the
- * query's row in shared memory, in the 16 bytes that keep rows apart. */
+/* Facts of a query; zeros where there is no row. They are stored after the
+ * query's row in shared memory, in the 16 bytes of padding. */
 struct query_facts {
     float lse, delta;
     int first; /* token of its document */
@@ -38,8 +38,8 @@ __device__ __forceinline__ void facts_fetch(
     copy_async_4(&facts->first, starts_of(p, b) + row, is_row);
 }
 
-/* score becomes the weights. Rows beyond Q need no mask: their q, dout, lse and
- * delta are zeros, and so is what their weights of 1 add. */
+/* Turns score into weights. Rows beyond Q need no mask: their q, dout, lse and
+ * delta are zeros, so their weights of 1 add zeros. */
 template <typename S, typename E>
 __device__ __forceinline__ void key_weights(
         float (&score)[S::M][S::COLUMNS][4], E *q_tile,
@@ -67,7 +67,7 @@ __device__ __forceinline__ void key_weights(
         }
 }
 
-/* dp under a cap, of scores that are. */
+/* Applies the cap's slope to dp; score is capped. */
 template <typename S, typename E>
 __device__ __forceinline__ void key_slopes(
         float (&dp)[S::M][S::COLUMNS][4],
@@ -88,7 +88,7 @@ __device__ __forceinline__ void key_slopes(
         }
 }
 
-/* weight becomes ds / scale. */
+/* Turns weight into ds / scale. */
 template <typename S, typename E>
 __device__ __forceinline__ void key_gradients(
         float (&weight)[S::M][S::COLUMNS][4],
@@ -108,13 +108,13 @@ __device__ __forceinline__ void key_gradients(
         }
 }
 
-/* Tiles of queries, from row `first` on. It follows the first row of keys, as
- * query_facts do: the loop has no register for it. */
+/* Tiles of queries, from row `first` on. Stored in the padding after the first
+ * row of keys, as query_facts are: the loop has no register for it. */
 struct query_range {
     int first, tiles;
 };
 
-/* `range`: those that see a key below `end`, for every thread. */
+/* Finds the queries that see a key of this block, for all threads. */
 template <typename S>
 __device__ __forceinline__ void range_find(
         query_range *range, const attention_pass<typename S::E> &p,
@@ -129,7 +129,7 @@ __device__ __forceinline__ void range_find(
     __syncthreads();
 }
 
-/* This warp's rows of dk or dv. */
+/* Stores this warp's rows of dk or dv. */
 template <typename S, typename E>
 __device__ __forceinline__ void key_rows_store(
         E *to, int64_t stride, int k0, const attention_pass<E> &p, E *tile,
@@ -142,8 +142,7 @@ __device__ __forceinline__ void key_rows_store(
     rows_store<S>(to, stride, k0, p.T, p.D, tile, sum, factor);
 }
 
-/* The queries of every head that shares the keys, tile by tile: the one after
- * (h, q0). */
+/* Iterates over the tiles of queries of every head that shares the keys. */
 struct query_tile {
     int h, q0;
 };
@@ -176,8 +175,8 @@ __device__ __forceinline__ void gradients_fetch(
             p.Q, p.D);
 }
 
-/* The first tiles of keys are seen by the most queries and come first. DK, DV:
- * which of the two this pass makes. */
+/* The first tiles of keys are seen by the most queries and run first. DK, DV:
+ * which gradients this pass computes. */
 template <typename S, bool DK, bool DV>
 __device__ __forceinline__ void mma_dkv(const attention_pass<typename S::E> &p)
 {
@@ -240,7 +239,7 @@ __device__ __forceinline__ void mma_dkv(const attention_pass<typename S::E> &p)
             queries_fetch<S>(q_tile, p, b, tile);
         copy_async_commit();
     }
-    if (range->tiles == 0) { /* no query sees the keys, which still come */
+    if (range->tiles == 0) { /* no query sees the keys; wait for their copy */
         copy_async_wait<0>();
         __syncthreads();
     }

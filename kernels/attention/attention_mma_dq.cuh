@@ -3,14 +3,13 @@
  *   own q, dout;  other k, v:  dp = dout v', s = q k', dq += ds k
  *
  * Source: Dao 2023, FlashAttention-2, arXiv:2307.08691, algorithm 2. There dq
- * is summed by atomics in the pass over keys (five matmuls in all); here it
- * has a pass of its own, which makes two of them again, so that every sum has
- * an order. */
+ * is summed by atomics in the pass over keys (five matmuls in all); here it has
+ * its own pass, which repeats two matmuls, so that sums have a fixed order. */
 #pragma once
 
 #include "kernels/attention/attention_mma_tiles.cuh"
 
-/* score becomes ds / scale = p (dp - delta), for rows that are queries. */
+/* Turns score into ds / scale = p (dp - delta); rows are queries. */
 template <typename S>
 __device__ __forceinline__ void query_gradients(
         float (&score)[S::M][S::COLUMNS][4],

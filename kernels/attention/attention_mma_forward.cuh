@@ -2,8 +2,8 @@
  *
  *   own q;  other k, v:  s = q k', out += p v
  *
- * The two other tiles come by asynchronous copies; each is fetched again as
- * soon as the block has read it for the last time, while it works on the other.
+ * The tiles of k and v are copied asynchronously: each is refilled as soon as
+ * the block has finished reading it, while the block works on the other.
  *
  * Source: Dao 2023, FlashAttention-2, arXiv:2307.08691, algorithm 1. */
 #pragma once
@@ -11,11 +11,11 @@
 #include "kernels/attention/attention_mma_tiles.cuh"
 
 template <int M> struct running_softmax {
-    float top[M][2], sum[M][2]; /* sum: of this thread's columns alone */
+    float top[M][2], sum[M][2]; /* sum: over this thread's columns only */
 };
 
-/* Scores become weights 2^(scale score - scale top), what was summed so far is
- * rescaled. scale > 0. */
+/* Turns scores into weights 2^(scale score - scale top) and rescales the sums
+ * so far. scale > 0. */
 template <typename S>
 __device__ __forceinline__ void softmax_step(
         float (&score)[S::M][S::COLUMNS][4], running_softmax<S::M> &run,
@@ -49,7 +49,7 @@ __device__ __forceinline__ void softmax_step(
         }
 }
 
-/* 1 / sum of each row, and its log-sum-exp to `lse` (from row q0 on). */
+/* factor = 1 / sum of each row; stores the rows' log-sum-exp to `lse`. */
 template <typename S>
 __device__ __forceinline__ void softmax_end(
         float (&factor)[S::M][2], const running_softmax<S::M> &run, float *lse,
@@ -69,7 +69,7 @@ __device__ __forceinline__ void softmax_end(
         }
 }
 
-/* Query tiles from the last, which see the most keys, to the first. */
+/* The last query tiles see the most keys and run first. */
 template <typename S>
 __device__ __forceinline__ void mma_forward(
         const attention_pass<typename S::E> &p)

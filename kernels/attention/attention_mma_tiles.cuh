@@ -1,24 +1,25 @@
-/* attention_mma_tiles.cuh - tiles of attention's rows in shared memory, and
- * what the warps of a block do with them on tensor cores.
+/* attention_mma_tiles.cuh - tiles of attention's rows in shared memory, and the
+ * operations of a block's warps on them by tensor cores.
  *
- * A block has 4 or 8 warps, each with 16 M rows of its own side, which meet
- * tiles of N rows of the other side. A warp makes the scores of its rows
- * and keeps them in registers: the accumulators of the first product have the
- * layout of the left operand of the next, so weights never pass through shared
- * memory. Rows in shared memory are DP + 8 elements apart, so that the 8 rows
- * of an ldmatrix lie in different banks (tests/cuda/emulate_mma.h insists).
+ * A block has 4 or 8 warps. Each warp owns 16 M rows of its own side and
+ * combines them with tiles of N rows of the other side. A warp computes the
+ * scores of its rows and keeps them in registers: the accumulators of the first
+ * product have the layout of the left operand of the next, so weights never
+ * pass through shared memory. Rows in shared memory are DP + 8 elements apart,
+ * so that the 8 rows of an ldmatrix are in different banks
+ * (tests/cuda/emulate_mma.h checks it).
  *
- * Shared memory is what limits these products: an mma (16 x 8 x 16) takes 256
+ * These matmuls are limited by shared memory: an mma (16 x 8 x 16) reads 256
  * bytes of the other side, shared by M of them, and 4096 / N bytes of its own,
- * or none where that comes from registers; a multiprocessor reads 128 bytes in
- * a clock and does an mma in 2 (A100) or about 1.6 (H100: mma.sync reaches 63 %
- * of its peak, Luo et al., arXiv:2402.13499). So M = 2 wherever the registers
- * suffice, N large where M cannot be.
+ * or none if that operand comes from registers; a multiprocessor reads 128
+ * bytes per clock and needs 2 clocks (A100) or about 1.6 (H100: mma.sync
+ * reaches 63 % of its peak, Luo et al., arXiv:2402.13499) per mma. So M = 2
+ * wherever the registers suffice, else a large N.
  *
- * GPUs with 100 KiB of shared memory for a multiprocessor (sm_86, 89, 120) have
- * room for one such block, and four warps hide nothing from each other. Their
- * tensor cores do an mma in 4 clocks or 8, so that shared memory is not what
- * they wait for: there M = 1, and 8 warps share what 4 had. */
+ * GPUs with 100 KiB of shared memory per multiprocessor (sm_86, 89, 120) have
+ * room for one such block, and four warps are too few to hide latency. Their
+ * tensor cores need 4 or 8 clocks per mma, so shared memory is not the limit:
+ * there M = 1, and 8 warps share the rows of 4. */
 #pragma once
 
 #include "kernels/attention/attention_cuda.cuh"
@@ -38,9 +39,10 @@ struct mma_shape {
 
 /* --- tiles ---------------------------------------------------------------- */
 
-/* Rows first .. of `from`, ROWS of them, zeros beyond `count` rows and D. A
- * thread copies a chunk of every STEP-th row and goes from row to row: offsets
- * of rows that are known before a loop would be kept in registers during it. */
+/* Copies rows first .. first + ROWS - 1 of `from`, with zeros beyond `count`
+ * rows and D. A thread copies a chunk of every STEP-th row by advancing a
+ * pointer: the compiler would keep precomputed row offsets in registers during
+ * the caller's loop. */
 template <typename S, int ROWS, typename E>
 __device__ __forceinline__ void tile_fetch(
         E *tile, const E *from, int64_t stride, int first, int count, int D)
@@ -122,9 +124,9 @@ __device__ __forceinline__ void rows_add(
     }
 }
 
-/* This warp's rows of `to` from its sums, times a factor for each row (two rows
- * of a thread to an m). They pass through the warp's own rows of `tile`, which
- * no one else reads any more, and leave in packs. */
+/* Stores this warp's sums, each row times its factor (a thread has two rows per
+ * m), to its rows of `to`. They pass through the warp's own rows of `tile`,
+ * which no other warp reads any more, so that stores are whole packs. */
 template <typename S, typename E>
 __device__ __forceinline__ void rows_store(
         E *to, int64_t stride, int first, int count, int D, E *tile,
@@ -182,7 +184,7 @@ __device__ __forceinline__ int column_of_thread(void)
     return (int)threadIdx.x % 4 * 2;
 }
 
-/* tanh x within 2e-7; it costs two approximations of the hardware. */
+/* tanh x within 2e-7, by two approximate instructions. */
 __device__ __forceinline__ float fast_tanh(float x)
 {
     return 1.0f - __fdividef(2.0f, 1.0f + fast_exp2(2.0f * LOG2E * x));
@@ -203,7 +205,7 @@ __device__ __forceinline__ void scores_cap(
                         p.cap_out * fast_tanh(p.cap_in * score[m][n][i]);
 }
 
-/* dp such that dp - delta has the slope of a score under the cap. */
+/* dp adjusted so that dp - delta is multiplied by the cap's slope. */
 template <typename E>
 __device__ __forceinline__ float sloped(
         const attention_pass<E> &p, float dp, float delta, float score)
@@ -211,21 +213,20 @@ __device__ __forceinline__ float sloped(
     return fmaf(dp - delta, cap_slope(p, score), delta);
 }
 
-/* What is known of a tile of queries: it is read in a loop that has no register
- * for it. It follows the tile's first row, in the 16 bytes that keep rows
- * apart. */
+/* Facts of a tile of queries, for a loop that has no registers for them. They
+ * are stored after the tile's first row, in its 16 bytes of padding. */
 struct tile_facts {
-    int token, end; /* of the first row; keys before it are seen by some row */
+    int token, end; /* the first row's token; the end of keys seen */
     int last_first; /* all rows see the keys from here to `token` */
 };
 
-/* Where the keys and values that it sees begin; after its second row. */
+/* The rows of k and v for the tile; stored after its second row. */
 template <typename E> struct tile_sources {
     const E *k, *v;
 };
 
-/* Written by one thread, for all after the next barrier. Returns the first key
- * that the tile sees, as its tiles of keys begin. */
+/* One thread writes the facts; valid after the next barrier. Returns the first
+ * key of the first tile of keys that the queries see. */
 template <typename S>
 __device__ __forceinline__ int facts_begin(
         typename S::E *tile, const attention_pass<typename S::E> &p,
@@ -245,8 +246,8 @@ __device__ __forceinline__ bool is_masked(tile_facts facts, int k0)
     return k0 + S::N - 1 > facts.token || k0 < facts.last_first;
 }
 
-/* Keys that a row does not see score -inf. starts: of the sample's rows, each
- * the first token of its document. */
+/* Sets the scores of keys that a row does not see to -inf. starts: doc_start of
+ * the sample. */
 template <typename S>
 __device__ __forceinline__ void scores_mask(
         float (&score)[S::M][S::COLUMNS][4],

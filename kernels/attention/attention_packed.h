@@ -1,5 +1,5 @@
-/* attention_packed.h - what cuDNN is told of packed documents, made on the
- * device, and its results put where ours lie (attention_choice.h has the room).
+/* attention_packed.h - builds cuDNN's tables of packed documents on the device,
+ * and copies its results to the caller's arrays (layout: attention_choice.h).
  *
  * Tables: (PACKED_TABLES, plane) int32, `bucket` + 1 of each used.
  * Order:  queued on `stream`, a cudaStream_t.
@@ -12,25 +12,25 @@
 extern "C" {
 #endif
 
-/* `by_head`: PACKED_LSE counts in (H, B*T), else in (B, H, T). */
+/* `by_head`: offsets of PACKED_LSE are for (H, B*T), else for (B, H, T). */
 enum zd_status attention_packed_tables(
         void *stream, int32_t *tables, const struct packed_room *room,
         const struct attention_shape *shape, bool by_head);
-/* to (H, B*T) from lse (B, H, T). */
+/* Transposes lse (B, H, T) to (H, B*T). */
 enum zd_status attention_packed_lse(
         void *stream, float *to, const float *lse,
         const struct attention_shape *shape);
-/* Rows of 16-bit elements without gaps to rows `stride` apart, of dq, dk and
+/* Copies dense rows of 16-bit elements to rows with the strides of dq, dk and
  * dv. D % 8 == 0; everything is aligned to 16 bytes. */
 enum zd_status attention_packed_results(
         void *stream, void *const to[3], const void *const from[3],
         const struct attention_shape *shape);
 
-/* How far cuDNN's rows of D elements (of each token `heads`, tokens `stride`
- * elements apart) are from our own: the largest of |got - own| / (|own| + the
- * root of the mean of |own|^2), infinite where a row of `got` is not finite.
- * *worst, of the device; -1: our own say nothing, since they are not finite or
- * all zeros like cuDNN's. By one block: it is for a graph's first use. */
+/* Compares cuDNN's rows with our own: `heads` rows of D elements per token,
+ * tokens `stride` elements apart. *worst (device memory): the largest of |got -
+ * own| / (|own| + the root mean square of own), infinite where a row of `got`
+ * is not finite; -1: undecided, because our own rows are not finite, or both
+ * are all zeros. Runs as one block: it is only for a graph's first use. */
 struct packed_rows {
     const void *at;
     int64_t stride;

@@ -1,6 +1,6 @@
-/* attention_packed_cuda.cu - see attention_packed.h. All of it is small: a
- * table has an entry for a document, a result is copied once, and what a graph
- * computes is compared at its first use. */
+/* attention_packed_cuda.cu - see attention_packed.h. None of it is hot: a table
+ * has one entry per document, results are copied once, and a graph's results
+ * are compared only at its first use. */
 #include "kernels/cuda/cuda.cuh"
 
 extern "C" {
@@ -16,8 +16,8 @@ static unsigned blocks_of(int64_t count)
     return (unsigned)(blocks < MOST_BLOCKS ? blocks : MOST_BLOCKS);
 }
 
-/* Elements that a token moves each table by; of the log-sum-exp in (B, H, T)
- * `T` and `H` say it. */
+/* Elements per token in each table's array; T and H: for a log-sum-exp of (B,
+ * H, T). */
 struct packed_steps {
     int32_t step[PACKED_TABLES];
     int32_t H, T;
@@ -77,7 +77,7 @@ extern "C" enum zd_status attention_packed_lse(
     return ZD_OK;
 }
 
-/* In packs of 16 bytes. */
+/* Sizes are in packs of 16 bytes. */
 struct packed_copy {
     uint4 *to;
     const uint4 *from;
@@ -153,7 +153,7 @@ static __global__ void compare_kernel(
             off += apart * apart;
         }
         float ratio = off == 0 ? 0 : sqrtf(off) / (sqrtf(size) + sqrtf(mean));
-        most = fmaxf(most, ratio >= 0 ? ratio : INFINITY); /* of NaN too */
+        most = fmaxf(most, ratio >= 0 ? ratio : INFINITY); /* also for NaN */
     }
     most = block_max(most, shared);
     if (threadIdx.x == 0) /* NaN is not below infinity */

@@ -1,8 +1,8 @@
-/* attention_rows_cuda.cu - attention of any shape: a block for each row.
+/* attention_rows_cuda.cu - attention of any shape, a block per row.
  *
- * The warps of a block take turns at the rows of the other side and keep their
- * own sums in registers; the block adds them in the order of its warps. Also
- * decoding: few queries, many keys. */
+ * The warps of a block divide the rows of the other side and keep their sums in
+ * registers; the block adds these in the order of the warps. Also decoding: few
+ * queries, many keys. */
 #include "kernels/attention/attention_cuda.cuh"
 
 static constexpr int WARPS = 4;
@@ -41,7 +41,7 @@ __device__ __forceinline__ void row_add(
         x[i] = fmaf(factor, y[i], x[i]);
 }
 
-/* The block's sum of its warps' rows, scaled, stored by the first warp. */
+/* Sums the warps' rows over the block; the first warp scales and stores it. */
 template <int N, typename E>
 __device__ void row_store(
         E *out, const float (&x)[N], float factor, int D, float *shared)
@@ -61,8 +61,8 @@ __device__ void row_store(
     }
 }
 
-/* Row blockIdx.x of the queries of head blockIdx.y: online softmax in each warp
- * over its share of the keys, then one over the warps. */
+/* Query row blockIdx.x of head blockIdx.y: each warp runs an online softmax
+ * over its share of the keys, then the block merges the warps. */
 template <typename E, int N>
 __global__ void __launch_bounds__(32 * WARPS)
         rows_forward_kernel(const attention_pass<E> p)
@@ -129,8 +129,8 @@ __global__ void __launch_bounds__(32 * WARPS)
     row_store(dq, acc, p.scale, p.D, rows);
 }
 
-/* Key blockIdx.x of key/value head blockIdx.y: from all heads of its group and
- * all tokens that see it. */
+/* Key blockIdx.x of key/value head blockIdx.y: sums over all heads of its group
+ * and all tokens that see it. */
 template <typename E, int N>
 __global__ void __launch_bounds__(32 * WARPS)
         rows_dkv_kernel(const attention_pass<E> p)
@@ -162,8 +162,8 @@ __global__ void __launch_bounds__(32 * WARPS)
     row_store(p.dv + token * p.v_stride + kv * p.D, sum_v, 1.0f, p.D, rows);
 }
 
-/* `lanes` neighbors (a power of two) for each row of each head, W elements of
- * it at a time. */
+/* `lanes` neighboring threads (a power of two) per row of each head; each reads
+ * W elements at a time. */
 template <typename E, int W>
 __global__ void __launch_bounds__(32 * WARPS)
         row_delta_kernel(const attention_pass<E> p, int lanes)

@@ -1,20 +1,20 @@
 /* attention_tiles_cuda.cu - attention in fp32 by multiply-adds on tiles in
  * shared memory.
  *
- * A block has 16 x 16 threads and R = 16 I rows of its own side. Against each
- * tile of R rows of the other side it makes an R x R tile of scores, of which
- * thread (ty, tx) has rows ty + 16 i and columns tx + 16 j, and sums rows of D
- * values, of which it has columns 64 c + 4 tx .. + 3. Rows in shared memory are
- * D + 4 floats apart, so that 8 neighbors read 16 bytes each without a
- * conflict.
+ * A block has 16 x 16 threads and R = 16 I rows of its own side. For each tile
+ * of R rows of the other side it computes an R x R tile of scores; thread (ty,
+ * tx) has rows ty + 16 i and columns tx + 16 j. In the sums, rows of D values,
+ * the thread has columns 64 c + 4 tx .. + 3. Rows in shared memory are D + 4
+ * floats apart, so that 8 neighboring threads read 16 bytes each without bank
+ * conflicts.
  *
- * I is the most whose tiles fit into the 64 KB of shared memory of sm_75, the
- * least that any GPU has. */
+ * I is the largest for which tiles fit into 64 KB of shared memory (sm_75, the
+ * smallest of all supported GPUs). */
 #include "kernels/attention/attention_cuda.cuh"
 
 static constexpr int SIDE = 16, THREADS = SIDE * SIDE;
 
-/* Shapes of a kernel: DP floats in a row (D rounded up to 64), R rows. */
+/* The tile of a kernel: R rows of DP floats (D rounded up to 64). */
 template <int DP_, int I_> struct tile_shape {
     static constexpr int DP = DP_, I = I_, R = SIDE * I_;
     static constexpr int ROW = DP_ + 4, P_ROW = R + 4;
@@ -32,7 +32,7 @@ __device__ __forceinline__ int ty_of_thread(void)
     return threadIdx.x / SIDE;
 }
 
-/* Rows first .. of `from` into a tile, zeros beyond `count` rows and D. */
+/* Loads rows from `first` on into a tile; zeros beyond `count` rows and D. */
 template <typename S>
 __device__ void tile_load(
         float *tile, const float *from, int64_t stride, int first, int count,
@@ -101,7 +101,7 @@ __device__ __forceinline__ void scores_store(
                    SIDE * j] = score[i][j];
 }
 
-/* sum[i] += (row ty + 16 i of p) times b, in the columns of this thread. */
+/* sum[i] += (row ty + 16 i of p) times b, for this thread's columns. */
 template <typename S>
 __device__ __forceinline__ void tile_multiply_add(
         float (&sum)[S::I][S::C][4], const float *p_tile, const float *b)
@@ -128,7 +128,7 @@ __device__ __forceinline__ void tile_multiply_add(
     }
 }
 
-/* Rows of this thread, each times its factor, to rows first .. of `to`. */
+/* Stores this thread's sums, each times its factor, to rows of `to`. */
 template <typename S>
 __device__ void sums_store(
         float *to, int64_t stride, int first, int count, int D,
@@ -148,7 +148,7 @@ __device__ void sums_store(
         }
 }
 
-/* Over the 16 threads of a row of scores; all get it. */
+/* Reduces over the 16 threads of a row of scores; all get the result. */
 __device__ __forceinline__ float side_max(float x)
 {
 #ifdef ZD_EMULATE
@@ -160,9 +160,9 @@ __device__ __forceinline__ float side_max(float x)
     return x;
 }
 
-/* Scores become weights under a running maximum, the sums so far are rescaled.
- * A row that has seen nothing yet (first[i] is its first key, T for a row that
- * is none, last[i] its own token) keeps top = -inf and takes nothing. */
+/* Turns scores into weights under a running maximum and rescales the sums so
+ * far. Row i sees keys first[i] .. last[i] (first[i] = T: not a row). A row
+ * that has seen no key yet keeps top = -inf and adds nothing. */
 template <typename S>
 __device__ __forceinline__ void softmax_step(
         float (&score)[S::I][S::I], float (&top)[S::I], float (&sum)[S::I],
@@ -197,7 +197,7 @@ __device__ __forceinline__ void softmax_step(
     }
 }
 
-/* Query tiles from the last, which see the most keys, to the first. */
+/* The last query tiles see the most keys and run first. */
 template <typename S>
 __device__ __forceinline__ void forward_by_tiles(const attention_pass<float> &p)
 {
@@ -246,10 +246,10 @@ __device__ __forceinline__ void forward_by_tiles(const attention_pass<float> &p)
             factor);
 }
 
-/* What a backward knows of a query: of the tile's rows, in shared memory. */
+/* Facts of a query for backward; a tile's are in shared memory. */
 struct query_facts {
     float lse, delta; /* lse times LOG2E */
-    int first, last;  /* keys that it sees; first T: it is no row */
+    int first, last;  /* keys that it sees; first = T: not a row */
 };
 
 template <typename S>
@@ -270,7 +270,7 @@ __device__ void facts_load(
     }
 }
 
-/* The weight of a key for a query, as forward had it. */
+/* Recomputes the weight of a key for a query. */
 __device__ __forceinline__ float weight_again(
         float score, float scale, query_facts facts, int key)
 {
@@ -329,7 +329,8 @@ __device__ __forceinline__ void dq_by_tiles(const attention_pass<float> &p)
     sums_store<S>(dq, p.q_stride, q0, p.Q, p.D, acc, factor);
 }
 
-/* One tile of queries, loaded, for a tile of keys: adds to dv and dk. */
+/* Adds the contributions of one loaded tile of queries to dv and dk of a tile
+ * of keys. */
 template <typename S>
 __device__ void keys_step(
         float (&sum_k)[S::I][S::C][4], float (&sum_v)[S::I][S::C][4],
@@ -363,8 +364,8 @@ __device__ void keys_step(
     __syncthreads();
 }
 
-/* A tile of keys of a key/value head, from all heads of its group. The first
- * tiles are seen by the most queries and come first. */
+/* A tile of keys of a key/value head: sums over all heads of its group. The
+ * first tiles are seen by the most queries and run first. */
 template <typename S>
 __device__ __forceinline__ void dkv_by_tiles(const attention_pass<float> &p)
 {

@@ -1,11 +1,12 @@
 /* cudnn_door.cpp - see cudnn_door.h.
  *
  * cudnn-frontend looks up the functions of libcudnn with dlsym, and those of
- * the CUDA runtime in a libcudart.so. This program has its runtime within: the
- * lookups of the headers are taken over here, and answered with ours.
+ * the CUDA runtime in a libcudart.so. This program links the runtime
+ * statically, so dlopen and dlsym of the headers are replaced here and return
+ * our functions.
  *
  * Graphs: cuDNN's developer guide, "Graph API", attention fprop and bprop.
- * */
+ */
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
 #include <mutex>
@@ -21,8 +22,8 @@ static void *door_symbol(void *handle, const char *name);
 #undef dlopen
 #undef dlsym
 
-/* Older headers take the row sums of a backward for another statistic: its
- * gradients are zeros. */
+/* Older headers confuse backward's row sums with another statistic and return
+ * gradients of zeros. */
 #if !defined(CUDNN_FRONTEND_VERSION) || CUDNN_FRONTEND_VERSION < 13200
 #error "cudnn-frontend 1.32 or later is needed: ./deploy/install.sh cudnn"
 #endif
@@ -39,8 +40,8 @@ namespace cudnn_frontend
 void *cudnn_dlhandle;
 }
 
-/* What attention asks of the runtime; anything else is not found, which is an
- * exception of the headers and makes us decline. */
+/* The runtime functions that attention uses. Any other is not found: the
+ * headers throw, and we decline. */
 static const struct {
     const char *name;
     void *function;
@@ -78,28 +79,28 @@ static void *door_symbol(void *handle, const char *name)
 
 enum { DEVICES = 32, GRAPHS = 64, OLDEST = 90000 };
 
-/* Which graph: compared byte by byte, so made from zeros. */
+/* Identifies a graph. Compared byte by byte, so padding must be zero. */
 struct graph_key {
     int64_t q_stride, k_stride, v_stride;
     int B, T, H, KV, D, dtype;
     float scale;
     int window; /* 0: none */
     int is_backward, is_deterministic;
-    int documents; /* 0: samples */
+    int documents; /* 0: not packed */
 };
 
 struct graph_of_shape {
     struct graph_key key;
-    std::shared_ptr<fe::graph::Graph> graph; /* none: declined */
-    size_t bytes;                            /* of work space */
-    bool is_told;                            /* `why`, to a caller */
-    bool is_checked, is_wrong;               /* against our own kernels */
+    std::shared_ptr<fe::graph::Graph> graph; /* empty: declined */
+    size_t bytes;                            /* work space */
+    bool is_told;                            /* a caller got `why` */
+    bool is_checked, is_wrong;               /* compared with our own kernels */
     char why[256];
 };
 
-/* Of one device. Ranks that are threads may share it: `lock` is held by whoever
- * reads or writes the rest, until what was asked for is queued, because the
- * handle has one stream. */
+/* The state of one device. Ranks that are threads may share it: hold `lock` to
+ * read or write the rest, and until work is queued, because the handle has one
+ * stream. */
 struct cudnn_device {
     std::mutex lock;
     cudnnHandle_t handle;
@@ -109,9 +110,9 @@ struct cudnn_device {
 
 static struct cudnn_device *devices[DEVICES];
 
-/* cuDNN compiles engines for Hopper when a graph is built. It opens the
- * compiler by its name, and finds what is open already: so it is opened where
- * our own search finds it. */
+/* When a graph is built, cuDNN compiles engines for Hopper and opens the
+ * compiler by name. A library that is already open is found by its name, so we
+ * open it from the places that our own search knows. */
 static void open_compiler(void)
 {
     char library[32], parts[40], why[256];
@@ -133,7 +134,7 @@ static void open_compiler(void)
     library_open(part_names, why, sizeof why);
 }
 
-/* Once in a process. "" when it is there. */
+/* Opens libcudnn once per process. Returns "" on success, else why not. */
 static const char *open_library(void)
 {
     static std::once_flag once;
@@ -152,8 +153,8 @@ static const char *open_library(void)
         open_compiler();
         if (fe::detail::get_backend_version() < OLDEST)
             snprintf(why, sizeof why, "cuDNN is older than 9.0");
-        /* Where a deterministic backward has a way that needs O(T) and one
-         * that needs O(T^2) bytes (Hopper, 9.25 and later), the first. */
+        /* If a deterministic backward has an O(T) and an O(T^2) variant
+         * (Hopper, 9.25 and later), select O(T). */
         setenv("CUDNN_FRONTEND_ATTN_DP_WORKSPACE_LIMIT", "0", 0);
     });
     return why;
@@ -212,7 +213,7 @@ extern "C" bool cudnn_open(
 
 /* --- graphs --------------------------------------------------------------- */
 
-/* Names of the tensors of a graph. */
+/* The tensors of a graph. */
 enum {
     Q = 1,
     K,
@@ -223,7 +224,7 @@ enum {
     DQ,
     DK,
     DV,
-    LENGTHS, /* from here on in the order of enum packed_table */
+    LENGTHS, /* from here in the order of enum packed_table */
     Q_AT,
     K_AT,
     V_AT,
@@ -235,7 +236,7 @@ static_assert(LSE_AT - LENGTHS == PACKED_LSE, "one for each table");
 
 typedef std::shared_ptr<fe::graph::Tensor_attributes> tensor;
 
-/* Tensors of int32 of one graph: each is made once, however many use it. */
+/* The int32 tables of one graph; each tensor is made once and shared. */
 class documents_of
 {
     fe::graph::Graph &graph;
@@ -274,8 +275,8 @@ class documents_of
     }
 };
 
-/* (B, heads, T, D) whose tokens are `stride` elements apart; of packed
- * documents B is their number, and `offsets` say where each begins. */
+/* A tensor (B, heads, T, D) with tokens `stride` elements apart; for packed
+ * documents B is their number, and `offsets` is the table of their offsets. */
 static fe::graph::Tensor_attributes rows_tensor(
         const struct graph_key &key, documents_of &documents, int64_t id,
         int64_t offsets, int64_t heads, int64_t stride)
@@ -301,9 +302,9 @@ static void set_output(const tensor &to, fe::graph::Tensor_attributes as)
         to->set_ragged_offset(as.get_ragged_offset());
 }
 
-/* cudnn-frontend counts the work space of packed rows' sums as that of
- * (H, B*T): so a backward reads them from there, and a forward, which has no
- * such, writes ours, (B, H, T). */
+/* In a packed backward cudnn-frontend counts the work space of row sums as (H,
+ * B*T), so lse has that layout there. Forward has no such sums and writes our
+ * layout, (B, H, T). */
 static fe::graph::Tensor_attributes lse_tensor(
         const struct graph_key &key, documents_of &documents)
 {
@@ -319,8 +320,8 @@ static fe::graph::Tensor_attributes lse_tensor(
     return made;
 }
 
-/* Row i keeps the columns j with j + window > i (sliding_window_mask of the
- * headers), beside the causal mask. */
+/* Row i sees the columns j with j + window > i (sliding_window_mask of the
+ * headers), in addition to the causal mask. */
 template <typename options_of>
 static void set_window(options_of &options, const struct graph_key &key)
 {
@@ -386,8 +387,8 @@ static void describe_backward(
     set_output(results[2], rows(DV, KV_AT, KV, packed ? kv_row : key.v_stride));
 }
 
-/* The first thing that goes wrong is what the headers say. NULL in place of a
- * handle: of a GPU that is not here, whose properties the graph has. */
+/* Returns the first error of the headers. With a NULL handle it checks for a
+ * GPU that is not here, whose properties are set on the graph. */
 static fe::error_t describe(
         cudnnHandle_t handle, fe::graph::Graph &graph,
         const struct graph_key &key)
@@ -423,7 +424,7 @@ static fe::error_t build(
     return error;
 }
 
-/* The graph of `made`, or why there is none. */
+/* Builds the graph of `made`, or sets its `why`. */
 static void graph_make(struct cudnn_device *device, struct graph_of_shape *made)
 {
     int64_t bytes = 0;
@@ -461,7 +462,7 @@ static struct graph_key key_of(const struct cudnn_attention *a)
     return key;
 }
 
-/* The graph of this shape, built at its first use; NULL: no more fit. */
+/* The graph of this shape, built at its first use; NULL: the table is full. */
 static struct graph_of_shape *graph_get(
         struct cudnn_device *device, const struct cudnn_attention *a)
 {
@@ -477,7 +478,7 @@ static struct graph_of_shape *graph_get(
     return made;
 }
 
-/* Where a graph is to be run: its work space must be there. */
+/* Whether the graph can run with the work space of `a`. */
 static bool is_usable(
         struct graph_of_shape *graph, const struct cudnn_attention *a)
 {
@@ -487,12 +488,12 @@ static bool is_usable(
         return true;
     snprintf(
             graph->why, sizeof graph->why,
-            "it wants %zu bytes of work space, there are %zu", graph->bytes,
+            "it needs %zu bytes of work space, there are %zu", graph->bytes,
             a->workspace_bytes);
     return false;
 }
 
-/* Why not, the first time. */
+/* Why the graph was declined, the first time; else NULL. */
 static const char *tell(struct graph_of_shape *graph)
 {
     if (!graph || graph->is_told)
@@ -501,7 +502,7 @@ static const char *tell(struct graph_of_shape *graph)
     return graph->why;
 }
 
-/* The headers allocate a map here, as they do within: small, on the host. */
+/* The headers need this map, a small allocation on the host. */
 static bool execute(
         struct cudnn_device *device, const struct graph_of_shape *graph,
         cudaStream_t stream, const struct cudnn_attention *a, char *why,
@@ -530,7 +531,7 @@ static bool execute(
     return error.is_good();
 }
 
-/* The device that the thread uses, where it is open. */
+/* The state of the thread's device, or NULL. */
 static struct cudnn_device *device_now(void)
 {
     int index = 0;
@@ -580,7 +581,7 @@ extern "C" bool cudnn_attention_bytes(
     return true;
 }
 
-/* A graph that is wrong stays: what it has queued may still run. */
+/* Keeps a wrong graph: its queued work may still run. */
 extern "C" void cudnn_attention_checked(
         const struct cudnn_attention *a, bool agrees)
 {

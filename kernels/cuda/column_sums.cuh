@@ -1,6 +1,6 @@
-/* column_sums.cuh - sums over rows, in two stages: blocks leave a row of
- * partial sums each for a piece of the rows, which are added in a fixed order.
- */
+/* column_sums.cuh - sums over rows in two stages: each block writes a row of
+ * partial sums for a piece of the rows, then the partial sums are added in a
+ * fixed order. */
 #pragma once
 
 #include "kernels/cuda/cuda.cuh"
@@ -12,8 +12,8 @@ extern "C" {
 enum { SUMS_BLOCK = 256, SUMS_WARPS = SUMS_BLOCK / WARP };
 
 /* out(C) [+]= the first C columns of `partials` (pieces, stride), out2(C) [+]=
- * the next C. Either may be NULL. 32 columns to a block; its warps take every
- * eighth piece. */
+ * the next C. Either may be NULL. A block has 32 columns; each of its warps
+ * adds every eighth piece. */
 static __global__ void sum_pieces_kernel(
         float *out, float *out2, const float *partials, int pieces, int C,
         int stride, bool accumulate)
@@ -51,11 +51,12 @@ static inline enum zd_status sum_pieces(
 
 /* --- the first stage ------------------------------------------------------ */
 
-enum { SUMS_MIN_ROWS = 32 }; /* of a piece: four to a warp */
+enum { SUMS_MIN_ROWS = 32 }; /* per piece: four per warp */
 
-/* A block sums a piece of the rows of a tile of columns: a warp takes 32 packs
- * of W columns, the warps every eighth row. ROWS: load(v, n, column) for what
- * row n adds to W columns, and factor(column) for their sum. */
+/* A block sums a piece of the rows for a tile of columns: a warp covers 32
+ * packs of W columns and every eighth row. ROWS has load(v, n, column), the
+ * terms of row n for W columns, and factor(column), which multiplies a column's
+ * sum. */
 template <int W, typename ROWS>
 static __global__ void __launch_bounds__(SUMS_BLOCK) column_sums_kernel(
         float *partials, const ROWS rows, int N, int C, int pieces)

@@ -1,17 +1,17 @@
-/* cuda.cuh - what CUDA kernels share: element types and 16-byte packs
- * (packs.cuh), launches, indices, sums of warps and blocks.
+/* cuda.cuh - shared by all CUDA kernels: element types and 16-byte packs
+ * (packs.cuh), launches, indices, sums over warps and blocks.
  *
- * Written in the C of CUDA: templates over the element type, no library but the
- * runtime's. Also compiled by g++ with tests/cuda/emulate.h in front
- * (ZD_EMULATE), where grids are loops; so kernels use no intrinsic that is not
- * in that header.
+ * Kernels are C with templates over the element type, and use no library
+ * besides the runtime. g++ also compiles them after tests/cuda/emulate.h
+ * (ZD_EMULATE), where grids are loops; so kernels use only the intrinsics of
+ * that header.
  *
  *   ZD_LAUNCH((kernel<bf16, 8>), grid, block, shared_bytes, stream, args...)
  *
  * queues a kernel on a cudaStream_t and returns from the calling function when
  * the launch is refused. Its dynamic shared memory is ZD_SHARED(float, name).
  *
- * Every sum here is taken in an order that the block's shape alone decides. */
+ * The order of every sum depends only on the block's shape. */
 #pragma once
 
 #ifndef ZD_EMULATE
@@ -50,8 +50,8 @@ extern "C" {
     type *name = (type *)zd_shared_bytes
 #endif
 
-/* An operation's functions by type (kernels.h), by those of fp32, bf16 and
- * fp16; op_any<T>. */
+/* Defines an operation's table by type (kernels.h): the functions for fp32,
+ * bf16 and fp16, or op_any<T>. */
 #define CUDA_DEFINE_AS(op, ...)                                                \
     extern "C" {                                                               \
     extern op##_fn *const op##_cuda[3];                                        \
@@ -75,7 +75,7 @@ __device__ inline int warp_of_block(void)
     return (int)threadIdx.x / WARP;
 }
 
-/* Of a one-dimensional grid. */
+/* For a one-dimensional grid. */
 __device__ inline int64_t thread_of_grid(void)
 {
     return (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
@@ -91,24 +91,24 @@ inline int64_t ceil_div(int64_t a, int64_t b)
     return (a + b - 1) / b;
 }
 
-/* Blocks for `work` threads' worth of items, at most `most`: kernels loop over
- * what is left. */
+/* Blocks for one thread per item of `work`, at most `most`: kernels loop over
+ * the rest. */
 inline unsigned grid_for(int64_t work, int block, int64_t most)
 {
     int64_t blocks = ceil_div(work, block);
     return (unsigned)(blocks < 1 ? 1 : blocks < most ? blocks : most);
 }
 
-/* Most blocks of a grid that loops: the largest that every GPU takes. */
+/* The largest grid of a kernel that loops: every GPU accepts it. */
 static const int64_t GRID_MOST = 0x7fffffff;
 
-/* A number as a type. */
+/* A number as a type, for RUN below. */
 template <int N> struct constant {
     static const int value = N;
 };
 
-/* By `run` with the width of a pack: whole ones of 16 bytes, or where
- * `is_packed` is false (an address, a row) single elements. */
+/* Calls `run` with the width of a pack: 16 bytes, or one element if `is_packed`
+ * is false (an address or a row is not aligned). */
 template <typename T, typename RUN>
 static inline enum zd_status by_width(bool is_packed, const RUN &run)
 {
@@ -116,8 +116,8 @@ static inline enum zd_status by_width(bool is_packed, const RUN &run)
                      : run(constant<1>());
 }
 
-/* Queues a kernel<T, W> that works in packs of W elements: whole ones of 16
- * bytes, or where `is_packed` is false (an address, a row) single elements. */
+/* Queues a kernel<T, W> that works in packs of W elements: 16 bytes, or one
+ * element if `is_packed` is false (an address or a row is not aligned). */
 #define ZD_LAUNCH_PACKED(kernel, T, is_packed, grid, block, stream, ...)       \
     do {                                                                       \
         if (is_packed)                                                         \
@@ -128,8 +128,8 @@ static inline enum zd_status by_width(bool is_packed, const RUN &run)
             ZD_LAUNCH((kernel<T, 1>), grid, block, 0, stream, __VA_ARGS__);    \
     } while (0)
 
-/* The grid of one that loops over `count` elements, and over those after
- * the last whole pack. */
+/* The grid of a kernel that loops over the packs of `count` elements and over
+ * the elements after the last whole pack. */
 template <typename T>
 inline unsigned grid_of_packs(
         int64_t count, bool is_packed, int block, int64_t most)
@@ -138,8 +138,8 @@ inline unsigned grid_of_packs(
     return grid_for(packs, block, most);
 }
 
-/* What a kernel<T, W> does to add two arrays: packs, then the elements
- * after the last whole one. `out` may be `a` or `b`. */
+/* The body of a kernel<T, W> that adds two arrays: packs, then the elements
+ * after the last whole pack. `out` may be `a` or `b`. */
 template <int W, typename T>
 __device__ inline void add_arrays(T *out, const T *a, const T *b, int64_t count)
 {
@@ -161,11 +161,11 @@ __device__ inline void add_arrays(T *out, const T *a, const T *b, int64_t count)
 
 /* --- reductions ----------------------------------------------------------- */
 
-/* Over groups of `lanes` neighbors (a power of two up to 32); every lane of
- * the warp calls it and gets its group's result. */
+/* Sums over groups of `lanes` neighbors (a power of two up to 32). Every lane
+ * of the warp must call it, and gets its group's result. */
 template <typename T> __device__ inline T lanes_sum(T v, int lanes)
 {
-#ifdef ZD_EMULATE /* the lanes meet once, for the same sums */
+#ifdef ZD_EMULATE /* one exchange instead of five, same sums */
     return zd_emulate_sum(v, lanes);
 #endif
     for (int offset = lanes / 2; offset > 0; offset /= 2)
@@ -195,8 +195,8 @@ __device__ inline float warp_max(float v)
     return v;
 }
 
-/* Over a block of whole warps; every thread calls it and gets the result.
- * `shared`: MAX_WARPS values, free again when it returns. */
+/* Sums over a block of whole warps. Every thread must call it, and gets the
+ * result. `shared`: MAX_WARPS values, reusable after it returns. */
 template <typename T> __device__ inline T block_sum(T v, T *shared)
 {
     int warps = (int)blockDim.x / WARP;
@@ -223,7 +223,7 @@ __device__ inline float block_max(float v, float *shared)
 
 /* --- arithmetic ----------------------------------------------------------- */
 
-/* What is good enough depends on the type that results are rounded to. */
+/* As precise as the type that results are rounded to needs. */
 template <typename T> __device__ inline float exp_for(float x)
 {
     return __expf(x);

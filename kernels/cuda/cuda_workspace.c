@@ -1,7 +1,7 @@
 #include "kernels/cuda/cuda_workspace.h"
 
-/* A device has one thread that runs operations on it (its rank's), so what they
- * borrow is the thread's. */
+/* Only one thread, its rank's, runs operations on a device, so the workspace is
+ * per thread. */
 static _Thread_local struct {
     void *memory;
     size_t bytes;

@@ -1,7 +1,7 @@
-/* cuda_workspace.h - what operations on a GPU borrow while they run: it lies at
- * the beginning of one block (kernels.h), because operations follow each other
- * on the compute stream. The sizes are for the kernels, and for a plan made
- * where there is no GPU. */
+/* cuda_workspace.h - the workspace of operations on a GPU. All share one block
+ * (kernels.h) and each starts at its beginning, because they run one after the
+ * other on the compute stream. Sizes are constants here, so that a plan can use
+ * them on a machine without a GPU. */
 #pragma once
 
 #include <stddef.h>
@@ -10,28 +10,29 @@
 
 /* The memory is the caller's and outlives it. */
 void cuda_workspace_set(void *device, size_t bytes);
-/* At least `bytes`, aligned to 256; NULL where less was handed over, which is
- * our own mistake: the caller asserts. */
+/* At least `bytes`, aligned to 256; NULL if the block is smaller, which is a
+ * bug: the caller asserts. */
 void *cuda_workspace(size_t bytes);
 size_t cuda_workspace_size(void);
 
 /* --- sizes ---------------------------------------------------------------- */
 
 enum {
-    /* Rows of partial sums of a norm's backward: two blocks to each of 132
-     * multiprocessors. Registers allow no more for wide rows, and more would
-     * leave more partial sums. Fixed, so that the order of the sums is the same
+    /* Rows of partial sums of a norm's backward: two blocks for each of 132
+     * multiprocessors. Registers allow no more with wide rows, and more blocks
+     * mean more partial sums. Constant, so that the order of sums is the same
      * on every GPU. */
     NORM_GRID = 264,
-    NORM_LONG_PIECES = 4, /* of the rows, where rows are long */
+    NORM_LONG_PIECES = 4, /* pieces of the rows, if rows are long */
 
-    /* Tiles of the sums of columns: the same GPU four times over. A tile is at
-     * most 32 packs of 8 columns. */
+    /* Tiles of column sums: four blocks for each of 132 multiprocessors. A tile
+     * is at most 32 packs of 8 columns. */
     REDUCE_TILES = 528,
     REDUCE_TILE_COLUMNS = 256,
 
-    /* Tokens that a block of embedding's backward takes in the order of their
-     * ids. It leaves up to two rows of sums of ids that go on elsewhere. */
+    /* Tokens per block of embedding's backward, in the order of their ids. A
+     * block writes up to two rows of partial sums, for ids that other blocks
+     * share. */
     EMBEDDING_PIECE = 32,
     EMBEDDING_SUMS = 2,
 };
@@ -41,7 +42,7 @@ static inline size_t norm_cuda_workspace_bytes(int C)
     return (size_t)NORM_GRID * 2 * (size_t)C * sizeof(float);
 }
 
-/* With one piece of the rows there may be more columns than tiles. */
+/* With a single piece of rows the columns may exceed the tiles' columns. */
 static inline size_t reduce_rows_cuda_workspace_bytes(int columns)
 {
     size_t sums = (size_t)REDUCE_TILES * REDUCE_TILE_COLUMNS;

@@ -1,8 +1,8 @@
-/* mma.cuh - tensor cores, and copies that run beside the block (sm_80 and
- * later). tests/cuda/emulate_mma.h is the same for the CPU: there lanes
- * exchange their fragments, and a copy lands when it is waited for.
+/* mma.cuh - tensor cores and asynchronous copies (sm_80 and later).
+ * tests/cuda/emulate_mma.h emulates them on the CPU: lanes exchange their
+ * fragments, and a copy takes effect when it is waited for.
  *
- * Fragments, as PTX has them (lane = 4 g + t), two elements to a word:
+ * Fragments as in PTX (lane = 4 g + t), two elements per word:
  *   a  16x16  a[0]: row g, columns 2t 2t+1;  a[1]: row g+8;
  *             a[2], a[3]: the same rows, columns 8 further
  *   b  16x8   b0: rows 2t 2t+1 of column g;  b1: 8 rows further
@@ -19,7 +19,7 @@
 #elif !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
 #define ZD_MMA 1
 #else
-#define ZD_MMA 0 /* this architecture has none: kernels trap */
+#define ZD_MMA 0 /* no tensor cores for bf16: kernels trap */
 #endif
 
 #ifndef ZD_EMULATE
@@ -37,8 +37,8 @@ __device__ __forceinline__ uint32_t shared_address(const void *p)
     return (uint32_t)__cvta_generic_to_shared(p);
 }
 
-/* c += a b. Volatile, as all that a warp does together: no lane may meet it at
- * another place than the others, where a compiler moved it into a branch. */
+/* c += a b. Volatile, as all warp-wide instructions here: the compiler must not
+ * move it into a branch, where lanes would diverge. */
 #define MMA_16X8X16(E, type)                                                   \
     __device__ __forceinline__ void mma_16x8x16(                               \
             E, float(&c)[4], const uint32_t(&a)[4], uint32_t b0, uint32_t b1)  \
@@ -54,8 +54,9 @@ MMA_16X8X16(bf16, "bf16")
 MMA_16X8X16(fp16, "f16")
 #undef MMA_16X8X16
 
-/* Four 8x8 matrices from shared memory: lane 8 i + r gives the address of row r
- * of matrix i (16 bytes, aligned); x[i] is elements 2t, 2t+1 of its row g. */
+/* Loads four 8x8 matrices from shared memory: lane 8 i + r passes the address
+ * of row r of matrix i (16 bytes, aligned); x[i] gets elements 2t, 2t+1 of its
+ * row g. */
 __device__ __forceinline__ void ldmatrix_x4(uint32_t (&x)[4], const void *row)
 {
     MMA_ASM("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -64,7 +65,7 @@ __device__ __forceinline__ void ldmatrix_x4(uint32_t (&x)[4], const void *row)
             : "memory");
 }
 
-/* Each transposed: x[i] is rows 2t, 2t+1 of its column g. */
+/* The same, transposed: x[i] gets rows 2t, 2t+1 of column g. */
 __device__ __forceinline__ void ldmatrix_x4_trans(
         uint32_t (&x)[4], const void *row)
 {
@@ -75,8 +76,8 @@ __device__ __forceinline__ void ldmatrix_x4_trans(
             : "memory");
 }
 
-/* 16 bytes from global into shared memory, both aligned, without waiting;
- * zeros, and no access to `from`, where not `is_there`. */
+/* Starts a copy of 16 aligned bytes from global to shared memory. If not
+ * `is_there`: writes zeros and does not access `from`. */
 __device__ __forceinline__ void copy_async_16(
         void *to, const void *from, bool is_there)
 {
@@ -96,14 +97,14 @@ __device__ __forceinline__ void copy_async_4(
             : "memory");
 }
 
-/* Closes the group of this thread's copies since the last call. */
+/* Makes a group of this thread's copies since the last call. */
 __device__ __forceinline__ void copy_async_commit(void)
 {
     MMA_ASM("cp.async.commit_group;" ::: "memory");
 }
 
-/* Until all but the last `left` groups of this thread are there; a barrier
- * makes them seen by the block. */
+/* Waits until all but the last `left` groups of this thread have arrived; after
+ * a barrier the whole block sees them. */
 template <int left> __device__ __forceinline__ void copy_async_wait(void)
 {
     MMA_ASM("cp.async.wait_group %0;" ::"n"(left) : "memory");

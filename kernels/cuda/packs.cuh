@@ -1,5 +1,5 @@
-/* packs.cuh - the types of elements on a GPU, and how several of them are moved
- * at once. Part of cuda.cuh, which has CUDA's types by then: include that. */
+/* packs.cuh - element types on a GPU, and loads and stores of several elements
+ * at once. Include cuda.cuh instead: it defines CUDA's types first. */
 #pragma once
 
 /* --- element types -------------------------------------------------------- */
@@ -25,8 +25,8 @@ __host__ __device__ inline uint32_t bits_of_float(float f)
     return bits;
 }
 
-/* The conversions of base/number/dtype.h, bit for bit (to nearest even; NaN
- * stays NaN, with the upper bits of its payload), without a branch. */
+/* The conversions of base/number/dtype.h without a branch, bit for bit (to
+ * nearest even; NaN stays NaN, with the upper bits of its payload). */
 __host__ __device__ inline uint16_t bf16_bits(float f)
 {
     uint32_t bits = bits_of_float(f);
@@ -94,7 +94,7 @@ template <> __host__ __device__ inline fp16 from_float<fp16>(float f)
     return x;
 }
 
-/* What f reads as after being stored in a T. */
+/* f rounded to T and converted back. */
 template <typename T> __host__ __device__ inline float rounded_to(float f)
 {
     return to_float(from_float<T>(f));
@@ -108,7 +108,7 @@ template <typename T> struct full_width {
     static const int value = 16 / (int)sizeof(T);
 };
 
-/* The unsigned integer vector that a pack is moved as. */
+/* The unsigned integer type that moves a pack. */
 template <int BYTES> struct word_of;
 template <> struct word_of<2> {
     typedef uint16_t type;
@@ -139,7 +139,7 @@ template <typename T, int W> __device__ inline pack<T, W> zero_pack(void)
     return x;
 }
 
-/* p is aligned to the size of the pack. */
+/* p must be aligned to the size of the pack. */
 template <int W, typename T> __device__ inline pack<T, W> load_pack(const T *p)
 {
     typedef typename pack<T, W>::word word;
@@ -148,7 +148,7 @@ template <int W, typename T> __device__ inline pack<T, W> load_pack(const T *p)
     return x;
 }
 
-/* Read once: it need not stay in a cache. */
+/* For data that is read once: marked to leave the caches first. */
 template <int W, typename T>
 __device__ inline pack<T, W> load_pack_once(const T *p)
 {
@@ -165,7 +165,7 @@ __device__ inline void store_pack(T *p, pack<T, W> x)
     *(word *)p = x.whole;
 }
 
-/* Not read again soon. */
+/* For data that is not read again soon. */
 template <int W, typename T>
 __device__ inline void store_pack_once(T *p, pack<T, W> x)
 {
@@ -181,8 +181,8 @@ __device__ inline void unpack(float (&out)[W], pack<T, W> x)
         out[i] = to_float(x.at[i]);
 }
 
-/* Two at a time in the lower and upper half of a word, rounded. A NaN stays a
- * NaN; on a GPU its payload may be another one than the CPU's. */
+/* Rounds two values into the lower and upper half of a word. NaN stays NaN; on
+ * a GPU its payload may differ from the CPU's. */
 __device__ __forceinline__ uint32_t two_elements(bf16, float low, float high)
 {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
@@ -235,8 +235,8 @@ __device__ inline void store_floats(T *p, const float (&in)[W])
     store_pack<W>(p, packed<T, W>(in));
 }
 
-/* fp32 arrays beside packs of another type: W floats in 16-byte accesses (W is
- * 1, or a multiple of 4 and p aligned to 16 bytes). */
+/* W floats in 16-byte accesses, for fp32 arrays beside packs of another type. W
+ * is 1, or a multiple of 4 with p aligned to 16 bytes. */
 template <int W>
 __device__ inline void read_fp32(float (&out)[W], const float *p)
 {
@@ -271,7 +271,7 @@ __device__ inline void write_fp32(float *p, const float (&in)[W])
     }
 }
 
-/* Host: may these places be accessed 16 bytes at a time? */
+/* Host: may this address be accessed 16 bytes at a time? */
 inline bool is_aligned(const void *p)
 {
     return (uintptr_t)p % 16 == 0;

@@ -64,8 +64,8 @@ Test(attention_choice, auto_uses_own_kernels_and_says_why_once)
     MUST(choose(DTYPE_BF16, ATTENTION_AUTO, &name));
     cr_expect_str_eq(name, "own attention");
     cr_expect_eq(
-            strncmp(said, "attention: our own kernels; cuDNN: ", 35), 0, "%s",
-            said);
+            strncmp(said, "attention: using our own kernels; cuDNN: ", 41), 0,
+            "%s", said);
     cr_expect(strstr(said, reason()) != NULL, "%s", said);
     size_t length = strlen(said);
     MUST(choose(DTYPE_FP16, ATTENTION_AUTO, &name));

@@ -68,7 +68,7 @@ Test(attention_facts, requested_engine_is_used)
     expect(shape(2), f, "oo", "fp32");
     f = facts(92500, 9);
     f.has_cudnn = false;
-    expect(shape(2), f, "oo", "no cuDNN");
+    expect(shape(2), f, "oo", "not available");
 }
 
 Test(attention_facts, heads)
@@ -109,11 +109,11 @@ Test(attention_facts, packed_documents)
     expect(s, facts(0, 9), "ff", "");
     expect(s, facts(92500, 8), "fo", "sm_8x");
     expect(s, facts(92500, 12), "fo", "sm_8x");
-    expect(shape(0), facts(92500, 9), "oo", "nobody counted");
+    expect(shape(0), facts(92500, 9), "oo", "is unknown");
     expect(shape(1025), facts(92500, 9), "oo", "fewer than 16");
     expect(shape(1024), facts(92500, 9), "ff", "");
     s.D = 72;
-    expect(s, facts(92500, 9), "fo", "sixteens");
+    expect(s, facts(92500, 9), "fo", "multiple of 16");
     s = shape(100);
     s.B = 43; /* 43 * 8192 * 6144 is beyond 2^31 */
     expect(s, facts(92500, 9), "oo", "too large");
