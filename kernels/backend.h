@@ -1,4 +1,4 @@
-/* backend.h - the fast paths as compiled for one instruction set and type. */
+/* backend.h - the fast CPU paths, compiled per instruction set and type. */
 #pragma once
 
 #include "kernels/kernels.h"
@@ -6,9 +6,10 @@
 
 struct cpu_backend {
     struct kernels ops; /* name is not set */
-    /* Floats of scratch that attention needs on the threads now set. */
+    /* Floats of scratch that attention needs with the current number of
+     * threads. */
     size_t (*attention_floats)(const struct attention_shape *shape);
-    /* Bytes that our own matmul borrows on so many threads. */
+    /* Bytes of scratch for our own matmul on this many threads. */
     size_t (*gemm_scratch_bytes)(int threads);
 };
 
@@ -23,7 +24,6 @@ extern const struct cpu_backend backend_cpu_bf16_avx512;
 extern const struct cpu_backend backend_cpu_fp16_avx512;
 extern const struct cpu_backend backend_cpu_bf16_avx512bf16;
 
-/* The fast paths for "base", "avx2", "avx512" or "avx512bf16", or NULL where
- * this machine cannot run them or this build has none: for tests, which try
- * them all. */
+/* The fast paths for "base", "avx2", "avx512" or "avx512bf16"; NULL if this
+ * machine or this build does not have them. For tests, which try them all. */
 const struct cpu_backend *kernels_backend(const char *isa, enum dtype dtype);

@@ -19,8 +19,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* In the order of ZD_CPU_ISA, the last that this was compiled for. With bf16:
- * AVX512_BF16, which the paths of bf16 have forms for. */
+/* In the order of ZD_CPU_ISA, the highest that this build has. The last is
+ * AVX512_BF16, which only the bf16 paths use. */
 enum isa { ISA_BASE, ISA_AVX2, ISA_AVX512, ISA_AVX512_BF16 };
 enum { DTYPES = DTYPE_FP16 + 1 };
 
@@ -40,7 +40,7 @@ static enum isa machine_isa(void)
     return ISA_BASE;
 }
 
-/* `isa` is one that this machine has, and that there is code for. */
+/* `isa` must be supported by this machine and this build. */
 static const struct cpu_backend *backend_at(enum isa isa, enum dtype dtype)
 {
     static const struct cpu_backend *const table[][DTYPES] =
@@ -67,30 +67,29 @@ const struct cpu_backend *kernels_backend(const char *isa, enum dtype dtype)
     return NULL;
 }
 
-/* Our own matmul is as fast as oneDNN's on AVX2 (bench/gemm; 175-182 GF/s on
- * two Zen 3 cores) and widens bf16 as it packs. With AVX-512, and where we have
- * only the baseline, the library knows the machine better. */
+/* On AVX2 our own matmul is as fast as oneDNN's (bench/gemm; 175-182 GF/s on
+ * two Zen 3 cores) and widens bf16 as it packs. With AVX-512, and on the
+ * baseline, the library is faster. */
 static bool has_library_sgemm(enum isa isa)
 {
     return isa != ISA_AVX2 && (ZD_HAVE_ONEDNN || ZD_HAVE_OPENBLAS);
 }
 
-/* Few rows are bound by memory, and a library packs the matrix for them; so it
- * does where the third side is short, but with better instructions than our
- * baseline's. */
+/* Matmuls of few rows are bound by memory, but a library packs the matrix for
+ * them; also if one side is short, where only our baseline code is slower. */
 static bool is_ours(const struct matmul *m)
 {
     return rows_are_few(m) ||
            (machine_isa() != ISA_BASE && narrow_kind(m) != NARROW_NONE);
 }
 
-/* By the library, or by our own code where it wins, or where the library has
- * nothing for this type and shape (ZD_ERR_UNFIT). */
+/* Runs the library, or our own code if that is faster or the library does not
+ * support the type and shape (ZD_ERR_UNFIT). */
 static enum zd_status library_matmul(
         struct stream *stream, const struct matmul *m)
 {
     enum dtype type = m->a.type;
-    bool is_fp8 = matmul_is_fp8(m); /* of a bf16 table */
+    bool is_fp8 = matmul_is_fp8(m); /* in a bf16 table */
     const struct kernels *own =
             &backend_at(machine_isa(), is_fp8 ? DTYPE_BF16 : type)->ops;
     enum zd_status status = ZD_ERR_UNFIT;
@@ -109,9 +108,9 @@ static enum zd_status library_matmul(
     return status == ZD_ERR_UNFIT ? own->matmul(stream, m) : status;
 }
 
-/* bf16 is worth a library on AMX tiles, for which we have no code. By dot
- * products of pairs (AVX512_BF16) ours is faster: 1.08 times for GPT-2's step
- * on Zen 5 (bench/gemm; oneDNN 2.6). */
+/* For bf16 the library is used only with AMX tiles, for which we have no code.
+ * With AVX512_BF16 ours is faster: 1.08 times for GPT-2's step on Zen 5
+ * (bench/gemm; oneDNN 2.6). */
 static bool uses_library(enum dtype dtype)
 {
     enum isa isa = machine_isa();
@@ -205,7 +204,7 @@ size_t matmul_scratch_bytes(enum dtype dtype)
     return backend_at(isa, dtype)->gemm_scratch_bytes(kernels_threads());
 }
 
-/* Takes the panels now, so that no step does. */
+/* Allocates the panels now, so that no step does. */
 static enum zd_status take_scratch(enum dtype dtype)
 {
     struct scratch *scratch = NULL;
@@ -216,8 +215,8 @@ static enum zd_status take_scratch(enum dtype dtype)
 
 enum zd_status kernels_cpu(enum dtype dtype, const struct kernels **table_out)
 {
-    /* One table per type, filled again with the same values by later calls;
-     * the lock is for ranks that are threads. */
+    /* One table per type; later calls write the same values again. The lock is
+     * for ranks that are threads. */
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     static struct kernels tables[DTYPES];
     static char names[DTYPES][96];

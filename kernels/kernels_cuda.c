@@ -28,8 +28,8 @@ static struct kernels own_table(enum dtype dtype)
 
 enum zd_status kernels_cuda(enum dtype dtype, const struct kernels **table_out)
 {
-    /* One table per type, filled again with the same values by later calls and
-     * by ranks that are threads; GPUs of a process are alike. */
+    /* One table per type. Later calls, also by ranks that are threads, write
+     * the same values again; the GPUs of a process are alike. */
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     static struct kernels tables[DTYPE_FP16 + 1];
     static char names[DTYPE_FP16 + 1][96];

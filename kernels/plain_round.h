@@ -1,13 +1,13 @@
-/* plain_round.h - a double on its way to 16 bits. */
+/* plain_round.h - rounding from double to 16 bits. */
 #pragma once
 
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
 
-/* A float that rounds to 16 bits as v does: through the nearest float it would
- * be rounded twice, so the float is made odd where it is inexact (Boldo,
- * Melquiond 2008). */
+/* A float that rounds to 16 bits as v itself does. The nearest float could
+ * round twice, so an inexact float is rounded to odd (Boldo, Melquiond 2008).
+ */
 static inline float round_to_odd(double v)
 {
     float f = (float)v;

@@ -1,4 +1,4 @@
-/* workspace.c - what operations on a GPU borrow, one after the other. */
+/* workspace.c - the workspace that operations on a GPU share. */
 #include "kernels/cuda/cuda_workspace.h"
 
 #include "base/number/sizes.h"

@@ -1,11 +1,11 @@
-/* fast.h - what the fast CPU paths share: vectors, and their threads.
+/* fast.h - shared by the fast CPU paths: vectors and threads.
  *
- * A path declares what it defines by the type of its family's header, and
- * fast_table.c has them all by their names: they cannot drift apart.
+ * A path defines functions with the types of its family's header, and
+ * fast_table.c lists them by name, so a wrong signature does not compile.
  *
- * A fast path divides its rows, columns or tiles among threads in any way it
- * likes; what one row, column or tile sums, and in which order, depends on the
- * shapes alone. So the bits do not depend on the number of threads. */
+ * A fast path may divide its rows, columns or tiles among threads in any way,
+ * but the terms of a sum and their order depend only on the shapes. So the bits
+ * do not depend on the number of threads. */
 #pragma once
 
 #include "kernels/cpu/simd.h"
@@ -15,8 +15,8 @@
 #include <math.h>
 #include <omp.h>
 
-/* Threads worth waking for `work` elements: waking them costs microseconds,
- * and much more where ranks share cores. */
+/* Threads to use for `work` elements: waking threads costs microseconds, and
+ * much more if ranks share cores. */
 static inline int threads_for(size_t work)
 {
     return work < 32768 ? 1 : kernels_threads();

@@ -2,8 +2,8 @@
 
 #include <omp.h>
 
-/* Set at start, before any operation runs, and by ranks that are threads of one
- * process each to the same; 0: all OpenMP offers. */
+/* Set at start, before any operation runs. Ranks that are threads all set the
+ * same value. 0: all that OpenMP offers. */
 static _Atomic int kernel_threads;
 
 void kernels_set_threads(int threads)
@@ -13,7 +13,7 @@ void kernels_set_threads(int threads)
         omp_set_num_threads(threads);
 }
 
-/* OpenMP starts no more than its limit, whatever is asked for. */
+/* OpenMP never starts more threads than its limit. */
 static int within_limit(int threads)
 {
     int limit = omp_get_thread_limit();

@@ -1,14 +1,14 @@
-/* threads.h - threads that CPU operations use (OpenMP). */
+/* threads.h - the number of OpenMP threads of CPU operations. */
 #pragma once
 
-/* And every other OpenMP region of the calling thread; call once at start. */
+/* Also applies to every other OpenMP region of the calling thread. Call once at
+ * start. */
 void kernels_set_threads(int threads);
-/* As set; all of them when that was not called. No more than OpenMP starts
- * (OMP_THREAD_LIMIT). With OMP_DYNAMIC it may start fewer: a kernel computes
- * all of its work with any number. */
+/* The number that was set, by default all that OpenMP offers, limited by
+ * OMP_THREAD_LIMIT. With OMP_DYNAMIC OpenMP may start fewer: a kernel must
+ * complete its work with any number. */
 int kernels_threads(void);
-/* Before a call of a library, which cuts its work for the threads it asks for
- * and computes only a part of it, or waits for ever, where OpenMP starts fewer.
- * Settings of the calling thread: at most `threads`, and exactly as many as are
- * asked for. Returns how many. */
+/* Call before a library that divides its work among the threads it requests: if
+ * OpenMP starts fewer, it computes only a part or hangs. Sets the calling
+ * thread to at most `threads`, without OMP_DYNAMIC. Returns the number. */
 int kernels_library_threads(int threads);

@@ -1,4 +1,4 @@
-/* activation.h - the nonlinearities of the MLPs.
+/* activation.h - activation functions of MLPs.
  *
  *   gelu (tanh form): 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))
  *   gated:            out = act(gate) * up, of silu(x) = x / (1 + exp(-x))
@@ -33,10 +33,10 @@ typedef enum zd_status gated_forward_fn(
 typedef enum zd_status gated_backward_fn(
         struct stream *stream, enum gate by, void *dgate,
         void *dup,        /* (N, F), rows `stride` apart */
-        const void *dout, /* (N, F); dgate may be it when stride is F */
+        const void *dout, /* (N, F); dgate may be dout if stride is F */
         const void *gate, const void *up, /* (N, F), rows `stride` apart */
         int N, int F, int64_t stride);
 
-/* On a GPU, by enum dtype: parts of a matmul. */
+/* GPU functions by enum dtype; a matmul's epilogue uses them. */
 extern gelu_forward_fn *const gelu_forward_cuda[3];
 extern gelu_backward_fn *const gelu_backward_cuda[3];

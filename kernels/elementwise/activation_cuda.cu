@@ -5,7 +5,7 @@
  *   gelu(x)  = x s,  s = sigmoid(2 u(x)),  u = sqrt(2/pi) (x + 0.044715 x^3)
  *   gelu'(x) = s + 2 x s (1 - s) u'(x)
  *
- * which costs one exponential and cancels nothing in the tails. */
+ * with a single exponential and without cancellation in the tails. */
 #include "kernels/cuda/cuda.cuh"
 
 extern "C" {
@@ -34,7 +34,7 @@ template <typename T> static __device__ inline float dgelu(float x)
 #undef GELU_SCALE
 #undef GELU_CUBE
 
-/* out = gelu(x), or with dout dout gelu'(x). */
+/* out = gelu(x), or if dout is given, dout gelu'(x). */
 template <typename T, int W>
 static __global__ void gelu_kernel(
         T *out, const T *dout, const T *x, int64_t count)
@@ -139,7 +139,7 @@ static __global__ void gated_backward_kernel(
     store_floats<W>(dup + n * stride + f, u);
 }
 
-/* Blocks for N rows of F elements in packs of W; *tiles_out to a row. */
+/* Blocks for N rows of F elements in packs of W; *tiles_out: tiles per row. */
 static unsigned row_tiles(int N, int F, int W, int *tiles_out)
 {
     int64_t tiles = ceil_div(F, (int64_t)ROWS_BLOCK * W);

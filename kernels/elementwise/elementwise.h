@@ -1,4 +1,4 @@
-/* elementwise.h - sums that need no family of their own. */
+/* elementwise.h - element-wise sums and column sums. */
 #pragma once
 
 #include "base/device/device.h"
@@ -15,5 +15,5 @@ typedef enum zd_status reduce_rows_fn(
         const void *x,                     /* (N, C) */
         int N, int C, bool accumulate);
 
-/* On a GPU, by enum dtype: a part of a matmul. */
+/* GPU functions by enum dtype; a matmul's epilogue uses them. */
 extern reduce_rows_fn *const reduce_rows_cuda[3];

@@ -1,18 +1,17 @@
-/* magnitudes.h - what DoRA needs beside matmuls: a weight whose rows have
- * their own norm, y = bias + g (W + s B A) x with g = m / |W + s B A|.
+/* magnitudes.h - DoRA's operations besides matmuls. Each row of the weight gets
+ * its own magnitude: y = bias + g (W + s B A) x with g = m / |W + s B A|.
  *
  *   row_gains      |W + s B A|^2 = W.W + 2 s B.(W A^T) + s^2 B (A A^T) B^T, by
  *                  rows, from W A^T and A A^T; inverse = 1 / |..|, gain = m
- *                  inverse, m = |W| + change: where B is nothing and nothing
- *                  has changed a gain is 1. A row of norm 0 has a gain and an
- *                  inverse of 0.
+ *                  inverse, m = |W| + change. With B = 0 and change = 0 every
+ *                  gain is 1. A row of norm 0 has gain and inverse 0.
  *   scale_columns  out = bias + gain (x - bias), by columns
  *   column_dots    out [+]= factor sum over rows of a b, by columns: the
  *                  gradient of m, with factor = inverse
  *
- * Source:  Liu et al. 2024, arXiv:2402.09353, sections 4.1 and 4.3: the norm is
- *          a constant of backward.
- * Shapes:  rows of activations lie their strides apart. */
+ * Source:  Liu et al. 2024, arXiv:2402.09353, sections 4.1 and 4.3: backward
+ *          treats the norm as constant.
+ * Shapes:  rows of activations are their strides apart. */
 #pragma once
 
 #include "base/device/device.h"
@@ -32,8 +31,8 @@ struct adapted_rows {
 typedef enum zd_status row_gains_fn(
         struct stream *stream, float *gain, float *inverse, /* (out) */
         const struct adapted_rows *rows);
-/* Of the compute type or of fp32; the bias of the compute type. out may be x.
- * gain NULL: a copy; bias NULL: none. */
+/* `type` is the compute type or fp32; the bias has the compute type. out may be
+ * x. gain NULL: a copy; bias NULL: none. */
 typedef enum zd_status scale_columns_fn(
         struct stream *stream, void *out,                     /* (N, C) */
         int64_t out_stride, const void *x,                    /* (N, C) */

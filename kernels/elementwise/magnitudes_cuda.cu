@@ -16,7 +16,7 @@ enum {
 
 /* --- gains ---------------------------------------------------------------- */
 
-/* What B adds to the square of row o's norm, of rows k, k + step .. of A. */
+/* The terms of B in row o's squared norm, for rows k, k + step, .. of A. */
 template <typename T>
 static __device__ inline float added_squares(
         const struct adapted_rows &rows, int64_t o, int k, int step)
@@ -46,7 +46,7 @@ static __device__ inline void put_gain(
     gain[o] = m * over;
 }
 
-/* A warp to a row, in packs of W. */
+/* One warp per row, in packs of W. */
 template <typename T, int W>
 static __global__ void row_gains_kernel(
         float *gain, float *inverse, struct adapted_rows rows)
@@ -69,7 +69,7 @@ static __global__ void row_gains_kernel(
         put_gain<T>(rows, o, sum, added, gain, inverse);
 }
 
-/* Of a Conv1D: a thread to a column. */
+/* For Conv1D weights: one thread per column. */
 template <typename T>
 static __global__ void column_gains_kernel(
         float *gain, float *inverse, struct adapted_rows rows)
@@ -108,8 +108,8 @@ static enum zd_status row_gains_any(
 
 /* --- columns -------------------------------------------------------------- */
 
-/* V: of the values, in packs of W; T: of the bias. A thread has its columns of
- * some rows. */
+/* V: type of the values, in packs of W; T: type of the bias. A thread has the
+ * same columns of several rows. */
 template <typename T, typename V, int W>
 static __global__ void scale_columns_kernel(
         V *out, int64_t out_stride, const V *x, int64_t x_stride,
@@ -172,7 +172,7 @@ static enum zd_status scale_columns_any(
             (const T *)bias, N, C);
 }
 
-/* Products of two rows, element by element. */
+/* Element-wise products of two rows, for column_sums. */
 template <typename T, int W> struct row_products {
     const float *factors;
     const T *a, *b;

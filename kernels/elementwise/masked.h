@@ -1,18 +1,18 @@
-/* masked.h - rows times a number, with dropout: what adapters need beside
+/* masked.h - scales rows, with dropout: the adapters' operation besides
  * matmuls.
  *
  *   out = [add: out +] scale * keep * x
  *
- *   keep is 0 where the word of an element is below `threshold`, else 1; the
- *   caller's scale has the 1 / (1 - p). The word of element c of token t of
- *   sample s is word c % 4 of philox(key, s, t ceil(C / 4) + c / 4): the same
- *   whatever rank, micro-batch and back end the sample falls to. With tensor
- *   parallelism x has some of the columns: c and C are then of all of them.
+ *   keep is 0 if the random word of an element is below `threshold`, else 1;
+ *   the caller's scale includes 1 / (1 - p). The word of element c of token t
+ *   of sample s is word c % 4 of philox(key, s, t ceil(C / 4) + c / 4),
+ *   whichever rank, micro-batch and backend computes it. With tensor
+ *   parallelism x is a slice of the columns; c and C still refer to whole rows.
  *
  * Source:  Srivastava et al. 2014, JMLR 15; Salmon et al. 2011 for the words.
  * Shapes:  rows of out are out_stride elements apart, those of x are dense; out
- *          may be x where out_stride is C. Row n is, with k = first_row + n,
- * token k % T of sample first_sample + k / T. */
+ *          may be x if out_stride is C. With k = first_row + n, row n is token
+ *          k % T of sample first_sample + k / T. */
 #pragma once
 
 #include "base/device/device.h"
@@ -23,8 +23,8 @@ struct dropout {
     uint64_t key;       /* of the module and the step */
     int64_t first_sample, first_row;
     int T;
-    int columns, before; /* of all; before those of x, a multiple of 4. columns
-                            0: x has all */
+    int columns, before; /* of a whole row; before x's, a multiple of 4. columns
+                            0: x is whole */
 };
 
 enum { DROPOUT_WORDS = 4 }; /* elements that share a call of philox */

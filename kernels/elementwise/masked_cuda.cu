@@ -1,5 +1,5 @@
-/* masked_cuda.cu - a thread takes the four elements that share a call of
- * philox. */
+/* masked_cuda.cu - a thread computes the four elements of one call of philox.
+ */
 #include "kernels/cuda/cuda.cuh"
 
 extern "C" {
@@ -8,7 +8,7 @@ extern "C" {
 
 enum { MASKED_BLOCK = 256 };
 
-/* W: elements of an access, DROPOUT_WORDS or 1. */
+/* W: elements per access, DROPOUT_WORDS or 1. */
 template <typename T, int W>
 static __global__ void scale_rows_kernel(
         T *out, int64_t out_stride, const T *x, int N, int C, float scale,

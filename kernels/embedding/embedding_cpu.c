@@ -28,7 +28,7 @@ enum zd_status FAST(embedding_forward)(
     return ZD_OK;
 }
 
-/* Threads share out the columns: equal ids then add in token order. */
+/* Threads divide the columns, so equal ids add in token order. */
 enum zd_status FAST(embedding_backward)(
         struct stream *stream, float *dtable, const int32_t *ids,
         const int32_t *order, const void *dout, int N, int C)

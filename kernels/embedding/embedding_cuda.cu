@@ -2,9 +2,9 @@
  *
  * Backward: `order` lists the tokens by id, so that equal ids form runs. The
  * list is cut into pieces of 32 tokens; a block adds up each run within its
- * piece, in token order. A run that lies within the piece is added to its row
- * of the table there and then: no one else has it. What belongs to a run that
- * goes on in a neighboring piece is left in the workspace,
+ * piece, in token order. A run that is complete within the piece is added to
+ * its row of the table at once: no other block has that row. The sum of a run
+ * that extends to a neighboring piece goes to the workspace,
  *
  *   piece      |  p          |  p + 1      |  p + 2      |
  *   ids         3 3 5 5 5 5 5 5 5 5 5 5 5 5 5 5 5 7 7 7 7
@@ -12,8 +12,8 @@
  *
  * as the sum of the piece's FIRST run when it began before, else of its LAST.
  * A second kernel adds up such a run in the order of the pieces, in the block
- * of the piece where it begins. Long runs (positions, frequent tokens) are thus
- * shared by many blocks, and the order of every sum follows from the ids. */
+ * of the piece where it begins. So many blocks share long runs (positions,
+ * frequent tokens), and the order of every sum depends only on the ids. */
 #include "kernels/cuda/cuda.cuh"
 
 extern "C" {
@@ -55,7 +55,7 @@ static __global__ void embedding_forward_kernel(
     store_pack<W>(to, e);
 }
 
-/* The token list, and where a piece of it ends. */
+/* The token list. */
 struct embedding_list {
     const int32_t *ids, *order;
     int N;
@@ -72,7 +72,7 @@ static __device__ inline int piece_end(struct embedding_list list, int piece)
     return end < list.N ? end : list.N;
 }
 
-/* Does the run of `id` go on at position i (which may be outside)? */
+/* Does the run of `id` continue at position i (which may be outside)? */
 static __device__ inline bool goes_on(
         struct embedding_list list, int32_t id, int i)
 {
@@ -96,13 +96,13 @@ static __device__ inline void add_to_row(float *row, const float (&sum)[W])
     write_fp32<W>(row, was);
 }
 
-/* blockIdx.x: piece; blockIdx.y: tile of columns, W to a thread. */
+/* blockIdx.x: piece; blockIdx.y: tile of columns, W per thread. */
 template <typename T, int W>
 static __global__ void embedding_backward_kernel(
         float *dtable, float *sums, struct embedding_list list, const T *dout,
         int C)
 {
-    /* of the piece and of its neighbors, which are at 0 and after it */
+    /* ids also has the neighbors' ids, at 0 and at the end */
     __shared__ int32_t tokens[EMBEDDING_PIECE], ids[EMBEDDING_PIECE + 2];
     int piece = (int)blockIdx.x, first = piece * EMBEDDING_PIECE;
     int count = piece_end(list, piece) - first;
@@ -140,8 +140,7 @@ static __global__ void embedding_backward_kernel(
     }
 }
 
-/* The run that begins in this piece and ends in a later one, if there is one.
- */
+/* Adds up the run that begins in this piece and ends in a later one, if any. */
 template <int W>
 static __global__ void embedding_join_kernel(
         float *dtable, float *sums, struct embedding_list list, int C)
@@ -153,7 +152,7 @@ static __global__ void embedding_join_kernel(
     if (c >= C || id < 0 || !goes_on(list, id, end))
         return;
     if (id_at(list, first) == id && goes_on(list, id, first - 1))
-        return; /* it began before */
+        return; /* it began in an earlier piece */
     float sum[W];
     read_fp32<W>(sum, sums_at(sums, piece, LAST, C) + c);
     do {

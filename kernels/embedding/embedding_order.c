@@ -12,7 +12,7 @@ void embedding_order(
             scratch[ids[n] + 1]++;
     for (int row = 0; row < rows; row++)
         scratch[row + 1] += scratch[row];
-    int below = scratch[rows]; /* after all others */
+    int below = scratch[rows]; /* ids below 0 come last */
     for (int n = 0; n < N; n++)
         order[ids[n] < 0 ? below++ : scratch[ids[n]]++] = n;
 }

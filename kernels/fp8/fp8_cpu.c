@@ -1,5 +1,5 @@
 /* fp8_cpu.c - amax and casts, in tiles of 128 x 128: x is read from memory once
- * and from the caches again, and codes are transposed there. */
+ * and then from the caches, where codes are transposed too. */
 #include "kernels/fp8/fp8.h"
 
 #include "kernels/cpu/fast.h"
@@ -15,7 +15,7 @@ ALWAYS_INLINE vf vf_abs(vf x)
     return (vf)((vu)x & 0x7fffffffu);
 }
 
-/* NaN is left out: vf_max takes the other. `wide`: of floats. */
+/* Ignores NaN: vf_max returns the other operand. `wide`: x is floats. */
 ALWAYS_INLINE float row_amax(const void *x, int count, bool wide)
 {
     vf most = vf_all(0);
@@ -50,9 +50,12 @@ enum zd_status FAST(fp8_amax)(
 
 /* --- casts ---------------------------------------------------------------- */
 
-enum { TURN = 16 }; /* codes that are transposed at a time */
+enum {
+    TURN = 16
+}; /* side of the squares of codes that are transposed at
+      once */
 
-/* A tile of x, and what is multiplied to its rows or columns. */
+/* A tile of x, and the factors of its rows or columns. */
 struct tile {
     const struct fp8_cast *of;
     int row, column, rows, columns;
@@ -83,7 +86,7 @@ static const elem *row_of(const struct tile *t, int r)
     return t->x + (size_t)r * (size_t)t->of->stride;
 }
 
-/* amax of rows into by_row, and of columns into by_column. */
+/* Stores the amax of rows to by_row, and of columns to by_column. */
 static void scan_tile(struct tile *t)
 {
     vf most[FP8_BLOCK / VL];
@@ -137,8 +140,8 @@ static void scale_as_one(struct tile *t)
         put_tile_scale(t, scale);
 }
 
-/* Codes of a tile, rows FP8_BLOCK apart: x times what its row, or column, has.
- * Whole vectors of codes are written. */
+/* Encodes a tile with rows FP8_BLOCK apart: x times the factor of its row, or
+ * column. Writes whole vectors of codes. */
 ALWAYS_INLINE void encode_tile_of(
         uint8_t codes[FP8_BLOCK * FP8_BLOCK], const struct tile *t,
         bool by_columns, bool is_e5m2)
@@ -205,8 +208,8 @@ static void turn_16(uint8_t *out, const uint8_t *in)
         *(v16_any *)(out + i * FP8_BLOCK) = a[i];
 }
 
-/* The codes of a tile into rows of the transpose; rows of the tile that are not
- * there are 0. */
+/* Stores a tile's codes to rows of the transpose; missing rows of the tile are
+ * 0. */
 static void put_transposed(const struct tile *t, uint8_t *codes)
 {
     const struct fp8_cast *p = t->of;
@@ -234,7 +237,7 @@ static void put_codes(const struct tile *t, const uint8_t *codes)
                codes + r * FP8_BLOCK, (size_t)t->columns);
 }
 
-/* Codes as they lie, into a tile. */
+/* Copies codes into a tile. */
 static void copy_codes(
         uint8_t codes[FP8_BLOCK * FP8_BLOCK], const struct tile *t)
 {
@@ -255,7 +258,7 @@ static void cast_tile(const struct fp8_cast *p, int row, int column)
     struct tile t = {.of = p, .row = row, .column = column};
     uint8_t codes[FP8_BLOCK * FP8_BLOCK];
     int rows = p->rows - row, columns = p->columns - column;
-    rows = rows < 0 ? 0 : rows; /* of padding alone */
+    rows = rows < 0 ? 0 : rows; /* only padding */
     t.rows = rows < FP8_BLOCK ? rows : FP8_BLOCK;
     t.columns = columns < FP8_BLOCK ? columns : FP8_BLOCK;
     t.x = (const elem *)p->x + (size_t)row * (size_t)p->stride + column;

@@ -1,8 +1,8 @@
-/* fp8_cuda.cu - casts to 8-bit floats on a GPU. A block takes a tile of 128 x
+/* fp8_cuda.cu - casts to 8-bit floats on a GPU. A block casts a tile of 128 x
  * 128: a thread reads 8 x 8 elements once, 16 bytes at a time, and writes codes
- * of rows from its registers and codes of columns by way of shared memory.
+ * of rows from registers and codes of columns through shared memory.
  *
- * Compiled without contraction: codes and scales are the CPU's bits. */
+ * Compiled without contraction, so codes and scales have the CPU's bits. */
 #include "kernels/cuda/cuda.cuh"
 
 extern "C" {
@@ -11,8 +11,8 @@ extern "C" {
 
 enum {
     TILE = FP8_BLOCK,
-    SIDE = 8,             /* of what a thread has */
-    ACROSS = TILE / SIDE, /* threads beside each other: half a warp */
+    SIDE = 8,             /* of a thread's square */
+    ACROSS = TILE / SIDE, /* threads across a tile: half a warp */
     CAST_BLOCK = ACROSS * ACROSS,
     CAST_WARPS = CAST_BLOCK / WARP,
     CHUNKS = TILE / 16, /* 16-byte parts of a tile's column */
@@ -24,10 +24,10 @@ struct tiles {
     uint8_t *codes, *transposed;
     float *scales, *transposed_scales;
     int rows, columns, stride, padded;
-    int across; /* tiles beside each other */
+    int across; /* tiles across the matrix */
 };
 
-/* Where a block and a thread are. */
+/* The tile of a block, and the first element of a thread. */
 struct place {
     int tile_row, tile_column, row, column;
 };
@@ -70,7 +70,7 @@ __device__ inline uint32_t four_codes(float a, float b, float c, float d)
     return two_codes<E5M2>(a, b) | two_codes<E5M2>(c, d) << 16;
 }
 
-/* What a code is multiplied by to be decoded, and a value to be encoded. */
+/* scale multiplies a code to decode it, factor a value to encode it. */
 struct scaling {
     float scale, factor;
 };
@@ -85,7 +85,7 @@ template <bool E5M2> __device__ inline struct scaling scaling_of(float amax)
 /* --- what a thread has ---------------------------------------------------- */
 
 struct square {
-    uint32_t word[SIDE][SIDE / 2]; /* two bf16, the even one below */
+    uint32_t word[SIDE][SIDE / 2]; /* two bf16, the even one in the low half */
 };
 
 __device__ inline float at(const struct square &s, int i, int j)
@@ -94,8 +94,8 @@ __device__ inline float at(const struct square &s, int i, int j)
     return float_of_bits(j % 2 ? both & 0xffff0000u : both << 16);
 }
 
-/* Elements are widened again from here on: kept as floats, they would take
- * twice the registers, and half of the warps. */
+/* Makes the compiler widen the elements again after this point: kept as floats
+ * they would need twice the registers, and half as many warps would fit. */
 __device__ inline void widen_again(struct square *s)
 {
 #ifdef __CUDA_ARCH__
@@ -126,8 +126,8 @@ __device__ inline void load_square(
 
 /* --- maxima --------------------------------------------------------------- */
 
-/* Of each row over the 16 threads that share it. Every step halves the rows
- * that a thread is left with; it ends with row (lane % 16) / 2. */
+/* The maximum of each row over the 16 threads that share it. Every step halves
+ * the rows of a thread; it ends with row (lane % 16) / 2. */
 __device__ inline float max_of_row(const struct square &s)
 {
     float most[SIDE];
@@ -152,7 +152,7 @@ __device__ inline float max_of_row(const struct square &s)
     return fmaxf(most[0], __shfl_xor_sync(ALL_LANES, most[0], 1));
 }
 
-/* Of each column over the rows of a warp, in shared memory. */
+/* The maximum of each column over the rows of a warp, in shared memory. */
 __device__ inline void max_of_columns(
         const struct square &s, float (*shared)[TILE])
 {
@@ -182,7 +182,7 @@ __device__ inline float max_of_tile(const struct square &s, float *shared)
 
 /* --- codes ---------------------------------------------------------------- */
 
-/* A row is two words. */
+/* Each row has two words. */
 struct codes {
     uint32_t word[SIDE][2];
 };
@@ -217,7 +217,7 @@ __device__ inline void encode_columns(
                     at(s, 4 * h + 3, j) * factors[j]);
 }
 
-/* Bytes of four rows become bytes of four columns. */
+/* Transposes 4 x 4 bytes. */
 __device__ inline void transpose_4(
         struct codes *out, const struct codes &in, int rows, int columns)
 {
@@ -253,8 +253,9 @@ __device__ inline void store_codes(
                     make_uint2(codes.word[i][0], codes.word[i][1]);
 }
 
-/* The columns of a thread lie 8 bytes at a time in shared memory, in another
- * order for each eight columns, so that neither side meets a bank twice. */
+/* Stores a thread's columns to shared memory, 8 bytes each, in an order that
+ * differs for each eight columns, so that neither writes nor reads have bank
+ * conflicts. */
 __device__ inline void share_columns(uint2 *shared, const struct codes &codes)
 {
     int x = (int)threadIdx.x % ACROSS, y = (int)threadIdx.x / ACROSS;
@@ -280,7 +281,7 @@ __device__ inline void store_columns(
     }
 }
 
-/* Of all threads of a block. */
+/* All threads of a block must call it. */
 __device__ inline void store_transposed(
         const struct tiles &t, uint4 *shared, const struct codes &codes,
         const struct place &p)
@@ -292,7 +293,7 @@ __device__ inline void store_transposed(
 
 /* --- a tile --------------------------------------------------------------- */
 
-/* Writes the scale of a tile, for both; the factor. */
+/* Writes the scale of a tile for both matrices; returns the factor. */
 template <bool E5M2>
 __device__ inline float scale_tile(
         const struct tiles &t, float amax, const struct place &p)
@@ -322,7 +323,7 @@ template <bool E5M2> __device__ inline float scale_tensor(const struct tiles &t)
     return s.factor;
 }
 
-/* One factor for all of a tile: transposed codes are codes transposed. */
+/* One factor for a whole tile, so both matrices have the same codes. */
 template <bool E5M2, bool BY_TILE>
 static __global__ void __launch_bounds__(CAST_BLOCK)
         fp8_cast_kernel(const struct tiles t)
@@ -347,7 +348,7 @@ static __global__ void __launch_bounds__(CAST_BLOCK)
     store_transposed(t, shared, transposed, p);
 }
 
-/* A factor for each row of a tile, and one for each column of the other codes.
+/* A factor for each row of a tile, and for the transpose one for each column.
  */
 template <bool E5M2>
 static __global__ void __launch_bounds__(CAST_BLOCK, 4)
@@ -402,7 +403,7 @@ static __global__ void __launch_bounds__(CAST_BLOCK, 4)
     store_transposed(t, shared, codes, p);
 }
 
-/* Codes of tiles that are there already. */
+/* Transposes existing codes. */
 static __global__ void __launch_bounds__(CAST_BLOCK)
         fp8_transpose_kernel(const struct tiles t)
 {
@@ -439,8 +440,8 @@ template <int W, typename T> __device__ inline float max_of_pack(pack<T, W> x)
     return most;
 }
 
-/* A row is `packs` packs of W; a matrix without gaps is one row. Floats that
- * are not negative are in the order of their bits. */
+/* A row has `packs` packs of W; a dense matrix is one row. Nonnegative floats
+ * compare like their bits as integers. */
 template <typename T, int W>
 static __global__ void __launch_bounds__(AMAX_BLOCK) fp8_amax_kernel(
         int *amax, const T *x, int rows, int64_t packs, int64_t stride)
@@ -548,6 +549,6 @@ static enum zd_status cast_bf16(struct stream *stream, const struct fp8_cast *c)
                                : cast_as<false>(on, t, grid, c->layout);
 }
 
-/* Tables of other types have no matmuls of codes. */
+/* Only bf16 tables have FP8 matmuls. */
 CUDA_DEFINE_AS(fp8_amax, NULL, amax_bf16, NULL);
 CUDA_DEFINE_AS(fp8_cast, NULL, cast_bf16, NULL);

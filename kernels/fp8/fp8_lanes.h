@@ -1,9 +1,9 @@
-/* fp8_lanes.h - FP8 codes by vectors, to the bits of base/number/dtype.h. */
+/* fp8_lanes.h - FP8 codes in vectors, with the bits of base/number/dtype.h. */
 #pragma once
 
 #include "kernels/cpu/simd.h"
 
-/* VL bytes as words, and the low bytes of words. */
+/* Widens VL bytes to words; the next stores the low bytes of words. */
 ALWAYS_INLINE vu widen_bytes(const uint8_t *bytes)
 {
 #if defined(__AVX512F__)
@@ -55,7 +55,7 @@ ALWAYS_INLINE vf e5m2_values(const uint8_t *codes)
     return (vf)(value | (bits & 0x80u) << 24);
 }
 
-/* As ints, which positive floats are too. */
+/* Compares as ints, which is also right for positive floats. */
 ALWAYS_INLINE vu vu_min(vu a, vu b)
 {
 #if defined(__AVX512F__)
@@ -91,11 +91,11 @@ ALWAYS_INLINE vu fp8_nan(vf x, vu code)
 #endif
 }
 
-/* The codes of x in the low bytes of words, without branches: p is the power of
- * two below x, or the least normal number, and a sum with 2^20 p (2^21 p of
- * E5M2) is rounded as codes are; its last bits count their steps above 0 or p.
- * The product that x may be is not fused with a sum, as bits are taken of it.
- */
+/* The codes of x in the low bytes of words, without branches. p is the power of
+ * two below x, or the smallest normal number. Adding 2^20 p (2^21 p for E5M2)
+ * rounds as codes do, and the sum's last bits count code steps above 0 or p. If
+ * x is a product, it is not fused with that sum, because its bits are also
+ * used. */
 ALWAYS_INLINE vu fp8_codes(vf x, bool is_e5m2)
 {
     const uint32_t shift = is_e5m2 ? 21 : 20;
@@ -110,7 +110,7 @@ ALWAYS_INLINE vu fp8_codes(vf x, bool is_e5m2)
     return fp8_nan(x, code | (bits >> 24 & 0x80u));
 }
 
-/* `count` codes as elements: exact in every compute type. */
+/* Decodes `count` codes to elements, exactly in every compute type. */
 ALWAYS_INLINE void fp8_widen(
         elem *out, const uint8_t *codes, enum dtype type, int count)
 {

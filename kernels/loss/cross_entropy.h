@@ -4,19 +4,19 @@
  *   loss_n = logsumexp(logits_n) - logits_n[target_n]
  *   dlogits_n = (softmax(logits_n) - onehot(target_n)) * dloss
  *
- * of y, what `map` makes of logits z: y = scale z, under a soft cap c
- * c tanh(scale z / c); the gradient is that of z.
+ * applied to y = scale z for logits z (`map`), or with a soft cap c to y = c
+ * tanh(scale z / c); dlogits is the gradient of z.
  *
  * A row whose target is negative is masked: loss 0, gradient 0.
  *
- * Rows of logits and of their gradients are `stride` elements apart; what lies
- * behind the V-th is neither read nor written.
+ * Rows of logits and of their gradients are `stride` elements apart; elements
+ * after the V-th are neither read nor written.
  *
- * Of a vocabulary that several cut, each has the logits of some ids: of a row
- * they tell each other row_score, and everyone merges those in one order,
+ * With a sliced vocabulary each rank has the logits of some ids. Ranks exchange
+ * the row_score of each row and merge them in the same order,
  *
  *   top = max top_i      sum = sum_i sum_i e^(top_i - top)
- *   loss = top + log(sum) - target      dlogits as above, of its ids
+ *   loss = top + log(sum) - target      dlogits as above, for its ids
  *
  * Source: soft cap: Gemma 2, arXiv:2408.00118, section 2. */
 #pragma once
@@ -30,11 +30,11 @@ struct logit_map {
     float scale;   /* above 0 */
     float softcap; /* 0: none */
 };
-/* On the host, in place: generation reads logits through it. */
+/* On the host, in place; for generation. */
 void logit_map_apply(const struct logit_map *map, float *logits, size_t count);
 
 /* Columns 0 .. count - 1 of a row are the logits of ids first .. first + count
- * - 1; what follows up to `columns` is padding, whose gradient is 0. */
+ * - 1; columns count .. columns - 1 are padding with gradient 0. */
 struct vocabulary_slice {
     int first, count, columns;
 };
@@ -43,7 +43,7 @@ struct loss_rows {
     float *losses;          /* (n), the same in each slice */
     void *dlogits;          /* (n, columns) compute type; NULL: loss only; may
                                be `logits` itself when the types agree */
-    const void *logits;     /* (n, count) of the table's logits_dtype */
+    const void *logits;     /* (n, count), type: the table's logits_dtype */
     const int32_t *targets; /* (n); < 0 = masked */
     float dloss;            /* weight of each token's loss in the total */
     int n, stride;
@@ -51,21 +51,22 @@ struct loss_rows {
     const struct logit_map *map; /* NULL: logits as they are */
 };
 
-/* Of a whole vocabulary. */
+/* For a whole vocabulary. */
 typedef enum zd_status cross_entropy_fn(
         struct stream *stream, const struct loss_rows *rows);
 
-/* Elements from a row of logits to the next. A GPU's matmuls move 16 bytes
- * at a time, by a descriptor of the whole matrix, only where rows begin at
- * multiples of 16 bytes: a vocabulary of 50257 needs room after its rows. */
+/* Elements from one row of logits to the next. Fast matmuls of a GPU (16-byte
+ * accesses, tensor maps) need rows that begin at multiples of 16 bytes, so a
+ * vocabulary of 50257 gets padding. */
 static inline int logits_stride(enum device_backend backend, int V)
 {
     enum { GPU_ROW = 64 };
     return backend == DEVICE_CUDA ? (V + GPU_ROW - 1) / GPU_ROW * GPU_ROW : V;
 }
 
-/* Of mapped logits y: the greatest, the sum of e^(y - top), the target's.
- * ROW_NONE, 0, ROW_NONE: of no column, or of another slice. */
+/* Of a row's mapped logits y: the largest, the sum of e^(y - top), and the
+ * target's. Without columns top is ROW_NONE and sum 0; target is ROW_NONE if it
+ * is in another slice. */
 struct row_score {
     float top, sum, target;
 };

@@ -1,13 +1,12 @@
 /* cross_entropy_cuda.cu - the loss on a GPU.
  *
- * A block to a row. One pass over memory finds the greatest logit and the sum
- * of exponentials together (Milakov, Gimelshein 2018, arXiv:1805.02867); the
- * second reads the row from the end, where it is still in a cache, and leaves
- * the gradient, in the logits' place if asked to. Rows begin at the last, which
- * the product before has just written.
+ * One block per row. One pass over memory computes the largest logit and the
+ * sum of exponentials together (Milakov, Gimelshein 2018, arXiv:1805.02867);
+ * the second reads the row from its end, which is still in a cache, and writes
+ * the gradient, in place if requested. The last rows run first: the preceding
+ * matmul has just written them.
  *
- * Rows may begin at any alignment: packs begin at a row's first aligned
- * element. */
+ * Rows may have any alignment: packs begin at a row's first aligned element. */
 #include "kernels/cuda/cuda.cuh"
 
 extern "C" {
@@ -25,8 +24,8 @@ template <int W, typename T> static __device__ inline int head_of(const T *row)
     return ahead ? W - ahead : 0;
 }
 
-/* A logit as the loss takes it, and what its gradient is multiplied by.
- * MAPPED: there is a map. */
+/* Returns a mapped logit, and the factor of its gradient. MAPPED: there is a
+ * map. */
 template <bool MAPPED> struct logit_reader {
     struct logit_map map;
 
@@ -44,7 +43,7 @@ template <bool MAPPED> struct logit_reader {
     }
 };
 
-/* max and sum e^(x - max), of values seen so far. */
+/* max and sum of e^(x - max) over the values so far. */
 struct softmax {
     float max, sum;
 };
@@ -103,7 +102,7 @@ static __device__ inline struct softmax row_softmax(
 }
 
 /* d = (softmax - onehot) dloss, from the row's end to its beginning. `d` may be
- * `row`; both begin at the same place between packs. */
+ * `row`; both have the same alignment modulo packs. */
 template <typename T, int W, typename READ>
 static __device__ inline void row_gradient(
         T *d, const T *row, struct softmax s, float dloss, int target, int V,
@@ -160,7 +159,7 @@ static __global__ void __launch_bounds__(LOSS_BLOCK)
             d[v] = from_float<T>(0.0f);
         return;
     }
-    float wanted = read(to_float(row[target])); /* before it is overwritten */
+    float wanted = read(to_float(row[target])); /* d overwrites it */
     struct softmax s = row_softmax<T, W>(row, V, shared, read);
     if (threadIdx.x == 0)
         p.losses[i] = logf(s.sum) - (wanted - s.max);
@@ -168,14 +167,14 @@ static __global__ void __launch_bounds__(LOSS_BLOCK)
         row_gradient<T, W>(d, row, s, p.dloss, target, V, read);
 }
 
-/* By `run` with the width of packs, which those of a row and of its gradient
- * share, the rows as a kernel may have them, and a reader of logits. */
+/* Calls `run` with the width of packs (both arrays must be equally aligned),
+ * the rows for the kernel, and a reader of logits. */
 template <typename T, typename RUN>
 static enum zd_status by_map(const struct loss_rows *rows, const RUN &run)
 {
     struct loss_rows p = *rows;
     uintptr_t apart = (uintptr_t)p.dlogits - (uintptr_t)p.logits;
-    p.map = NULL; /* the host's */
+    p.map = NULL; /* a host pointer */
     if (p.n <= 0)
         return ZD_OK;
     assert(p.stride >= p.slice.count);

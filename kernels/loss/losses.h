@@ -1,9 +1,9 @@
 /* losses.h - losses of tokens, added exactly (base/number/exact_sum.h).
  *
- * The sum does not depend on the order of its terms, so that chunks, ranks and
- * devices may add in any. On a GPU the sum lies in its memory and is read by
- * the host when a step has ended; it begins as bytes of zero. One call is one
- * of the 2^30 additions after which exact_sum_carry is due, for each term. */
+ * The sum does not depend on the order of its terms, so chunks, ranks and
+ * devices may add in any order. On a GPU the sum is in device memory, starts
+ * all-zero, and is read by the host at the end of a step. Each term counts as
+ * one of the 2^30 additions after which exact_sum_carry is due. */
 #pragma once
 
 #include "base/device/device.h"
@@ -14,6 +14,6 @@ typedef enum zd_status add_losses_fn(
         const float *losses,                          /* (n) */
         int n);
 
-/* Losses are fp32 whatever the compute type: one function for all. */
+/* Losses are always fp32, so one function serves all compute types. */
 add_losses_fn add_losses_cpu;
 add_losses_fn add_losses_cuda;

@@ -6,7 +6,7 @@ extern "C" {
 #include "kernels/loss/losses.h"
 }
 
-/* A block: its few thousand terms are soon added. */
+/* A single block suffices for a few thousand terms. */
 static __global__ void add_losses_kernel(
         struct exact_sum *sum, const float *losses, int n)
 {

@@ -17,7 +17,7 @@ static const char soname[] = "libcublasLt.so." TEXT(CUBLAS_VER_MAJOR);
 
 static const struct {
     const char *name;
-    size_t offset; /* of its pointer in struct cublaslt */
+    size_t offset; /* of the function's pointer in struct cublaslt */
 } symbols[] = {
 #define CALL(call, field) {#call, offsetof(struct cublaslt, field)},
         CUBLASLT_CALLS(CALL)
@@ -96,7 +96,7 @@ enum zd_status cublaslt_check(
             (int)strcspn(call, "("), call, api->status_name(status),
             api->status_string(status));
     if (is_memory)
-        zd_fail_help("end what else fills the GPU; `nvidia-smi` lists it");
+        zd_fail_help("end other processes on the GPU; `nvidia-smi` lists them");
     else
         device_cuda_help();
     return failed;

@@ -1,9 +1,9 @@
-/* cublaslt.h - the door to cuBLASLt, NVIDIA's matmul library.
+/* cublaslt.h - loads cuBLASLt, NVIDIA's matmul library.
  *
  * It is opened at run time (ZEROD_CUBLASLT names the file; else by
- * base/library.h) and never linked: a machine without it, or without a GPU,
- * starts this program all the same. Only what we call is in the table; the
- * types are those of cublasLt.h. */
+ * base/library.h) and never linked, so this program also starts on machines
+ * without it or without a GPU. The table has only the functions that we call;
+ * the types come from cublasLt.h. */
 #pragma once
 
 #include "base/status.h"
@@ -37,13 +37,13 @@ struct cublaslt {
     char name[32]; /* "cuBLASLt 13.1.0" */
 };
 
-/* Opened at the first call, once per process; any thread may call. Errors:
- * ZD_ERR_UNFIT (E1220: there is none, E1221: it lacks a function), each with a
- * fix. */
+/* The first call opens the library, once per process; any thread may call.
+ * Errors: ZD_ERR_UNFIT (E1220: not found, E1221: a function is missing), each
+ * with a fix. */
 enum zd_status cublaslt_open(const struct cublaslt **api_out);
 
-/* The door: a status of cuBLASLt becomes ours, once, with what was called.
- * ZD_ERR_MEMORY for an allocation it was refused, else ZD_ERR_DEVICE. */
+/* Converts a status of cuBLASLt to ours and reports the call: ZD_ERR_MEMORY if
+ * an allocation failed, else ZD_ERR_DEVICE. */
 enum zd_status cublaslt_check(
         const struct cublaslt *api, cublasStatus_t status, const char *call);
 #define ZD_CUBLAS(api, call) ZD_TRY(cublaslt_check((api), (api)->call, #call))

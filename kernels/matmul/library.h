@@ -1,7 +1,7 @@
-/* library.h - matmuls by oneDNN or OpenBLAS, behind one door.
+/* library.h - one interface to matmuls of oneDNN and OpenBLAS.
  *
- * Which implementation a machine uses depends on its instruction set alone (see
- * kernels.c), never on a race, so bits do not change from run to run. */
+ * The implementation depends only on the machine's instruction set (see
+ * kernels.c), never on timing, so bits do not change from run to run. */
 #pragma once
 
 #include "kernels/matmul/matmul.h"
@@ -9,14 +9,14 @@
 /* "oneDNN 2.6", "OpenBLAS 0.3.21". */
 const char *matmul_library(void);
 
-/* Whether it multiplies bf16 on AMX tiles here. */
+/* Whether the library multiplies bf16 on AMX tiles on this machine. */
 bool library_has_amx(void);
 
-/* All of fp32, on `threads`; no gaps, no epilogue. ZD_ERR_DEVICE if the library
- * refuses. */
+/* Any fp32 matmul without gaps and epilogue, on `threads` threads.
+ * ZD_ERR_DEVICE if the library refuses. */
 enum zd_status library_sgemm(const struct matmul *m, int threads);
 
 /* By a oneDNN matmul primitive for the operands' type. ZD_ERR_UNFIT, without a
- * record, if oneDNN has none for this CPU and type, or there is no oneDNN.
- * Primitives are made when first used, and kept. */
+ * message, if oneDNN has none for this CPU and type, or this build has no
+ * oneDNN. Primitives are created at first use and kept. */
 enum zd_status library_primitive(const struct matmul *m, int threads);

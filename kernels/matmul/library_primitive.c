@@ -1,12 +1,12 @@
-/* library_primitive.c - oneDNN's matmul primitives, for types sgemm does not
- * know: bf16 on a CPU with tiles for it (AMX).
+/* library_primitive.c - oneDNN's matmul primitives, for what sgemm does not
+ * support: bf16 on a CPU with AMX tiles.
  *
- * oneDNN 2 and 3 differ in how descriptors are made; the five functions in
- * front are all that knows.
+ * oneDNN 2 and 3 create descriptors differently; only the first five functions
+ * depend on the version.
  *
  * A primitive may run in several threads at once (ranks that are threads), so
- * each run brings its own scratchpad: the library's belongs to the thread that
- * made the primitive. */
+ * each run passes its own scratchpad: the library's belongs to the thread that
+ * created the primitive. */
 #include "kernels/cpu/threads.h"
 #include "kernels/matmul/library.h"
 #include "kernels/matmul/scratch.h"
@@ -75,7 +75,7 @@ static size_t scratchpad_bytes(const_dnnl_primitive_desc_t pd)
             dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0));
 }
 
-/* What a primitive is made for. Compared as bytes, so cleared first. */
+/* Identifies a primitive. Compared as bytes, so padding must be zero. */
 struct key {
     int M, N, K, stride, dtype, out_type; /* stride: between rows of a */
     int threads;
@@ -86,12 +86,12 @@ struct entry {
     struct entry *next;
     struct key key;
     dnnl_memory_desc_t desc[5]; /* a, b, out, bias, scratchpad */
-    size_t scratch_bytes;       /* 0: the fifth is not there */
+    size_t scratch_bytes;       /* 0: no scratchpad */
     dnnl_primitive_t primitive; /* NULL: oneDNN has none for this CPU */
 };
 
-/* A training run has some twenty shapes; they are kept until the process ends.
- * Mutable globals because the operations have no object of their own. */
+/* A training run has about twenty shapes; they are kept until the process ends.
+ * Mutable globals, because operations have no object. */
 static struct entry *entries;
 static dnnl_engine_t engine;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -127,7 +127,7 @@ static dnnl_status_t descriptors_init(struct entry *e)
     return dnnl_success;
 }
 
-/* A scratchpad of the caller, and the sum that accumulation asks for. */
+/* Attributes: the caller's scratchpad, and the sum for accumulation. */
 static dnnl_status_t attr_create(
         const struct key *key, dnnl_primitive_attr_t *attr)
 {
@@ -201,7 +201,7 @@ static const struct entry *entry_find(const struct key *key)
     return e;
 }
 
-/* arrays: a, b, out, bias, scratchpad; NULL: has none. */
+/* arrays: a, b, out, bias, scratchpad; NULL: none. */
 static dnnl_status_t entry_run(const struct entry *e, const void *arrays[5])
 {
     static const int roles[5] = {

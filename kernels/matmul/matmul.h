@@ -5,24 +5,25 @@
  * Operands: a is stored as (M,K), or transposed as (K,M); b as (K,N), or
  *           transposed as (N,K). A Linear weight [out,in] is a transposed b;
  *           GPT-2's Conv1D weight [in,out] is not transposed.
- * Types:    a and b have the same type, the table's; bias too. out has that
- *           type or fp32. accumulate needs fp32, and scale is 1, but on a GPU
- *           and by the definition: there a sum is rounded once.
- * Codes:    a bf16 table also takes a and b in FP8, each with its scales
- *           (kernels/fp8/fp8.h): an element is its code times its scale. a is
- *           stored as (M,K), b transposed as (N,K), without gaps, K a multiple
- *           of 16; not both are E5M2, nor both in tiles; no epilogue.
- * Strides:  tables of a GPU, and the plain ones, take rows with gaps, which are
- *           neither read nor written; the other CPU tables take none. No bias,
- *           and no epilogue, for an out with gaps.
- * Backends: oneDNN (fp32 with AVX-512, bf16 with AMX), OpenBLAS; our own code
- *           with AVX2, for bf16 with AVX512_BF16 and for fp16 on every CPU, and
- *           of few rows (on every CPU) and a short side (with AVX2): see
- *           matmul_shape.h. Without bf16 instructions, operands are widened in
- *           panels and multiplied in fp32. On a GPU cuBLASLt, and our own
- *           kernel for what it refuses.
- * Memory:   may use bounded panel scratch kept per process (stated by
- *           matmul_scratch_bytes, taken at the first kernels_cpu call). */
+ * Types:    a, b and bias have the table's type; out has that type or fp32.
+ *           Only a GPU and the plain definition accumulate to a narrow type
+ *           (rounding the sum once) or support a scale other than 1.
+ * Codes:    in a bf16 table a and b may be FP8, each with its scales
+ *           (kernels/fp8/fp8.h): an element is its code times its scale. Then a
+ *           is stored as (M,K), b transposed as (N,K), without gaps, K a
+ *           multiple of 16, and there is no epilogue. Not both may be E5M2, nor
+ *           both have scales of tiles.
+ * Strides:  the GPU's and the plain tables support rows with gaps, which are
+ *           neither read nor written; the other CPU tables do not. No bias and
+ *           no epilogue if out has gaps.
+ * Backends: on a CPU oneDNN (fp32 except on AVX2, bf16 with AMX) or OpenBLAS
+ *           (fp32 except on AVX2); else our own code, which also computes few
+ *           rows and, with AVX2 or later, a short side (matmul_shape.h).
+ *           Without bf16 instructions, operands are widened in panels and
+ *           multiplied in fp32. On a GPU cuBLASLt, and our own kernel for what
+ *           it refuses.
+ * Memory:   may use bounded panel scratch kept per process (size:
+ *           matmul_scratch_bytes; allocated by the first kernels_cpu call). */
 #pragma once
 
 #include "base/device/device.h"
@@ -46,9 +47,9 @@ struct matmul_result {
     int stride;
 };
 
-/* What follows in the same pass where a backend can. Sums are taken in fp32
- * over what is stored, rounded or not: a tolerance, not bits, holds between
- * backends. */
+/* An operation on the result, in the same pass if the backend can. Backends
+ * agree within a tolerance, not to the bit: an epilogue may use the result
+ * before or after it is rounded. */
 enum matmul_epilogue {
     MATMUL_PLAIN,
     MATMUL_GELU, /* aux(M,N) = the result, kept for backward; out = gelu(aux) */
@@ -105,7 +106,7 @@ static inline bool matmul_is_fp8(const struct matmul *m)
     return dtype_is_fp8(m->a.type);
 }
 
-/* What is asked of a matmul of codes, by every table. */
+/* The requirements of every table for an FP8 matmul. */
 static inline bool matmul_fp8_is_legal(const struct matmul *m)
 {
     return dtype_is_fp8(m->a.type) && dtype_is_fp8(m->b.type) &&
@@ -118,9 +119,9 @@ static inline bool matmul_fp8_is_legal(const struct matmul *m)
            m->epilogue == MATMUL_PLAIN;
 }
 
-/* A matmul whose epilogue follows as separate operations. */
+/* The operations of a matmul whose epilogue runs separately. */
 struct matmul_parts {
-    matmul_fn *matmul; /* of MATMUL_PLAIN */
+    matmul_fn *matmul; /* for MATMUL_PLAIN */
     gelu_forward_fn *gelu_forward;
     gelu_backward_fn *gelu_backward;
     reduce_rows_fn *reduce_rows;
@@ -129,8 +130,8 @@ enum zd_status matmul_by_parts(
         const struct matmul_parts *parts, struct stream *stream,
         const struct matmul *matmul);
 
-/* Bytes of panel scratch a process holds for this compute type. */
+/* Bytes of panel scratch that a process keeps for this compute type. */
 size_t matmul_scratch_bytes(enum dtype dtype);
 
-/* Every type: the operands say which. */
+/* For every type: the operands determine it. */
 matmul_fn matmul_cuda;

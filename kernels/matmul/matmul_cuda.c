@@ -1,13 +1,13 @@
-/* matmul_cuda.c - matmul on a GPU: by cuBLASLt, in one pass where it has an
- * epilogue for it, else by parts; and by our own kernel where the library has
- * nothing.
+/* matmul_cuda.c - matmul on a GPU: by cuBLASLt, in one pass if it has the
+ * epilogue, else by parts; by our own kernel if the library refuses.
  *
- * What epilogues there are (NVIDIA's documentation of cublasLtMatmul, 13.1):
- *   - a bias is of D's type, so bf16 biases on fp32 results are added apart;
- *   - GELU is the tanh form, as ours; its aux matrix has rows of a multiple of
- *     8 elements. In fp32 it is less exact than our own, so it is not used;
- *   - sums of columns overwrite: a gradient that is added to goes by way of the
- *     workspace. */
+ * Limits of epilogues (NVIDIA's documentation of cublasLtMatmul, 13.1):
+ *   - a bias has D's type, so we add a bf16 bias of an fp32 result;
+ *   - GELU is the tanh form, as ours; rows of its aux matrix must be a multiple
+ *     of 8 elements. In fp32 it is less accurate than our own, so it is not
+ *     used;
+ *   - sums of columns overwrite: to accumulate a gradient they go to the
+ *     workspace first. */
 #include "kernels/matmul/matmul_cuda.h"
 #include "kernels/cuda/cuda_workspace.h"
 
@@ -29,8 +29,8 @@ static enum zd_status by_parts(struct stream *stream, const struct matmul *m)
 
 /* --- without an epilogue -------------------------------------------------- */
 
-/* Our own kernel is far slower than the library's: a bias that this does not
- * take, of codes where it refuses it, is added apart. */
+/* If the library does not support the bias (of another type, or refused with
+ * FP8), we add it separately, because our own matmul is far slower. */
 static enum zd_status by_library(struct stream *stream, const struct matmul *m)
 {
     bool is_fp8 = matmul_is_fp8(m);
@@ -56,8 +56,9 @@ static void *elements_on(const void *x, enum dtype dtype, size_t count)
     return (char *)(uintptr_t)x + count * dtype_bytes(dtype);
 }
 
-/* Counts of rows with scales of their own blocks must be multiples of 4 (seen
- * on an H200, cuBLASLt 13.1): the last ones apart, whose scales lie apart. */
+/* With 1X128 scales cuBLASLt needs a multiple of 4 rows (seen on an H200,
+ * cuBLASLt 13.1), so our own kernel computes the last rows; their scales are
+ * stored separately. */
 static enum zd_status codes(struct stream *stream, const struct matmul *m)
 {
     struct matmul most = *m, last = *m;
@@ -76,11 +77,11 @@ static enum zd_status codes(struct stream *stream, const struct matmul *m)
     return matmul_own_cuda(stream, &last);
 }
 
-/* The library's fast kernels move 16 bytes at a time, and so want counts of
- * eight of a dimension that lies densely: a vocabulary of 50257 costs five
- * times what 50256 does (head of GPT-2 124M on an H100, cuBLASLt 13.1, 5042
- * tokens: 3.8 and 3.2 ms where 0.65 ms are due). So the remainder of a large
- * one becomes a second matmul. */
+/* The library's fast kernels move 16 bytes at a time, so they need multiples of
+ * eight in a contiguous dimension: a vocabulary of 50257 takes five times as
+ * long as 50256 (head of GPT-2 124M on an H100, cuBLASLt 13.1, 5042 tokens: 3.8
+ * and 3.2 ms instead of 0.65 ms). So the remainder of a large dimension becomes
+ * a second matmul. */
 enum { EIGHTS_MIN = 4096 };
 
 static int over_eights(const struct matmul *m, int count)
@@ -88,7 +89,7 @@ static int over_eights(const struct matmul *m, int count)
     return m->a.type != DTYPE_FP32 && count >= EIGHTS_MIN ? count % 8 : 0;
 }
 
-/* out(M,N) = a(M,K) b(N,K)^T: the last columns of out apart. */
+/* out(M,N) = a(M,K) b(N,K)^T: the last columns of out separately. */
 static enum zd_status columns_apart(struct stream *stream, struct matmul m)
 {
     int rest = over_eights(&m, m.N);
@@ -101,9 +102,9 @@ static enum zd_status columns_apart(struct stream *stream, struct matmul m)
     return by_library(stream, &m);
 }
 
-/* out(M,N) = a(M,K) b(K,N): the last of the sum first, so that the rest is
- * added to it in fp32 and rounded with it. Rounding the last of the sum to
- * out's type costs a part in thousands of one rounding of the whole. */
+/* out(M,N) = a(M,K) b(K,N): the last terms of the sum first, so that the rest
+ * is added to them in fp32 and rounded together. Rounding these few terms to
+ * out's type adds an error of a few thousandths of the final rounding. */
 static enum zd_status depth_apart(struct stream *stream, struct matmul m)
 {
     int rest = over_eights(&m, m.K);
@@ -139,15 +140,15 @@ static bool is_gelu(const struct matmul *m)
     return m->epilogue == MATMUL_GELU || m->epilogue == MATMUL_DGELU;
 }
 
-/* bf16 and fp16 only, and where the aux matrix suits the library. */
+/* Only bf16 and fp16, with an aux matrix that the library supports. */
 static bool can_fuse_gelu(const struct matmul *m)
 {
     return m->a.type != DTYPE_FP32 && m->N % 8 == 0 &&
            (uintptr_t)m->aux % 16 == 0;
 }
 
-/* The sums go by way of the workspace. What is added to cannot be measured
- * against its parts: that waits for a call that overwrites. */
+/* Accumulates through the workspace. Such a call cannot be timed against its
+ * parts, because trials overwrite: a call without accumulation decides. */
 static enum zd_status sums_added(struct stream *stream, const struct matmul *m)
 {
     int count = m->epilogue == MATMUL_SUM_A ? m->M : m->N;
@@ -163,7 +164,7 @@ static enum zd_status sums_added(struct stream *stream, const struct matmul *m)
     return matmul_add_sums_cuda(stream, m->aux, queued.aux, count);
 }
 
-/* Fused or by parts: which of them is faster is measured the first time. */
+/* Fused or by parts: the first call measures which is faster. */
 enum zd_status matmul_cuda(struct stream *stream, const struct matmul *m)
 {
     enum matmul_outcome outcome;

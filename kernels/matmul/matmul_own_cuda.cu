@@ -1,9 +1,9 @@
-/* matmul_own_cuda.cu - our own matmul: any shape, alignment and transposition,
- * for what cuBLASLt refuses. Right and steady before fast.
+/* matmul_own_cuda.cu - our own matmul for any shape, alignment and
+ * transposition, for what cuBLASLt refuses. Simple and deterministic, not fast.
  *
- * A block makes a tile of 64 x 64 elements; each of its 256 threads 4 x 4 of
- * them in registers, from slices of 16 along K in shared memory. Sums run along
- * K in order, one fused multiply-add after the other. */
+ * A block computes a tile of 64 x 64 elements; each of its 256 threads holds 4
+ * x 4 of them in registers and reads slices of 16 along K from shared memory.
+ * Sums run along K in order, one fused multiply-add after the other. */
 #include "kernels/cuda/cuda.cuh"
 #include "kernels/matmul/matmul_cuda.h"
 
@@ -16,7 +16,7 @@ struct shape {
     float scale;
 };
 
-/* An operand of `count` rows along K, wherever K lies. */
+/* An operand of `count` rows along K, for either storage order. */
 template <typename T> struct elements {
     const T *from;
     int count, stride;
@@ -30,7 +30,7 @@ template <typename T> struct elements {
     }
 };
 
-/* One in FP8. */
+/* An operand in FP8. */
 struct codes {
     const uint8_t *from;
     const float *scales;
@@ -46,13 +46,14 @@ struct codes {
     }
 };
 
-/* Slices of a and b, along K first, so that a thread reads four neighbors. */
+/* Slices of a and b with K as the outer dimension, so that a thread reads four
+ * neighbors. */
 struct slices {
     float a[DEPTH][TILE + 4];
     float b[DEPTH][TILE + 4];
 };
 
-/* Neighboring threads read neighbors in memory, whichever way it lies. */
+/* Neighboring threads read neighbors in memory, in either storage order. */
 template <typename Operand>
 __device__ void load_slice(
         float (*slice)[TILE + 4], const Operand &x, int first, int k0, int K)
@@ -108,8 +109,8 @@ __global__ void __launch_bounds__(THREADS)
         }
 }
 
-/* Calls `run<T, Out>(...)` for the operands' and the result's type; of codes
- * that is the bias's. */
+/* Calls `run<T, Out>(...)` for the types of operands and result; for codes T is
+ * the bias's type. */
 #define BY_TYPE(m, run, ...)                                                   \
     ((m)->a.type == DTYPE_BF16 || matmul_is_fp8(m)                             \
              ? (m)->out.type == DTYPE_FP32 ? run<bf16, float>(__VA_ARGS__)     \
@@ -127,7 +128,7 @@ static enum zd_status queue(
     struct shape shape = {
             m->M,           m->N, m->K, m->accumulate, matmul_stride_out(m),
             matmul_scale(m)};
-    /* rows of blocks: at most 65535, which is 4 million rows */
+    /* gridDim.y <= 65535 allows 4 million rows */
     dim3 grid(
             (unsigned)ceil_div(shape.N, TILE),
             (unsigned)ceil_div(shape.M, TILE));

@@ -7,7 +7,7 @@ enum zd_status matmul_by_parts(
     struct matmul plain = *m;
     size_t count = (size_t)m->M * (size_t)m->N;
     plain.epilogue = MATMUL_PLAIN;
-    plain.aux = NULL; /* its address would count in a GPU's choice */
+    plain.aux = NULL; /* a GPU's plan depends on its alignment */
     if (m->epilogue == MATMUL_GELU)
         plain.out.data = m->aux;
     ZD_TRY(parts->matmul(stream, &plain));

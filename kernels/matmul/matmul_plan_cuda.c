@@ -1,5 +1,5 @@
 /* matmul_plan_cuda.c - descriptors, layouts, algorithms and the launch of one
- * kind of matmul. */
+ * plan. */
 #include "kernels/matmul/matmul_plan_cuda.h"
 
 #include "base/device/device_cuda.h"
@@ -59,7 +59,7 @@ static const struct epilogue *epilogue_of(const struct matmul_key *key)
             table->api,                                                        \
             desc_set(plan->desc, attribute, &(value), sizeof(value)))
 
-/* What a descriptor points to. */
+/* The pointers in a descriptor. */
 struct pointers {
     const void *bias, *aux, *a_scales, *b_scales;
 };
@@ -99,7 +99,7 @@ static enum zd_status set_epilogue(
     const struct matmul_key *p = &plan->tuned.key;
     uint32_t epilogue = (uint32_t)epilogue_of(p)->library;
     int64_t aux_ld = p->m;
-    /* only its alignment is looked at before a matmul is queued */
+    /* before a matmul is queued only the pointer's alignment matters */
     const void *somewhere = (const void *)(((uintptr_t)1 << 40) + p->alignment);
     SET(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue);
     if (epilogue_of(p)->has_aux)
@@ -169,7 +169,8 @@ static enum zd_status prefer(
 {
     uint64_t workspace = table->workspace_bytes;
     uint32_t alignment = (uint32_t)key->alignment;
-    /* partial sums of a split K: in fp32, added in order by a second kernel */
+    /* with split K only partial sums in fp32, which a second kernel adds in
+     * order */
     uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_NONE |
                        CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
     static const cublasLtMatmulPreferenceAttributes_t alignments[] = {
@@ -196,9 +197,9 @@ static enum zd_status prefer(
     return ZD_OK;
 }
 
-/* What keeps the promises of matmul_cuda.h. What the library does not tell of
- * an algorithm is taken to be right: it was asked for the same by descriptor
- * and preference. */
+/* Whether an algorithm has the precision that matmul_cuda.h promises. A
+ * property that the library does not report is assumed to be right, because
+ * descriptor and preference requested it. */
 static bool is_exact(
         const struct plan_table *table, const struct matmul_key *key,
         const cublasLtMatmulAlgo_t *algorithm)

@@ -1,6 +1,6 @@
-/* matmul_run_cuda.c - the plans of a GPU, each made at the first matmul of its
- * key, and how its algorithm is chosen: what this run or the file knows, else
- * the fastest of those that the library offers. */
+/* matmul_run_cuda.c - the plans of a GPU. The first matmul of a key makes its
+ * plan and chooses the algorithm: the one that this run or the file has, else
+ * the fastest of the library's proposals. */
 #include "base/must.h"
 #include "kernels/matmul/matmul_plan_cuda.h"
 
@@ -42,7 +42,7 @@ enum matmul_timing plan_timing(void)
                                             : MATMUL_TIME_LARGE;
 }
 
-/* A short side makes few operations of many bytes. */
+/* Bytes count too: with a short side there are few operations per byte. */
 static bool is_large(const struct matmul_key *p)
 {
     double m = p->m, n = p->n, k = p->k;
@@ -76,7 +76,7 @@ static enum key_epilogue key_epilogue(const struct matmul *m)
     }
 }
 
-/* Largest power of two up to 16 that divides every address. */
+/* The largest power of two up to 16 that divides every address. */
 static int32_t alignment_of(const struct matmul *m)
 {
     const void *const pointers[] = {m->a.data,    m->b.data, m->out.data,
@@ -88,14 +88,15 @@ static int32_t alignment_of(const struct matmul *m)
     return (int32_t)(bits & -bits);
 }
 
-/* Rows without gaps are always 0, so that equal matmuls share a key. */
+/* Encodes rows without gaps as 0, so that equal matmuls share a key. */
 static int32_t gap_or_none(int stride, int width)
 {
     assert(stride >= width);
     return stride == width ? 0 : stride;
 }
 
-/* Forward alone: gradients have an operand in E5M2, or scales of blocks. */
+/* True only in forward: gradients have an operand in E5M2, or scales of blocks.
+ */
 static bool sums_fast(const struct matmul *m)
 {
     return m->a.type == DTYPE_E4M3 && m->b.type == DTYPE_E4M3 &&
@@ -142,7 +143,7 @@ static uint32_t hash_of(const struct matmul_key *key)
     return (uint32_t)(hash >> 16);
 }
 
-/* Its slot, or the empty one where it belongs. */
+/* The key's slot, or the empty slot for it. */
 static struct plan *slot_of(
         const struct plan_table *table, const struct matmul_key *key)
 {
@@ -188,8 +189,8 @@ struct plan_table *plan_table_of_device(void)
     return &tables[device];
 }
 
-/* The part of the workspace that the library gets: what follows our own, and no
- * more than it makes use of, because another size is another choice. */
+/* The library's part of the workspace, after our own. Its maximum is fixed,
+ * because algorithms depend on the size. */
 static size_t library_workspace(void)
 {
     size_t bytes = cuda_workspace_size(), most = LIBRARY_WORKSPACE_BYTES;
@@ -213,7 +214,7 @@ enum zd_status plan_table_ready(struct plan_table *table)
 
 /* --- what is remembered --------------------------------------------------- */
 
-/* The algorithm that `from` knows, if the library still takes it. */
+/* Uses the algorithm of `from`, if there is one and the library accepts it. */
 static bool take_tuned(
         struct plan_table *table, struct plan *plan, const struct tuning *from)
 {
@@ -226,8 +227,8 @@ static bool take_tuned(
     return true;
 }
 
-/* For a run that resumes this one: also a first proposal, where no other was
- * tried. */
+/* Remembers the algorithm for a run that resumes this one; also a first
+ * proposal if nothing was timed. */
 static void note_plan(const struct plan_table *table, const struct plan *plan)
 {
     if (!plan->is_refused && is_timed(&plan->tuned.key))
@@ -242,7 +243,7 @@ static void set_algorithm(
 
 /* --- timing --------------------------------------------------------------- */
 
-/* A matmul as it is timed: by one of `count` algorithms, or by parts. */
+/* A matmul to time: with one of `count` algorithms, or by parts. */
 struct trial {
     const struct plan_table *table;
     const struct plan *plan;
@@ -265,7 +266,7 @@ static enum zd_status trial_run(const void *work, int way, bool *refused_out)
     return ZD_OK;
 }
 
-/* Runs every candidate on `m`, whose out is written over. */
+/* Times every candidate on `m`, overwriting its out. */
 static enum zd_status measure_and_keep(
         struct plan_table *table, struct plan *plan,
         const struct plan_candidates *candidates, const struct matmul *m,
@@ -302,8 +303,8 @@ static enum zd_status settle(
         struct stream *stream)
 {
     enum zd_status status = ZD_OK;
-    /* Before the lock: what is queued may wait for a collective, and so for a
-     * rank that waits for the lock. */
+    /* Wait before taking the lock: queued work may wait for a collective, and
+     * so for a rank that waits for the lock. */
     ZD_CUDA(cudaStreamSynchronize(device_cuda_stream(stream)));
     tuning_lock(table->tuning, PLAN_LOCK_TIMEOUT_MS);
     if (!take_tuned(table, plan, table->tuning))
@@ -314,7 +315,8 @@ static enum zd_status settle(
 
 /* --- plans ---------------------------------------------------------------- */
 
-/* Once for a shape: our own kernel is no match for the library's on FP8. */
+/* Warns once per shape: our own FP8 kernel is much slower than the library's.
+ */
 static void tell_refusal(
         const struct plan_table *table, const struct plan *plan,
         const struct plan_candidates *candidates)
@@ -323,13 +325,14 @@ static void tell_refusal(
     if (k->a_scales)
         zd_log_warning(
                 "matmul: %s has no algorithm for %d x %d x %d in FP8 (scales "
-                "%d and %d, epilogue %d): %s; it is slow without one",
+                "%d and %d, epilogue %d): %s; our own kernel is slow",
                 table->api->name, k->n, k->m, k->k, k->b_scales, k->a_scales,
                 k->epilogue, table->api->status_name(candidates->refusal));
 }
 
-/* Sets the algorithm of a plan that is described: the one that the run or the
- * file knows, the fastest, or the library's first; or is_refused. */
+/* Sets the algorithm of a described plan: the one that the run or the file has,
+ * the fastest, or the library's first proposal. Sets is_refused if there is
+ * none. */
 static enum zd_status choose(
         struct plan_table *table, struct plan *plan, const struct matmul *m,
         struct stream *stream)
@@ -347,9 +350,9 @@ static enum zd_status choose(
         return ZD_OK;
     }
     set_algorithm(plan, &candidates.algorithms[0]);
-    /* A trial writes over D. Where that holds a sum the first proposal stays:
-     * gradients are written before they are added to, so that only the last,
-     * shorter chunk of a head meets its shape here. */
+    /* Trials overwrite D, so an accumulating matmul keeps the first proposal.
+     * This is rare: gradients are first written, then added to, so only the
+     * last, shorter chunk of a head has a shape that is new here. */
     if (!timed || candidates.count == 1 || m->accumulate)
         return ZD_OK;
     return settle(table, plan, &candidates, m, stream);
@@ -384,8 +387,8 @@ static enum zd_status plan_for(
 
 /* --- matmuls -------------------------------------------------------------- */
 
-/* A bias alone costs nothing: only other epilogues are measured against their
- * parts. */
+/* A bias costs nothing, so only other epilogues are timed against their parts.
+ */
 static bool is_undecided(const struct plan *plan)
 {
     const struct tuned *t = &plan->tuned;
@@ -410,8 +413,8 @@ static enum zd_status run_locked(
     if (status == CUBLAS_STATUS_NOT_SUPPORTED ||
         status == CUBLAS_STATUS_INVALID_VALUE) {
         zd_log_warning(
-                "matmul: %s refuses %d x %d x %d, epilogue %d, which it had "
-                "offered (%s): done without it",
+                "matmul: %s refused %d x %d x %d, epilogue %d, although it "
+                "proposed the algorithm (%s): running without it",
                 table->api->name, key.n, key.m, key.k, key.epilogue,
                 table->api->status_name(status));
         plan->is_refused = true;
@@ -458,7 +461,8 @@ enum zd_status matmul_decide(
 {
     struct plan_table *table = plan_table_of_device();
     struct matmul_key key = key_of(m);
-    /* makes the plans of the parts, and waits before the lock: see settle */
+    /* makes the plans of the parts, and waits before taking the lock: see
+     * settle */
     ZD_TRY(matmul_by_parts(parts, stream, m));
     ZD_CUDA(cudaStreamSynchronize(device_cuda_stream(stream)));
     enum zd_status status = ZD_OK;

@@ -1,11 +1,11 @@
-/* matmul_shape.h - which shapes our own CPU code takes whatever the library:
- * a few rows, for which the matrix is not packed (rows_cpu.c), and one short
- * side, as adapters have (narrow_cpu.c). */
+/* matmul_shape.h - shapes that our own CPU code computes even if there is a
+ * library: few rows, for which the matrix is not packed (rows_cpu.c), and one
+ * short side, as in adapters (narrow_cpu.c). */
 #pragma once
 
 #include "kernels/matmul/matmul.h"
 
-enum { MATMUL_ROWS_MAX = 8 }; /* from more on packing wins (bench/gemm) */
+enum { MATMUL_ROWS_MAX = 8 }; /* above this packing is faster (bench/gemm) */
 
 static inline bool rows_are_few(const struct matmul *m)
 {
@@ -13,8 +13,8 @@ static inline bool rows_are_few(const struct matmul *m)
 }
 
 enum {
-    NARROW_MOST = 32,  /* beyond it packing pays (bench/gemm) */
-    NARROW_LEAST = 256 /* the other two sides: a model's, not a test's */
+    NARROW_MOST = 32,  /* above this packing is faster (bench/gemm) */
+    NARROW_LEAST = 256 /* the least of the other two sides */
 };
 
 enum narrow {
@@ -24,7 +24,7 @@ enum narrow {
     NARROW_GRADS   /* out(r, N) or out(M, r) [+]= a^T b over K rows */
 };
 
-/* By shape alone. */
+/* Depends only on the shape. */
 static inline enum narrow narrow_kind(const struct matmul *m)
 {
     bool tall = m->M >= NARROW_LEAST, wide = m->N >= NARROW_LEAST;

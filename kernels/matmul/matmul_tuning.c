@@ -23,9 +23,9 @@ static const char magic[] = "zerod products 3";
 
 struct tuning {
     char gpu[128], library[64];
-    char path[PATH_MAX]; /* empty: nowhere */
+    char path[PATH_MAX]; /* empty: no file */
     int lock;            /* descriptor; -1: not held */
-    struct stat seen;    /* the file when it was last read */
+    struct stat seen;    /* the file as last read */
     size_t count;
     struct tuned *tuned; /* MOST_TUNED */
 };
@@ -43,7 +43,7 @@ static bool cache_folder(char *out, size_t bytes)
     return length > 0 && (size_t)length < bytes;
 }
 
-/* Letters and digits of a text, the others as one '-'. */
+/* Keeps letters and digits; replaces each run of other characters by '-'. */
 static void slug(char *out, size_t bytes, const char *text)
 {
     size_t used = 0;
@@ -70,7 +70,7 @@ static void set_path(struct tuning *tuning)
 
 enum { KEY_WORDS = sizeof(struct matmul_key) / sizeof(int32_t) };
 
-/* The key, then parts, workspace, time and algorithm. */
+/* A line has the key, then parts, workspace, time and algorithm. */
 static bool parse_line(const char *line, struct tuned *out)
 {
     int parts, used;
@@ -117,7 +117,7 @@ static void keep(struct tuning *tuning, const struct tuned *tuned)
     tuning->count += !old;
 }
 
-/* NULL when there is no further line. */
+/* NULL: no further line. */
 static const char *next_line(const char *text)
 {
     const char *end = text ? strchr(text, '\n') : NULL;
@@ -135,7 +135,7 @@ const char *tuning_take(struct tuning *tuning, const char *text)
     char hex[HASH_HEX], head[sizeof magic + HASH_HEX + 2];
     const char *body = next_line(text);
     if (strncmp(text, magic, sizeof magic - 1) != 0)
-        return "it is of another format";
+        return "it has another format";
     if (!body)
         return "it is damaged";
     hash_bytes(body, strlen(body), hex);
@@ -144,7 +144,7 @@ const char *tuning_take(struct tuning *tuning, const char *text)
         return "it is damaged";
     const char *library = next_line(body);
     if (!line_is(body, tuning->gpu) || !line_is(library, tuning->library))
-        return "it is of another GPU or library";
+        return "it is from another GPU or library";
     for (const char *line = next_line(library); line && *line;
          line = next_line(line)) {
         struct tuned t;
@@ -256,7 +256,7 @@ void tuning_lock(struct tuning *tuning, int timeout_ms)
     if (!*tuning->path)
         return;
     tuning->lock = open_lock(tuning);
-    /* polled and not waited for: whoever holds it may be stopped */
+    /* polls with a timeout: the process that holds it may be stopped */
     while (tuning->lock >= 0 && flock(tuning->lock, LOCK_EX | LOCK_NB) != 0) {
         if (clock_seconds() > until) {
             close(tuning->lock);
@@ -278,12 +278,12 @@ void tuning_unlock(struct tuning *tuning)
 void tuning_add(struct tuning *tuning, const struct tuned *tuned)
 {
     keep(tuning, tuned);
-    /* without the lock a file that another process writes would be lost */
+    /* without the lock we could overwrite another process's additions */
     if (tuning->lock < 0)
         return;
     if (write_file(tuning) != ZD_OK) {
         zd_log_warning(
-                "matmul: what was timed is not kept: %s", zd_error_get()->what);
+                "matmul: timings are not saved: %s", zd_error_get()->what);
         zd_error_clear();
         *tuning->path = 0;
     } else if (stat(tuning->path, &tuning->seen) != 0) {

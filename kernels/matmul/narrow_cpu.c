@@ -1,15 +1,14 @@
-/* narrow_cpu.c - matmuls with one side of a few elements, r, as an adapter's
- * are: the large matrix is read once, where it lies, and never packed. What is
- * packed is the small one, a piece at a time, into a thread's first-level
- * cache.
+/* narrow_cpu.c - matmuls with one short side r, as in adapters: the large
+ * matrix is read once, in place, and never packed. Only the small one is
+ * packed, in pieces, into a thread's first-level cache.
  *
- *   sums    vectors run over r: a tile of ROWS tokens adds a row of b for each
+ *   sums    vectors run over r: a tile of TALL tokens adds a row of b for each
  *           element of a
- *   spread  vectors run over the columns of out; r steps
- *   grads   vectors run over the columns of the large matrix; what is summed
- *           over tokens waits in the cache, and turns as it is stored
+ *   spread  vectors run over the columns of out, in r steps
+ *   grads   vectors run over the columns of the large matrix; sums over tokens
+ *           stay in the cache and are transposed as they are stored
  *
- * What an element sums, and in which order, depends on the shapes alone. */
+ * The order of an element's sum depends only on the shapes. */
 #include "kernels/cpu/fast.h"
 #include "kernels/cpu/gemm_tile.h"
 #include "kernels/matmul/matmul_cpu.h"
@@ -17,21 +16,21 @@
 static_assert(PAIR == 1, "words are floats here");
 
 enum {
-    ROWS = VL == 16 ? 8 : 4, /* of a tile: rows by WIDE vectors */
+    ROWS = VL == 16 ? 8 : 4, /* a tile has ROWS rows by WIDE vectors */
     WIDE = 3,
     STRIP = WIDE * VL,
     /* sums */
     LANES = 16,              /* columns of a tile */
     TALL = VL == 16 ? 8 : 6, /* its rows */
     ACROSS = LANES / VL,
-    DEPTH = 256, /* of K at a time */
-    BLOCK = 256, /* tokens that share what is packed, about */
+    DEPTH = 256, /* piece of K */
+    BLOCK = 256, /* about how many tokens share a packed piece */
     MOST_LANES = (NARROW_MOST + LANES - 1) / LANES * LANES,
     /* spread and grads */
     SPREAD_COLUMNS = 4 * STRIP,
     GRADS_COLUMNS = VL == 16 ? 4 * STRIP : 8 * STRIP,
     GRADS_TOKENS = 128,
-    AHEAD = 8, /* rows that are asked for before they are read */
+    AHEAD = 8, /* rows to prefetch */
     MOST_ROWS = (NARROW_MOST + ROWS - 1) / ROWS * ROWS
 };
 
@@ -45,7 +44,7 @@ ALWAYS_INLINE void widen(float *to, const elem *from, int count)
         vf_store_some(to + i, load_some(from + i, count - i), count - i);
 }
 
-/* Elements of vector j of `count` columns; 0 beyond them. */
+/* Vector j of a row of `count` columns; 0 beyond them. */
 ALWAYS_INLINE vf load_within(const elem *p, int j, int count)
 {
     int rest = count - j * VL;
@@ -54,7 +53,8 @@ ALWAYS_INLINE vf load_within(const elem *p, int j, int count)
 
 /* --- sums ----------------------------------------------------------------- */
 
-/* b(k .. k + depth, LANES from `lane`), one row a step; lanes past r are 0. */
+/* Packs b(k .. k + depth, LANES from `lane`), one row per step; lanes past r
+ * are 0. */
 ALWAYS_INLINE void pack_lanes(
         float *panel, const struct matmul *p, int lane, int k, int depth)
 {
@@ -75,7 +75,7 @@ ALWAYS_INLINE void pack_lanes(
                             lanes));
 }
 
-/* sums[i] += a(i, :) panel, for TALL rows. */
+/* sums[i] += a(i, :) panel, for TALL rows i. */
 ALWAYS_INLINE void add_tall(
         float *sums, int64_t stride, const float *a, int64_t row,
         const float *panel, int depth)
@@ -103,7 +103,7 @@ ALWAYS_INLINE void add_tall(
         }
 }
 
-/* TALL rows of a as floats: in place, or through `rows`. */
+/* TALL rows of a as floats: in place, or widened into `rows`. */
 ALWAYS_INLINE const float *tall_rows(
         float rows[TALL * DEPTH], int64_t *stride_out, const struct matmul *p,
         int m, int count, int k, int depth)
@@ -157,7 +157,8 @@ static void sums_block(const struct matmul *p, int first, int count)
 
 /* --- spread --------------------------------------------------------------- */
 
-/* b(r, columns from `first`), rows SPREAD_COLUMNS apart; 0 past the edge. */
+/* Packs b(r, columns from `first`), rows SPREAD_COLUMNS apart; 0 past the edge.
+ */
 ALWAYS_INLINE void pack_columns(
         float *panel, const struct matmul *p, int first, int columns)
 {
@@ -176,7 +177,7 @@ ALWAYS_INLINE void pack_columns(
     }
 }
 
-/* rows x STRIP of out, of which `columns` are there. */
+/* Computes rows x STRIP of out, of which `columns` exist. */
 ALWAYS_INLINE void spread_tile(
         const struct matmul *p, int m, int rows, int column, int columns,
         const float *a, const float *panel)
@@ -221,7 +222,7 @@ ALWAYS_INLINE void spread_tile(
         }
 }
 
-/* Whole tiles know their shape. */
+/* For whole tiles the shape is a constant. */
 ALWAYS_INLINE void spread_tile_of(
         const struct matmul *p, int m, int rows, int column, int columns,
         const float *a, const float *panel)

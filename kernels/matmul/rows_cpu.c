@@ -1,20 +1,20 @@
-/* rows_cpu.c - matmuls of a few rows with a matrix, as a decode step has them.
+/* rows_cpu.c - matmuls of a few rows with a matrix, as in a decode step.
  *
- * Little of the matrix is used twice, so nothing is packed: it is read once,
- * in the order in which it is stored, by two rows at a time; rows after the
- * first two find it in the caches; memory's bandwidth is the bound.
- * What one element sums, and in which order, depends on K alone. */
+ * Each element of the matrix is used only a few times, so nothing is packed: it
+ * is read from memory once, in storage order, by two rows at a time; the other
+ * rows read it from the caches. Memory bandwidth is the limit. The order of an
+ * element's sum depends only on K. */
 #include "kernels/cpu/fast.h"
 #include "kernels/matmul/matmul_cpu.h"
 
-/* Of a (N, K) matrix one row is read at a time: rows side by side are read at
- * half the speed (bench/gemm). Of a (K, N) matrix DEPTH rows are, and the sums
- * of a strip of columns wait in the caches: a narrower one where more rows of
- * sums do. */
+/* A (N, K) matrix is read one row at a time: several at once are read at half
+ * the speed (bench/gemm). A (K, N) matrix is read DEPTH rows at a time, while
+ * the sums of a strip of columns stay in the caches; with more rows of sums the
+ * strip is narrower. */
 enum { STRIP = 2048, NARROW_STRIP = 512, DEPTH = 4 };
 
-/* ROWS_TOGETHER are multiplied as the matrix is read; all others while it is in
- * the caches. Sums side by side hide the latency of an addition. */
+/* ROWS_TOGETHER rows are multiplied as the matrix is read; the others while it
+ * is in the caches. Several sums at once hide the latency of additions. */
 enum { ROWS_TOGETHER = 2, SUMS = 4, STEP = SUMS * VL };
 
 typedef float strip_sums[MATMUL_ROWS_MAX][STRIP];
@@ -28,8 +28,8 @@ ALWAYS_INLINE void add_products(
         sum[m] += load_some(a + m * a_row, count) * bv;
 }
 
-/* sums[m][i] = a(m, :) . b(column, :), which is column i of a strip, of `rows`
- * rows from m. */
+/* sums[m][i] = a(m, :) . b(column, :), for `rows` rows from m; i: the column
+ * within a strip. */
 ALWAYS_INLINE void dot_run(
         const struct matmul *p, int m, int rows, int column, int i,
         strip_sums sums)
@@ -49,7 +49,7 @@ ALWAYS_INLINE void dot_run(
         sums[m + r][i] = vf_sum((of[0][r] + of[1][r]) + (of[2][r] + of[3][r]));
 }
 
-/* sums[m][c] += a(m, k) b(k, column + c), k < depth, c < columns, of `rows`
+/* sums[m][c] += a(m, k) b(k, column + c), k < depth, c < columns, for `rows`
  * rows from m. */
 ALWAYS_INLINE void add_rows(
         const struct matmul *p, int m, int rows, int depth, int k, int column,
@@ -74,8 +74,8 @@ ALWAYS_INLINE void add_rows(
     }
 }
 
-/* For each ROWS_TOGETHER rows from m, and what is left; so that the loops over
- * rows are unrolled. */
+/* Runs `run` for each ROWS_TOGETHER rows and for the rest, so that the loops
+ * over rows are unrolled. */
 #define FOR_ROWS(p, m, run)                                                    \
     for (int m = 0; m < (p)->M; m += ROWS_TOGETHER)                            \
         if ((p)->M - m >= ROWS_TOGETHER) {                                     \
@@ -104,8 +104,8 @@ static void strip_run(
         FOR_ROWS(p, m, add_rows(p, m, ROWS, 1, k, column, columns, sums))
 }
 
-/* The sums of `count` columns [+ bias], rounded into out, or as fp32 written or
- * added to it. */
+/* Stores the sums of `count` columns [+ bias] to out: rounded, or in fp32,
+ * where they may be added to it. */
 static void put_sums(
         void *out, enum dtype out_type, const elem *bias, bool accumulate,
         const float *sums, int count)

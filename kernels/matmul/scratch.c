@@ -9,8 +9,7 @@ struct scratch {
     size_t bytes;
 };
 
-/* The blocks no one is using. A mutable global because the operations have no
- * object of their own to keep it in. */
+/* The unused blocks. A mutable global, because operations have no object. */
 static struct scratch *free_blocks;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 

@@ -1,9 +1,8 @@
-/* scratch.h - memory that a matmul borrows while it runs.
+/* scratch.h - a pool of scratch memory for matmuls.
  *
- * A small pool: one block in a process whose only trainer calls matmul, one
- * for each rank where ranks are threads. A block is taken from the system the
- * first time so many are needed at once and kept for good, so a step allocates
- * nothing. Safe to call from several threads. */
+ * A process has one block per rank that is one of its threads. A block is
+ * allocated the first time that this many are in use at once, and never freed,
+ * so steps do not allocate. Thread-safe. */
 #pragma once
 
 #include "base/status.h"

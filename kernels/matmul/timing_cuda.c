@@ -1,4 +1,4 @@
-/* timing_cuda.c - how long each of several ways to compute the same takes. */
+/* timing_cuda.c - times alternative ways to compute the same result. */
 #include "kernels/matmul/matmul_plan_cuda.h"
 
 #include "base/device/device_cuda.h"
@@ -16,7 +16,7 @@ static enum zd_status events_create(struct events *events)
     return device_cuda_check(error, "cudaEventCreate");
 }
 
-/* Microseconds; < 0: it is refused. */
+/* Microseconds; < 0: refused. */
 static enum zd_status run_once(
         const struct timed_ways *ways, int way, const struct events *events,
         double *took_out)

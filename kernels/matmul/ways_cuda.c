@@ -1,11 +1,11 @@
-/* ways_cuda.c - which of two ways to compute what is no matmul is the faster.
- */
+/* ways_cuda.c - chooses the faster of two ways for operations other than
+ * matmuls. */
 #include "kernels/matmul/matmul_plan_cuda.h"
 
 #include "base/device/device_cuda.h"
 #include "base/log.h"
 
-/* UNDECIDED where one is refused. */
+/* Leaves tuned->parts UNDECIDED if a way is refused. */
 static enum zd_status time_ways(
         const struct two_ways *ways, struct stream *stream, struct tuned *tuned)
 {
@@ -23,7 +23,7 @@ static enum zd_status time_ways(
     return ZD_OK;
 }
 
-/* What the run or the file knows; NULL: nothing. */
+/* The entry of the run or the file; NULL: none. */
 static const struct tuned *known_way(
         const struct plan_table *table, const struct two_ways *ways)
 {
@@ -37,7 +37,7 @@ static const struct tuned *known_way(
     return tuned;
 }
 
-/* The file's lock is held. */
+/* Call with the file's lock held. */
 static enum zd_status settle_way(
         struct plan_table *table, const struct two_ways *ways,
         struct stream *stream)
@@ -49,7 +49,8 @@ static enum zd_status settle_way(
     ZD_TRY(time_ways(ways, stream, &tuned));
     bool is_timed = tuned.parts != TUNED_UNDECIDED;
     if (!is_timed)
-        tuned.parts = TUNED_FUSED; /* for this run: way 0 says what it lacks */
+        tuned.parts = TUNED_FUSED; /* only for this run: way 0 reports why it
+                                      fails */
     table->counters.timed += is_timed;
     tuning_add(is_timed ? table->tuning : table->run, &tuned);
     return ZD_OK;
@@ -61,8 +62,8 @@ static enum zd_status choose_way(
 {
     ZD_TRY(plan_table_ready(table));
     if (!known_way(table, ways)) {
-        /* Before the lock: what is queued may wait for a collective, and so for
-         * a rank that waits for the lock. */
+        /* Wait before taking the lock: queued work may wait for a collective,
+         * and so for a rank that waits for the lock. */
         ZD_CUDA(cudaStreamSynchronize(device_cuda_stream(stream)));
         tuning_lock(table->tuning, PLAN_LOCK_TIMEOUT_MS);
         enum zd_status status = settle_way(table, ways, stream);

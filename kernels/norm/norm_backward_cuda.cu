@@ -1,13 +1,13 @@
 /* norm_backward_cuda.cu - norms on a GPU, backward.
  *
- * A grid of a fixed number of blocks goes over the rows (norm_rows.cuh). Each
- * thread adds up what its columns give to dweight and dbias in registers; the
- * teams of a block join their sums in shared memory, in the order of the teams,
- * and the block leaves one row of partial sums in the workspace. A second
- * kernel adds those (column_sums.cuh). So x and dout are read once, and the
- * order of every sum follows from N and C. Gradients of heads of q and k that
- * were turned are turned back as they are read, each thread its own half of a
- * pair: the other half it reads too, from the first-level cache. */
+ * A fixed number of blocks loops over the rows (norm_rows.cuh). Each thread
+ * sums its columns' terms of dweight and dbias in registers; the teams of a
+ * block add their sums in shared memory, in the order of the teams, and the
+ * block writes one row of partial sums to the workspace. A second kernel adds
+ * these (column_sums.cuh). So x and dout are read once, and the order of every
+ * sum depends only on N and C. Gradients of rotated heads of q and k are
+ * rotated back as they are read: each thread computes its own half of a pair
+ * and also reads the other half, from the first-level cache. */
 #include "kernels/cuda/column_sums.cuh"
 #include "kernels/norm/norm_rows.cuh"
 #include "kernels/rope/rope.cuh"
@@ -16,8 +16,8 @@ extern "C" {
 #include "kernels/cuda/cuda_workspace.h"
 }
 
-/* Adds the sums of the block's teams and writes them to its row of `partials`.
- * Teams within a warp first, by shuffles; then one group after the other. */
+/* Adds the sums of the block's teams and writes them to its row of `partials`:
+ * first teams within a warp, by shuffles, then one group after the other. */
 template <int W, int PACKS>
 static __device__ inline void join_sums(
         float *partials, float (&sum)[PACKS][W], float *shared, int C,
@@ -53,7 +53,7 @@ static __device__ inline void join_sums(
     }
 }
 
-/* dout of a head at channel c, rotated back, as it would have been stored. */
+/* dout of a head at channel c, rotated back and rounded to T. */
 template <typename T, int W>
 static __device__ inline pack<T, W> turned_back(
         const T *dout, const struct rope_angles &angles, int64_t token, int c,
@@ -66,14 +66,14 @@ static __device__ inline pack<T, W> turned_back(
     return packed<T, W>(own);
 }
 
-/* What a thread has of a row. dresidual is read with the rest where that is
- * AHEAD of its use, else with the sum that it is added to. */
+/* A thread's part of a row. With AHEAD dresidual is loaded with the rest, else
+ * only when it is added. */
 template <typename T, int W, int PACKS> struct norm_packs_of_row {
     pack<T, W> x[PACKS], dout[PACKS], residual[PACKS];
     float mean, rstd;
 };
 
-/* Nothing of a row that is not there. */
+/* Loads zeros if row n does not exist. */
 template <typename T, int W, int PACKS, bool CENTERED, bool TURNS, bool AHEAD>
 static __device__ inline void load_row(
         norm_packs_of_row<T, W, PACKS> &row, const struct norm_backward &p,
@@ -102,11 +102,11 @@ static __device__ inline void load_row(
     }
 }
 
-/* What a block does that is the block'th of `blocks` for p. TURNS: by `angles`
- * in the forward pass. AHEAD: the next row is on its way while one is worked
- * on, if registers hold both; what is turned as it is read would wait. A row
- * of dx may take the place of one of dout or dresidual: all of a team have read
- * it before their sum is there. */
+/* The work of block `block` of `blocks` on p. TURNS: forward rotated rows by
+ * `angles`. AHEAD: loads the next row while computing the current one, if
+ * registers hold both; not with TURNS, which would wait for the loads. A row of
+ * dx may overwrite one of dout or dresidual: all threads of a team have read it
+ * before they have the team's sum. */
 template <typename T, int W, int PACKS, bool CENTERED, bool TURNS>
 static __device__ inline void norm_backward_rows(
         const struct norm_backward &p, float *partials, int lanes,
@@ -158,9 +158,9 @@ static __device__ inline void norm_backward_rows(
             }
         }
         team_sum(&sum_gx, &sum_g, lanes, shared);
-        if (TURNS) /* dx may take the place of what other lanes have read */
+        if (TURNS) /* dx may overwrite what other lanes read */
             __syncwarp(ALL_LANES);
-        if (!p.dx) { /* all threads: the others wait for them above */
+        if (!p.dx) { /* all threads must continue: team_sum has barriers */
             if (n < p.N && lane == 0)
                 p.parts.mine[n] = sum_gx;
             continue;
@@ -271,7 +271,8 @@ static __global__ void norm_backward_long_kernel(struct norm_backward p)
     }
 }
 
-/* 32 columns to a block, whose warps take every eighth row of a piece. */
+/* A block has 32 columns of a piece of the rows; each of its warps sums every
+ * eighth row. */
 template <typename T, bool CENTERED>
 static __global__ void weight_sums_kernel(
         struct norm_backward p, float *partials, int pieces)
@@ -309,13 +310,13 @@ static __global__ void weight_sums_kernel(
 /* --- launches ----------------------------------------------------------------
  */
 
-/* Where a team is the block, its sums need no place to meet. */
+/* If a team is the whole block, its sums need no shared memory. */
 static size_t joined_bytes(const float *partials, int lanes, int C)
 {
     return partials && lanes < NORM_BLOCK ? C * sizeof(float) : 0;
 }
 
-/* dweight first: dx may take the place of dout. */
+/* Computes dweight first: dx may overwrite dout. */
 template <typename T, bool CENTERED>
 static enum zd_status launch_long(
         cudaStream_t on, const struct norm_backward &p, float *partials)
@@ -367,7 +368,7 @@ static enum zd_status norm_backward_by(
     });
 }
 
-/* NULL: nothing trains. */
+/* NULL: the weights are frozen. */
 static float *partials_of(const struct norm_backward *p)
 {
     if (!p->dweight && !p->dbias)
@@ -397,7 +398,7 @@ static enum zd_status norm_backward_any(
 }
 
 /* As forward (norm_cuda.cu). q and k share the workspace, which has room for
- * two sums of each column; each has the blocks that it has alone. */
+ * two sums per column; each gets as many blocks as in a separate call. */
 template <typename T>
 static enum zd_status head_norm_rope_backward_any(
         struct stream *stream, const struct norm_backward *q,

@@ -1,15 +1,14 @@
 /* norm_cuda.cu - norms on a GPU, forward.
  *
- * A row is read once and kept in registers (norm_rows.cuh): the mean, the
- * variance about it and the result come of one pass over memory. With `b` the
- * row is a + b, rounded as it is stored, which saves the pass that would read
- * the sum again. Heads of q and k are rotated on their way out: each thread
- * norms the other half of its pairs once more,
- * which the first-level cache has. */
+ * A row is read once and kept in registers (norm_rows.cuh), so mean, variance
+ * and result need one pass over memory. With `b` the row is a + b, rounded as
+ * it is stored, which saves reading the sum again. Heads of q and k are rotated
+ * before they are stored: each thread also norms the other half of its pairs,
+ * which it reads from the first-level cache. */
 #include "kernels/norm/norm_rows.cuh"
 #include "kernels/rope/rope.cuh"
 
-/* A pack of a row, normed. */
+/* Norms a pack of a row. */
 template <typename T, int W>
 static __device__ inline void center_pack(
         float (&x)[W], const T *weight, const T *bias, float mean, float rstd)
@@ -34,7 +33,7 @@ static __device__ inline void scale_pack(
         x[j] = norm_scaled<T>(x[j] * rstd, w[j], form);
 }
 
-/* x, a normed pack, rotated: both halves as they would have been stored. */
+/* Rotates x, a normed pack, with both halves rounded to T first. */
 template <typename T, int W>
 static __device__ inline void turn_normed(
         float (&x)[W], const struct norm_forward &p,
@@ -50,7 +49,7 @@ static __device__ inline void turn_normed(
     turn_half<W>(x, mate, angles, norm_token(n, p.heads), c, p.C, 1.0f);
 }
 
-/* What a block does that is the block'th of those for p. TURNS: by `angles`. */
+/* The work of block `block` on p. TURNS: rotate by `angles`. */
 template <typename T, int W, int PACKS, bool CENTERED, bool TURNS>
 static __device__ inline void norm_forward_rows(
         const struct norm_forward &p, int lanes,
@@ -184,7 +183,7 @@ static __global__ void norm_forward_long_kernel(struct norm_forward p)
         }
         total += x;
     }
-    /* a thread reads again what it has written itself */
+    /* a thread reads only what it has written itself */
     const T *row = b ? sum : a;
     if (CENTERED)
         mean = block_sum(total, shared) / (float)p.C;
@@ -269,8 +268,8 @@ static enum zd_status norm_forward_any(
                   : norm_forward_by<T, false>(on, p);
 }
 
-/* Rows that lie in whole packs, as do the halves of their heads: one kernel
- * with the sums of norm_forward_by. */
+/* One kernel if rows and halves of heads are whole packs; its sums have the
+ * order of norm_forward_by. */
 template <typename T>
 static enum zd_status head_norm_rope_forward_any(
         struct stream *stream, const struct norm_forward *q,

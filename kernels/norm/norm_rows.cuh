@@ -1,13 +1,14 @@
-/* norm_rows.cuh - how the rows of a norm lie on the threads of a block.
+/* norm_rows.cuh - how the threads of a block divide the rows of a norm.
  *
  * A row belongs to a team of `lanes` neighboring threads (a power of two) and
  * stays in their registers: thread i of the team has the packs i, i + lanes,
  * ... of W elements, PACKS of them at most. A block of 256 threads has 256 /
- * lanes teams, each with a row of its own. Rows of q and k norms (64 elements)
- * have teams of 8 threads, rows of 4096 teams of 128.
+ * lanes teams with a row each. Rows of q and k norms (64 elements) have teams
+ * of 8 threads, rows of 4096 teams of 128.
  *
- * Teams of at most 32 sum by shuffles alone. Larger ones meet in shared memory,
- * and then all threads of the block do, also those that have no row. */
+ * Teams of at most 32 sum by shuffles. Larger ones use shared memory and
+ * barriers, which all threads of the block must reach, also those without a
+ * row. */
 #pragma once
 
 #include "kernels/cuda/cuda.cuh"
@@ -19,9 +20,9 @@ extern "C" {
 enum {
     NORM_BLOCK = 256,
     NORM_WARPS = NORM_BLOCK / WARP,
-    NORM_COLUMNS = 32,          /* most to a thread, in packs */
-    NORM_BACKWARD_COLUMNS = 16, /* the same where sums take registers too */
-    NORM_SINGLES = 8, /* most to a thread where rows cannot be read in packs */
+    NORM_COLUMNS = 32,          /* most per thread, in packs */
+    NORM_BACKWARD_COLUMNS = 16, /* the same where sums need registers too */
+    NORM_SINGLES = 8, /* most per thread if rows cannot be read in packs */
     NORM_MIN_LANES = 8
 };
 
@@ -35,7 +36,7 @@ static __device__ inline void team_sum(
     if (lanes <= WARP)
         return;
     int warp = warp_of_block(), warps = lanes / WARP;
-    __syncthreads(); /* the sums before these have been read */
+    __syncthreads(); /* earlier sums have been read */
     if (lane_of_warp() == 0) {
         shared[0][warp] = *a;
         shared[1][warp] = *b;
@@ -49,9 +50,9 @@ static __device__ inline void team_sum(
     }
 }
 
-/* The smallest team whose threads hold a row of C elements in packs of W, at
- * most `columns` each, or more where the largest team must; 0: the row is too
- * long (the kernels of long rows). */
+/* The smallest team whose threads hold a row of C elements in packs of W with
+ * at most `columns` each; the largest team may hold more. 0: the row is too
+ * long (use the kernels of long rows). */
 static inline int norm_lanes(int C, int W, int columns)
 {
     int64_t most = W == 1 ? NORM_SINGLES : columns;
@@ -68,7 +69,7 @@ static inline int norm_packs(int C, int W, int lanes)
     return (int)ceil_div(ceil_div(C, W), lanes);
 }
 
-/* A weight of rmsnorm as it multiplies, and x * rstd times that. */
+/* The factor of an rmsnorm weight, and x * rstd times it. */
 static __device__ inline float norm_factor(float weight, enum rmsnorm_form form)
 {
     return form == RMSNORM_ONE_PLUS ? 1.0f + weight : weight;
@@ -82,14 +83,14 @@ static __device__ inline float norm_scaled(
     return xhat * norm_factor(weight, form);
 }
 
-/* Whose head row n is. */
+/* The token of head row n. */
 static __device__ inline int64_t norm_token(int64_t n, int heads)
 {
     return (unsigned)n / (unsigned)heads;
 }
 
-/* By `run` with the fewest packs of a thread that hold so many, as a type:
- * kernels are compiled for some counts. */
+/* Calls `run` with the smallest compiled count of packs per thread that is at
+ * least `packs`, as a type. */
 template <typename T, typename RUN>
 static enum zd_status by_packs(int packs, const RUN &run)
 {

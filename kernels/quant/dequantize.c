@@ -42,7 +42,7 @@ size_t quant_code_bytes(const struct quant_matrix *m, size_t count)
     return quant_is_4bit(m) ? quant_parts(count, 2) : count;
 }
 
-/* Scales of scales. */
+/* The number of scales of scales. */
 static size_t nested_count(const struct quant_matrix *m)
 {
     return quant_parts(quant_scale_count(m), m->nested_block);
@@ -79,7 +79,7 @@ void quant_store_scales(
     quant_nest(to.codes, to.values, of_blocks, *to.offset, count);
 }
 
-/* Those of blocks first .. first + count - 1. */
+/* Reads the scales of blocks first .. first + count - 1. */
 static void read_scales(
         float *of_blocks, void *scales, const struct quant_matrix *m,
         size_t first, size_t count)
@@ -107,7 +107,7 @@ float quant_value(
         size_t i)
 {
     float values[16], scale, value = 0;
-    read_scales(/* only read from */
+    read_scales(/* only reads */
                 &scale, (void *)(uintptr_t)scales, m, quant_scale_of(m, i), 1);
     if (quant_is_4bit(m))
         quant_values(m->format, values);

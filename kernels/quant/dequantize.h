@@ -1,18 +1,18 @@
-/* dequantize.h - a quantized matrix (quant.h), decoded whole for a matmul.
+/* dequantize.h - decodes a whole quantized matrix (quant.h) for a matmul.
  *
- *   out = value of each code, times the scale of its block, row or tile,
- * rounded once to the compute type
+ *   out = value of each code times the scale of its block, row or tile, rounded
+ *         once to the compute type
  *
  * In `scales`, one after the other:
  *   nf4, fp4   absmax of each block
- *   nested     the offset; scales, one for each nested_block blocks; then in
- *              bytes the codes of absmax
- *   int8       scb of each row
- *   fp8        of each tile, by rows
+ *   nested     the offset; one scale per nested_block blocks; then the codes of
+ *              absmax, one byte each
+ *   int8       scb per row
+ *   fp8        scale per tile, by rows
  *
- * Shapes:  out and codes (rows, columns), the linear's (out, in). 4-bit codes
- *          and out begin at whole bytes, scales at a multiple of 4.
- * Bits:    those of quant.h's definitions on every device. */
+ * Shapes:  out and codes (rows, columns), the linear's (out, in). scales are
+ *          aligned to 4 bytes.
+ * Bits:    as quant.h's definitions, on every device. */
 #pragma once
 
 #include "base/device/device.h"
@@ -21,7 +21,7 @@
 struct quant_matrix {
     enum quant_format format;
     int64_t rows, columns; /* 0: no matrix */
-    size_t block;          /* of nf4 and fp4 */
+    size_t block;          /* for nf4 and fp4 */
     size_t nested_block;   /* 0: absmax is fp32 */
 };
 
@@ -33,11 +33,11 @@ static inline bool quant_is_4bit(const struct quant_matrix *m)
 {
     return m->format <= QUANT_FP4;
 }
-/* Blocks, rows or tiles: what has its own scale. */
+/* The number of blocks, rows or tiles, which each have a scale. */
 size_t quant_scale_count(const struct quant_matrix *m);
 /* The block, row or tile of element i. */
 size_t quant_scale_of(const struct quant_matrix *m, size_t i);
-/* The first element of one. */
+/* The first element of a block, row or tile. */
 size_t quant_scale_first(const struct quant_matrix *m, size_t scale);
 size_t quant_code_bytes(const struct quant_matrix *m, size_t count);
 size_t quant_scale_bytes(const struct quant_matrix *m);
@@ -49,8 +49,8 @@ struct quant_scales {
     unsigned char *codes; /* likewise */
 };
 struct quant_scales quant_scales_of(const struct quant_matrix *m, void *scales);
-/* `scales` as above, of what quant.h made of every block, row or tile, and
- * back: nested ones are what they decode to. */
+/* Packs the scales that quant.h computed for every block, row or tile into
+ * `scales` as above, and unpacks them; nested ones come back decoded. */
 void quant_store_scales(
         void *scales, const float *of_blocks, const struct quant_matrix *m);
 void quant_read_scales(

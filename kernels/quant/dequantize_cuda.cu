@@ -1,7 +1,7 @@
-/* dequantize_cuda.cu - quantized matrices, decoded into memory that a
- * matmul reads next. A thread takes the elements of one 16-byte store; what
- * bounds it is memory, so tables lie in shared memory and scales come from the
- * caches. Compiled without contraction: these are the CPU's bits. */
+/* dequantize_cuda.cu - decodes quantized matrices for the next matmul. A thread
+ * decodes the elements of one 16-byte store. Memory bandwidth is the limit, so
+ * tables are in shared memory and scales come from the caches. Compiled without
+ * contraction, for the CPU's bits. */
 #include "kernels/cuda/cuda.cuh"
 
 #define QUANT_TABLE static __device__ const
@@ -11,7 +11,7 @@ extern "C" {
 #include "kernels/quant/dequantize.h"
 }
 
-/* Threads of a block: as many as fill its tables. */
+/* A block has as many threads as its largest table has entries. */
 enum { CODES_BLOCK = 256, DYNAMIC = 127 };
 
 /* --- 4 bits --------------------------------------------------------------- */
@@ -29,7 +29,7 @@ struct tables_of_4bit {
     float map[2 * DYNAMIC + 2];
 };
 
-/* By all threads of a block. */
+/* All threads of a block must call it. */
 __device__ inline void load_tables(
         struct tables_of_4bit *tables, const struct blocks_of_4bit *m)
 {
@@ -47,7 +47,7 @@ __device__ inline void load_tables(
     __syncthreads();
 }
 
-/* Of the block that has element i. */
+/* absmax of the block of element i. */
 __device__ inline float absmax_at(
         const struct blocks_of_4bit *m, const struct tables_of_4bit *tables,
         int64_t i)
@@ -69,7 +69,7 @@ __device__ inline float value_of_4bit(
     return tables->values[code] * absmax_at(m, tables, i);
 }
 
-/* Bytes of codes of W elements; what is not moved in packs has a pack too. */
+/* Bytes of the codes of W elements; also for single elements. */
 template <int W> struct code_bytes {
     static const int of_4bit = W < 4 ? 2 : W / 2;
     static const int of_8bit = W < 2 ? 2 : W;
@@ -127,7 +127,8 @@ __device__ inline float value_of_8bit(
            m->scales[row / QUANT_TILE * m->tiles + column / QUANT_TILE];
 }
 
-/* Of element i; a division of 64 bits takes as long as all else. */
+/* The row of element i. Avoids a 64-bit division, which would take as long as
+ * everything else. */
 __device__ inline int64_t row_of(
         const struct rows_of_8bit *m, int64_t i, int64_t count)
 {
@@ -136,7 +137,7 @@ __device__ inline int64_t row_of(
     return i / m->columns;
 }
 
-/* W elements lie in one row, and in one tile. */
+/* W elements are in one row and one tile. */
 template <typename T, int W>
 static __global__ void dequantize_8bit_kernel(
         T *out, struct rows_of_8bit m, int64_t count)

@@ -61,7 +61,7 @@ static float clamped(float x)
     return x < -1 ? -1 : x > 1 ? 1 : x;
 }
 
-/* x against the scale of its block: times the reciprocal, or over it. */
+/* How x is scaled by its block: times the reciprocal, or divided. */
 struct scaling {
     float by, over;
 };
@@ -79,7 +79,7 @@ static float scaled(struct scaling scaling, float x)
     return clamped(x * scaling.by / scaling.over);
 }
 
-/* The scale as it is stored: that of a short block is never 0. */
+/* The stored scale: never 0 for a short block. */
 static float stored(float absmax, bool is_full)
 {
     return is_full || absmax > 1e-38f ? absmax : 1e-38f;
@@ -101,7 +101,7 @@ static void encode_block(
     const uint8_t *order = format == QUANT_NF4 ? NULL : fp4_order;
     for (size_t i = 0; i < count; i += 2) {
         uint8_t high = code4(bounds, order, scaled(scaling, x[i]));
-        /* after an odd end there is a zero */
+        /* an odd count is padded with a zero */
         float next = i + 1 < count ? scaled(scaling, x[i + 1]) : 0;
         codes[i / 2] = (uint8_t)(high << 4 | code4(bounds, order, next));
     }
@@ -129,7 +129,8 @@ float quant_nested_offset(const float *absmax, size_t count)
     return (float)(sum / (double)count);
 }
 
-/* Entries whose upper bound lies below x: the lower of two equally near. */
+/* The number of entries whose upper bound is below x: of two equally near
+ * entries the lower one. */
 static uint8_t code_of_map(const float bounds[255], float x)
 {
     int first = 0, end = 255;
@@ -169,7 +170,7 @@ float quant_encode8(int8_t *codes, const float *x, size_t columns)
     float scb = largest_magnitude(x, columns);
     float by = scb > 0 ? 1.0f / scb * 127.0f : 0;
     for (size_t i = 0; i < columns; i++) {
-        /* of a row of denormals the reciprocal is infinite */
+        /* in a row of denormals the reciprocal is infinite */
         float q = isfinite(by) ? rintf(x[i] * by) : rintf(x[i] / scb * 127);
         codes[i] = (int8_t)(q < -127 ? -127 : q > 127 ? 127 : q);
     }

@@ -1,17 +1,17 @@
-/* quant_cpu.c - decoding, vectors at a time; bits as of quant.c, as nothing is
- * done but one or two products and a rounding.
+/* quant_cpu.c - decoding in vectors. The bits equal quant.c's, because an
+ * element is only one or two products and a rounding.
  *
- * 4 bits: the 16 products of a block are made once and rounded; what is left is
- * to look them up. 16-bit elements: by bytes, 16 codes in one shuffle for the
- * lower halves and one for the upper. fp32: a permutation of 16 floats
- * (AVX-512) or of twice 8 (AVX2). Without either: a loop. */
+ * 4 bits: the 16 products of a block are computed and rounded once, then looked
+ * up. 16-bit elements: by bytes, 16 codes with one shuffle for the lower halves
+ * and one for the upper. fp32: a permutation of 16 floats (AVX-512) or of two
+ * times 8 (AVX2). Otherwise a loop. */
 #include "kernels/cpu/fast.h"
 #include "kernels/fp8/fp8_lanes.h"
 #include "kernels/quant/dequantize.h"
 
 dequantize_fn FAST(dequantize);
 
-/* A block's products as elements. */
+/* Computes a block's products as elements. */
 static void fill_table(elem table[16], const float values[16], float absmax)
 {
     for (int i = 0; i < 16; i += VL)
@@ -28,7 +28,7 @@ static void look_up_rest(
 
 #if defined(__AVX2__) && KERNEL_TYPE != KERNEL_FP32
 
-/* Bytes of the products: lower halves, upper halves. */
+/* The products' bytes: lower halves, upper halves. */
 struct table {
     __m128i low, high;
 };
@@ -48,7 +48,7 @@ ALWAYS_INLINE struct table split(const elem table[16])
                     _mm_shuffle_epi8(a, odd), _mm_shuffle_epi8(b, odd))};
 }
 
-/* 16 elements by 16 codes, in order. */
+/* Looks up 16 codes. */
 ALWAYS_INLINE void look_up_16(elem *out, struct table table, __m128i index)
 {
     __m128i low = _mm_shuffle_epi8(table.low, index);
@@ -84,7 +84,7 @@ ALWAYS_INLINE void decode_block(
     size_t i = 0;
     for (; i + 16 <= count; i += 16) {
         __m128i bytes = _mm_loadl_epi64((const __m128i *)(codes + i / 2));
-        /* of an index the permutation looks at four bits */
+        /* the permutation uses only four bits of an index */
         __m512i index = _mm512_srlv_epi32(
                 _mm512_cvtepu8_epi32(_mm_unpacklo_epi8(bytes, bytes)), shift);
         _mm512_storeu_ps(out + i, _mm512_permutexvar_ps(index, table));
@@ -96,7 +96,7 @@ ALWAYS_INLINE void decode_block(
 
 ALWAYS_INLINE __m256 look_up_8(__m256 low, __m256 high, __m256i index)
 {
-    /* the fourth bit of an index, as a sign, says which half */
+    /* the fourth bit of an index, moved to the sign, selects the half */
     __m256 half = _mm256_castsi256_ps(_mm256_slli_epi32(index, 28));
     return _mm256_blendv_ps(
             _mm256_permutevar8x32_ps(low, index),
@@ -136,7 +136,7 @@ ALWAYS_INLINE void decode_block(
 
 #endif
 
-/* Elements [begin, end) of one block, from a whole byte on. */
+/* Decodes elements [begin, end) of one block; begin is even. */
 ALWAYS_INLINE void decode_part(
         elem *out, const uint8_t *codes, float absmax, const float values[16],
         size_t begin, size_t end)
@@ -176,9 +176,9 @@ static void decode8(void *out, const int8_t *codes, float scb, size_t count)
                 (int64_t)(count - i));
 }
 
-/* A code's bits below those of an fp16's sign are the number / 256 in fp16, of
- * numbers below 2^-6 too; only the codes that are no numbers are others there.
- * Products and roundings are those of the loop in decode_fp8. */
+/* The bits of a code, shifted into an fp16, are its value / 256, also for
+ * denormals; only NaN codes need care. Products and roundings equal the loop in
+ * decode_fp8. */
 #if defined(__AVX512F__)
 enum { FP8_STEP = 64 };
 
@@ -295,17 +295,16 @@ static void decode_fp8(
 /* --- parts of a matrix, and all of it ------------------------------------- */
 
 enum {
-    UNNESTED = 128, /* blocks whose absmax are decoded at a time */
-    SHARE = 1
-            << 13, /* elements that a thread decodes at a time: whole blocks */
+    UNNESTED = 128,  /* blocks whose absmax are decoded at once */
+    SHARE = 1 << 13, /* elements per piece of a thread's work: whole blocks */
 };
 
-/* A quantized matrix with its tables; all borrowed. */
+/* A quantized matrix with its tables; owns nothing. */
 struct codes_reader {
     const struct quant_matrix *m;
     const uint8_t *codes;
     const float *scales;
-    const float *nested; /* scales of absmax; NULL: they are not quantized */
+    const float *nested; /* scales of absmax; NULL: absmax is fp32 */
     const uint8_t *absmax_codes;
     float values[16], map[256];
 };
@@ -352,7 +351,7 @@ static void read_blocks(
     }
 }
 
-/* Columns [begin, end) of row r. */
+/* Reads columns [begin, end) of row r. */
 static void read_row(
         elem *out, const struct codes_reader *reader, size_t r, size_t begin,
         size_t end)
@@ -374,7 +373,7 @@ static void read_row(
     }
 }
 
-/* Elements begin .. begin + count - 1, from a whole block on. */
+/* Reads elements begin .. begin + count - 1; begin is at a block. */
 static void codes_read(
         elem *out, const struct codes_reader *r, size_t begin, size_t count)
 {

@@ -1,5 +1,5 @@
-/* quant_tables.h - borders between the codes of bitsandbytes' formats, as its
- * Python has them (_get_4bit_quantize_bounds). Private to this room. */
+/* quant_tables.h - bounds between the codes of bitsandbytes' formats, from its
+ * Python (_get_4bit_quantize_bounds). Private to this folder. */
 #pragma once
 
 #include <stdint.h>

@@ -1,6 +1,6 @@
-/* quant_values.h - what the codes of bitsandbytes' formats stand for, as its
- * Python has them (get_4bit_type, create_dynamic_map). Private to this room.
- * QUANT_TABLE: how a twin keeps a table; the CPU's as it is here. */
+/* quant_values.h - the values of codes of bitsandbytes' formats, from its
+ * Python (get_4bit_type, create_dynamic_map). Private to this folder.
+ * QUANT_TABLE: the storage class of a table; the GPU's twin defines its own. */
 #pragma once
 
 #ifndef QUANT_TABLE

@@ -1,4 +1,4 @@
-/* rope.cuh - the rotation of rope.h on a GPU, for the kernels that do it. */
+/* rope.cuh - the rotation of rope.h on a GPU, for several kernels. */
 #pragma once
 
 #include "kernels/cuda/cuda.cuh"
@@ -7,8 +7,8 @@ extern "C" {
 #include "kernels/rope/rope.h"
 }
 
-/* Both halves of a pair, rotated. The multiplication that is fused with the
- * addition is named, so that every kernel gives the same bits. */
+/* The two rotated halves of a pair. An explicit fma fixes which product is
+ * fused with the addition, so that every kernel has the same bits. */
 static __device__ inline float turned_low(
         float low, float high, float cosine, float sine)
 {
@@ -21,8 +21,8 @@ static __device__ inline float turned_high(
     return fmaf(low, sine, high * cosine);
 }
 
-/* W elements of a head, from channel c on, and those that they are paired
- * with in its other half: x, rotated. D/2 is a multiple of W. */
+/* Rotates x, W elements of a head from channel c on; mate: their partners in
+ * the other half. D/2 is a multiple of W. */
 template <int W>
 static __device__ inline void turn_half(
         float (&x)[W], const float (&mate)[W], const struct rope_angles &angles,
@@ -43,13 +43,13 @@ static __device__ inline void turn_half(
     }
 }
 
-/* Where the elements at channel c have their mates. */
+/* The channel of the partners of the elements at channel c. */
 static __device__ inline int mate_of(int c, int D)
 {
     return c < D / 2 ? c + D / 2 : c - D / 2;
 }
 
-/* Whether halves of heads are whole packs of W, as turn_half wants them. */
+/* Whether halves of heads are whole packs of W, as turn_half needs. */
 static inline bool turns_in_packs(
         const struct rope_angles *angles, int D, int W)
 {

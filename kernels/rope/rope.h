@@ -2,15 +2,13 @@
  *
  *   for i < P:  (x_a, x_b) <- rotation by angle position * inv_freq_i
  *
- *   of the first 2 P channels of each head; the others stay. a, b: i and i + P
- *   (Hugging Face's rotate_half), or 2 i and 2 i + 1 where pairs are
- *   interleaved (GLM). A factor of cosine and sine (yarn, longrope) is in the
- *   tables.
+ *   for the first 2 P channels of each head; the others do not change. a, b: i
+ *   and i + P (Hugging Face's rotate_half), or 2 i and 2 i + 1 if pairs are
+ *   interleaved (GLM). The tables include the factor of yarn and longrope.
  *
  * Source:  Su et al. 2021, arXiv:2104.09864, section 3.2; layouts as in
  *          transformers' Llama and GLM-4. Backward is the transpose: the
- *          rotation by the negative angle, times the same factors.
- */
+ *          rotation by the negative angle, times the same factors. */
 #pragma once
 
 #include "base/device/device.h"

@@ -3,8 +3,8 @@
 
 rope_fn FAST(rope);
 
-/* Of the two products the compiler fuses one with the sum (-ffp-contract): the
- * results have the bits of this order of loads and stores. */
+/* The compiler fuses one of the two products with the sum (-ffp-contract);
+ * which one depends on this order of loads and stores, so bits do too. */
 ALWAYS_INLINE void turn_halves(
         elem *low, const float *cosine, const float *sine, int pairs,
         bool backward)
@@ -22,7 +22,8 @@ ALWAYS_INLINE void turn_halves(
     }
 }
 
-/* Neighbors are taken apart, and put together again. */
+/* Interleaved pairs: splits them into halves, rotates, and interleaves again.
+ */
 static void turn_neighbors(
         elem *head, const float *cosine, const float *sine, int pairs,
         bool backward)

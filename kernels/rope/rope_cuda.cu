@@ -6,7 +6,7 @@ extern "C" {
 
 enum { ROPE_BLOCK = 128 };
 
-/* Pairs of neighbors: a and b are 2 W elements that follow each other. */
+/* Interleaved pairs: a and b are 2 W consecutive elements. */
 template <int W>
 static __device__ inline void turn_neighbors(
         float (&a)[W], float (&b)[W], const float (&c)[W], const float (&s)[W])
@@ -26,9 +26,9 @@ static __device__ inline void turn_neighbors(
         a[j] = x[j], b[j] = x[W + j];
 }
 
-/* A thread rotates W pairs of a head: packs from both of its halves, or
- * neighbors. A block works on a tile of a token's heads, which share its
- * angles. */
+/* A thread rotates W pairs of a head: packs from both halves, or interleaved
+ * pairs. A block works on several heads of one token, which share its angles.
+ */
 template <typename T, int W>
 static __global__ void rope_kernel(
         T *x, const struct rope_angles angles, int H, int D, int pairs,

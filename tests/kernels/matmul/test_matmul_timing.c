@@ -110,7 +110,7 @@ Test(matmul_timing, resumed_run_keeps_its_algorithms)
                 i);
     cr_expect_str_eq(
             matmul_take_algorithms("zerod products 1\n"),
-            "it is of another format");
+            "it has another format");
 }
 
 /* Few operations, but a matrix of 16 MiB. */
