@@ -1,4 +1,4 @@
-/* activations.c - how the passes are laid on their stack. */
+/* activations.c - lays out the passes on their stack. */
 #include "base/must.h"
 #include "model/layout.h"
 
@@ -8,14 +8,14 @@
 
 enum {
     HEAD_CHUNK_TOKENS = 512,
-    /* A chunk's logits: long enough to use the gradient of a large head well,
+    /* A chunk's logits: large enough to amortize the gradient of a large head,
      * which is read and written once per chunk. */
     HEAD_CHUNK_BYTES = 256 << 20,
-    /* In the time of that traffic a GPU computes the logits of some thousand
-     * tokens. */
+    /* A GPU computes the logits of some thousand tokens in the time of that
+     * traffic. */
     GPU_CHUNK_TOKENS = 8192,
     GPU_CHUNK_BYTES = 512 << 20,
-    /* of a head that trains, where a layer keeps as much */
+    /* if the head trains and a layer keeps as much */
     LARGE_CHUNK_TOKENS = 32768
 };
 #define LARGE_CHUNK_BYTES ((size_t)2 << 30)
@@ -75,7 +75,7 @@ void activations_share_heads(struct attention_shape *shape, int places)
     shape->queries = (struct attention_queries){0};
 }
 
-/* Does the head's weight, a tied one too, have a gradient? */
+/* Does the head's weight (also if tied) have a gradient? */
 static bool head_trains(
         const struct model_config *config, const struct param_table *table)
 {
@@ -87,7 +87,7 @@ static bool head_trains(
     return id < end && table->params[id].trainable;
 }
 
-/* N tokens. */
+/* The layout of a pass of N tokens. */
 static struct layout layout_of(
         const struct model_config *config, const struct param_table *table,
         const struct model_shape *shape, size_t N, char *base)
@@ -127,8 +127,8 @@ static struct layout layout_of(
     };
 }
 
-/* Not for a decode step, which has none: a GPU's library is asked, and that
- * takes it a while. */
+/* Not for decode steps, which need no scratch: asking a GPU's library takes a
+ * while. */
 static void measure_attention(struct layout *l, int B)
 {
     const struct layer_attention *layers = l->config->layer_attention;
@@ -142,24 +142,25 @@ static void measure_attention(struct layout *l, int B)
         l->attention_scratch = size_max(
                 l->attention_scratch,
                 attention_scratch_bytes(&attention, l->dtype, l->backend));
-        if (i) /* there are two kinds at most */
+        if (i) /* there are at most two kinds */
             break;
     }
 }
 
 /* --- passes --------------------------------------------------------------- */
 
-/* Tokens of a chunk. The gradient of a head that trains is read and written
- * once a chunk. Where layers are recomputed, one has no memory while the head
- * runs; else it is one of many. The shape alone decides, so that every way to
- * recompute or offload has the same bits. */
+/* Tokens of a chunk. If the head trains, its gradient is read and written once
+ * per chunk. A chunk may use as much memory as a layer: with recomputation no
+ * layer has memory while the head runs; without, a layer is one of many.
+ * Depends only on the shape, so that all modes of recomputation and offload
+ * have the same bits. */
 static size_t chunk_limit(const struct layout *l)
 {
     size_t row = dtype_bytes(l->logits_dtype) * (size_t)l->logits_stride;
     size_t tokens = HEAD_CHUNK_TOKENS, bytes = HEAD_CHUNK_BYTES;
     if (l->backend == DEVICE_CUDA) {
         tokens = GPU_CHUNK_TOKENS;
-        bytes = GPU_CHUNK_BYTES / l->cp; /* of a share of a sample's tokens */
+        bytes = GPU_CHUNK_BYTES / l->cp; /* of one place's tokens */
     }
     if (l->backend == DEVICE_CUDA && l->head_trains) {
         tokens = LARGE_CHUNK_TOKENS;
@@ -171,13 +172,13 @@ static size_t chunk_limit(const struct layout *l)
     return size_min(tokens, bytes / (size_t)tp_size(l->config) / row);
 }
 
-/* Equal pieces of at most the limit. */
+/* Chunks of equal size, at most the limit. */
 static int head_chunk(const struct layout *l)
 {
     size_t tp = (size_t)tp_size(l->config),
            asked = (size_t)l->shape->head_chunk;
     size_t limit = size_max(asked ? asked : chunk_limit(l), 1);
-    limit = size_max(limit / tp, 1); /* of a share */
+    limit = size_max(limit / tp, 1); /* per share */
     size_t pieces = (l->S + limit - 1) / limit;
     return (int)((l->S + pieces - 1) / pieces * tp);
 }
@@ -219,7 +220,7 @@ static void push_head(
 int checkpointing_segment(struct checkpointing checkpointing, int layers)
 {
     enum checkpointing_mode mode = checkpointing.mode;
-    assert(mode != CHECKPOINTING_AUTO); /* it is settled before */
+    assert(mode != CHECKPOINTING_AUTO); /* train has resolved it */
     return mode == CHECKPOINTING_FULL    ? 1
            : mode == CHECKPOINTING_EVERY ? checkpointing.every
            : mode == CHECKPOINTING_SQRT  ? (int)lround(sqrt((double)layers))
@@ -242,7 +243,7 @@ static void alloc_layers(struct activations *a)
     a->slots = zd_array((size_t)a->segment, sizeof *a->slots);
 }
 
-/* How the layers are cut, the same for each micro-batch. */
+/* Divides the layers into segments, the same for each micro-batch. */
 static void begin_micros(const struct layout *l, struct activations *acts)
 {
     int layers = l->config->layers;
@@ -264,7 +265,7 @@ static void begin_micros(const struct layout *l, struct activations *acts)
     }
 }
 
-/* Arrays of layers that have no backward: each micro-batch has its own x. */
+/* Arrays of layers without a backward: each micro-batch has its own x. */
 static void push_lean_micros(struct layout *l, struct activations *acts)
 {
     for (int m = 0; m < acts->micros; m++)
@@ -319,7 +320,7 @@ static void lay_train(struct layout l, struct activations *acts)
         acts->scratch = push_bytes(&l, l.attention_scratch);
     l.top = acts->recompute ? below : above;
     push_head(&l, chunk, true, &acts->head);
-    /* what is in use for one micro-batch at a time is that of the first */
+    /* arrays that serve one micro-batch at a time are the first one's */
     for (int m = 0; m < acts->micros; m++) {
         l.top = above;
         acts[m].adapters = acts->adapters;
@@ -360,7 +361,7 @@ static void lay_decode(struct layout l, struct activations *a)
     size_t texts = (size_t)decode_texts(l.shape);
     size_t capacity = (size_t)l.shape->decode_capacity;
     size_t rows = (size_t)l.config->layers * texts * capacity;
-    l.logits_dtype = DTYPE_FP32; /* the host reads them */
+    l.logits_dtype = DTYPE_FP32; /* the host reads logits */
     l.pieces = 1, l.piece = l.S = l.N;
     l.decodes = true;
     l.by_heads = false;

@@ -26,9 +26,8 @@ static struct dropout dropout_of(
             .key = rng_u64(seed, view->stream, 0)};
 }
 
-/* out(N, C), rows `stride` apart, = or += what dropout leaves of x, of rows
- * that follow each other at a time; with context parallelism of a piece of a
- * sample. */
+/* out(N, C), rows `stride` apart, = or += dropout of x. Each call covers
+ * consecutive rows; with context parallelism, rows of one piece of a sample. */
 static enum zd_status drop_rows(
         const struct linear *l, void *out, int stride, const void *x, int C,
         const struct dropout *dropout, bool add)
@@ -40,7 +39,7 @@ static enum zd_status drop_rows(
     int tp = tp_size(l->model->config), each = l->N / tp;
     int T = own.rows ? own.rows : l->pass->T;
     for (int n = 0, count; n < l->N; n += count) {
-        /* with tensor parallelism each share has as many rows of a part */
+        /* with tensor parallelism each share has the same rows of a part */
         int first = n / each * (l->pass->B * T / tp) + n % each;
         int row = first + (int)dropout->first_row, half = own.rows / 2;
         count = each - n % each;
@@ -59,7 +58,7 @@ static enum zd_status drop_rows(
     return ZD_OK;
 }
 
-/* x, or what dropout leaves of it. */
+/* x, or dropout of x. */
 static enum zd_status kept_input(
         const struct linear *l, const struct adapter_view *view, const void *x,
         const void **kept_out)
@@ -74,7 +73,7 @@ static enum zd_status kept_input(
 
 /* --- matmuls -------------------------------------------------------------- */
 
-/* u(N, r) = scale a b, where the kernels cannot do so in one pass by two. */
+/* u(N, r) = scale a b; in two passes if the kernels' matmul has no scale. */
 static enum zd_status low_product(
         const struct linear *l, const struct adapter_view *view, void *u,
         struct matmul_operand a, struct matmul_operand b, int K)
@@ -82,7 +81,7 @@ static enum zd_status low_product(
     const struct kernels *k = l->model->kernels;
     const struct dropout none = {.T = 1};
     float scale = (float)(view->scale / (1.0 - dropout_p(l)));
-    scale = fmaxf(scale, FLT_MIN); /* 0 would be none */
+    scale = fmaxf(scale, FLT_MIN); /* 0 would mean 1 */
     struct matmul m = product(
             l->N, view->r, K, a, b, (struct matmul_result){u, k->dtype});
     m.scale = k->adds_narrow ? scale : 1;
@@ -93,8 +92,8 @@ static enum zd_status low_product(
                                     &none, false);
 }
 
-/* to(N, columns), rows `stride` apart, += keep(low(N, r) factor), the factor
- * (r, columns) or with `trans` (columns, r). */
+/* to(N, columns), rows `stride` apart, += keep(low(N, r) factor); factor is (r,
+ * columns), or with `trans` (columns, r). */
 static enum zd_status add_product(
         const struct linear *l, void *to, enum dtype to_dtype, int stride,
         const void *low, const void *factor, bool trans, int r, int columns,
@@ -127,7 +126,7 @@ static enum zd_status add_to_columns(
             &none);
 }
 
-/* Columns of a row that begins `first` elements in. */
+/* Skips `first` columns. */
 static void *columns_at(const void *rows, int first, enum dtype type)
 {
     return (char *)(uintptr_t)rows + (size_t)first * dtype_bytes(type);

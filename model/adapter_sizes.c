@@ -53,7 +53,7 @@ struct adapter_sizes adapter_sizes_of(
 {
     struct adapter_sizes all = {0};
     for (int u = 0; table->adapters && u < table->unit_count; u++) {
-        struct adapter_sizes unit = {0}; /* sums over its adapters */
+        struct adapter_sizes unit = {0}; /* sums over a layer's adapters */
         for (int id = table->unit_first[u]; id < table->unit_first[u + 1]; id++)
             if (param_has_adapter(table, id))
                 add(table, id, joined, &unit, &all);

@@ -1,7 +1,7 @@
 #include "model/internal.h"
 
-/* Layers that are gone back through together: a segment that is recomputed from
- * its input, or one layer, of which all is kept. */
+/* Layers whose backward runs together: a segment that is recomputed from its
+ * input, or one layer that kept everything. */
 struct group {
     int from, to;
 };
@@ -17,8 +17,8 @@ static enum zd_status recompute(
     return forward_kept(model, pass, layer, false, layer < group->to);
 }
 
-/* A layer's backward, of one micro-batch after the other. The last layer of a
- * group is recomputed just before. */
+/* A layer's backward, for one micro-batch after the other. The last layer of a
+ * group is recomputed just before its backward. */
 static enum zd_status backward_layer(
         struct model *model, int layer, const struct group *group)
 {

@@ -1,10 +1,9 @@
-/* batch.c - the tokens of a pass, where kernels read them.
+/* batch.c - prepares the tokens of a pass for kernels.
  *
- * The CPU reads the caller's arrays, and beside them what is made here. For a
- * GPU what a pass reads is packed into one of two pinned slots and goes up in
- * one copy of the compute stream, after the kernels of the pass before: the
- * host fills the other slot meanwhile and waits for nothing, unless it is two
- * passes ahead.
+ * On the CPU kernels read the caller's arrays and those computed here. For a
+ * GPU all are packed into one of two pinned slots and copied at once on the
+ * compute stream, after the previous pass's kernels. Meanwhile the host fills
+ * the other slot; it waits only if it is two passes ahead.
  *
  *     tokens | positions | doc_start | first_tokens | targets | rows | places |
  *     token_order | position_order
@@ -37,13 +36,13 @@ void batch_upload_fini(struct batch_upload *upload)
         event_destroy(upload->sent[slot]);
 }
 
-/* Attention's. */
+/* The number of attention's queries. */
 static int query_count(const struct pass *pass)
 {
     return pass->by_heads ? pass->B * pass->T : pass->N;
 }
 
-/* Does a document begin with the query, where attention_start is the host's? */
+/* Does a document begin at query n? attention_start must be a host array. */
 static bool begins_document(
         const struct pass *pass, const int32_t *positions, int n)
 {
@@ -68,7 +67,7 @@ static void fill_positions(int32_t *positions, struct pass *pass)
         pass->documents += begins_document(pass, positions, n);
 }
 
-/* Where documents begin, as attention_shape.first_tokens has it. */
+/* Fills attention_shape.first_tokens. */
 static void fill_first_tokens(
         int32_t *first, const int32_t *positions, const struct pass *pass,
         int documents)
@@ -84,13 +83,13 @@ static void fill_first_tokens(
         first[count++] = queries;
 }
 
-/* Planes of a pass: where the host writes them, and where kernels read. */
+/* The planes of a pass: host and device memory. */
 struct packer {
     int32_t *host, *device; /* the same on the CPU */
     size_t plane, used;
 };
 
-/* The next plane: `values`, which the CPU reads where they are, or room. */
+/* The next plane: on the CPU `values` itself if given, else new memory. */
 static int32_t *pack(
         struct packer *p, const int32_t *values, int N, const int32_t **device)
 {
@@ -106,8 +105,7 @@ static int32_t *pack(
     return to;
 }
 
-/* Room for a value of each of attention's queries, of as many planes as they
- * take. */
+/* Memory for one value per attention query, in as many planes as needed. */
 static int32_t *pack_queries(
         struct packer *p, const struct pass *pass, const int32_t *values,
         const int32_t **device)
@@ -120,7 +118,7 @@ static int32_t *pack_queries(
 /* --- tensor parallelism ----------------------------------------------------
  */
 
-/* As rows of this place's table. */
+/* Converts ids to rows of this place's table. */
 static void fill_own_ids(
         const struct model *model, const struct pass *pass, int32_t *ids)
 {
@@ -132,7 +130,7 @@ static void fill_own_ids(
     }
 }
 
-/* In the order of the head's chunks: of each the tokens of all shares. */
+/* Orders targets by the head's chunks: each has tokens of all shares. */
 static void fill_chunk_targets(
         const struct model *model, const struct pass *pass, int32_t *targets)
 {
@@ -147,16 +145,16 @@ static void fill_chunk_targets(
 /* --- rows of the head ------------------------------------------------------
  */
 
-/* Which rows the head computes: those that have a target. On the host, when the
- * targets are there: false where it computes all. */
+/* Counts the rows that the head computes, those with a target. Call before
+ * targets move to the device. False: the head computes all rows. */
 static bool count_head_rows(const struct model *model, struct pass *pass)
 {
-    /* Multiples of `step`, so that the head's products have few shapes:
-     * libraries keep what they make for a shape. */
+    /* Rounds up to multiples of `step`, so that the head's matmuls have few
+     * shapes: libraries cache objects per shape. */
     enum { SHAPES = 16, EDGE = 16 };
     int chunk = pass->acts->head.chunk, targets = 0;
     int step = ((chunk + SHAPES - 1) / SHAPES + EDGE - 1) / EDGE * EDGE;
-    /* dropout of the head's own adapter counts rows of the pass */
+    /* dropout of the head's adapter depends on rows of the pass */
     bool drops = pass->drops && !model->config->tied &&
                  param_has_adapter(model->table, model->head);
     pass->head_rows = pass->N;
@@ -193,7 +191,7 @@ static void fill_head_rows(
 
 /* --- all of it ------------------------------------------------------------ */
 
-/* Gradients of the tables are added up in the order of their rows. */
+/* Packs the orders in which gradients of the tables are added up. */
 static void pack_orders(
         const struct model *model, struct pass *pass, struct packer *p,
         const int32_t *tokens, const int32_t *positions)
@@ -209,7 +207,7 @@ static void pack_orders(
                 pass->T, counts);
 }
 
-/* `from` is the pass with the caller's arrays. */
+/* `from`: the pass with the caller's arrays. */
 static void pack_targets(
         const struct model *model, const struct pass *from, struct pass *pass,
         struct packer *p)

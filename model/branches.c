@@ -1,6 +1,5 @@
-/* branches.c - attention's projections and the MLP, between the norm before
- * them and what comes after: q, k and v with norms of heads and rotation, a
- * gated MLP or one with GELU. */
+/* branches.c - the parts of a layer after its norms: q, k and v with norms of
+ * heads and rotation; the MLP, gated or with GELU. */
 #include "model/config_keys.h"
 #include "model/internal.h"
 
@@ -16,7 +15,7 @@ static int rope_of(const struct layer_run *run)
     return run->model->config->layer_attention[run->layer - 1].rope;
 }
 
-/* Of the layer's set; q has separate tables where positions scale it. */
+/* The tables of the layer's set; q has its own if positions scale it. */
 static struct rope_angles angles_of(const struct layer_run *run, bool q)
 {
     const struct model_config *config = run->model->config;
@@ -47,7 +46,7 @@ static enum zd_status rotate(
             &of_q, &of_k, run->pass->N, c->head_dim, backward);
 }
 
-/* Where the norm of q, or of k, finds the sums of all places. */
+/* Where the norm of q or k reads the sums of all places. */
 static struct norm_parts parts_of(const struct layer_run *run, bool is_k)
 {
     const struct model *model = run->model;
@@ -62,7 +61,8 @@ static struct norm_parts parts_of(const struct layer_run *run, bool is_k)
             .places = tp_size(model->config)};
 }
 
-/* Heads of q or of k; of OLMo 2 all heads of a token as one row. */
+/* The norm of the heads of q or k; in OLMo 2 all heads of a token are one row.
+ */
 static struct norm_forward heads_norm(const struct layer_run *run, bool is_k)
 {
     const struct model_config *c = run->model->config;
@@ -86,7 +86,7 @@ static struct norm_forward heads_norm(const struct layer_run *run, bool is_k)
             .parts = parts_of(run, is_k)};
 }
 
-/* One norm of heads, or only its sums. */
+/* Runs one norm of heads, or computes only its sums. */
 typedef enum zd_status norm_fn(
         const struct layer_run *run, bool is_k, bool sums_alone);
 
@@ -99,7 +99,7 @@ static enum zd_status norm_one(
     return run->model->kernels->norm_forward(NULL, &norm);
 }
 
-/* Of all heads of q and of k, whose sums places add up. */
+/* Norms all heads of q and of k, with the sums added over places. */
 static enum zd_status norm_whole(const struct layer_run *run, norm_fn *norm)
 {
     int count = norms_cut(run->model->config);
@@ -111,7 +111,7 @@ static enum zd_status norm_whole(const struct layer_run *run, norm_fn *norm)
     return norm(run, true, false);
 }
 
-/* Qwen3: each head of q and k is normed before it turns, with one weight for
+/* Qwen3: each head of q and k is normed before rotation, with one weight for
  * all heads. */
 enum zd_status qkv_norm_heads(const struct layer_run *run)
 {
@@ -227,7 +227,7 @@ enum zd_status mlp_forward(const struct layer_run *run, void *out)
     return layer_scatter(run, out, part);
 }
 
-/* The gradients of gate and up take their places: this is their last use. */
+/* The gradients of gate and up overwrite them: this is their last use. */
 enum zd_status mlp_backward(const struct layer_run *run)
 {
     const struct layer_grads *g = &run->pass->acts->grads;

@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Of every family, after its own. */
+/* Keys of every family, after its own. */
 static const struct config_key common[] = {
         {"initializer_range", CONFIG_REAL, CONFIG_AT(initializer_range), 0.02,
          0, CONFIG_WRITTEN},
@@ -39,8 +39,8 @@ static const struct config_key common[] = {
         {0},
 };
 
-/* Keys of any model, of transformers 4 and 5: what a class returns, how text is
- * generated, labels. None says anything about the arithmetic. */
+/* Keys of any model in transformers 4 and 5: outputs of a class, generation,
+ * labels. None changes the arithmetic. */
 static const char generic_keys[] =
         "_attn_implementation _name_or_path attn_implementation auto_map"
         " bad_words_ids begin_suppress_tokens chunk_size_feed_forward"
@@ -56,8 +56,8 @@ static const char generic_keys[] =
         " tie_encoder_decoder tokenizer_class top_k top_p torchscript typical_p"
         " use_bfloat16";
 
-/* The next row of both tables; the first after NULL. The first of a name
- * counts. */
+/* The row after `key` in both tables (NULL: the first row). The first row of a
+ * name counts. */
 static const struct config_key *next_key(
         const struct model_family *family, const struct config_key *key)
 {
@@ -262,7 +262,7 @@ static enum zd_status check_known(
         const char *name)
 {
     const char *nearest = NULL;
-    int distance = 4; /* further away it is another word */
+    int distance = 4; /* at this distance it is another word */
     for (const struct config_key *key = NULL;
          (key = next_key(config->family, key));) {
         int d = edit_distance(name, key->name);
@@ -299,7 +299,7 @@ static json_t *token_or_null(int id)
     return id < 0 ? json_null() : json_integer(id);
 }
 
-/* Unless the key is there; takes `value`. */
+/* Adds the key unless it exists; takes ownership of `value`. */
 static void add_missing(json_t *json, const char *key, json_t *value)
 {
     if (json_object_get(json, key))

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* What is read, and the keys that say which layers slide. */
+/* The keys that determine which layers slide. */
 struct layer_rule {
     const struct config_reader *r;
     const struct model_config *c;
@@ -25,8 +25,8 @@ static enum zd_status read_list(
     return config_wrong(rule->r, key, expected);
 }
 
-/* Mistral's class has a window of 4096 when the key is absent from a file; in a
- * job's own [model.config], which cannot write null, absent means none. */
+/* Mistral's class has a window of 4096 if the key is absent from a file. In a
+ * job's [model.config], which cannot contain null, absent means none. */
 static enum zd_status read_window(struct layer_rule *rule)
 {
     const struct config_reader *r = rule->r;
@@ -55,7 +55,7 @@ static enum zd_status read_rule(struct layer_rule *rule)
     ZD_TRY(config_read_int(
             r, "sliding_window_pattern", family->window_pattern, LAYERS_MAX,
             &rule->pattern));
-    /* 28 of both classes that have the key, which may be 0 */
+    /* both classes with this key default to 28; it may be 0 */
     if (!json_is_integer(from) || json_integer_value(from) != 0)
         ZD_TRY(config_read_int(
                 r, "max_window_layers", 28, LAYERS_MAX, &rule->from));

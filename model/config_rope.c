@@ -57,8 +57,8 @@ static const char other_keys[] =
         "rope_type type rope_theta partial_rotary_factor attention_factor "
         "mscale mscale_all_dim truncate llama_4_scaling_beta";
 
-/* The keys of a table. Types that read one as a number, to `field` of a set;
- * types that need it; other_keys are read below. */
+/* The keys of a table: types that read it as a number to `field` of a set, and
+ * types that need it. other_keys are read below. */
 static const struct key {
     const char *name;
     unsigned needed, reads;
@@ -80,7 +80,7 @@ static const struct key {
         {0},
 };
 
-/* E0305 or config->unknown: a key that no type has. */
+/* Checks for keys that no type has: E0305 or config->unknown. */
 static enum zd_status check_keys(
         const struct config_reader *r, const char *table,
         struct model_config *c)
@@ -111,7 +111,7 @@ static enum zd_status read_numbers(
         if (key->reads & type)
             ZD_TRY(config_read_real(r, key->name, key->absent, out));
     }
-    /* absent or null: by the ratio of both lengths */
+    /* absent or null: the ratio of both lengths */
     if (type & (YARN | LONGROPE) && !config_get(r, "factor"))
         s->factor = (double)s->positions / s->original_positions;
     else if (s->factor < 1)
@@ -119,13 +119,13 @@ static enum zd_status read_numbers(
     return ZD_OK;
 }
 
-/* YaRN, section 3.4: scores grow with the logarithm of the factor. */
+/* YaRN, section 3.4: scales scores by the logarithm of the factor. */
 static double magnitude(double factor, double scale)
 {
     return factor > 1 ? 0.1 * scale * log(factor) + 1 : 1;
 }
 
-/* Truncated, unless the key is there and not true. */
+/* `truncate` is true by default. */
 static enum zd_status read_yarn(
         const struct config_reader *r, struct rope_set *s)
 {
@@ -219,7 +219,7 @@ static enum zd_status read_dims(
                              c->head_dim, partial);
 }
 
-/* A key beside the table, as Phi-3 has it, comes before the one inside. */
+/* A key beside the table, as in Phi-3, has priority over the one inside. */
 static enum zd_status read_original(
         const struct config_reader *r, const struct model_config *c,
         struct rope_set *s)
@@ -238,7 +238,7 @@ static enum zd_status read_original(
                              "an integer above 1");
 }
 
-/* A set from r->json, a table. */
+/* Reads a set from the table r->json. */
 static enum zd_status read_set(
         const struct config_reader *r, const char *key, double theta,
         double partial, struct model_config *c, struct rope_set *s)
@@ -283,7 +283,7 @@ enum zd_status config_read_ropes(
     partial = c->family->partial_rotary ? c->family->partial_rotary : 1;
     ZD_TRY(config_read_real(r, "partial_rotary_factor", partial, &partial));
     JSON_MEMBERS(name, value, table) {
-        if (json_is_object(value)) { /* one set for each type of layer */
+        if (json_is_object(value)) { /* one set per type of layer */
             struct config_reader inner = *r;
             inner.json = table;
             return config_refuse(&inner, name, CONFIG_NULL);

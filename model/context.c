@@ -1,5 +1,6 @@
-/* context.c - context parallelism: what attention reads of the other places'
- * tokens. Of B samples, each in 2 cp pieces of P tokens, N tokens on a place.
+/* context.c - context parallelism: exchanges what attention needs of other
+ * places' tokens. B samples, each in 2 cp pieces of P tokens; N tokens on a
+ * place.
  *
  * Keys and values of all tokens:
  *
@@ -7,19 +8,19 @@
  *   kv_all     (B, 2, cp, P, k | v)   of all places, by token
  *   dkv_all    likewise               gradients, summed over places
  *
- * A gather brings second pieces from the last token to the first: they change
- * places.
+ * A gather returns second pieces in reverse order of tokens, so they are
+ * reversed.
  *
  * Or whole samples and a share of the heads (cp.by_heads), q / cp | k / cp |
  * v / cp:
  *
- *   own        (N, q | k | v)         as the layer has them
- *   sent       (cp, N, share)         to each place its heads
+ *   own        (N, q | k | v)         as in the layer
+ *   sent       (cp, N, share)         each place's heads
  *   received   (cp, B, 2, P, share)   pieces i, 2 cp - 1 - i of place i
- *   heads      (B, 2 cp P, share)     of all tokens, in their order
+ *   heads      (B, 2 cp P, share)     all tokens in order
  *
- * What attention makes of it goes the same way back: as its output forward, as
- * gradients of q, k and v backward.
+ * Attention's output (forward) and the gradients of q, k and v (backward)
+ * return the same way.
  *
  * Source: all-gather of keys and values as in Llama 3, arXiv:2407.21783,
  *         section 3.3.2; heads: DeepSpeed Ulysses, Jacobs et al. 2023,
@@ -31,15 +32,15 @@
 struct columns {
     char *array;
     size_t row;   /* bytes between tokens */
-    size_t share; /* .. of the heads that a part has */
+    size_t share; /* bytes of the heads in a part */
 };
 
-/* What moves between arrays of the layer and parts, (parts, N, share). */
+/* A copy between arrays of the layer and parts, (parts, N, share). */
 struct exchange {
     struct columns columns[3];
     int count;
     size_t parts;
-    size_t share; /* bytes of a token, of all columns */
+    size_t share; /* bytes of a token over all columns */
 };
 
 static size_t element_of(const struct layer_run *run)
@@ -52,7 +53,7 @@ static size_t place_count(const struct layer_run *run)
     return (size_t)cp_size(&run->model->shape);
 }
 
-/* Of a token, of so many heads. */
+/* Bytes of `heads` heads of a token. */
 static size_t head_bytes(const struct layer_run *run, int heads)
 {
     size_t D = (size_t)run->model->config->head_dim;
@@ -108,8 +109,8 @@ static struct exchange exchange_kv(
     return e;
 }
 
-/* The second pieces of all samples from the order of places to that of tokens,
- * or back. `spare` is room for a piece. */
+/* Reorders the second pieces of all samples from the order of places to that of
+ * tokens, or back. `spare`: scratch for a piece. */
 static enum zd_status turn_seconds(
         const struct layer_run *run, size_t piece, char *all, char *spare)
 {
@@ -185,7 +186,7 @@ static struct exchange exchange_qkv(
     return e;
 }
 
-/* What attention makes, or its gradient. */
+/* The exchange of attention's output, or its gradient. */
 static struct exchange exchange_out(const struct layer_run *run, void *out)
 {
     const struct model_config *c = run->model->config;
@@ -194,7 +195,7 @@ static struct exchange exchange_out(const struct layer_run *run, void *out)
     return e;
 }
 
-/* Between the order of places and that of tokens. */
+/* Copies between the order of places and that of tokens. */
 static enum zd_status turn_pieces(
         const struct layer_run *run, size_t share, char *parts, char *tokens,
         bool back)
@@ -260,7 +261,7 @@ enum zd_status heads_forward(
     return from_heads(run, exchange_out(run, acts->att), acts->heads_att);
 }
 
-/* The gradient of the output is over when those of q, k and v are sent. */
+/* The gradient of the output is dead when those of q, k and v are sent. */
 enum zd_status heads_backward(
         const struct layer_run *run, struct attention_shape *shape)
 {

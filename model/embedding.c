@@ -2,7 +2,7 @@
 
 #include "base/device/device_memory.h"
 
-/* Each place has rows of the table of tokens, and finds zeros for the ids of
+/* Each place has some rows of the token table, and reads zeros for ids of
  * others (batch.c). Positions are those of the share. */
 static enum zd_status add_rows(
         const struct model *model, const struct pass *pass, enum role role,
@@ -16,7 +16,7 @@ static enum zd_status add_rows(
     return tokens_scatter(model, out, part, pass->share);
 }
 
-/* transformers multiplies by Gemma's as a tensor of the weight's type. */
+/* transformers rounds Gemma's factor to the weight's type. */
 static double embedding_scale(const struct model *model)
 {
     float scale = (float)model->config->embedding_scale;
@@ -36,7 +36,7 @@ enum zd_status embedding_forward(
     return scale ? hidden_scale(model, out, out, pass->share, scale) : ZD_OK;
 }
 
-/* A gradient that is not added to begins at 0. */
+/* Clears the gradient unless it accumulates. */
 static enum zd_status scatter_rows(
         const struct model *model, enum role role, const int32_t *rows,
         const int32_t *order, const struct pass *pass, bool add)
@@ -57,7 +57,8 @@ static enum zd_status scatter_rows(
             model->config->hidden_size);
 }
 
-/* tokens_add: the head has written its part of the token table. */
+/* tokens_add: the head has already written its part of the token table's
+ * gradient. */
 static enum zd_status scatter_pass(
         const struct model *model, const struct pass *pass, bool tokens_add,
         bool accumulate)

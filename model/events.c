@@ -14,7 +14,7 @@ static void emit_forward(
         emit(e, unit, false);
     }
     emit(e, config->layers + 1, true);
-    if (config->tied) { /* the head's matrix is in the embedding's unit */
+    if (config->tied) { /* the head's matrix belongs to the embedding's unit */
         emit(e, 0, true);
         emit(e, 0, false);
     }
@@ -33,12 +33,12 @@ struct unit_events model_unit_events(
         return e;
     int first = activations_first_layer(config, table);
     int segment = checkpointing_segment(checkpointing, config->layers);
-    /* Where nothing is recomputed each layer is a segment of its own. */
+    /* Without recomputation each layer is a segment. */
     segment = segment < 1 ? 1 : segment;
     int kept = config->layers + 1 - first;
     int segments = (kept + segment - 1) / segment;
-    /* Layers of a segment that is recomputed stay acquired until their own
-     * backward is done: one gather serves both. */
+    /* Layers of a recomputed segment stay acquired until their backward is
+     * done: one gather serves both. */
     for (int s = segments - 1; s >= 0; s--) {
         int from = first + s * segment, to = from + segment - 1;
         to = to < config->layers ? to : config->layers;

@@ -18,12 +18,12 @@ struct model_config;
 /* --- keys of config.json -------------------------------------------------- */
 
 enum config_kind {
-    CONFIG_KNOWN, /* read elsewhere, or says nothing about the arithmetic */
+    CONFIG_KNOWN, /* read elsewhere, or irrelevant for the arithmetic */
     CONFIG_INT,   /* from 1 to `max` */
     CONFIG_BOOL,
     CONFIG_REAL,
-    CONFIG_TOKEN,   /* an id, or a list of which the first counts; -1: none */
-    CONFIG_DROPOUT, /* any above 0 sets has_dropout; not applied */
+    CONFIG_TOKEN,   /* an id, or a list whose first counts; -1: none */
+    CONFIG_DROPOUT, /* a value above 0 sets has_dropout; not applied */
     /* unsupported, unless absent, null, or: */
     CONFIG_NULL,
     CONFIG_FALSE, /* false, 0, an empty list or table */
@@ -32,19 +32,19 @@ enum config_kind {
     CONFIG_GELU_TANH
 };
 enum {
-    CONFIG_WRITTEN = 1,     /* exported also where it was absent */
-    CONFIG_NULL_DERIVES = 2 /* null: 0, which `settle` replaces, or none */
+    CONFIG_WRITTEN = 1,     /* exported even if it was absent */
+    CONFIG_NULL_DERIVES = 2 /* null means 0: `settle` derives it, or none */
 };
 struct config_key {
-    const char *name; /* NULL ends a list; the first row of a name counts */
+    const char *name; /* NULL ends a list; the first row with a name counts */
     enum config_kind kind;
     size_t field;  /* of struct model_config (CONFIG_AT) */
-    double absent; /* the value in transformers' class */
+    double absent; /* default of transformers' class */
     int max;
     unsigned flags;
 };
-/* Rows of what is written to config.json: a size; one that follows from others
- * where it is null; whether the head is the embedding. */
+/* Rows of exported keys: a size; a size that is derived if null; whether the
+ * head is tied. */
 #define CONFIG_SIZE(NAME, FIELD, ABSENT, MOST)                                 \
     {                                                                          \
         NAME, CONFIG_INT, CONFIG_AT(FIELD), ABSENT, MOST, CONFIG_WRITTEN       \
@@ -64,19 +64,19 @@ struct config_key {
 /* Which layers slide (config_layers.c). */
 enum window_rule {
     WINDOW_NONE,
-    WINDOW_ALL,    /* every layer, where there is a window */
+    WINDOW_ALL,    /* every layer, if there is a window */
     WINDOW_LAST,   /* with use_sliding_window, from max_window_layers on */
-    WINDOW_NOPE,   /* with use_sliding_window, layers that do not rotate */
+    WINDOW_NOPE,   /* with use_sliding_window, layers without rotation */
     WINDOW_PATTERN /* all but every sliding_window_pattern-th */
 };
 
 /* --- tensors -------------------------------------------------------------- */
 
-/* What a tensor does. A bias follows its weight. Norms lie in a layer as
+/* The role of a tensor. A bias follows its weight. Norms in a layer:
  *
  *     x2 = x + POST1(attention(NORM1(x))),  out = x2 + POST2(mlp(NORM2(x2)))
  *
- * where a family has a row for them. */
+ * if the family has a row for them. */
 enum role {
     ROLE_NONE, /* a factor of an adapter */
     ROLE_TOKENS,
@@ -97,7 +97,7 @@ enum role {
     ROLE_POST1_BIAS,
     ROLE_NORM2,
     ROLE_NORM2_BIAS,
-    ROLE_GATE, /* without a gate the MLP's first projection */
+    ROLE_GATE, /* without a gate: the MLP's first projection */
     ROLE_GATE_BIAS,
     ROLE_UP,
     ROLE_UP_BIAS,
@@ -112,9 +112,9 @@ enum role {
 };
 enum tensor_kind {
     TENSOR_EMBEDDING, /* (rows, columns) */
-    TENSOR_LINEAR,    /* (rows, columns); of a conv1d family the transpose */
-    TENSOR_NORM,      /* (rows), 1 at first; of RMSNORM_ONE_PLUS 0 */
-    TENSOR_BIAS       /* (rows), 0 at first */
+    TENSOR_LINEAR,    /* (rows, columns); transposed in a conv1d family */
+    TENSOR_NORM,      /* (rows), initially 1; RMSNORM_ONE_PLUS: 0 */
+    TENSOR_BIAS       /* (rows), initially 0 */
 };
 enum extent {
     EXTENT_V,
@@ -130,7 +130,7 @@ enum extent {
 };
 enum {
     TENSOR_BY_HEAD = 1, /* Adam-mini: the rows of a head share a moment */
-    TENSOR_RESIDUAL = 2 /* initialized with 1 / sqrt(2 L) of the deviation */
+    TENSOR_RESIDUAL = 2 /* initial deviation times 1 / sqrt(2 L) */
 };
 struct tensor_row {
     const char *name; /* within the layer; NULL ends a list */
@@ -148,42 +148,44 @@ struct model_family {
     const char *name;         /* model_type */
     const char *architecture; /* of transformers */
 
-    /* config.json; `settle` derives what no key says, and checks */
+    /* config.json; `settle` derives the other fields and checks */
     const struct config_key *keys;
     enum zd_status (*settle)(
             const struct config_reader *reader, struct model_config *config);
-    const char *head_dim_keys; /* what gives head_dim, in errors */
+    const char *head_dim_keys; /* the keys that determine head_dim, for
+                                  errors */
     enum window_rule window;
-    int window_tokens;  /* where a file does not say; 0: none */
-    int window_pattern; /* the same, of WINDOW_PATTERN */
-    bool layer_types;   /* the class reads the key: else it may only repeat what
-                           the rule says */
-    double partial_rotary; /* partial_rotary_factor where a file does not say;
-                              0: the class does not read the key */
-    double rope_theta;     /* where a file does not say; 0: 10000 */
-    bool longrope; /* the one rope_type but default; "su" and "yarn" are older
-                      names */
-    bool qkv_bias, qk_norm; /* of every model of the family */
-    bool qk_norm_whole; /* all heads of q as one row, and those of k (OLMo 2) */
+    int window_tokens;  /* default; 0: none */
+    int window_pattern; /* default for WINDOW_PATTERN */
+    bool layer_types;   /* the class reads the key; else it must agree with the
+                           rule */
+    double partial_rotary; /* default of partial_rotary_factor; 0: the class
+                              does not read the key */
+    double rope_theta;     /* default; 0: 10000 */
+    bool longrope; /* the only rope_type besides default; "su" and "yarn" are
+                      older names */
+    bool qkv_bias, qk_norm; /* in every model of the family */
+    bool qk_norm_whole; /* all heads of q are one row, all of k another (OLMo
+                           2) */
 
-    /* tensors: unit 0, each layer, before the head; names in the table are
-     * layer_prefix N . name, in files maybe after file_prefix (NULL: never) */
+    /* tensors: unit 0, each layer, before the head; names are layer_prefix N .
+     * name, in files optionally after file_prefix (NULL: never) */
     const struct tensor_row *embeddings, *layer, *last;
     const char *layer_prefix, *file_prefix;
     bool conv1d;                 /* weights of layers are stored (in, out) */
     const char *peft_targets[2]; /* PEFT's default target_modules */
 
-    /* what a pass allocates and keeps */
-    bool layer_norm; /* else RMSNorm, without means, of norm_form */
+    /* arithmetic */
+    bool layer_norm; /* else RMSNorm (no means) of norm_form */
     enum rmsnorm_form norm_form;
     bool rotary;    /* else positions are learned, up to max_positions */
-    unsigned fused; /* enum param_join: one tensor makes these projections */
-    bool gated_mlp; /* gate and up; else one projection before the activation */
+    unsigned fused; /* enum param_join: projections that are one tensor */
+    bool gated_mlp; /* gate and up; else a single first projection */
     enum gate gate; /* its activation */
     bool embedding_scale_rounded; /* to the compute type */
 };
 
-/* Has a layer a tensor of that role? Of roles without `when`. */
+/* Does a layer have a tensor of this role? Only for roles without `when`. */
 static inline bool family_has(const struct model_family *family, enum role role)
 {
     const struct tensor_row *row = family->layer;

@@ -15,7 +15,7 @@ struct layer_acts kept_acts(const struct pass *pass, int layer)
     return slot;
 }
 
-/* Where the output of `layer` goes: it is the input of the next. */
+/* The memory of a layer's output: the input of the next. */
 static void *output_of(const struct pass *pass, int layer, int layers)
 {
     const struct activations *acts = pass->acts;
@@ -34,7 +34,7 @@ enum zd_status forward_kept(
     void *out = output ? output_of(pass, layer, model->config->layers) : NULL;
     struct layer_run run = {model, pass, &slot, layer};
     struct residual_sum *due = &model->due[pass->micro];
-    if (leaves && pass->acts->recompute) /* backward casts what it reads */
+    if (leaves && pass->acts->recompute) /* backward casts its inputs */
         memset(slot.xt, 0, sizeof slot.xt);
     ZD_TRY(layer_input_norm(&run, due));
     if (leaves)
@@ -42,9 +42,10 @@ enum zd_status forward_kept(
     return layer_forward(&run, pass->acts->scratch, out, due);
 }
 
-/* A layer's output is summed up with the norm of the next, in one pass over
- * memory, unless its terms are covered before: the arrays of the next layer, of
- * the head, or of the next micro-batch lie over them. */
+/* Normally the norm of the next layer computes the sum of a layer's output in
+ * the same pass over memory. Sums it here if its terms would be overwritten
+ * before: by arrays of the next layer, of the head, or of the next micro-batch.
+ */
 static enum zd_status settle_sum(
         struct model *model, const struct pass *pass, int layer)
 {
@@ -81,7 +82,7 @@ static enum zd_status forward_one(
     return settle_sum(model, pass, layer);
 }
 
-/* Embedding and layers, of each pass; the result is in its acts->last. */
+/* Embedding and layers of each pass; the result is in its acts->last. */
 static enum zd_status forward_layers(
         struct model *model, const struct pass *passes, int count)
 {
@@ -96,7 +97,7 @@ static enum zd_status forward_layers(
     ZD_TRY(unit_release(model, 0));
     for (int layer = 1; layer <= layers; layer++) {
         ZD_TRY(unit_acquire(model, layer));
-        /* a segment in which they take turns the other way (residuals.c) */
+        /* a segment with the micro-batches in reverse order (residuals.c) */
         bool back = acts->offloaded && layer >= acts->first &&
                     (layer - acts->first) / acts->segment == acts->segments - 2;
         for (int m = 0; m < count; m++)

@@ -25,7 +25,7 @@ struct fp8_use fp8_use_of(
     int out = 0;
     if (use.mode == FP8_NONE)
         return use;
-    /* all tensors of a layer begin at 16 bytes, where they follow each other */
+    /* all tensors of a layer must begin at 16 bytes when contiguous */
     bool are_aligned = true;
     int last = table->unit_first[table->unit_count - 1];
     for (int id = table->unit_first[1]; id < last; id++)
@@ -79,8 +79,8 @@ size_t fp8_transposed_scales(const struct fp8_use *use, int tokens, int in)
     return token_scales(use, in, fp8_padded(tokens));
 }
 
-/* Tokens that a group's matmul has at most: of an MLP in pieces those of a
- * piece. */
+/* The most tokens of a group's matmul: with an MLP in pieces those of a piece.
+ */
 static int most_tokens(
         const struct model_config *config, const struct model_shape *shape,
         enum fp8_group group)
@@ -94,7 +94,7 @@ static int most_tokens(
     return (most / tp + pieces - 1) / pieces * tp;
 }
 
-/* Bytes and floats of an operand, the most of what was asked for. */
+/* The largest bytes and floats of an operand. */
 struct room {
     size_t bytes, scales;
 };
@@ -113,7 +113,7 @@ static struct fp8_codes take_codes(
             span_take(base, used, room->scales * sizeof(float))};
 }
 
-/* W either way, and tokens with so many columns. */
+/* Makes room for W and its transpose, and for tokens with `columns` columns. */
 static void grow_operands(
         const struct fp8_use *use, enum fp8_group g, int tokens,
         struct room *weight, struct room *rows)

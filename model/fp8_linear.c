@@ -1,6 +1,7 @@
 /* fp8_linear.c - the operands of a linear's matmuls in FP8 (fp8.h): each is
- * cast before it is multiplied. Codes lie in the scratch of model->fp8 from one
- * call to the next; only inputs that backward reads are kept elsewhere. */
+ * cast before it is multiplied. Codes stay in the scratch of model->fp8 from
+ * one call to the next; only inputs that backward reads are stored elsewhere.
+ */
 #include "model/internal.h"
 
 #include <assert.h>
@@ -27,8 +28,8 @@ static enum scale_layout weight_layout(const struct model *model)
     return is_tensorwise(model) ? SCALES_TENSOR : SCALES_128X128;
 }
 
-/* Its rows are those of the codes; with `columns` they are the columns of the
- * product. */
+/* An operand whose rows are those of the codes; with `columns` they are the
+ * columns of the product. */
 static struct matmul_operand operand(
         const struct fp8_codes *codes, enum dtype type,
         enum scale_layout layout, bool columns)
@@ -39,7 +40,7 @@ static struct matmul_operand operand(
 
 /* --- maxima --------------------------------------------------------------- */
 
-/* The largest of all places' (count) maxima. */
+/* Takes the maximum over all places of (count) amax values. */
 static enum zd_status settle_amax(
         const struct model *model, float *amax, int count)
 {
@@ -103,7 +104,7 @@ enum zd_status fp8_grads(
 
 /* --- casts ---------------------------------------------------------------- */
 
-/* x(N, columns), and its transpose; either may be left out (NULL codes). */
+/* Casts x(N, columns) and its transpose; either may be omitted (NULL codes). */
 static enum zd_status cast_tokens(
         const struct linear *l, const void *x, int columns, enum dtype to,
         const float *amax, const struct fp8_codes *codes,
@@ -131,12 +132,13 @@ static enum zd_status cast_tokens(
                           .padded = fp8_padded(l->N)});
 }
 
-/* In the scratch or as it is stored; scales as a matmul has them. */
+/* Returns the weight in the scratch or as stored, with scales in a matmul's
+ * layout. */
 enum zd_status fp8_weight(
         const struct linear *l, bool turned, struct matmul_operand *weight_out)
 {
     const struct model *model = l->model;
-    /* a base in blocks of FP8, which blockwise matmuls take as it lies */
+    /* a base in blocks of FP8: blockwise matmuls read it in place */
     const struct codes_view *part = l->weight.parts, *stored = NULL;
     if (!is_tensorwise(model) && l->weight.part_count == 1 &&
         part->matrix->format == QUANT_FP8)
@@ -163,7 +165,7 @@ enum zd_status fp8_weight(
         cast.transposed_scales = to.scales;
     } else {
         cast.scales = to.scales;
-        if (stored) /* where it lies */
+        if (stored) /* in place */
             to.codes = (uint8_t *)(uintptr_t)stored->codes;
         else
             cast.codes = to.codes;
@@ -191,7 +193,7 @@ enum zd_status fp8_input(
         ZD_TRY(l->model->kernels->fp8_amax(
                 NULL, l->x_amax, x, l->model->kernels->dtype, l->N, l->in,
                 l->in, false));
-    /* places have channels of their own of the inputs of o and down */
+    /* each place has its own channels of the inputs of o and down */
     if (is_tensorwise(l->model) && (l->group == FP8_O || l->group == FP8_DOWN))
         ZD_TRY(settle_amax(l->model, l->x_amax, 1));
     return cast_tokens(

@@ -1,12 +1,12 @@
 /* head.c - the final norm, logits and losses, a chunk of tokens at a time. In
- * training the head computes the positions that have a target:
+ * training the head computes only positions that have a target:
  *
- *   gather     last (N, C) -> gathered (rows, C)     what the head reads
+ *   gather     last (N, C) -> gathered (rows, C)     the head's input
  *   head       gathered    -> last (rows, C)         gradients, in its place
  *   scatter    last        -> dx (N, C)              0 where there is no target
  *
- * `gathered` is an array that nothing else uses meanwhile: dx itself in
- * training. Where all positions have a target nothing is moved. */
+ * `gathered` is an array that is unused meanwhile: dx in training. If all
+ * positions have a target, nothing is moved. */
 #include "model/internal.h"
 
 #include "base/device/device_memory.h"
@@ -64,14 +64,14 @@ static enum zd_status head_release(struct model *model)
     return unit_release(model, model->config->layers + 1);
 }
 
-/* Of a chunk: what it adds to, and whether something is there already. */
+/* The gradients of the head, and which of them to accumulate to. */
 struct head_grads {
     bool head_add, norm_add;
     bool dx_needed;
 };
 
-/* A tied head's gradient belongs to the embedding's unit, which stays with us
- * until the embedding has added its own part. */
+/* A tied head's gradient belongs to the embedding's unit, which stays acquired
+ * until the embedding has added its part. */
 static enum zd_status head_grads_acquire(
         struct model *model, struct head_grads *grads)
 {
@@ -90,7 +90,7 @@ static enum zd_status head_grads_acquire(
     return ZD_OK;
 }
 
-/* What the head reads: what the last layer gave, or rows of it. */
+/* The head's input: the last layer's output, or rows of it. */
 static char *head_input(const struct pass *pass)
 {
     return pass->rows ? pass->acts->gathered : pass->acts->last;
@@ -102,7 +102,8 @@ static size_t row_bytes(const struct model *model)
            dtype_bytes(model->kernels->dtype);
 }
 
-/* Rows begin .. begin+n-1 of what the head reads, of each share, as logits. */
+/* Computes the logits of rows begin .. begin+n-1 of the head's input, for each
+ * share. */
 static enum zd_status chunk_logits(
         const struct model *model, const struct pass *pass, int begin, int n)
 {
@@ -122,7 +123,7 @@ static enum zd_status chunk_logits(
     return linear_forward(&head, h->logits, inputs);
 }
 
-/* What chunk_logits has gathered is there still. */
+/* Uses the inputs that chunk_logits has gathered. */
 static enum zd_status chunk_backward(
         const struct model *model, const struct pass *pass, int begin, int n,
         struct head_grads *grads)
@@ -131,7 +132,7 @@ static enum zd_status chunk_backward(
     size_t offset = (size_t)begin * row_bytes(model);
     char *dx = pass->rows ? pass->acts->last : pass->acts->dx;
     int all = n * tp_size(model->config);
-    /* of an adapter, which a tied head has not, both are the same */
+    /* with an adapter, which a tied head cannot have, both are the same */
     struct linear head = head_linear(model, pass, begin, all, grads->head_add);
     const void *inputs = all > n ? model->gathered.all_tokens[1] : h->norm;
     void *dnorm = tokens_part(model, h->dnorm);
@@ -153,8 +154,7 @@ static enum zd_status next_token_loss(
     return kernels->cross_entropy(NULL, rows);
 }
 
-/* Of logits as the head's matmul makes them; false: they are used as they are.
- */
+/* The map from the matmul's result to logits; false: the identity. */
 static bool head_map(const struct model_config *config, struct logit_map *out)
 {
     *out = (struct logit_map){
@@ -163,7 +163,7 @@ static bool head_map(const struct model_config *config, struct logit_map *out)
     return config->logits_scale || config->logit_softcap;
 }
 
-/* Losses of rows of logits, of a slice of the vocabulary that places cut. */
+/* Losses of rows of logits, with the vocabulary cut over places. */
 static enum zd_status sliced_losses(
         const struct model *model, const struct pass *pass,
         const struct loss_rows *rows)
@@ -179,7 +179,7 @@ static enum zd_status sliced_losses(
     return k->row_losses(NULL, rows, h->scores, places);
 }
 
-/* Of one pass; with `grads` their backward too. */
+/* The losses of one pass; with `grads` also the head's backward. */
 static enum zd_status pass_loss(
         struct model *model, const struct pass *pass, float dloss,
         struct head_grads *grads)
@@ -232,8 +232,8 @@ enum zd_status head_loss(
 
 /* --- decoding ------------------------------------------------------------- */
 
-/* What the last layer gave for all tokens, whose last rows any place may have:
- * with tensor parallelism gathered, sums that are due taken. */
+/* The last layer's output for all tokens, with the pending sum computed; with
+ * tensor parallelism gathered, because any place may have a run's last row. */
 static enum zd_status decode_hidden(
         struct model *model, const struct pass *pass, char **all_out)
 {
@@ -248,7 +248,7 @@ static enum zd_status decode_hidden(
     return ZD_OK;
 }
 
-/* Of n rows the logits of every place, one place after the other. */
+/* The logits of n rows from all places, one place after the other. */
 static enum zd_status decode_logits(
         const struct model *model, const struct pass *pass, char *x, int begin,
         int n, const float **all_out)
@@ -269,8 +269,7 @@ static enum zd_status decode_logits(
             (size_t)n * (size_t)h->stride);
 }
 
-/* The logits of `runs` runs, of which `first` is the first of all, to the host.
- */
+/* Copies the logits of `runs` runs, from run `first` on, to the host. */
 static enum zd_status read_logits(
         const struct model *model, const struct pass *pass, const float *from,
         int runs, float *logits, int first)
@@ -298,7 +297,7 @@ enum zd_status head_logits(
     ZD_TRY(decode_hidden(model, pass, &hidden));
     for (int r = 0, end = 0, runs; r < pass->run_count; r += runs) {
         end += pass->runs[r].count;
-        runs = 1; /* whose last tokens follow each other, a chunk at most */
+        runs = 1; /* runs with consecutive last tokens, at most a chunk */
         while (r + runs < pass->run_count && runs < pass->acts->head.chunk &&
                pass->runs[r + runs].count == 1)
             runs++;

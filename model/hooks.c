@@ -48,32 +48,33 @@ enum zd_status norm_sums_gather(const struct model *model, int count)
 /* --- how much --------------------------------------------------------------
  */
 
-/* A micro-batch's traffic, and what it is counted from. */
+/* Computes a micro-batch's traffic. */
 struct traffic {
     const struct model_config *config;
     const struct param_table *table;
     const struct model_shape *shape;
-    int first, segment;    /* layers: the first with a backward, in a segment */
-    uint64_t layers, kept; /* all, and those that have a backward */
-    size_t tokens, element; /* of the place; bytes of the compute type */
+    int first, segment;     /* the first layer with a backward; layers of a
+                               segment */
+    uint64_t layers, kept;  /* all layers, and those with a backward */
+    size_t tokens, element; /* the place's tokens; bytes of the compute type */
     bool is_tiled;
     struct model_exchange out;
 };
 
-/* The last of a segment that is recomputed. */
+/* Is it the last layer of a recomputed segment? */
 static bool is_last(const struct traffic *t, int layer)
 {
     return t->segment && ((layer - t->first + 1) % t->segment == 0 ||
                           layer == t->config->layers);
 }
 
-/* Times that backward computes a layer's MLP again as part of its segment. */
+/* Does backward recompute the layer's MLP as part of its segment? */
 static bool repeats_mlp(const struct traffic *t, int layer)
 {
     return t->segment && !(is_last(t, layer) && t->is_tiled);
 }
 
-/* A tensor of these roles, which follow each other. */
+/* Does a tensor of roles first .. last train? */
 static bool trains(
         const struct traffic *t, int unit, enum role first, enum role last)
 {
@@ -87,8 +88,8 @@ static bool trains(
     return false;
 }
 
-/* Gathers and scatters of all tokens, in turn: those of a layer's backward, and
- * of what it computes again, as forward_kept and recompute_mlp have it. */
+/* Adds the gathers and scatters of all tokens in a layer's backward and
+ * recomputation, as forward_kept and recompute_mlp do them. */
 static void add_backward(
         const struct traffic *t, int layer, int *gathers, int *scatters)
 {
@@ -104,7 +105,7 @@ static void add_backward(
         *scatters += is_last(t, layer) ? post : 1;
 }
 
-/* Keys and values: forward, those that are recomputed, backward. */
+/* Keys and values: in forward, recomputation and backward. */
 static void add_keys(struct traffic *t)
 {
     uint64_t gathers = t->layers + t->kept, segment = (uint64_t)t->segment;
@@ -117,8 +118,8 @@ static void add_keys(struct traffic *t)
     t->out.largest_kv = place_tokens(t->shape, 1) / 2 * row;
 }
 
-/* Of q, k and v one way and of the output the other; and their gradients. With
- * `selective` backward exchanges the output once more (PART_OUTPUT). */
+/* Exchanges of q, k and v, of the output, and of their gradients. With
+ * `selective` backward exchanges the output again (PART_OUTPUT). */
 static void add_heads(struct traffic *t)
 {
     const struct model_shape *shape = t->shape;
@@ -133,9 +134,9 @@ static void add_heads(struct traffic *t)
             place_tokens(shape, train > eval ? train : eval) * (q + kv);
 }
 
-/* Floats that fp8_linear.c tells the other places: inputs of o and down are
- * cut, gradients of what the others make, and all weights, of which the groups
- * are told together. */
+/* Floats of amax that fp8_linear.c exchanges: for the inputs of o and down,
+ * which are cut; for the gradients of the other groups' outputs; and for all
+ * weights, all groups of a layer at once. */
 static size_t maxima_told(const struct traffic *t)
 {
     struct fp8_use use = fp8_use_of(t->table, t->shape);
@@ -155,8 +156,8 @@ static size_t maxima_told(const struct traffic *t)
     return floats;
 }
 
-/* Bytes of scores, of a slice of the vocabulary, of maxima, and of sums of
- * norms: forward, those that are recomputed, backward. */
+/* Bytes of row scores (sliced vocabulary), amax, and sums of norms: in forward,
+ * recomputation and backward. */
 static void add_scores(struct traffic *t)
 {
     const struct model_shape *shape = t->shape;

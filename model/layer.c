@@ -14,8 +14,8 @@ static struct attention_shape attention_shape(const struct layer_run *run)
     return shape;
 }
 
-/* Append a run's rows, from row `first` of the pass, to its text's part of the
- * cache, then attend to all of that. */
+/* Appends a run's rows, from row `first` of the pass, to its text's cache, then
+ * attends to the whole cache. */
 static enum zd_status attend_run(
         const struct layer_run *layer, const struct decode_run *run,
         size_t first)
@@ -89,8 +89,8 @@ static size_t hidden_count(const struct layer_run *run)
     return (size_t)run->pass->share * (size_t)run->model->config->hidden_size;
 }
 
-/* The sum of the residual stream, if it is due, and the norm that a branch
- * begins with, if it has one. */
+/* Computes the pending sum of the residual stream, if any, and the branch's
+ * first norm, if it has one. */
 static enum zd_status branch_input(
         const struct layer_run *run, enum role role,
         const struct branch_acts *b, struct residual_sum of)
@@ -103,8 +103,8 @@ static enum zd_status branch_input(
                 : ZD_OK;
 }
 
-/* The output of a branch as it is added to the residual stream: through its
- * norm or scaled; else it is there already. `to` may be x. */
+/* Applies the branch's output norm, or its scaling, before the residual sum;
+ * without either does nothing. `to` may be x. */
 static enum zd_status branch_output(
         const struct layer_run *run, enum role role,
         const struct branch_acts *b, void *to)
@@ -118,7 +118,7 @@ static enum zd_status branch_output(
                           : ZD_OK;
 }
 
-/* The gradient of a branch's output, from that of the residual stream. */
+/* The gradient of a branch's output from that of the residual stream. */
 static enum zd_status branch_output_backward(
         const struct layer_run *run, enum role role,
         const struct branch_acts *b, void *dout)
@@ -133,7 +133,7 @@ static enum zd_status branch_output_backward(
                           : ZD_OK;
 }
 
-/* A branch adds its part to the gradient of the residual stream. */
+/* Adds a branch's part to the gradient of the residual stream. */
 static enum zd_status branch_input_backward(
         const struct layer_run *run, enum role role,
         const struct branch_acts *b)
@@ -156,8 +156,9 @@ enum zd_status layer_input_norm(
 
 /* --- tensor parallelism --------------------------------------------------- */
 
-/* What a place has no part in, and no kernel writes: biases after o and down,
- * which the first place adds, and heads of k and v that it does not read. */
+/* Clears gradients that no kernel of this place writes: biases after o and
+ * down, which the first place adds, and heads of k and v that this place does
+ * not read. */
 static enum zd_status clear_of_others(const struct layer_run *run)
 {
     static const enum role roles[] = {ROLE_O_BIAS, ROLE_DOWN_BIAS};
@@ -193,16 +194,16 @@ static enum zd_status clear_unread_heads(const struct layer_run *run)
 /* --- the MLP, a piece of the tokens at a time ------------------------------
  */
 
-/* A run of a piece of the tokens. */
+/* A layer_run over a piece of the tokens. */
 struct piece {
     struct layer_run run;
     struct pass pass;
     struct activations all;
     struct layer_acts acts;
-    int first; /* of the share's tokens */
+    int first; /* index in the share's tokens */
 };
 
-/* From the piece's first token on. */
+/* The address of the piece's first token. */
 static void *hidden_from(const struct piece *p, void *x)
 {
     const struct model *model = p->run.model;
@@ -222,14 +223,14 @@ static int piece_count(const struct layer_run *run)
     return pieces < share ? pieces : share;
 }
 
-/* Where piece i begins: they differ by a token at most. */
+/* Where piece i begins; sizes differ by at most one token. */
 static int piece_begin(const struct layer_run *run, int i)
 {
     return (int)((int64_t)run->pass->share * i / piece_count(run));
 }
 
-/* A piece as its own run: arrays of all tokens begin at its first, those
- * that are of one piece are as they are. */
+/* Makes a run for piece i: arrays of all tokens are offset to its first token;
+ * arrays per piece are not. */
 static void piece_init(const struct layer_run *run, int i, struct piece *p)
 {
     void *dx = run->pass->acts->dx;
@@ -257,20 +258,21 @@ static void piece_init(const struct layer_run *run, int i, struct piece *p)
         p->acts.low = p->acts.mlp_low;
 }
 
-/* From x, or the sum that is due there, to what is added to it, `post`; NULL:
- * only what backward reads. */
+/* From x, or its pending sum, to `post`, which is added to x; with post NULL
+ * computes only what backward reads. */
 static enum zd_status mlp_branch(
         const struct layer_run *run, struct residual_sum half)
 {
     const struct branch_acts *mlp = &run->acts->mlp;
-    /* backward reads the norm's rstd, and begins later */
+    /* backward reads the norm's rstd; its gradients are unused yet, so `hidden`
+     * is scratch */
     void *to = mlp->post ? mlp->post : run->pass->acts->grads.hidden;
     ZD_TRY(branch_input(run, ROLE_NORM2, mlp, half));
     ZD_TRY(mlp_forward(run, mlp->out));
     return branch_output(run, ROLE_POST2, mlp, to);
 }
 
-/* Recompute what the MLP's backward reads, to the bits of forward. */
+/* Recomputes what the MLP's backward reads, with the bits of forward. */
 static enum zd_status recompute_mlp(const struct layer_run *run)
 {
     unsigned parts = run->acts->recompute;
@@ -309,7 +311,7 @@ enum zd_status layer_forward(
     ZD_TRY(linear_forward(&o, part, acts->att));
     ZD_TRY(layer_scatter(run, in->out, part));
     ZD_TRY(branch_output(run, ROLE_POST1, in, in->post));
-    if (!post && acts->recompute & PART_MLP) /* backward computes it */
+    if (!post && acts->recompute & PART_MLP) /* backward will compute it */
         return run->model->kernels->add(
                 NULL, acts->mlp.x, in->x, in->post, hidden_count(run));
     for (int i = 0; i < piece_count(run); i++) {
@@ -327,7 +329,8 @@ enum zd_status layer_forward(
     return ZD_OK;
 }
 
-/* From grads.hidden, the gradient of its output, to that of q, k and v. */
+/* From grads.hidden, the gradient of attention's output, to those of q, k and
+ * v. */
 static enum zd_status attend_backward(const struct layer_run *run)
 {
     const struct pass *pass = run->pass;
@@ -347,7 +350,7 @@ static enum zd_status attend_backward(const struct layer_run *run)
     return keys_scatter(run);
 }
 
-/* The residual stream passes dx on; each branch adds its part through the
+/* dx passes through the residual stream; each branch adds its part in the
  * backward of its norm. */
 enum zd_status layer_backward(const struct layer_run *run)
 {
@@ -364,7 +367,8 @@ enum zd_status layer_backward(const struct layer_run *run)
     ZD_TRY(branch_output_backward(run, ROLE_POST1, in, g->proj));
     ZD_TRY(layer_gather(run, 0, g->proj, &dproj));
     ZD_TRY(linear_backward(&o, g->hidden, dproj, run->acts->att));
-    /* what attention's backward reads, and that of the projections before it */
+    /* recompute what attention's backward reads, and the projections' before it
+     */
     if (run->acts->recompute & PART_NORM1)
         ZD_TRY(branch_input(run, ROLE_NORM1, in, (struct residual_sum){0}));
     if (run->acts->recompute & PART_HEADS)

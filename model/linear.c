@@ -3,7 +3,7 @@
 
 #include <assert.h>
 
-/* The adapter of weight `id`, whose output begins in column `first`. */
+/* Adds the adapter of weight `id`, whose output begins in column `first`. */
 static void add_adapter(
         struct linear *linear, int id, int first, void *low, float *gains)
 {
@@ -13,7 +13,7 @@ static void add_adapter(
     if (!param_has_adapter(table, id))
         return;
     const struct adapter *adapter = &table->adapters[id];
-    /* those of a unit keep their arrays in the order of the table */
+    /* arrays of a unit's adapters have the order of the table */
     for (int i = table->unit_first[table->params[id].unit]; i < id; i++) {
         const struct adapter *other = &table->adapters[i];
         low_before += (size_t)other->r;
@@ -73,7 +73,7 @@ static enum dtype grad_type(const struct model *model, int id)
 }
 
 /* Does tensor `id` begin where the one before it ends, and its gradient too?
- * Quantized ones do once they are decoded. */
+ * Quantized tensors do after decoding. */
 static bool goes_on(const struct model *model, int id)
 {
     size_t count = model->table->params[id - 1].count;
@@ -110,8 +110,8 @@ struct linear layer_linear(
             .conv1d =
                     params[id].conv1d && !param_is_quantized(model->table, id),
     };
-    /* their rows are cut, (out, in) by columns: each place makes a part of the
-     * outputs, and the first adds the bias */
+    /* the inputs of these are cut, so each place computes a term of the
+     * outputs; the first place adds the bias */
     if (model->config->tp.place > 0 && (first == ROLE_O || first == ROLE_DOWN))
         linear.bias = linear.dbias = NULL;
     linear.layer = run->layer;
@@ -157,7 +157,7 @@ struct linear head_linear(
 
 /* --- operands ------------------------------------------------------------- */
 
-/* Elements between rows of logits, which have gaps; else 0. */
+/* The stride of rows of logits if they have gaps; else 0. */
 static int gaps(const struct linear *linear)
 {
     return linear->columns < linear->out ? linear->out : 0;
@@ -195,7 +195,7 @@ static enum zd_status adapters_forward(
 {
     const struct pass *pass = linear->pass;
     bool has_gains = pass->decode ? pass->runs[0].past > 0 : pass->first_row;
-    const void *weight = NULL; /* of which the gains are found */
+    const void *weight = NULL; /* the gains are computed from it */
     if (linear->is_dora && !has_gains)
         ZD_TRY(linear_weight(linear, &weight));
     for (int i = 0; i < linear->adapter_count; i++)
@@ -204,7 +204,7 @@ static enum zd_status adapters_forward(
     return ZD_OK;
 }
 
-/* Columns of dy that no adapter covers, as they are. */
+/* Copies the columns of dy that no adapter covers. */
 static enum zd_status copy_others(
         const struct linear *linear, void *z, const void *dy)
 {
@@ -226,8 +226,8 @@ static enum zd_status copy_others(
     return ZD_OK;
 }
 
-/* What the matmuls of backward read in place of dy: with DoRA it is another
- * array, and the magnitudes have their gradient. */
+/* With DoRA computes the gradient of the magnitudes and another array that
+ * backward's matmuls read instead of dy. */
 static enum zd_status adapters_enter(
         const struct linear *linear, const void *dy, const void *x,
         const void **dz_out)
@@ -253,7 +253,7 @@ static enum zd_status adapters_enter(
 
 /* --- matmuls -------------------------------------------------------------- */
 
-/* `is_first` of the projections of an input. */
+/* `is_first`: the first projection of an input. */
 static enum zd_status forward(
         const struct linear *linear, void *y, const void *x, bool is_first)
 {
@@ -324,8 +324,8 @@ static enum zd_status backward_params(
     return k->matmul(NULL, &m);
 }
 
-/* dx (NULL: not computed) = dy W, or += where the compute type can be added to
- * and `add` says so. */
+/* dx (NULL: not computed) = dy W, or += with `add`, which needs a type that
+ * matmuls can accumulate to. */
 static enum zd_status backward(
         const struct linear *linear, void *dx, bool add, const void *dy,
         const void *x, bool is_first)
@@ -374,7 +374,7 @@ enum zd_status linear_backward_gelu(
 
 /* --- projections of one input --------------------------------------------- */
 
-/* A bias's role follows its weight's. */
+/* The role of a bias follows its weight's. */
 struct projections layer_projections(
         const struct layer_run *run, unsigned join, enum role first,
         void *const *y, int count)

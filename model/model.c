@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-/* Where the tensors of a role lie in their units; layers are built alike. */
+/* Finds the offsets of roles within units; all layers are alike. */
 static void find_tensors(struct model *model)
 {
     const struct model_config *c = model->config;
@@ -63,13 +63,13 @@ static enum zd_status fill_angles(struct model *model, float *angles)
     return ZD_OK;
 }
 
-/* NULL: it is not planned. */
+/* NULL: not planned. */
 static void *planned(const struct arena *arena, const char *name)
 {
     return arena_plan_find(arena->plan, name) ? arena_span(arena, name) : NULL;
 }
 
-/* What lies on the device beside the activations. */
+/* Takes device buffers other than activations. */
 static enum zd_status take_buffers(
         struct model *model, const struct arena *arena)
 {

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A table being written, tensor by tensor. */
+/* Builds a table, tensor by tensor. */
 struct builder {
     const struct model_config *config; /* of the slice, and .. */
     const struct model_config *model;  /* .. of the whole */
@@ -40,7 +40,7 @@ static bool is_there(
     return !row->when || *((const bool *)config + row->when);
 }
 
-/* Does a row after this one of the layer hold the weight's bias? */
+/* Does a later row of the layer have the weight's bias? */
 static bool has_bias(
         const struct model_config *config, const struct tensor_row *row)
 {
@@ -51,8 +51,8 @@ static bool has_bias(
     return false;
 }
 
-/* Blocks of `group` lines; of a fused projection those of q and k by head, each
- * of v for itself. */
+/* Blocks of `group` lines; in a fused projection by head for q and k, by line
+ * for v. */
 static struct tensor_blocks blocks_of(
         const struct model_config *c, const struct tensor_row *row,
         const int64_t shape[2], bool conv1d)
@@ -77,7 +77,8 @@ static struct tensor_blocks blocks_of(
     return blocks;
 }
 
-/* The next range: `extent` of a tensor, or of a part that begins at `from`. */
+/* Adds the next range: `extent` of a tensor, or of a part that begins at
+ * `from`. */
 static void add_range(
         const struct builder *b, enum extent extent, int64_t from,
         struct param_slice *slice)
@@ -94,7 +95,7 @@ static void add_range(
         range->here = range[-1].here + range[-1].count;
 }
 
-/* Where the slice of a row's tensor lies, of rows and columns as (out, in). */
+/* The slice of a row's tensor, with rows and columns as (out, in). */
 static struct param_slice slice_of(
         const struct builder *b, const struct tensor_row *row, bool is_matrix)
 {
@@ -159,7 +160,7 @@ static void add(
     if (row->flags & TENSOR_RESIDUAL)
         p->init_std /= (float)sqrt(2.0 * c->layers);
     p->slice = slice_of(b, row, is_matrix);
-    if (conv1d && p->slice.range_count) { /* it is stored (in, out) */
+    if (conv1d && p->slice.range_count) { /* stored as (in, out) */
         p->slice.by_column = !p->slice.by_column;
         p->slice.shape[0] = b->whole[row->columns];
         p->slice.shape[1] = b->whole[row->rows];
@@ -188,7 +189,7 @@ static size_t count_rows(const struct tensor_row *rows)
     return count;
 }
 
-/* A pattern may be written with the prefix that some GPT-2 files carry. */
+/* A pattern may also have the prefix of some GPT-2 files. */
 static bool matches(
         const struct model_config *config, const struct param *param,
         const char *pattern)

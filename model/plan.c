@@ -57,7 +57,7 @@ static enum zd_status add_buffers(
     return arena_plan_add(plan, name, ARENA_DEVICE, SPAN_BUFFERS, bytes);
 }
 
-/* The tokens of a pass on the device, and the staging buffers. */
+/* Plans the tokens of a pass on the device, and the staging buffers. */
 static enum zd_status plan_batch(
         const struct model_config *config, const struct model_shape *shape,
         struct arena_plan *plan)
@@ -80,7 +80,7 @@ static enum zd_status plan_batch(
             (rows + 1) * integer);
 }
 
-/* What kernels of a GPU borrow, one after the other. */
+/* Plans the shared workspace of a GPU's kernels. */
 static enum zd_status plan_workspace(
         const struct model_config *config, const struct param_table *table,
         const struct model_shape *shape, struct arena_plan *plan)
@@ -129,7 +129,7 @@ enum zd_status model_plan(
                 "%d tokens are more than the %d positions that the model has "
                 "learned",
                 positions, config->max_positions);
-    /* the inputs of recomputed segments are what it keeps elsewhere */
+    /* only inputs of recomputed segments can be offloaded */
     assert(!shape->train || !shape->offload_activations ||
            checkpointing_segment(shape->checkpointing, config->layers) > 0);
     struct activations *passes =
@@ -166,8 +166,8 @@ double model_flops_per_token(
         int T)
 {
     double flops = 0.0, head = 2.0 * config->vocab_size * config->hidden_size;
-    /* the first tensor in the order of the forward pass that trains, or that an
-     * adapter does for: nothing before it has a backward */
+    /* the first tensor in forward order that trains or has an adapter that
+     * trains: nothing before it has a backward */
     int first = table->count;
     for (int id = table->count - 1; id >= 0; id--) {
         const struct param *param = &table->params[id];

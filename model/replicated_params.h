@@ -1,5 +1,5 @@
-/* replicated_params.h - all parameters of a model on one device, whole: the
- * model_hooks of someone who shards nothing and trains nothing. */
+/* replicated_params.h - all parameters of a model on one device: model_hooks
+ * without sharding, for inference. */
 #pragma once
 
 #include "model/model.h"
@@ -7,8 +7,8 @@
 
 struct replicated_params;
 
-/* Read every tensor from `source`, to `dtype`. Tensors follow each other in
- * memory without gaps. `table` is borrowed and must outlive it. */
+/* Reads every tensor from `source`, converted to `dtype`. Tensors are
+ * contiguous in memory. `table` is borrowed and must outlive it. */
 enum zd_status replicated_create(
         const struct param_table *table, enum dtype dtype,
         const struct weight_source *source,
@@ -18,4 +18,4 @@ void replicated_destroy(struct replicated_params *replica);
 struct model_hooks replicated_hooks(struct replicated_params *replica);
 
 void *replicated_param(
-        struct replicated_params *replica, int id); /* (count) of dtype */
+        struct replicated_params *replica, int id); /* (count), type: dtype */

@@ -1,19 +1,19 @@
-/* residuals.c - the residual stream between forward and backward, when it is
- * offloaded. Of A micro-batches there are A + 1 buffers on the device; input m
- * of segment s is number j = s A + m. With one micro-batch:
+/* residuals.c - offloads the residual stream between forward and backward. A
+ * micro-batches have A + 1 buffers on the device; the input of segment s in
+ * micro-batch m is number j = s A + m. With one micro-batch:
  *
  *     forward    input s is in buffer s % 2; it goes to the host while its
  *                segment is computed, before segment s + 1 writes input s + 2
- *     backward   input s - 1 comes back into the other buffer while segment s
- *                is recomputed and gone back through
+ *     backward input s - 1 returns to the other buffer during recomputation and
+ *                backward of segment s
  *
- * and the last two inputs never leave: backward begins with them. With several,
- * a segment of a micro-batch writes its output over the input that was used
- * before its own. They take turns from 1 to A, but in the last segment but one
- * from A to 1: so that what is left beside the last segment's inputs is input 1
- * of that one. Backward goes from 1 to A in each segment, and while it is at
- * one the next input comes over that which it has left. The A + 1 with which it
- * begins never leave. */
+ * and the last two inputs stay: backward begins with them. With several
+ * micro-batches, a segment writes its output over the input that was used
+ * before its own. Micro-batches run from 1 to A, but in the last segment but
+ * one from A to 1: then input 1 of that segment remains beside the inputs of
+ * the last one. Backward runs from 1 to A in each segment; during each, the
+ * next input is copied over the one just finished. The A + 1 inputs with which
+ * backward begins stay. */
 #include "model/internal.h"
 
 #include "base/clock.h"
@@ -56,7 +56,7 @@ static int segment_of(const struct pass *pass, int layer)
     return (layer - pass->acts->first) / pass->acts->segment;
 }
 
-/* The buffer in which an input lies in forward, or in backward, by its memory
+/* The buffer of an input in forward or in backward, found by its address
  * (slots.c). */
 static int buffer_of(const struct pass *pass, int segment)
 {
@@ -65,7 +65,7 @@ static int buffer_of(const struct pass *pass, int segment)
     return (int)((size_t)(input - first) / acts->input_bytes);
 }
 
-/* Until an input's buffer may be used by what follows. */
+/* Waits until an input's buffer may be used. */
 static enum zd_status await_buffer(
         struct model *model, const struct pass *pass, int segment)
 {
@@ -76,9 +76,9 @@ static enum zd_status await_buffer(
     return ZD_OK;
 }
 
-/* Copy a segment's input to the host or back, after the kernels queued so far.
- * Its way down is over before it comes back: forward waited for it before it
- * wrote another input into the buffer. */
+/* Copies a segment's input to the host or back, after the kernels queued so
+ * far. The copy down has finished before the copy back: forward waited for it
+ * before reusing the buffer. */
 static enum zd_status move(
         struct model *model, const struct pass *pass, int segment, bool down)
 {
@@ -86,7 +86,7 @@ static enum zd_status move(
     struct stream *stream = down ? r->streams.down : r->streams.up;
     int number = segment * pass->acts->micros + pass->micro;
     int buffer = buffer_of(pass, segment);
-    number -= segment == pass->acts->segments - 2; /* its first stays */
+    number -= segment == pass->acts->segments - 2; /* its first input stays */
     size_t bytes = (size_t)pass->share * (size_t)model->config->hidden_size *
                    dtype_bytes(model->kernels->dtype);
     char *host = r->host + (size_t)number * pass->acts->input_bytes;

@@ -16,7 +16,7 @@ static double scale_llama3(const struct rope_set *s, double inv_freq)
     return (1.0 - smooth) * inv_freq / s->factor + smooth * inv_freq;
 }
 
-/* The pair that turns so often within the original context. */
+/* The pair that makes `turns` rotations within the original context. */
 static double yarn_pair(const struct rope_set *s, double turns)
 {
     return s->dims * log(s->original_positions / (turns * 2 * M_PI)) /

@@ -1,6 +1,6 @@
 /* rope.h - the angles of rotary position embedding.
  *
- *   position p turns pair i < d/2 of a head's first d channels by p inv_i;
+ *   position p rotates pair i < d/2 of a head's first d channels by p inv_i;
  *   cosine and sine are multiplied by a.
  *
  *   default    inv_i = theta^(-2i/d)
@@ -20,13 +20,13 @@
  * Source:  Su et al. 2021, arXiv:2104.09864, section 3.2.2; Peng et al. 2023
  *          (YaRN), arXiv:2309.00071, section 3; Ding et al. 2024 (LongRoPE),
  *          arXiv:2402.13753; all as in transformers' modeling_rope_utils.
- *          There dynamic and longrope look at each batch anew; here a run has
- *          one length (train.cutoff_len, what generation has room for). */
+ *          There dynamic and longrope depend on each batch; here a run has one
+ *          length (train.cutoff_len, or generation's capacity). */
 #pragma once
 
 #include "model/config.h"
 
-/* Tables of one set, (positions, pairs). q's own are k's where q_beta is 0. */
+/* Tables of one set, (positions, pairs). q's tables are k's if q_beta is 0. */
 struct rope_tables {
     float *cosine, *sine, *q_cosine, *q_sine;
 };
@@ -34,11 +34,11 @@ struct rope_tables {
 /* The inverse frequency of pair i, in double, in a run of `positions`. */
 double rope_inv_freq(const struct rope_set *set, int positions, int i);
 size_t rope_table_floats(const struct rope_set *set, int positions);
-/* Where the tables are in rope_table_floats of memory. */
+/* Lays out the tables in rope_table_floats of memory. */
 struct rope_tables rope_tables_at(
         const struct rope_set *set, int positions, float *memory);
-/* The angle is rounded to fp32 before the functions are taken, as transformers
- * does; far positions depend on it. */
+/* Rounds angles to fp32 before sine and cosine, as transformers does; it
+ * matters for distant positions. */
 void rope_fill(
         const struct rope_set *set, int positions,
         const struct rope_tables *tables);

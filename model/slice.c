@@ -71,7 +71,7 @@ static struct tensor_blocks blocks_of_slice(const struct param *p)
     blocks.rows = p->shape[0];
     blocks.columns = p->shape[1];
     if (slice->by_column != whole->by_column)
-        return blocks; /* each line is cut, and has its block */
+        return blocks; /* each line is cut, so each has its own block */
     blocks.section_count = 0;
     ZD_EACH(range, slice->ranges, slice->range_count) {
         int s = tensor_blocks_section(whole, range->whole);
@@ -121,7 +121,7 @@ bool param_slice_next(
     while (range < last && (int64_t)line >= range->here + range->count)
         range++;
     run->is_padding = range == last;
-    if (run->is_padding) /* rows of the vocabulary, to the end */
+    if (run->is_padding) /* padding rows of the vocabulary, to the end */
         return true;
     run->is_shared = range->is_shared;
     size_t first = (size_t)(range->whole - range->here) + line;

@@ -1,5 +1,5 @@
-/* slots.c - the arrays of a layer: what it keeps for its backward, what layers
- * share, gradients, and their neighbors. */
+/* slots.c - lays out the arrays of a layer: kept for backward, shared between
+ * layers, gradients, and scratch. */
 #include "base/must.h"
 #include "model/layout.h"
 
@@ -13,7 +13,7 @@ static bool is_joined(const struct layout *l)
     return l->joined & JOIN_QKV;
 }
 
-/* q, k and with `v` v: in one array where they are joined, else in one each. */
+/* q, k, and with `v` also v: one array if joined, else one each. */
 static struct qkv push_heads(struct layout *l, bool v)
 {
     struct qkv h = {0};
@@ -26,7 +26,7 @@ static struct qkv push_heads(struct layout *l, bool v)
     return h;
 }
 
-/* `apart`: q and k before and after their norms have an array each. */
+/* `apart`: q and k before and after their norms are separate arrays. */
 static struct qkv push_qkv(struct layout *l, bool apart)
 {
     struct qkv h = push_heads(l, true);
@@ -38,7 +38,7 @@ static struct qkv push_qkv(struct layout *l, bool apart)
     return h;
 }
 
-/* Of a piece, with those of all shares. */
+/* Tokens of a piece in all shares. */
 static size_t piece_tokens(const struct layout *l)
 {
     return l->piece * (size_t)tp_size(l->config);
@@ -65,8 +65,8 @@ static void push_statistics(struct layout *l, struct layer_acts *a)
     }
 }
 
-/* What attention reads; q and k before their norms too, where they have any.
- * `shared` (may be NULL): has q and k for all layers. */
+/* What attention reads, and q and k before their norms, if any. `shared` (may
+ * be NULL) has q and k for all layers. */
 static void push_attention(
         struct layout *l, const struct layer_acts *shared, struct layer_acts *a)
 {
@@ -76,7 +76,7 @@ static void push_attention(
     a->att = push_rows(l, l->N, l->q);
 }
 
-/* Of all tokens, for attention by heads. */
+/* Arrays of all tokens, for attention by heads. */
 static void push_share(
         struct layout *l, const struct layer_acts *shared, struct layer_acts *a)
 {
@@ -86,8 +86,8 @@ static void push_share(
                            : push_rows(l, l->N, l->q);
 }
 
-/* By heads: `shared` has q, k and v of the place's tokens, which are over when
- * they are exchanged; a norm's backward reads what was before it. */
+/* By heads: `shared` has q, k and v of the place's tokens, which are dead after
+ * the exchange; but a norm's backward reads its input. */
 static void push_by_heads(
         struct layout *l, const struct layer_acts *shared, struct layer_acts *a)
 {
@@ -101,7 +101,7 @@ static void push_by_heads(
     push_share(l, shared, a);
 }
 
-/* `shared` (may be NULL): has act for all layers. */
+/* `shared` (may be NULL) has act for all layers. */
 static void push_mlp(
         struct layout *l, const struct layer_acts *shared, struct layer_acts *a)
 {
@@ -155,9 +155,9 @@ unsigned layout_recomputed(const struct layout *l)
                                  : 0);
 }
 
-/* Whose transposed codes backward reads in place of an input that is not kept
- * otherwise: not of what is recomputed, of shares of tokens, which backward
- * gathers, or of a norm that there is not. Attention's backward reads o's. */
+/* The groups whose input is kept only as transposed codes. Not if the input is
+ * recomputed, is a share of tokens (which backward gathers), or is x itself
+ * (without a norm); nor o's, which attention's backward reads. */
 void layout_choose_codes(struct layout *l)
 {
     const struct fp8_use *use = &l->fp8;
@@ -187,7 +187,7 @@ static void push_codes(struct layout *l, struct layer_acts *a)
     }
 }
 
-/* What a norm makes of `x`; without it, what reads the norm reads x. */
+/* The output of a norm of `x`; without the norm, x. */
 static void *push_norm(
         struct layout *l, enum role norm, void *x, bool is_shared, void *shared)
 {
@@ -196,8 +196,8 @@ static void *push_norm(
                                         : push_rows(l, l->S, l->C);
 }
 
-/* What the MLP makes of a piece of the tokens, for all pieces of all layers:
- * from the norm before it to what the norm after it reads. */
+/* The MLP's arrays for one piece of the tokens, shared by all pieces of all
+ * layers: from the norm before it to the input of the norm after it. */
 static void push_piece(struct layout *l, struct layer_acts *a)
 {
     size_t N = l->N, S = l->S;
@@ -210,20 +210,20 @@ static void push_piece(struct layout *l, struct layer_acts *a)
     l->N = N, l->S = S;
 }
 
-/* Adapters keep u of all tokens, but of an MLP in pieces. */
+/* Adapters keep u for all tokens, except for an MLP in pieces. */
 static size_t low_of(const struct layout *l)
 {
     return l->pieces > 1 ? l->adapters.attention_low : l->adapters.low;
 }
 
-/* Do all layers share what the group reads? */
+/* Do all layers share the group's input? */
 static bool shares(const struct layout *l, unsigned part, enum fp8_group group)
 {
     return l->recompute & part || l->keeps_codes[group];
 }
 
-/* Of one layer at a time: only attention's matmuls read norm1, and only those
- * after them norm2. */
+/* For one layer at a time. norm1 and norm2 may share memory: only attention's
+ * matmuls read norm1, and only later ones norm2. */
 struct layer_acts layout_shared(struct layout *l)
 {
     struct layer_acts shared = {.recompute = l->recompute};
@@ -270,8 +270,8 @@ void layout_slot(
     a->gains = push_floats(l, l->adapters.gains);
 }
 
-/* A layer that keeps nothing: attention is over when the MLP begins, and one
- * array serves for everything (N, C) but x. */
+/* A layer that keeps nothing: attention's arrays are dead when the MLP begins,
+ * and one array serves for all (N, C) except x. */
 void layout_lean(
         struct layout *l, bool decode, struct layer_acts *a, void **scratch)
 {
@@ -299,14 +299,14 @@ void layout_lean(
     l->top = l->peak;
 }
 
-/* Does a branch join the residual stream other than as it is? */
+/* Is a branch's output changed before the residual sum? */
 static bool is_changed(const struct layout *l, enum role post)
 {
     return l->config->residual_scale || family_has(l->family, post);
 }
 
-/* Of all tokens, `sum` is the one array that tensor parallelism does not cut.
- * It lies over hidden, proj and act then: these are over when it is in use. */
+/* With tensor parallelism `sum` has all tokens. It then overlaps hidden, proj
+ * and act, which are dead when it is used. */
 void layout_grads(struct layout *l, void *dx, struct layer_grads *g)
 {
     const struct model_family *family = l->family;
@@ -316,7 +316,7 @@ void layout_grads(struct layout *l, void *dx, struct layer_grads *g)
     if (adds && l->dtype != DTYPE_FP32)
         g->sum = push_rows(l, l->N, l->C);
     size_t end = l->top;
-    if (tp_size(l->config) > 1) /* then matmuls add up to all_tokens[0] */
+    if (tp_size(l->config) > 1) /* then matmuls accumulate to all_tokens[0] */
         l->top = begin;
     g->hidden = push_rows(l, 1, size_max(l->S * l->C, l->N * l->q));
     size_t mark = l->top;
@@ -325,12 +325,12 @@ void layout_grads(struct layout *l, void *dx, struct layer_grads *g)
     l->top = mark;
     g->act = push_rows(l, piece_tokens(l), l->F);
     l->top = size_max(mark, end);
-    /* without gaps, a norm's gradient overwrites the one it is made from */
+    /* in dense rows, a norm's gradient overwrites the gradient of its output */
     g->qkv = push_qkv(l, l->config->qk_norm && is_joined(l));
     g->scratch = push_bytes(l, l->attention_scratch);
 }
 
-/* Elements of an array for all tokens in attention, in turn with a piece of
+/* Elements of an array that serves all tokens in attention, then a piece of
  * them in the MLP. */
 static size_t in_turn(const struct layout *l, const size_t columns[BRANCHES])
 {
@@ -369,8 +369,8 @@ void layout_adapters(
     a->scaled = push_rows(l, 1, train ? scaled : 0);
 }
 
-/* Offloaded inputs take turns in the buffers; what backward begins with stays,
- * and it goes on in them where forward has ended (residuals.c). */
+/* Offloaded inputs share the buffers; those with which backward begins stay,
+ * and backward continues where forward has ended (residuals.c). */
 void layout_inputs(struct layout *l, bool offload, struct activations *acts)
 {
     int micros = acts->micros, count = acts->segments * micros;

@@ -1,4 +1,4 @@
-/* weight.c - a weight in the compute type; a quantized one is decoded. */
+/* weight.c - weights in the compute type; decodes quantized ones. */
 #include "model/internal.h"
 
 #include <assert.h>

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PIECE = 1 << 13 }; /* elements that one thread makes at a time */
+enum { PIECE = 1 << 13 }; /* elements that one thread computes at a time */
 
 struct random_source {
     uint64_t seed;
@@ -74,7 +74,7 @@ enum zd_status weights_read_parallel(
 #pragma omp parallel for schedule(dynamic) reduction(+ : failed)
     for (size_t at = 0; at < count; at += PIECE)
         failed += read_piece(source, id, begin, at, count, out) != ZD_OK;
-    /* an error's record is its thread's: once more, for this one's */
+    /* error messages are per thread: repeats the failed read on this one */
     for (size_t at = 0; failed && at < count; at += PIECE)
         ZD_TRY(read_piece(source, id, begin, at, count, out));
     return ZD_OK;

@@ -76,7 +76,7 @@ static const char *last_part(const char *module)
     return dot ? dot + 1 : module;
 }
 
-/* The last parts of linear modules' names. */
+/* Lists the last parts of linear modules' names, as help. */
 static enum zd_status tell_names(
         const struct peft_view *reader, const char *name)
 {
@@ -103,7 +103,7 @@ static enum zd_status refuse_embedding(const char *name)
             name);
 }
 
-/* Each name is that of a linear module. */
+/* Checks that the name is a linear module's. */
 static enum zd_status check_name(
         const struct peft_view *reader, const char *name)
 {
@@ -125,7 +125,7 @@ static enum zd_status check_name(
     return tell_names(reader, name);
 }
 
-/* Each of modules_to_save is one: the adapter with it alone saves something. */
+/* Checks that a name in modules_to_save matches a module. */
 static enum zd_status check_saved(
         const struct peft_view *reader, const json_t *name)
 {
@@ -161,8 +161,8 @@ static enum zd_status check_layer(
             (long long)number, reader->config->layers - 1);
 }
 
-/* A job excludes modules that are there; adapters of others may exclude those
- * of a larger model. */
+/* A job may only exclude modules that exist; an adapter file may also exclude
+ * modules of a larger model. */
 static enum zd_status check_excluded(const struct peft_view *reader)
 {
     JSON_EACH(item, json_object_get(reader->adapter->json, "exclude_modules")) {
@@ -209,8 +209,8 @@ static bool is_same_value(const json_t *a, const json_t *b)
                                 json_number_value(a) == json_number_value(b));
 }
 
-/* Keys of the job beside lora.path ask for nothing else than that has,
- * whichever way they say it. */
+/* Checks that keys of the job beside lora.path agree with the adapter, in any
+ * equivalent form. */
 static enum zd_status check_agreement(
         const struct peft_view *reader, const struct lora_options *options)
 {
@@ -354,7 +354,7 @@ static struct param factor_of(
     return p;
 }
 
-/* Rows or columns of a factor, of which a slice of the weight has `here`. */
+/* Cuts rows or columns of a factor to the `here` of the weight's slice. */
 static void cut_factor(
         const struct param *weight, bool by_column, int64_t here,
         struct param *factor)
@@ -370,7 +370,7 @@ static void cut_factor(
 }
 
 /* A is uniform in +-1/sqrt(in), or normal with 1/r; B and the change of
- * magnitudes are nothing. */
+ * magnitudes are 0. */
 static void add_factors(
         const struct peft_view *reader, const struct lora_options *options,
         int id, struct param_table *out)
@@ -382,8 +382,8 @@ static void add_factors(
     struct param a = factor_of(weight, id, PARAM_LORA_A, adapter->r, in);
     struct param b = factor_of(weight, id, PARAM_LORA_B, rows, adapter->r);
     bool is_cut = weight->slice.range_count;
-    /* with tensor parallelism B has the outputs of a slice, or A its inputs;
-     * the other is whole, and each place makes a part of its gradient */
+    /* with tensor parallelism B has the slice's outputs, or A its inputs; the
+     * other factor is whole, and each place computes a part of its gradient */
     if (is_cut && weight->slice.by_column == weight->conv1d)
         cut_factor(weight, false, param_out(weight), &b);
     else if (is_cut)
@@ -445,7 +445,8 @@ static enum zd_status extend(
     return adapters ? ZD_OK : refuse_none(reader);
 }
 
-/* What an adapter's own file asks for is a mistake of the file. */
+/* If the error comes from the adapter's file, reports it as an error of that
+ * file. */
 static enum zd_status blame_file(const char *path)
 {
     static const char section[] = "lora.";

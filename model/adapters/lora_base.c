@@ -13,7 +13,7 @@ static enum quant_format format_of(enum lora_base base)
     return (enum quant_format)(base - LORA_BASE_NF4);
 }
 
-/* Linear weights of layers that are frozen and no factor of an adapter. */
+/* True for the layers' frozen linear weights, except factors of adapters. */
 static bool may_be_quantized(const struct param_table *table, int id)
 {
     const struct param *param = &table->params[id];
@@ -31,7 +31,7 @@ static void make_all(
 
 /* --- stored quantized ----------------------------------------------------- */
 
-/* A base that is trained on has one format. */
+/* Uses the stored quantization; a base must have a single format. */
 static enum zd_status take_stored(
         const struct weight_source *source, struct param_table *table)
 {
@@ -55,7 +55,8 @@ static enum zd_status take_stored(
     return ZD_OK;
 }
 
-/* A job may leave out what a model is stored in, or name it. */
+/* A job may omit the format that the model is stored in, but not set another.
+ */
 static enum zd_status check_agreement(
         const struct lora_options *options, const struct quant_matrix *stored)
 {

@@ -1,5 +1,5 @@
-/* weights_lora.c - what an adapted model begins with: its base from
- * wherever that comes from, its adapters new, or as PEFT stored them. */
+/* lora_weights.c - the initial weights of an adapted model: its base from any
+ * source, its adapters random or from PEFT's files. */
 #include "base/must.h"
 #include "model/adapters/lora.h"
 #include "model/adapters/peft.h"
@@ -11,7 +11,7 @@
 struct lora_source {
     const struct param_table *table;
     struct weight_source base, random;
-    struct peft_adapter adapter; /* parts NULL: new ones */
+    struct peft_adapter adapter; /* parts NULL: random */
 };
 
 static void lora_close(void *ctx)
@@ -23,7 +23,7 @@ static void lora_close(void *ctx)
     free(source);
 }
 
-/* Where a tensor lies in the files of `adapter`; NULL: it is not there. */
+/* A tensor in the adapter's files; NULL: not found. */
 static const struct st_tensor *stored(const struct lora_source *source, int id)
 {
     const struct param *param = &source->table->params[id];
@@ -40,7 +40,7 @@ static const struct st_tensor *stored(const struct lora_source *source, int id)
     return !tensor && param->part == PARAM_BASE ? tensors[PEFT_UNDER] : tensor;
 }
 
-/* Ours are what PEFT's are above the norms of the base, as it is held. */
+/* Ours are PEFT's minus the norms of the base as it is held in memory. */
 static enum zd_status read_magnitude(
         const struct lora_source *source, const struct st_tensor *tensor,
         int weight, size_t begin, size_t count, float *out)

@@ -12,10 +12,11 @@ struct merged {
     const struct param_table *table;
     struct merge_part *parts; /* owned */
     int part_count;
-    struct peft_adapter *adapters; /* (part_count), closed with it and the
-                                      base; NULL: both are not its own */
-    int id;                        /* of the tensor in `values`; -1: none */
-    float *values;                 /* merged, as the table has it; owned */
+    struct peft_adapter *adapters; /* (part_count), owned together with the
+                                      base; NULL: neither is owned */
+    int id;                        /* the tensor in `values`; -1: none */
+    float *values;                 /* the merged tensor, in the table's order;
+                                      owned */
 };
 
 static bool is_adapted(const struct merged *m, int id)
@@ -99,9 +100,9 @@ static enum zd_status read_all(
     return part->source.read(part->source.ctx, id, kind, 0, count, out);
 }
 
-/* W + scale B A in place, as W is stored; DoRA: each row of the sum is then
- * scaled to the norm `magnitude` of that row. Each product is summed in fp32
- * over r, multiplied and added once: within one rounding of PEFT's
+/* Computes W + scale B A in place, in W's storage order; with DoRA each row of
+ * the sum is then scaled to its norm `magnitude`. Each product is summed over r
+ * in fp32, then scaled and added once: within one rounding of PEFT's
  * merge_and_unload. Norms are summed in double. `row` is scratch, (in). */
 static void merge_into(
         float *weight, const struct param *p, double scale,
@@ -149,8 +150,8 @@ static enum zd_status add_adapter(
     return ZD_OK;
 }
 
-/* What adapters are added to: the base's tensor, or the one saved for it, or
- * the first that lies beneath one. */
+/* Reads the tensor that adapters are added to: the base's, or the one from
+ * modules_to_save, or the first PEFT_UNDER. */
 static enum zd_status read_under(
         const struct merged *m, int id, size_t begin, size_t count, float *out)
 {
@@ -165,7 +166,7 @@ static enum zd_status read_under(
     return m->base.read(m->base.ctx, id, begin, count, out);
 }
 
-/* Finite factors may make a weight that is not. */
+/* Finite factors may give a merged weight that is not finite. */
 static enum zd_status check_merged(
         const struct merged *m, int id, const struct merge_part *part)
 {

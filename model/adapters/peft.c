@@ -41,7 +41,7 @@ static enum zd_status tell_place(const struct opening *o)
 
 /* --- placing one tensor --------------------------------------------------- */
 
-/* The tensor of the base that a module's weight is; -1: none. */
+/* The base's tensor that is the module's weight; -1: none. */
 static int find_weight(const struct opening *o, const char *module)
 {
     char name[MODULE_BYTES + 8], ours[HF_NAME_BYTES];
@@ -50,7 +50,7 @@ static int find_weight(const struct opening *o, const char *module)
     return param_table_find(o->table, ours);
 }
 
-/* Cut `end` off a name; false: it does not end so. */
+/* Removes the suffix `end`; false: the name does not have it. */
 static bool cut_end(char *name, const char *end)
 {
     size_t bytes = strlen(name), cut = strlen(end);
@@ -79,7 +79,8 @@ int peft_shape(
     return is_whole ? param->dims : kind == PEFT_MAGNITUDE ? 1 : 2;
 }
 
-/* A place has one tensor; GPT-2's have names with and without a prefix. */
+/* Stores a tensor's place; a duplicate is an error (GPT-2's names may have a
+ * prefix or not). */
 static enum zd_status place(
         struct opening *o, const struct st_tensor *tensor, int id,
         enum peft_kind kind)
@@ -126,7 +127,7 @@ static enum zd_status place_lora(
     return place(o, tensor, id, kind);
 }
 
-/* An untied copy of a tied head would be a second matrix. */
+/* A tied head cannot be saved with other values than the embedding's. */
 static enum zd_status check_tied_head(
         const struct opening *o, const struct st_tensor *head)
 {
@@ -228,7 +229,7 @@ static enum zd_status check_complete(const struct opening *o)
 
 /* --- the base as it was in training --------------------------------------- */
 
-/* NULL: as the base's. The caller lets go of it. */
+/* *table_out is a new reference; NULL: as in the base. */
 static enum zd_status read_rope(const struct st_file *file, json_t **table_out)
 {
     json_error_t error;
@@ -279,7 +280,7 @@ enum zd_status peft_extend_config(const char *dir, struct model_config *config)
 {
     const struct fs_path path = fs_in(dir, WEIGHTS);
     struct st_file *file;
-    if (!fs_exists(path.text)) /* told by who opens it */
+    if (!fs_exists(path.text)) /* peft_open reports it */
         return ZD_OK;
     ZD_TRY(st_open(path.text, &file));
     enum zd_status status = extend(file, config);

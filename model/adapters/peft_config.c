@@ -40,9 +40,9 @@ static bool is_sound(const char *pattern, char problem[160])
     return code != NULL;
 }
 
-/* re.fullmatch(pattern, name). The pattern is sound; one that gives up (too
- * many ways to match) does not match. Compiled each time: a model has some
- * hundred names, asked once. */
+/* re.fullmatch(pattern, name). The pattern must be valid; if matching exceeds
+ * PCRE2's limits, it does not match. Compiles each time: a model has only some
+ * hundred names. */
 static bool matches_all(const char *pattern, const char *name)
 {
     pcre2_code *code = compile(pattern, NULL);
@@ -57,7 +57,7 @@ static bool matches_all(const char *pattern, const char *name)
     return found > 0;
 }
 
-/* re.match(rf"(.*\.)?({pattern})$", name): the last parts of a name. */
+/* re.match(rf"(.*\.)?({pattern})$", name): matches the last parts of a name. */
 static bool matches_end(const char *pattern, const char *name)
 {
     size_t bytes = strlen(pattern) + sizeof "(?:.*\\.)?(?:)";
@@ -68,7 +68,7 @@ static bool matches_end(const char *pattern, const char *name)
 
 /* --- keys that we have, and those that we have not ------------------------ */
 
-/* Keys that are not looked at, or looked at elsewhere. */
+/* Keys that are ignored or read elsewhere. */
 static const char free_keys[] =
         "peft_type task_type auto_mapping peft_version base_model_name_or_path "
         "revision r lora_alpha lora_dropout init_lora_weights";
@@ -100,7 +100,7 @@ static bool is_bool(const json_t *value)
     return json_is_boolean(value);
 }
 
-/* What a key may hold. */
+/* The type of a key's value. */
 enum form {
     FORM_BOOL,
     FORM_NAMES,
@@ -108,10 +108,10 @@ enum form {
     FORM_LAYERS,
     FORM_NUMBERS,
     FORM_RANKS,
-    FORM_DEFAULT /* nothing but PEFT's default */
+    FORM_DEFAULT /* only PEFT's default */
 };
 
-/* One of its values, a list or a table of them. */
+/* A key's value: one, a list or a table. */
 static const struct {
     const char *expected;
     bool (*is)(const json_t *value);
@@ -131,8 +131,8 @@ static const struct {
 struct key {
     const char *name;
     enum form form;
-    const char *absent; /* PEFT's default as JSON, for FORM_DEFAULT; NULL: null
-                           alone */
+    const char *absent; /* for FORM_DEFAULT: PEFT's default as JSON; NULL: only
+                           null */
 };
 
 static const struct key keys[] = {
@@ -145,9 +145,9 @@ static const struct key keys[] = {
         {"alpha_pattern", FORM_NUMBERS, NULL},
         {"use_rslora", FORM_BOOL, NULL},
         {"use_dora", FORM_BOOL, NULL},
-        /* how the base stores its weights; the model says it too */
+        /* how the base stores its weights; known from the model */
         {"fan_in_fan_out", FORM_BOOL, NULL},
-        /* a tied embedding is followed by both sides anyway */
+        /* a saved tied embedding is used on both sides anyway */
         {"ensure_weight_tying", FORM_BOOL, NULL},
         {"bias", FORM_DEFAULT, "\"none\""},
         {"megatron_core", FORM_DEFAULT, "\"megatron.core\""},
@@ -185,7 +185,7 @@ static bool fits(enum form form, const json_t *value)
     return all || (forms[form].one && forms[form].is(value));
 }
 
-/* Patterns are compiled once here, so that matching cannot fail later. */
+/* Compiles each pattern once, so that matching cannot fail later. */
 static enum zd_status check_pattern(
         const struct config_reader *r, const char *key, const char *pattern)
 {
@@ -224,7 +224,7 @@ static enum zd_status check_keys(const struct config_reader *r)
         for (int i = 0; i < KEYS; i++)
             if (strcmp(keys[i].name, name) == 0)
                 key = &keys[i];
-        /* PEFT writes an absent pattern of layers as an empty one too */
+        /* PEFT also writes an empty layers_pattern for none */
         bool is_free = json_is_null(value) ||
                        words_have(free_keys, " ", name) ||
                        (strcmp(name, "layers_pattern") == 0 &&
@@ -312,7 +312,7 @@ enum zd_status peft_config_parse(
     return ZD_OK;
 }
 
-/* A folder without adapter_config.json: which one was meant? */
+/* A folder without adapter_config.json: suggests the folder that was meant. */
 static enum zd_status refuse_folder(const char *dir)
 {
     ZD_FAIL(ZD_ERR_NO_INPUT, "E0712", "%s/adapter_config.json does not exist",
@@ -351,7 +351,7 @@ void peft_config_fini(struct peft_config *config)
 
 /* --- modules -------------------------------------------------------------- */
 
-/* NULL when it is absent or null. */
+/* NULL if absent or null. */
 static const json_t *value_of(const struct peft_config *config, const char *key)
 {
     const json_t *value = json_object_get(config->json, key);
@@ -374,8 +374,8 @@ static bool names_have(const json_t *names, const char *module)
     return false;
 }
 
-/* The layer that a module's name says: the first number with a part of a name
- * after it and two before; -1: none. */
+/* The layer in a module's name: the first number between name parts, two before
+ * and one after it; -1: none. */
 static long layer_of(const char *module)
 {
     for (const char *dot = strchr(module, '.'); dot;
@@ -413,7 +413,7 @@ bool peft_config_saves(const struct peft_config *config, const char *module)
     return false;
 }
 
-/* A module that is kept whole, or lies in one that is. */
+/* True for a module in modules_to_save, or inside of one. */
 static bool is_in_saved(const struct peft_config *config, const char *module)
 {
     char part[MODULE_BYTES];
@@ -444,14 +444,14 @@ bool peft_config_targets(const struct peft_config *config, const char *module)
             return matches_all(pattern, module);
         return strcmp(module, "lm_head") != 0 && is_in_layers(config, module);
     }
-    /* a whole name is taken in any layer */
+    /* a full name matches in spite of layers_to_transform */
     for (size_t i = 0; i < json_array_size(targets); i++)
         if (strcmp(module, json_string_value(json_array_get(targets, i))) == 0)
             return true;
     return names_have(targets, module) && is_in_layers(config, module);
 }
 
-/* The first of a table that matches. */
+/* The first entry of a table that matches. */
 static const json_t *of_pattern(
         const struct peft_config *config, const char *table, const char *module)
 {

@@ -43,7 +43,7 @@ static enum zd_status read_tensor(
             count, out);
 }
 
-/* How heads turned while the adapter was trained, where the job said so. */
+/* The job's rope_scaling, if it set one. */
 static json_t *metadata_of(const struct model_config *config)
 {
     ZD_FREED char *table =
@@ -78,8 +78,8 @@ static enum zd_status write_weights(struct writing *w, enum dtype dtype)
 
 /* --- adapter_config.json -------------------------------------------------- */
 
-/* Are all linear modules whose name ends in `last` adapted? Then that end alone
- * names them. */
+/* Are all linear modules whose name ends in `last` adapted? Then target_modules
+ * lists only that suffix. */
 static bool is_whole_kind(const struct writing *w, const char *last)
 {
     for (int id = 0; id < w->view.table->count; id++)
@@ -123,8 +123,8 @@ static json_t *number(double value)
                     : json_real(value));
 }
 
-/* Patterns and alpha with rsLoRA folded in: alpha sqrt(r) over r is alpha over
- * sqrt(r). Where ranks or alphas have patterns, one entry for each module. */
+/* alpha_pattern with rsLoRA folded in: alpha sqrt(r) over r is alpha over
+ * sqrt(r). With patterns of ranks or alphas there is one entry per module. */
 static json_t *folded_alphas(const struct writing *w)
 {
     const struct peft_config *a = w->view.adapter;
@@ -193,7 +193,8 @@ static void note_readers(const struct writing *w, char note[PEFT_NOTE_BYTES])
                        : "");
         note[--text.used] = '\0'; /* the last semicolon */
     }
-    /* peft puts a saved embedding before the base's, and ties no head to it */
+    /* peft replaces only the base's embedding by a saved one, not the tied head
+     */
     if (w->view.config->tied && peft_saves(&w->view, 0) && text.used)
         text_buffer_add(
                 &text,

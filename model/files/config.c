@@ -17,7 +17,7 @@
 enum { CONFIG_BYTES_MAX = 16 << 20 };
 static const char ORIGINAL[] = "original_max_position_embeddings";
 
-/* The family whose name is nearest, and all names. */
+/* Suggests the family with the nearest name, and lists all. */
 static enum zd_status help_with_families(const json_t *json, const char *name)
 {
     char names[400] = "";
@@ -77,7 +77,7 @@ static enum zd_status read_dtype(
 {
     const char *key = config_get(r, "dtype") ? "dtype" : "torch_dtype";
     const json_t *value = config_get(r, key);
-    /* Random weights are stored in bf16 unless asked otherwise. */
+    /* Random weights are exported in bf16 by default. */
     config->storage_dtype =
             r->on_error == ZD_ERR_CONFIG ? DTYPE_BF16 : DTYPE_FP32;
     if (!value)
@@ -124,7 +124,7 @@ static enum zd_status parse_text(
     return ZD_OK;
 }
 
-/* The text half: its family, and the whole in c->json. */
+/* Parses the text part; c->json keeps the whole. */
 static enum zd_status parse_wrapped(
         struct config_reader *r, const struct text_wrapper *wrapper,
         struct model_config *c)
@@ -157,7 +157,7 @@ enum zd_status model_config_parse(
     return ZD_OK;
 }
 
-/* DIR/config.json as JSON, which the caller lets go of. */
+/* DIR/config.json as a new reference. */
 static enum zd_status read_json(
         const char *dir, const char *path, json_t **json)
 {
@@ -186,7 +186,7 @@ static enum zd_status read_json(
     enum zd_status status = json_parse_file(path, CONFIG_BYTES_MAX, json);
     if (status != ZD_ERR_NO_INPUT)
         return status;
-    /* the output folder of a run holds the model beside its checkpoints */
+    /* a run's output folder holds the model in hf/ */
     if (fs_exists(fs_in(dir, "hf/config.json").text))
         zd_fail_help("the model of this run is %s/hf", dir);
     else if (hub_help(dir, help))
@@ -194,8 +194,8 @@ static enum zd_status read_json(
     return status;
 }
 
-/* transformers ties the head of a multimodal model by default, unless the files
- * hold one; text_config may say nothing about it. */
+/* By default transformers ties the head of a multimodal model unless its files
+ * have one; text_config may lack the key. */
 static void settle_tied(
         const char *dir, const json_t *json, struct model_config *config)
 {
@@ -209,7 +209,7 @@ static void settle_tied(
     json_object_set_new(config->json, key, json_boolean(config->tied));
 }
 
-/* The tensors say the rest. */
+/* The tensors determine the rest. */
 static enum zd_status check_quantization(
         const struct config_reader *r, const json_t *quantization)
 {
@@ -263,8 +263,9 @@ enum zd_status model_config_read(
     return ZD_OK;
 }
 
-/* The table that replaces the one in `keys`, with what is no scaling of it, and
- * what transformers would take from the file's max_position_embeddings. */
+/* The table that replaces the one in `keys`: with that table's keys other than
+ * scaling, and with what transformers would derive from the file's
+ * max_position_embeddings. */
 static json_t *new_scaling(
         const json_t *scaling, const json_t *keys, int positions)
 {

@@ -6,38 +6,35 @@
 #include "model/config.h"
 
 /* `on_error` is ZD_ERR_DATA for a file, ZD_ERR_CONFIG for [model.config];
- * `name` says where ("models/x/config.json", "job.toml [model.config]"). Every
- * problem is one error; the first is reported. `json` is borrowed. */
+ * `name` is the source in messages ("models/x/config.json", "job.toml
+ * [model.config]"). Reports the first error. `json` is borrowed. */
 enum zd_status model_config_parse(
         const json_t *json, const char *name, enum zd_status on_error,
         struct model_config *config_out);
-/* DIR/config.json. may_be_quantized: for whoever reads the model as what it
- * decodes to: `quantization_config` is bitsandbytes' or DeepSeek's fp8 in tiles
- * of 128 x 128, and is left out of config->json. Else any is refused (E0304).
- */
+/* Reads DIR/config.json. may_be_quantized: accepts a `quantization_config` of
+ * bitsandbytes, or of DeepSeek's fp8 in tiles of 128 x 128, for callers that
+ * read the dequantized model; config->json does not have it. Else any is
+ * refused (E0304). */
 enum zd_status model_config_read(
         const char *dir, bool may_be_quantized,
         struct model_config *config_out);
-/* Let heads turn as `scaling` says, as rope_scaling in transformers (model.
- * rope_scaling of a job), and max_positions grow to original positions times
- * factor. config->json stays as it was: a checkpoint keeps it, and its reader
- * scales it again. `name` and `on_error` as above: E0302, E0304, E0305. */
+/* Applies `scaling`, as transformers' rope_scaling (model.rope_scaling of a
+ * job), and extends max_positions to original positions times factor.
+ * config->json does not change: a checkpoint keeps it, and its reader scales
+ * again. `name` and `on_error` as above: E0302, E0304, E0305. */
 enum zd_status model_config_scale_rope(
         const json_t *scaling, const char *name, enum zd_status on_error,
         struct model_config *config);
-/* The table that says how heads turn (of layers that do not slide); NULL: none.
- * Borrowed. */
+/* The RoPE table (of layers without a window); NULL: none. Borrowed. */
 json_t *model_config_rope(const struct model_config *config);
-/* Writes what model_config_scale_rope has set into a copy of config->json;
- * nothing without it. */
+/* Writes the scaling that model_config_scale_rope set into `json`, a copy of
+ * config->json; without one does nothing. */
 void model_config_write_rope(json_t *json, const struct model_config *config);
-/* `rows` of the vocabulary from here on, also in config->json: tokens that a
- * tokenizer has beyond the rows of the files. Rows that the files do not have
- * are the mean of those that they have, of the embedding and of a head that is
- * not tied to it. */
+/* Extends the vocabulary to `rows`, also in config->json, for a tokenizer with
+ * more tokens than the files have rows. In the embedding and an untied head,
+ * new rows are the mean of the rows in the files. */
 void model_config_resize_vocab(struct model_config *config, int rows);
-/* A warning that names keys which transformers' class does not have, if there
- * are any. */
+/* Warns about keys that transformers' class does not have, if any. */
 void model_config_warn(const struct model_config *config);
 const char *model_config_stored_name(
         const struct model_config *config); /* "nf4" */

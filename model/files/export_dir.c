@@ -25,7 +25,7 @@ const char *const export_copied_files[] = {
         NULL,
 };
 
-/* Is `path`, without links, below `folder`? */
+/* Is `path`, with links resolved, below `folder`? */
 static bool is_below(const char *path, const char *folder)
 {
     char real[PATH_MAX];
@@ -35,7 +35,7 @@ static bool is_below(const char *path, const char *folder)
     return strncmp(path, real, length) == 0 && path[length] == '/';
 }
 
-/* models--X/snapshots/REV of the hub's cache has links to models--X/blobs. */
+/* In the hub's cache, models--X/snapshots/REV has links to models--X/blobs. */
 static bool is_blob_of(const char *path, const char *real_dir)
 {
     char blobs[PATH_MAX + 8];
@@ -101,8 +101,8 @@ static bool is_export_name(const char *name)
            used > 0 && name[used] == '\0';
 }
 
-/* Weights that we wrote say so. A file that is no such is not ours; one that
- * cannot be read is an error. */
+/* Weights that we wrote have our mark. A file that is not safetensors is not
+ * ours; one that cannot be read is an error. */
 static enum zd_status has_our_mark(
         const char *dir, const char *name, bool *is_ours_out)
 {
@@ -126,7 +126,7 @@ struct found { /* in a folder that an export would replace */
     bool is_finished, is_empty, is_marked;
 };
 
-/* A file that fs_write_file had not renamed yet. */
+/* A temporary file of an interrupted fs_write_file. */
 static bool is_beside_name(const char *name)
 {
     char place[256];
@@ -151,8 +151,8 @@ static enum zd_status look_at(void *ctx, const char *name)
     return ZD_OK;
 }
 
-/* `finished`: its weights must carry our mark (what an interrupted export left
- * may be torn). */
+/* `finished`: its weights must have our mark (an interrupted export's may be
+ * incomplete). */
 static enum zd_status check(const char *dir, bool finished)
 {
     struct found found = {
@@ -219,8 +219,8 @@ enum zd_status export_dir_begin(const char *temporary)
 
 enum zd_status export_dir_replace(const char *from, const char *to)
 {
-    /* An exchange leaves no moment without a model; the old one is then
-     * under the temporary name. */
+    /* Exchanges the folders, so that a model exists at every moment; the old
+     * one then has the temporary name. */
     bool exchanged =
             fs_exists(to) &&
             renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_EXCHANGE) == 0;

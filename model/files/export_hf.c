@@ -18,8 +18,8 @@ enum { CONFIG_BYTES_MAX = 16 << 20 };
 
 /* --- quantized weights, as bitsandbytes has them -------------------------- */
 
-/* file_tensor.kind of what is written of a quantized weight: that of the tensor
- * beside it, and 1; or of the weight itself. */
+/* file_tensor.kind for quantized weights: quant_beside + 1, or KIND_WEIGHT for
+ * the weight itself. */
 enum { KIND_WEIGHT = BESIDES + 1 };
 #define KIND_OF(beside) ((int)(beside) + 1)
 
@@ -29,8 +29,8 @@ struct quantizing {
     const struct quantize_options *quantize;
     enum dtype dtype;
     bool nested;
-    float *offsets; /* (table->count) of nested absmax; owned */
-    int id;         /* of the weight that is held; -1: none */
+    float *offsets; /* (table->count) offsets of nested absmax; owned */
+    int id;         /* the weight in memory; -1: none */
     struct codes_whole weight;
 };
 
@@ -60,8 +60,8 @@ static char *state_text(const struct quantizing *q, int id)
     return quant_state_text(&state);
 }
 
-/* The text of a quant_state holds the offset, so the offset is needed before
- * anything is written. */
+/* Computes the offset first: it is part of the quant_state's text, whose length
+ * is listed before anything is written. */
 static enum zd_status list_quantized(
         struct quantizing *q, int id, const char *name,
         struct tensor_files *files)
@@ -137,7 +137,7 @@ static enum zd_status read_quantized(
     return ZD_OK;
 }
 
-/* As transformers writes it. */
+/* quantization_config as transformers writes it. */
 static json_t *quantization_keys(const struct quantizing *q)
 {
     bool is_int8 = q->quantize->format == QUANT_INT8;
@@ -156,8 +156,9 @@ static json_t *quantization_keys(const struct quantizing *q)
 
 struct hf_export {
     const struct hf_export_job *job;
-    const struct weight_source *source; /* NULL: of who writes no tensor */
-    struct quantizing *quantizing;      /* NULL: tensors are written whole */
+    const struct weight_source *source; /* NULL: this process writes no
+                                           tensor */
+    struct quantizing *quantizing;      /* NULL: not quantized */
     char to[EXPORT_PATH_BYTES], dir[EXPORT_PATH_BYTES]; /* being written */
     struct tensor_files files;
     struct hf_files others;
@@ -178,7 +179,7 @@ static enum zd_status read_tensor(
     return e->source->read(e->source->ctx, tensor->id, begin, count, out);
 }
 
-/* The tensors that are not the text model's. */
+/* Lists the tensors outside the text model. */
 static enum zd_status list_others(struct hf_export *e)
 {
     const struct model_config *config = e->job->config;
@@ -237,19 +238,18 @@ static enum zd_status write_index(const struct hf_export *e)
             fs_in(e->dir, "model.safetensors.index.json").text, index);
 }
 
-/* Of a part, only where it is there. */
+/* Sets the type; in a part of the configuration only if the key exists. */
 static void set_dtype(json_t *json, const char *type, bool is_whole)
 {
     bool v5 = json_object_get(json, "dtype") != NULL;
     bool v4 = json_object_get(json, "torch_dtype") != NULL;
     if (v5)
         json_object_set_new(json, "dtype", json_string(type));
-    if (v4 || (is_whole && !v5)) /* every version reads the older key */
+    if (v4 || (is_whole && !v5)) /* all versions read the older key */
         json_object_set_new(json, "torch_dtype", json_string(type));
 }
 
-/* The configuration as it was, but for the type of the weights and rows of the
- * vocabulary. */
+/* Writes the original configuration with the new type and vocabulary. */
 static enum zd_status write_config(const struct hf_export *e)
 {
     const char *type = dtype_torch_name(e->job->dtype);
@@ -264,7 +264,7 @@ static enum zd_status write_config(const struct hf_export *e)
     json_t *text = text_config_of(json, e->job->config);
     model_config_write_rope(json, e->job->config);
     json_object_del(json, "quantization_config");
-    if (e->job->config->stored_rows) /* of more tokens (config.h) */
+    if (e->job->config->stored_rows) /* extended (config.h) */
         json_object_set_new(
                 text, "vocab_size", json_integer(e->job->config->vocab_size));
     set_dtype(json, type, true);
@@ -293,7 +293,7 @@ enum zd_status weights_export_check(const char *dir, bool is_adapter)
     return fs_remove_tree(temporary);
 }
 
-/* With the tensors listed. */
+/* Call with the tensors listed. */
 static enum zd_status end(struct hf_export *e)
 {
     const char *from = e->job->copy_from;
@@ -362,7 +362,7 @@ enum zd_status weights_export_quantized(
             .nested = quantize->double_quant && quantize->format != QUANT_INT8,
             .offsets = zd_array((size_t)job->table->count, sizeof(float)),
             .id = -1};
-    q.source.stored = NULL; /* values are quantized, however they are stored */
+    q.source.stored = NULL; /* quantize the values, even if stored quantized */
     whole.max_shard_bytes = UINT64_MAX; /* one file */
     return export_steps(&whole, source, &q, EXPORT_ALL, 0, 1);
 }

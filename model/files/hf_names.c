@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-/* Of a text model in a multimodal one. */
+/* Prefixes of a text model inside a multimodal one. */
 #define OUTER "language_model."
 #define INNER "model."
 
@@ -96,7 +96,7 @@ json_t *text_config_inner(
     if (!json_object_get(inner, "model_type"))
         json_object_set_new(
                 inner, "model_type", json_string(wrapper->text_type));
-    json_object_del(inner, "architectures"); /* of a separate model */
+    json_object_del(inner, "architectures"); /* only for a separate model */
     for (size_t i = 0; i < sizeof outside / sizeof *outside; i++) {
         json_t *value = json_object_get(json, outside[i]);
         if (value && !json_object_get(inner, outside[i]))

@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PIECE = 1 << 18 /* elements held at a time */ };
+enum { PIECE = 1 << 18 /* elements in memory at a time */ };
 
-/* Has the tensor values, of this type? */
+/* Does the tensor have float values? *type_out: their type. */
 static bool is_float(const struct file_tensor *tensor, enum dtype *type_out)
 {
     return !tensor->raw &&
@@ -138,15 +138,15 @@ enum zd_status tensor_files_create(const struct tensor_files *files)
 /* A file being written. */
 struct writing {
     const struct tensor_files *files;
-    uint64_t begin, end; /* the part's, of the tensors of all files in a row */
+    uint64_t begin, end; /* the part's range in the tensors of all files */
     const struct st_file *file;
     int fd;
     float *values; /* (PIECE) */
-    void *packed;  /* (PIECE) floats' room */
+    void *packed;  /* room for (PIECE) floats */
 };
 
-/* Where a byte of a file's tensors lies in it. Parts meet at whole pages, so
- * that no two hosts write to one. */
+/* The offset in the file of a byte of its tensors, rounded to a page: parts
+ * meet at page boundaries, so that two hosts never write the same page. */
 static uint64_t place_of(uint64_t data_begin, uint64_t bytes, uint64_t at)
 {
     enum { PAGE = 4096 };
@@ -156,7 +156,7 @@ static uint64_t place_of(uint64_t data_begin, uint64_t bytes, uint64_t at)
     return page > data_begin ? page : data_begin;
 }
 
-/* Bytes [from, to) of the file, which lie in this tensor. */
+/* Writes bytes [from, to) of the file, which belong to this tensor. */
 static enum zd_status write_run(
         const struct writing *w, const struct file_tensor *tensor,
         uint64_t begin, uint64_t from, uint64_t to)
@@ -178,7 +178,7 @@ static enum zd_status write_run(
     return ZD_OK;
 }
 
-/* Bytes [from, to) of a file, whatever tensors they belong to. */
+/* Writes bytes [from, to) of a file, across tensors. */
 static enum zd_status write_tensors(
         const struct writing *w, int file, uint64_t from, uint64_t to)
 {
@@ -199,8 +199,8 @@ static enum zd_status write_tensors(
     return ZD_OK;
 }
 
-/* What bytes [w->begin, w->end) have of a file whose tensors begin at `at` of
- * all. */
+/* Writes the intersection of [w->begin, w->end) with a file whose tensors begin
+ * at `at`. */
 static enum zd_status write_part(struct writing *w, int index, uint64_t at)
 {
     const struct fs_path path = path_of(w->files, index);

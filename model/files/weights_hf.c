@@ -11,7 +11,7 @@
 enum {
     CONFIG_BYTES_MAX = 16 << 20,
     INDEX_BYTES_MAX = 256 << 20,
-    LINES = 64 /* rows of a mean that are read at a time */
+    LINES = 64 /* rows read at a time for a mean */
 };
 static const char ONE_FILE[] = "model.safetensors";
 static const char INDEX[] = "model.safetensors.index.json";
@@ -39,7 +39,7 @@ static enum zd_status add_file(struct hf_files *out, const char *path)
 #define BAD_INDEX(index, ...)                                                  \
     (ZD_BAD("E0308", __VA_ARGS__), zd_fail_where("%s", index))
 
-/* Only plain names: what an index says must stay inside its folder. */
+/* Only plain names, so that an index cannot refer outside its folder. */
 static enum zd_status add_shard(
         struct hf_files *out, const char *dir, const char *index,
         const char *tensor, const json_t *value)
@@ -108,18 +108,19 @@ enum zd_status hf_files_open(const char *dir, struct hf_files *out)
 
 struct hf_tensor {
     struct stored stored;
-    struct stored *beside;    /* (BESIDES) when there is one; owned */
-    struct quantized *weight; /* when it is quantized; owned */
-    float *mean; /* of its rows, once a row beyond them was read; owned */
+    struct stored *beside;    /* (BESIDES) if there is any; owned */
+    struct quantized *weight; /* if quantized; owned */
+    float *mean; /* mean of its rows, computed at the first row beyond them;
+                    owned */
 };
 
 struct hf_source {
     const struct model_config *config;
     const struct param_table *table;
-    int64_t rows; /* of the vocabulary in the files */
+    int64_t rows; /* vocabulary in the files */
     struct hf_files files;
     struct hf_tensor *tensors; /* (table->count); owned */
-    pthread_mutex_t lock;      /* of the means */
+    pthread_mutex_t lock;      /* protects the means */
 };
 
 static void hf_close(void *ctx)
@@ -137,8 +138,7 @@ static void hf_close(void *ctx)
     free(source);
 }
 
-/* Rows in the files: there may be fewer of the vocabulary than the model has.
- */
+/* Rows in the files; the model's vocabulary may have more. */
 static int64_t rows_of(
         const struct hf_source *source, const struct param *param)
 {
@@ -156,14 +156,15 @@ static enum zd_status read_stored(
     if (!t->weight)
         ZD_TRY(st_read_float(
                 t->stored.file, t->stored.tensor, begin, count, out));
-    else if (source->table->params[id].conv1d) /* quantized as (out, in) */
+    else if (source->table->params[id].conv1d) /* stored quantized as (out,
+                                                  in) */
         ZD_TRY(quantized_read_transposed(t->weight, begin, count, out));
     else
         ZD_TRY(quantized_read(t->weight, begin, count, out));
     return stored_check_finite(t->stored, begin, count, out);
 }
 
-/* Sums are taken in double, a row after the other. */
+/* Sums in double, one row after the other. */
 static enum zd_status make_mean(struct hf_source *source, int id)
 {
     size_t rows = (size_t)source->rows;
@@ -224,7 +225,7 @@ static const struct quantized *hf_stored(void *ctx, int id)
 
 static const char asks[] = "config.json asks for";
 
-/* A tensor that belongs to the model although the table has none for it. */
+/* Checks that a tensor without an entry in the table may be in the files. */
 static enum zd_status check_extra(
         const struct hf_source *source, struct stored stored)
 {
@@ -252,7 +253,7 @@ static enum zd_status take_place(struct stored *place, struct stored stored)
     return ZD_OK;
 }
 
-/* The tensor of the table that a file calls so; -1: none. */
+/* The table's tensor with this name in a file; -1: none. */
 static int find_tensor(const struct hf_source *source, const char *name)
 {
     char ours[HF_NAME_BYTES];
@@ -307,7 +308,7 @@ static enum zd_status open_quantized(
             (long long)columns);
 }
 
-/* All of a tensor is known: is it what the table asks for? */
+/* Checks a complete tensor against the table. */
 static enum zd_status check_tensor(
         const struct hf_source *source, struct hf_tensor *slot,
         const struct param *param)
@@ -346,7 +347,7 @@ static enum zd_status place_all(struct hf_source *source, const char *dir)
     return ZD_OK;
 }
 
-/* Of a quantized model: what its weights were. */
+/* For a quantized model: the type before quantization. */
 static enum dtype storage_dtype(const struct hf_source *source)
 {
     size_t counts[3] = {0};
@@ -356,7 +357,7 @@ static enum dtype storage_dtype(const struct hf_source *source)
             return tensor->weight->state.dtype;
         enum dtype type;
         if (t && dtype_find(dtype_safetensors_name, t->dtype, &type))
-            counts[type] += t->count; /* else of an adapter */
+            counts[type] += t->count; /* NULL: a tensor of an adapter */
     }
     enum dtype most = DTYPE_FP32;
     for (enum dtype type = DTYPE_FP32; type <= DTYPE_FP16; type++)
@@ -365,7 +366,7 @@ static enum dtype storage_dtype(const struct hf_source *source)
     return most;
 }
 
-/* Rows of the vocabulary in the folder's files, at most the model's. */
+/* Reads the number of vocabulary rows in the files, at most the model's. */
 static enum zd_status read_rows(
         const char *dir, const struct model_config *config, int64_t *rows_out)
 {

@@ -11,9 +11,9 @@
 #include <string.h>
 
 enum {
-    VALUES = 256,    /* that have one digest */
-    PIECE = 1 << 16, /* that a thread reads at a time */
-    LIMIT = 1 << 20, /* that are in memory */
+    VALUES = 256,    /* values per digest */
+    PIECE = 1 << 16, /* values that a thread reads at a time */
+    LIMIT = 1 << 20, /* values in memory */
 };
 
 uint64_t base_digest_values(

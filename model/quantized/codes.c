@@ -10,20 +10,20 @@
 
 enum {
     PIECE = 1 << 14, /* elements that a thread reads and encodes at a time */
-    LIMIT = 1 << 20, /* .. that are made at a time, where bands are short */
-    TRANSPOSED_ROWS = 64, /* of a transpose */
+    LIMIT = 1 << 20, /* elements encoded at a time if bands are short */
+    TRANSPOSED_ROWS = 64, /* rows of a transpose read at once */
 };
 
-/* What is made at a time: whole rows, but for 4 bits stored as they are. */
+/* A piece of work: whole rows, except stored 4-bit codes. */
 struct band {
     const struct codes_maker *maker;
     size_t begin, count; /* elements */
     size_t first_scale;
-    float *values, *scales; /* the same of each band */
+    float *values, *scales; /* scratch per band */
     uint8_t *codes;
 };
 
-/* Elements that are made together at least, and from a multiple of them. */
+/* The granularity of encoding in elements. */
 static size_t grain_of(const struct codes_maker *maker)
 {
     const struct quant_matrix *m = maker->whole;
@@ -48,7 +48,8 @@ bool codes_are_stored(const struct codes_maker *maker)
 
 /* --- values --------------------------------------------------------------- */
 
-/* Column `column` of a transpose: a run of a row of the file. */
+/* Reads column `column` of a transpose: a contiguous part of a row in the file.
+ */
 static enum zd_status read_column(const struct band *band, size_t column)
 {
     enum { RUN = 1024 };
@@ -80,7 +81,7 @@ static enum zd_status read_values(const struct band *band)
 #pragma omp parallel for schedule(dynamic) reduction(+ : failed)
     for (size_t column = 0; column < columns; column++)
         failed += read_column(band, column) != ZD_OK;
-    /* an error's record is its thread's: once more, for this one's */
+    /* error messages are per thread: repeats the failed read on this one */
     for (size_t column = 0; failed && column < columns; column++)
         ZD_TRY(read_column(band, column));
     return ZD_OK;
@@ -142,7 +143,7 @@ static enum zd_status make_band(const struct band *band)
     return ZD_OK;
 }
 
-/* Those of what begins in the range. */
+/* Stores the scales of parts that begin in the range. */
 static void keep_scales(
         const struct band *band, size_t begin, size_t end, float *scales)
 {
@@ -181,7 +182,7 @@ enum zd_status codes_make(
                 .codes = codes};
         size_t to = size_min(end, first + band.count);
         ZD_TRY(make_band(&band));
-        progress_completed(); /* also where weights are made, not read */
+        progress_completed(); /* also when weights are computed, not read */
         ZD_TRY(write(
                 ctx, at, to - at, codes + quant_code_bytes(m, at - first)));
         if (keeps)

@@ -6,7 +6,7 @@
 
 /* --- where ---------------------------------------------------------------- */
 
-/* Are columns of the matrix cut, as it is quantized: (out, in)? */
+/* Are columns of the quantized matrix (out, in) cut? */
 static bool cuts_columns(const struct param *param)
 {
     return param->slice.range_count > 0 &&
@@ -40,8 +40,8 @@ int codes_ranges(
     return slice->range_count > 1 ? slice->range_count : 1;
 }
 
-/* Rows, or columns of a row, between which a cut splits no scale's elements;
- * `together` of them where a row's elements follow those of the one before. */
+/* The granularity in rows, or columns of a row, at which a cut does not split a
+ * block or group of `together` elements. */
 static int64_t unit_of(
         const struct param *param, const struct quant_matrix *whole,
         size_t together)
@@ -53,12 +53,12 @@ static int64_t unit_of(
     int64_t block = (int64_t)together, rows = block;
     while (!cuts_columns(param) && rows % 2 == 0 &&
            rows / 2 * whole->columns % block == 0)
-        rows /= 2; /* blocks and groups are powers of two */
+        rows /= 2; /* block sizes are powers of two */
     return rows;
 }
 
-/* Do the ranges of each place begin at multiples of `unit`, in the slice and in
- * the whole? */
+/* Do all places' ranges begin at multiples of `unit`, in the slice and in the
+ * whole tensor? */
 static bool begins_at(
         const struct param *param, const struct quant_matrix *whole,
         int64_t unit)
@@ -114,7 +114,7 @@ void codes_cut(const struct param_table *whole, struct param_table *slice)
 
 /* --- scales --------------------------------------------------------------- */
 
-/* Element `first` of the slice in the whole. */
+/* The index in the whole tensor of element `first` of the slice. */
 static size_t element_of(
         const struct codes_range *ranges, int count,
         const struct quant_matrix *slice, const struct quant_matrix *whole,

@@ -186,7 +186,8 @@ static enum zd_status refuse(struct stored stored, const char *why)
             stored, "E0330", "tensor `%s` %s", stored.tensor->name, why);
 }
 
-/* One of the tensors beside a weight: there, of a type and so many elements. */
+/* Checks that a tensor beside a weight exists, with its type and number of
+ * elements. */
 static enum zd_status need(
         struct stored codes, const struct stored all[BESIDES],
         enum quant_beside what, const char *dtype, uint64_t count)
@@ -219,8 +220,8 @@ static enum zd_status take(struct stored stored, float **out)
     return take_bytes(stored, *out);
 }
 
-/* Scales and values come from a file: they, and what the largest code makes of
- * them, must be numbers. */
+/* Scales and values from a file must be finite, and so must their product with
+ * the largest code. */
 static enum zd_status check_finite(
         struct stored stored, const float *values, size_t count,
         float largest_code, float offset)
@@ -291,7 +292,7 @@ static enum zd_status open_4bit(
     return need(w->codes, beside, BESIDE_ABSMAX, "F32", blocks);
 }
 
-/* A matrix of codes of one byte. */
+/* Opens a matrix of one-byte codes. */
 static enum zd_status open_matrix(
         enum quant_format format, const char *dtype, struct quantized *w)
 {
@@ -370,7 +371,7 @@ void quantized_fini(struct quantized *weight)
 
 /* --- reading -------------------------------------------------------------- */
 
-/* Of blocks first .. first + count - 1. */
+/* Reads absmax of blocks first .. first + count - 1. */
 static enum zd_status read_absmax(
         const struct quantized *w, size_t first, size_t count, float *absmax)
 {
@@ -387,7 +388,7 @@ static enum zd_status read_absmax(
     return ZD_OK;
 }
 
-/* Elements from `at` on that have one scale. */
+/* Elements from `at` on that share one scale. */
 static size_t run_at(const struct quant_matrix *m, size_t at)
 {
     size_t columns = (size_t)m->columns, column = at % columns;
@@ -408,7 +409,7 @@ enum zd_status quantized_read(
     bool is_4bit = quant_is_4bit(m);
     for (size_t end = begin + count, n; begin < end; begin += n, out += n) {
         n = size_min(end - begin, CHUNK - 1);
-        size_t skip = is_4bit ? begin % 2 : 0; /* code of its first byte */
+        size_t skip = is_4bit ? begin % 2 : 0; /* index in its first byte */
         size_t first = quant_scale_of(m, begin);
         size_t scales = quant_scale_of(m, begin + n - 1) + 1 - first;
         ZD_TRY(st_read_bytes(
@@ -427,7 +428,7 @@ enum zd_status quantized_read(
     return ZD_OK;
 }
 
-/* A run of the transpose is a piece of each row, read one by one. */
+/* Reads a part of the transpose: a piece of each row. */
 enum zd_status quantized_read_transposed(
         const struct quantized *weight, size_t begin, size_t count, float *out)
 {
@@ -475,8 +476,7 @@ enum zd_status quantized_read_scales(const struct quantized *w, void *scales)
         memcpy(out, w->scales, count * sizeof *out);
         return ZD_OK;
     }
-    /* the values of the codes are the format's own, which every decoder knows
-     */
+    /* decoders use the format's own values, so the file must have the same */
     quant_values(m->format, values);
     quant_dynamic_map(map);
     if (memcmp(values, w->values, sizeof values) != 0 ||

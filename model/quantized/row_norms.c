@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-/* Lines are rows of the module, or pieces of its columns where the weight is
+/* Lines are rows of the module, or pieces of its columns if the weight is
  * stored transposed. */
 static enum zd_status add_values(
         const struct weight_source *source, const struct param *param, int id,
@@ -24,7 +24,7 @@ static enum zd_status add_values(
     return ZD_OK;
 }
 
-/* Of rows [begin, begin + count) of what the quantized weight decodes to. */
+/* Adds the norms of rows [begin, begin + count) of the dequantized weight. */
 static enum zd_status add_held(
         const struct weight_source *source, const struct param_table *table,
         int id, const struct quant_matrix *matrix, size_t begin, size_t count,
