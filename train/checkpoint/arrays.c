@@ -37,7 +37,8 @@ static void columns_text(const struct columns *columns, char out[COLUMNS_TEXT])
                 i + 1 < columns->count ? "" : "]");
 }
 
-/* Digits alone, after one character, up to one of `stops`, where it returns. */
+/* Parses digits after one character; returns where one of `stops` follows, else
+ * NULL. */
 static const char *parse_count(const char *text, const char *stops, size_t *out)
 {
     char *end;
@@ -48,8 +49,8 @@ static const char *parse_count(const char *text, const char *stops, size_t *out)
     return errno || !*end || !strchr(stops, *end) ? NULL : end;
 }
 
-/* Text in brackets; returns what follows it. NULL: it is none, or columns do
- * not ascend. */
+/* Parses columns in brackets; returns the text after them. NULL: invalid, or
+ * not ascending. */
 static const char *columns_parse(const char *text, struct columns *out)
 {
     int64_t least = 0;
@@ -140,7 +141,7 @@ const char *array_kind_name(enum array_kind kind)
     return kinds[kind].name;
 }
 
-/* ARRAY_KINDS: none has that name. */
+/* The kind with this name; ARRAY_KINDS: none. */
 static enum array_kind kind_of(const char *name)
 {
     int kind = 0;
@@ -241,7 +242,7 @@ void held_text(const struct held *held, char out[HELD_TEXT])
                 held->arrays[i].type, held->arrays[i].digest);
 }
 
-/* Three words; returns what follows them. */
+/* Parses three words; returns the text after them. */
 static const char *parse_array(const char *text, struct held *held)
 {
     char kind[16], type[12], digest[HELD_DIGEST + 1];

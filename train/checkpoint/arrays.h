@@ -15,32 +15,32 @@
 #include "model/slice.h"
 #include "zero/zero.h"
 
-/* Columns of a tensor that a mesh with tensor parallelism saves: a matrix of
- * their own, whose elements arrays count.
+/* With tensor parallelism a shard may have only some columns of a tensor. They
+ * form a matrix, and arrays count its elements.
  *
  *     master/model.layers.0.mlp.down_proj.weight[512:1024]@65536
  *     m/h.0.attn.c_attn.weight[0:192,768:960,1536:1728]@0
  *
- * Columns C0 to C1 - 1 of the tensor as it is stored, and so on, ascending. */
+ * [C0:C1,..]: columns C0 to C1 - 1 of the stored tensor, ascending. */
 struct columns {
-    int count; /* 0: all; elements are those of the tensor */
+    int count; /* 0: all, elements are the tensor's */
     struct {
         int64_t begin, end;
     } ranges[SLICE_RANGES];
 };
 
-/* Those of a slice that is cut by columns; else {0}. */
+/* The columns of a slice that is cut by columns; else {0}. */
 struct columns columns_of(const struct param_slice *slice);
-/* "[0:192,768:960]"; "" of all. */
+/* "[0:192,768:960]"; "": all. */
 enum { COLUMNS_TEXT = SLICE_RANGES * 42 };
-/* Any order that is one. */
+/* A total order. */
 int columns_compare(const struct columns *a, const struct columns *b);
-/* The columns as a slice of a tensor of that shape, within which they lie; all:
- * the tensor, of any shape. Only what param_slice_next asks for is set. */
+/* The columns as a slice of a tensor of that shape; if all: the tensor, of any
+ * shape. Sets only the fields that param_slice_next reads. */
 struct param columns_matrix(
         const struct columns *columns, const int64_t shape[2]);
-/* How many elements of such a matrix lie before element `whole` of the
- * tensor. */
+/* The number of elements of such a matrix before element `whole` of the tensor.
+ */
 size_t columns_before(const struct param *matrix, size_t whole);
 
 enum array_kind {
@@ -60,32 +60,32 @@ static inline enum array_kind array_scale_of_lane(enum optim_lane lane)
 {
     return lane == OPTIM_M ? ARRAY_M_SCALE : ARRAY_V_SCALE;
 }
-/* The lane that it is of; ZERO_WEIGHTS: none. */
+/* The array's lane; ZERO_WEIGHTS: none. */
 int array_lane(enum array_kind kind);
 const char *array_kind_name(enum array_kind kind);
-/* Blocks are of the whole tensor, whatever the columns. */
+/* Blocks always refer to the whole tensor. */
 enum { ARRAY_NAME = PARAM_NAME_MAX + COLUMNS_TEXT + 48 };
 void array_name(
         char out[ARRAY_NAME], enum array_kind kind, const char *tensor,
         const struct columns *columns, size_t begin);
 
-/* What an array of `count` elements of a tensor has. */
+/* The type and length of an array for `count` elements of a tensor. */
 struct array_shape {
-    const char *type; /* as safetensors names it */
-    size_t values;    /* 0: there is no such array */
+    const char *type; /* safetensors' name */
+    size_t values;    /* 0: no such array */
     size_t bytes;
 };
-/* `blocks`: Adam-mini's of the whole tensor, which are saved once: 0 for a
- * range that is not its first. */
+/* `blocks`: Adam-mini's blocks of the whole tensor, saved with its first range;
+ * 0 for other ranges. */
 struct array_shape array_shape(
         enum array_kind kind, enum dtype weight_type,
         const struct optim_layout *layout, size_t count, size_t blocks);
 
-/* In manifest.json and in what people read: "8bit". */
+/* The name in manifest.json and messages: "8bit". */
 const char *format_name(enum optim_format format);
-/* Values of a lane as safetensors names their type; "": it has none. */
+/* safetensors' name for the type of a lane's values; "": none. */
 const char *format_type(enum optim_format format);
-/* The format whose type it is; OPTIM_NONE: none. */
+/* The format with this type; OPTIM_NONE: none. */
 enum optim_format format_of_type(const char *type);
 
 enum { HELD_DIGEST = 16, HELD_TEXT = PARAM_NAME_MAX + COLUMNS_TEXT + 400 };
@@ -105,10 +105,10 @@ struct held {
     struct held_array arrays[ARRAY_KINDS];
 };
 
-/* `digest` may be longer than is kept. */
+/* Stores only the first characters of `digest`. */
 void held_add(
         struct held *held, enum array_kind kind, const char *type,
         const char *digest);
 void held_text(const struct held *held, char out[HELD_TEXT]);
-/* False: `text`, which may be NULL, is no such entry. */
+/* False: `text` (may be NULL) is not such an entry. */
 bool held_parse(const char *text, struct held *out);

@@ -1,5 +1,5 @@
 /* checkpoint.h - what a run needs to resume: written atomically, and readable
- * in any world. Internal to train.
+ * with any number of ranks. Internal to train.
  *
  *   output_dir/
  *     .tmp-checkpoint-000020/    being written; removed by the next run
@@ -13,13 +13,14 @@
  *                 v_blocks/NAME@0     Adam-mini: F32, one per block, once
  *                 master/NAME[C0:C1,..]@BEGIN, ..   columns (columns.h)
  *       config.json, tokenizer files, trainer_state.json
- *       manifest.json              last: step, counters, what data and model,
- *                                  every file with bytes and xxh3-128, what
- *                                  each shard holds, and a digest of itself
+ *       manifest.json              last: step, counters, identity of data and
+ *                                  model, every file with bytes and xxh3-128,
+ *                                  contents of each shard, and a digest of
+ *                                  itself
  *
- * What does not train is in the base, which the manifest names, with a digest.
- * Ranges are counted in elements of the tensor, so any number of ranks can read
- * what any other number wrote. */
+ * Frozen tensors are in the base, which the manifest names with a digest.
+ * Ranges are in elements of the tensor, so any number of ranks can read what
+ * any other number wrote. */
 #pragma once
 
 #include "base/file/fs.h"
@@ -31,39 +32,40 @@
 #include "zero/zero.h"
 
 #define CHECKPOINT_MANIFEST "manifest.json"
-#define CHECKPOINT_AWAY     ".replaced-" /* before the name of one */
+#define CHECKPOINT_AWAY     ".replaced-" /* before a replaced one's name */
 /* In format 5 every tensor has the run's t, and arrays are ranges of whole
- * tensors; format 6 is written only where one has another t, or where arrays
- * are of columns. Formats 1 to 4 are refused. */
+ * tensors. Format 6 is written only if a tensor has another t or arrays are of
+ * columns. Formats 1 to 4 are refused. */
 enum { CHECKPOINT_FORMAT_OLDEST = 5, CHECKPOINT_FORMAT = 6 };
 
-/* What trainer_state.h makes, as a file of the checkpoint. */
+/* The checkpoint's file from trainer_state.h. */
 #define TRAINER_STATE_FILE "trainer_state.json"
 
-/* Where a run is; saved in the manifest, restored on resume. */
+/* The progress of a run; saved in the manifest, restored on resume. */
 struct train_state {
-    int64_t step;          /* updates made or skipped: rows written */
-    int64_t samples_taken; /* the next sample is this one */
+    int64_t step;          /* steps made, also skipped ones */
+    int64_t samples_taken; /* index of the next sample */
     int64_t tokens_seen;
-    int64_t applied_steps; /* Adam's t, of what trains from the first on */
+    int64_t applied_steps; /* Adam's t for tensors that train from the first
+                              step on */
     int64_t skipped_steps;
     int64_t skipped_in_a_row;
     int64_t max_steps; /* fixed at the first start */
-    double eval_loss;  /* of this step, else of the last; NaN: none */
+    double eval_loss;  /* of this step or the last one evaluated; NaN: none */
     int64_t eval_step;
     double best_eval_loss; /* NaN: none */
     int64_t best_step;
-    struct loss_scale loss_scale; /* of the next step; scale 0: not fp16 */
+    struct loss_scale loss_scale; /* for the next step; scale 0: not fp16 */
     struct train_live live;       /* what `set` changed */
 };
 
-/* What must be the same for a resumed run to be the same run. */
+/* What identifies a run: must not change on resume. */
 struct run_identity {
     const char *data_digest;
-    const char *tokenizer_digest; /* "" without one */
+    const char *tokenizer_digest; /* "": no tokenizer */
     const char *packing;          /* dataset_packing */
     const char *order;            /* dataset_order */
-    const char *template_date;    /* of chat templates */
+    const char *template_date;    /* date for chat templates */
 };
 
 struct checkpoint_writer {
@@ -71,27 +73,28 @@ struct checkpoint_writer {
     const struct train_job *job;
     const struct job_plan *plan;
     struct zero *zero;
-    json_t *model_files; /* of the model and its tokenizer; rank 0 */
-    bool file_prefix;    /* as in the model that was loaded */
+    json_t *model_files; /* of the model and tokenizer; rank 0 */
+    bool file_prefix;    /* as in the loaded model */
     struct run_identity identity;
-    uint64_t base_digest; /* of what does not train (model/base_digest.h) */
-    int64_t global_batch; /* of the job, whatever `set` has made of it */
-    bool may_replace; /* a sound checkpoint of the same name: the run was told
-                         to go back (run.resume = PATH) */
-    const char *own;  /* path of the last one that this run wrote or goes on
-                         from, which it may write again; NULL: none */
-    /* of rank 0 (events.h); all 0 where no one asks anything */
+    uint64_t base_digest; /* of frozen tensors (base_digest.h) */
+    int64_t global_batch; /* the job's, before any `set` */
+    bool may_replace;     /* may replace a valid checkpoint of the same name,
+                             because the run was told to go back (run.resume =
+                             PATH) */
+    const char *own;      /* path of the last checkpoint that this run wrote or
+                             resumed from, which it may replace; NULL: none */
+    /* rank 0 (events.h); 0: unused */
     int64_t last_event;  /* its id */
-    char *trainer_state; /* text of trainer_state.json, which the save takes;
-                            NULL: none */
-    /* Rows and events that the files have so far reach the disk, before the
-     * checkpoint appears. By the thread that commits. NULL: there are none */
+    char *trainer_state; /* text of trainer_state.json; the save takes
+                            ownership; NULL: none */
+    /* Called by the committing thread before the checkpoint appears: syncs rows
+     * and events to disk. NULL: there are none */
     enum zd_status (*harden_rows)(const void *rows);
     const void *rows;
 };
 
-/* Collective: save `state` as checkpoint-NNNNNN below output_dir. On failure
- * nothing is left, older checkpoints are untouched, and the rank that knows
+/* Collective: save `state` as checkpoint-NNNNNN below output_dir. On failure it
+ * removes its files, older checkpoints are untouched, and the failing rank
  * holds the record (comm_agree). `path_out`: (PATH_MAX). */
 enum zd_status checkpoint_save(
         const struct checkpoint_writer *writer, const struct train_state *state,
@@ -99,18 +102,18 @@ enum zd_status checkpoint_save(
 
 /* Names: "checkpoint-000020". */
 void checkpoint_name(char *out, size_t out_bytes, int64_t step);
-/* Below output_dir; `prefix` comes before the name, mostly "". */
+/* The path below output_dir; `prefix` is put before the name, usually "". */
 struct fs_path checkpoint_place(
         const char *output_dir, const char *prefix, int64_t step);
-/* Remove what interrupted saves left in `output_dir`; put back what had made
- * way to a checkpoint that did not come. */
+/* Removes leftovers of interrupted saves in `output_dir`; restores a checkpoint
+ * that was moved away for one that was not committed. */
 enum zd_status checkpoint_sweep(const char *output_dir);
-/* Delete the oldest beyond checkpoint.save_total_limit (0: keep all) of those
- * up to `step`, never the last two that verify, never the best, never a folder
- * that is not ours; those of later steps are another branch's and count for
- * nothing. Nothing is deleted while one of them cannot be read. This process
- * has committed `step` and those of `own` (0: none) itself: they are sound
- * without being read back. */
+/* Deletes the oldest checkpoints up to `step` beyond
+ * checkpoint.save_total_limit (0: keep all); never the last two that verify,
+ * the best, or a folder that is not ours. Later steps are another branch's and
+ * do not count. Deletes nothing while one of them cannot be read. This process
+ * has committed `step` and the steps in `own` (0: none), so they are valid
+ * without reading them. */
 enum { CHECKPOINTS_OWN = 4 };
 enum zd_status checkpoint_retain(
         const struct train_job *job, int64_t step,
@@ -122,14 +125,14 @@ enum zd_status checkpoint_list(
 
 /* --- reading ------------------------------------------------------------ */
 
-/* What is looked at of the files when a checkpoint is opened. */
+/* How files are checked when a checkpoint is opened. */
 enum checkpoint_check {
     CHECKPOINT_SIZES,
-    CHECKPOINT_DIGESTS, /* every byte, on several threads */
-    CHECKPOINT_TRUSTED  /* only the manifest: the files were checked already */
+    CHECKPOINT_DIGESTS, /* also every byte, on several threads */
+    CHECKPOINT_TRUSTED  /* only the manifest: files were checked before */
 };
-/* An open one, with at most one of its shards at a time; one thread at a time
- * reads from it. */
+/* An open checkpoint, with at most one open shard; only one thread may read at
+ * a time. */
 struct checkpoint {
     char *path;
     json_t *manifest;
@@ -139,57 +142,58 @@ struct checkpoint {
     struct piece *pieces; /* sorted by tensor, columns, begin */
     size_t piece_count, piece_capacity;
 };
-/* ZD_ERR_DATA naming the file that is wrong, and what of it; ZD_ERR_NO_INPUT
- * when there is none. Any other status says nothing of the checkpoint: it could
- * not be read. */
+/* ZD_ERR_DATA: damaged; names the file and the damage. ZD_ERR_NO_INPUT: there
+ * is none. Any other status: it could not be read, so its state is unknown. */
 enum zd_status checkpoint_open(
         const char *path, enum checkpoint_check check, struct checkpoint **out);
-/* Collective: every byte, the files shared out over all ranks and `threads` of
- * each (0: one for each CPU). The same status on all; the record is rank 0's.
- * Damage goes before what could not be read: then it is known that the
- * checkpoint is not sound. */
+/* Collective: verifies every byte, with the files divided over all ranks and
+ * `threads` of each (0: one per CPU). All return the same status; rank 0 has
+ * the record. Damage has priority over read errors, because it proves that the
+ * checkpoint is invalid. */
 enum zd_status checkpoint_verify_ranks(
         struct comm *comm, const char *dir, int threads);
-/* A checkpoint that cannot be read may be the newest sound one: so it is not
- * skipped, and the failure to read it ends the run (E0813). */
+/* Reports that a checkpoint cannot be read (E0813) and ends the run: it may be
+ * the newest valid one, so it must not be skipped. */
 enum zd_status checkpoint_unreadable(const char *path, enum zd_status status);
 void checkpoint_close(struct checkpoint *checkpoint);
-/* Check that the model is `table`'s (ZD_ERR_DATA). */
+/* Checks that the model is `table`'s (ZD_ERR_DATA). */
 enum zd_status checkpoint_match_model(
         const struct checkpoint *checkpoint, const struct param_table *table);
-/* Are its adapters those of the plan: modules, ranks, what B A is multiplied
- * by, DoRA, the format of their base? ZD_ERR_CONFIG. */
+/* Checks that its adapters are those of the plan: modules, ranks, scale, DoRA,
+ * the format of their base. ZD_ERR_CONFIG. */
 enum zd_status checkpoint_match_adapter(
         const struct checkpoint *checkpoint, const struct job_plan *plan);
-/* Of the tensors that it does not hold, as the manifest has it: {"path", "seed"
- * where they are random, "digest", "format", "codes"}; NULL: it holds all. */
+/* The manifest's description of the tensors that it does not hold: {"path",
+ * "seed" if they are random, "digest", "format", "codes"}; NULL: it holds all.
+ */
 const json_t *checkpoint_base(const struct checkpoint *checkpoint);
-/* Are they those of `digests` (zero_load)? ZD_ERR_DATA. What it has trained
- * must still train: later checkpoints would not hold it (ZD_ERR_CONFIG). */
+/* Checks these tensors against `digests` (zero_load): ZD_ERR_DATA. Tensors that
+ * it holds must still train, because later checkpoints would not hold them
+ * (ZD_ERR_CONFIG). */
 enum zd_status checkpoint_match_base(
         const struct checkpoint *checkpoint, const struct param_table *table,
         const uint64_t *digests);
-/* Check data and tokenizer (ZD_ERR_CONFIG naming what differs) and log a line
- * for every setting that changed and may. */
+/* Checks data and tokenizer (ZD_ERR_CONFIG names what differs) and logs a line
+ * for every setting that changed and may change. */
 enum zd_status checkpoint_match_run(
         const struct checkpoint *checkpoint, const struct train_job *job,
         int64_t global_batch, const struct run_identity *identity);
-/* Is the digest of what it does not hold `now`, that of `where`? ZD_ERR_DATA
- * (E0327), with `help`. */
+/* Checks that the digest of the tensors it does not hold is `now`, the one of
+ * `where`: ZD_ERR_DATA (E0327), with `help`. */
 enum zd_status checkpoint_match_digest(
         const struct checkpoint *checkpoint, uint64_t now, const char *where,
         const char *help);
 struct train_state checkpoint_state(const struct checkpoint *checkpoint);
-/* What became of the optimizer's states. */
+/* The outcome for the optimizer's states. */
 enum checkpoint_moments {
     MOMENTS_LOADED,
     MOMENTS_NOT_SAVED, /* checkpoint.save_only_model */
-    MOMENTS_OTHERS     /* of another optimizer: states start at zero */
+    MOMENTS_OTHERS     /* another optimizer's: states start at zero */
 };
-/* Fill what this rank holds of it from whatever files have it; zero_load has
- * read the rest. States in another format than the plan's are converted. */
+/* Fills what this rank holds from the files that have it; zero_load has read
+ * the rest. Converts states in another format than the plan's. */
 enum zd_status checkpoint_load(
         const struct checkpoint *checkpoint, const struct zero_plan *plan,
         struct zero *zero, enum checkpoint_moments *moments_out);
-/* "adamw": whose states these are. */
+/* The optimizer of the states: "adamw". */
 const char *checkpoint_optimizer(const struct checkpoint *checkpoint);

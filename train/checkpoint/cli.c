@@ -9,8 +9,8 @@
 
 #include <limits.h>
 
-/* What is known of one checkpoint, sound or not; "ok" is null for one that
- * cannot be read. New reference. */
+/* A summary of one checkpoint, valid or not; "ok" is null if it cannot be read.
+ * New reference. */
 static json_t *summary(const char *path)
 {
     static const char *const keys[] = {"step",     "world",     "mesh",
@@ -43,8 +43,8 @@ static enum zd_status check_folder(const char *path)
     return ZD_OK;
 }
 
-/* The checkpoint at `path`, or those below it. *trouble: the first that cannot
- * be read. New reference. */
+/* Summaries of the checkpoint at `path`, or of those below it. *trouble: the
+ * first that cannot be read. New reference. */
 static enum zd_status summaries(
         const char *path, struct zd_error *trouble, json_t **rows_out)
 {
@@ -74,7 +74,8 @@ enum zd_status checkpoint_ls(const char *path, json_t **out)
     return trouble.status;
 }
 
-/* Where a checkpoint is wanted, and `path` is the folder of several. */
+/* If `path` is a folder of several checkpoints instead of one, lists them as
+ * help. */
 static enum zd_status help_to_choose(const char *path, enum zd_status status)
 {
     struct text_buffer quoted = TEXT_BUFFER(2 * PATH_MAX);
@@ -84,7 +85,7 @@ static enum zd_status help_to_choose(const char *path, enum zd_status status)
     if (status == ZD_OK || fs_exists(fs_in(path, CHECKPOINT_MANIFEST).text))
         return status;
     checkpoint_list(path, &steps, &count);
-    zd_error_set(&error); /* also where that failed */
+    zd_error_set(&error); /* even if that failed */
     text_buffer_add_word(&quoted, path);
     if (count > 0)
         zd_fail_help("`zerod ckpt ls %s` names its checkpoints", quoted.out);

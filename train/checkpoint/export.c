@@ -1,5 +1,5 @@
-/* export.c - what becomes of a checkpoint: a Hugging Face directory of the
- * whole model, or of what it has of an adapter a PEFT directory. */
+/* export.c - exports a checkpoint: the whole model as a Hugging Face folder, or
+ * its adapter as a PEFT folder. */
 #include "train/checkpoint/export.h"
 
 #include "base/log.h"
@@ -17,7 +17,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
-/* What a rank has open. */
+/* A rank's open files. */
 struct export
 {
     const struct export_request *request;
@@ -26,8 +26,9 @@ struct export
     const json_t *manifest;
     struct model_config config;
     struct param_table table;  /* without adapters */
-    struct peft_part *parts;   /* (table.count) of the adapter; owned */
-    struct weight_source base; /* of what the checkpoint does not hold */
+    struct peft_part *parts;   /* (table.count) the adapter's; owned */
+    struct weight_source base; /* for tensors that the checkpoint does not
+                                  hold */
     struct weight_source source;
     struct hf_export_job job;
 };
@@ -39,13 +40,13 @@ static bool is_adapter(const struct export *e)
 
 /* --- the base ------------------------------------------------------------- */
 
-/* Where the run had it; NULL: in no folder. */
+/* The base's folder in the run; NULL: none. */
 static const char *base_path(const struct export *e)
 {
     return json_string_at(checkpoint_base(e->checkpoint), "path");
 }
 
-/* The format of the codes that the run held the base in; NULL: in none. */
+/* The format in which the run quantized the base; NULL: none. */
 static const char *codes_of(const struct export *e, bool *nested_out)
 {
     const json_t *codes =
@@ -54,8 +55,8 @@ static const char *codes_of(const struct export *e, bool *nested_out)
     return json_string_at(codes, "format");
 }
 
-/* Its digest, of the model's table as the run had it: what trained, and what
- * lay in codes. */
+/* The digest of the base, with the run's table: what trained, and what was
+ * quantized. */
 static enum zd_status digest_base(
         const struct export *e, struct param_table *table, uint64_t *digest)
 {
@@ -86,8 +87,8 @@ static enum zd_status check_base(const struct export *e)
             "name the base with --base");
 }
 
-/* From where the request says, else where the run had it. E0327: it is another,
- * which is not looked for in a checkpoint that is trusted. */
+/* Opens the base from the request's folder, else from the run's. E0327: it is a
+ * different base; not checked for a trusted checkpoint. */
 static enum zd_status open_base(struct export *e)
 {
     const struct export_request *request = e->request;
@@ -106,7 +107,7 @@ static enum zd_status open_base(struct export *e)
     return check_base(e);
 }
 
-/* All of a model: what the checkpoint holds, and the rest of its base. */
+/* Reads the whole model: from the checkpoint, and the rest from its base. */
 static enum zd_status read_whole(
         void *ctx, int id, size_t begin, size_t count, float *out)
 {
@@ -129,8 +130,8 @@ static enum zd_status config_of(
             ZD_ERR_DATA, config);
 }
 
-/* How the run held weight `id`, if in codes that it made; of a model that is
- * stored in codes they are what its weights read as. */
+/* The quantization of weight `id` in the run, if the run quantized it. A model
+ * that is stored quantized already reads as dequantized. */
 static bool held_in_codes(
         const struct export *e, int id, struct quant_matrix *matrix_out)
 {
@@ -145,7 +146,7 @@ static bool held_in_codes(
     return true;
 }
 
-/* The norms of the base as it was held, and what was learned above them. */
+/* Adds the learned change to the norms of the base as the run held it. */
 static enum zd_status read_magnitude(
         const struct export *e, int id, const struct pieces_range *range,
         float *out)
@@ -179,7 +180,7 @@ static enum zd_status read_kind(
                    : pieces_read_weights(e->checkpoint, &range, out);
 }
 
-/* A line says who cannot read it. */
+/* Writes the adapter, and logs which programs cannot read it. */
 static enum zd_status write_adapter(
         struct export *e, const struct peft_config *adapter)
 {
@@ -216,7 +217,7 @@ static enum zd_status export_adapter(struct export *e)
 
 /* --- an adapter merged into its base -------------------------------------- */
 
-/* What the adapter has for each tensor. */
+/* Sets what the adapter has for each tensor. */
 static enum zd_status adapt(struct export *e)
 {
     ZD_SCOPED(peft_config_fini) struct peft_config config = {0};
@@ -288,7 +289,7 @@ static enum zd_status export_open(struct export *e)
         return ZD_OK;
     ZD_TRY(open_source(e));
     const char *type = json_string_at(e->manifest, "export_dtype");
-    enum dtype dtype = DTYPE_FP32; /* loses nothing */
+    enum dtype dtype = DTYPE_FP32; /* lossless */
     dtype_find(dtype_name, type, &dtype);
     e->job = (struct hf_export_job){
             .dir = request->out_dir,
@@ -321,7 +322,7 @@ static enum zd_status settle(struct comm *comm, enum zd_status mine)
     return comm ? comm_agree(comm, mine) : mine;
 }
 
-/* By all ranks, each a part. */
+/* Every rank writes a part. */
 static enum zd_status write_model(struct comm *comm, const struct export *e)
 {
     int size = comm ? comm_size(comm) : 1;

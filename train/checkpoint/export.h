@@ -1,24 +1,24 @@
-/* export.h - a Hugging Face directory from a checkpoint, streaming. Internal to
- * train. */
+/* export.h - exports a checkpoint as a Hugging Face folder, streaming. Internal
+ * to train. */
 #pragma once
 
 #include "model/files/export_hf.h"
 #include "train/checkpoint/checkpoint.h"
 
 struct export_request {
-    const char *path; /* the checkpoint's folder, whose config.json and
-                         tokenizer files are taken along */
+    const char *path; /* the checkpoint; its config.json and tokenizer files are
+                         copied */
     const char *out_dir;
-    const enum dtype *dtype; /* NULL: the type the run decided on */
+    const enum dtype *dtype; /* NULL: the run's */
     uint64_t max_shard_bytes;
-    const struct quantize_options *quantize; /* NULL: whole weights; by one
-                                                process, `comm` NULL */
+    const struct quantize_options *quantize; /* NULL: not quantized; needs
+                                                `comm` NULL */
     enum checkpoint_check check;
-    /* Of a checkpoint that holds an adapter: the model with it merged in, not
-     * the adapter as PEFT has it. */
+    /* For a checkpoint of an adapter: export the merged model instead of a PEFT
+     * folder. */
     bool merges;
-    /* Folder of what a checkpoint does not hold (an adapter without DoRA does
-     * without it); NULL: from where the manifest says. */
+    /* Folder of the base (not needed for an adapter without DoRA); NULL: the
+     * manifest's. */
     const char *base;
 };
 

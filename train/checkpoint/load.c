@@ -1,6 +1,5 @@
-/* load.c - fill what a rank holds from a checkpoint that any world
- * wrote, whose states may have another format. Streamed: a state is never in
- * memory twice. */
+/* load.c - fills a rank's shard from a checkpoint of any number of ranks;
+ * states may have another format. Streamed: no state is in memory twice. */
 #include "base/must.h"
 #include "train/checkpoint/arrays.h"
 #include "train/checkpoint/checkpoint.h"
@@ -9,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Elements in memory at a time, as when saving, and those of a block around
- * them. */
+/* Elements in memory at a time, as in saving; ROOM: and the rest of a qblock.
+ */
 enum { CHUNK = 1 << 20, ROOM = CHUNK + OPTIM_QBLOCK };
 
 struct load {
@@ -22,13 +21,13 @@ struct load {
     float scales[ROOM / OPTIM_QBLOCK], converted_scales[ROOM / OPTIM_QBLOCK];
 };
 
-/* Reading failed, and not the device that is filled. */
+/* Reports a read failure, as opposed to one of the device that is filled. */
 static enum zd_status told(const struct load *load, enum zd_status status)
 {
     return checkpoint_unreadable(load->checkpoint->path, status);
 }
 
-/* Elements of a range of this rank, as the checkpoint knows them. */
+/* The checkpoint's range for elements of a range of this rank. */
 static struct pieces_range pieces_of(
         const struct load *load, const struct zero_range *range, size_t done,
         size_t count)
@@ -62,8 +61,8 @@ static enum zd_status load_weights(
 
 /* --- states --------------------------------------------------------------- */
 
-/* A run of a slice out of 8 bits: blocks that share a scale are the tensor's,
- * and one may begin before the run. */
+/* Decodes a run of a slice from 8 bits: qblocks are the tensor's, so one may
+ * begin before the run. */
 static enum zd_status decode_run(
         struct load *load, enum optim_lane lane, const char *name,
         const struct slice_run *run, float *out)
@@ -84,7 +83,7 @@ static enum zd_status decode_run(
     return ZD_OK;
 }
 
-/* A lane as fp32, whatever it was saved as. */
+/* Reads a lane as fp32 from any saved format. */
 static enum zd_status read_wide(
         struct load *load, enum optim_lane lane, enum optim_format from,
         const struct pieces_range *pieces)
@@ -109,7 +108,7 @@ static enum zd_status read_wide(
     return ZD_OK;
 }
 
-/* As saved when the formats agree: then every bit is kept. */
+/* If formats agree, copies the lane without conversion, bit for bit. */
 static enum zd_status load_lane(
         struct load *load, const struct zero_range *range, enum optim_lane lane,
         size_t done, size_t count)
@@ -119,7 +118,7 @@ static enum zd_status load_lane(
     enum optim_format to = range->layout.lane[lane];
     if (to == OPTIM_NONE || to == OPTIM_BLOCKS || from == OPTIM_NONE ||
         from == OPTIM_BLOCKS)
-        return ZD_OK; /* it was frozen then: its states are clear */
+        return ZD_OK; /* it was frozen when saved: its states are zero */
     if (from != to) {
         ZD_TRY(read_wide(load, lane, from, &pieces));
         optim_lane_write(
@@ -170,8 +169,8 @@ static enum zd_status load_blocks(struct load *load)
     return ZD_OK;
 }
 
-/* Adam's t of what the checkpoint has trained; 0 for the rest, whose states
- * begin now. */
+/* Adam's t of tensors that the checkpoint has trained; 0 for others, whose
+ * states begin now. */
 static enum zd_status steps_of(
         const struct load *load, const char *name, int64_t applied_steps,
         int64_t *steps_out)
@@ -242,7 +241,7 @@ enum zd_status checkpoint_load(
     for (int i = 0; i < zero_range_count(zero, ZERO_HOLDS); i++) {
         struct zero_range range = zero_range_at(zero, ZERO_HOLDS, i);
         if (!pieces_trained(checkpoint, load->table->params[range.id].name))
-            continue; /* zero_load read it */
+            continue; /* zero_load has read it */
         ZD_TRY(load_range(load, &range, moments == MOMENTS_LOADED));
     }
     if (moments != MOMENTS_LOADED)

@@ -12,12 +12,12 @@
 #include <stddef.h>
 #include <string.h>
 
-/* Bytes: a thousand shards of 70B parameters take about 30 million. */
+/* Limit in bytes: a thousand shards of 70B parameters have about 30 million. */
 static const uint64_t MANIFEST_MAX = 256 << 20;
-/* of a manifest: one for each tensor of each rank */
+/* limit of values in a manifest: one per tensor and rank */
 enum { VALUES_MAX = 4000000 };
 
-/* A whole number is written as one: people read these. */
+/* Writes whole numbers without a decimal point, for people. */
 static json_t *plain_number(double value)
 {
     if (value == (double)(json_int_t)value && fabs(value) < 1e15)
@@ -34,7 +34,7 @@ static const char *state_type_name(const struct optim_options *optim)
     return format_name(formats[optim->state_type]);
 }
 
-/* Of adapters what may change; the rest is what they mean (match.c). */
+/* For adapters only what may change; match.c compares the rest. */
 json_t *manifest_settings(const struct train_job *job, int64_t global_batch)
 {
     static const char *const kept[] = {
@@ -52,7 +52,7 @@ json_t *manifest_settings(const struct train_job *job, int64_t global_batch)
     return settings;
 }
 
-/* true and false are words of it. */
+/* JSON of a word; "true" and "false" become booleans. */
 static json_t *word_json(const char *word)
 {
     return strcmp(word, "true") == 0    ? json_true()
@@ -79,7 +79,7 @@ json_t *manifest_data(
             "train_on", json_object_get(job->values, "data.train_on"));
 }
 
-/* NULL unless the job computes in fp16. */
+/* NULL unless the job uses fp16. */
 static json_t *loss_scale_json(const struct loss_scale *state)
 {
     if (!(state->scale > 0))
@@ -108,7 +108,7 @@ static json_t *tensors_json(const struct param_table *table)
     return tensors;
 }
 
-/* How many tensors have a lane in each format. */
+/* The number of tensors per format of a lane. */
 static json_t *lane_json(const struct zero_plan *plan, enum optim_lane lane)
 {
     int counts[OPTIM_BLOCKS + 1] = {0};
@@ -123,8 +123,7 @@ static json_t *lane_json(const struct zero_plan *plan, enum optim_lane lane)
     return formats;
 }
 
-/* Adam's t of each tensor that did not train from the first step on; NULL:
- * there is none. */
+/* Adam's t of tensors that did not train from the first step on; NULL: none. */
 static json_t *steps_json(
         const struct checkpoint_writer *writer, const struct train_state *state)
 {
@@ -140,8 +139,8 @@ static json_t *steps_json(
     return json_object_size(steps) ? json_incref(steps) : NULL;
 }
 
-/* Whose states these are, in which formats (tensors of each), and their t;
- * takes `steps`. */
+/* The optimizer, its states' formats (with numbers of tensors), and their t;
+ * takes ownership of `steps`. */
 static json_t *optimizer_json(const struct zero_plan *plan, json_t *steps)
 {
     const struct optim_options *optim = &plan->request.optim;
@@ -164,8 +163,8 @@ json_t *manifest_codes(const struct param_table *table)
     return NULL;
 }
 
-/* Where the tensors are that do not train, which no shard holds; NULL: all
- * do. Random ones come from a seed. */
+/* Where the frozen tensors are, which no shard holds; NULL: all train. Random
+ * ones come from a seed. */
 static json_t *base_json(const struct checkpoint_writer *writer)
 {
     char digest[BASE_DIGEST_TEXT];
@@ -183,16 +182,15 @@ static json_t *base_json(const struct checkpoint_writer *writer)
             "codes", manifest_codes(&plan->table));
 }
 
-/* Which algorithms products on rank 0's GPU have, chosen by timing; NULL: there
- * are none. */
+/* The algorithms of matmuls on rank 0's GPU, chosen by timing; NULL: none. */
 static json_t *products_json(void)
 {
     ZD_FREED char *text = kernels_products_text();
     return text ? json_string(text) : NULL;
 }
 
-/* The members of "progress": counts of 0 or more, steps, of which -1 is none,
- * and losses. */
+/* The members of "progress": counts (0 or more), steps (-1: none), and losses.
+ */
 enum counter_type { COUNT, STEP, LOSS };
 static const struct counter {
     const char *key;
@@ -233,8 +231,7 @@ static json_t *progress_json(const struct train_state *state)
  *
  * Nothing is written of a run in which nothing was set. */
 
-/* The members of "live" that were set: 0 where not, but for max_grad_norm,
- * which is null. */
+/* The members of "live": 0 if not set, except max_grad_norm, which is null. */
 static const char *const live_keys[SETTINGS] = {
         [SET_LEARNING_RATE] = "rate_set",
         [SET_MAX_GRAD_NORM] = "max_grad_norm",
@@ -243,7 +240,7 @@ static const char *const live_keys[SETTINGS] = {
         [SET_SAVE_STEPS] = "save_steps",
         [SET_EVAL_STEPS] = "eval_steps"};
 
-/* As the job file has it, 0 where it says nothing. */
+/* As in the job file; 0: not given. */
 static json_t *batch_json(const struct train_options *train)
 {
     return json_pack(
@@ -291,7 +288,7 @@ static struct train_live live_of(const json_t *manifest)
     return read;
 }
 
-/* Absent, or a whole number of 0 to `most`. */
+/* Valid: absent, or a whole number from 0 to `most`. */
 static bool count_is_sound(
         const json_t *object, const char *key, json_int_t most)
 {
@@ -325,7 +322,7 @@ bool manifest_batch_changed(
 
 /* --- all of it ------------------------------------------------------------ */
 
-/* Does a shard hold columns? The same on every rank. */
+/* Does any shard hold columns? The same on every rank. */
 static bool saves_columns(const struct param_table *table)
 {
     for (int id = 0; id < table->count; id++)
@@ -386,7 +383,7 @@ json_int_t manifest_bytes(const json_t *manifest)
     return bytes;
 }
 
-/* Digest of the manifest without its seal, in one canonical form. */
+/* The digest of the manifest without its seal, in canonical form. */
 static void seal_of(const json_t *manifest, char hex[HASH_HEX])
 {
     json_auto_t *copy = json_copy((json_t *)(uintptr_t)manifest);
@@ -423,8 +420,8 @@ static enum zd_status check_count(
             (long long)most);
 }
 
-/* The counters of a run, whoever wrote them: none is negative, and sums of two
- * have room. */
+/* Checks the counters of a run: none is negative, and sums of two do not
+ * overflow. */
 static enum zd_status check_counts(const char *path, const json_t *manifest)
 {
     static const struct {
@@ -494,7 +491,7 @@ enum zd_status manifest_read(const char *dir, json_t **manifest_out)
     const struct fs_path path = fs_in(dir, CHECKPOINT_MANIFEST);
     enum zd_status status = json_parse_file_upto(
             path.text, MANIFEST_MAX, VALUES_MAX, &manifest);
-    if (status == ZD_ERR_NO_INPUT) { /* the folder is there, its manifest not */
+    if (status == ZD_ERR_NO_INPUT) { /* the folder exists without a manifest */
         zd_error_clear();
         return ZD_BAD(
                 "E0801", "%s is not a checkpoint: it has no %s", dir,

@@ -1,7 +1,6 @@
-/* match.c - is this checkpoint one of this run? The model and the
- * data must be the same, and of adapters what A and B mean: which modules have
- * one, its rank, what B A is multiplied by, and the format of the base that
- * they were trained on. Settings may change, and each change is said. */
+/* match.c - does this checkpoint belong to this run? Model and data must be the
+ * same, and for adapters their modules, ranks, scale, and the format of the
+ * base. Other settings may change; each change is logged. */
 #include "base/log.h"
 #include "model/quantized/base_digest.h"
 #include "train/checkpoint/checkpoint.h"
@@ -19,7 +18,7 @@ static enum zd_status fail_model(const struct checkpoint *checkpoint)
 }
 
 enum { VALUE_TEXT = 400 };
-/* As JSON, cut to the room. */
+/* As JSON, truncated to `out`. */
 static const char *text_of(const json_t *value, char out[VALUE_TEXT])
 {
     const size_t room = VALUE_TEXT - 1;
@@ -87,9 +86,9 @@ static enum zd_status match_data(
 {
     static const struct {
         const char *key, *what;
-        const char *before;      /* there was such a key */
-        bool is_digest, is_part; /* is_part: of what "digest" covers, and of
-                                    no weight where that is the same */
+        const char *before;      /* value before the key existed */
+        bool is_digest, is_part; /* is_part: covered by "digest"; ignored if
+                                    that is the same */
     } parts[] = {
             {"tokenizer", "the tokenizer", .is_digest = true},
             {"cutoff_len", "data.cutoff_len"},
@@ -137,7 +136,7 @@ enum zd_status checkpoint_match_run(
     const json_t *before = json_object_get(manifest, "settings");
     char a[VALUE_TEXT], b[VALUE_TEXT];
     ZD_TRY(match_data(json_object_get(manifest, "data"), job, identity));
-    /* a batch that was set is told by live_resume */
+    /* live_resume logs a batch that was `set` */
     const struct train_setting *accumulation =
             &train_settings[SET_ACCUMULATION];
     bool keeps_batch =
@@ -169,7 +168,7 @@ static enum zd_status fail_adapter(
             "the export with another job.output_dir");
 }
 
-/* Of manifest_codes: a new reference to "nf4 with double_quant". */
+/* manifest_codes in words: "nf4 with double_quant". New reference. */
 static json_t *base_word(const json_t *codes)
 {
     const char *format = json_string_value(json_object_get(codes, "format"));

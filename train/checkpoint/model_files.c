@@ -6,7 +6,7 @@
 
 enum { BYTES_MAX = 256 << 20 };
 
-/* One that is there cannot be read; a link that leads nowhere is there. */
+/* An existing file, or a dangling link, cannot be read. */
 static enum zd_status fail_kept(enum zd_status status)
 {
     if (status == ZD_ERR_NO_INPUT || status == ZD_ERR_DATA)

@@ -6,10 +6,10 @@
 
 #include "base/file/json.h"
 
-/* {name: the bytes of the file}, which need not be UTF-8: config.json
- * (`with_config`: else the run makes one) and generation_config.json of
- * `model_dir`, the tokenizer's files of `tokenizer_dir`; either may be NULL,
- * and a file may be absent. One that is there and cannot be read is an error.
+/* Returns {name: bytes of the file (need not be UTF-8)}: config.json (only
+ * `with_config`; else the run writes one) and generation_config.json from
+ * `model_dir`, the tokenizer's files from `tokenizer_dir`. Either may be NULL,
+ * and files may be absent; a file that exists but cannot be read is an error.
  * New reference. */
 enum zd_status model_files_read(
         const char *model_dir, const char *tokenizer_dir, bool with_config,

@@ -1,5 +1,5 @@
-/* pieces.c - which file of a checkpoint has which elements of which tensor, and
- * those read back for any cut. */
+/* pieces.c - finds which file of a checkpoint has which elements of a tensor,
+ * and reads any range. */
 #include "train/checkpoint/pieces.h"
 
 #include "base/file/fs.h"
@@ -13,11 +13,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A file with arrays. Its header is read when it is first wanted. */
+/* A file with arrays. Its header is read at first use. */
 struct shard {
     char *path;           /* owned */
-    uint64_t bytes;       /* as the manifest says */
-    struct st_file *file; /* NULL: not read yet */
+    uint64_t bytes;       /* from the manifest */
+    struct st_file *file; /* NULL: header not read yet */
 };
 
 /* An entry of the manifest: a range of a tensor in one shard, and its arrays
@@ -27,8 +27,7 @@ struct piece {
     int shard;
 };
 
-/* The shard can be read from, and its header is known; it is the only one that
- * is open. */
+/* Opens the shard and reads its header; closes any other shard. */
 static enum zd_status wake_shard(
         const struct checkpoint *checkpoint, struct shard *shard)
 {
@@ -45,7 +44,7 @@ static enum zd_status wake_shard(
 
 /* --- arrays --------------------------------------------------------------- */
 
-/* Elements of the tensor that one value of this kind stands for. */
+/* Elements of the tensor per value of this kind. */
 static size_t elements_per_value(enum array_kind kind)
 {
     return kind == ARRAY_M_SCALE || kind == ARRAY_V_SCALE ? OPTIM_QBLOCK : 1;
@@ -60,7 +59,7 @@ static int compare_pieces(const void *a, const void *b)
     return order ? order : (x->begin > y->begin) - (x->begin < y->begin);
 }
 
-/* NULL: there is none of that kind. */
+/* The array of this kind; NULL: none. */
 static const struct held_array *array_of(
         const struct piece *piece, enum array_kind kind)
 {
@@ -71,7 +70,7 @@ static const struct held_array *array_of(
     return NULL;
 }
 
-/* An array as its shard has it, which can be read from now. */
+/* Finds an array in its shard and opens the shard. */
 static enum zd_status find_tensor(
         const struct checkpoint *checkpoint, const struct piece *piece,
         const struct held_array *array, const struct st_tensor **out)
@@ -83,7 +82,7 @@ static enum zd_status find_tensor(
     ZD_TRY(wake_shard(checkpoint, shard));
     array_name(name, array->kind, held->name, &held->columns, held->begin);
     const struct st_tensor *tensor = st_find(shard->file, name);
-    /* the manifest does not say how many blocks Adam-mini has */
+    /* the manifest does not have the number of Adam-mini's blocks */
     if (!tensor || strcmp(tensor->dtype, array->type) != 0 ||
         (array->kind != ARRAY_V_BLOCKS &&
          tensor->count != (held->count + per - 1) / per))
@@ -94,7 +93,7 @@ static enum zd_status find_tensor(
     return ZD_OK;
 }
 
-/* Rows and columns of a tensor, as the manifest says. */
+/* A tensor's rows and columns from the manifest. */
 static bool shape_of(
         const struct checkpoint *checkpoint, const char *name, int64_t shape[2])
 {
@@ -114,8 +113,8 @@ static bool has_codes(const struct held *held)
     return false;
 }
 
-/* Do the columns lie in the tensor, and the elements in their matrix? Each
- * block that shares a scale must be one of the tensor. */
+/* Are the columns within the tensor, and the elements within their matrix? Each
+ * qblock must be one of the tensor's. */
 static bool is_sound(
         const struct checkpoint *checkpoint, const struct held *held)
 {
@@ -143,11 +142,11 @@ static bool is_sound(
 
 static int compare_ranges(const void *a, const void *b)
 {
-    const int64_t *x = a, *y = b; /* the first column, and the end */
+    const int64_t *x = a, *y = b; /* first column and end */
     return (*x > *y) - (*x < *y);
 }
 
-/* Of the pieces of a tensor: do those of other columns have other elements? */
+/* Are the column sets of a tensor's pieces either equal or disjoint? */
 static bool columns_are_apart(const struct piece *pieces, size_t count)
 {
     size_t used = 0;
@@ -171,7 +170,7 @@ static bool columns_are_apart(const struct piece *pieces, size_t count)
     return apart;
 }
 
-/* How many pieces of a tensor follow the first one, which counts too. */
+/* The number of pieces of a tensor, from `first` on. */
 static size_t count_of(const struct checkpoint *checkpoint, size_t first)
 {
     const struct piece *pieces = checkpoint->pieces;
@@ -289,8 +288,8 @@ struct train_state checkpoint_state(const struct checkpoint *checkpoint)
     return manifest_state(checkpoint->manifest);
 }
 
-/* The first piece of a tensor that has an array of that kind, and how many
- * follow it, which counts too; NULL: there is none. */
+/* The first piece of a tensor that has an array of this kind, and the number of
+ * pieces from it on; NULL: none. */
 static const struct piece *first_piece(
         const struct checkpoint *checkpoint, enum array_kind kind,
         const char *name, size_t *count_out)
@@ -317,21 +316,21 @@ static const struct piece *first_piece(
 
 /* --- reading -------------------------------------------------------------- */
 
-/* What is read, of all pieces that have some of it. */
+/* A range to read, from all pieces that overlap it. */
 struct reading {
     const struct checkpoint *checkpoint;
     enum array_kind kind;
     const struct param *slice;
     size_t begin, end;  /* of it */
-    const char *type;   /* that values must have; NULL: they become fp32 */
-    size_t value_bytes; /* of each value in `out` */
+    const char *type;   /* required type of values; NULL: convert to fp32 */
+    size_t value_bytes; /* per value in `out` */
     char *out;
-    size_t whole, whole_end; /* elements of the tensor between which it lies */
+    size_t whole, whole_end; /* its bounds in elements of the tensor */
     size_t wanted, found;    /* elements */
-    /* the piece at hand */
+    /* the current piece */
     const struct piece *piece;
-    const struct st_tensor *tensor; /* NULL: not looked for yet */
-    struct param matrix;            /* its columns */
+    const struct st_tensor *tensor; /* NULL: not found yet */
+    struct param matrix;            /* the piece's columns */
 };
 
 static void measure(struct reading *r)
@@ -363,7 +362,7 @@ static enum zd_status read_values(
             file, tensor, first * r->value_bytes, count * r->value_bytes, out);
 }
 
-/* What piece and run have in common: elements [begin, end) of the piece's
+/* Reads the intersection of piece and run: elements [begin, end) of the piece's
  * matrix. */
 static enum zd_status take_run(
         struct reading *r, const struct slice_run *run, size_t begin,
@@ -415,8 +414,8 @@ static enum zd_status take_piece(struct reading *r, const struct piece *piece)
     return ZD_OK;
 }
 
-/* All of a range, wherever it lies: piece by piece, because one shard is open
- * at a time. */
+/* Reads a whole range piece by piece, because only one shard is open at a time.
+ */
 static enum zd_status read_range(
         const struct checkpoint *checkpoint, enum array_kind kind,
         const struct pieces_range *range, const char *type, size_t value_bytes,
@@ -471,7 +470,7 @@ enum optim_format pieces_format(
     const struct piece *piece = first_piece(checkpoint, kind, name, &count);
     if (piece) {
         enum optim_format format = format_of_type(array_of(piece, kind)->type);
-        /* reading it says what is wrong */
+        /* reading reports the problem */
         return format == OPTIM_NONE ? OPTIM_FP32 : format;
     }
     bool has_blocks = lane == OPTIM_V &&

@@ -1,5 +1,5 @@
-/* save.c - every rank writes its shard, rank 0 the manifest; the
- * rename of the folder is the commit. */
+/* save.c - every rank writes its shard, rank 0 the manifest; renaming the
+ * folder commits the checkpoint. */
 #include "base/file/fs.h"
 #include "base/log.h"
 #include "base/must.h"
@@ -17,14 +17,14 @@
 
 /* --- the arrays of a shard ----------------------------------------------- */
 
-/* A range of this rank; its arrays follow each other in the file. */
+/* A range of this rank; its arrays are contiguous in the file. */
 struct part {
     struct held held;
     struct zero_range range;
     int first; /* entry of its first array */
 };
 
-/* Where a range begins in the tensor that files know. */
+/* Where a range begins in the tensor as files count it. */
 static size_t begin_of(
         const struct param *param, const struct columns *columns,
         const struct zero_range *range)
@@ -39,10 +39,10 @@ static size_t begin_of(
 struct output {
     const struct checkpoint_writer *writer;
     const struct zero_view *view;
-    struct part *parts; /* (part_count) by the number of the range */
+    struct part *parts; /* (part_count) by index of the range */
     int part_count;
     struct st_entry *entries;
-    char (*names)[ARRAY_NAME]; /* of entries */
+    char (*names)[ARRAY_NAME]; /* names of entries */
     int entry_count;
     struct st_writer *file;
 };
@@ -90,8 +90,8 @@ static void list_parts(struct output *out)
 
 /* --- writing them --------------------------------------------------------- */
 
-/* Elements that are copied out of zero at a time; a multiple of 256. As many as
- * a chunk of offload has by default, so that one on a disk is read once. */
+/* Elements copied from zero at a time; a multiple of 256. Equal to offload's
+ * default chunk, so that a chunk on disk is read only once. */
 enum { CHUNK = 1 << 20 };
 _Static_assert(CHUNK * sizeof(float) <= ST_ROOM_MAX, "an element's most");
 
@@ -103,7 +103,7 @@ static enum zd_status write_blocks(const struct output *out, int i, int entry)
     return st_writer_add(out->file, entry, v, bytes);
 }
 
-/* What stands for elements done .. done + count - 1 of range i. */
+/* Writes an array's values for elements done .. done + count - 1 of range i. */
 static enum zd_status write_array(
         const struct output *out, int i, int array, size_t done, size_t count)
 {
@@ -125,8 +125,8 @@ static enum zd_status write_array(
     return st_writer_add(out->file, entry, room, bytes);
 }
 
-/* The same part of each array of range i, then the next, as updates come to
- * them. */
+/* Writes range i in chunks: each chunk of all arrays before the next, in the
+ * order in which updates finish. */
 static enum zd_status write_range(const struct output *out, int i)
 {
     const struct held *held = &out->parts[i].held;
@@ -146,7 +146,7 @@ static enum zd_status write_ranges(const struct output *out)
     return ZD_OK;
 }
 
-/* What the manifest says that the file holds. */
+/* The file's contents for the manifest. */
 static json_t *holds_json(const struct output *out)
 {
     char text[HELD_TEXT];
@@ -164,7 +164,7 @@ static json_t *holds_json(const struct output *out)
     return holds;
 }
 
-/* *report_out: what the manifest says of the file. */
+/* *report_out: the file's entry for the manifest. */
 static enum zd_status write_file(
         struct output *out, const char *path, char **report_out)
 {
@@ -210,7 +210,7 @@ enum zd_status saving_write(struct saving *saving, const struct zero_view *view)
 
 /* --- the manifest --------------------------------------------------------- */
 
-/* A small file, which the manifest lists. */
+/* Writes a small file and lists it in the manifest. */
 static enum zd_status write_small(
         struct saving *saving, const char *name, const char *data, size_t bytes)
 {
@@ -232,7 +232,7 @@ static enum zd_status write_manifest(struct saving *saving)
         json_array_append_new(
                 json_object_get(saving->manifest, "files"), shard);
     }
-    /* complete without the model's home */
+    /* so that the checkpoint does not need the model's folder */
     JSON_MEMBERS(name, file, writer->model_files)
         ZD_TRY(write_small(
                 saving, name, json_string_value(file),
@@ -247,8 +247,8 @@ static enum zd_status write_manifest(struct saving *saving)
     return fs_sync_dir(saving->tmp);
 }
 
-/* What is in the place of the new one goes when it is damaged, or when the run
- * was told to go back; else it is someone's work. */
+/* An existing checkpoint at the new one's path may be replaced only if it is
+ * damaged or the run was told to go back. */
 static enum zd_status check_replaced(
         const struct checkpoint_writer *writer, const char *final, bool tells)
 {
@@ -306,10 +306,10 @@ static enum zd_status begin_dir(
     return ZD_OK;
 }
 
-/* The commit. A folder of that name (one that does not verify, or of another
- * branch of the run) changes places with the new one, so that no moment is
- * without; where the file system cannot, it makes way first, and the next sweep
- * puts it back if that was all. */
+/* Commits. An existing folder of that name (damaged, or from another branch of
+ * the run) is exchanged with the new one atomically. If the file system cannot,
+ * it is moved away first, and the next sweep restores it if the commit did not
+ * complete. */
 static enum zd_status commit(const char *tmp, const char *final)
 {
     char dir[PATH_MAX], away[PATH_MAX];
@@ -318,7 +318,7 @@ static enum zd_status commit(const char *tmp, const char *final)
     int length = (int)(name - final);
     ZD_PRINT(dir, "%.*s", length, final);
     ZD_PRINT(away, "%.*s" CHECKPOINT_AWAY "%s", length, final, name);
-    /* first the names that a visible checkpoint counts on: metrics.jsonl */
+    /* first sync names that a visible checkpoint relies on: metrics.jsonl */
     ZD_TRY(fs_sync_dir(dir));
     if (renameat2(AT_FDCWD, tmp, AT_FDCWD, final, RENAME_EXCHANGE) == 0) {
         ZD_TRY(fs_sync_dir(dir));
@@ -342,7 +342,8 @@ static enum zd_status commit(const char *tmp, const char *final)
 
 /* --- the parts ------------------------------------------------------------ */
 
-/* Shared with no one: another thread writes it, while this one's go on. */
+/* Copies everything, because another thread writes the manifest while training
+ * continues. */
 static enum zd_status make_manifest(
         struct saving *saving, const struct train_state *state)
 {
@@ -363,7 +364,7 @@ enum zd_status saving_begin(
            checkpoint_place(output_dir, ".tmp-", state->step).text);
     strcpy(saving->final, checkpoint_place(output_dir, "", state->step).text);
     if (writer->own && strcmp(writer->own, saving->final) != 0)
-        saving->writer.own = NULL; /* of another name: of no matter here */
+        saving->writer.own = NULL; /* another name: irrelevant here */
     enum zd_status status =
             COMM_FIRST(writer->comm, make_manifest(saving, state));
     if (status != ZD_OK)
@@ -387,7 +388,7 @@ enum zd_status saving_gather(struct saving *saving)
 enum zd_status saving_commit(struct saving *saving)
 {
     ZD_TRY(write_manifest(saving));
-    /* another may have come while it was written */
+    /* another may have appeared while it was written */
     ZD_TRY(check_replaced(&saving->writer, saving->final, false));
     if (saving->writer.harden_rows)
         ZD_TRY(saving->writer.harden_rows(saving->writer.rows));

@@ -1,6 +1,6 @@
-/* scan.c - which checkpoints are in a folder, and which may go; the files of
- * one against its manifest: lengths, digests of every byte, and what of a shard
- * is damaged. */
+/* scan.c - lists the checkpoints of a folder and deletes old ones; verifies
+ * files against the manifest (sizes, digests of every byte) and finds the
+ * damaged part of a shard. */
 #include "base/device/device.h"
 #include "base/file/fs.h"
 #include "base/log.h"
@@ -23,7 +23,7 @@
 
 enum { DAMAGE_TEXT = PARAM_NAME_MAX + 32 };
 
-/* Is an array of the entry damaged, or not there? The first is named. */
+/* Is an array of the entry damaged or missing? Names the first. */
 static bool is_damaged(
         const struct st_file *file, const struct held *held,
         char out[DAMAGE_TEXT])
@@ -45,8 +45,8 @@ static bool is_damaged(
     return false;
 }
 
-/* What of a file with a wrong digest is wrong: an array, or else the header; ""
- * when the manifest does not say what it holds. */
+/* Finds the damage in a file with a wrong digest: an array, or else the header;
+ * "" if the manifest does not list its contents. */
 static void find_damage(
         const char *path, const json_t *entry, char out[DAMAGE_TEXT])
 {
@@ -85,7 +85,7 @@ static enum zd_status check_length(const char *path, const json_t *entry)
             path, bytes, (uint64_t)json_integer_at(entry, "bytes"));
 }
 
-/* One whose header cannot be read keeps an empty digest. */
+/* If the header is damaged, the digest stays empty. */
 static enum zd_status digest_parts(const char *path, char hex[HASH_HEX])
 {
     enum zd_status status = st_digest(path, hex);
@@ -119,7 +119,7 @@ static enum zd_status verify_file(
     enum zd_status status = check_length(path.text, entry);
     if (status == ZD_OK && full)
         status = check_digest(path.text, entry);
-    if (status == ZD_ERR_NO_INPUT) { /* inside a checkpoint: damage */
+    if (status == ZD_ERR_NO_INPUT) { /* a missing file is damage */
         struct zd_error error = *zd_error_get();
         error.status = status = ZD_ERR_DATA;
         zd_error_set(&error);
@@ -134,12 +134,12 @@ enum { THREADS_MAX = 16 };
 struct work {
     const char *dir;
     const json_t *files;
-    int of; /* each `of`-th file is this rank's */
+    int of; /* this rank has every `of`-th file */
     struct progress *progress;
-    _Atomic int next; /* the file that no thread has taken yet */
+    _Atomic int next; /* the next file for a thread */
     pthread_mutex_t lock;
-    /* under it */
-    int failed; /* the first file of the manifest that is wrong */
+    /* guarded by the mutex */
+    int failed; /* index of the first damaged file */
     struct zd_error error;
 };
 
@@ -162,14 +162,15 @@ static void *work_on(void *ctx)
         }
         pthread_mutex_unlock(&work->lock);
         zd_error_clear();
-        atomic_store(&work->next, count); /* those before it are taken */
+        atomic_store(&work->next, count); /* stops; earlier files are already
+                                             taken */
     }
     progress_use(before);
     return NULL;
 }
 
-/* Every byte of each `of`-th file from `first` on; threads 0: one for each CPU.
- * A thread has one file open at a time. */
+/* Verifies every byte of each `of`-th file from `first` on; threads 0: one per
+ * CPU. A thread has one file open at a time. */
 static enum zd_status verify_files(
         const char *dir, const json_t *manifest, int first, int of, int threads)
 {
@@ -262,7 +263,7 @@ enum zd_status checkpoint_unreadable(const char *path, enum zd_status status)
 {
     struct zd_error cause = *zd_error_get();
     if (status != ZD_ERR_IO && status != ZD_ERR_DENIED)
-        return status; /* it is wrong, or not there; or memory is short */
+        return status; /* damaged or missing; or out of memory */
     zd_error_clear();
     ZD_FAIL(ZD_ERR_IO, "E0813", "%s cannot be read: %.400s", path, cause.what);
     if (cause.help[0])
@@ -332,7 +333,7 @@ enum zd_status checkpoint_list(
     return ZD_OK;
 }
 
-/* What a name must begin with to be a leftover of ours. */
+/* Is the name that of a leftover of ours? */
 static bool is_leftover(const char *name)
 {
     return strncmp(name, ".tmp-checkpoint-", 16) == 0 ||
@@ -341,7 +342,8 @@ static bool is_leftover(const char *name)
            strncmp(name, ".trash-checkpoint-", 18) == 0;
 }
 
-/* One that made way to another: it goes when that one is there. */
+/* A replaced checkpoint that was moved away: removed if the new one exists,
+ * else restored. */
 static enum zd_status sweep_away(const char *dir, const char *name)
 {
     bool is_taken;
@@ -374,9 +376,9 @@ enum zd_status checkpoint_sweep(const char *output_dir)
     return fs_each_name(output_dir, sweep_name, (char *)(uintptr_t)output_dir);
 }
 
-/* Is the checkpoint of a step sound (its files' digests too when `full`)? One
- * that cannot be read is neither: nothing follows from it. *eval_loss: of an
- * evaluation at that very step, else NaN. */
+/* Is the checkpoint of a step valid (with `full`, also its files' digests)? An
+ * error means that it could not be read, so neither. *eval_loss: of an
+ * evaluation at that step, else NaN. */
 static enum zd_status look_at(
         const struct train_job *job, int64_t step, bool full,
         bool *is_sound_out, double *eval_loss)
@@ -403,7 +405,8 @@ static enum zd_status remove_checkpoint(const char *output_dir, int64_t step)
 {
     struct fs_path path = checkpoint_place(output_dir, "", step);
     struct fs_path trash = checkpoint_place(output_dir, ".trash-", step);
-    if (rename(path.text, trash.text) != 0) /* first out of sight, whole */
+    if (rename(path.text, trash.text) != 0) /* first renamed, so that no partial
+                                               checkpoint is visible */
         return ZD_FAIL(
                 ZD_ERR_IO, "E0807", "cannot remove %s: %s", path.text,
                 strerror(errno));
@@ -420,7 +423,7 @@ static bool better(double a, double b, bool greater)
     return isnan(b) || (greater ? a > b : a < b);
 }
 
-/* The step of the best evaluation among `steps`; -1 when none was evaluated. */
+/* The step of the best evaluation among `steps`; -1: none was evaluated. */
 static enum zd_status best_of(
         const struct train_job *job, const int64_t *steps, int count,
         int64_t *best_out)
