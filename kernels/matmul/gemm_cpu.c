@@ -39,7 +39,7 @@ reduce_rows_fn FAST(reduce_rows);
  * Pairs: best of 256 to 1536 on Zen 5 (48 KiB, 1 MiB), where panels stream from
  * the second-level cache, and most sums never leave the registers. */
 enum { WORDS = IN_PAIRS ? 1536 : 384, MC = 96, NC = 1024, TILE_M = 768 };
-enum { KC = WORDS * PAIR, BLOCKS = KC / FP8_BLOCK };
+enum { KC = WORDS * PAIR, BLOCKS = KC / FP8_BLOCK, LINE = 64 };
 
 /* Threads that may work apart, and the columns or rows that each has then at
  * least. */
@@ -64,6 +64,7 @@ struct part {
     elem *rounded;        /* of out instead, where this is all of K */
     int64_t stride;
     bool add;
+    bool packs; /* each panel of b just before its first use */
 };
 
 static size_t panel_floats(void)
@@ -186,6 +187,57 @@ static void pack_b(
                 column + i * NR, columns - i * NR, k, depth);
 }
 
+/* --- what is packed next ------------------------------------------------- */
+
+/* Lines of memory that are packed next. Tiles fetch them into the second-level
+ * cache, a few at a time, while they multiply: the CPU's own prefetchers do not
+ * follow rows so far apart. 1.05 times as fast for GPT-2's step on Zen 5. */
+struct ahead {
+    const char *first, *at; /* one line of each row, then the next of each */
+    int64_t stride;
+    int rows, row;
+    int left, pace; /* lines in all, and in each of a tile's MR turns */
+};
+
+/* `count` of an operand's `sides` rows or columns from `side` on, and `depth`
+ * of K, while so many tiles are multiplied. k_along: K is the inner side. */
+static struct ahead ahead_of(
+        const struct gemm *g, const struct matmul_operand *o, bool k_along,
+        int sides, int side, int count, int k, int depth, int tiles)
+{
+    if (VL != 16 || matmul_is_fp8(&g->of) || !tiles || count <= 0)
+        return (struct ahead){0};
+    size_t stride = (size_t)(k_along ? g->of.K : sides) * sizeof(elem);
+    size_t along = (size_t)(k_along ? k : side);
+    size_t down = (size_t)(k_along ? side : k);
+    size_t bytes = (size_t)(k_along ? depth : count) * sizeof(elem);
+    const char *from =
+            (const char *)o->data + down * stride + along * sizeof(elem);
+    size_t before = (uintptr_t)from % LINE;
+    struct ahead a = {
+            .first = from - before,
+            .at = from - before,
+            .stride = (int64_t)stride,
+            .rows = k_along ? count : depth};
+    a.left = a.rows * (int)((before + bytes + LINE - 1) / LINE);
+    a.pace = a.left / (tiles * MR) + 1;
+    return a;
+}
+
+ALWAYS_INLINE void ahead_fetch(struct ahead *a)
+{
+    int count = a->left < a->pace ? a->left : a->pace;
+    a->left -= count;
+    for (; count > 0; count--) {
+        __builtin_prefetch(a->at, 0, 2);
+        a->at += a->stride;
+        if (++a->row == a->rows)
+            a->row = 0, a->at = a->first += LINE;
+    }
+}
+
+/* --- tiles ---------------------------------------------------------------- */
+
 /* Where a tile goes: `rows` by `columns` of it. */
 struct place {
     float *sums;   /* or NULL: */
@@ -193,6 +245,7 @@ struct place {
     int64_t stride;
     int rows, columns;
     bool add;
+    struct ahead *a_next, *b_next;
 };
 
 /* Elements of row i of a tile. */
@@ -222,10 +275,14 @@ ALWAYS_INLINE void tile_run(
     vf acc[MR][NV];
     tile_clear(acc);
     int step = VL == 16 ? words / MR : 0; /* many lines at once would stall */
-    for (int i = 0; to->sums && i < MR; i++) {
-        const float *row = to->sums + (i < to->rows ? i : 0) * to->stride;
-        __builtin_prefetch(row, 1);
-        __builtin_prefetch(row + NR - 1, 1);
+    for (int i = 0; i < MR; i++) {
+        if (to->sums) {
+            const float *row = to->sums + (i < to->rows ? i : 0) * to->stride;
+            __builtin_prefetch(row, 1);
+            __builtin_prefetch(row + NR - 1, 1);
+        }
+        ahead_fetch(to->a_next);
+        ahead_fetch(to->b_next);
         tile_multiply(acc, a, 1, MR, b, NR, step);
         a += step * MR, b += step * NR, words -= step;
     }
@@ -274,12 +331,24 @@ static void tile_of_part(
     }
 }
 
+/* `depth` of K; a_next: of the block after it. */
 static void part_run(
-        const struct part *p, const float *block, const float *panels,
-        int first, int last)
+        const struct gemm *g, const struct part *p, int first, int last,
+        int depth, struct ahead *a_next)
 {
     size_t deep = (size_t)(p->words + p->blocks);
-    for (int c = first; c < last; c += NR)
+    const float *block = g->block;
+    for (int c = first; c < last; c += NR) {
+        float *panel = g->panels + (size_t)c * deep;
+        struct ahead b_next = {0};
+        if (p->packs) {
+            pack_b_panel(g, panel, p->column + c, p->columns - c, p->k, depth);
+            int rest = p->columns - c - NR;
+            b_next = ahead_of(
+                    g, &g->of.b, g->of.b.transposed, g->of.N,
+                    p->column + c + NR, rest < NR ? rest : NR, p->k, depth,
+                    (p->rows + MR - 1) / MR);
+        }
         for (int i = 0; i < p->rows; i += MR) {
             int64_t at = i * p->stride + c;
             struct place to = {
@@ -288,11 +357,14 @@ static void part_run(
                     .stride = p->stride,
                     .rows = p->rows - i < MR ? p->rows - i : MR,
                     .columns = p->columns - c < NR ? p->columns - c : NR,
-                    .add = p->add};
+                    .add = p->add,
+                    .a_next = a_next,
+                    .b_next = &b_next};
             tile_of_part(
-                    p, to, block + (size_t)i * deep, panels + (size_t)c * deep,
+                    p, to, block + (size_t)i * deep, panel,
                     p->bias ? p->bias + c : NULL);
         }
+    }
 }
 
 /* The finished sums of a part, rounded into out. */
@@ -358,8 +430,10 @@ static void depth_run(
     int last = share_begin(panels, across, thread % across + 1) * NR;
     int blocks = (end - begin + MC - 1) / MC;
     end = end < rows ? end : rows;
-    pack_b(g, column, columns, k, depth, share_begin(panels, threads, thread),
-           share_begin(panels, threads, thread + 1));
+    if (threads > 1)
+        pack_b(g, column, columns, k, depth,
+               share_begin(panels, threads, thread),
+               share_begin(panels, threads, thread + 1));
     wait_for_others(g);
     for (int i = 0; i < blocks; i++) {
         int height = (end - begin + MR - 1) / MR;
@@ -374,7 +448,8 @@ static void depth_run(
                 .words = words_of(depth),
                 .blocks = blocks_of(g, depth),
                 .bias = k == 0 ? bias : NULL,
-                .add = k > 0 || g->of.accumulate};
+                .add = k > 0 || g->of.accumulate,
+                .packs = threads == 1 && i == 0};
         size_t to = (size_t)p.row * (size_t)g->of.N + (size_t)column;
         p.stride = g->uses_tile ? NC : g->of.N;
         if (g->uses_tile)
@@ -384,7 +459,12 @@ static void depth_run(
         else
             p.rounded = (elem *)g->of.out.data + to;
         pack_a(g, g->block, p.row, p.rows, k, depth);
-        part_run(&p, g->block, g->panels, first, last);
+        int after = begin + share_begin(height, blocks, i + 2) * MR;
+        struct ahead a_next = ahead_of(
+                g, &g->of.a, !g->of.a.transposed, g->of.M, row0 + next,
+                i + 1 == blocks ? 0 : (after < end ? after : end) - next, k,
+                depth, (p.rows + MR - 1) / MR * ((last - first) / NR));
+        part_run(g, &p, first, last, depth, &a_next);
         if (g->uses_tile && k + depth == g->of.K)
             part_round(g, &p, first, last);
     }
