@@ -18,6 +18,9 @@ enum zd_status attention_cuda_choose(
 /* The facts of the thread's current device, or of an assumed GPU on a machine
  * without one. */
 struct attention_facts attention_cuda_facts(enum dtype dtype);
+/* Opens cuDNN; false: *why says what is missing. */
+bool attention_open_cudnn(
+        const char **name_out, int *version_out, char *why, size_t why_bytes);
 /* The scratch of our own kernels plus that of cuDNN: as cuDNN reports it if
  * there is a device, else an upper bound. */
 size_t attention_cuda_scratch_bytes(
@@ -25,5 +28,6 @@ size_t attention_cuda_scratch_bytes(
 
 /* Whether only one block of our own tensor-core kernels (four warps,
  * `block_bytes` of shared memory) fits on a multiprocessor with `shared_bytes`,
- * so that eight warps of one row tile each are faster (attention_mma_tiles.cuh). */
+ * so that eight warps of one row tile each are faster
+ * (attention_mma_tiles.cuh). */
 bool attention_takes_eight_warps(size_t block_bytes, size_t shared_bytes);

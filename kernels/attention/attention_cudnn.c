@@ -44,9 +44,10 @@ static void tell_refusal(const char *why)
 static void set_workspace(struct cudnn_attention *a)
 {
     const struct attention_shape *s = a->of.shape;
-    size_t own = attention_own_scratch_bytes(s);
-    size_t all = s->scratch_bytes ? s->scratch_bytes
-                                  : attention_cuda_scratch_bytes(s, a->dtype);
+    size_t own = attention_own_scratch_bytes(s), all = s->scratch_bytes;
+    struct attention_facts facts = attention_cuda_facts(a->dtype);
+    if (all == 0)
+        all = own + attention_cudnn_bytes(s, &facts);
     a->workspace = (char *)a->of.scratch + own;
     a->workspace_bytes = all > own ? all - own : 0;
 }

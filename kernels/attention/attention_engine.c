@@ -1,5 +1,4 @@
-/* attention_engine.c - collects the facts for attention_choose, and selects the
- * attention of a GPU's table. */
+/* attention_engine.c - selects the attention of a GPU's table. */
 #include "kernels/attention/attention_cuda.h"
 
 #include "base/log.h"
@@ -7,65 +6,10 @@
 #include "zd_config.h"
 
 #include <stdatomic.h>
-#include <stdio.h>
 
 #if ZD_HAVE_CUDNN
 #include "kernels/attention/attention_cudnn.h"
-#include "kernels/attention/cudnn_door.h"
 #endif
-
-/* Set at start, before a plan is made. */
-static _Atomic int chosen = ATTENTION_AUTO;
-
-void kernels_set_attention(enum attention_choice choice)
-{
-    chosen = choice;
-}
-
-enum attention_choice kernels_attention(void)
-{
-    return (enum attention_choice)chosen;
-}
-
-/* --- facts ---------------------------------------------------------------- */
-
-#if ZD_HAVE_CUDNN
-static bool open_cudnn(
-        const char **name_out, int *version_out, char *why, size_t why_bytes)
-{
-    static char name[64];
-    const char *library;
-    if (!cudnn_open(&library, version_out, why, why_bytes))
-        return false;
-    ZD_PRINT(name, "%s attention", library);
-    *name_out = name;
-    return true;
-}
-#else
-static bool open_cudnn(
-        const char **name_out, int *version_out, char *why, size_t why_bytes)
-{
-    snprintf(why, why_bytes, "this program was built without cudnn-frontend");
-    return false;
-}
-#endif
-
-struct attention_facts attention_cuda_facts(enum dtype dtype)
-{
-    char why[256];
-    const char *name;
-    struct attention_facts facts = {
-            .choice = kernels_attention(),
-            .dtype = dtype,
-            .has_cudnn = ZD_HAVE_CUDNN,
-    };
-    if (device_backend() != DEVICE_CUDA)
-        return facts;
-    facts.major = device_facts().major;
-    if (facts.choice != ATTENTION_OWN && dtype != DTYPE_FP32)
-        facts.has_cudnn = open_cudnn(&name, &facts.cudnn, why, sizeof why);
-    return facts;
-}
 
 size_t attention_cuda_scratch_bytes(
         const struct attention_shape *shape, enum dtype dtype)
@@ -78,8 +22,6 @@ size_t attention_cuda_scratch_bytes(
 #endif
     return bytes + attention_work_bound(shape, &facts);
 }
-
-/* --- the choice ----------------------------------------------------------- */
 
 /* True once per process. */
 static bool is_first(atomic_flag *said)
@@ -118,7 +60,7 @@ enum zd_status attention_cuda_choose(
     if (choice == ATTENTION_OWN)
         return ZD_OK;
     if (dtype != DTYPE_FP32 &&
-        open_cudnn(name_out, &version, why, sizeof why)) {
+        attention_open_cudnn(name_out, &version, why, sizeof why)) {
 #if ZD_HAVE_CUDNN
         *attention_out = attention_cudnn(dtype);
         warn_own_backward(version);

@@ -4,3 +4,4 @@
 #undef ZD_HAVE_CUDNN
 #define ZD_HAVE_CUDNN 1
 #include "kernels/attention/attention_engine.c"
+#include "kernels/attention/attention_facts.c"
