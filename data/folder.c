@@ -24,23 +24,40 @@ static void add_path(json_t *found, const char *path)
     json_object_set_new_nocheck(found, path, json_null());
 }
 
-/* Each `**` is a whole name, and stands outside braces. */
-static enum zd_status check_deep(const char *pattern)
+static enum zd_status fail_pattern(const char *pattern, const char *what)
 {
-    int depth = 0;
+    ZD_FAIL(ZD_ERR_CONFIG, "E0448", "%s: %s", pattern, what);
+    return zd_fail_help("data/**/*.jsonl: below data, at any depth");
+}
+
+/* Each `**` is a whole name, and stands outside braces. Few of both: each
+ * multiplies the folders that are read, and a README.md may be hostile. */
+static enum zd_status check_pattern(const char *pattern)
+{
+    enum { DEEP_MAX = 3, WAYS_MAX = 1000 };
+    size_t depth = 0, commas = 0, ways = 1, deep = 0;
     for (const char *at = pattern; *at; at++) {
-        depth += *at == '{' ? 1 : *at == '}' ? -1 : 0;
+        commas += *at == ',' && depth > 0;
+        if (*at == '{') {
+            depth++;
+        } else if (*at == '}' && depth > 0) {
+            depth--;
+            ways *= commas + 1; /* at most so many, if they are nested */
+            commas = 0;
+        }
+        if (ways > WAYS_MAX)
+            return fail_pattern(
+                    pattern, "its braces make more than 1,000 names");
         if (strncmp(at, "**", 2) != 0)
             continue;
         bool is_name =
                 (at == pattern || at[-1] == '/') && (!at[2] || at[2] == '/');
-        if (depth != 0 || !is_name) {
-            ZD_FAIL(ZD_ERR_CONFIG, "E0448",
-                    "%s: `**` must stand alone between slashes and outside of "
-                    "braces",
-                    pattern);
-            return zd_fail_help("data/**/*.jsonl: below data, at any depth");
-        }
+        if (depth != 0 || !is_name)
+            return fail_pattern(
+                    pattern, "`**` must stand alone between slashes and "
+                             "outside of braces");
+        if (++deep > DEEP_MAX)
+            return fail_pattern(pattern, "it has more than three `**`");
         at++;
     }
     return ZD_OK;
@@ -100,7 +117,7 @@ static void descend(const char *folder, const char *rest, json_t *found)
         closedir(dir);
 }
 
-/* A pattern that check_deep has passed. */
+/* A pattern that check_pattern has passed. */
 static void match_any(const char *pattern, bool files_only, json_t *found)
 {
     char before[PATH_MAX] = "";
@@ -134,7 +151,7 @@ enum zd_status match_files(const char *pattern, json_t **paths_out)
     if (fs_exists(pattern)) { /* brackets in it may simply be a name's */
         add_path(found, pattern);
     } else {
-        ZD_TRY(check_deep(pattern));
+        ZD_TRY(check_pattern(pattern));
         match_any(pattern, false, found);
     }
     ZD_FREED const char **paths =
@@ -210,7 +227,11 @@ static enum zd_status match_below(
     if (!match_escape(folder, escaped, sizeof escaped) ||
         ZD_PRINT(whole, "%s/%s", escaped, pattern) >= (int)sizeof whole)
         return fail_folder(folder, "has a path that is too long");
-    ZD_TRY(match_files(whole, &found));
+    if (match_files(whole, &found) != ZD_OK) {
+        struct zd_error error = *zd_error_get();
+        zd_error_clear(); /* the folder's, not the job's */
+        return fail_folder(folder, error.what);
+    }
     *paths_out = json_array();
     JSON_EACH(path, found) {
         const char *name = json_string_value(path);

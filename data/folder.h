@@ -23,7 +23,8 @@
  * pattern: * ? [abc] {a,b} and, by itself between slashes, ** for folders at
  * any depth, none included. Links to folders are not followed by it, and names
  * that begin with a dot must be spelled out. No match is not an error.
- * ZD_ERR_CONFIG for a ** that is only part of a name or of a brace.
+ * ZD_ERR_CONFIG for a ** that is only part of a name or of a brace, for more
+ * than three of them, and for braces that make more than 1,000 names.
  * *paths_out, the caller's: a list of strings in bytewise order, each once. */
 enum zd_status match_files(const char *pattern, json_t **paths_out);
 
