@@ -1,4 +1,4 @@
-/* loop.c - the run: steps, and what happens between them. */
+/* loop.c - the main loop of a run: steps, and work between steps. */
 #include "base/clock.h"
 #include "base/file/fs.h"
 #include "base/log.h"
@@ -12,8 +12,8 @@
 
 enum { NONFINITE_MAX = 5 };
 
-/* May a signal end this job without a checkpoint because the job says so? If
- * not, another rank's time was too short. */
+/* Does the job let a signal end it without a checkpoint? If not, another rank
+ * had too little time. */
 static bool exit_was_wished_for(const struct run_options *options)
 {
     return options->on_sigterm == ON_SIGNAL_EXIT ||
@@ -24,12 +24,13 @@ static bool exit_was_wished_for(const struct run_options *options)
 static enum zd_status save_for_signal(struct trainer *trainer, bool must)
 {
     ZD_TRY(between_begin(trainer));
-    /* the end of the run waits for it */
+    /* the end of the run waits for the save */
     ZD_TRY(trainer_save(trainer, must ? SAVE_LAST : SAVE_TIMED));
     return between_end(trainer);
 }
 
-/* What signals asked for before this step; *stop_out ends the run with 75. */
+/* Does what signals requested before this step; *stop_out: end the run with 75.
+ */
 static enum zd_status obey(
         struct trainer *trainer, int64_t flags, bool *stop_out)
 {
@@ -55,7 +56,7 @@ static enum zd_status obey(
     return ZD_OK;
 }
 
-/* What happened to the loss scale of an fp16 job. */
+/* Logs changes of an fp16 job's loss scale. */
 static void tell_scale(
         const struct trainer *trainer, const struct train_step_report *report)
 {
@@ -117,7 +118,8 @@ static enum zd_status check_guard(
     return ZD_OK;
 }
 
-/* Once: a run whose targets are all masked would end as if it had trained. */
+/* Warns once: a run whose targets are all masked would otherwise end like a
+ * successful one. */
 static void warn_if_masked(
         struct trainer *trainer, const struct train_step_report *report)
 {
@@ -159,7 +161,7 @@ static enum zd_status after_step(
     return check_guard(trainer, report);
 }
 
-/* Else a run that was resumed after run.stop_after ends without a word why. */
+/* Explains why a run that was resumed after run.stop_after ends at once. */
 static void tell_nothing_to_do(const struct trainer *trainer)
 {
     if (trainer_is_first(trainer))
@@ -187,8 +189,8 @@ static enum zd_status run_steps(struct trainer *trainer, bool *stopped_out)
         struct zero_wire before = zero_wire(trainer->zero);
         ZD_TRY(trainer_step(trainer, &turn, &report));
         report.bad_rows = dataset_summary(trainer->train_data).bad_rows;
-        /* a save that a signal asked for holds this step too, and its
-         * evaluation, unless the run ends here and nothing was computed */
+        /* a save requested by a signal includes this step and its evaluation,
+         * unless the run ends here without computing */
         if (turn.ran) {
             ZD_TRY(after_step(trainer, &report, &before));
             ZD_TRY(trainer_between(trainer));
@@ -206,7 +208,7 @@ static enum zd_status run_steps(struct trainer *trainer, bool *stopped_out)
     return save_settle(trainer);
 }
 
-/* NULL: nothing did. */
+/* NULL: nothing stopped it. */
 static const char *stopped_by(const struct trainer *trainer, bool by_signal)
 {
     if (by_signal)
@@ -272,8 +274,8 @@ static void tell_stopped(const struct trainer *trainer, const char *how)
                       "at step 1");
 }
 
-/* The end: the last step is saved (also with stop_after; a stop on request has
- * said whether to), the model exported. */
+/* Ends the run: saves the last step (also with stop_after; a stop command
+ * decides itself) and exports the model. */
 static enum zd_status finish(struct trainer *trainer)
 {
     const struct train_job *job = trainer->job;
@@ -281,7 +283,7 @@ static enum zd_status finish(struct trainer *trainer)
     bool saves = !trainer->is_stopped &&
                  (job->checkpoint.save_strategy != SAVE_NO || !complete);
     ZD_TRY(between_begin(trainer));
-    ZD_TRY(profile_end(trainer)); /* of fewer steps than were asked for */
+    ZD_TRY(profile_end(trainer)); /* it may have fewer steps than requested */
     if (saves)
         ZD_TRY(trainer_save(trainer, SAVE_LAST));
     ZD_TRY(sync_rows(trainer));
@@ -311,7 +313,7 @@ static enum zd_status run(struct trainer *trainer)
     const struct train_job *job = trainer->job;
     if (trainer->state.step == 0 && job->eval.eval_on_start)
         ZD_TRY(trainer_evaluate(trainer, NULL));
-    ZD_TRY(between_begin(trainer)); /* what loading left behind */
+    ZD_TRY(between_begin(trainer)); /* finish pending work of loading */
     trainer->offload_late = (struct train_offload_report){0};
     ZD_TRY(between_end(trainer));
     ZD_TRY(rank_report_ask(trainer));
@@ -329,8 +331,8 @@ static enum zd_status run(struct trainer *trainer)
     return ZD_ERR_STOPPED;
 }
 
-/* The run was over before. A model that was not exported then (someone killed
- * the run between its last save and its end, or removed it) is now. */
+/* The run had finished before. Exports the model if it is missing (the run was
+ * killed between its last save and its end, or the export was removed). */
 static enum zd_status conclude(struct trainer *trainer)
 {
     int32_t is_missing = 0;
@@ -351,8 +353,8 @@ void train_catch_signals(void)
     signals_install(&options);
 }
 
-/* Said first: a rank that leaves alone ends collectives that its peers wait
- * for, and a GPU that failed may hold up its own end. */
+/* Reports the failure first: a rank that leaves alone breaks its peers'
+ * collectives, and a failed GPU may block the cleanup. */
 static void fail(struct trainer *trainer, enum zd_status status)
 {
     if (trainer->observer->failed)

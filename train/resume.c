@@ -1,4 +1,4 @@
-/* resume.c - a run as its checkpoint left it. */
+/* resume.c - finds, checks and loads a checkpoint. */
 #include "base/file/fs.h"
 #include "base/log.h"
 #include "base/must.h"
@@ -12,13 +12,13 @@
 
 /* --- which ---------------------------------------------------------------- */
 
-/* What rank 0 looks through, newest first: those of the output folder, or the
+/* Rank 0's search, newest first: the checkpoints of the output folder, or the
  * one that the job names. */
 struct search {
     const struct train_job *job;
     int64_t *steps; /* owned */
     int count, next;
-    bool is_given; /* none is passed over */
+    bool is_given; /* named by the job: do not skip it */
 };
 
 static struct search search_of(const struct train_job *job)
@@ -64,7 +64,7 @@ static void pass_over(const char *path)
     zd_error_clear();
 }
 
-/* Manifest and sizes. */
+/* Checks manifest and sizes. */
 static enum zd_status look_at(const char *path, char *digest)
 {
     struct checkpoint *checkpoint;
@@ -76,8 +76,7 @@ static enum zd_status look_at(const char *path, char *digest)
     return ZD_OK;
 }
 
-/* The next one whose manifest and sizes are right; `path` is empty when there
- * is none. */
+/* The next candidate with a valid manifest and sizes; empty `path`: none. */
 static enum zd_status next_candidate(
         struct search *search, char *path, char *digest)
 {
@@ -99,7 +98,7 @@ static enum zd_status next_candidate(
             "none");
 }
 
-/* Collective: is the candidate sound? *found_out: the search is over. */
+/* Collective: verifies the candidate. *found_out: the search is over. */
 static enum zd_status judge(
         struct comm *comm, const struct search *search, const char *path,
         bool *found_out)
@@ -131,7 +130,7 @@ enum zd_status choose_checkpoint(
     ZD_SCOPED(end_search) struct search search = search_of(job);
     path[0] = digest[0] = '\0';
     if (job->run.resume == RESUME_NEVER)
-        return ZD_OK; /* tell_replaced says what that costs */
+        return ZD_OK; /* tell_replaced reports the consequences */
     ZD_TRY(COMM_FIRST(comm, begin_search(&search)));
     while (!found) {
         ZD_TRY(COMM_FIRST(comm, next_candidate(&search, path, digest)));
@@ -153,7 +152,7 @@ static void read_batch(
     ahead->global_batch = live.global_batch;
 }
 
-/* Of a checkpoint that can be read; judge() has the others. */
+/* Reads ahead from a readable checkpoint; judge() handles others. */
 static bool read_ahead(
         const char *path, const struct train_job *job, struct run_ahead *ahead)
 {
@@ -198,7 +197,7 @@ enum zd_status trainer_look_ahead(struct trainer *trainer)
 
 /* --- loading it ----------------------------------------------------------- */
 
-/* It was told to, by a path or by "never". */
+/* The job says so, by a path or "never". */
 static bool goes_back(const struct train_job *job)
 {
     return job->run.resume == RESUME_PATH || job->run.resume == RESUME_NEVER;
@@ -217,8 +216,8 @@ static void name_steps(
         snprintf(out, out_bytes, "%s to %s (%d)", first, last, count);
 }
 
-/* The same algorithms round alike: by timing alone, where `~/.cache` has
- * nothing, others might be chosen. */
+/* Uses the checkpoint's matmul algorithms, for equal rounding: timing might
+ * choose others if `~/.cache` does not have them. */
 static void take_products(const json_t *manifest)
 {
     const char *text = json_string_at(manifest, "products");
@@ -249,7 +248,7 @@ static enum zd_status restore(
     else
         state->loss_scale = (struct loss_scale){0};
     if (train->max_steps > 0)
-        state->max_steps = max_steps; /* the job file's; else the first's */
+        state->max_steps = max_steps; /* the job's; else the first start's */
     else if (state->max_steps != max_steps)
         zd_log_info(
                 "the run keeps the %lld steps fixed at its first start; "
@@ -270,14 +269,14 @@ static enum zd_status restore(
         state->applied_steps = 0;
     const json_t *manifest = checkpoint->manifest;
     take_products(manifest);
-    /* the folder of the model need not be there any more */
+    /* the model's folder may no longer exist */
     trainer->writer.file_prefix =
             json_is_true(json_object_get(manifest, "gpt2_prefix"));
     trainer->resumed_event = json_integer_at(manifest, "last_event");
     return live_resume(trainer, manifest);
 }
 
-/* Collective. What the checkpoint does not hold, or must not hold any more. */
+/* Collective. Loads what the checkpoint does not hold, and checks the base. */
 static enum zd_status load_base(
         struct trainer *trainer, const struct checkpoint *checkpoint)
 {
@@ -288,7 +287,7 @@ static enum zd_status load_base(
     return checkpoint_match_base(checkpoint, table, trainer->base_digests);
 }
 
-/* Every rank reads its own ranges. */
+/* Loads the checkpoint; every rank reads its own ranges. */
 static enum zd_status load_from(
         struct trainer *trainer, const struct checkpoint *checkpoint)
 {
@@ -315,9 +314,8 @@ static enum zd_status load(struct trainer *trainer)
     return zero_ranges_loaded(trainer->zero);
 }
 
-/* A run that goes back to a checkpoint that was named, or to the beginning:
- * later ones are of another branch, and so are the rows of
- * metrics.jsonl. */
+/* Warns if the run goes back to a named checkpoint or to the beginning: later
+ * checkpoints, and rows of metrics.jsonl, then belong to another branch. */
 static enum zd_status tell_replaced(const struct trainer *trainer)
 {
     const char *output_dir = trainer->job->job.output_dir;
@@ -343,8 +341,8 @@ static enum zd_status tell_replaced(const struct trainer *trainer)
     return ZD_OK;
 }
 
-/* What of the events before does not count. The checkpoint of another folder
- * knows ids of another file. */
+/* Reports which earlier events were undone. A checkpoint from another folder
+ * has ids of another file. */
 static void tell_resumed(struct trainer *trainer, bool is_own)
 {
     int64_t after = is_own ? trainer->resumed_event : 0;

@@ -1,6 +1,5 @@
-/* setup.c - everything that a run needs before its first step, in the order in
- * which a user's mistakes are cheapest to find: plan, output, text, data,
- * memory, weights. */
+/* setup.c - prepares a run for its first step, in the order that finds a user's
+ * mistakes earliest: plan, output, text, data, memory, weights. */
 #include "base/clock.h"
 #include "base/device/device_memory.h"
 #include "base/file/fs.h"
@@ -78,9 +77,9 @@ static enum zd_status create_streams(struct trainer *trainer)
     return stream_create("up", mode, &trainer->streams_up);
 }
 
-/* The engine's threads: as many as the rank computes with, on CPUs of their own
- * when ranks share those of the machine. Only one rank of a host can be bound
- * to a CPU, so ranks that outnumber them are not bound. */
+/* The offload engine's threads: as many as the rank computes with, bound to
+ * their own CPUs if ranks share a machine. With more ranks than CPUs, ranks are
+ * not bound. */
 static struct offload_place place_of(struct trainer *trainer)
 {
     const struct train_job *job = trainer->job;
@@ -102,7 +101,7 @@ static struct offload_place place_of(struct trainer *trainer)
             .file_name = trainer->offload_file};
 }
 
-/* Products are planned for what NCCL does not take. */
+/* Plans matmuls for the multiprocessors that NCCL leaves. */
 static void leave_multiprocessors(const struct trainer *trainer)
 {
     bool has_nccl = comm_size(trainer->comm) > 1 &&
@@ -137,7 +136,7 @@ static enum zd_status take_memory(struct trainer *trainer)
             &trainer->zero);
 }
 
-/* What saves in the background copy to, where every rank has it. */
+/* Creates the snapshot for background saves, if every rank has the memory. */
 static enum zd_status make_snapshot(struct trainer *trainer)
 {
     struct job_plan *plan = &trainer->plan;
@@ -155,7 +154,7 @@ static enum zd_status make_snapshot(struct trainer *trainer)
     return ZD_OK;
 }
 
-/* CPUs of this rank's share that it does not compute on. */
+/* CPUs of this rank's share that do not compute. */
 static int idle_cpus(const struct trainer *trainer)
 {
     int mask = device_affinity_cpus(), online = device_online_cpus();
@@ -165,8 +164,8 @@ static int idle_cpus(const struct trainer *trainer)
     return idle > 0 ? idle : 0;
 }
 
-/* Pages for the snapshot, where there is one: beside the steps where this rank
- * has a CPU to spare, else now, so that no save has to wait for them. */
+/* Touches the snapshot's pages, so that no save waits for page faults: during
+ * steps if this rank has an idle CPU, else now. */
 static void warm_snapshot(struct trainer *trainer)
 {
     int idle = idle_cpus(trainer);
@@ -176,8 +175,8 @@ static void warm_snapshot(struct trainer *trainer)
     zero_snapshot_warm(trainer->snapshot, idle > 0);
 }
 
-/* The time of a step, by what was measured on rank 0's machine, else by the
- * backend's table; all ranks' watches know it. */
+/* Predicts the time of a step from rank 0's calibration, else from the
+ * backend's table, for all ranks' watches. */
 static enum zd_status predict(struct trainer *trainer)
 {
     struct plan_calibration here;
@@ -207,7 +206,7 @@ static enum zd_status write_plan(const struct trainer *trainer)
             fs_in(trainer->job->job.output_dir, "plan.json").text, json);
 }
 
-/* Of a model that is described in the job file. */
+/* Adds config.json for a model described in the job file. */
 static void add_config(struct trainer *trainer)
 {
     json_auto_t *config = json_copy(trainer->plan.config.json);
@@ -219,7 +218,7 @@ static void add_config(struct trainer *trainer)
             trainer->model_files, "config.json", json_string_nocheck(text));
 }
 
-/* What checkpoints and an export will need of the model's folder. */
+/* Keeps the files of the model's folder that checkpoints and export need. */
 static enum zd_status keep_files(struct trainer *trainer)
 {
     const struct model_options *model = &trainer->job->model;
@@ -236,7 +235,7 @@ static enum zd_status keep_files(struct trainer *trainer)
     return ZD_OK;
 }
 
-/* What the end of the run will write is tried before it has cost anything. */
+/* Tries the export's folder early, before the run has cost anything. */
 static enum zd_status try_export(const struct trainer *trainer)
 {
     const struct train_job *job = trainer->job;
@@ -247,8 +246,8 @@ static enum zd_status try_export(const struct trainer *trainer)
             export_dir(job).text, job->checkpoint.export == EXPORT_PEFT);
 }
 
-/* The rows of the steps a checkpoint holds are on disk before it is, and so is
- * what happened: the worker that commits waits for it. */
+/* Syncs rows and events to disk before a checkpoint that counts on them is
+ * committed; the committing worker waits. */
 static enum zd_status harden_rows(const void *ctx)
 {
     const struct trainer *trainer = ctx;
@@ -292,7 +291,7 @@ static enum zd_status open_metrics(struct trainer *trainer)
             metrics_open(path.text, trainer->state.step, &trainer->metrics));
 }
 
-/* What happens from here on is an event, if the run begins. */
+/* Opens the events: from here on they are recorded if the run begins. */
 static enum zd_status open_events(struct trainer *trainer)
 {
     const struct fs_path path =
@@ -342,7 +341,7 @@ static void show_banner(struct trainer *trainer)
                             : "none: the data is tokenized",
             .chat_template = data.chat_template,
             .threads = rank_device_threads(job, trainer->comm),
-            .accumulation_max = trainer->batch_room - 1, /* one read ahead */
+            .accumulation_max = trainer->batch_room - 1, /* one is read ahead */
             .world = comm_size(trainer->comm),
             .local_size = comm_local_size(trainer->comm),
             .state = &trainer->state,
@@ -404,7 +403,7 @@ static enum zd_status prepare(struct trainer *trainer)
     return ZD_OK;
 }
 
-/* A rough first guess until a save was measured: 12 bytes a parameter. */
+/* A rough estimate until a save has been measured: 12 bytes per parameter. */
 static double guess_save_seconds(const struct trainer *trainer)
 {
     double bytes = 12.0 * (double)trainer->plan.table.total;
@@ -463,7 +462,7 @@ enum zd_status trainer_init(
     return ZD_OK;
 }
 
-/* What a disk has not taken yet is waited for. */
+/* Waits until pending rows are on disk. */
 static void close_rows(struct trainer *trainer)
 {
     struct comm_files *files = comm_files_begin(trainer->control, "end");
@@ -476,7 +475,7 @@ static void close_rows(struct trainer *trainer)
 
 void trainer_destroy(struct trainer *trainer)
 {
-    /* what they still copy lies in memory that goes after them */
+    /* their pending copies use memory that is freed below */
     stream_finish(trainer->streams_down);
     stream_finish(trainer->streams_up);
     batches_stop(trainer);
@@ -496,7 +495,8 @@ void trainer_destroy(struct trainer *trainer)
     stream_destroy(trainer->streams_up);
     trace_destroy(trainer->trace);
     if (trainer->comm != trainer->control)
-        comm_destroy(trainer->comm); /* before the memory that it knows */
+        comm_destroy(trainer->comm); /* before the memory that it has
+                                        registered */
     device_lend_staging(NULL);
     arena_release(&trainer->arena);
     dataset_close(trainer->train_data);

@@ -17,7 +17,7 @@ enum {
     WORD_TOKENS,
     WORD_FLAGS,
     WORD_FAILED,
-    WORD_COMMAND, /* one waits at rank 0 */
+    WORD_COMMAND, /* a command waits at rank 0 */
     WORDS
 };
 _Static_assert((int)WORDS == (int)ZERO_STEP_COUNTS, "priced in zero/plan.h");
@@ -48,7 +48,7 @@ static enum zd_status load_batches(struct trainer *trainer)
     return status;
 }
 
-/* Unmasked targets of this rank's micro-batches, and their tokens. */
+/* The unmasked targets of this rank's micro-batches, and their tokens. */
 static int64_t targets_here(const struct trainer *trainer, int64_t *tokens_out)
 {
     int64_t targets = 0, tokens = 0;
@@ -81,8 +81,8 @@ static int64_t raised_flags(const struct trainer *trainer)
     return flags;
 }
 
-/* All ranks learn how many targets the step has, what signals ask for, and
- * whether any rank's data failed, and whether a command waits. */
+/* Tells all ranks the step's number of targets, requests by signals, whether
+ * any rank's data failed, and whether a command waits. */
 static enum zd_status exchange(struct trainer *trainer, int64_t words[WORDS])
 {
     enum zd_status loaded = load_batches(trainer);
@@ -98,7 +98,8 @@ static enum zd_status exchange(struct trainer *trainer, int64_t words[WORDS])
     ZD_TRY(comm_all_reduce_i64(trainer->comm, words, WORDS, COMM_SUM));
     if (!words[WORD_FAILED])
         return ZD_OK;
-    /* a bad token found late: keep what was trained, then end with the cause */
+    /* a bad token was found late: save what was trained, then end with the
+     * cause */
     ZD_TRY(zero_settle(trainer->zero));
     ZD_TRY(trainer_save(trainer, SAVE_FAILING));
     zd_error_set(&error);
@@ -116,7 +117,7 @@ static struct objective_sums sums_of(
             .over_ranks = !trainer->job->train.average_tokens_across_devices};
 }
 
-/* A phase that has just ended, for a trace. Returns the time. */
+/* Adds a phase that has just ended to the trace. Returns the time. */
 static double phase_end(
         const struct trainer *trainer, const char *name, double began)
 {
@@ -134,8 +135,8 @@ static struct model_batch batch_of(const struct trainer *trainer, int a)
     return batch;
 }
 
-/* Micro-batches `begin` .. begin + count - 1, by layer if there are several;
- * zero sees one, number `turn` of the step. */
+/* Runs micro-batches `begin` .. begin + count - 1, by layer if there are
+ * several; zero sees them as one, number `turn` of the step. */
 static enum zd_status run_micros(
         struct trainer *trainer, int turn, int begin, int count, float dloss,
         struct train_step_report *report)
@@ -156,7 +157,7 @@ static enum zd_status run_micros(
     return ZD_OK;
 }
 
-/* What the gradient of the loss is multiplied by. */
+/* The factor of the loss's gradient. */
 static double scale_of(const struct trainer *trainer)
 {
     double scale = trainer->state.loss_scale.scale;
@@ -207,7 +208,7 @@ static void skip(
     report->diverged = !overflowed || trainer->job->train.fp16.loss_scale > 0;
 }
 
-/* The loss scale of the next step. */
+/* Updates the loss scale for the next step. */
 static void settle_scale(
         struct trainer *trainer, struct train_step_report *report)
 {
@@ -218,9 +219,9 @@ static void settle_scale(
                 overflowed);
 }
 
-/* A save goes on where all ranks have just met and nothing of theirs is under
- * way: elsewhere its small messages wait for the parameters' gather, and for
- * the threads that update. */
+/* Advances a save right after the exchange, when no other work is under way:
+ * elsewhere its small messages would wait for gathers of parameters and for
+ * updating threads. */
 static enum zd_status poll_save(
         struct trainer *trainer, const int64_t words[WORDS])
 {
@@ -267,11 +268,11 @@ static enum zd_status compute(
     return zero_skip(trainer->zero);
 }
 
-/* Every rank sleeps a while, so that none spins in the exchange. */
+/* Sleeps on every rank while paused, so that none spins in the exchange. */
 static void rest(void)
 {
     struct timespec time = {.tv_nsec = PAUSED_POLL_MS * 1000000L};
-    nanosleep(&time, NULL); /* a signal may cut it short: it is looked at */
+    nanosleep(&time, NULL); /* a signal may end it early, and is handled next */
 }
 
 static struct step_turn turn_of(
@@ -287,7 +288,7 @@ static struct step_turn turn_of(
             .ran = !exits && !has_command && !trainer->is_paused};
 }
 
-/* `held`: of waits that a GPU's stream made, not the host. */
+/* `held`: seconds that a GPU's stream waited, not the host. */
 static struct train_exposed exposed_of(
         const struct trainer *trainer,
         const struct train_offload_report *offload, double waited, double held)

@@ -9,9 +9,9 @@
 #include "train/plan/plan.h"
 #include "train/report/observer.h"
 
-/* From here on USR1, USR2, TERM and INT are noted, and train_run acts on them
- * between steps as the job says. Call it before anything that takes time:
- * otherwise they end the process until train_run has begun. */
+/* Records USR1, USR2, TERM and INT from now on; train_run acts on them between
+ * steps as the job says. Call it before anything slow: until then these signals
+ * end the process. */
 void train_catch_signals(void);
 
 /* Runs the job on this rank. If the failure can be agreed on (comm_agree), all

@@ -1,4 +1,4 @@
-/* commands.c - each command, and what is heard of it. */
+/* commands.c - executes each command and reports its outcome. */
 #include "train/command/commands.h"
 
 #include "base/log.h"
@@ -8,18 +8,19 @@
 #include <math.h>
 #include <string.h>
 
-/* What a command comes to; filled alike on all ranks but for `result`. */
+/* The outcome of a command; the same on all ranks except `result`. */
 struct outcome {
     const struct train_command *command;
     int64_t step;
-    enum zd_status status; /* survivable: `error` has the record */
+    enum zd_status status; /* of a failure that the run tolerates, with the
+                              record in `error` */
     struct zd_error error;
     json_t *result; /* rank 0; owned, may be NULL */
-    bool is_later;  /* accepted; told when it has ended (tell_later) */
+    bool is_later;  /* accepted; tell_later reports its end */
 };
 
-/* A failure that all ranks know alike (they judged the same facts): call it
- * after ZD_FAIL on every rank. ZD_OK: the run goes on. */
+/* Stores a failure that all ranks found from the same facts; call it after
+ * ZD_FAIL on every rank. Returns ZD_OK: the run continues. */
 static enum zd_status fail(struct outcome *outcome)
 {
     outcome->error = *zd_error_get();
@@ -28,9 +29,8 @@ static enum zd_status fail(struct outcome *outcome)
     return ZD_OK;
 }
 
-/* Collective: a failure that can be survived, which one rank or more know, is
- * made known to all: its record is in `error` everywhere and cleared where it
- * was. ZD_ERR_PEER is passed on. */
+/* Collective: shares a tolerable failure of one or more ranks with all: moves
+ * the record to `error` on every rank. Passes ZD_ERR_PEER on. */
 static enum zd_status settle(
         struct trainer *trainer, enum zd_status status, struct outcome *outcome)
 {
@@ -51,7 +51,7 @@ static json_t *id_or_null(int64_t id)
     return id >= 0 ? json_integer((json_int_t)id) : json_null();
 }
 
-/* `given` NULL: all of them. */
+/* `given` NULL: all settings. */
 static void add_settings(
         json_t *json, const bool *given, const double values[SETTINGS])
 {
@@ -65,8 +65,8 @@ static void add_settings(
     }
 }
 
-/* The members of its event: "command", its parameters, "uid", "pid". New
- * reference. */
+/* The members of the command's event: "command", its parameters, "uid", "pid".
+ * New reference. */
 static json_t *command_json(const struct train_command *command)
 {
     json_t *json =
@@ -95,8 +95,7 @@ static json_t *command_json(const struct train_command *command)
     return json;
 }
 
-/* What the log has of it; checkpoints, evaluations and samples have lines of
- * their own. */
+/* Logs a command; checkpoints, evaluations and samples have their own lines. */
 static void say_done(
         const struct train_command *command, int64_t step, const json_t *result)
 {
@@ -126,8 +125,7 @@ static void say_done(
     }
 }
 
-/* Rank 0's control and events hear what became of it. Other ranks call it too.
- */
+/* Reports the outcome to rank 0's control and events. All ranks call it. */
 static void tell(struct trainer *trainer, const struct outcome *outcome)
 {
     const struct train_control *control = trainer->observer->control;
@@ -152,7 +150,7 @@ static void tell(struct trainer *trainer, const struct outcome *outcome)
             failed ? &outcome->error : NULL, outcome->result);
 }
 
-/* Collective: what a command has led to that was accepted before. */
+/* Collective: reports the end of a command that was accepted before. */
 static enum zd_status tell_later(
         struct trainer *trainer, const struct train_command *command,
         int64_t step, enum zd_status status, const char *path)
@@ -168,7 +166,7 @@ static enum zd_status tell_later(
 
 /* --- the commands --------------------------------------------------------- */
 
-/* Its result is where it is, but of one that goes on in the background. */
+/* Its result is the path, unless it continues in the background. */
 static enum zd_status save(
         struct trainer *trainer, enum save_reason reason,
         struct outcome *outcome)
@@ -260,11 +258,12 @@ static enum zd_status do_pause(struct trainer *trainer, struct outcome *outcome)
         zd_fail_help("resume continues the run");
         return fail(outcome);
     }
-    /* nothing of the last step is under way while the run holds */
+    /* finish the last step's work before the run pauses */
     ZD_TRY(between_begin(trainer));
     trainer->is_paused = true;
     outcome->result = json_object();
-    return rank_report_ask(trainer); /* the last that is heard of them */
+    return rank_report_ask(trainer); /* the last report until the run
+                                        continues */
 }
 
 static enum zd_status do_resume(
@@ -278,7 +277,7 @@ static enum zd_status do_resume(
     return between_end(trainer);
 }
 
-/* A save that a command has asked for has ended. */
+/* Called when a save that a command requested has ended. */
 static enum zd_status asked_ended(
         struct trainer *trainer, enum zd_status status)
 {
@@ -289,7 +288,8 @@ static enum zd_status asked_ended(
             trainer->last_checkpoint);
 }
 
-/* Accepted at one boundary, and told when the checkpoint is there. */
+/* Accepts the command at this boundary; reports when the checkpoint is
+ * complete. */
 static enum zd_status do_checkpoint(
         struct trainer *trainer, struct outcome *outcome)
 {
@@ -297,7 +297,7 @@ static enum zd_status do_checkpoint(
     ZD_TRY(settle(trainer, save_check(trainer), outcome));
     if (outcome->status != ZD_OK)
         return ZD_OK;
-    if (asked->ended) /* the one before is told first */
+    if (asked->ended) /* report the previous one first */
         ZD_TRY(save_settle(trainer));
     ZD_TRY(save(trainer, SAVE_ASKED, outcome));
     if (outcome->is_later)
@@ -306,8 +306,8 @@ static enum zd_status do_checkpoint(
     return ZD_OK;
 }
 
-/* The steps from here on are traced, which is told after the last of them, or
- * at the end of the run. */
+/* Traces the next steps; reports after the last of them, or at the end of the
+ * run. */
 static enum zd_status do_profile(
         struct trainer *trainer, struct outcome *outcome)
 {
@@ -332,7 +332,7 @@ enum zd_status profile_end(struct trainer *trainer)
 
 /* --- set ------------------------------------------------------------------ */
 
-/* Tenfold, with room for the rounding of the schedule. */
+/* Ten times, minus a tolerance for rounding in the schedule. */
 #define TENFOLD (10 * (1 - 1e-9))
 
 static enum zd_status check_range(const struct train_command *command)
@@ -356,7 +356,7 @@ static enum zd_status check_range(const struct train_command *command)
     return ZD_OK;
 }
 
-/* What does not depend on this rank alone: all come to the same answer. */
+/* Checks that depend on nothing local, so that all ranks agree. */
 static enum zd_status check_set(
         const struct trainer *trainer, const struct train_command *command)
 {
@@ -382,21 +382,21 @@ static enum zd_status check_set(
     return ZD_OK;
 }
 
-/* The loader's thread reads the plan, so it stops meanwhile. */
+/* Stops the loader's thread during the change, because it reads the plan. */
 static enum zd_status change_accumulation(
         struct trainer *trainer, int accumulation, struct outcome *outcome)
 {
     batches_stop(trainer);
     enum zd_status status = batches_accumulate(trainer, accumulation);
     if (status == ZD_ERR_UNFIT || status == ZD_ERR_CONFIG)
-        fail(outcome); /* all ranks have the same plan */
+        fail(outcome); /* the same on all ranks, as the plan is */
     else
         ZD_TRY(status);
     return comm_agree(trainer->comm, batches_start(trainer));
 }
 
-/* A rate: what it does to the schedule, and whether it may be a slip. `before`:
- * what `set` would have had to give to change nothing. */
+/* For a new rate: adds its effect on the schedule, and a warning if it may be a
+ * typo. `before`: the value that would have changed nothing. */
 static void tell_rate(
         const struct trainer *trainer, double before, double now,
         json_t *result)
@@ -484,7 +484,7 @@ enum zd_status trainer_command(struct trainer *trainer)
             [COMMAND_STOP] = do_stop,
             [COMMAND_SET] = do_set,
             [COMMAND_PROFILE] = do_profile};
-    struct train_command command = trainer->command; /* rank 0's */
+    struct train_command command = trainer->command; /* rank 0's command */
     struct outcome outcome = {.command = &command, .step = trainer->state.step};
     ZD_TRY(comm_broadcast(trainer->comm, &command, sizeof command, 0));
     comm_work(trainer->comm, WORK_COMMAND);

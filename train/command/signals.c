@@ -8,27 +8,27 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* The only state a handler may touch: signals are process-wide, so is this. The
- * handler runs in a thread of its own, and ranks may be threads; atomics
- * without a lock are safe in both. */
+/* The only state that the handler touches; process-wide, as signals are. The
+ * handler runs in its own thread, and ranks may be threads: lock-free atomics
+ * are safe for both. */
 enum { USR1, USR2, TERM, KINDS };
 static atomic_int pending[KINDS], term_count;
 static struct timespec term_at; /* written once, before pending[TERM] */
-/* Of the job; ranks that are threads of one process each set the same. */
+/* The job's options; ranks that are threads of one process set the same. */
 static struct run_options wanted;
 static pthread_mutex_t wanted_lock = PTHREAD_MUTEX_INITIALIZER;
 static atomic_bool cut_short;
 
 #define HANDLED 4
 static const int numbers[HANDLED] = {SIGUSR1, SIGUSR2, SIGTERM, SIGINT};
-static bool is_taken; /* by a thread of their own; written once */
+static bool is_taken; /* signals have their own thread; written once */
 
 static void on_signal(int number)
 {
     int kind = number == SIGUSR1 ? USR1 : number == SIGUSR2 ? USR2 : TERM;
     if (kind == TERM) {
         if (++term_count > 1)
-            _Exit(75); /* asked twice: now, without a save */
+            _Exit(75); /* second signal: exit now, without a save */
         clock_gettime(CLOCK_MONOTONIC, &term_at);
     }
     pending[kind] = 1;
@@ -51,16 +51,15 @@ static void *take_signals(void *unused)
     return unused;
 }
 
-/* Handlers run on the stack of the thread that takes a signal, and a thread
- * that computes may have none: generated code (oneDNN's products) keeps a
- * pointer into the heap in the stack pointer, and a handler's frame would lie
- * over what is there. So one thread takes them all, and those that compute,
- * which are started later, inherit that they do not. */
+/* A handler runs on the stack of the thread that receives the signal, but a
+ * computing thread may not have one: oneDNN's generated code uses the stack
+ * pointer for heap data, which a handler's frame would overwrite. So one thread
+ * receives all signals; threads that start later inherit the blocked mask. */
 static void start_taking(void)
 {
     pthread_t thread;
     if (thread_start(&thread, "zerod-signals", take_signals, NULL) != 0)
-        return; /* handlers where they come: as good as it gets */
+        return; /* then any thread runs the handlers */
     pthread_detach(thread);
     is_taken = true;
 }
@@ -85,7 +84,7 @@ void signals_install(const struct run_options *options)
     for (int i = 0; i < HANDLED; i++)
         sigaction(numbers[i], &action, NULL);
     leave_to_their_thread();
-    /* a reader that left and a file that may not grow are errors of write */
+    /* write reports a closed pipe and the file size limit as errors */
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN);
 }
@@ -96,7 +95,7 @@ static const int64_t flags_of[] = {
         [ON_SIGNAL_EXIT] = SIGNALS_EXIT};
 
 /* Open MPI's mpirun sends KILL one second after TERM (odls_base_sigkill_timeout
- * lengthens that; srun gives Slurm's KillWait). */
+ * extends it); srun waits Slurm's KillWait. */
 static double grace_seconds(void)
 {
     const char *timeout = getenv("OMPI_MCA_odls_base_sigkill_timeout");

@@ -6,12 +6,12 @@
 #include "train/job/options.h"
 
 /* Bit-fields of one int64 that may be summed over up to 2^14 ranks. */
-#define SIGNALS_SAVE      ((int64_t)1)       /* save and go on */
+#define SIGNALS_SAVE      ((int64_t)1)       /* save and continue */
 #define SIGNALS_SAVE_EXIT ((int64_t)1 << 15) /* save and end with 75 */
 #define SIGNALS_EXIT      ((int64_t)1 << 30) /* end with 75 */
 /* Rank 0 alone raises these: single bits of the same sum. */
 #define SIGNALS_TIME_SAVE ((int64_t)1 << 45) /* save_every has passed */
-#define SIGNALS_RANKS     ((int64_t)1 << 46) /* tell how the ranks are */
+#define SIGNALS_RANKS     ((int64_t)1 << 46) /* gather the ranks' reports */
 #define SIGNALS_DEADLINE  ((int64_t)1 << 47) /* why SIGNALS_SAVE_EXIT is set */
 
 /* A rank still writes a checkpoint in the background. */

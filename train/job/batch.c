@@ -1,4 +1,4 @@
-/* batch.c - the three batch sizes and what each rank takes of a step. */
+/* batch.c - the three batch sizes and each rank's share of a step. */
 #include "train/job/options.h"
 
 #include <stdio.h>

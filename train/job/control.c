@@ -2,11 +2,11 @@
 
 #include <string.h>
 
-/* Integers that a double holds exactly. */
+/* The largest integers that a double holds exactly. */
 #define STEPS_MAX 9.0e15
 
-/* Name, key, help; least and most; whether it is an integer, and whether the
- * least itself is too little. */
+/* Name, key, help; minimum and maximum; whether it is an integer, and whether
+ * the minimum is excluded. */
 const struct train_setting train_settings[SETTINGS] = {
         [SET_LEARNING_RATE] =
                 {"learning_rate", "optim.learning_rate",

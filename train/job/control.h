@@ -6,9 +6,9 @@
  *                 broadcast, and acted on before the step computes
  *   rank 0        train_control.done, and an event
  *
- * A command changes nothing but what it says: pause, checkpoint, eval, sample
- * and profile leave every later bit as it was. `set` is remembered in the
- * checkpoint (train_live), so a resumed run keeps it. */
+ * Commands have no other effect: after pause, checkpoint, eval, sample and
+ * profile the run continues with the same bits. Checkpoints store what `set`
+ * has changed (train_live), so a resumed run keeps it. */
 #pragma once
 
 #include "base/file/json.h"
@@ -105,14 +105,15 @@ int train_run_state_find(const char *name); /* -1: names none */
 /* Something that happened, with an id one higher than the last one's. Kinds:
  *   step eval checkpoint sample warning state command resumed
  * All but steps are lines of output_dir/events.jsonl: {"id", "time", "event",
- * "step", and the members of `data`}. The id goes on where that file ends. */
+ * "step", and the members of `data`}. Ids continue from the end of that file.
+ */
 struct train_event {
     int64_t id;
     double time;      /* seconds since 1970 */
     const char *kind; /* "step" */
     int64_t step;
     const char *text;      /* the whole object, one line, no newline */
-    const json_t *members; /* its own; NULL: none. Borrowed */
+    const json_t *members; /* the event's members; NULL: none. Borrowed */
 };
 
 enum train_phase {
@@ -122,9 +123,9 @@ enum train_phase {
     PHASE_REDUCE,
     PHASE_UPDATE,
     PHASE_GATHER,
-    PHASE_DOWN, /* waits for offload: gradients on their way */
+    PHASE_DOWN, /* waits for offload: gradients going down */
     PHASE_HOST, /* .. the host's update */
-    PHASE_UP,   /* .. parameters on their way */
+    PHASE_UP,   /* .. parameters coming up */
     PHASE_DISK, /* .. NVMe */
     PHASE_CHECKPOINT,
     PHASE_EVAL,
@@ -132,8 +133,8 @@ enum train_phase {
 };
 const char *train_phase_name(enum train_phase phase); /* "data" */
 
-/* Memory of a rank's GPU in bytes, as the driver reports it. `held`: what is in
- * use less what other processes had at the start, divided equally among the
+/* Memory of a rank's GPU in bytes, as the driver reports it. `held`: used
+ * memory minus that of other processes at the start, divided equally among the
  * ranks that share the GPU. */
 struct train_gpu_report {
     char name[64];        /* "NVIDIA H200"; empty: the CPU */
@@ -141,10 +142,10 @@ struct train_gpu_report {
     char pci[16];         /* "0000:3b:00.0" */
     uint64_t total, used; /* by all processes */
     uint64_t held, planned;
-    bool is_shared; /* other processes use it, or did: `held` is an estimate,
-                       since the driver reports only the sum */
+    bool is_shared; /* other processes use it, or have: `held` is an estimate,
+                       because the driver reports only the sum */
 };
-/* Its members by name; null: the CPU. New reference. */
+/* The report as JSON; null: the CPU. New reference. */
 json_t *train_gpu_json(const struct train_gpu_report *gpu);
 
 /* The state of a rank when reports were last gathered: at a step boundary, at
@@ -161,7 +162,7 @@ struct train_rank_report {
     double heartbeat; /* seconds since 1970 */
     uint64_t planned[ARENA_MEMORIES], taken[ARENA_MEMORIES]; /* bytes */
     uint64_t kinds[ARENA_MEMORIES][SPAN_KINDS];              /* planned */
-    uint64_t limit[ARENA_MEMORIES];                          /* 0: none known */
+    uint64_t limit[ARENA_MEMORIES];                          /* 0: unknown */
     uint64_t resident, resident_peak; /* of the process (VmRSS, VmHWM) */
     double phase_seconds[PHASES];     /* since this process began */
     double step_seconds;              /* mean of the last steps */
@@ -172,13 +173,13 @@ struct train_rank_report {
     struct zero_wire groups;
 };
 
-/* What `set` has changed so far: part of the state that checkpoints hold.
- * Zeroed memory is a run in which nothing was set. */
+/* What `set` has changed so far; saved in checkpoints. All zero: nothing was
+ * set. */
 struct train_live {
-    bool given[SETTINGS]; /* else the job's holds */
+    bool given[SETTINGS]; /* false: the job's value applies */
     double value[SETTINGS];
     double rate_base;     /* the scheduled rate that value[SET_LEARNING_RATE]
                              replaces */
-    int64_t global_batch; /* that value[SET_ACCUMULATION] gave, at that time's
-                             world */
+    int64_t global_batch; /* from value[SET_ACCUMULATION] and the number of
+                             ranks at that time */
 };

@@ -7,8 +7,8 @@
 
 #define SLURM_VARIABLE "SLURM_JOB_END_TIME"
 
-/* An environment outlives its job in a shell that was opened from it, so a
- * moment that has passed is none. */
+/* A shell may still have the environment of an earlier job, so a time in the
+ * past is ignored. */
 static void take_slurm(double start, struct deadline *out)
 {
     const char *text = getenv(SLURM_VARIABLE);

@@ -28,18 +28,19 @@ struct loss_scale {
 
 enum loss_scale_change {
     LOSS_SCALE_KEPT,
-    LOSS_SCALE_WAITED, /* an overflow, taken by the hysteresis */
+    LOSS_SCALE_WAITED, /* an overflow, absorbed by the hysteresis */
     LOSS_SCALE_SHRANK,
     LOSS_SCALE_GREW,
     LOSS_SCALE_SPENT /* an overflow at the smallest scale */
 };
 
 struct loss_scale loss_scale_start(const struct fp16_options *options);
-/* The checkpoint's state under this job's options: a fixed scale, and the
- * smallest scale, are those of the job. */
+/* The checkpoint's state with this job's options: the job determines a fixed
+ * scale and the smallest scale. */
 struct loss_scale loss_scale_resume(
         const struct loss_scale *saved, const struct fp16_options *options);
-/* After a step of finite loss: did the gradient overflow? */
+/* Call after each step with a finite loss; `overflow`: the gradient overflowed.
+ */
 enum loss_scale_change loss_scale_update(
         struct loss_scale *state, const struct fp16_options *options,
         bool overflowed);

@@ -16,7 +16,7 @@
 
 struct job_options { /* [job] */
     const char *name, *output_dir, *run_name;
-    int output_mode; /* of an output_dir that is made */
+    int output_mode; /* of a new output_dir */
     uint64_t seed, data_seed;
 };
 
@@ -34,22 +34,22 @@ struct run_options { /* [run] */
     double deadline;        /* seconds from the start; 0: SLURM_JOB_END_TIME, or
                                none */
     double deadline_margin; /* seconds; 0: twice the last save and two steps */
-    bool force; /* a job that does not fit is run all the same (--force) */
+    bool force;             /* run a job that does not fit (--force) */
 };
 
 enum model_init { MODEL_PRETRAINED, MODEL_RANDOM };
 struct model_options {     /* [model] */
     const char *path;      /* NULL with [model.config] */
-    const char *tokenizer; /* "bytes"; NULL: path's, of a model
-                              from scratch bytes */
+    const char *tokenizer; /* "bytes"; NULL: path's; a model from scratch:
+                              bytes */
     enum model_init init;
-    int dtype; /* of export, an enum dtype; -1: as it was stored */
+    int dtype; /* for export, an enum dtype; -1: as stored */
     enum attention_choice attn;
     json_t *config;       /* [model.config], or NULL */
-    json_t *rope_scaling; /* in place of the model's; NULL: as it is */
+    json_t *rope_scaling; /* replaces the model's; NULL: no change */
 };
 
-struct fp16_options {  /* [train.fp16], with dtype = "fp16" only */
+struct fp16_options {  /* [train.fp16], only with dtype = "fp16" */
     double loss_scale; /* 0: dynamic */
     int initial_scale_power;
     int loss_scale_window;
@@ -57,19 +57,19 @@ struct fp16_options {  /* [train.fp16], with dtype = "fp16" only */
     double min_loss_scale;
 };
 
-/* Of the micro-batches of a step: all of the model for each, or each unit for
- * all. */
+/* The order of a step's micro-batches: the whole model for each, or each unit
+ * for all. */
 enum accumulation_order { ORDER_AUTO, ORDER_DEPTH_FIRST, ORDER_BREADTH_FIRST };
 
 struct train_options { /* [train] */
     int64_t max_steps; /* -1: from the epochs */
     double num_train_epochs;
-    int64_t global_batch_size; /* 0 = not given; likewise the next two */
+    int64_t global_batch_size; /* 0: not given; also the next two */
     int per_device_train_batch_size;
     int gradient_accumulation_steps;
     enum accumulation_order accumulation_order;
     enum dtype dtype;
-    bool tf32;         /* products of fp32 on a GPU */
+    bool tf32;         /* for fp32 matmuls on a GPU */
     enum fp8_mode fp8; /* of the layers' matmuls */
     struct checkpointing gradient_checkpointing;
     int tiled_mlp; /* pieces of the tokens; 0: auto */
@@ -80,7 +80,8 @@ struct train_options { /* [train] */
     struct fp16_options fp16;
 };
 
-/* What context parallelism exchanges: keys and values, or heads. */
+/* What context parallelism exchanges: keys and values (allgather), or heads
+ * (a2a). */
 enum cp_comm_type { CP_AUTO, CP_ALLGATHER, CP_A2A };
 
 enum eval_strategy { EVAL_NO, EVAL_STEPS, EVAL_EPOCH };
@@ -110,8 +111,7 @@ struct checkpoint_options { /* [checkpoint] */
     double save_every_seconds;
     int save_total_limit; /* 0 = keep all */
     bool save_only_model, verify, async_save;
-    uint64_t snapshot_bytes; /* most that a rank's copy may take; 0: what is
-                                free */
+    uint64_t snapshot_bytes; /* maximum of a rank's copy; 0: what is free */
     enum best_metric metric_for_best_model;
     bool greater_is_better;
     enum export_kind export;
@@ -146,7 +146,8 @@ struct report_options { /* [report] */
 };
 
 enum control_socket { CONTROL_AUTO, CONTROL_PATH, CONTROL_NONE };
-struct control_options {        /* [control]; daemon's, but for the next two */
+struct control_options {        /* [control]; only daemon reads it, except the
+                                   next two */
     enum control_socket socket; /* not NONE: evaluation and samples are planned
                                    even when their strategies are "no" */
     const char *socket_path;    /* with CONTROL_PATH */
@@ -163,7 +164,7 @@ struct train_job {
     struct data_options data;
     struct train_options train;
     struct optim_options optim;
-    struct mesh_sizes parallel; /* [parallel], and .. */
+    struct mesh_sizes parallel; /* [parallel] */
     enum cp_comm_type cp_comm_type;
     struct zero_options zero;
     struct offload_options offload;
@@ -175,31 +176,31 @@ struct train_job {
     struct log_options log;
     struct report_options report;
     struct control_options control;
-    const char *optimizer; /* optim.name as it was given; NULL: it was not */
-    bool names_states;     /* optim.state_dtype is given beside it: .. */
-    enum optim_state_type state_dtype; /* .. settled, optim.state_type */
+    const char *optimizer; /* optim.name as given; NULL: not given */
+    bool names_states;     /* optim.state_dtype is also given: */
+    enum optim_state_type state_dtype; /* its value; resolved:
+                                          optim.state_type */
     const char *digest; /* of the resolved job, compared between ranks */
-    json_t *values;     /* {"optim.learning_rate": 1e-3}: what the digest is of;
-                           NULL: the job is of no file */
+    json_t *values;     /* {"optim.learning_rate": 1e-3}: the digest's values;
+                           NULL: the job has no file */
 };
 
-/* Every default in one place; folders' own defaults are theirs. */
+/* All defaults of these options; folders define their own. */
 struct train_job train_job_default(void);
-/* "adamw", "lion", ..: the family, whatever its states' formats. */
+/* "adamw", "lion", ..: the name without the states' format. */
 const char *train_optimizer_name(enum optim_name name);
-/* The folder that the model's first weights are read from; NULL: they are
- * random. */
+/* The folder of the model's initial weights; NULL: random. */
 const char *train_stored_base(const struct train_job *job);
-/* The tokenizer.json that the job means, or its folder, which need not be
- * there; NULL: bytes are its tokens, or it has none. */
+/* The job's tokenizer.json, or its folder, which need not exist; NULL: byte
+ * tokens, or no tokenizer. */
 const char *train_tokenizer(const struct train_job *job);
-/* Does anything in the job depend on how many samples there are? */
+/* Does anything in the job depend on the number of samples? */
 bool train_counts_samples(const struct train_job *job);
 
-/* Settle B, A, G for so many ranks with samples of their own (mesh_samples),
- * or groups of so many sharers of one's samples (cp x tp): any two give the
- * third; see docs/job.md.
- * ZD_ERR_CONFIG naming the nearest batch that divides. */
+/* Resolves B, A and G for `samplers` ranks with their own samples
+ * (mesh_samples), or groups of `sharers` ranks with the same samples (cp x tp).
+ * Any two give the third; see docs/job.md. ZD_ERR_CONFIG names the nearest
+ * batch that divides. */
 enum zd_status train_resolve_batch(
         const struct train_options *options, int samplers, int sharers,
         int *per_device_out, int *accumulation_out, int64_t *global_out);

@@ -1,5 +1,5 @@
-/* objective.h - what a step minimizes: the loss of a token, what each token
- * weighs, and the loss that is reported. One file of this room holds one. */
+/* objective.h - what a step minimizes: the loss of a token, the weight of each
+ * token, and the reported loss. Each objective has a file in this folder. */
 #pragma once
 
 #include "base/number/exact_sum.h"
@@ -9,7 +9,7 @@
 struct objective_sums {
     int64_t targets, mine; /* unmasked targets of all ranks, of this one */
     int ranks;
-    bool over_ranks; /* the mean of the ranks' means, not that of all targets:
+    bool over_ranks; /* mean of the ranks' means instead of all targets:
                         train.average_tokens_across_devices = false */
 };
 

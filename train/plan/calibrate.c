@@ -1,6 +1,6 @@
-/* calibrate.c - the numbers of a machine's row (machine.h), measured with the
- * operations that a run uses. The mean of many runs counts: a step too is made
- * of many, and what others on the machine take of each comes to it. */
+/* calibrate.c - measures the numbers of a machine's row (machine.h) with the
+ * operations of a run. Takes the mean of many runs: a step also consists of
+ * many, and includes what other processes on the machine take. */
 #include "train/plan/calibrate.h"
 
 #include "base/clock.h"
@@ -19,18 +19,17 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Sides of a weight and rows of its input: those of a small model on a CPU, of
- * a large one on a GPU; smaller where one run would take too long. */
+/* Limits of a weight's sides and its input's rows: a small model on a CPU, a
+ * large one on a GPU; smaller if one run would take too long. */
 enum { SIDE_LEAST = 512, FEW_LEAST = 32 };
 static const struct {
     int side, rows;
 } most[] = {[DEVICE_CPU] = {512, 2048}, [DEVICE_CUDA] = {4096, 4096}};
 
-/* Rows of x, a weight, its gradient, and results; each is more than a cache
- * holds, and a run takes the part of it that was not used for longest. */
+/* Rows of x, a weight, its gradient, and results. Each array is larger than the
+ * caches, and a run uses its least recently used part. */
 enum { X, WEIGHT, GRAD, OUT, ARRAYS, ARRAY_BYTES = 64 << 20 };
-/* What is copied, and lies on the disk, is as large; elements of a rank that
- * are gathered. */
+/* Bytes to copy and to write to disk; elements per rank of a gather. */
 enum { COPIED = ARRAY_BYTES, SHARD = 1 << 20, SHARD_BYTES = SHARD * 4 };
 
 struct ops {
@@ -60,7 +59,7 @@ static enum zd_status fill(const struct ops *ops)
     return ZD_OK;
 }
 
-/* All that is measured takes turns in it but for the wire. */
+/* Takes memory, which all measurements but the wire's share. */
 static enum zd_status take(
         struct comm *comm, struct arena_plan *plan, struct arena *arena)
 {
@@ -105,8 +104,8 @@ static char *part(const struct bench *b, int array, size_t bytes)
 
 /* --- operations ----------------------------------------------------------- */
 
-/* Forward, and backward for the input and for the weight; in FP8 of codes and
- * scales that are whatever lies there. */
+/* Forward, and backward for the input and for the weight; in FP8 with arbitrary
+ * codes and scales. */
 static enum zd_status multiply(struct bench *b)
 {
     const struct ops *ops = b->ctx;
@@ -146,7 +145,7 @@ static enum zd_status multiply(struct bench *b)
     return ops->kernels->matmul(NULL, &m);
 }
 
-/* Of each mode; 0 where the device has none. */
+/* For each FP8 mode; 0 if the device does not support it. */
 static enum zd_status measure_codes(
         struct bench *b, struct ops *ops, double rate, double times[2])
 {
@@ -165,7 +164,7 @@ static enum zd_status measure_codes(
     return ZD_OK;
 }
 
-/* As what surrounds the matmuls; 6 reads and writes of each element. */
+/* Element-wise work as between matmuls; 6 reads and writes per element. */
 enum { SURROUND_MOVES = 6 };
 static enum zd_status surround(struct bench *b)
 {
@@ -190,8 +189,8 @@ static double thread_seconds(void)
 }
 
 /* The share of the time since `began` in which this thread had a core; `cpu`:
- * thread_seconds then. 1 from a half on: what others have of a core is in the
- * time already. */
+ * thread_seconds at that time. Above one half returns 1: the measured time
+ * already includes other processes' share. */
 static double core_share(double began, double cpu)
 {
     double share = (thread_seconds() - cpu) / (clock_seconds() - began);
@@ -213,7 +212,7 @@ static enum zd_status measure_link(
 {
     struct bench bench = {.share = share, .ctx = arena};
     double seconds;
-    ZD_TRY(copy_both(&bench)); /* touches what it needs */
+    ZD_TRY(copy_both(&bench)); /* warm-up */
     double began = clock_seconds(), cpu = thread_seconds();
     ZD_TRY(bench_time(&bench, copy_both, &seconds));
     machine->link = 2 * COPIED / seconds;
@@ -228,8 +227,8 @@ struct disk {
     char *data;
 };
 
-/* One half is read while the other is written, as states come and go, with as
- * many transfers under way as a run has. */
+/* Reads one half while writing the other, as states come and go, with the
+ * number of pending transfers of a run. */
 static enum zd_status move_halves(struct bench *b)
 {
     enum { HALF = COPIED / 2 };
@@ -272,7 +271,7 @@ static enum zd_status measure_disk(
 
 /* --- the wire ------------------------------------------------------------- */
 
-/* A gather and a reduction of so many elements a rank, in fp32. */
+/* A gather and a reduction of `count` elements per rank, in fp32. */
 static enum zd_status collect(
         struct comm *comm, float *full, float *shard, size_t count)
 {
@@ -286,7 +285,7 @@ static enum zd_status collect(
     return comm_wait(comm, op);
 }
 
-/* Seconds of one of them, the best of `times`. */
+/* Seconds of one of them, the minimum of `times`. */
 static enum zd_status time_wire(
         struct comm *comm, const struct arena *arena, size_t count, int times,
         double *seconds_out)
@@ -327,7 +326,7 @@ static enum zd_status measure_wire(
         machine->inside = bytes * (world - 1) / took;
         return ZD_OK;
     }
-    /* what goes to the ranks of this host is taken as known */
+    /* subtract the known time within this host */
     double outside = took - bytes * (local - 1) / machine->inside;
     machine->between = bytes * (world - local) / fmax(outside, 1e-9);
     return ZD_OK;
@@ -351,7 +350,7 @@ static enum zd_status measure_paths(
 
 /* --- all of it ------------------------------------------------------------ */
 
-/* Of a run within the time there is. */
+/* Chooses the largest shape whose run fits in the time. */
 static enum zd_status choose_shape(struct bench *b, struct ops *ops)
 {
     double took = 0;
@@ -373,7 +372,7 @@ static enum zd_status choose_shape(struct bench *b, struct ops *ops)
     return ZD_OK;
 }
 
-/* Of few rows and of many: the line through the seconds of both. */
+/* Measures few rows and many, and fits a line through both times. */
 static enum zd_status measure_matmuls(
         struct bench *b, struct ops *ops, double *rate_out, double *half_out)
 {
@@ -412,9 +411,8 @@ static enum zd_status measure_device(
     return ZD_OK;
 }
 
-/* How much longer than its own work all of a rank's takes for those that wait
- * for the slowest, for each doubling of the ranks; pieces of 20 ms, about what
- * layers take. */
+/* How much slower the slowest rank is than the mean, per doubling of ranks; in
+ * pieces of 20 ms, about the time of a layer. */
 static enum zd_status measure_jitter(
         struct comm *comm, struct ops *ops, double seconds, double *jitter_out)
 {
@@ -437,7 +435,7 @@ static enum zd_status measure_jitter(
     return ZD_OK;
 }
 
-/* All of them, one after the other. */
+/* Measures everything, one after the other. */
 static enum zd_status measure(
         struct comm *comm, double seconds, int threads,
         const struct arena *arena, struct plan_machine *machine)

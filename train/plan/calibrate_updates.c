@@ -1,7 +1,7 @@
-/* calibrate_updates.c - bytes that updates of each kind move in a second, in
- * memory far beyond the caches: where the states are the device's, and in an
- * offload engine, whose workers and chunks are those of a run. What an element
- * moves is counted as the plan counts it (cost.c). */
+/* calibrate_updates.c - measures the bytes per second of each kind of update in
+ * memory far larger than the caches: with states on the device, and in an
+ * offload engine with a run's workers and chunks. Bytes per element are counted
+ * as in the plan (cost.c). */
 #include "train/plan/calibrate.h"
 
 #include "base/clock.h"
@@ -19,7 +19,7 @@ enum zd_status bench_time(struct bench *b, bench_fn *run, double *seconds_out)
 {
     double all = 0, runs = 0;
     int times = 1;
-    ZD_TRY(run(b)); /* touches what it needs */
+    ZD_TRY(run(b)); /* warm-up */
     ZD_TRY(device_finish());
     do {
         double began = clock_seconds();
@@ -43,10 +43,10 @@ enum {
     BYTES_A_SECOND = 128 << 20
 };
 
-/* All that a kind's measurements have in common. */
+/* Shared by all measurements of a kind. */
 struct updates {
     struct optim_options optim;
-    size_t count; /* elements, of which segments are a multiple of 256 */
+    size_t count; /* elements; segments are multiples of 256 */
     double share; /* seconds */
     int threads, first_cpu;
 };
@@ -71,7 +71,7 @@ static struct optim_step step_of(const struct updates *u, int64_t t)
             .grad_scale = 1};
 }
 
-/* Gradients in bf16. */
+/* Fills gradients in bf16. */
 static void fill(uint16_t *grads, size_t count)
 {
     enum { PIECE = 4096 };
@@ -129,15 +129,15 @@ static enum zd_status measure_here(const struct updates *u, double *rate_out)
     enum zd_status status = device_write(grad, grads, params);
     ZD_THEN(status, bench_time(&bench, update, &seconds));
     device_give(base, bytes);
-    /* the gradient is read, the parameter written, all else both */
+    /* reads the gradient, writes the parameter, reads and writes all else */
     *rate_out = (double)(2 * (states + (bare ? 0 : masters)) + seen) / seconds;
     return status;
 }
 
 /* --- by an engine --------------------------------------------------------- */
 
-/* Steps of an engine whose parameters live on the host: gradients arrive, one
- * segment's for all of them, and what the update takes is its report's. */
+/* Runs steps of an engine with parameters on the host; all segments get the
+ * same gradients. The engine's report has the time of the update. */
 static enum zd_status run_engine(
         const struct updates *u, struct offload *offload, const uint16_t *grads,
         double *seconds_out)
@@ -155,7 +155,7 @@ static enum zd_status run_engine(
         ZD_TRY(offload_update(offload, &step, NULL));
         ZD_TRY(offload_finish(offload));
         double took = offload_report_take(offload).host_seconds;
-        all += t > 1 ? took : 0; /* the first touches what it needs */
+        all += t > 1 ? took : 0; /* the first is a warm-up */
         steps += t > 1;
     }
     *seconds_out = all / steps;

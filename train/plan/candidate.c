@@ -20,11 +20,11 @@ static const char visits[] =
 /* clang-format off */
 static const struct option {
     unsigned char dimension, option;
-    size_t field;    /* of the job, which becomes `value`; the rest: choose */
+    size_t field;    /* of the job, set to `value`; NO_FIELD: see choose */
     int value;
-    bool is_offered; /* by a refusal */
-    unsigned allow;  /* PLAN_ALLOW_* that it takes */
-    const char *why; /* NULL: candidate_settings has it */
+    bool is_offered; /* in a refusal */
+    unsigned allow;  /* PLAN_ALLOW_* that it needs */
+    const char *why; /* NULL: see candidate_settings */
 } options[] = {
         {CHOOSE_MODE, MODE_NONE, FIELD(train.gradient_checkpointing.mode), CHECKPOINTING_NONE, false, 0,
          "activations have room: nothing is recomputed"},
@@ -105,7 +105,7 @@ static void choose(struct train_job *job, const struct option *row)
         job->lora.enabled = true;
 }
 
-/* The job already has this option. */
+/* Does the job already have this option? */
 static bool is_now(const struct train_job *job, const struct option *row)
 {
     struct train_job same = *job;
@@ -146,7 +146,7 @@ struct plan_space plan_space_job(const struct train_job *job)
 struct plan_space plan_space_refusal(const struct train_job *job)
 {
     struct plan_space space = {{0}};
-    bool is_beyond[CHOICES] = {false}; /* after what the job has */
+    bool is_beyond[CHOICES] = {false}; /* beyond the job's option */
     ZD_EACH(row, options, OPTIONS) {
         int d = row->dimension;
         bool goes_down = d == CHOOSE_PLACE || d == CHOOSE_PARAMS;
@@ -169,7 +169,7 @@ struct plan_space plan_space_adapters(const struct train_job *job)
 struct plan_space plan_space_fit(const struct train_job *job, unsigned allow)
 {
     struct plan_space space = {{0}};
-    /* only a model with adapters is quantized */
+    /* quantization needs adapters */
     if (!(allow & PLAN_ALLOW_LORA) && !job->lora.enabled)
         allow &= ~(unsigned)PLAN_ALLOW_QUANTIZE;
     for (int i = 0; i < OPTIONS; i++)
@@ -216,7 +216,7 @@ struct train_job candidate_job(
 
 /* --- which go together ---------------------------------------------------- */
 
-/* No masters and states in few bits are for some optimizers and types. */
+/* Only some optimizers and types allow no masters, or states in few bits. */
 static bool states_are_sound(
         const struct train_job *job, const struct plan_candidate *candidate,
         const struct train_job *changed)
@@ -234,15 +234,15 @@ static bool states_are_sound(
     if (then->paged &&
         (then->state_type == OPTIM_STATE_BF16 ||
          (then->name != OPTIM_ADAMW && then->name != OPTIM_LION)))
-        return false; /* there is no paged one */
+        return false; /* it has no paged form */
     if (candidate->option[CHOOSE_MASTER] && changed->train.dtype != DTYPE_BF16)
         return false;
     return !candidate->option[CHOOSE_DTYPE] || job->train.dtype == DTYPE_FP32;
 }
 
-/* Keys of [offload] that mean nothing without an offloaded optimizer, and undo
- * of a clipped update, or one that is shared, which some have not: what the job
- * gives stays legal. */
+/* Checks that the job's keys remain legal: keys of [offload] that need an
+ * offloaded optimizer; undo of a clipped update and a shared update, which some
+ * optimizers do not support. */
 static bool offload_is_sound(
         const struct train_job *job, int world, const struct train_job *changed)
 {
@@ -268,8 +268,8 @@ static bool offload_is_sound(
                                         : then->optimizer != OFFLOAD_NONE;
 }
 
-/* "auto" is depth first where it is one of several candidates. Breadth first
- * saves what is moved. */
+/* Among several candidates "auto" is depth first. Breadth first only helps if
+ * something is moved. */
 static bool order_is_sound(
         const struct train_job *job, int world,
         const struct plan_candidate *candidate, const struct train_job *changed)
@@ -283,8 +283,8 @@ static bool order_is_sound(
            offload->accumulate != OFFLOAD_ACCUMULATE_HOST;
 }
 
-/* Adapters go on a frozen model, and have fp32 masters. A model that is stored
- * quantized stays so. */
+/* Adapters need a frozen model, and have fp32 masters. A model that is stored
+ * quantized stays quantized. */
 static bool adapters_are_sound(
         const struct train_job *job, const struct plan_candidate *candidate,
         const struct train_job *changed)
@@ -302,7 +302,8 @@ static bool adapters_are_sound(
                    : !job->lora.enabled;
 }
 
-/* Its sizes divide the ranks and a sample; which fit the model, a plan says. */
+/* Sizes must divide the ranks and a sample; the plan checks whether they fit
+ * the model. */
 static bool mesh_is_sound(
         int world, const struct plan_candidate *candidate,
         const struct train_job *changed)
@@ -348,7 +349,7 @@ int candidate_cost(const struct plan_candidate *candidate)
         cost += option[d] != 0;
     cost += option[CHOOSE_PLACE] == PLACE_NVME;
     cost += option[CHOOSE_PARAMS] == PARAMS_NVME;
-    /* one name says both */
+    /* one name for both */
     return cost - (option[CHOOSE_STATES] == STATES_8BIT &&
                    option[CHOOSE_PLACE] == PLACE_PAGED);
 }
@@ -392,8 +393,8 @@ static const char *reason_of(
     return option ? row_of(dimension, option)->why : NULL;
 }
 
-/* Each key that a candidate may set, as `job` has it, and why it differs from
- * that of `given`. `choice` NULL: the micro-batches are those of the job. */
+/* Each key that a candidate may set, with its value in `job` and the reason if
+ * it differs from `given`. `choice` NULL: the job's micro-batches. */
 /* clang-format off */
 static void keys_of(
         const struct train_job *job, const struct train_job *given, const struct plan_candidate *candidate,
@@ -403,7 +404,7 @@ static void keys_of(
     static const char *const orders[] = {"auto", "depth_first", "breadth_first"};
     const struct offload_options *offload = &job->offload;
     const struct mesh_sizes *mesh = &job->parallel, *had = &given->parallel;
-    bool is_8bit = job->optim.state_type == OPTIM_STATE_8BIT && !job->names_states; /* as the name says */
+    bool is_8bit = job->optim.state_type == OPTIM_STATE_8BIT && !job->names_states; /* implied by the name */
     bool needs_folder = offload->optimizer == OFFLOAD_NVME && !names_folder(job);
     char mode[PLAN_NAME_MAX], optimizer[PLAN_NAME_MAX];
     plan_checkpointing_name(job->train.gradient_checkpointing, mode);

@@ -1,9 +1,9 @@
-/* candidate.h - jobs like a job in which some settings differ: the only
+/* candidate.h - variants of a job in which some settings differ: the only
  * generator of candidates (search.h).
  *
- * What may differ are dimensions, each with a few options; option 0 is what the
- * job has. A row of the table in candidate.c says who may take an option. The
- * enumeration runs through the first dimension fastest. */
+ * Dimensions may differ, each with a few options; option 0 is the job's own.
+ * The table in candidate.c defines who may use an option. Enumeration varies
+ * the first dimension fastest. */
 #pragma once
 
 #include "base/text_buffer.h"
@@ -21,10 +21,10 @@ enum plan_dimension {
     CHOOSE_ACTIVATIONS, /* their place */
     CHOOSE_PLACE,       /* of masters and states */
     CHOOSE_PARAMS,      /* place of parameters */
-    CHOOSE_MESH,        /* replicas of shards; slow: another mesh */
-    CHOOSE_CP,          /* ranks that share samples; likewise */
-    CHOOSE_TP,          /* ranks that cut layers; likewise */
-    CHOOSE_ADAPTERS,    /* train adapters; the slowest: another model */
+    CHOOSE_MESH,        /* replicas of shards; slow, needs another mesh */
+    CHOOSE_CP,          /* ranks that share samples; also slow */
+    CHOOSE_TP,          /* ranks that cut layers; also slow */
+    CHOOSE_ADAPTERS,    /* train adapters; the slowest, needs another model */
     CHOICES
 };
 enum { STAGE_0 = 1, STAGE_3 = 4 };
@@ -41,18 +41,18 @@ struct plan_candidate {
     unsigned char option[CHOICES];
 };
 
-/* Which options may be taken: a bit each, 1 << option. Option 0 always. */
+/* Allowed options: a bit each, 1 << option. Option 0 always is. */
 struct plan_space {
     unsigned options[CHOICES];
 };
 
-/* The job alone; where it leaves gradient checkpointing to zerod, each mode. */
+/* Only the job; with gradient checkpointing = "auto" each mode. */
 struct plan_space plan_space_job(const struct train_job *job);
-/* What a refusal offers: the cheapest way down from what the job has. */
+/* What a refusal offers: the cheapest changes that need less memory. */
 struct plan_space plan_space_refusal(const struct train_job *job);
 /* The same with adapters, and without the disk. */
 struct plan_space plan_space_adapters(const struct train_job *job);
-/* Everything that leaves the result as it is, and with `allow` more. NVMe only
+/* Everything that does not change the result, and with `allow` more. NVMe only
  * if the job names a folder for it. */
 enum {
     PLAN_ALLOW_OPTIM = 1, /* optim.name of the same kind, state_dtype, master */
@@ -64,22 +64,22 @@ enum {
 };
 struct plan_space plan_space_fit(const struct train_job *job, unsigned allow);
 
-/* The next of the space; begin with all 0, which is the job as it is. False
- * after the last. */
+/* The next candidate; start with all 0, the job itself. False after the last.
+ */
 bool candidate_next(
         const struct plan_space *space, struct plan_candidate *candidate);
-/* The next will differ in an option of dimension `from` or after. */
+/* Makes the next one differ in dimension `from` or a later one. */
 void candidate_skip(struct plan_candidate *candidate, enum plan_dimension from);
-/* Each option differs from what the job has, and they go together. */
+/* True if each option differs from the job's, and they are compatible. */
 bool candidate_is_sound(
         const struct train_job *job, int world,
         const struct plan_candidate *candidate);
-/* What a user gives up, roughly: 1 a change, 2 where a disk comes in. */
+/* A rough cost for the user: 1 per change, 2 for use of a disk. */
 int candidate_cost(const struct plan_candidate *candidate);
-/* `whole` makes all the changes that `part` makes. */
+/* True if `whole` has all changes of `part`. */
 bool candidate_holds(
         const struct plan_candidate *whole, const struct plan_candidate *part);
-/* The job with the candidate's options, but for its micro-batches. */
+/* The job with the candidate's options, except micro-batches. */
 struct train_job candidate_job(
         const struct train_job *job, const struct plan_candidate *candidate);
 
@@ -89,7 +89,7 @@ struct plan_setting {
     char value[PLAN_NAME_MAX];
     bool is_text; /* quoted in a file */
 };
-/* All that a job needs to become the candidate. */
+/* All settings that turn a job into the candidate. */
 enum { PLAN_SETTINGS_MAX = 20 };
 struct plan_settings {
     int count;
@@ -101,6 +101,6 @@ struct plan_settings candidate_settings(
 /* "--set key=value --set .."; no value needs quotes in a shell. */
 void settings_print(
         const struct plan_settings *settings, struct text_buffer *text);
-/* The reasons: "states take less; .." */
+/* The reasons: "states need less; .." */
 void settings_explain(
         const struct plan_settings *settings, struct text_buffer *text);

@@ -1,4 +1,4 @@
-/* choice.c - what "auto" leaves open, in the order of its preference. */
+/* choice.c - resolves "auto", in order of preference. */
 #include "train/plan/fit.h"
 
 #include "train/plan/machine.h"
@@ -15,8 +15,8 @@ static enum zd_status try_it(struct plan_fit *fit)
     return ZD_OK;
 }
 
-/* Where gradients of several micro-batches are added up: offload.accumulate, or
- * with "auto" on the device if that fits, else on the host. */
+/* Tries where to add up gradients of several micro-batches: offload.accumulate,
+ * or with "auto" on the device if that fits, else on the host. */
 static enum zd_status try_accumulations(struct plan_fit *fit)
 {
     const struct offload_options *offload = &fit->job->offload;
@@ -34,7 +34,7 @@ static enum zd_status try_accumulations(struct plan_fit *fit)
     return try_it(fit);
 }
 
-/* Paged states that do not fit the device's limit go to the host's. */
+/* Paged states that exceed the device's limit move to the host. */
 static bool can_spill(const struct plan_fit *fit)
 {
     return fit->job->optim.paged &&
@@ -48,8 +48,8 @@ static enum zd_status try_to_spill(struct plan_fit *fit, size_t bytes)
     return try_it(fit);
 }
 
-/* As much of the states on the host as the device needs, not more; when all of
- * them there are not enough that is the plan left. */
+/* Moves only as much of the states to the host as the device needs; if even all
+ * are not enough, that plan remains. */
 static enum zd_status try_spills(struct plan_fit *fit)
 {
     ZD_TRY(try_to_spill(fit, SIZE_MAX));
@@ -91,16 +91,17 @@ enum zd_status plan_undo(struct plan_fit *fit)
         return ZD_OK;
     fit->choice.undo_bytes = plan_free_bytes(fit->plan, &fit->limits);
     ZD_TRY(try_it(fit));
-    assert(fit->fits); /* whole records, as arenas align them */
+    assert(fit->fits); /* arenas align to whole records */
     return ZD_OK;
 }
 
 /* --- who updates ---------------------------------------------------------- */
 
-static const double worth_it = 0.97; /* a prediction errs by more */
+static const double worth_it = 0.97; /* smaller gains are within the error of
+                                        predictions */
 
-/* The share with which a step is fastest on this machine. On a CPU the device
- * would be the same cores. */
+/* The share with the fastest step on this machine. Only for GPUs: on a CPU the
+ * device is the same cores. */
 static double best_share(struct job_plan *plan)
 {
     enum { PARTS = 16 };
@@ -142,13 +143,14 @@ enum zd_status plan_divide(struct plan_fit *fit, struct comm *comm)
     ZD_TRY(try_it(fit));
     if (fit->fits)
         return ZD_OK;
-    fit->choice = before; /* there is no room for its buffers */
+    fit->choice = before; /* its buffers do not fit */
     return try_it(fit);
 }
 
 /* --- pieces of the MLP ---------------------------------------------------- */
 
-/* The most: shorter pieces free little, and keep a GPU's matmuls short. */
+/* The maximum: shorter pieces save little and make a GPU's matmuls inefficient.
+ */
 static int most_pieces(const struct plan_fit *fit)
 {
     enum { LEAST_TOKENS = 512 };
@@ -165,7 +167,7 @@ enum zd_status plan_try_pieces(struct plan_fit *fit)
                    fit->limits.total == UINT64_MAX;
     int most = most_pieces(fit);
     fit->fits = false;
-    if (is_host || most == 1) /* what is short is not the MLP's */
+    if (is_host || most == 1) /* pieces would not help */
         return ZD_OK;
     fit->choice.mlp_pieces = most;
     ZD_TRY(plan_try_choice(fit));
@@ -188,11 +190,11 @@ static enum zd_status try_whole_then_pieces(struct plan_fit *fit)
 
 /* --- checkpointing -------------------------------------------------------- */
 
-/* Of the modes of checkpointing, the first that fits. "auto" takes nothing
- * recomputed, then the mode with the smaller activations of the two that
- * recompute every layer once. Activations that are offloaded are inputs of what
- * is recomputed. States are spilled only where recomputing does not do.
- * `in_pieces`: as plan_try_pieces, where no mode fits without. */
+/* Chooses the first mode of checkpointing that fits. "auto" prefers no
+ * recomputation; of the two modes that recompute every layer once, the one with
+ * smaller activations. Offloaded activations need a mode that recomputes.
+ * Spills states only if recomputation is not enough. `in_pieces`: if no mode
+ * fits without, as plan_try_pieces. */
 static enum zd_status try_modes(struct plan_fit *fit, bool in_pieces)
 {
     static const enum checkpointing_mode modes[] = {
@@ -219,10 +221,9 @@ static enum zd_status try_modes(struct plan_fit *fit, bool in_pieces)
 
 /* --- the order of micro-batches ------------------------------------------- */
 
-/* Both orders have the same bits, or depth first would be added up on the host,
- * and something is moved that one of them could move less often. At stages 2
- * and 3 several ranks reduce each micro-batch depth first; which order they
- * take must not follow from what fits. */
+/* The order may be chosen if both have the same bits and one of them moves
+ * less. At stages 2 and 3 several ranks reduce each micro-batch depth first,
+ * which has other bits, so the order must not depend on memory. */
 static bool order_is_open(const struct plan_fit *fit)
 {
     const struct train_job *job = fit->job;
@@ -235,7 +236,7 @@ static bool order_is_open(const struct plan_fit *fit)
            job->offload.accumulate != OFFLOAD_ACCUMULATE_HOST;
 }
 
-/* All ranks choose by one machine, whatever each of them runs on. */
+/* Uses a fixed machine, so that all ranks choose alike. */
 static double seconds_of(const struct job_plan *plan)
 {
     bool on_gpu = plan->backend == DEVICE_CUDA;

@@ -4,8 +4,8 @@
 
 #include <math.h>
 
-/* What of a job with narrow states keeps them in fp32: embeddings, and tensors
- * that are too small. */
+/* Counts elements that keep fp32 states in a job with narrow ones: embeddings,
+ * and small tensors. */
 static void note_wide(struct costs *costs)
 {
     const struct zero_request *request = &costs->plan->zero.request;
@@ -13,7 +13,7 @@ static void note_wide(struct costs *costs)
     bool is_bare = request->optim.master == OPTIM_MASTER_NONE;
     double master = is_bare ? 2 : 4, wide = 0, all = 0;
     if (!on_host && (is_bare || request->dtype == DTYPE_FP32))
-        master = 0; /* the parameters are */
+        master = 0; /* the parameters are fp32 */
     if (request->optim.state_type == OPTIM_STATE_FP32)
         return;
     for (int id = 0; id < request->table->count; id++) {
@@ -43,7 +43,7 @@ struct costs costs_of(
     return costs;
 }
 
-/* Elements of the compute type that are read or written so often. */
+/* Seconds to read or write elements of the compute type `moves` times. */
 static double move_seconds(
         const struct costs *costs, double moves, double elements)
 {
@@ -52,7 +52,7 @@ static double move_seconds(
 
 /* --- matmuls -------------------------------------------------------------- */
 
-/* FLOP/s with so many rows: the time is a line in them. */
+/* FLOP/s with `tokens` rows: the time is linear in rows. */
 static double product_rate(const struct costs *costs, double tokens)
 {
     const struct plan_machine *machine = costs->machine;
@@ -60,8 +60,8 @@ static double product_rate(const struct costs *costs, double tokens)
            (tokens + machine->half[costs->type]);
 }
 
-/* So many times as fast as in 16 bits. A matmul takes at least the time to read
- * its weight, or to write the gradient, of so many bytes an element. */
+/* Seconds of a matmul, `times` as fast as in 16 bits, but at least the time to
+ * read its weight, or write its gradient, with `width` bytes per element. */
 static double product_seconds(
         const struct costs *costs, const struct param *param, double times,
         double width, double tokens)
@@ -72,10 +72,9 @@ static double product_seconds(
             count * width / costs->machine->memory);
 }
 
-/* What is read and written to cast the operands of a matmul in FP8, forward or
- * backward: a weight's values to codes one way; dy both ways, and x once for
- * the projections that read it. Tensorwise all are read before, but the weight
- * backward. */
+/* Seconds to cast the operands of an FP8 matmul, forward or backward: a weight
+ * in one orientation, dy in both, x once for all projections of it. Tensorwise,
+ * operands are also read for amax, except the weight in backward. */
 static double cast_seconds(
         const struct costs *costs, const struct param *param, double tokens,
         int pass)
@@ -91,8 +90,8 @@ static double cast_seconds(
     return bytes / costs->machine->memory;
 }
 
-/* What a weight's matmuls cost, in so many pieces of the tokens: forward one,
- * backward one for its input and, where it trains, one for itself. */
+/* Adds a weight's matmuls, with the tokens in `pieces`: forward one, backward
+ * one for its input and, if it trains, one for its gradient. */
 static void add_weight(
         const struct costs *costs, const struct param *param, double tokens,
         double pieces, struct unit_cost *cost)
@@ -114,8 +113,8 @@ static void add_weight(
                                   costs, param, 1, sizeof(float), each));
 }
 
-/* A quantized weight is decoded for each matmul: read, and written as elements,
- * whole or in strips. */
+/* Seconds to decode a quantized weight for a matmul: reads codes, writes
+ * elements. */
 static double decode_seconds(const struct costs *costs, int id)
 {
     const struct param_table *table = plan_slice_table(costs->plan);
@@ -132,7 +131,7 @@ static bool is_tiled(const struct costs *costs)
     return costs->plan->shape.mlp_pieces > 1;
 }
 
-/* Attention, norms, activations, sums. */
+/* Adds attention, norms, activations and sums. */
 static void add_layer(
         const struct costs *costs, int layer, double tokens,
         struct unit_cost *cost)
@@ -155,9 +154,9 @@ static void add_layer(
     cost->output += mlp;
 }
 
-/* How often the weight is used for a micro-batch, of the head, or of an MLP.
- * What tables say of few rows is of whole trainings, by programs that do not
- * cut it. */
+/* How often a micro-batch uses the weight of the head or an MLP. For machines
+ * of the table 1: their rates with few rows come from whole trainings by
+ * programs that do not cut it. */
 static double pieces_of(const struct costs *costs, int unit, bool is_mlp)
 {
     const struct job_plan *plan = costs->plan;
@@ -171,7 +170,7 @@ static double pieces_of(const struct costs *costs, int unit, bool is_mlp)
     return ceil((double)place_tokens(&plan->shape, plan->shape.B) / chunk);
 }
 
-/* All logits, and the loss of each. */
+/* Adds all logits and their losses. */
 static void add_head(
         const struct costs *costs, double tokens, double pieces,
         struct unit_cost *cost)
@@ -192,8 +191,8 @@ static void add_head(
     cost->pass[PASS_BACKWARD] = 0;
 }
 
-/* Rows are read, and their gradients added; those of a tied one are cleared
- * with the head's. */
+/* Adds reading rows and adding their gradients; a tied gradient is cleared with
+ * the head's. */
 static void add_embedding(
         const struct costs *costs, double tokens, struct unit_cost *cost)
 {
@@ -231,7 +230,7 @@ static void add_bytes(
     }
 }
 
-/* What is written as fp32 where the compute type is narrower. */
+/* Seconds to round gradients that are computed in fp32 to a narrower type. */
 static double round_seconds(const struct costs *costs, int unit)
 {
     const struct zero_plan *zero = &costs->plan->zero;
@@ -242,12 +241,13 @@ static double round_seconds(const struct costs *costs, int unit)
            costs->machine->memory;
 }
 
-/* Gathers and scatters of all tokens between places of tensor parallelism. */
+/* Adds gathers and scatters of all tokens between places of tensor parallelism.
+ */
 static void add_exchange(
         const struct costs *costs, bool is_layer, bool is_head, double tokens,
         struct unit_cost *cost)
 {
-    enum { FORWARD = 4, BACKWARD = 6, HEAD = 2 }; /* of a layer, the head */
+    enum { FORWARD = 4, BACKWARD = 6, HEAD = 2 }; /* per layer; of the head */
     double bytes = tokens * costs->plan->config.hidden_size * costs->width;
     double one = cost_wire(costs, ZERO_TP, bytes);
     cost->exchange[PASS_FORWARD] = one * (is_layer  ? FORWARD
@@ -258,8 +258,8 @@ static void add_exchange(
                                                      : 1);
 }
 
-/* Keys and values of all tokens, between places of context parallelism; what
- * was gathered to recompute the end of a segment serves its backward. */
+/* Adds exchanges of all keys and values between places of context parallelism;
+ * a gather to recompute the end of a segment also serves its backward. */
 static void add_keys(const struct costs *costs, struct unit_cost *cost)
 {
     const struct job_plan *plan = costs->plan;
@@ -273,8 +273,8 @@ static void add_keys(const struct costs *costs, struct unit_cost *cost)
     cost->exchange[PASS_BACKWARD] += one * (segment ? 2 - 1.0 / segment : 2);
 }
 
-/* Heads of all tokens: q, k and v, and what attention makes of them; backward
- * their gradients. */
+/* Adds exchanges of heads: q, k, v and attention's output; in backward their
+ * gradients. */
 static void add_heads(const struct costs *costs, struct unit_cost *cost)
 {
     const struct job_plan *plan = costs->plan;
@@ -314,7 +314,7 @@ struct unit_cost cost_unit(const struct costs *costs, int unit)
         for (int pass = 0; decodes && pass < PASSES; pass++)
             cost.pass[pass] += decode_seconds(costs, id) *
                                (is_mlp ? plan->shape.mlp_pieces : 1);
-        if (is_weight && !is_tiled(costs)) /* the last one's stays */
+        if (is_weight && !is_tiled(costs)) /* the last layer keeps its own */
             cost.output = cost.pass[PASS_FORWARD] - before;
         if (param_has_adapter(table, id)) {
             const struct adapter *adapter = &table->adapters[id];
@@ -374,7 +374,7 @@ static double node_of(const struct costs *costs, enum zero_group group)
     if (node < 1 || node > ranks)
         node = ranks;
     if (node == ranks && ranks < plan->world && !plan->is_within[group])
-        node = 1; /* one level, over the network */
+        node = 1; /* a single level, over the network */
     return node;
 }
 
@@ -407,7 +407,7 @@ double cost_wire(const struct costs *costs, enum zero_group group, double bytes)
 double cost_norm(const struct costs *costs)
 {
     const struct job_plan *plan = costs->plan;
-    /* a rank sums its shard, at stage 0 too */
+    /* a rank sums its shard, also at stage 0 */
     double held = (double)plan->zero.trainable_count / mesh_parts(plan->mesh);
     return held * (double)dtype_bytes(plan->zero.grad_dtype) /
                    costs->machine->memory +
@@ -440,8 +440,8 @@ double cost_slot_width(const struct job_plan *plan)
                                        : (double)dtype_bytes(request->dtype);
 }
 
-/* Of an element: states are read and written, the gradient read, the parameter
- * written, at the rates of both kinds of states. */
+/* Seconds per element: reads and writes states, reads the gradient, writes the
+ * parameter, with separate rates for narrow and fp32 states. */
 static double update_seconds(
         const struct costs *costs, const double *rates, double grad)
 {
@@ -459,9 +459,9 @@ double cost_update(const struct costs *costs, double count)
     return count * update_seconds(costs, costs->machine->update, grad);
 }
 
-/* What it may be undone from is copied while it is in the cache, and past the
- * cache: the memory of a GPU's host sees the writes alone. One core of the CPU
- * device writes so at half the rate of what it reads and writes. */
+/* Old values for undo are copied while they are in the cache, with writes that
+ * bypass it, so a GPU's host memory only sees writes. A core of the CPU device
+ * does such writes at half its normal rate. */
 static double keep_old(const struct costs *costs, double count)
 {
     const struct job_plan *plan = costs->plan;
@@ -479,7 +479,7 @@ double cost_update_host(const struct costs *costs, double count, bool is_early)
 
 double cost_host_moves(const struct costs *costs, double bytes)
 {
-    double most = 0; /* of the kind that computes least */
+    double most = 0; /* the kind with the least arithmetic */
     for (int kind = 0; kind < PLAN_UPDATES; kind++)
         most = fmax(most, costs->machine->host[kind]);
     return bytes / most;

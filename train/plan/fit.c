@@ -1,5 +1,5 @@
-/* fit.c - a plan that fits; or what is short, and which changes of the job file
- * would make it fit. */
+/* fit.c - finds a plan that fits, or reports what is short and which changes of
+ * the job file would make it fit. */
 #include "base/must.h"
 #include "train/plan/search.h"
 
@@ -9,7 +9,7 @@
 
 /* --- what is free when a run begins --------------------------------------- */
 
-/* What a rank takes besides its plan: libraries, its program, stacks. */
+/* A rank's memory besides its plan: program, libraries, stacks. */
 enum { BESIDE_BYTES = 64 << 20 };
 
 static uint64_t host_free(int local_size)
@@ -34,7 +34,7 @@ enum zd_status plan_ask_free(
 
 /* --- a job that does not fit ---------------------------------------------- */
 
-/* The memory that a plan has too little of. */
+/* The memory that is short. */
 enum shortage { SHORT_DEVICE, SHORT_HOST, SHORT_TOTAL };
 
 static bool is_of(const struct arena_span *span, enum shortage shortage)
@@ -46,7 +46,7 @@ static bool is_of(const struct arena_span *span, enum shortage shortage)
     return (span->memory == ARENA_DEVICE) == (shortage == SHORT_DEVICE);
 }
 
-/* The three largest spans of the memory that is short. */
+/* Lists the three largest spans of the memory that is short. */
 static void largest_spans(
         const struct arena_plan *arena, enum shortage shortage,
         struct text_buffer *text)
@@ -71,8 +71,8 @@ static void largest_spans(
     }
 }
 
-/* A line that can be appended to a command with the job. False: the text is
- * full. */
+/* Adds a line that can be appended to a command with the job. False: the text
+ * is full. */
 static bool add_found(
         const char *folder, const struct plan_found *found,
         struct text_buffer *text)
@@ -105,7 +105,7 @@ static void drop_order(
     settings->count = kept;
 }
 
-/* Returns whether one of them needs no disk. */
+/* Returns whether any needs no disk. */
 static bool list_found(
         const struct train_job *job, const struct plan_query *query,
         const char *heading, struct text_buffer *text)
@@ -208,7 +208,7 @@ enum zd_status plan_refuse(
 
 /* --- all of it ------------------------------------------------------------ */
 
-/* The job's checkpointing, batch and pieces, with what auto comes to. */
+/* Plans the job's checkpointing, batch and pieces, with "auto" resolved. */
 static enum zd_status fit_job(
         const struct train_job *job, struct comm *comm, struct job_plan *plan)
 {
@@ -225,7 +225,8 @@ static enum zd_status fit_job(
         ZD_TRY(plan_try_orders(&fit, false));
         if (fit.fits || !train->auto_find_batch_size || fit.choice.B % 2)
             break;
-        fit.choice.B /= 2; /* the same samples in more, smaller micro-batches */
+        fit.choice.B /= 2; /* the same samples in more and smaller
+                              micro-batches */
         fit.choice.A *= 2;
     }
     if (!fit.fits)

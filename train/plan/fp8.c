@@ -1,5 +1,5 @@
-/* fp8.c - train.fp8 in the plan: what this machine and the model refuse, and
- * which modules stay in bf16. */
+/* fp8.c - train.fp8 in the plan: checks machine and model, and lists the
+ * modules that stay in bf16. */
 #include "model/fp8.h"
 #include "train/plan/fit.h"
 #include "train/plan/predict.h"

@@ -1,4 +1,4 @@
-/* limits.c - what a rank may take, and what a plan takes of it. */
+/* limits.c - memory limits of a rank, and a plan's use of them. */
 #include "train/plan/fit.h"
 
 void plan_limit_name(
@@ -69,8 +69,8 @@ uint64_t job_plan_memory(const struct job_plan *plan)
            plan_host_bytes(plan);
 }
 
-/* What a plan may take of the thread's GPU: what is free, and the driver's
- * part, which is taken already. UINT64_MAX: there is none. */
+/* The GPU memory available to a plan: what is free, plus the driver's part,
+ * which is already in use. UINT64_MAX: no GPU. */
 static uint64_t gpu_bytes(const struct job_plan *plan)
 {
     struct device_facts facts = device_facts();
@@ -129,7 +129,7 @@ uint64_t plan_free_bytes(
         const struct job_plan *plan, const struct plan_limits *limits)
 {
     bool here = plan->knows_free || !limits->limits_host;
-    /* one more span begins at a multiple of ARENA_ALIGN */
+    /* room to align one more span to ARENA_ALIGN */
     uint64_t host = plan_host_bytes(plan) + ARENA_ALIGN - 1;
     uint64_t within[] = {
             plan_left(limits->host, host),

@@ -1,16 +1,15 @@
-/* machine.c - the table of known machines, and what was measured on this one.
+/* machine.c - the table of known machines, and calibrations of this one.
  *
- * Products: 0.7 of the dense peak on a GPU (a large product reaches 70 to 80 %
- * of it); in FP8 so many times that as the matmuls in docs/measured/fp8.md, on
- * Ada as its peak. Rows at which they have half of that: as whole trainings
- * lose with small micro-batches, by llm-foundry's tables
- * (scripts/train/benchmarking at 8c8dd48): on the H100 30B models with 3, 10
- * and 14 samples of 2048 tokens (50.8, 57.4, 58.6 % HFU), on the A100 70B with
- * 2 and 8 (64.8, 71.1); the 4090 by its peak. Jitter: torchtitan's 8B on 8 and
- * on 128 GPUs (6667, 6514 tokens/s). tests/train/plan/test_published.c holds
- * the tables themselves. Memory: 0.85 of the peak. Wires: 0.8 of the peak in
- * each direction. Updates on the host are bound by its memory, which the ranks
- * of a node share. */
+ * Matmuls: 0.7 of a GPU's dense peak (large matmuls reach 70 to 80 %); FP8
+ * relative to that as measured in docs/measured/fp8.md, on Ada by its peak.
+ * Rows with half of the rate: from the loss of whole trainings with small
+ * micro-batches in llm-foundry's tables (scripts/train/benchmarking at
+ * 8c8dd48): on the H100 30B models with 3, 10 and 14 samples of 2048 tokens
+ * (50.8, 57.4, 58.6 % HFU), on the A100 70B with 2 and 8 (64.8, 71.1); the 4090
+ * by its peak. Jitter: torchtitan's 8B on 8 and on 128 GPUs (6667, 6514
+ * tokens/s). tests/train/plan/test_published.c has these tables. Memory: 0.85
+ * of the peak. Links: 0.8 of the peak in each direction. Updates on the host
+ * are bound by its memory, which a node's ranks share. */
 #include "train/plan/machine.h"
 
 #include "base/file/fs.h"
@@ -27,8 +26,10 @@
 #define GIGA 1e9
 
 /* clang-format off */
-/* FLOP/s of large matmuls in 16 bits and in fp32, rows at which they have half of that; bytes/s of memory; seconds of a launch; bytes/s
- * of updates on the host, of the link to it, to ranks within a node and between nodes; seconds of latency; jitter; bytes/s of a disk */
+/* FLOP/s of large matmuls in 16 bits and in fp32; rows with half that rate;
+ * bytes/s of memory; seconds of a launch; bytes/s of updates on the host, of
+ * the link to it, to ranks within a node and between nodes; seconds of latency;
+ * jitter; bytes/s of a disk */
 #define ALL(rate)                                         {rate, rate, rate, rate, rate, rate}
 #define ROW(name, what, m16, m32, half, memory, launch, host, link, inside, between, latency, jitter, disk, ...)                       \
     {name, what, {m16 * TERA, m32 * TERA}, {half, half}, memory * GIGA, ALL(memory * GIGA), ALL(host * GIGA), launch, link * GIGA,     \
@@ -50,7 +51,7 @@ static const struct plan_machine machines[] = {
          * 0.10 s that were measured */
         ROW("amx", "two cores of a Sapphire Rapids server, with AMX",
             2, 0.36, 16, 25, 30e-6, 25, 10, 4, 1, 20e-6, 0, 1, .shares_cores = true, .link_cores = 1, .wire_cores = 1),
-        /* a guess: no data sheet says what a job is given of a machine */
+        /* a guess: a job may get any part of a machine */
         ROW("cpu", "a few cores of a server",
             0.4, 0.15, 16, 15, 30e-6, 15, 10, 4, 1, 20e-6, 0, 1, .shares_cores = true, .link_cores = 1, .wire_cores = 1, .is_guess = true),
 };
@@ -180,10 +181,10 @@ enum zd_status calibration_mean(struct comm *comm, struct plan_machine *machine)
     return ZD_OK;
 }
 
-/* False: one is missing, or out of range. */
+/* False: a number is missing or out of range. */
 static bool read_numbers(const json_t *json, struct plan_machine *machine)
 {
-    const double most = 1e18; /* no rate and no time of a machine is more */
+    const double most = 1e18; /* above any rate or time of a machine */
     for (int i = 0; i < FIELDS; i++) {
         const json_t *value = json_object_get(json, fields[i].name);
         double number = json_number_value(value);
@@ -208,7 +209,8 @@ json_t *calibration_json(const struct plan_calibration *calibration)
 
 /* --- the file ------------------------------------------------------------- */
 
-/* Why a file is not this machine's and this version's; NULL: it is. */
+/* Reads a calibration. Returns why the file is not for this machine and
+ * version; NULL: it is. */
 static const char *take(json_t *file, struct plan_calibration *out)
 {
     const char *program = json_string_at(file, "program"), *what;

@@ -20,11 +20,11 @@ static inline int plan_update_kind(const struct optim_options *optim)
 
 struct plan_machine {
     const char *name, *what; /* static, but for one measured */
-    /* in bf16 or fp16, and in fp32: FLOP/s of large matmuls, and the rows at
-     * which one has half of that */
+    /* in 16 bits, and in fp32: FLOP/s of large matmuls, and rows with half that
+     * rate */
     double products[2], half[2];
     double memory; /* bytes/s of the device's memory, for element-wise work */
-    /* .. that updates of each kind move there, and one rank's on the host */
+    /* .. of updates of each kind there, and of one rank on the host */
     double update[PLAN_UPDATES], host[PLAN_UPDATES];
     double launch;          /* overhead of a layer in seconds */
     double link;            /* bytes/s between device and host, each way */
@@ -34,13 +34,13 @@ struct plan_machine {
     double jitter;   /* how much slower the slowest rank gets with each doubling
                         of the ranks, as a share */
     double disk;     /* bytes/s of a rank, each way */
-    double fp8[2];   /* tensorwise, blockwise: FLOP/s of matmuls of codes by
-                        those in 16 bits; 0: 1 */
+    double fp8[2];   /* tensorwise, blockwise: FP8 FLOP/s relative to 16 bits;
+                        0: 1 */
     const char *gpu; /* a pattern of the names of its GPUs; NULL: none */
     int capability; /* compute capability of its GPUs, 90 for 9.0; 0: unknown */
-    bool shares_cores; /* collectives, copies and updates on the host take their
-                          time from what computes: the CPU device; of copies and
-                          collectives this share: */
+    bool shares_cores; /* collectives, copies and host updates use the computing
+                          cores (the CPU device); for copies and collectives
+                          with this share: */
     double link_cores, wire_cores;
     bool is_measured; /* measured here; else not compared with a run */
     bool is_guess;    /* stands for any processor: plan_guess_words */
@@ -50,16 +50,15 @@ struct plan_machine {
 /* print.c: "cuda", "cpu". */
 const char *plan_backend_name(enum device_backend backend);
 
-/* NULL: there is none of this name. */
+/* NULL: unknown name. */
 const struct plan_machine *plan_machine_find(const char *name);
-/* FLOP/s of a GPU's dense matmuls in 16 bits, by its data sheet; 0: not known.
- */
+/* FLOP/s of a GPU's dense matmuls in 16 bits, by its data sheet; 0: unknown. */
 double plan_machine_peak(const char *gpu);
-/* Digits of its times that are worth printing. */
+/* Significant digits for its times. */
 int plan_machine_digits(const struct plan_machine *machine);
-/* Printed with the times of a machine that is a guess. */
+/* Printed with times of a guessed machine. */
 extern const char plan_guess_words[];
-/* The default machine of a backend: on a CPU the row of this processor, or the
+/* The default machine of a backend: on a CPU this processor's row, or the
  * guess. */
 const struct plan_machine *plan_machine_default(enum device_backend backend);
 
@@ -68,34 +67,32 @@ const struct plan_machine *plan_machine_default(enum device_backend backend);
  *
  *   {"format", "program", "cpus", and what calibration_json has}
  *
- * A file that is broken, or of another machine or version of zerod, is ignored;
- * the next calibration replaces it. */
+ * A file that is damaged, or from another machine or version of zerod, is
+ * ignored; the next calibration replaces it. */
 struct plan_calibration {
     int ranks, threads; /* measured at once; threads of each */
     enum device_backend backend;
-    struct plan_machine machine; /* of one that was found */
+    struct plan_machine machine; /* if one was found */
     char what[200];
 };
 
-/* calibrate.c: measures for about so many seconds, all ranks at once, with the
- * thread's device. Collective. Where there is one rank its wire is that of the
- * backend's table. */
+/* calibrate.c: measures for about `seconds`, on all ranks at once, with the
+ * thread's device. Collective. With a single rank the wire is the table's. */
 enum zd_status calibration_measure(
         struct comm *comm, double seconds, int threads,
         struct plan_calibration *out);
 
-/* Of every number the mean of all ranks, which measured at once, as a run would
- * use them. Collective. */
+/* Collective: averages every number over the ranks. */
 enum zd_status calibration_mean(
         struct comm *comm, struct plan_machine *machine);
 
-/* As this machine's file. */
+/* Writes this machine's file. */
 enum zd_status calibration_keep(
         const struct plan_calibration *calibration, char path[PATH_MAX]);
 
-/* As a machine, which `out` has; NULL: there is none; `why` says what is wrong
- * with the file, or is empty if there is no calibration. The caller then
- * predicts by a table. */
+/* Reads the calibration into `out` and returns its machine. NULL: none; `why`
+ * explains a bad file, or is empty if there is no file. The caller then uses
+ * the table. */
 const struct plan_machine *calibration_find(
         enum device_backend backend, struct plan_calibration *out,
         char why[400]);

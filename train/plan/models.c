@@ -1,4 +1,4 @@
-/* models.c - shapes as the config.json of each model has them. */
+/* models.c - shapes from each model's config.json. */
 #include "train/plan/models.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
-/* models.h - models that people ask for, by what their config.json says, so
- * that a plan of them needs no file. */
+/* models.h - well-known models with the shapes of their config.json, so that
+ * planning them needs no files. */
 #pragma once
 
 #include <jansson.h>
@@ -16,5 +16,5 @@ struct plan_model {
 
 /* The largest first; NULL after the last. */
 const struct plan_model *plan_model_at(int index);
-/* As config.json has it. New reference. */
+/* As in config.json. New reference. */
 json_t *plan_model_config(const struct plan_model *model);

@@ -1,14 +1,14 @@
-/* phases.c - what a rank has at most in each phase of a run. */
+/* phases.c - a rank's peak memory in each phase of a run. */
 #include "model/slice.h"
 #include "train/plan/fit.h"
 
-/* Allowed for the program, its libraries and stacks on top of the plan. Jobs on
- * the CPU device were seen to take 3 to 38 MiB of it. */
+/* Allowance for the program, libraries and stacks on top of the plan. Jobs on
+ * the CPU device were measured to use 3 to 38 MiB of it. */
 enum { LIBRARIES_BYTES = 64 << 20 };
 
 /* --- files ---------------------------------------------------------------- */
 
-/* A tensor's m and v; parts of ranks begin at whole qblocks. */
+/* Bytes of a tensor's m and v; ranks' parts begin at whole qblocks. */
 static uint64_t lane_bytes(const struct zero_plan *zero, int id)
 {
     const struct param *param = &zero->request.table->params[id];
@@ -61,9 +61,10 @@ static uint64_t export_bytes(
 /* --- buffers -------------------------------------------------------------- */
 
 enum {
-    CHUNK = 1 << 20, /* elements that load.c, shard.c and zero's ranges hold */
+    CHUNK = 1 << 20, /* elements in buffers of load.c, shard.c and zero's
+                        ranges */
     PIECE = 1 << 18, /* .. and export_hf.c */
-    PAGES = 1 << 20, /* a writer's own: headers, a digest's tail */
+    PAGES = 1 << 20, /* a writer's headers and digest */
 };
 
 static uint64_t most_scale_bytes(const struct param_table *table)
@@ -76,8 +77,8 @@ static uint64_t most_scale_bytes(const struct param_table *table)
     return most;
 }
 
-/* As read, in fp32, and as it is held; with the scales of a quantized base, and
- * those of a slice. */
+/* Buffers as read, in fp32, and as held; with scales of a quantized base and of
+ * a slice. */
 static uint64_t load_buffers(const struct job_plan *plan)
 {
     return 3 * CHUNK * sizeof(float) + 2 * most_scale_bytes(&plan->table) +
@@ -86,9 +87,8 @@ static uint64_t load_buffers(const struct job_plan *plan)
 
 /* --- phases --------------------------------------------------------------- */
 
-/* One that happens in a run of the job, or when it is asked for: bytes of a
- * rank, with so many of the host besides the plan, the device's with what
- * libraries hold of it; and of all ranks the files of one time. */
+/* Adds a phase if it happens: a rank's bytes, with `host` bytes besides the
+ * plan, the device's including libraries; and the files of all ranks. */
 static void add_phase(
         json_t *json, const struct job_plan *plan, const char *name,
         bool happens, uint64_t host, uint64_t disk)

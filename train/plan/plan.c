@@ -1,4 +1,4 @@
-/* plan.c - what a rank will hold and send, from (job, world) alone. */
+/* plan.c - plans a rank's memory and traffic from (job, world) alone. */
 #include "train/plan/plan.h"
 #include "model/files/config.h"
 #include "model/quantized/cut.h"
@@ -27,8 +27,8 @@ enum zd_status job_plan_config(
     return status;
 }
 
-/* Elsewhere than in the run: nodes are as they are said to be, or have a rank
- * for each GPU of this machine; where there is none, one has all. */
+/* Outside a run: nodes as given, else one rank per GPU of this machine; without
+ * GPUs, one node has all ranks. */
 static enum zd_status expect_transport(
         const struct train_job *job, int local_size, struct job_plan *plan)
 {
@@ -45,8 +45,8 @@ static enum zd_status expect_transport(
             local_size > 0 ? local_size : gpus, &plan->node_sizes[ZERO_WORLD]);
 }
 
-/* A group adds in two levels where the world does; of a role whose groups
- * differ, the least. */
+/* A group uses two levels if the world does; if a role's groups differ, the
+ * minimum. */
 static int node_size_of(const struct job_plan *plan, enum mesh_role role)
 {
     int node = plan->node_sizes[ZERO_WORLD];
@@ -72,7 +72,7 @@ static void settle_groups(struct job_plan *plan)
     plan->is_within[ZERO_WORLD] = plan->local_size >= plan->world;
 }
 
-/* How collectives will travel. */
+/* Chooses the transport of collectives. */
 static enum zd_status plan_transport(
         const struct train_job *job, int local_size, const struct comm *comm,
         struct job_plan *plan)
@@ -126,8 +126,8 @@ enum {
     H200_MULTIPROCESSORS = 132
 };
 
-/* Threads that can be resident on a multiprocessor, by compute capability
- * (CUDA C++ programming guide, technical specifications). */
+/* Resident threads per multiprocessor by compute capability (CUDA C++
+ * programming guide, technical specifications). */
 static uint64_t threads_of(int major, int minor)
 {
     if (major == 7 && minor == 5)
@@ -164,7 +164,7 @@ static struct plan_context context_of(
 {
     struct device_facts facts = device_facts();
     bool is_measured = facts.context_bytes > 0;
-    /* one rank opens it only where the job names it */
+    /* a single rank opens it only if the job names it */
     bool has_nccl = plan->transport == COMM_TRANSPORT_NCCL &&
                     (plan->world > 1 || job->comm.backend == COMM_NCCL);
     bool may_cudnn = ZD_HAVE_CUDNN && job->model.attn != ATTENTION_OWN &&
@@ -221,8 +221,7 @@ enum zd_status plan_begin(
     memset(plan, 0, sizeof *plan);
     plan->world = world;
     ZD_TRY(mesh_cut(job->parallel, world, &plan->mesh));
-    /* elsewhere than in the run that of the first rank, which has as much of
-     * every tensor as any */
+    /* outside a run that of rank 0, whose shards are as large as any */
     struct mesh_place place =
             mesh_place(plan->mesh, comm ? comm_rank(comm) : 0);
     plan->cp = (struct cp){plan->mesh.cp, place.cp};

@@ -4,14 +4,13 @@
  *   wire      gather 2    gather 3         reduce 2     reduce 1
  *   down                                     gradient 2   gradient 1
  *
- * Each resource does one thing at a time, in the order of the program. A
- * gather begins where zero's program says (zero_move.start); a gradient is
- * reduced when its unit is done; the update waits for the norm of all. What an
- * update makes is used in the next step, unit by unit: gathers of stages 1 and
- * 2 and updates on the host go on beside its forward pass. So two steps are
- * laid, and the second is told. Micro-batches from the third on are like the
- * second. Those that take turns in each unit are laid as one, which computes in
- * it, and moves of its input, what all of them do. */
+ * Each resource does one thing at a time, in program order. A gather begins
+ * where zero's program starts it (zero_move.start); a gradient is reduced when
+ * its unit is done; the update waits for the norm of all. The next step uses an
+ * update's results unit by unit: gathers of stages 1 and 2 and updates on the
+ * host overlap its forward pass. So two steps are scheduled, and the second is
+ * reported. Micro-batches from the third on are like the second. Micro-batches
+ * that take turns in each unit are scheduled as one with the work of all. */
 #include "train/plan/predict.h"
 
 #include "base/must.h"
@@ -26,14 +25,15 @@ enum { MICROS_MAX = 3, GAPS = 32 };
 
 struct unit_state {
     struct unit_cost cost;
-    double updated, sent; /* when its parameters were updated on the host, and
-                             copied to where they live */
-    double made;          /* .. and this rank's shard of them is complete */
-    double spread;        /* .. and gathered, at stages 1 and 2; 0: not yet */
+    double updated, sent; /* when its parameters are updated on the host, and
+                             copied to where they are kept */
+    double made;          /* when this rank's shard of them is complete */
+    double spread;        /* when they are gathered, at stages 1 and 2; 0: not
+                             yet */
 };
 
-/* When what a move gathers has come up, and is there; and the thread that
- * trains made it: it has a unit, or is done with it. */
+/* Times of a move: its parameters are on the device; gathered; and the training
+ * thread has done the move (acquired or released the unit). */
 struct move_times {
     double copied, arrives, end;
 };
@@ -49,28 +49,29 @@ struct schedule {
     struct costs costs;
     struct unit_state *units; /* (unit_count) */
     struct unit_event *events;
-    int event_count, micros; /* micro-batches that are laid out */
-    int next_update;         /* unit whose update on the host is laid next .. */
-    double update_begin;     /* .. from here on */
+    int event_count, micros; /* micro-batches to schedule */
+    int next_update;         /* unit whose host update is scheduled next */
+    double update_begin;     /* earliest time of host updates */
     int next_spread;         /* unit whose gather begins next */
-    int next_gather;         /* move, at stage 3, likewise */
+    int next_gather;         /* move whose gather begins next, at stage 3 */
     struct move_times *moves;
     double free_at[PLAN_RESOURCES];
-    double cores[PLAN_RESOURCES]; /* of one core's time, the share that each
-                                     takes from what computes */
-    struct gap gaps[GAPS];        /* of copies up */
+    double cores[PLAN_RESOURCES]; /* share of a core's time that each takes from
+                                     computation */
+    struct gap gaps[GAPS];        /* gaps between copies up */
     int gap_count;
     struct plan_prediction told;
-    double now;   /* the thread that trains has come so far */
-    double begin; /* of the step, and of a part of it */
+    double now;   /* time of the training thread */
+    double begin; /* of the step; of its current part */
     double part_begin;
-    double launch;  /* seconds of a layer's, for what is computed at once */
+    double launch;  /* launch overhead of a layer */
     double slowest; /* compute time of the slowest rank over the mean */
-    double reduced, grads_down; /* the last gradient is reduced, .. */
-    double grads_done; /* .. is where it is updated, and what may be is */
+    double reduced, grads_down; /* the last gradient is reduced */
+    double grads_done; /* gradients are where they are updated, and early
+                          updates done */
 };
 
-/* The main thread waits until then. */
+/* The training thread waits until then. */
 static void await(struct schedule *s, enum plan_exposed what, double until)
 {
     s->told.exposed[what] += fmax(0, until - s->now);
@@ -87,14 +88,14 @@ static double use(
     s->free_at[resource] = fmax(s->free_at[resource], ready) + seconds;
     if (share == 1 && seconds > 0)
         *cores = fmax(*cores, ready) + seconds;
-    else /* beside what computes, and a little of its time */
+    else /* parallel to computation, but takes a little of its time */
         *cores += share * seconds;
     return s->free_at[resource];
 }
 
-/* Copies up are queued as they become ready: an input of a layer does not wait
- * for parameters that the host has yet to update. It takes the earliest gap
- * that has room, of which the rest stays. */
+/* Copies up are queued as they become ready: a layer's input does not wait for
+ * parameters that the host has not updated yet. A copy uses the earliest gap
+ * that is long enough and leaves the rest of it. */
 static double copy_up(struct schedule *s, double ready, double bytes)
 {
     double seconds = bytes / s->machine->link, free_at = s->free_at[PLAN_UP];
@@ -114,7 +115,8 @@ static double copy_up(struct schedule *s, double ready, double bytes)
     return use(s, PLAN_UP, ready, seconds);
 }
 
-/* They are part of what computes: a GPU waits for each layer's. */
+/* Launch overhead is part of the compute time: a GPU waits for each layer's
+ * launches. */
 static void launch(struct schedule *s, double passes)
 {
     s->told.exposed[EXPOSED_LAUNCHES] += passes * s->launch;
@@ -125,20 +127,20 @@ static void compute(struct schedule *s, double ready, double seconds)
     s->now = use(s, PLAN_COMPUTE, fmax(ready, s->now), seconds * s->slowest);
 }
 
-/* The model waits for what places of tensor parallelism tell each other. */
+/* The model waits for exchanges between places. */
 static void exchange(struct schedule *s, double seconds)
 {
     if (seconds > 0)
         await(s, EXPOSED_GATHERS, use(s, PLAN_PLACES, s->now, seconds));
 }
 
-/* A collective over so many bytes. On the CPU the training thread does what of
- * it cores do. */
+/* A collective over `bytes`. On the CPU the training thread does the cores'
+ * part. */
 static double collect(
         struct schedule *s, enum zero_group group, double ready, double bytes)
 {
     if (group == ZERO_REPLICATE && s->plan->zero.replicas == 1)
-        return ready; /* it waits for nothing */
+        return ready; /* nothing to wait for */
     double seconds = cost_wire(&s->costs, group, bytes);
     double done = use(
             s, group == ZERO_SHARD ? PLAN_WIRE : PLAN_REPLICAS, ready, seconds);
@@ -163,7 +165,7 @@ static void lay_updates(struct schedule *s, int unit);
 
 /* --- parameters come ------------------------------------------------------ */
 
-/* Brings the parameters of a unit to the device. */
+/* Copies the parameters of a unit to the device. */
 static void fetch(struct schedule *s, int move, int unit, double begin)
 {
     const struct zero_plan *zero = &s->plan->zero;
@@ -181,8 +183,8 @@ static void fetch(struct schedule *s, int move, int unit, double begin)
     s->moves[move].arrives = collect(s, ZERO_SHARD, ready, cost->gather);
 }
 
-/* Stage 3: gathers up to that of move `end` which may begin once move i is
- * made; a move that is not prefetched begins its own. */
+/* Stage 3: begins the gathers before move `end` that may start once move i is
+ * done; a move without prefetch begins its own. */
 static void gathers_begin(struct schedule *s, int i, int end, double now)
 {
     const struct zero_plan *zero = &s->plan->zero;
@@ -209,8 +211,8 @@ static void await_update(struct schedule *s, int unit)
     await(s, EXPOSED_GATHERS, s->units[unit].made);
 }
 
-/* As far ahead as the program goes: after updates on the device all of them,
- * after those on the host the next unit's. */
+/* Begins gathers of updated parameters up to unit `end`: all after updates on
+ * the device, the next unit's after updates on the host. */
 static void spread_until(struct schedule *s, int end)
 {
     for (; s->next_spread < end; s->next_spread++) {
@@ -230,7 +232,7 @@ static bool gathers_updated(const struct schedule *s)
     return s->plan->zero.states_cut && mesh_parts(s->plan->mesh) > 1;
 }
 
-/* Until the updated parameters of a unit are there. */
+/* Waits until a unit's updated parameters are complete. */
 static void wait_updated(struct schedule *s, int unit)
 {
     int units = s->plan->table.unit_count;
@@ -283,9 +285,9 @@ static double device_part(const struct job_plan *plan)
     return fmax(0, plan->zero.request.offload.device_update);
 }
 
-/* Elements that the device updates: their states visit it, and on a CPU its own
- * cores update them. What it makes is where it lives, or comes down too. Copies
- * of a GPU take from the host's memory what its workers want. */
+/* The device updates elements whose states are copied to it and back; on a CPU
+ * its own cores update them. Results stay, or are copied down too. A GPU's
+ * copies use host memory bandwidth that the host's workers need. */
 static double visit(
         struct schedule *s, double count, bool is_early, double begin)
 {
@@ -308,7 +310,7 @@ static double visit(
     return use(s, PLAN_DOWN, done, (states + params) / s->machine->link);
 }
 
-/* Visitors take turns with copies of parameters that live on the host. */
+/* These copies alternate with those of parameters that are kept on the host. */
 static double update_visitors(
         struct schedule *s, double count, bool is_early, double begin)
 {
@@ -319,8 +321,8 @@ static double update_visitors(
     return done;
 }
 
-/* Elements of a unit: from the last gradient on, or before the norm is known
- * from its own. */
+/* Updates elements of a unit: after the last gradient, or with `is_early` after
+ * the unit's own. */
 static void update_on_host(
         struct schedule *s, int unit, double count, bool is_early, double begin)
 {
@@ -343,9 +345,9 @@ static void update_on_host(
     at->updated = done;
 }
 
-/* A unit's new parameters go up, but what the device has made of them. Where
- * they live on the host its units wait for them (fetch). Copies of a GPU take
- * from the host's memory what the update of the next unit wants. */
+/* Copies a unit's new parameters up, except those updated by the device.
+ * Parameters kept on the host are copied by fetch instead. A GPU's copies use
+ * host memory bandwidth that the next unit's update needs. */
 static void send_updated(struct schedule *s, int unit, double begin)
 {
     const struct zero_plan *zero = &s->plan->zero;
@@ -363,10 +365,10 @@ static void send_updated(struct schedule *s, int unit, double begin)
     at->made = collect(s, ZERO_REPLICATE, at->sent, cost->rejoin);
 }
 
-/* Once the norm is known, in the order of the next forward pass, up to a
- * unit's: what is left to be updated, and the copies of all. Parameters that
- * live on the device go up as they are made, behind visits for the next
- * unit's. */
+/* Once the norm is known, in the order of the next forward pass, up to `unit`:
+ * schedules remaining updates and all copies. Parameters kept on the device are
+ * copied up as they are updated, after the copies of states for the next unit.
+ */
 static void lay_updates(struct schedule *s, int unit)
 {
     int units = head_of(s) + 1;
@@ -382,7 +384,7 @@ static void lay_updates(struct schedule *s, int unit)
     }
 }
 
-/* A unit's gradient is complete: rounded, reduced if it is time, and brought
+/* A unit's gradient is complete: rounds it, reduces it if due, and copies it
  * down. */
 static void give_gradient(struct schedule *s, int unit, bool is_last)
 {
@@ -409,7 +411,7 @@ static void give_gradient(struct schedule *s, int unit, bool is_last)
         if (zero->request.accumulate_on_host)
             done = use(
                     s, PLAN_HOST, done, cost_host_moves(&s->costs, 3 * held));
-        if (is_last && cost->early > 0) { /* the norm waits for its job */
+        if (is_last && cost->early > 0) { /* the norm waits for this update */
             update_on_host(s, unit, cost->early, true, done);
             done = s->units[unit].updated;
         }
@@ -425,7 +427,7 @@ static void go_back(struct schedule *s, int unit, bool is_last)
     give_gradient(s, unit, is_last);
 }
 
-/* The head's gradient is made with the loss, that of the embedding last. */
+/* The head's gradient is computed with the loss, the embedding's last. */
 static void lay_micro(struct schedule *s, int micro, bool is_last)
 {
     bool is_backward = false;
@@ -453,7 +455,7 @@ static void lay_micro(struct schedule *s, int micro, bool is_last)
 
 /* --- several micro-batches ------------------------------------------------ */
 
-/* Adds again, `times`, what one micro-batch added. */
+/* Repeats the time of one micro-batch `times` times. */
 static void repeat(
         struct schedule *s, const struct schedule *before, double times)
 {
@@ -511,7 +513,8 @@ static void update_here(struct schedule *s)
                 collect(s, ZERO_REPLICATE, made, s->units[u].cost.rejoin);
 }
 
-/* Visits take turns with parameters that go up for forward: laid with them. */
+/* Copies of states alternate with parameters going up for forward, so they are
+ * scheduled with them. */
 static void begin_update_on_host(struct schedule *s)
 {
     s->update_begin = s->now;
@@ -602,7 +605,7 @@ struct plan_prediction plan_predict(
             .launch = plan->backend == DEVICE_CUDA ? at_once * machine->launch
                                                    : 0,
             .slowest = 1 + machine->jitter * log2(plan->world),
-            /* nothing was updated before the first */
+            /* nothing to update before the first step */
             .next_update = units + 1,
             .next_spread = units};
     for (int unit = 0; unit < units; unit++) {

@@ -1,5 +1,5 @@
-/* print.c - the plan as JSON: what `zerod plan` tells, plan.json and the
- * control API; the names of what it chose, and of what it predicts. */
+/* print.c - the plan as JSON, for `zerod plan`, plan.json and the control API;
+ * names of its choices and predictions. */
 #include "base/log.h"
 #include "model/files/config.h"
 #include "optim/optimizers.h"
@@ -103,8 +103,8 @@ const char *plan_backend_name(enum device_backend backend)
 
 /* --- bytes ---------------------------------------------------------------- */
 
-/* The bytes that an offloaded optimizer holds for each of this rank's
- * parameters, on disk and elsewhere, without staging and other buffers. */
+/* Bytes of an offloaded optimizer per parameter of this rank, on disk and
+ * elsewhere, without staging and other buffers. */
 static json_t *per_parameter_json(const struct job_plan *plan)
 {
     static const char *const spans[] = {
@@ -146,7 +146,7 @@ struct job_paged job_plan_paged(const struct job_plan *plan)
 
 /* --- what offload moves --------------------------------------------------- */
 
-/* Parameters on the host go up for every gather of the program. */
+/* Parameters on the host are copied up for every gather of the program. */
 static uint64_t bytes_fetched(const struct zero_plan *zero)
 {
     uint64_t bytes = 0;
@@ -158,7 +158,7 @@ static uint64_t bytes_fetched(const struct zero_plan *zero)
     return bytes;
 }
 
-/* Bytes of a step of rank 0, as offload_report counts them. */
+/* Bytes that rank 0 moves per step, counted as in offload_report. */
 static void count_moves(
         const struct job_plan *plan, uint64_t *down_out, uint64_t *up_out)
 {
@@ -173,7 +173,7 @@ static void count_moves(
               visits.up - visits.home;
 }
 
-/* As many go down as come up. */
+/* The same number goes down and up. */
 static uint64_t bytes_of_activations(const struct job_plan *plan)
 {
     return !plan->shape.offload_activations
@@ -190,7 +190,7 @@ enum { GROUPS = 7, ROWS_MAX = 6 };
 
 struct figures {
     const char *key;
-    bool is_known; /* else left out */
+    bool is_known; /* false: omitted */
     struct {
         const char *key;
         uint64_t bytes;
@@ -204,7 +204,8 @@ static void set_figures(const struct job_plan *plan, json_t *json)
     const struct job_paged paged = job_plan_paged(plan);
     const struct offload_options *offload = &plan->zero.request.offload;
     const bool offloads = offload->optimizer != OFFLOAD_NONE;
-    /* masters and states are read and written once; parameters on disk whenever they are used */
+    /* masters and states are read and written once, parameters on disk at each
+     * use */
     const bool knows_disk = offload->optimizer == OFFLOAD_NVME && offload->params != OFFLOAD_NVME && mesh_parts(plan->mesh) == 1;
     const uint64_t disk = plan->arena.bytes[ARENA_DISK], activations = bytes_of_activations(plan);
     uint64_t down, up;
@@ -290,7 +291,7 @@ static json_t *arenas_json(
     return arenas;
 }
 
-/* What a rank sends in a step. */
+/* A rank's traffic per step. */
 static json_t *wire_json(const struct job_plan *plan)
 {
     json_t *rows = json_array();
@@ -311,8 +312,8 @@ static json_t *wire_json(const struct job_plan *plan)
     return rows;
 }
 
-/* Every rank holds and sends the same bytes: parts are padded to equal length.
- * So all have one object. */
+/* Parts are padded to equal length, so every rank holds and sends the same
+ * bytes, and one object describes all. */
 static json_t *ranks_json(
         const struct job_plan *plan, const struct arena *taken)
 {
@@ -335,8 +336,8 @@ json_t *job_mesh_json(struct mesh mesh)
             mesh.shard, "cp", mesh.cp, "tp", mesh.tp);
 }
 
-/* What of the update is made before the norm is known, and the memory for its
- * old values; NULL: it is not asked for. */
+/* The part of the update before the norm is known, and the memory for its old
+ * values; NULL: not requested. */
 static json_t *undo_json(const struct zero_plan *zero)
 {
     if (!zero->states_on_host ||
@@ -408,8 +409,8 @@ json_t *job_plan_parameters(const struct job_plan *plan)
     return json;
 }
 
-/* The limits of the plan, what it takes of each, by how much it exceeds them,
- * and what it needs: the copy for saves only uses what is free. */
+/* The plan's limits, its use of each, the excess, and the need, which does not
+ * include the copy for saves: that only uses free memory. */
 static json_t *limits_json(const struct job_plan *plan)
 {
     const struct plan_limits *limits = &plan->limits;
@@ -441,7 +442,7 @@ static json_t *limits_json(const struct job_plan *plan)
     return json;
 }
 
-/* NULL: there are none, or they stay in memory. */
+/* NULL: none, or only in memory. */
 static json_t *collectives_json(const struct job_plan *plan)
 {
     int node = plan->node_sizes[ZERO_WORLD];

@@ -1,6 +1,5 @@
-/* queries.c - what fits, by time (--fit); the most of one thing that fits
- * (--max), and the fewest ranks (--min): a query for each amount that is tried.
- */
+/* queries.c - what fits, by time (--fit); the maximum of one quantity that fits
+ * (--max), and the minimum of ranks (--min), with a query per value. */
 #include "base/must.h"
 #include "train/plan/models.h"
 #include "train/plan/search.h"
@@ -23,7 +22,7 @@ static void add_machine(
             line.used ? line.out : "no other change");
 }
 
-/* `what` was to fit and does not, and what would. */
+/* Reports that `what` does not fit, and what would. */
 static enum zd_status fail_smallest(
         const struct plan_search *search, const struct plan_smallest *smallest,
         const char *what)
@@ -46,7 +45,7 @@ static enum zd_status fail_smallest(
 
 /* --- what fits ------------------------------------------------------------ */
 
-/* All that is allowed, unscored. */
+/* Everything allowed, unscored. */
 static struct plan_query query_fit(const struct plan_search *search)
 {
     struct plan_query query = {
@@ -107,11 +106,11 @@ struct asked {
     const struct plan_search *search;
     enum plan_most what;
     bool fits;
-    int accumulation, positions; /* of the job, and of its model */
-    int64_t groups;              /* that each take micro-batches of their own */
-    int64_t unit;                /* SEQ: tokens that a value counts */
-    /* WORLD: the most ranks that can be planned for, and of more those that
-     * cannot, and why: they cannot share the batch, or cut a unit */
+    int accumulation, positions; /* of the job; of its model */
+    int64_t groups;              /* with their own micro-batches */
+    int64_t unit;                /* SEQ: tokens per unit of a value */
+    /* WORLD: the most ranks that can be planned, the first larger number that
+     * cannot, and why: they cannot divide the batch or a unit */
     int most, beyond;
     char why[200];
 };
@@ -121,9 +120,8 @@ static int node_of(const struct asked *asked)
     return asked->search->local_size > 0 ? asked->search->local_size : 8;
 }
 
-/* *count_out: how many candidates fit with so much; *best (NULL: the first
- * will do) is the fastest of them. With `smallest` none is sought, but what is
- * least. */
+/* *count_out: candidates that fit with `value`; *best: the fastest (NULL: stop
+ * at the first). With `smallest` looks for the least memory instead. */
 static enum zd_status query(
         const struct asked *asked, int value, struct plan_found *best,
         struct plan_smallest *smallest, int *count_out)
@@ -154,7 +152,7 @@ static enum zd_status query(
     struct plan_query query =
             asked->fits ? query_fit(&search) : plan_query_job(&search);
     query.keeps_batch |= asked->what == PLAN_MOST_BATCH;
-    if (query.keeps_batch) /* a rank's samples are those of its group */
+    if (query.keeps_batch) /* a rank's samples are its group's */
         query.space.options[CHOOSE_CP] = query.space.options[CHOOSE_TP] = 0;
     query.smallest = smallest;
     query.score = best ? PLAN_BY_TIME : PLAN_UNSCORED;
@@ -173,7 +171,7 @@ static enum zd_status fits(const struct asked *asked, int value, bool *out)
     return ZD_OK;
 }
 
-/* Doubled until it is too much, then by halves; 0: one is. */
+/* Doubles until it no longer fits, then bisects; 0: not even 1 fits. */
 static enum zd_status count_up(const struct asked *asked, int most, int *out)
 {
     int low = 0, high = 1;
@@ -194,13 +192,13 @@ static enum zd_status count_up(const struct asked *asked, int most, int *out)
     return ZD_OK;
 }
 
-/* The first of the known models, the largest first; their number: none. */
+/* The index of the largest known model that fits; their number: none. */
 static int find_model(const struct asked *asked)
 {
     int i = 0;
     for (bool ok = false; plan_model_at(i); i++) {
         if (fits(asked, i, &ok) != ZD_OK)
-            zd_error_clear(); /* its positions are too few, say */
+            zd_error_clear(); /* too few positions, for example */
         else if (ok)
             break;
     }
@@ -229,7 +227,7 @@ static int next_world(const struct asked *asked, int world)
     return world < node_of(asked) ? world + 1 : 2 * world;
 }
 
-/* More than WORLD_MOST: none. */
+/* Above WORLD_MOST: none. */
 static int find_world(struct asked *asked)
 {
     int node = node_of(asked), least = 0, world = 1;
@@ -246,15 +244,15 @@ static int find_world(struct asked *asked)
 
 /* --- not even the least --------------------------------------------------- */
 
-/* Memory of a rank is not always least on the most ranks: what some transports
- * need grows with them. So the smallest machine is that of all numbers. */
+/* More ranks do not always need less memory per rank, because some transports'
+ * buffers grow. So the smallest machine is the minimum over all numbers. */
 static enum zd_status fail(
         const struct asked *asked, int value, const char *least)
 {
     struct plan_smallest smallest = {0};
     const struct plan_limits *limits = &smallest.limits;
     bool is_world = asked->what == PLAN_MOST_WORLD;
-    const char *binds = ""; /* both may: the device is told first */
+    const char *binds = ""; /* both may bind: report the device */
     char what[400];
     int none;
     for (int at = is_world ? 1 : value; at <= value; at = next_world(asked, at))
@@ -268,7 +266,7 @@ static enum zd_status fail(
     return fail_smallest(asked->search, &smallest, what);
 }
 
-/* If nothing can be planned, the error of one rank's plan. */
+/* If nothing can be planned, reports the error of one rank's plan. */
 static enum zd_status fail_world(const struct asked *asked)
 {
     char least[300];
@@ -299,7 +297,7 @@ static enum zd_status read_job(struct asked *asked)
     return ZD_OK;
 }
 
-/* *value_out: as query() takes it. */
+/* *value_out: in query()'s units. */
 static enum zd_status find(struct asked *asked, int *value_out)
 {
     enum { BATCH_MOST = 1 << 20 };

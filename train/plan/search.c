@@ -1,10 +1,9 @@
 /* search.c - the loop over candidates.
  *
- * The batch is not tried size by size. With several micro-batches a step the
- * memory grows with the micro-batch, so the largest that fits is found by
- * halves; a step of one micro-batch keeps its gradients in another type and is
- * tried first by itself. tests/train/plan/test_search.c compares this with a
- * search of everything. */
+ * Batch sizes are not all tried. With several micro-batches per step memory
+ * grows with the micro-batch, so bisection finds the largest that fits; a step
+ * of one micro-batch has gradients of another type and is tried first.
+ * tests/train/plan/test_search.c compares this with an exhaustive search. */
 #include "train/plan/search.h"
 
 #include "base/must.h"
@@ -23,23 +22,23 @@ struct search {
     struct plan_limits limits;
     struct plan_found *found; /* owned */
     int count;
-    int64_t global;     /* samples of a step */
-    int given, samples; /* of a rank: in a micro-batch, and in a step */
-    int given_steps;    /* .. micro-batches of a step */
-    int adapters; /* option that the plan was begun with; -1: no such model */
-    struct mesh_sizes mesh; /* likewise */
+    int64_t global;         /* samples of a step */
+    int given, samples;     /* per rank: in a micro-batch, in a step */
+    int given_steps;        /* .. micro-batches per step */
+    int adapters;           /* option of the begun plan; -1: no such model */
+    struct mesh_sizes mesh; /* mesh of the begun plan */
     struct plan_meshes *meshes;
-    enum zd_status failed; /* planning the job as it is */
-    /* the candidate that is tried, its job and its choice */
+    enum zd_status failed; /* of planning the job itself */
+    /* the current candidate, its job and its choice */
     struct plan_candidate candidate;
     struct train_job job;
     struct plan_fit fit;
-    bool is_probe;     /* its last plan is looked at where none fits */
-    bool is_too_large; /* found so: whatever of its activations is kept */
+    bool is_probe;     /* if none fits, its last plan is evaluated */
+    bool is_too_large; /* too large with any checkpointing */
 };
 
-/* What a rank of the mesh has of a step, and what the job's own keys would give
- * it: given 0 where they would make another step of it. */
+/* A rank's samples per step in this mesh, and by the job's own keys; given 0 if
+ * these would change the step. */
 static void share_step(struct search *search)
 {
     const struct train_options *train = &search->asked->job->train;
@@ -56,8 +55,8 @@ static void share_step(struct search *search)
     search->given = search->given_steps = 0;
 }
 
-/* The plan of another model (with adapters, or without again) or mesh, of the
- * same step. False: adapters have no model to go on, the mesh does not fit. */
+/* Begins the plan of another model (with or without adapters) or mesh, with the
+ * same step. False: it cannot be planned. */
 static bool begin_model(struct search *search, int adapters)
 {
     const struct plan_search *asked = search->asked;
@@ -87,11 +86,11 @@ static bool begin_model(struct search *search, int adapters)
 
 /* --- micro-batches -------------------------------------------------------- */
 
-/* Ascending; those that divide a step. */
+/* Lists the sizes that divide a step, ascending. */
 static int list_sizes(
         const struct search *search, bool is_other, int out[SIZES_MAX])
 {
-    enum { ACCUMULATION_MAX = 4096 }; /* no one waits for more */
+    enum { ACCUMULATION_MAX = 4096 }; /* a practical limit */
     int samples = search->samples, many = 0;
     if (search->query->keeps_batch && !is_other) {
         out[0] = search->given;
@@ -105,9 +104,8 @@ static int list_sizes(
     return many;
 }
 
-/* False also where there is no such plan: a window of slots that is too small,
- * an offload that the stage does not have. Of the job itself that is an error.
- */
+/* Also false if there is no such plan: the window of slots is too small, or the
+ * stage does not support the offload. For the job itself that is an error. */
 static bool fits_with(struct search *search, int B, bool in_pieces)
 {
     uint64_t disk = search->asked->disk;
@@ -123,9 +121,10 @@ static bool fits_with(struct search *search, int B, bool in_pieces)
            (!disk || search->plan->arena.bytes[ARENA_DISK] <= disk);
 }
 
-/* What zero holds of the whole step as one micro-batch, without gathered units,
- * exceeds the limits already: gradients of several take more, and so whatever
- * of activations is kept. Paged states may be on either side. */
+/* Does zero's memory for the step as one micro-batch, without gathered units,
+ * exceed the limits alone? Then the candidate cannot fit with any
+ * checkpointing, because several micro-batches need more. Paged states may be
+ * on either side. */
 static bool is_too_large(const struct search *search, bool is_paged)
 {
     const struct job_plan *plan = search->plan;
@@ -151,8 +150,8 @@ static bool is_too_large(const struct search *search, bool is_paged)
             (device > (double)limits->device || host > (double)limits->host));
 }
 
-/* The plan is of the largest size that fits, or of the smallest with its MLP in
- * pieces. False: not even that does. */
+/* Plans the largest size that fits, or the smallest with its MLP in pieces.
+ * False: neither fits. */
 static bool fits_largest(struct search *search)
 {
     int sizes[SIZES_MAX];
@@ -255,7 +254,7 @@ static void note_all(struct search *search, const struct plan_found *found)
     struct plan_smallest *out = search->query->smallest;
     const struct plan_limits *limits = &search->limits;
     bool has_room = total_of(found) <= limits->total;
-    /* the CPU device without limits: one memory for both */
+    /* the CPU device without limits: a single memory */
     if (!limits->on_gpu && !limits->limits_device && !limits->limits_host) {
         note(search, &out->any, found, total_of(found), total_of(&out->any));
         return;
@@ -267,8 +266,8 @@ static void note_all(struct search *search, const struct plan_found *found)
         note(search, &out->host, found, found->host, out->host.host);
 }
 
-/* With so much of the device and any amount of the host; false: there is no
- * such plan, or its disk is too large. */
+/* Plans with `device` bytes of the device and unlimited host memory; false: no
+ * such plan, or it needs too much disk. */
 static bool try_room(
         struct search *search, uint64_t device, struct plan_found *out)
 {
@@ -295,12 +294,12 @@ static bool try_room(
     return true;
 }
 
-/* With micro-batches of B: all that may wait on the host here, and there. Where
- * that can be a part of it (paged states), as much as the host has room for,
- * and as little as the device's room asks for. */
+/* With micro-batches of B: plans everything pageable on the device, and on the
+ * host. If it can be divided (paged states), also as much as fits on the host,
+ * and as little as the device needs. */
 static void try_size(struct search *search, int B)
 {
-    enum { TRIES = 8 }; /* pieces are whole, so the first may miss by some */
+    enum { TRIES = 8 }; /* pieces are whole, so the first try may miss */
     const struct plan_limits *limits = &search->limits;
     struct plan_found here, there, part;
     search->fit.choice.B = B;
@@ -309,7 +308,7 @@ static void try_size(struct search *search, int B)
     ok &= try_room(search, 0, &there);
     if (!ok || here.device <= there.device || here.host >= there.host)
         return;
-    /* no part of it can take less than these: try what may win alone */
+    /* a mix cannot need less than these bounds: try it only if it may win */
     const struct plan_smallest *found = search->query->smallest;
     bool may_win =
             !found->device.choice.B ||
@@ -340,7 +339,8 @@ static void try_smallest(struct search *search)
 
 /* --- the loop ------------------------------------------------------------- */
 
-/* Its model or mesh may be another. False: there is none such. */
+/* Begins a candidate, perhaps with another model or mesh. False: it cannot be
+ * planned. */
 static bool begin_candidate(
         struct search *search, const struct plan_candidate *candidate,
         bool is_probe)
@@ -377,7 +377,8 @@ static enum zd_status try_candidate(
             candidate_skip(candidate, CHOOSE_STAGE);
         return search->failed;
     }
-    /* nothing is paged, or there is no order: it is the candidate without */
+    /* nothing is paged, or there is only one micro-batch: equals another
+     * candidate */
     if ((candidate->option[CHOOSE_PLACE] == PLACE_PAGED &&
          !job_plan_paged(search->plan).host) ||
         (candidate->option[CHOOSE_ORDER] && search->fit.choice.A == 1))
@@ -394,8 +395,8 @@ static int mesh_number(const struct plan_candidate *candidate)
            option[CHOOSE_TP];
 }
 
-/* Ranks of tp, which wait for each other in every layer, are within a node, and
- * those of cp, or whole nodes are. */
+/* tp ranks, which wait for each other in every layer, must share a node; tp x
+ * cp must divide a node or be whole nodes. */
 static bool is_within_node(
         const struct search *search, const struct plan_candidate *candidate)
 {
@@ -408,8 +409,8 @@ static bool is_within_node(
            (node % tp == 0 && (node % both == 0 || both % node == 0));
 }
 
-/* What a mesh is asked with: options that lead from all on the device to as
- * little of it as can be; each where the space has it. */
+/* Candidates to score a mesh: from everything on the device to as little as
+ * possible there, as far as the space allows. */
 static const struct plan_candidate probes[] = {
         {{[CHOOSE_MODE] = MODE_NONE}},
         {{[CHOOSE_MODE] = MODE_FULL, [CHOOSE_STAGE] = STAGE_3}},
@@ -426,7 +427,7 @@ static const struct plan_candidate probes[] = {
 enum { PROBES = sizeof probes / sizeof *probes };
 static const double never = 1e12; /* seconds */
 
-/* Seconds of a step, or, beyond any of those, with the bytes that are short. */
+/* Seconds of a step; if it does not fit, `never` plus the missing bytes. */
 static double score_probe(
         struct search *search, const struct plan_candidate *candidate)
 {
@@ -436,7 +437,7 @@ static double score_probe(
         return INFINITY;
     if (fits_largest(search))
         return plan_predict(plan, search->machine).step_seconds;
-    if (!plan->arena.bytes[ARENA_DEVICE]) /* there is no such plan */
+    if (!plan->arena.bytes[ARENA_DEVICE]) /* it could not be planned */
         return INFINITY;
     uint64_t device = plan_device_bytes(plan), host = plan_host_bytes(plan);
     return never + (double)plan_left(device, limits->device) +
@@ -460,7 +461,7 @@ static double score_mesh(
     return best;
 }
 
-/* The rest are left out. */
+/* Chooses the meshes to search and leaves out the rest. */
 static void choose_meshes(struct search *search)
 {
     enum { MOST = 6 };
@@ -515,7 +516,7 @@ static bool is_tried(
         return false;
     if (search->meshes->is_left_out[mesh_number(candidate)])
         return false;
-    /* a job that leaves the mode open is none of its candidates */
+    /* with the mode open, the job itself is not a candidate */
     if (job->train.gradient_checkpointing.mode == CHECKPOINTING_AUTO &&
         !candidate->option[CHOOSE_MODE])
         return false;
@@ -545,8 +546,8 @@ static enum zd_status run(struct search *search)
     return ZD_OK;
 }
 
-/* For qsort. Times that differ by rounding are one: what is left open then
- * stays where it is. */
+/* For qsort. Times that differ only by rounding are equal; then the order of
+ * enumeration decides. */
 static int by_time(const void *a, const void *b)
 {
     const struct plan_found *x = a, *y = b;

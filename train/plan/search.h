@@ -1,7 +1,6 @@
-/* search.h - which jobs would fit: one loop over the candidates of a job
- * (candidate.h). It plans each, keeps those that pass a filter, and orders them
- * by a score. It only plans, without trial runs. Every question is such a
- * query:
+/* search.h - finds jobs that would fit, by one loop over the candidates of a
+ * job (candidate.h). It plans each, keeps those that pass a filter, and orders
+ * them by a score. It only plans, without trial runs. Queries:
  *
  *   asked by          may vary           micro-batches      keeps
  *   --fit, init       what is allowed    largest that fits  all, by time
@@ -14,8 +13,8 @@
  *   smallest machine  what is allowed    one sample, or     the least device,
  *                                        the whole step     host, and both
  *
- * Every step has the same samples and learning rate. Of each candidate the
- * largest micro-batch that fits is taken: by the prediction none is faster. */
+ * Every step has the same samples and learning rate. Each candidate uses the
+ * largest micro-batch that fits, which is the fastest by prediction. */
 #pragma once
 
 #include "train/plan/candidate.h"
@@ -33,8 +32,8 @@ struct plan_found {
     struct plan_candidate candidate;
     struct job_choice choice;
     int world, cost;
-    /* Bytes, as the plan of the job has them: host with pinned memory and with
-     * `snapshot`, the copy for background saves (where times are predicted). */
+    /* Bytes as in the plan: host includes pinned memory and `snapshot`, the
+     * copy for background saves (if times are predicted). */
     uint64_t device, host, pinned, disk, snapshot;
     struct plan_prediction predicted;
     struct plan_settings settings;
@@ -46,12 +45,12 @@ struct plan_found {
  * the least sum of both). choice.B 0: there is none. */
 struct plan_smallest {
     struct plan_found device, host, any;
-    struct plan_limits limits; /* that they were sought for */
+    struct plan_limits limits; /* of the search */
 };
 
-/* Meshes are many, and all else is to be tried in each: a few candidates of
- * each say in which. The job's own and the six with the fastest of these are
- * tried, or, where none fits, the one that lacks least memory. */
+/* There are too many meshes to try everything in each. A few candidates score
+ * each mesh; the search uses the job's own and the six fastest, or if none
+ * fits, the one that lacks the least memory. */
 enum { PLAN_MESHES = 8 * 8 * 8 };
 struct plan_meshes {
     bool is_known;
@@ -60,31 +59,32 @@ struct plan_meshes {
 
 enum plan_score {
     PLAN_UNSCORED,
-    PLAN_BY_TIME, /* predicted, the fastest first and of equals the one with the
-                     fewest changes; snapshots are planned too */
-    PLAN_BY_COST, /* the cheapest first, without the job as it is; none that
-                     holds another's changes */
+    PLAN_BY_TIME, /* predicted, the fastest first, of equal ones the fewest
+                     changes first; also plans snapshots */
+    PLAN_BY_COST, /* the cheapest first, without the job itself; none that
+                     includes another's changes */
 };
 struct plan_query {
     const struct plan_search *search;
     struct plan_space space;
-    bool keeps_batch; /* its own micro-batches, unless BATCH_OTHER */
-    bool is_job;      /* no candidate: where it cannot be planned, an error */
+    bool keeps_batch; /* keep the job's micro-batches, unless BATCH_OTHER */
+    bool is_job;      /* only the job: an error if it cannot be planned */
     enum plan_score score;
-    int changes_most;      /* options of a candidate; 0: any number */
-    int most;              /* ends with so many; 0: all */
-    struct job_plan *plan; /* begun, with limits; it is overwritten. NULL: one
-                              is begun, with the limits of the job */
-    const struct plan_limits *limits; /* NULL: those of the plan */
-    struct plan_meshes *meshes;       /* found by the first of several queries
-                                         of one space; NULL: by each */
-    struct plan_smallest *smallest;   /* adds to it, whatever the limits, and
-                                         keeps nothing; it begins as all 0 */
+    int changes_most;      /* maximum changes of a candidate; 0: any number */
+    int most;              /* stop after this many; 0: all */
+    struct job_plan *plan; /* begun, with limits; overwritten. NULL: begins one
+                              with the job's limits */
+    const struct plan_limits *limits; /* NULL: the plan's */
+    struct plan_meshes *meshes;       /* shared by several queries of one space;
+                                         NULL: not shared */
+    struct plan_smallest *smallest;   /* updated with plans beyond the limits,
+                                         too; nothing is kept; start with all
+                                         0 */
 };
-/* The job with what "auto" has chosen in a plan of it. */
+/* The job with the choices of its plan for "auto". */
 struct train_job plan_settled(
         const struct train_job *job, const struct job_plan *plan);
-/* The job as it is. */
+/* A query of only the job. */
 struct plan_query plan_query_job(const struct plan_search *search);
 /* The loop. The caller frees *found_out, which is set even after an error. */
 enum zd_status plan_search_run(
@@ -102,10 +102,10 @@ enum zd_status plan_search_smallest(
         const struct plan_search *search, struct plan_meshes *meshes,
         struct plan_smallest *out);
 
-/* The most of one thing that fits, or the fewest ranks, all else as the job has
- * it (`fits`: or as any candidate has it). WORLD: of any number up to a node
- * (local_size; 0: 8), then of whole nodes; 8192 at most. Numbers that cannot
- * share the job's batch are passed over. */
+/* The maximum of one quantity that fits, or the minimum of ranks, with all else
+ * as in the job (`fits`: or in any candidate). WORLD: any number up to a node
+ * (local_size; 0: 8), then whole nodes, at most 8192. Skips numbers that cannot
+ * divide the job's batch. */
 enum plan_most {
     PLAN_MOST_BATCH,
     PLAN_MOST_SEQ,
@@ -114,9 +114,9 @@ enum plan_most {
 };
 struct plan_most_found {
     int64_t value;    /* samples of a micro-batch, tokens, parameters, ranks */
-    const char *name; /* of the model, or what ends a sample; static */
-    int64_t global;   /* BATCH: train.global_batch_size then, if it is given */
-    struct plan_found best; /* with `fits`: the fastest with so much */
+    const char *name; /* of the model, or what limits a sample; static */
+    int64_t global;   /* BATCH: the new train.global_batch_size, if given */
+    struct plan_found best; /* with `fits`: the fastest candidate at `value` */
 };
 /* ZD_ERR_UNFIT if not even the least fits, as plan_search_fits. */
 enum zd_status plan_search_most(

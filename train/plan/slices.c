@@ -1,6 +1,6 @@
-/* slices.c - what a tensor's slice must be for its states: with tensor
- * parallelism (model/slice.h), and not settled by the model's sizes alone; and
- * what ranks that share a sample exchange for attention
+/* slices.c - checks slices of tensor parallelism (model/slice.h) beyond the
+ * model's sizes: blocks, random words and scales must not be split. Also
+ * chooses what ranks that share a sample exchange for attention
  * (parallel.cp_comm_type): keys and values, or heads. */
 #include "base/text_buffer.h"
 #include "kernels/elementwise/masked.h"
@@ -13,7 +13,7 @@
 enum refusal { FITS, CUTS_BLOCKS, CUTS_WORDS, CUTS_CODES, CUTS_TILES };
 enum { SIZES_MAX = 120 };
 
-/* Rows or columns of a range that each place has. */
+/* Rows or columns per place in a range. */
 static int64_t share_of(const struct param *param, int range)
 {
     const struct param_slice *slice = &param->slice;
@@ -23,7 +23,7 @@ static int64_t share_of(const struct param *param, int range)
     return end - slice->ranges[range].here;
 }
 
-/* Are blocks of the slice blocks of the whole tensor, on each place? */
+/* Are blocks of the slice whole blocks of the tensor, on each place? */
 static bool cuts_blocks(const struct param *param, int place)
 {
     const struct param_slice *slice = &param->slice;
@@ -38,7 +38,7 @@ static bool cuts_blocks(const struct param *param, int place)
     return cuts;
 }
 
-/* Do elements that share a call of random numbers lie on two places? */
+/* Are elements that share a call of random numbers on two places? */
 static bool cuts_words(const struct train_job *job, const struct param *param)
 {
     bool drops = job->lora.lora_dropout > 0 || job->lora.path;
@@ -46,8 +46,8 @@ static bool cuts_words(const struct train_job *job, const struct param *param)
            param->shape[1] % DROPOUT_WORDS;
 }
 
-/* Do places share a tile of a weight that has one scale? A weight whose sides
- * are no multiples of FP8_ALIGN is not in FP8. */
+/* Would a tile with one scale be split over places? A weight with a side that
+ * is not a multiple of FP8_ALIGN is not in FP8. */
 static bool cuts_tiles(const struct train_job *job, const struct param *param)
 {
     const struct param_slice *slice = &param->slice;
@@ -94,8 +94,8 @@ static enum refusal refusal_of(
     return cuts_words(job, param) ? CUTS_WORDS : FITS;
 }
 
-/* Has the slice nothing that must stay together? Else the error names the first
- * such tensor. */
+/* Checks that the slice splits nothing that must stay together; the error names
+ * the first such tensor. */
 static enum refusal check(
         const struct train_job *job, const struct param_table *table,
         struct tp tp)
@@ -140,7 +140,8 @@ static enum refusal check(
     return refusal;
 }
 
-/* Of the job, of a plan of whole tables; without an error. */
+/* Does tp of `size` fit the job? The plan has whole tables; reports no error.
+ */
 static bool fits(const struct train_job *job, struct job_plan *plan, int size)
 {
     const struct tp tp = {size, 0};
@@ -158,8 +159,8 @@ enum zd_status plan_check_slices(
     return fits ? ZD_OK : ZD_ERR_CONFIG;
 }
 
-/* "8 or 4 or 2": the sizes of an axis up to `most` that fit the model, the
- * samples and the ranks. */
+/* "8 or 4 or 2": sizes of an axis up to `most` that fit the model, the samples
+ * and the ranks. */
 static void list_sizes(
         const struct train_job *job, int most, bool is_cp, int world,
         struct job_plan *plan, char out[SIZES_MAX])
@@ -206,7 +207,7 @@ enum zd_status job_check_slices(
     if (job->parallel.tp == 1)
         return ZD_OK;
     if (plan_tables(job, &plan) != ZD_OK)
-        zd_error_clear(); /* others tell */
+        zd_error_clear(); /* another check reports it */
     else if (!fits(job, &plan, job->parallel.tp))
         status = refuse(job, &plan, world);
     plan.config = (struct model_config){0}; /* borrowed */
@@ -255,7 +256,7 @@ enum zd_status job_check_heads(
         const struct train_job *job, const struct model_config *whole,
         int world)
 {
-    struct job_plan plan; /* of its slice alone */
+    struct job_plan plan; /* for its slice only */
     struct model_config *slice = &plan.slice_config;
     char sizes[SIZES_MAX];
     if (job->cp_comm_type != CP_A2A || job->parallel.cp == 1)

@@ -1,13 +1,13 @@
-/* try.c - what a rank holds and sends for one choice; pure. */
+/* try.c - plans a rank's memory and traffic for one choice; pure. */
 #include "base/device/device_memory.h"
 #include "base/must.h"
 #include "train/plan/fit.h"
 
 #include <string.h>
 
-/* Positions of the key/value cache of the samples: a token is at least a byte
- * of the prompt, and a post-processor puts a few in front, a chat template its
- * system message. */
+/* Positions of the key/value cache for samples: a prompt has at most one token
+ * per byte; a post-processor may prepend a few, and a chat template its system
+ * message. */
 static int sample_capacity(const struct train_job *job, int max_positions)
 {
     enum { PREFIX_MAX = 8, TEMPLATE_MAX = 512 };
@@ -29,7 +29,7 @@ static bool has_eval_data(const struct train_job *job)
     return job->data.eval_count > 0 || job->data.val_split > 0;
 }
 
-/* With what the job itself evaluates and samples. */
+/* The shape including the job's own evaluations and samples. */
 static struct model_shape own_shape(
         const struct train_job *job, const struct job_choice *choice,
         const struct job_plan *plan)
@@ -75,7 +75,7 @@ static size_t logits_bytes(int V)
 
 enum { DECODE_BATCH = 64, PROMPT_TOKENS = 1024, LEAST_POSITIONS = 16 };
 
-/* Places of tensor parallelism have equal shares of it. */
+/* Must be divisible by tp. */
 static void set_decode_batch(struct model_shape *shape, int tp)
 {
     int capacity = shape->decode_capacity;
@@ -83,7 +83,7 @@ static void set_decode_batch(struct model_shape *shape, int tp)
     shape->decode_batch = (batch + tp - 1) / tp * tp;
 }
 
-/* Spans of a shape. */
+/* Plans the spans of a shape. */
 static enum zd_status measure(
         const struct job_plan *plan, struct model_shape shape,
         struct arena_plan *out)
@@ -99,7 +99,8 @@ static size_t activations_of(const struct arena_plan *arena)
 }
 
 /* The most rows of an evaluation batch, or positions of a cache, whose
- * activations lie within `room`: halved down to `least`; 0: not even those. */
+ * activations fit in `room`, by halving down to `least`; 0: not even `least`.
+ */
 static enum zd_status fit_most(
         const struct job_plan *plan, bool is_eval, int most, int least,
         size_t room, int *out)
@@ -135,7 +136,7 @@ static enum zd_status fit_requests(
                 &shape->eval_B));
         shape->eval_B = shape->eval_B ? shape->eval_B : 1;
     }
-    /* hardly any where a step's own activations are on the host: none */
+    /* too few, because a step's own activations are on the host: none */
     ZD_TRY(fit_most(
             plan, false, most_positions(job, plan->config.max_positions),
             LEAST_POSITIONS, room, &positions));
@@ -144,7 +145,8 @@ static enum zd_status fit_requests(
     return ZD_OK;
 }
 
-/* Adds it to plan->shape, and what it costs to the plan. */
+/* Adds evaluations and samples on request to plan->shape, and their memory to
+ * the plan. */
 static enum zd_status plan_on_request(
         const struct train_job *job, struct job_plan *plan,
         struct arena_plan *model)
@@ -170,8 +172,8 @@ static enum zd_status plan_on_request(
 
 /* --- spans ---------------------------------------------------------------- */
 
-/* The loader keeps a whole step (its targets are counted before its first
- * forward) while the next and a few more are read ahead. */
+/* The loader keeps a whole step, because targets are counted before its first
+ * forward, and reads the next batch and a few more ahead. */
 int job_plan_batches(const struct train_job *job, int accumulation)
 {
     int ahead = job->data.prefetch > 1 ? job->data.prefetch : 1;
@@ -192,7 +194,7 @@ static enum zd_status plan_comm(
     return ZD_OK;
 }
 
-/* With those of the model. */
+/* Plans all spans, including the model's. */
 static enum zd_status plan_spans(
         const struct train_job *job, const struct arena_plan *model,
         struct job_plan *plan)
@@ -262,7 +264,7 @@ enum zd_status job_plan_try(
                          : plan->mesh.replicate; /* of one sum */
     if (choice->moves_most && micros > choice->moves_most)
         micros = choice->moves_most;
-    struct zero_request request; /* compared with others as bytes */
+    struct zero_request request; /* compared as bytes */
     memset(&request, 0, sizeof request);
     request.exchange = exchange_of(plan);
     request.config = plan_slice_config(plan);

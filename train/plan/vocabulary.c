@@ -1,5 +1,5 @@
-/* vocabulary.c - [lora] with an embedding in modules_to_save: the model has a
- * row for every token of the tokenizer. */
+/* vocabulary.c - with an embedding in lora.modules_to_save the model gets a row
+ * for every token of the tokenizer. */
 #include "base/file/fs.h"
 #include "base/must.h"
 #include "data/tokenizer/tokenizer.h"
@@ -10,8 +10,7 @@
 
 #include <string.h>
 
-/* New rows of a head that is not tied to the embedding would be of no use
- * unless they train too. */
+/* New rows of an untied head are useless unless the head trains too. */
 static enum zd_status check_head(
         const struct model_config *config, const struct peft_config *adapter,
         int ids)

@@ -15,7 +15,7 @@ struct events {
     const struct train_observer *observer;
     pthread_mutex_t mutex; /* guards what follows, and the order of events */
     struct file_writer *file;
-    size_t kept; /* bytes of it that stay */
+    size_t kept; /* bytes of the file to keep */
     int64_t last_id, last_step;
 };
 
@@ -66,7 +66,7 @@ void events_close(struct events *events)
     free(events);
 }
 
-/* The mutex is held: events reach the file and the observer in their order. */
+/* Call with the mutex held, so that events reach file and observer in order. */
 static void tell(
         struct events *events, struct train_event *event, const json_t *members)
 {
@@ -80,7 +80,7 @@ static void tell(
             event->time, "event", event->kind, "step", (json_int_t)event->step);
     if (members)
         json_object_update_missing(line, (json_t *)(uintptr_t)members);
-    /* numbers come back exactly, as in metrics.jsonl */
+    /* enough digits to read numbers back exactly, as in metrics.jsonl */
     ZD_FREED char *text =
             json_dumps(line, JSON_COMPACT | JSON_REAL_PRECISION(17));
     event->text = text;
@@ -88,8 +88,7 @@ static void tell(
     struct zd_error before = *zd_error_get();
     if (strcmp(event->kind, "step") != 0)
         file_writer_add(events->file, text, strlen(text));
-    /* the caller does not fail where the line is lost; it may tell of `before`
-     */
+    /* losing the line is not the caller's failure; restore its error record */
     zd_error_set(&before);
     if (events->observer->event)
         events->observer->event(events->observer->ctx, event);
@@ -133,7 +132,7 @@ int64_t events_last_id(struct events *events)
     return events->last_id;
 }
 
-/* The disk may be slow: events_tell does not wait for it. */
+/* May be slow; events_tell does not wait for the disk. */
 enum zd_status events_sync(struct events *events)
 {
     return events ? file_writer_sync(events->file) : ZD_OK;

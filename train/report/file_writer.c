@@ -22,20 +22,22 @@ struct file_writer {
     const char *what;
     pthread_t writer;
     bool has_writer;
-    off_t end; /* of the last whole text in the file; the writer's */
+    off_t end; /* end of the last whole text in the file; only the writer uses
+                  it */
     pthread_mutex_t mutex; /* guards what follows */
     pthread_cond_t work, done;
-    char *pending, *hand; /* texts that wait; those that the writer has, in
-                             which it reads without the mutex */
+    char *pending, *hand; /* waiting texts; `hand`: texts that the writer reads
+                             without the mutex */
     size_t pending_bytes, pending_room, hand_bytes, hand_room;
-    uint64_t asked, tried; /* tries to write: wanted and made, ever */
-    bool has_warned;       /* since the last write that went well */
+    uint64_t asked, tried; /* numbers of requested and finished tries to
+                              write */
+    bool has_warned;       /* since the last successful write */
     bool is_closing;
-    struct zd_error error; /* of the last try; ZD_OK: all was written */
+    struct zd_error error; /* of the last try; ZD_OK: everything was written */
 };
 
-/* O_NONBLOCK: opening a FIFO would wait for its reader. O_NOFOLLOW: in a
- * folder of a group a link would lead to a file of another's choice. */
+/* O_NONBLOCK: opening a FIFO would wait for its reader. O_NOFOLLOW: in a shared
+ * folder another member could link to any file. */
 static enum zd_status open_file(struct file_writer *file)
 {
     struct stat info;
@@ -65,7 +67,7 @@ static enum zd_status fail_write(const char *path, int error)
             ZD_ERR_IO, "E0732", "cannot write %s: %s", path, strerror(error));
 }
 
-/* errno; 0: all was written. */
+/* Returns errno; 0: everything was written. */
 static int write_all(int fd, const char *text, size_t bytes, off_t at)
 {
     for (size_t done = 0; done < bytes;) {
@@ -79,7 +81,7 @@ static int write_all(int fd, const char *text, size_t bytes, off_t at)
     return 0;
 }
 
-/* A torn write is taken back. */
+/* Truncates a partial write. */
 static enum zd_status write_rows(
         struct file_writer *file, const char *rows, size_t bytes)
 {
@@ -96,8 +98,8 @@ static enum zd_status write_rows(
     return fail_write(file->path, error);
 }
 
-/* Readable by all that may enter the folder, as the umask allows: the reader of
- * a text file for Prometheus is another user. */
+/* Readable by all as the umask allows: Prometheus' text file is read by another
+ * user. */
 static enum zd_status replace(const char *path, const char *text, size_t bytes)
 {
     char beside[PATH_MAX];
@@ -117,9 +119,9 @@ static enum zd_status replace(const char *path, const char *text, size_t bytes)
     return fail_write(path, error);
 }
 
-/* One try to write what waits, after what the disk did not take before; the
- * mutex is held, but not while it writes. False: the disk did not take them,
- * and there was no warning yet. */
+/* Tries once to write earlier unwritten texts, then waiting ones. Call with the
+ * mutex held; it is released during writes. False: a write failed and there was
+ * no warning yet. */
 static bool try_rows(struct file_writer *file)
 {
     uint64_t asked = file->asked;
@@ -134,7 +136,7 @@ static bool try_rows(struct file_writer *file)
     pthread_mutex_unlock(&file->mutex);
     enum zd_status status = !is_whole ? write_rows(file, file->hand, bytes)
                             : bytes   ? replace(file->path, file->hand, bytes)
-                                      : ZD_OK; /* a sync: nothing waits */
+                                      : ZD_OK; /* a sync with nothing waiting */
     pthread_mutex_lock(&file->mutex);
     bool is_told = status == ZD_OK || file->has_warned;
     file->tried = asked;
@@ -159,7 +161,8 @@ static void *run_writer(void *ctx)
             return NULL;
         if (try_rows(file))
             continue;
-        /* told without the mutex: a warning is an event, and so a row */
+        /* warn without the mutex: a warning is an event, which may be a row
+         * here */
         struct zd_error error = file->error;
         pthread_mutex_unlock(&file->mutex);
         zd_log_warning(
@@ -214,7 +217,7 @@ enum zd_status file_writer_open(
     return status;
 }
 
-/* The writer tries once more and ends. */
+/* Lets the writer try once more and end. */
 static void end_writer(struct file_writer *file)
 {
     pthread_mutex_lock(&file->mutex);
@@ -249,13 +252,13 @@ void file_writer_close(struct file_writer *file)
 
 /* --- rows ----------------------------------------------------------------- */
 
-/* The mutex is held. */
+/* Call with the mutex held. */
 static enum zd_status append(
         struct file_writer *file, const char *text, size_t bytes)
 {
     bool is_row = file->mode == FILE_ROWS;
     if (file->mode == FILE_WHOLE)
-        file->pending_bytes = 0; /* those that waited are dropped */
+        file->pending_bytes = 0; /* drop the waiting texts */
     else if (file->pending_bytes + file->hand_bytes + bytes >= FILE_WRITER_ROOM)
         return ZD_FAIL(
                 ZD_ERR_IO, "E0732",
@@ -278,7 +281,7 @@ enum zd_status file_writer_add(
     return status;
 }
 
-/* Wait for a try of what was added. */
+/* Waits for a try to write what was added. */
 static enum zd_status await_rows(struct file_writer *file)
 {
     ZD_LOCKED(&file->mutex);

@@ -102,8 +102,8 @@ static json_t *json_of(const struct metric *metric, const void *from, int i)
 
 enum { KEY_MAX = 32 };
 
-/* Whether an object comes before the last key of *path: then its key is taken
- * off. */
+/* Does *path have an object before its last key? Then removes that key from
+ * *path. */
 static bool take_key(const char **path, char key[KEY_MAX])
 {
     size_t length = strcspn(*path, ".");
@@ -124,7 +124,7 @@ static bool is_any_known(const struct metric *metric, const void *from)
     return i < metric_count(metric);
 }
 
-/* Those of an inner index that are known; NULL: none. */
+/* The known metrics of an inner index; NULL: none. */
 static json_t *inner_json(const struct metric *metric, const void *from, int i)
 {
     int inner = metric->inner->count;

@@ -1,12 +1,11 @@
-/* metric_table.c - the metrics of a step and of a rank; metric.h says what a
- * row means. */
+/* metric_table.c - the metrics of a step and of a rank (rows: metric.h). */
 #include "train/report/metric.h"
 #include "train/report/observer.h"
 
 #include <math.h>
 #include <string.h>
 
-/* A function of an enum as one of its number. */
+/* Wraps a function of an enum as one of int. */
 #define NAMES(names, function, type)                                           \
     static const char *names(int i)                                            \
     {                                                                          \
@@ -40,7 +39,7 @@ double train_offload_waited(const struct train_offload_report *report)
            report->activations.wait_seconds;
 }
 
-/* What is computed of a struct. */
+/* Values computed from a struct. */
 #define OF(type, one, name, number)                                            \
     static double name(const void *from, int i)                                \
     {                                                                          \
@@ -155,7 +154,7 @@ bool train_step_is_logged(
 
 /* --- a rank --------------------------------------------------------------- */
 
-/* Memory that a rank does not have is not known. */
+/* Unknown if the rank does not have this memory. */
 static double if_planned(
         const struct train_rank_report *rank, int memory, uint64_t bytes)
 {

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-/* Is the line a row of a step that stays? */
+/* Is the line a row of a step to keep? */
 static bool is_kept(void *ctx, const char *line, const json_t *row)
 {
     const int64_t *last = ctx;

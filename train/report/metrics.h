@@ -1,13 +1,13 @@
-/* metrics.h - metrics.jsonl: one JSON object a line, one line per step and per
- * evaluation, numbers with enough digits to come back exactly. Internal to
+/* metrics.h - metrics.jsonl: one JSON object per line, one line per step and
+ * evaluation, numbers with enough digits to read back exactly. Internal to
  * train; rank 0 only. */
 #pragma once
 
 #include "train/report/file_writer.h"
 #include "train/report/observer.h"
 
-/* Open `path` to go on after `step`: rows of later steps are dropped, a torn
- * last line with them; rows up to `step` are not touched. */
+/* Opens `path` to continue after `step`: drops rows of later steps and a
+ * partial last line; keeps rows up to `step` unchanged. */
 enum zd_status metrics_open(
         const char *path, int64_t step, struct file_writer **metrics_out);
 /* The row of a step. New reference. */

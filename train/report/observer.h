@@ -15,7 +15,7 @@ struct train_offload_report {
     struct offload_report engine; /* optimizer, parameters */
     struct model_offload_report activations;
     bool has_disk;        /* the optimizer is on NVMe */
-    bool has_activations; /* some moved */
+    bool has_activations; /* activations moved */
     int64_t undone_steps; /* whose updates were undone */
 };
 /* total += of */
@@ -33,7 +33,7 @@ struct train_exposed {
     double launches; /* of a GPU's kernels; NaN: not measured */
 };
 
-struct train_step_report { /* metric_table.c says who shows what */
+struct train_step_report { /* metric_table.c: where each is shown */
     int64_t step;          /* from 1 */
     int64_t max_steps;
     double loss, grad_norm, learning_rate;
@@ -50,28 +50,30 @@ struct train_step_report { /* metric_table.c says who shows what */
     struct comm_counters wire; /* of this step, all groups together */
     struct zero_wire groups;
     struct train_offload_report offload;
-    double settings[SETTINGS]; /* that held; NaN: does not apply */
+    double settings[SETTINGS]; /* in effect; NaN: does not apply */
     int64_t global_batch;
     int64_t bad_rows; /* that data.on_bad_row left out so far */
 };
 
 /* total += of; evaluations and checkpoints are between steps. */
 void train_phases_add(double total[PHASES], const struct train_step_report *of);
-/* By log.logging_steps and log.logging_first_step; the last step always is. */
+/* According to log.logging_steps and log.logging_first_step; the last step
+ * always is. */
 bool train_step_is_logged(
         const struct train_step_report *step, const struct log_options *log);
 
 struct train_banner { /* known before step 1 */
     const struct train_job *job;
     const struct job_plan *plan;
-    const struct train_state *state; /* of a resumed run as it was saved
+    const struct train_state *state; /* of a resumed run as saved
                                         (train/checkpoint/checkpoint.h) */
     const struct arena *arena;
     const char *kernels; /* kernels->name */
     const char *tokenizer;
     const char *chat_template; /* NULL: no conversations */
     int threads, world, local_size;
-    int accumulation_max; /* micro-batches of a step that memory keeps */
+    int accumulation_max; /* the most micro-batches per step that memory
+                             allows */
     int64_t samples, train_tokens, eval_samples;
     const struct dataset *data; /* of training; may be NULL */
     int eos;
@@ -80,8 +82,8 @@ struct train_banner { /* known before step 1 */
     const char *resumed_from;     /* NULL: a fresh start */
     double settings[SETTINGS]; /* of the first step, resumed ones too; NaN: does
                                   not apply */
-    const char *socket_path;   /* where the run answers, filled by daemon; NULL:
-                                  nowhere */
+    const char *socket_path;   /* the control socket, set by daemon; NULL:
+                                  none */
 };
 
 struct watch_hang; /* comm/watch/watch.h */

@@ -54,12 +54,12 @@ enum zd_status decoder_encode(
     return status;
 }
 
-/* The texts that still grow: of each the run that comes next, and its token. */
+/* The unfinished texts: each one's next run and token. */
 struct growing {
     const struct decoder *decoder;
     struct decoder_text *texts;
     int count;
-    struct decode_run *runs; /* (count), of one token each */
+    struct decode_run *runs; /* (count), one token each */
     int32_t *ids;            /* (count) */
 };
 
@@ -106,7 +106,7 @@ static enum zd_status emit(
     return decoder_flush(text->live->out);
 }
 
-/* Pick and emit a token of each; those that go on move to the front. */
+/* Picks and emits a token for each text; moves unfinished ones to the front. */
 static enum zd_status pick(
         struct growing *growing, const struct sampler *sampler, bool is_last)
 {
@@ -187,7 +187,7 @@ static int32_t argmax(const float *logits, int V)
     return best;
 }
 
-/* The likeliest first, of equal ones the lowest id. */
+/* The most likely first; equal ones by id. */
 static int likelier(const void *a, const void *b, void *probabilities)
 {
     const float *p = probabilities;
@@ -195,7 +195,7 @@ static int likelier(const void *a, const void *b, void *probabilities)
     return p[x] != p[y] ? (p[x] > p[y] ? -1 : 1) : (x > y) - (x < y);
 }
 
-/* Logits become probabilities; returns their sum before normalizing. */
+/* Turns logits into unnormalized probabilities; returns their sum. */
 static void softmax(float *logits, int V, double temperature)
 {
     double sum = 0;
@@ -219,7 +219,7 @@ int32_t sampler_pick(
         order[i] = i;
     qsort_r(order, (size_t)V, sizeof *order, likelier, logits);
     double mass = 0;
-    int count = 0; /* of the nucleus */
+    int count = 0; /* tokens in the nucleus */
     while (count < V && (count == 0 || mass < sampler->top_p))
         mass += logits[order[count++]];
     double u = mass *

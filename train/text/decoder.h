@@ -1,6 +1,6 @@
-/* decoder.h - texts grown token by token: prompts in, tokens out. Used by
- * generate (one process) and by the samples of a run (all ranks in step).
- * Internal to train. */
+/* decoder.h - generates texts from prompts, token by token. Used by generate
+ * (one process) and for samples of a run (all ranks in lockstep). Internal to
+ * train. */
 #pragma once
 
 #include "base/printable.h"
@@ -13,38 +13,37 @@ struct decoder {
     const struct model_config *config;
     const struct model_hooks *hooks;
     const struct text *text;
-    struct comm *comm; /* NULL: alone. Rank 0 picks, all follow */
+    struct comm *comm; /* NULL: one process. Rank 0 picks tokens for all */
     float *logits;     /* (texts, V) */
     int32_t *order;    /* (V) */
-    int capacity;      /* positions of the cache, of each text */
-    int batch;         /* tokens of one call at most; at least the texts */
+    int capacity;      /* positions of the cache per text */
+    int batch;         /* maximum tokens of a call; at least the texts */
 };
 
-/* A text that grows. */
+/* A text being generated. */
 struct decoder_text {
     struct token_vector prompt; /* ids */
-    uint64_t stream;            /* of its random numbers */
-    struct printable *live;     /* each token is shown there; may be NULL */
-    char *bytes;                /* what was made; owned */
+    uint64_t stream;            /* stream of its random numbers */
+    struct printable *live;     /* shows each token; may be NULL */
+    char *bytes;                /* the generated text; owned */
     size_t count, capacity;
 };
 void decoder_text_fini(struct decoder_text *text);
-/* {"prompt": .., "text": ..}. A model may write any bytes: those that are not
- * UTF-8, and NUL, which many readers of JSON refuse, become U+FFFD. New
- * reference. */
+/* {"prompt": .., "text": ..}. A model may generate any bytes: invalid UTF-8,
+ * and NUL, which many JSON readers refuse, become U+FFFD. New reference. */
 json_t *decoder_text_json(const struct decoder_text *text, const char *prompt);
 
-/* Run the prompts and then up to `max_new` tokens of each text, a token of all
- * of them at a time; the shape of the model has room for so many. A text stops
- * at its end (not emitted) and when its cache is full. `sampler`'s stream is
+/* Runs the prompts, then up to `max_new` tokens of each text, one token of all
+ * texts at a time; the model's shape must have room for them. A text stops at
+ * an end token (not emitted) or when its cache is full. `sampler`'s stream is
  * not used. */
 enum zd_status decoder_run(
         const struct decoder *decoder, struct decoder_text *texts,
         int text_count, int max_new, const struct sampler *sampler);
 
-/* Flush `out`; ZD_ERR_IO where it cannot be written. */
+/* Flushes `out`; ZD_ERR_IO if it cannot be written. */
 enum zd_status decoder_flush(FILE *out);
 
-/* Ids of a prompt with what the tokenizer puts in front. */
+/* The ids of a prompt with the tokenizer's prefix. */
 enum zd_status decoder_encode(
         const struct text *text, const char *prompt, struct token_vector *ids);

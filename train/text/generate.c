@@ -15,7 +15,7 @@ struct generate_options generate_options_default(void)
     return (struct generate_options){.max_new_tokens = 64, .top_p = 1.0};
 }
 
-/* Everything that one generation holds. */
+/* The state of one generation. */
 struct generation {
     struct model_config config;
     struct param_table table;
@@ -27,7 +27,7 @@ struct generation {
     struct model *model;
     struct decoder_text *texts; /* (text_count) */
     int text_count;
-    int capacity; /* positions of a text */
+    int capacity; /* positions per text */
 };
 
 static void generation_fini(struct generation *g)
@@ -76,7 +76,7 @@ static enum zd_status encode(
             ids->count, g->config.max_positions);
 }
 
-/* Which layout stands in for a template that the model does not have. */
+/* Logs which layout replaces the model's missing chat template. */
 static enum zd_status tell_layout(const struct tokenizer *tokenizer)
 {
     const struct chat_choice choice = {.name = CHAT_AUTO};
@@ -147,7 +147,7 @@ static enum zd_status take_memory(
             &g->config, &g->table, shape, kernels, &g->arena, &g->model);
 }
 
-/* A line of JSON for each text. */
+/* Writes a line of JSON per text. */
 static enum zd_status write_lines(
         const struct generate_options *options, const struct generation *g,
         FILE *out)

@@ -1,5 +1,5 @@
-/* generate.h - text from a model: one way to pick the next token, used by
- * `zerod generate` and by the samples of a run. */
+/* generate.h - generates text: the sampler of `zerod generate` and of a run's
+ * samples, and the command itself. */
 #pragma once
 
 #include "model/adapters/merge.h"
@@ -7,24 +7,25 @@
 #include <stdint.h>
 
 struct sampler {
-    double temperature; /* 0 = greedy: the largest logit, the lowest id of
-                           equal ones */
-    double top_p;       /* keep the likeliest tokens up to this mass; 1 = all */
+    double temperature; /* 0: greedy: the largest logit, of equal ones the
+                           lowest id */
+    double top_p;       /* keep the most likely tokens up to this mass; 1:
+                           all */
     uint64_t seed, stream;
 };
 
-/* The next token of (V) logits, which are overwritten. `position` keys the
- * random number, so a text is a function of (seed, stream). `order`: scratch of
- * V ids. */
+/* Picks the next token from (V) logits, which are overwritten. `position` is
+ * part of the random number's key, so a text depends only on (seed, stream).
+ * `order`: scratch, V ids. */
 int32_t sampler_pick(
         const struct sampler *sampler, float *logits, int32_t *order, int V,
         int64_t position);
 
 struct generate_options {
     const char *model;                     /* a Hugging Face directory */
-    const struct adapter_choice *adapters; /* added to it */
+    const struct adapter_choice *adapters; /* merged into it */
     int adapter_count;
-    const char *const *prompts; /* UTF-8; the tokenizer's BOS is put in front */
+    const char *const *prompts; /* UTF-8; the tokenizer's BOS is prepended */
     int prompt_count;           /* at least 1 */
     bool chat; /* each is a user's message; the answer ends with its turn */
     int max_new_tokens;
@@ -35,11 +36,11 @@ struct generate_options {
 
 struct generate_options generate_options_default(void);
 
-/* Write the continuation and a newline to `out` as it is made. Stops at end of
- * text. Of several prompts the texts are made side by side, a token of each at
- * a time, so that weights are read once for all, and written when all are
- * whole: a line of JSON each, {"prompt", "text"}, in their order. The i-th's
- * random numbers are those of (seed, stream i). Computes in fp32 whatever the
- * files hold; memory: the model, and for each prompt a key/value cache of the
- * longest prompt + max_new_tokens positions. */
+/* Writes the continuation and a newline to `out` during generation; stops at an
+ * end of text. With several prompts the texts are generated together, one token
+ * of each at a time, so that weights are read once for all; when all are
+ * complete, writes a line of JSON per text, {"prompt", "text"}, in order. Text
+ * i uses random numbers of (seed, stream i). Computes in fp32 for any storage
+ * type. Memory: the model, and per prompt a key/value cache of the longest
+ * prompt + max_new_tokens positions. */
 enum zd_status generate_text(const struct generate_options *options, FILE *out);

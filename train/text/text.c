@@ -14,8 +14,8 @@ static bool has_file(const char *dir, const char *name)
     return fs_exists(fs_in(dir, name).text);
 }
 
-/* A byte tokenizer has no tokenizer.json: a model that was trained with it is
- * exported with this, to be trained again. */
+/* A byte tokenizer has no tokenizer.json: models trained with it are exported
+ * with this file, so that they can be trained again. */
 #define BYTES_KEY "zerod_tokenizer"
 static const char bytes_config[] = "{\"" BYTES_KEY "\": \"bytes\"}\n";
 
@@ -27,7 +27,7 @@ static bool says_bytes(const char *dir)
     if (!fs_exists(path.text))
         return false;
     if (json_parse_file(path.text, CONFIG_BYTES_MAX, &config) != ZD_OK)
-        zd_error_clear(); /* then it does not */
+        zd_error_clear(); /* unreadable: no */
     const char *word = json_string_at(config, BYTES_KEY);
     return word && text_is_bytes(word);
 }
@@ -72,7 +72,7 @@ static enum zd_status check_vocabulary(
     return ZD_ERR_DATA;
 }
 
-/* `path` is where the tokenizer was read; NULL for the byte tokenizer. */
+/* `path`: the tokenizer's file; NULL for the byte tokenizer. */
 static enum zd_status finish(
         struct text *text, const struct model_config *config, const char *path)
 {

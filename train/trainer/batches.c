@@ -94,7 +94,7 @@ void batches_stop(struct trainer *trainer)
 enum zd_status batches_accumulate(struct trainer *trainer, int accumulation)
 {
     struct job_plan *plan = &trainer->plan;
-    int most = trainer->batch_room - 1; /* one is read ahead */
+    int most = trainer->batch_room - 1; /* minus one for reading ahead */
     long long across = (long long)plan->per_device * samples_of(trainer).size;
     enum zd_status status;
     if (plan->by_layer && most > plan->shape.micros)

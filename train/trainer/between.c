@@ -1,8 +1,8 @@
-/* between.c - what happens between steps: evaluations, samples, and when they
- * and checkpoints are due. The loss of the evaluation data is of the same
- * samples at every world size, dealt over the ranks; sums are exact, so the cut
- * does not show. Text is written by the model in training: all ranks run it,
- * rank 0 picks the tokens. */
+/* between.c - work between steps: evaluations, samples, and when they and
+ * checkpoints are due. Evaluation uses the same samples with any number of
+ * ranks; sums are exact, so the loss does not depend on the distribution.
+ * Samples come from the model in training: all ranks run it, rank 0 picks the
+ * tokens. */
 #include "base/clock.h"
 #include "base/must.h"
 #include "data/tokenize.h"
@@ -13,15 +13,15 @@
 
 /* --- the evaluation ------------------------------------------------------- */
 
-/* Which samples the ranks evaluate, and of which this one has its part. */
+/* The order of evaluation samples over ranks, and this rank's part. */
 struct eval_order {
     struct mesh_group part;
     int B;
     int64_t samples;
 };
 
-/* Rows that a rank has no sample for are masked: it must still take part in the
- * gathers of its peers. */
+/* Rows without a sample are masked, because the rank must still take part in
+ * its peers' gathers. */
 static int64_t eval_sample_of(void *ctx, int64_t batch, int b)
 {
     const struct eval_order *order = ctx;
@@ -70,7 +70,7 @@ static int64_t samples_to_take(const struct trainer *trainer)
     return eval->max_batches > 0 && samples > most ? most : samples;
 }
 
-/* The sums of all ranks make the loss. */
+/* Merges the sums of all ranks to the loss. */
 static enum zd_status merge(
         struct trainer *trainer, struct exact_sum *loss, int64_t targets,
         double *value_out)
@@ -136,7 +136,7 @@ enum zd_status trainer_evaluate(
 
 /* --- samples -------------------------------------------------------------- */
 
-/* *end_out: the token that ends the answer of a chat, or -1. */
+/* *end_out: the token that ends a chat's answer, or -1. */
 static enum zd_status encode(
         const struct trainer *trainer, const struct sample_request *request,
         int i, struct token_vector *ids, int32_t *end_out)
@@ -270,7 +270,7 @@ static bool is_multiple(int64_t step, int64_t every)
     return every > 0 && step % every == 0;
 }
 
-/* Did the step just made finish a pass over the data? */
+/* Did the last step finish a pass over the data? */
 static bool ends_epoch(const struct trainer *trainer)
 {
     int64_t M = dataset_summary(trainer->train_data).samples;
@@ -297,7 +297,7 @@ static bool save_is_due(const struct trainer *trainer, bool evaluated)
     const struct train_state *state = &trainer->state;
     switch (save->save_strategy) {
     case SAVE_NO:
-    case SAVE_TIME: /* rank 0's clock says so, in the exchange of a step */
+    case SAVE_TIME: /* rank 0's clock decides, in a step's exchange */
         return false;
     case SAVE_STEPS:
         return is_multiple(state->step, live_save_steps(trainer));
@@ -316,7 +316,7 @@ enum zd_status between_begin(struct trainer *trainer)
         return ZD_OK;
     ZD_TRY(zero_settle(trainer->zero));
     late.engine = zero_offload_report(trainer->zero);
-    /* no step stood still for these, and the next one's row gets the rest */
+    /* no step waited for these; the next step's row gets the rest */
     late.engine.wait_down_seconds = late.engine.wait_host_seconds = 0;
     late.engine.wait_disk_seconds = late.engine.wait_up_seconds = 0;
     train_offload_add(&trainer->offload_late, &late);

@@ -23,10 +23,10 @@ enum { SAME_MAX = 3, PREFIX_MAX = 512 };
 
 struct crash_guard {
     struct comm *comm;
-    int file; /* opened to append; -1: it cannot be */
+    int file; /* opened for appending; -1: not possible */
     char path[PATH_MAX];
-    char prefix[PREFIX_MAX]; /* of each line of this start */
-    int64_t reached;         /* step of the last line; -1: there is none */
+    char prefix[PREFIX_MAX]; /* of this start's lines */
+    int64_t reached;         /* step of the last line; -1: none */
     int64_t step;
     bool is_running;
 };
@@ -36,11 +36,12 @@ struct crash_guard {
 #define FAULTS 5
 static const int faults[FAULTS] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
 static struct sigaction before[FAULTS];
-/* All that the handler touches; ranks may be threads of one process, of which
- * the first is told of. */
+/* All state that the handler touches. If ranks are threads of one process, only
+ * the first is recorded. */
 static atomic_int fault_file = -1;
-static char fault_lines[2][PREFIX_MAX + 64]; /* up to the signal's number .. */
-static char *_Atomic fault_line;             /* .. that of this step */
+static char fault_lines[2][PREFIX_MAX + 64]; /* line up to the signal's
+                                                number */
+static char *_Atomic fault_line;             /* the current step's line */
 
 static void set_fault_line(const struct crash_guard *guard)
 {
@@ -51,7 +52,7 @@ static void set_fault_line(const struct crash_guard *guard)
     atomic_store(&fault_line, line);
 }
 
-/* Write the line, then call the previous handler. */
+/* Writes the line, then calls the previous handler. */
 static void on_fault(int number, siginfo_t *info, void *context)
 {
     char end[] = {
@@ -63,11 +64,11 @@ static void on_fault(int number, siginfo_t *info, void *context)
             {line, line ? strlen(line) : 0},
             {end + skip, sizeof end - (size_t)skip}};
     if (file >= 0 && writev(file, parts, 2) < 0)
-        file = -1; /* there is no one left to tell */
+        file = -1; /* ignore a failed write */
     for (int i = 0; i < FAULTS; i++)
         if (faults[i] == number)
             sigaction(number, &before[i], NULL);
-    /* a fault happens again on return; a signal from kill does not */
+    /* a fault repeats on return, but a signal from kill must be raised again */
     if (info->si_code <= 0)
         raise(number);
     (void)context;
@@ -99,9 +100,9 @@ static void watch_no_more(const struct crash_guard *guard)
 /* --- what earlier starts left --------------------------------------------- */
 
 struct past {
-    const char *from, *job; /* of this start */
-    json_t *last;           /* its line; NULL: none that counts */
-    int same;               /* starts in a row that ended like it */
+    const char *from, *job; /* this start's */
+    json_t *last;           /* the last counting line; NULL: none */
+    int same;               /* consecutive starts that ended the same way */
 };
 
 static bool is_text(const json_t *line, const char *key, const char *text)
@@ -110,8 +111,7 @@ static bool is_text(const json_t *line, const char *key, const char *text)
     return own && text && strcmp(own, text) == 0;
 }
 
-/* Several ranks may tell of one start: the first line is its ending, whoever
- * knows the cause. */
+/* Several ranks may write lines for one start: the first line is its ending. */
 static bool take_line(void *ctx, const char *text, const json_t *row)
 {
     struct past *past = ctx;
@@ -170,7 +170,7 @@ static enum zd_status refuse(
             name[0] ? "" : guard->path);
 }
 
-/* Rank 0: refuses, or forgets what is of another checkpoint or job. */
+/* Rank 0: refuses the start, or drops lines of another checkpoint or job. */
 static enum zd_status look_back(
         struct crash_guard *guard, const char *from, const char *job,
         const char *name)
@@ -222,7 +222,7 @@ enum zd_status crash_guard_begin(
     *guard = (struct crash_guard){.comm = comm, .file = -1, .reached = -1};
     fs_join(guard->path, sizeof guard->path, job->job.output_dir, STARTS_FILE);
     clock_gettime(CLOCK_REALTIME, &now);
-    ZD_PRINT(/* as rank 0 has it */
+    ZD_PRINT(/* from rank 0 */
              guard->prefix,
              "{\"start\": \"%lld.%09ld\", \"from\": \"%.60s\", \"job\": "
              "\"%.60s\", \"rank\": ",
@@ -273,7 +273,8 @@ static bool counts(const struct crash_guard *guard, enum zd_status status)
     return code != 0 && code != 69 && code != 74 && code != 75;
 }
 
-/* The rank that knows the cause tells it; rank 0 that there was one. */
+/* The rank that knows the cause records it; rank 0 records that there was a
+ * failure. */
 static void tell_ending(const struct crash_guard *guard, enum zd_status status)
 {
     const struct zd_error *error = zd_error_get();
@@ -291,7 +292,7 @@ static void tell_ending(const struct crash_guard *guard, enum zd_status status)
         zd_log_debug("cannot write %s: %s", guard->path, strerror(errno));
 }
 
-/* A start that setup refuses leaves no trace. */
+/* A start that setup refuses leaves no file. */
 static bool is_idle(const struct crash_guard *guard)
 {
     struct stat info;

@@ -5,14 +5,14 @@
  *
  *     {"start": .., "from": .., "job": .., "step": 7, "how": "signal 11", ..}
  *
- * An ending counts when another start would meet it again: a signal of a fault
- * (SEGV, BUS, FPE, ILL, ABRT), and errors other than 69, 74 and 75. Errors
- * during setup cost nothing and are fixed by people; of those only 70 and 79
+ * An ending counts if another start would probably end the same way: fault
+ * signals (SEGV, BUS, FPE, ILL, ABRT), and errors other than 69, 74 and 75.
+ * Errors during setup cost nothing and are fixed by people, so only 70 and 79
  * count. KILL and TERM leave no line.
  *
- * Three endings in a row that are the same, from the same checkpoint, with the
- * same job and after the same step: the fourth start is refused. A step beyond
- * that one empties the file. */
+ * After three consecutive equal endings, from the same checkpoint, with the
+ * same job and after the same step, the fourth start is refused. A run that
+ * gets past that step clears the file. */
 #pragma once
 
 #include "comm/comm.h"
@@ -20,10 +20,10 @@
 
 struct crash_guard;
 
-/* Collective. Of rank 0, `from`: the digest of the checkpoint's manifest, ""
- * without one; `name`: how people know it. ZD_ERR_NUMERICS (79) when the run is
- * refused. *guard_out is NULL where run.resume names a checkpoint, or is
- * "never": a person is watching the run. */
+/* Collective. On rank 0 `from` is the digest of the checkpoint's manifest ("":
+ * none) and `name` its name for messages. ZD_ERR_NUMERICS (79): the run is
+ * refused. *guard_out is NULL if run.resume names a checkpoint or is "never":
+ * then a person is watching. */
 enum zd_status crash_guard_begin(
         struct comm *comm, const struct train_job *job, const char *from,
         const char *name, struct crash_guard **guard_out);

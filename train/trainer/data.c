@@ -1,4 +1,4 @@
-/* data.c - the data of a run, opened on all ranks. */
+/* data.c - opens the data of a run on all ranks. */
 #include "base/file/hash.h"
 #include "comm/topology.h"
 #include "train/trainer/trainer.h"
@@ -18,7 +18,7 @@ static struct dataset_request request_of(
     return request;
 }
 
-/* By the rank that begins, the first of the host. */
+/* A name after the first rank of the host, which begins. */
 static void name_growth(struct comm *comm, char name[GROWTH_NAME])
 {
     const struct topology_rank *ranks = comm_topology(comm)->ranks;
@@ -30,8 +30,8 @@ static void name_growth(struct comm *comm, char name[GROWTH_NAME])
 }
 
 /* Rank 0 fills the cache, or begins to; then the first rank of each other host,
- * which finds it filled where hosts share the folder. All others open what is
- * there. The first one of each host reads it whole beside the training. */
+ * which finds it filled if hosts share the folder. All others open it. During
+ * training the first rank of each host reads the cache to its end. */
 static enum zd_status open_dataset(
         struct trainer *trainer, bool eval, struct dataset **out)
 {

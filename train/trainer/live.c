@@ -14,7 +14,7 @@ double live_scheduled_rate(const struct trainer *trainer)
             trainer->state.max_steps);
 }
 
-/* Of the step after `steps` of them. */
+/* The rate of the step after `steps` steps. */
 static double rate_after(const struct trainer *trainer, int64_t steps)
 {
     const struct train_live *live = &trainer->state.live;
@@ -23,8 +23,7 @@ static double rate_after(const struct trainer *trainer, int64_t steps)
             &trainer->job->optim, steps, trainer->state.max_steps);
     if (!live->given[SET_LEARNING_RATE])
         return rate;
-    /* the rate that was asked for, exactly, wherever the schedule stands as it
-     * stood then */
+    /* exactly the requested rate while the schedule is at the same value */
     return rate == live->rate_base ? set : rate * (set / live->rate_base);
 }
 
@@ -75,7 +74,7 @@ bool live_rate_note(const struct trainer *trainer, char *text, size_t bytes)
     if (last > warmup && end != (isnan(peak) ? now : peak))
         ZD_PRINT(fall, ", decays to %.4g at step %lld", end, (long long)last);
     if (!rise[0] && !fall[0])
-        return false; /* it stays what it is */
+        return false; /* no change */
     snprintf(
             text, bytes, "learning_rate is %.4g at step %lld%s%s", now,
             (long long)next, rise, fall);
@@ -89,7 +88,7 @@ double live_max_grad_norm(const struct trainer *trainer)
                                           : trainer->job->optim.max_grad_norm;
 }
 
-/* As it was set, else the job's, which may be a fraction of all steps. */
+/* The interval as set, else the job's, which may be a fraction of all steps. */
 static int64_t interval(
         const struct trainer *trainer, enum train_setting_id id, double steps)
 {
@@ -159,9 +158,9 @@ static void forget_changed(
     }
 }
 
-/* A job that gives the global batch keeps it whatever the world; one that gives
- * micro-batches keeps these. 0: it cannot. `across`: samples of a micro-batch
- * of all ranks. */
+/* A job that gives the global batch keeps it with any number of ranks; one that
+ * gives micro-batches keeps their number. 0: it cannot. `across`: samples of a
+ * micro-batch of all ranks. */
 static int64_t set_micros(
         const struct train_job *job, int64_t accumulation, int64_t global_batch,
         int64_t across)

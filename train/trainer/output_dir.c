@@ -15,7 +15,8 @@
 
 #define LOCK_FILE ".zerod.lock"
 
-/* zerodctl shares the lock for a moment when it looks whether it is held. */
+/* Retries, because zerodctl briefly takes a shared lock to see if it is held.
+ */
 static bool lock_soon(int fd)
 {
     const struct timespec moment = {.tv_nsec = 10000000};
@@ -55,9 +56,9 @@ static enum zd_status take_lock(struct output_dir *dir)
     return ZD_OK;
 }
 
-/* What rows are appended to must be files: a FIFO would wait for a reader, and
- * is found before anything else is written here. A link is none, wherever it
- * leads: another member of the folder's group may have made it. */
+/* Files to append rows to must be regular files, checked before anything is
+ * written here: a FIFO would wait for a reader, and a link may come from
+ * another member of the folder's group. */
 static enum zd_status check_rows(const struct output_dir *dir)
 {
     static const char *const names[] = {"metrics.jsonl", "events.jsonl"};
@@ -76,15 +77,14 @@ static enum zd_status check_rows(const struct output_dir *dir)
     return ZD_OK;
 }
 
-/* With that mode where it is not there; one that is keeps its own: whoever made
- * it has chosen it. */
+/* Creates the folder with the mode; an existing one keeps its own. */
 static enum zd_status make(const char *path, mode_t mode)
 {
     bool is_there = fs_exists(path);
     if (fs_make_dirs(path) != ZD_OK)
         return zd_fail_help("job.output_dir names a folder that can be made; "
                             "its default is out/NAME");
-    /* the umask takes nothing of a mode that was asked for */
+    /* set the requested mode in spite of the umask */
     if (!is_there && chmod(path, mode) != 0)
         return ZD_FAIL(
                 ZD_ERR_CREATE, "E0708", "cannot set the mode of %s: %s", path,
@@ -95,14 +95,14 @@ static enum zd_status make(const char *path, mode_t mode)
 static enum zd_status prepare(struct output_dir *dir)
 {
     ZD_TRY(make(dir->path, dir->mode));
-    ZD_TRY(fs_sync_name(dir->path)); /* also one that a killed run has made */
+    ZD_TRY(fs_sync_name(dir->path)); /* also if a killed run has created it */
     ZD_TRY(take_lock(dir));
     ZD_TRY(check_rows(dir));
     return checkpoint_sweep(dir->path);
 }
 
-/* Rank 0 leaves a file with a number that only this start knows; a rank that
- * cannot read it back writes to another disk. */
+/* Rank 0 writes a file with a number unique to this start; a rank that cannot
+ * read it back uses another disk. */
 static enum zd_status check_shared(struct comm *comm, struct output_dir *dir)
 {
     char expected[80];

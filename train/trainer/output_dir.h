@@ -1,5 +1,6 @@
-/* output_dir.h - the folder of a run: made, locked by one job, seen by all its
- * ranks, leftovers of interrupted saves removed. Internal to train. */
+/* output_dir.h - opens the folder of a run: creates it, locks it for one job,
+ * checks that all ranks see it, and removes leftovers of interrupted saves.
+ * Internal to train. */
 #pragma once
 
 #include "comm/comm.h"
@@ -8,12 +9,12 @@
 
 struct output_dir {
     const char *path; /* borrowed */
-    mode_t mode;      /* of a folder that is made */
+    mode_t mode;      /* of a new folder */
     int lock;         /* held open by rank 0; -1 elsewhere */
 };
 
-/* Collective. ZD_ERR_CREATE when it cannot be made, is locked by another job,
- * or is not the same folder on every host (checkpoints would be torn apart). */
+/* Collective. ZD_ERR_CREATE: it cannot be created, is locked by another job, or
+ * is not the same folder on every host (checkpoints would be incomplete). */
 enum zd_status output_dir_open(
         struct comm *comm, const char *path, mode_t mode,
         struct output_dir *dir);

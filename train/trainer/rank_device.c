@@ -16,8 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* With "auto" a host without a GPU would compute on its CPU. All ranks know it,
- * so the first alone tells it. */
+/* With "auto" a host without a GPU would compute on its CPU. All ranks find
+ * this, so only the first reports it. */
 static enum zd_status check_same(const struct topology *topology)
 {
     const struct topology_rank *all = topology->ranks;
@@ -34,7 +34,7 @@ static enum zd_status check_same(const struct topology *topology)
     return ZD_OK;
 }
 
-/* The ranks of the first GPU that several of them have. */
+/* Logs which ranks share a GPU, for the first such GPU. */
 static void tell_shared(const struct topology *topology)
 {
     struct text_buffer text = TEXT_BUFFER(160);
@@ -52,8 +52,8 @@ static void tell_shared(const struct topology *topology)
     }
 }
 
-/* Ranks whose GPUs hang at one node of a host divide its CPUs. Before any
- * thread of this rank's work is started. */
+/* Ranks whose GPUs are on the same NUMA node divide its CPUs. Call before any
+ * worker thread of this rank starts. */
 static void bind_near(const struct topology *topology, int rank)
 {
     const struct topology_rank *mine = &topology->ranks[rank];
@@ -69,7 +69,7 @@ static void bind_near(const struct topology *topology, int rank)
         zd_log_debug("on CPUs of NUMA node %d, the GPU's", mine->numa_node);
 }
 
-/* Who is where, now that every rank has opened its device. */
+/* Compares the ranks' devices, once all are open. */
 static enum zd_status compare(struct trainer *trainer)
 {
     struct comm *comm = trainer->comm;
@@ -84,7 +84,7 @@ static enum zd_status compare(struct trainer *trainer)
     return ZD_OK;
 }
 
-/* Where a GPU could have been taken. */
+/* Logs why no GPU is used although one could have been. */
 static void tell_fallback(const struct trainer *trainer)
 {
     const char *why;
@@ -102,7 +102,7 @@ static void *open_libraries(void *unused)
     return unused;
 }
 
-/* The libraries of a GPU's kernels are opened beside it, not after it. */
+/* Opens the GPU's libraries in parallel with the GPU. */
 static enum zd_status open_with_libraries(
         struct trainer *trainer, enum device_backend backend, int place)
 {
@@ -150,8 +150,8 @@ int rank_device_threads(const struct train_job *job, struct comm *comm)
             comm_local_size(comm));
 }
 
-/* What other processes had of the GPU at the start, as far as can be told: all
- * that was in use there, less what the driver takes for each of our ranks. */
+/* Estimates other processes' memory on the GPU at the start: all used memory
+ * minus the driver's for each of our ranks. */
 static uint64_t others_bytes(
         const struct trainer *trainer, const struct device_facts *facts)
 {
@@ -174,7 +174,7 @@ void rank_device_measure(
     out->total = facts.total_bytes;
     out->planned = plan_device_bytes(&trainer->plan);
     if (device_used_bytes(&out->used) != ZD_OK)
-        zd_error_clear(); /* the step finds what is wrong */
+        zd_error_clear(); /* the next step reports the error */
     uint64_t others = others_bytes(trainer, &facts);
     out->held = (out->used > others ? out->used - others : 0) /
                 (uint64_t)trainer->device_sharers;
@@ -193,7 +193,7 @@ static json_t *measured_json(const struct train_gpu_report *all, int size)
     return list;
 }
 
-/* Of the rank that holds most. */
+/* Logs the report of the rank that holds most. */
 static void log_measured(const struct train_gpu_report *all, int size)
 {
     int most = 0;

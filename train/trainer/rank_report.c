@@ -44,7 +44,7 @@ double rank_meter_step_seconds(const struct rank_meter *meter)
 /* --- this rank -------------------------------------------------------------
  */
 
-/* VmRSS and VmHWM of the process, in bytes; 0 where the system does not say. */
+/* VmRSS and VmHWM of the process in bytes; 0: unknown. */
 static void read_resident(uint64_t *resident, uint64_t *peak)
 {
     char line[256];
@@ -100,7 +100,8 @@ static void fill_counters(
 static void fill(
         const struct trainer *trainer, struct train_rank_report *report)
 {
-    memset(report, 0, sizeof *report); /* padding too: it is sent */
+    memset(report, 0, sizeof *report); /* clears padding too, because it is
+                                          sent */
     report->rank = comm_rank(trainer->comm);
     report->local_rank = comm_local_rank(trainer->comm);
     report->mesh = mesh_place(trainer->plan.mesh, report->rank);
@@ -185,7 +186,7 @@ static void name_slow(struct trainer *trainer, int rank, double ratio)
                     ratio));
 }
 
-/* all: (2, size), the ranks' busy seconds, then room to sort them */
+/* all: (2, size): the ranks' busy seconds, then scratch to sort them */
 static void judge(struct trainer *trainer, double *all)
 {
     struct stragglers *stragglers = &trainer->stragglers;
@@ -226,7 +227,8 @@ enum zd_status stragglers_step(struct trainer *trainer, double seconds)
                     trainer->aside.waited;
     if (comm_size(trainer->comm) == 1)
         return ZD_OK;
-    if (!stragglers->has_begun) { /* the first step opens libraries */
+    if (!stragglers->has_begun) { /* skip the first step, which opens
+                                     libraries */
         stragglers->has_begun = true;
         return ZD_OK;
     }

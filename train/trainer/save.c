@@ -12,25 +12,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The changes of state that save.h has. */
+/* The states of save.h. */
 enum state { WRITING, WRITTEN, COMMITTING, COMMITTED };
 
 struct save {
     struct saving saving;
     struct zero_snapshot *snapshot; /* NULL: the trainer is the worker */
-    struct zero_view view;          /* of it, else of zero */
+    struct zero_view view;          /* of the snapshot, else of zero */
     const struct train_job *job;
     const int64_t *own;        /* saves.own */
     _Atomic int state;         /* enum state */
-    atomic_bool is_waited_for; /* by the trainer */
-    atomic_bool is_stuck;      /* the watch has found its disk standing still */
-    double updates_waited;     /* the watch's: as it was then */
+    atomic_bool is_waited_for; /* the trainer waits */
+    atomic_bool is_stuck;      /* the watch has found its disk stuck */
+    double updates_waited;     /* for the watch: earlier value */
     pthread_t thread;
     bool has_thread;
-    enum zd_status status;     /* of the worker, and .. */
-    struct zd_error error;     /* .. its record */
-    double written, committed; /* seconds that this rank's worker took */
-    double began, stalled;     /* seconds that training was held up */
+    enum zd_status status;     /* of the worker */
+    struct zd_error error;     /* its record */
+    double written, committed; /* seconds of this rank's worker */
+    double began, stalled;     /* seconds that training was stopped */
 };
 
 static enum state state_of(const struct save *save)
@@ -55,7 +55,8 @@ static enum zd_status write_shard(struct save *save)
     return status;
 }
 
-/* The new one is safe; old ones may stay a while. */
+/* Deletes old checkpoints; a failure is tolerated, because the new one is safe.
+ */
 static void retain(const struct save *save)
 {
     enum zd_status status =
@@ -65,9 +66,9 @@ static void retain(const struct save *save)
     zd_error_clear();
 }
 
-/* On the watch's thread: nothing of its files was done for checkpoint.timeout.
- * The job ends if training waits for the save, or an update for its snapshot.
- */
+/* Called by the watch's thread when the save has made no progress for
+ * checkpoint.timeout. The job ends if training waits for the save, or an update
+ * for its snapshot. */
 static bool job_goes_on(void *ctx)
 {
     struct save *save = ctx;
@@ -115,13 +116,13 @@ static void *run_thread(void *ctx)
 
 /* --- the trainer's part of one save --------------------------------------- */
 
-/* The worker begins, WRITING or COMMITTING. Without a snapshot, or where the
- * system refuses a thread, it is the trainer, and done when this returns. */
+/* Starts the worker in state WRITING or COMMITTING. Without a snapshot, or if
+ * no thread can be created, the trainer does the work before this returns. */
 static void start(struct save *save)
 {
     enum state state = state_of(save);
     assert(!save->has_thread);
-    save->is_waited_for = save->is_stuck = false; /* no thread is there */
+    save->is_waited_for = save->is_stuck = false; /* there is no thread */
     save->has_thread =
             save->snapshot &&
             thread_start(&save->thread, "zerod-save", run_thread, save) == 0;
@@ -131,7 +132,7 @@ static void start(struct save *save)
     change(save, state + 1);
 }
 
-/* From here on the save is one that the job waits for. */
+/* Waits for the worker; from here on the job waits for the save. */
 static void join(struct save *save)
 {
     atomic_store(&save->is_waited_for, true);
@@ -140,7 +141,7 @@ static void join(struct save *save)
     save->has_thread = false;
 }
 
-/* NULL is nothing. */
+/* NULL is accepted. */
 static void save_end(struct save *save, enum zd_status status)
 {
     if (!save)
@@ -151,7 +152,7 @@ static void save_end(struct save *save, enum zd_status status)
     free(save);
 }
 
-/* The snapshot is taken and the worker begins. */
+/* Takes the snapshot and starts the worker. */
 static enum zd_status take(struct save *save)
 {
     enum zd_status status = ZD_OK;
@@ -164,7 +165,7 @@ static enum zd_status take(struct save *save)
     return status;
 }
 
-/* All shards are written: rank 0's worker commits them. */
+/* All shards are written: starts the commit by rank 0's worker. */
 static enum zd_status commit(struct save *save)
 {
     bool is_first = comm_rank(save->saving.writer.comm) == 0;
@@ -177,7 +178,7 @@ static enum zd_status commit(struct save *save)
 
 /* --- what the run makes of it --------------------------------------------- */
 
-/* Collective. On a failure nothing is left. */
+/* Collective. On failure no files remain. */
 static enum zd_status begin(
         struct trainer *trainer, struct zero_snapshot *snapshot)
 {
@@ -208,10 +209,11 @@ static enum zd_status begin(
     return status;
 }
 
-/* Collective. Of waits for the writer, and of writing, the slowest rank's. What
- * a save takes of training is the least of all ranks': its parts end for all of
- * them at once, so the last to come waits for no one. What the others wait
- * until then is a step's, which would else be the next exchange's. */
+/* Collective. Times of a save: waiting for the writer, and writing, are the
+ * slowest rank's. The time that training was stopped is the minimum over ranks:
+ * its parts end for all at once, so the last rank waits for no one. The other
+ * ranks' longer waits belong to the step; without the save they would be in the
+ * next exchange. */
 static enum zd_status slowest(
         const struct trainer *trainer, double *stall_out, double *write_out)
 {
@@ -227,8 +229,8 @@ static enum zd_status slowest(
     return ZD_OK;
 }
 
-/* `stall`: seconds that training stood still for it; `write`: that it was
- * written, by the slowest rank; `all`: both. */
+/* `stall`: seconds that training was stopped; `write`: seconds of writing on
+ * the slowest rank; `all`: total. */
 static void tell_saved(
         const struct trainer *trainer, double all, double stall, double write)
 {
@@ -245,7 +247,7 @@ static void tell_saved(
                     manifest_bytes(saving->manifest)));
 }
 
-/* As told, at the front of this process's own. */
+/* Reports the committed save and puts it at the front of `own`. */
 static enum zd_status committed(struct trainer *trainer)
 {
     struct saves *saves = &trainer->saves;
@@ -267,10 +269,10 @@ static enum zd_status committed(struct trainer *trainer)
     return ZD_OK;
 }
 
-/* Collective: the next change, waiting for the workers where they are not done.
- * A failure is the same on all ranks, with its record where it came about. The
- * command that asked for the save hears of one; the run counts those of its
- * own. */
+/* Collective: makes the next change of state, waiting for unfinished workers. A
+ * failure is the same on all ranks, with its record where it happened. Failures
+ * go to the command that requested the save; the run counts those of its own
+ * saves. */
 static enum zd_status go_on(struct trainer *trainer)
 {
     struct save *save = trainer->saves.current;
@@ -302,8 +304,8 @@ static enum zd_status go_on(struct trainer *trainer)
 
 enum { FAILED_SAVES_MAX = 3 };
 
-/* Collective. Whichever rank has the record, rank 0 says it: its warnings are
- * events, and in the status. */
+/* Collective. Rank 0 reports the failure for any rank, because its warnings are
+ * events and in the status. */
 static enum zd_status tell_failed(
         struct trainer *trainer, int64_t step, const char *what_now)
 {
@@ -316,14 +318,15 @@ static enum zd_status tell_failed(
     return ZD_OK;
 }
 
-/* Collective. A failure is told and tolerated, unless the save must succeed or
- * is the third in a row. A transport that is gone cannot be tolerated. */
+/* Collective. Reports and tolerates a failure, unless the save must succeed or
+ * is the third failed one in a row. A lost transport is not tolerated. */
 static enum zd_status tolerate(
         struct trainer *trainer, enum zd_status status, int64_t step, bool must)
 {
     if (status == ZD_OK || status == ZD_ERR_PEER)
         return status;
-    /* by time: the next try is an interval later, not in the next step */
+    /* for timed saves the next try is an interval later, not in the next step
+     */
     trainer->last_save_time = clock_seconds();
     if (!must && ++trainer->saves.failed < FAILED_SAVES_MAX)
         return tell_failed(trainer, step, "training goes on");
@@ -392,7 +395,7 @@ void save_outdated(struct trainer *trainer)
     trainer->saves.is_outdated = true;
 }
 
-/* While everyone waits. */
+/* Saves while all ranks wait. */
 static enum zd_status save_here(struct trainer *trainer)
 {
     enum train_run_state before = trainer->run_state;
@@ -416,7 +419,7 @@ static enum zd_status make(
         return ZD_OK;
     if (reason == SAVE_TIMED || reason == SAVE_ASKED)
         ZD_TRY(save_check(trainer));
-    ZD_TRY(save_settle(trainer)); /* one at a time */
+    ZD_TRY(save_settle(trainer)); /* only one save at a time */
     if (trainer->last_saved_step == trainer->state.step)
         return ZD_OK;
     return waits ? save_here(trainer) : begin(trainer, trainer->snapshot);
@@ -432,7 +435,7 @@ enum zd_status trainer_save(struct trainer *trainer, enum save_reason reason)
     case SAVE_TIMED:
     case SAVE_LAST:
         return tolerate(trainer, status, step, reason == SAVE_LAST);
-    case SAVE_FAILING: /* the failure that ends the run is not hidden by this */
+    case SAVE_FAILING: /* must not hide the failure that ends the run */
         return status == ZD_OK || status == ZD_ERR_PEER
                        ? status
                        : tell_failed(trainer, step, "the run ends");
@@ -457,7 +460,7 @@ bool saves_end(struct trainer *trainer)
         save->has_thread = false;
     }
     struct zd_error cause = *zd_error_get();
-    save_end(save, ZD_OK); /* the next start sweeps its files */
+    save_end(save, ZD_OK); /* the next start removes its files */
     zd_error_set(&cause);
     return true;
 }

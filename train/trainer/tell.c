@@ -1,5 +1,5 @@
-/* tell.c - what is heard of a run at rank 0: the observer, metrics.jsonl,
- * events.jsonl and trainer_state.json. */
+/* tell.c - rank 0's reports of a run: observer, metrics.jsonl, events.jsonl and
+ * trainer_state.json. */
 #include "base/file/fs.h"
 #include "base/log.h"
 #include "base/must.h"
@@ -18,7 +18,7 @@ static bool is_wanted(const struct trainer *trainer)
 
 static double epoch_now(const struct trainer *trainer)
 {
-    int64_t M = dataset_summary(trainer->train_data).samples; /* 0: not known */
+    int64_t M = dataset_summary(trainer->train_data).samples; /* 0: unknown */
     return M ? (double)trainer->state.samples_taken / (double)M : 0;
 }
 
@@ -28,7 +28,7 @@ static void add_real(json_t *object, const char *key, double value)
         json_object_set_new(object, key, json_real(value));
 }
 
-/* Of the step at hand; borrowed. */
+/* Adds a row for the current step; borrowed. */
 static json_t *add_row(struct trainer *trainer)
 {
     json_t *row = json_pack("{s:I}", "step", (json_int_t)trainer->state.step);
@@ -94,7 +94,7 @@ void trainer_state_resume(struct trainer *trainer)
 
 /* --- trainer_state.json: writing ------------------------------------------ */
 
-/* The best one, where there is a checkpoint of its step. */
+/* Adds the best evaluation, if its step has a checkpoint. */
 static void add_best(json_t *json, const struct trainer *trainer)
 {
     const struct train_state *state = &trainer->state;
@@ -116,7 +116,7 @@ static void add_best(json_t *json, const struct trainer *trainer)
                     is_there ? json_string(name) : json_null()));
 }
 
-/* Steps of the whole run, in passes over the data; whole, as there. */
+/* The whole run in passes over the data, an integer as in transformers. */
 static int64_t epochs(const struct trainer *trainer)
 {
     double samples = (double)trainer->state.max_steps *
@@ -183,7 +183,8 @@ void trainer_state_write(const struct trainer *trainer)
 
 /* --- as it happens -------------------------------------------------------- */
 
-/* What may be long is no hang. A start says so part by part (train/setup.c). */
+/* Tells the watch what kind of work runs, so that long work is not a hang.
+ * Setup does so for each part (train/setup.c). */
 static void tell_watch(struct trainer *trainer, enum train_run_state state)
 {
     static const enum comm_work works[RUN_STATES] = {
@@ -242,7 +243,7 @@ enum zd_status trainer_tell_eval(struct trainer *trainer, double eval_loss)
     return metrics_eval(trainer->metrics, step, eval_loss);
 }
 
-/* One line whatever the text holds. */
+/* Copies text as one line. */
 static void copy_line(char *out, size_t out_bytes, const char *text)
 {
     size_t used = 0;

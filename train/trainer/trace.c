@@ -14,8 +14,8 @@ enum { SPANS_MOST = 1 << 20, PIECE = 2048 };
 struct trace {
     struct spans *spans;
     int64_t first_step;
-    int steps;    /* that are still to come */
-    double clock; /* that the ranks call 0 */
+    int steps;    /* left to trace */
+    double clock; /* the ranks' time 0 */
 };
 
 struct spans *trace_spans(const struct trace *trace)
@@ -26,9 +26,9 @@ struct spans *trace_spans(const struct trace *trace)
 /* --- beginning -------------------------------------------------------------
  */
 
-/* A step has some phases; a unit of a micro-batch is acquired at most three
- * times, with a gather each, and its gradient once; what is offloaded goes in
- * chunks. */
+/* Estimates the spans: a step has a few phases; a unit of a micro-batch is
+ * acquired at most three times, with a gather each, and its gradient once;
+ * offload works in chunks. */
 static size_t capacity_of(const struct trainer *trainer, int steps)
 {
     const struct job_plan *plan = &trainer->plan;
@@ -40,7 +40,7 @@ static size_t capacity_of(const struct trainer *trainer, int steps)
     return all < SPANS_MOST ? all : SPANS_MOST;
 }
 
-/* All that add spans; NULL: nothing adds any more. */
+/* Sets where all sources add spans; NULL: nowhere. */
 static void attach(struct trainer *trainer, struct spans *spans)
 {
     stream_set_spans(trainer->streams_down, spans, LANE_DOWN);
@@ -66,12 +66,12 @@ void trace_destroy(struct trace *trace)
     free(trace);
 }
 
-/* Ranks of one host read one clock. */
+/* Sets time 0; ranks of one host share a clock. */
 static enum zd_status agree_on_clock(
         const struct trainer *trainer, struct trace *trace)
 {
     struct comm *comm = trainer->comm;
-    ZD_TRY(comm_barrier(comm)); /* the second one finds all of them awake */
+    ZD_TRY(comm_barrier(comm)); /* the second barrier finds all ranks awake */
     ZD_TRY(comm_barrier(comm));
     trace->clock = clock_seconds();
     if (comm_local_size(comm) < comm_size(comm))
@@ -109,17 +109,17 @@ struct about { /* a rank; plain bytes: broadcast */
     int rank;
     char host[64];
     uint64_t count, dropped; /* spans */
-    double clock;            /* of its host, that the trace calls 0 */
+    double clock;            /* of its host, at the trace's time 0 */
 };
 
-/* Rank 0's, written beside and renamed over; elsewhere all 0. */
+/* Rank 0's output, written to a temporary file and renamed; elsewhere all 0. */
 struct output {
     FILE *stream;
     const char *path;
     char beside[PATH_MAX];
     const char *between;
     uint64_t dropped;
-    bool named[LANES_NAMED]; /* lanes of the rank at hand */
+    bool named[LANES_NAMED]; /* lanes of the current rank */
 };
 
 static enum zd_status fail_write(const struct output *out, int error)
@@ -146,7 +146,7 @@ static enum zd_status open_output(struct output *out, const char *job)
     return ZD_OK;
 }
 
-/* `status`: of what was written. */
+/* `status`: of writing. */
 static enum zd_status close_output(struct output *out, enum zd_status status)
 {
     if (!out->stream)
@@ -164,7 +164,7 @@ static enum zd_status close_output(struct output *out, enum zd_status status)
     return status;
 }
 
-/* Of a rank, or of a thread of it. */
+/* Names a rank or one of its threads. */
 static void write_name(
         struct output *out, const char *what, int pid, int tid,
         const char *name)
@@ -177,7 +177,7 @@ static void write_name(
     out->between = ",\n";
 }
 
-/* Of the lanes beyond the last that is told, numbers stand for names. */
+/* Names a lane; lanes beyond the named ones get numbers. */
 static void name_lane(struct output *out, int rank, int lane)
 {
     static const char *const names[] = {"trainer", "down", "up"};
@@ -217,7 +217,7 @@ static void write_spans(
 /* --- the end ---------------------------------------------------------------
  */
 
-/* Rank r's spans, in pieces that all ranks receive and rank 0 writes. */
+/* Sends rank r's spans in pieces, which all ranks receive and rank 0 writes. */
 static enum zd_status pass_on(
         const struct trainer *trainer, struct output *out, int r,
         struct span *piece)

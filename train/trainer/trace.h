@@ -1,18 +1,18 @@
-/* trace.h - what the next steps spend their time on, as a Chrome trace.
- * Internal to train.
+/* trace.h - traces the time of the next steps as a Chrome trace. Internal to
+ * train.
  *
- *   trace_begin   each rank takes memory for the spans of `steps` steps
+ *   trace_begin   each rank allocates memory for the spans of `steps` steps
  *   (steps)       spans_add; the model adds those of its units (model_hooks)
- *   trace_end     the ranks' spans go to rank 0, one rank after the other, and
- *                 from there to output_dir/profile-STEP.json, which
- *                 chrome://tracing and ui.perfetto.dev read: pid is the rank,
- *                 tid the thread. Source: "Trace Event Format", the complete
- *                 events ("X": ts and dur in microseconds) and metadata ("M")
+ *   trace_end     rank 0 receives the spans of one rank after the other and
+ *                 writes output_dir/profile-STEP.json for chrome://tracing and
+ *                 ui.perfetto.dev: pid is the rank, tid the thread. Source:
+ *                 "Trace Event Format", the complete events ("X": ts and dur in
+ *                 microseconds) and metadata ("M")
  *
  *     step > data | forward > layer > gather  | backward > .. | reduce | ..
  *
- * Ranks of one host have one clock; those of several are laid over each other
- * at a barrier of trace_begin. What is computed stays as it is, bit for bit. */
+ * Ranks of one host share a clock; clocks of several hosts are aligned at a
+ * barrier of trace_begin. Tracing does not change any computed bit. */
 #pragma once
 
 #include "base/spans.h"
@@ -20,16 +20,16 @@
 struct trainer;
 struct trace;
 
-/* Collective; from the next step on. ZD_ERR_USAGE (E1031) on all ranks while
- * one is running. */
+/* Collective; traces from the next step on. ZD_ERR_USAGE (E1031) on all ranks
+ * while a trace is running. */
 enum zd_status trace_begin(struct trainer *trainer, int steps);
-/* A step was made. True when that was the last one to trace. */
+/* Call after each step. True: it was the last one to trace. */
 bool trace_step(struct trainer *trainer);
-/* Collective: writes what there is and forgets it; path_out: (PATH_MAX). ZD_OK
- * and "" when nothing is traced. */
+/* Collective: writes the trace and ends it; path_out: (PATH_MAX). ZD_OK and ""
+ * if nothing is traced. */
 enum zd_status trace_end(struct trainer *trainer, char *path_out);
-/* Without writing. NULL is accepted. */
+/* Ends a trace without writing. NULL is accepted. */
 void trace_destroy(struct trace *trace);
 
-/* Of this rank; NULL while nothing is traced. */
+/* This rank's spans; NULL while nothing is traced. */
 struct spans *trace_spans(const struct trace *trace);

@@ -1,6 +1,6 @@
-/* trainer_state.h - trainer_state.json, as Hugging Face's TrainerState reads
- * it: where the run is, and the history of its logs. In every checkpoint, and
- * in output_dir at the end ([report] trainer_state). Internal to train; rank 0.
+/* trainer_state.h - trainer_state.json for Hugging Face's TrainerState:
+ * progress of the run and history of its logs. In every checkpoint, and in
+ * output_dir at the end ([report] trainer_state). Internal to train; rank 0.
  *
  * Source: transformers, trainer_callback.py, TrainerState.save_to_json: the
  * keys sorted, two blanks to indent. log_history has, every logging_steps,
@@ -15,15 +15,15 @@
 struct trainer;
 
 struct state_history {
-    json_t *rows;    /* of log_history; owned */
+    json_t *rows;    /* rows of log_history; owned */
     double loss_sum; /* since the last row */
     int64_t loss_count;
 };
 
-/* After the state of a checkpoint was loaded: its history goes on, up to its
- * step. A checkpoint without one begins it anew. */
+/* Call after loading a checkpoint's state: continues its history, up to its
+ * step. Without a history starts a new one. */
 void trainer_state_resume(struct trainer *trainer);
-/* The file's text, owned by the caller; NULL: not wanted. */
+/* The file's text, owned by the caller; NULL: not enabled. */
 char *trainer_state_text(const struct trainer *trainer);
-/* Into output_dir; a failed write is reported and tolerated. */
+/* Writes to output_dir; a failed write is logged and tolerated. */
 void trainer_state_write(const struct trainer *trainer);

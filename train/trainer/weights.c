@@ -1,4 +1,4 @@
-/* weights.c - what a run begins with, and the model that it leaves behind. */
+/* weights.c - loads a run's initial weights, and exports its model. */
 #include "base/file/fs.h"
 #include "base/must.h"
 #include "model/adapters/lora.h"
@@ -15,7 +15,8 @@ static const char *last_part(const char *path)
     return slash ? slash + 1 : path;
 }
 
-/* Shapes agree; whether it is the same model is not known. */
+/* Logs if lora.path's adapter names another base: shapes agree, but it may be
+ * another model. */
 static void tell_base(const struct trainer *trainer)
 {
     const char *here = trainer->job->model.path;
@@ -74,9 +75,9 @@ struct fs_path export_dir(const struct train_job *job)
     return fs_in(job->job.output_dir, is_adapter ? "peft" : "hf");
 }
 
-/* Export reads a checkpoint, which this run has just written or verified.
- * Without one of this step (save_strategy = "no") the weights are written to a
- * hidden folder first, which goes again. */
+/* Export reads a checkpoint that this run has just written or verified. Without
+ * one of this step (save_strategy = "no") the weights are first written to a
+ * hidden folder, which is removed afterwards. */
 static enum zd_status export_from(struct trainer *trainer, const char *path)
 {
     const struct train_job *job = trainer->job;
@@ -101,7 +102,7 @@ static enum zd_status export_unsaved(struct trainer *trainer)
     struct train_job job = *trainer->job;
     struct checkpoint_writer writer = trainer->writer;
 
-    /* written below output_dir/.tmp-export, which every start sweeps */
+    /* below output_dir/.tmp-export, which every start removes */
     const struct fs_path hidden = fs_in(job.job.output_dir, ".tmp-export");
     job.job.output_dir = hidden.text;
     job.checkpoint.save_only_model = true;
