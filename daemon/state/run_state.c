@@ -111,10 +111,10 @@ static void keep_sample(struct run_state *state, const json_t *members)
     json_array_insert_new(
             state->samples, 0,
             json_pack(
-                    "{s:O?, s:O?, s:O, s:O}", "step",
+                    "{s:O?, s:O?, s:O, s:O*, s:O}", "step",
                     json_object_get(members, "step"), "time",
-                    json_object_get(members, "time"), "prompt", prompt, "text",
-                    text));
+                    json_object_get(members, "time"), "prompt", prompt, "chat",
+                    json_object_get(members, "chat"), "text", text));
     json_array_remove(state->samples, SAMPLES_KEPT);
 }
 

@@ -33,9 +33,9 @@ static enum zd_status help_with_families(const json_t *json, const char *name)
         if (!nearest || d < distance)
             distance = d, nearest = known;
     }
-    if (json_object_get(json, "num_experts") ||
-        json_object_get(json, "num_local_experts") ||
-        json_object_get(json, "n_routed_experts"))
+    if (json_integer_at(json, "num_experts") > 0 ||
+        json_integer_at(json, "num_local_experts") > 0 ||
+        json_integer_at(json, "n_routed_experts") > 0)
         return zd_fail_help(
                 "models of experts are not supported; model_type is one of %s",
                 names);

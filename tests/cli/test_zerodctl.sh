@@ -81,6 +81,7 @@ ok 'sample' shows 0 '^Once upon a time' sample "Once upon a time" --max-new-toke
 ok 'sample --chat: the answer alone' eval 'ctl 0 sample --chat Hi --max-new-tokens 4 && [ -s out.txt ] && ! grep -q ^Hi out.txt'
 ok '  its event says so' eval '"$ctl" events -o json | grep -q "\"command\":\"sample\",\"prompt\":\"Hi\",\"chat\":true"'
 ok 'samples' shows 0 '^Once upon a time' samples
+ok '  a chat below its prompt' says '^> Hi$'
 ok 'set' shows 0 'save_steps = 700000 .was 500.' set optim.learning_rate=1e-3 save_steps=700000
 ok '  what changes, and no more' eval 'says "learning_rate = .*was" && ! grep -q logging_steps out.txt'
 ok 'a value out of range: 64' ctl 64 set learning_rate=-1
