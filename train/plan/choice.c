@@ -271,8 +271,10 @@ enum zd_status plan_try_orders(struct plan_fit *fit, bool in_pieces)
     ZD_TRY(try_modes(fit, in_pieces));
     const struct plan_needs breadth = needs_of(fit->plan);
     fit->plan->other_order = depth;
-    if (fit->fits ? seconds_of(fit->plan) < seconds
-                  : lacks(&fit->limits, breadth) < lacks(&fit->limits, depth))
+    /* with --force, ranks might come to different orders by what they lack */
+    bool lacks_less = !fit->job->run.force &&
+                      lacks(&fit->limits, breadth) < lacks(&fit->limits, depth);
+    if (fit->fits ? seconds_of(fit->plan) < seconds : lacks_less)
         return ZD_OK;
     fit->plan->other_order = breadth;
     fit->choice = first;
