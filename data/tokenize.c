@@ -403,6 +403,10 @@ static enum zd_status tokenize_lines(struct tokenize_worker *w)
     const char *text = unit->text, *end = unit->text + unit->bytes, *stop;
     w->line = unit->first_line;
     for (; text < end; text = stop + 1, w->line++) {
+        if (*text == '\n') { /* a file may have nothing else */
+            stop = text;
+            continue;
+        }
         stop = memchr(text, '\n', (size_t)(end - text));
         stop = stop ? stop : end;
         size_t before = w->words.count, bytes = (size_t)(stop - text);
