@@ -23,7 +23,9 @@ extern const struct cpu_backend backend_cpu_fp32_avx512;
 extern const struct cpu_backend backend_cpu_bf16_avx512;
 extern const struct cpu_backend backend_cpu_fp16_avx512;
 extern const struct cpu_backend backend_cpu_bf16_avx512bf16;
+extern const struct cpu_backend backend_cpu_bf16_amx;
 
-/* The fast paths for "base", "avx2", "avx512" or "avx512bf16"; NULL if this
- * machine or this build does not have them. For tests, which try them all. */
+/* The fast paths for "base", "avx2", "avx512", "avx512bf16" or "amx"; NULL if
+ * this machine or this build does not have them. For tests, which try them all.
+ */
 const struct cpu_backend *kernels_backend(const char *isa, enum dtype dtype);

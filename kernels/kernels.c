@@ -16,13 +16,39 @@
 
 #include <assert.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
-/* In the order of ZD_CPU_ISA, the highest that this build has. The last is
- * AVX512_BF16, which only the bf16 paths use. */
-enum isa { ISA_BASE, ISA_AVX2, ISA_AVX512, ISA_AVX512_BF16 };
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
+/* In the order of ZD_CPU_ISA, the highest that this build has. Only the bf16
+ * paths use AVX512_BF16, and only their attention AMX. */
+enum isa { ISA_BASE, ISA_AVX2, ISA_AVX512, ISA_AVX512_BF16, ISA_AMX };
 enum { DTYPES = DTYPE_FP16 + 1 };
+
+#if defined(__x86_64__)
+/* Has the processor tiles for bf16, and does Linux allow them? A process asks
+ * once; Linux before 5.16 refuses, as some sandboxes do. */
+static bool has_tiles(void)
+{
+    enum { BF16 = 1 << 22, TILES = 1 << 24, BOTH = BF16 | TILES };
+    enum { ARCH_REQ_XCOMP_PERM = 0x1023, XFEATURE_XTILEDATA = 18 };
+    static atomic_int known;
+    unsigned a, b, c, d;
+    if (!known)
+        known = __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & BOTH) == BOTH &&
+                                syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM,
+                                        XFEATURE_XTILEDATA) == 0
+                        ? 1
+                        : -1;
+    return known > 0;
+}
+#endif
 
 static enum isa machine_isa(void)
 {
@@ -31,8 +57,9 @@ static enum isa machine_isa(void)
         __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512dq") &&
         __builtin_cpu_supports("avx512vl"))
-        return __builtin_cpu_supports("avx512bf16") ? ISA_AVX512_BF16
-                                                    : ISA_AVX512;
+        return !__builtin_cpu_supports("avx512bf16") ? ISA_AVX512
+               : has_tiles()                         ? ISA_AMX
+                                                     : ISA_AVX512_BF16;
     if (ZD_CPU_ISA >= ISA_AVX2 && __builtin_cpu_supports("avx2") &&
         __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c"))
         return ISA_AVX2;
@@ -53,6 +80,8 @@ static const struct cpu_backend *backend_at(enum isa isa, enum dtype dtype)
        &backend_cpu_fp16_avx512},
       {&backend_cpu_fp32_avx512, &backend_cpu_bf16_avx512bf16,
        &backend_cpu_fp16_avx512},
+      {&backend_cpu_fp32_avx512, &backend_cpu_bf16_amx,
+       &backend_cpu_fp16_avx512},
 #endif
     };
     return table[isa][dtype];
@@ -60,7 +89,8 @@ static const struct cpu_backend *backend_at(enum isa isa, enum dtype dtype)
 
 const struct cpu_backend *kernels_backend(const char *isa, enum dtype dtype)
 {
-    static const char *const names[] = {"base", "avx2", "avx512", "avx512bf16"};
+    static const char *const names[] = {
+            "base", "avx2", "avx512", "avx512bf16", "amx"};
     for (enum isa i = ISA_BASE; i <= machine_isa(); i++)
         if (strcmp(isa, names[i]) == 0)
             return backend_at(i, dtype);
@@ -108,15 +138,15 @@ static enum zd_status library_matmul(
     return status == ZD_ERR_UNFIT ? own->matmul(stream, m) : status;
 }
 
-/* For bf16 the library is used only with AMX tiles, for which we have no code.
- * With AVX512_BF16 ours is faster: 1.08 times for GPT-2's step on Zen 5
- * (bench/gemm; oneDNN 2.6). */
+/* For bf16 the library is used only with AMX tiles, which our matmuls have no
+ * code for. With AVX512_BF16 ours is faster: 1.08 times for GPT-2's step on
+ * Zen 5 (bench/gemm; oneDNN 2.6). */
 static bool uses_library(enum dtype dtype)
 {
     enum isa isa = machine_isa();
     return dtype == DTYPE_FP32
                    ? has_library_sgemm(isa)
-                   : dtype == DTYPE_BF16 && isa == ISA_AVX512_BF16 &&
+                   : dtype == DTYPE_BF16 && isa >= ISA_AVX512_BF16 &&
                              library_has_amx();
 }
 
@@ -221,7 +251,7 @@ enum zd_status kernels_cpu(enum dtype dtype, const struct kernels **table_out)
     static struct kernels tables[DTYPES];
     static char names[DTYPES][96];
     static const char *const isa_names[] = {
-            "baseline", "AVX2", "AVX-512", "AVX-512 with bf16"};
+            "baseline", "AVX2", "AVX-512", "AVX-512 with bf16", "AMX"};
     enum isa isa = machine_isa();
     ZD_TRY(take_scratch(dtype));
 

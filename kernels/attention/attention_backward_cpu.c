@@ -14,9 +14,9 @@ struct backward {
     int width, rows, key_rows;       /* of the padded arrays */
     int queries, keys;               /* of a block of scores */
     float *dq;                       /* (rows, width) */
-    float *dk, *dv;                  /* (key_rows, width) */
-    float *q, *dout;                 /* panels */
-    float *q_columns, *dout_columns; /* (rows / PAIR, width) */
+    float *dk, *dv;                  /* (key_rows, width), see block_collect */
+    float *q, *dout;                 /* take_queries */
+    float *q_columns, *dout_columns; /* (rows / PAIR, width), see take_both */
     float *delta;                    /* (rows) sum_d dout out */
     float *k, *v;                    /* panels of the block's keys */
     float *k_columns;                /* (keys / PAIR, width) */
@@ -56,7 +56,7 @@ static size_t backward_layout(
     w->ds = take(memory, &used, block);
     w->ds_rows = take(memory, &used, PAIR == 1 ? 0 : MR * keys / PAIR);
     w->delta = take(memory, &used, (size_t)w->rows);
-    return used;
+    return used + SPARE;
 }
 
 /* Queries of a block's tile, and what is known of each. */
@@ -128,10 +128,11 @@ static void tile_gradient(
         store_row(w->ds_rows + (r * w->keys + j) / PAIR, v[r]);
 }
 
-/* Of what tiles leave out, sums take no more than MR - 1 keys. */
+/* Sums read at most MR - 1 keys beyond those that tiles have made, and none
+ * where MR is NR. */
 static void clear_beyond(const struct backward *w, int i, int j)
 {
-    for (int r = 0; j < w->keys && r < MR / PAIR; r++) {
+    for (int r = 0; MR != NR && j < w->keys && r < MR / PAIR; r++) {
         int64_t at = (int64_t)(i / PAIR + r) * w->keys + j;
         memset(w->p + at, 0, NR * sizeof *w->p);
         memset(w->ds + at, 0, NR * sizeof *w->ds);
@@ -139,7 +140,9 @@ static void clear_beyond(const struct backward *w, int i, int j)
 }
 
 /* out_j += sum_i p(i, j) a_i, with words of p along i: tile j starts at the
- * first query that sees it. */
+ * first query that sees it. With AMX the transposed sums are made, out^T += a^T
+ * p, because p lies as `b` must: out is (width, NR) for every NR keys, and
+ * take_both has transposed a. */
 static void block_collect(
         const struct backward *w, float *out, const float *p, const float *a,
         const struct block *b)
@@ -150,11 +153,18 @@ static void block_collect(
         int count = b->last / PAIR - from;
         if (count <= 0 || row >= b->q1 - b->q0)
             break;
+        float *to = out + (int64_t)j * w->width;
+        const float *a_from = a + (int64_t)from * w->width;
+        const float *p_from = p + (int64_t)from * w->keys + j;
         for (int c = 0; c < w->width; c += NR)
-            tile_add(
-                    out + (int64_t)j * w->width + c, w->width,
-                    p + (int64_t)from * w->keys + j, 1, w->keys,
-                    a + (int64_t)from * w->width + c, w->width, count);
+            if (IN_AMX)
+                tile_add(
+                        to + c * NR, NR, a_from + c * VL, VL, VL * w->width,
+                        p_from, w->keys, count);
+            else
+                tile_add(
+                        to + c, w->width, p_from, 1, w->keys, a_from + c,
+                        w->width, count);
     }
 }
 
@@ -172,7 +182,7 @@ static void backward_block(
         tile_combine(
                 w->dq + (int64_t)(b->q0 + i) * w->width, w->width,
                 PAIR == 1 ? w->ds + i * w->keys : w->ds_rows, w->keys / PAIR,
-                w->k_columns, t.seen.limit);
+                STEP, w->k_columns, t.seen.limit);
     }
     block_collect(w, w->dv + key, w->p, w->dout_columns + half, b);
     block_collect(w, w->dk + key, w->ds, w->q_columns + half, b);
@@ -223,12 +233,16 @@ static void backward_delta(
 
 /* Both forms of a head's rows. */
 static void take_both(
-        const struct backward *w, float *panels, float *columns, const elem *in,
-        int64_t in_row)
+        const struct backward *w, float *queries, float *columns,
+        const elem *in, int64_t in_row)
 {
     int D = w->s->D, Q = w->all.rows;
-    take_panels(panels, MR, in, in_row, Q, D);
+    take_queries(queries, in, in_row, Q, D);
+#if IN_AMX
+    take_turned(columns, w->width, in, in_row, Q, w->rows, D);
+#else
     take_columns(columns, w->width, in, in_row, Q, w->rows, D);
+#endif
 }
 
 static void narrow_rows(
@@ -240,6 +254,27 @@ static void narrow_rows(
             store_some(
                     out + t * out_row + c,
                     vf_load(in + (int64_t)t * width + c) * scale, D - c);
+}
+
+/* narrow_rows of what block_collect has summed. */
+static void narrow_keys(
+        elem *out, int64_t out_row, const float *in, int width, int rows, int D,
+        float scale)
+{
+#if IN_AMX
+    for (int t = 0; t < rows; t += VL)
+        for (int c = 0; c < D; c += VL) {
+            const float *from = in + t / NR * NR * (int64_t)width;
+            vf r[VL];
+            for (int i = 0; i < VL; i++)
+                r[i] = vf_load(from + (c + i) * NR + t % NR);
+            transpose_16(r);
+            for (int i = 0; i < VL && t + i < rows; i++)
+                store_some(out + (t + i) * out_row + c, r[i] * scale, D - c);
+        }
+#else
+    narrow_rows(out, out_row, in, width, rows, D, scale);
+#endif
 }
 
 static int backward_threads(const struct attention_shape *s)
@@ -272,6 +307,7 @@ static void backward_task(
     int64_t row = (int64_t)s->H * D;
     int64_t at_k = token * s->k_stride + (int64_t)kv * D;
     int64_t at_v = token * s->v_stride + (int64_t)kv * D;
+    task_begin();
     memset(w.dk, 0, keys);
     memset(w.dv, 0, keys);
     for (int h = kv * group; h < (kv + 1) * group; h++) {
@@ -291,9 +327,10 @@ static void backward_task(
                 (elem *)a->dq + at_q, s->q_stride, w.dq, w.width, Q, D,
                 s->scale);
     }
-    narrow_rows(
+    task_end();
+    narrow_keys(
             (elem *)a->dk + at_k, s->k_stride, w.dk, w.width, T, D, s->scale);
-    narrow_rows((elem *)a->dv + at_v, s->v_stride, w.dv, w.width, T, D, 1.0f);
+    narrow_keys((elem *)a->dv + at_v, s->v_stride, w.dv, w.width, T, D, 1.0f);
 }
 
 enum zd_status FAST(attention_backward)(
@@ -305,9 +342,6 @@ enum zd_status FAST(attention_backward)(
         schedule(dynamic)
     for (int b = 0; b < s->B; b++)
         for (int kv = 0; kv < s->KV; kv++)
-            backward_task(
-                    a, b, kv,
-                    (float *)a->scratch +
-                            floats * (size_t)omp_get_thread_num());
+            backward_task(a, b, kv, task_memory(a, floats));
     return ZD_OK;
 }

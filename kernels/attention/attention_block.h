@@ -14,6 +14,9 @@
  *   panels    the rows of an array transposed, as many at a time as a tile has:
  *             (D / PAIR, MR) of queries, `a`, and (D / PAIR, NR) of keys, `b`
  *
+ * AMX reads the words of `a` along rows, and whole tiles of both operands. So
+ * queries are rows there, (rows, D / PAIR), and zeros fill the last tile.
+ *
  * For attention_cpu.c and attention_backward_cpu.c. */
 #pragma once
 
@@ -27,7 +30,7 @@
 enum { QUERIES = PAIR * 192, KEYS = PAIR * 96 };
 
 /* The least common multiple of MR and NR. */
-enum { UNIT = VL == 4 ? 24 : VL == 8 ? 48 : 96 };
+enum { UNIT = IN_AMX ? 32 : VL == 4 ? 24 : VL == 8 ? 48 : 96 };
 
 static inline int rounded_up(int x, int unit)
 {
@@ -51,10 +54,10 @@ static inline int block_keys(int T)
     return T < KEYS ? rounded_up(T, UNIT) : KEYS;
 }
 
-/* Words that hold `count` elements. */
+/* Words that hold `count` elements; for AMX whole rows of tiles. */
 static inline int words(int count)
 {
-    return (count + PAIR - 1) / PAIR;
+    return rounded_up(count, IN_AMX ? NR : PAIR) / PAIR;
 }
 
 /* Words of a row of NR numbers. */
@@ -93,6 +96,46 @@ ALWAYS_INLINE void store_columns(
 #endif
 }
 
+#if IN_PAIRS
+/* Words of NR columns of a row and the row after it; 0 beyond `rows` and
+ * `columns`. */
+ALWAYS_INLINE void load_pairs(
+        vf out[NV], const elem *in, int64_t in_row, int rows, int columns)
+{
+    __mmask32 some = columns < NR ? (1u << columns) - 1 : ~0u;
+    __m512i a = _mm512_maskz_loadu_epi16(rows > 0 ? some : 0, in);
+    __m512i b = _mm512_maskz_loadu_epi16(rows > 1 ? some : 0, in + in_row);
+    out[0] = pairs_low(a, b);
+    out[1] = pairs_high(a, b);
+}
+#endif
+
+#if IN_AMX
+/* What take_columns does, transposed: for every NR rows (width, 16) words. */
+static inline void take_turned(
+        float *out, int width, const elem *in, int64_t in_row, int rows,
+        int tile_rows, int D)
+{
+    for (int i = 0; i < tile_rows; i += NR)
+        for (int c = 0; c < width; c += NR, out += NR * VL) {
+            const elem *from = in + i * in_row + c;
+            vf v[NV], part[NV][VL];
+            for (int k = 0; k < VL; k++) {
+                int row = k * PAIR;
+                load_pairs(
+                        v, from + row * in_row, in_row, rows - i - row, D - c);
+                part[0][k] = v[0];
+                part[1][k] = v[1];
+            }
+            for (int n = 0; n < NV; n++) {
+                transpose_16(part[n]);
+                for (int k = 0; k < VL; k++)
+                    vf_store(out + (n * VL + k) * VL, part[n][k]);
+            }
+        }
+}
+#endif
+
 /* Rows of a strided array as words along columns, `width` of them, padded with
  * 0 as rows from `rows` to `tile_rows` are. */
 static inline void take_columns(
@@ -103,11 +146,10 @@ static inline void take_columns(
         for (int c = 0; c < width; c += NR, out += NR) {
             const elem *from = in + i * in_row + c;
 #if IN_PAIRS
-            __mmask32 some = D - c < NR ? (1u << (D - c)) - 1 : ~0u;
-            store_pairs(
-                    out, _mm512_maskz_loadu_epi16(i < rows ? some : 0, from),
-                    _mm512_maskz_loadu_epi16(
-                            i + 1 < rows ? some : 0, from + in_row));
+            vf v[NV];
+            load_pairs(v, from, in_row, rows - i, D - c);
+            vf_store(out, v[0]);
+            vf_store(out + VL, v[1]);
 #else
             for (int n = 0; n < NR; n += VL)
                 vf_store(
@@ -141,11 +183,34 @@ ALWAYS_INLINE void take_panels(
     }
 }
 
-/* out += a b, one MR x NR tile; see tile_multiply for the strides. */
+/* Queries as tile_scores reads them. */
+static inline void take_queries(
+        float *out, const elem *in, int64_t in_row, int rows, int D)
+{
+#if IN_AMX
+    for (int i = 0; i < rounded_up(rows, MR); i++)
+        for (int c = 0; c < D; c += NR, out += VL)
+            vf_store(
+                    out,
+                    i < rows ? row_words(in + i * in_row + c, D - c) : (vf){0});
+#else
+    take_panels(out, MR, in, in_row, rows, D);
+#endif
+}
+
+/* a_step of tile_add where the words of a row lie together: products take them
+ * one by one, AMX by the row of a tile. */
+enum { STEP = IN_AMX ? VL : 1 };
+
+/* out += a b, one MR x NR tile; see tile_multiply and amx_multiply for the
+ * strides. */
 ALWAYS_INLINE void tile_add(
         float *out, int64_t out_row, const float *a, int64_t a_row,
         int64_t a_step, const float *b, int64_t b_row, int K)
 {
+#if IN_AMX
+    amx_multiply(out, out_row, true, a, a_row, a_step, b, b_row, K);
+#else
     vf acc[MR][NV];
     tile_clear(acc);
     tile_multiply(acc, a, a_row, a_step, b, b_row, K);
@@ -154,6 +219,7 @@ ALWAYS_INLINE void tile_add(
             float *o = out + i * out_row + j * VL;
             vf_store(o, vf_load(o) + acc[i][j]);
         }
+#endif
 }
 
 /* The queries of one block against the keys of one block. */
@@ -243,22 +309,54 @@ ALWAYS_INLINE void tile_cap(
             scores[i][n] = vf_tanh(scores[i][n] * in) * out;
 }
 
-/* a_i b_j for a tile, of panels. */
+/* a_i b_j for a tile, of queries and a panel. */
 ALWAYS_INLINE void tile_scores(
         vf scores[MR][NV], const float *a, const float *b, int D)
 {
+#if IN_AMX
+    amx_multiply(
+            (float *)scores, NR, false, a, words(D), STEP, b, NR, words(D));
+#else
     tile_clear(scores);
     tile_multiply(scores, a, 1, MR, b, NR, words(D));
+#endif
 }
 
 /* out_i += sum_j p(i, j) b_j for the rows of a tile, with words of p along j,
- * p_row from row to row, and of b along its columns. */
+ * p_row from row to row and p_step as a_step of tile_add, and of b along its
+ * columns. */
 ALWAYS_INLINE void tile_combine(
-        float *out, int width, const float *p, int p_row, const float *columns,
-        int keys)
+        float *out, int width, const float *p, int p_row, int p_step,
+        const float *columns, int keys)
 {
     for (int c = 0; c < width; c += NR)
-        tile_add(out + c, width, p, p_row, 1, columns + c, width, words(keys));
+        tile_add(
+                out + c, width, p, p_row, p_step, columns + c, width,
+                words(keys));
+}
+
+static inline void task_begin(void)
+{
+#if IN_AMX
+    amx_begin();
+#endif
+}
+
+static inline void task_end(void)
+{
+#if IN_AMX
+    amx_end();
+#endif
+}
+
+/* Floats to begin at a cache line with: tiles that straddle lines are slow. */
+enum { SPARE = IN_AMX ? 15 : 0 };
+
+/* The thread's part of the scratch, `floats` for each. */
+static inline float *task_memory(const struct attention *a, size_t floats)
+{
+    float *part = (float *)a->scratch + floats * (size_t)omp_get_thread_num();
+    return IN_AMX ? (float *)(((uintptr_t)part + 63) / 64 * 64) : part;
 }
 
 /* The next part of `memory`; NULL: of none. */

@@ -5,32 +5,41 @@
  * 2018, arXiv:1805.02867). A task owns all that it sums, a block of queries, so
  * the order does not depend on threads. Operands are widened to fp32, or stay
  * bf16 where the CPU multiplies that (gemm_tile.h: words): this file is
- * compiled once more for such a CPU. */
+ * compiled twice more, for pairs of bf16 and for tiles of them (AMX). */
 #include "kernels/attention/attention_cpu.h"
 #include "kernels/attention/attention.h"
 #include "kernels/attention/attention_block.h"
 
 attention_forward_fn FAST(attention_forward);
 
+/* Scores lie row by row, with AMX tile by tile. The distance from NR scores of
+ * a row to the next NR, and of the words that take their place: */
+enum {
+    NEXT_SCORES = IN_AMX ? MR * NR : NR,
+    NEXT_WORDS = IN_AMX ? MR * NR : NR / PAIR
+};
+
 /* Turns a row of scores into the words of e^(scale score - top), updates the
  * row's running maximum and sum, and rescales what the row has collected so
- * far. `end` is a multiple of NR. */
+ * far. It has NR scores in each of `tiles` tiles. */
 ALWAYS_INLINE void softmax_row(
-        float *row, int end, float scale, float *top, float *sum, float *out,
+        float *row, int tiles, float scale, float *top, float *sum, float *out,
         int width)
 {
     vf most = vf_all(-INFINITY), total = {0};
-    for (int j = 0; j < end; j += VL)
-        most = vf_max(vf_load(row + j), most);
+    for (int j = 0; j < tiles; j++)
+        for (int n = 0; n < NR; n += VL)
+            most = vf_max(vf_load(row + j * NEXT_SCORES + n), most);
     float row_top = vf_top(most) * scale;
     float new_top = row_top > *top ? row_top : *top;
-    for (int j = 0; j < end; j += NR) {
+    for (int j = 0; j < tiles; j++) {
         vf p[NV];
         for (int n = 0; n < NV; n++) {
-            p[n] = vf_exp_scaled(vf_load(row + j + n * VL), scale, new_top);
+            p[n] = vf_exp_scaled(
+                    vf_load(row + j * NEXT_SCORES + n * VL), scale, new_top);
             total += p[n];
         }
-        store_row(row + j / PAIR, p);
+        store_row(row + j * NEXT_WORDS, p);
     }
     if (new_top != *top) { /* the first time e^-inf clears nothing: out is 0 */
         float less = vf_exp(vf_all(*top - new_top))[0];
@@ -45,10 +54,10 @@ ALWAYS_INLINE void softmax_row(
 /* What a task works on. */
 struct forward {
     int width, keys;
-    float *q;         /* panels */
+    float *q;         /* take_queries */
     float *out;       /* (queries, width) */
     float *k, *v;     /* panels, columns of the block's keys */
-    float *scores;    /* (MR, keys), then their words */
+    float *scores;    /* (MR, keys) in some order, then their words */
     float *top, *sum; /* (queries) */
 };
 
@@ -75,7 +84,7 @@ static size_t forward_layout(
     w->scores = take(memory, &used, MR * keys);
     w->top = take(memory, &used, queries);
     w->sum = take(memory, &used, queries);
-    return used;
+    return used + SPARE;
 }
 
 static size_t forward_floats(const struct attention_shape *s)
@@ -88,28 +97,32 @@ static size_t forward_floats(const struct attention_shape *s)
 static void forward_tile(const struct forward *w, const struct block *b, int i)
 {
     struct seen seen = tile_seen(b, i);
-    int end = rounded_up(seen.limit, NR), D = b->shape->D;
+    int tiles = rounded_up(seen.limit, NR) / NR, D = b->shape->D;
+    int in_row = IN_AMX ? NR : w->keys;
     float *out = w->out + (int64_t)i * w->width;
-    for (int j = 0; j < end; j += NR) {
-        vf scores[MR][NV];
-        tile_scores(scores, w->q + i * words(D), w->k + j * words(D), D);
+    for (int j = 0; j < tiles; j++) {
+        float *to = w->scores + j * NEXT_SCORES;
+        vf registers[MR][NV], (*scores)[NV] = IN_AMX ? (void *)to : registers;
+        tile_scores(scores, w->q + i * words(D), w->k + j * NR * words(D), D);
         if (b->shape->softcap > 0)
             tile_cap(scores, b->shape);
-        tile_hide(scores, &seen, j);
-        for (int r = 0; r < MR; r++)
+        tile_hide(scores, &seen, j * NR);
+        for (int r = 0; r < MR && !IN_AMX; r++)
             for (int n = 0; n < NV; n++)
-                vf_store(w->scores + r * w->keys + j + n * VL, scores[r][n]);
+                vf_store(to + r * in_row + n * VL, scores[r][n]);
     }
     for (int r = 0; r < MR; r++) {
-        float *row = w->scores + r * w->keys;
-        if (seen.low[r] == seen.high[r])
-            memset(row, 0, (size_t)(end / PAIR) * sizeof *row);
-        else
+        float *row = w->scores + r * in_row;
+        if (seen.low[r] < seen.high[r])
             softmax_row(
-                    row, end, b->shape->scale, &w->top[i + r], &w->sum[i + r],
+                    row, tiles, b->shape->scale, &w->top[i + r], &w->sum[i + r],
                     out + r * w->width, w->width);
+        for (int j = 0; j < tiles && seen.low[r] == seen.high[r]; j++)
+            memset(row + j * NEXT_WORDS, 0, NR / PAIR * sizeof *row);
     }
-    tile_combine(out, w->width, w->scores, w->keys, w->v, seen.limit);
+    tile_combine(
+            out, w->width, w->scores, in_row, IN_AMX ? NEXT_WORDS : STEP, w->v,
+            seen.limit);
 }
 
 /* Rows q0 .. q1 of the queries of head h of sample `sample`. */
@@ -134,7 +147,8 @@ static void forward_task(
     const elem *v = (const elem *)a->v + key * s->v_stride + kv;
     float *lse = a->lse + (row * s->H + (int64_t)h * queries.rows) + q0;
     forward_layout(&w, s, memory);
-    take_panels(w.q, MR, q, s->q_stride, rows, D);
+    task_begin();
+    take_queries(w.q, q, s->q_stride, rows, D);
     memset(w.out, 0, (size_t)tile_rows * (size_t)w.width * sizeof *w.out);
     for (int i = 0; i < tile_rows; i++) {
         w.top[i] = -INFINITY;
@@ -149,11 +163,12 @@ static void forward_task(
         int keys = b.k1 - b.k0;
         take_panels(w.k, NR, k + b.k0 * s->k_stride, s->k_stride, keys, D);
         take_columns(
-                w.v, w.width, v + b.k0 * s->v_stride, s->v_stride, keys, keys,
-                D);
+                w.v, w.width, v + b.k0 * s->v_stride, s->v_stride, keys,
+                rounded_up(keys, NR), D);
         for (int i = b.first; i < b.last; i += MR)
             forward_tile(&w, &b, i);
     }
+    task_end();
     for (int i = 0; i < rows; i++) {
         elem *o = (elem *)a->out + ((row + q0 + i) * s->H + h) * D;
         for (int c = 0; c < D; c += VL)
@@ -190,8 +205,7 @@ enum zd_status FAST(attention_forward)(
                 forward_task(
                         a, b, h, i * queries,
                         (i + 1) * queries < Q ? (i + 1) * queries : Q,
-                        (float *)a->scratch +
-                                floats * (size_t)omp_get_thread_num());
+                        task_memory(a, floats));
     return ZD_OK;
 }
 

@@ -3,17 +3,16 @@
  *
  * Source: van Zee, van de Geijn 2015, "BLIS", doi:10.1145/2764454, section 3.
  * 6 x 16 floats fill 12 of AVX2's 16 registers, which leaves two for a row of b
- * and one for an element of a; 12 x 32 fill 24 of AVX-512's 32. */
+ * and one for an element of a; 12 x 32 fill 24 of AVX-512's 32; 32 x 32 fill
+ * half of AMX's tiles (amx.h). */
 #pragma once
 
 #include "kernels/cpu/simd.h"
 
-enum { NV = 2, NR = NV * VL, MR = VL == 16 ? 12 : 6 };
-
 /* What is multiplied lies in words of 32 bits: a float, or where the CPU
  * multiplies bf16 and a file asks for it (TILE_OF_PAIRS) two of them that
- * follow each other along K, and a sum takes both (AVX512_BF16; products are
- * exact, sums fp32, subnormals 0). */
+ * follow each other along K, and a sum takes both (AVX512_BF16, AMX; products
+ * are exact, sums fp32, subnormals 0). */
 #if defined(TILE_OF_PAIRS) && HAS_BF16
 #define IN_PAIRS 1
 enum { PAIR = 2 };
@@ -21,6 +20,14 @@ enum { PAIR = 2 };
 #define IN_PAIRS 0
 enum { PAIR = 1 };
 #endif
+#if IN_PAIRS && (defined(__AMX_BF16__) || defined(AMX_IN_SOFTWARE))
+#define IN_AMX 1
+#include "kernels/cpu/amx.h"
+#else
+#define IN_AMX 0
+#endif
+
+enum { NV = 2, NR = NV * VL, MR = IN_AMX ? 32 : VL == 16 ? 12 : 6 };
 
 /* sum + a b, for each word. */
 ALWAYS_INLINE vf word_multiply(vf sum, vf a, vf b)
@@ -100,16 +107,9 @@ ALWAYS_INLINE vf row_words(const elem *in, int count)
 #endif
 }
 
-/* out[k * width + r] = word k of row r, for 16 rows of up to 16 words; rows
- * from `rows` on are 0, and those from `lanes` on are not stored. */
-ALWAYS_INLINE void pack_16(
-        float *out, int width, int lanes, const elem *in, int64_t in_row,
-        int rows, int count)
+ALWAYS_INLINE void transpose_16(vf r[16])
 {
-    vf r[16], q[4][4]; /* q[g][j]: of rows 4g.., words j, j + 4, .. */
-#pragma GCC unroll 16
-    for (int i = 0; i < 16; i++)
-        r[i] = i < rows ? row_words(in + i * in_row, count) : (vf){0};
+    vf q[4][4]; /* q[g][j]: of rows 4g.., words j, j + 4, .. */
 #pragma GCC unroll 4
     for (int g = 0; g < 4; g++) {
         __m512d a = (__m512d)_mm512_unpacklo_ps(r[4 * g], r[4 * g + 1]);
@@ -132,9 +132,23 @@ ALWAYS_INLINE void pack_16(
         r[8 + j] = _mm512_shuffle_f32x4(b, d, 0x88);
         r[12 + j] = _mm512_shuffle_f32x4(b, d, 0xdd);
     }
+}
+
+/* out[k * width + r] = word k of row r, for 16 rows of up to 16 words; rows
+ * from `rows` on are 0, and those from `lanes` on are not stored. For AMX,
+ * words from `count` on are stored too, as 0: a tile is whole. */
+ALWAYS_INLINE void pack_16(
+        float *out, int width, int lanes, const elem *in, int64_t in_row,
+        int rows, int count)
+{
+    vf r[16];
+#pragma GCC unroll 16
+    for (int i = 0; i < 16; i++)
+        r[i] = i < rows ? row_words(in + i * in_row, count) : (vf){0};
+    transpose_16(r);
 #pragma GCC unroll 16
     for (int k = 0; k < 16; k++)
-        if (k * PAIR < count)
+        if (IN_AMX || k * PAIR < count)
             store_lanes(out + k * width, r[k], lanes);
 }
 

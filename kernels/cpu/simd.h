@@ -3,7 +3,7 @@
  * The fast files are compiled once for each instruction set and compute type
  * (see meson.build), with
  *
- *   KERNEL_ISA    the suffix of their names: base, avx2, avx512, avx512bf16
+ *   KERNEL_ISA    the suffix of their names: base, avx2, .., amx (meson.build)
  *   KERNEL_TYPE   of the elements of `void *` arrays: KERNEL_FP32, _BF16, _FP16
  *
  * and are written with GCC's vector extensions, so one text serves all of

@@ -9,12 +9,14 @@
 /* On a CPU the most that any instruction set asks for: runners are of each. */
 static size_t scratch_for(const struct attention_shape *shape, int which)
 {
-    static const char *const isas[] = {"base", "avx2", "avx512", "avx512bf16"};
+    static const char *const isas[] = {
+            "base", "avx2", "avx512", "avx512bf16", "amx"};
     enum dtype dtype = pair_enter(which)->dtype;
-    size_t most = 0;
-    if (pair_runner(which)->device)
+    const struct runner *r = pair_runner(which);
+    size_t most = r->attention_floats ? r->attention_floats(shape) : 0;
+    if (r->device)
         return attention_scratch_bytes(shape, dtype, DEVICE_CUDA);
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 5; i++) {
         const struct cpu_backend *b = kernels_backend(isas[i], dtype);
         size_t floats = b ? b->attention_floats(shape) : 0;
         most = floats > most ? floats : most;

@@ -13,6 +13,8 @@ struct runner {
     int threads;           /* 0: as they are */
     struct device *device; /* NULL: the CPU */
     int shift;             /* elements from an aligned place to an array */
+    /* Of a table that kernels_backend does not have, else NULL. */
+    size_t (*attention_floats)(const struct attention_shape *shape);
 };
 
 /* Makes the calling thread run as the runner does. */

@@ -10,7 +10,9 @@
 #include <math.h>
 #include <omp.h>
 
-static const char *const isas[] = {"base", "avx2", "avx512", "avx512bf16"};
+enum { ISAS = 5 };
+static const char *const isas[ISAS] = {
+        "base", "avx2", "avx512", "avx512bf16", "amx"};
 static const enum dtype dtypes[] = {DTYPE_FP32, DTYPE_BF16, DTYPE_FP16};
 
 /* Under the address sanitizer, where the plain definitions take long, the
@@ -26,7 +28,7 @@ static void agree_with_plain(enum dtype dtype)
     int tried = 0;
     struct runner plain = {.threads = 1}, fast = {.threads = 2};
     MUST(kernels_plain(dtype, &plain.ops));
-    for (int i = 3; i >= 0; i--) {
+    for (int i = ISAS - 1; i >= 0; i--) {
         const struct cpu_backend *backend = kernels_backend(isas[i], dtype);
         bool is_narrowest = i == 0 && dtype == DTYPE_FP32;
         if (!backend || (is_slow && tried++ && !is_narrowest))
@@ -59,7 +61,7 @@ Test(kernels_fast, fp16_overflows_to_infinity)
     const float a[] = {65504, 65504, -65504, 6e-8f, 0x1p-24f, 1};
     const float b[] = {0, 65504, -20000, 0, -0x1p-25f, INFINITY};
     const uint16_t want[] = {0x7bff, 0x7c00, 0xfc00, 1, 1, 0x7c00};
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < ISAS; i++) {
         const struct cpu_backend *backend =
                 kernels_backend(isas[i], DTYPE_FP16);
         uint16_t x[COUNT], y[COUNT], out[COUNT];
@@ -80,7 +82,7 @@ Test(kernels_fast, fp16_overflows_to_infinity)
 Test(kernels_fast, thread_count_does_not_change_bits)
 {
     for (int d = 0; d < (is_slow ? 1 : 3); d++)
-        for (int i = 0; i < 4; i++) {
+        for (int i = 0; i < ISAS; i++) {
             const struct cpu_backend *backend =
                     kernels_backend(isas[i], dtypes[d]);
             if (!backend)
@@ -114,7 +116,7 @@ static void matmul_by(int threads, int team)
     for (int i = 0; i < K * N; i++)
         b[i] = (float)(i % 7 - 3);
     omp_set_max_active_levels(2);
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < ISAS; i++)
         for (int d = 0; d < 3; d++) {
             const struct cpu_backend *backend =
                     kernels_backend(isas[i], dtypes[d]);
