@@ -5,6 +5,7 @@
 #include "kernels/backend.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* On a CPU the most that any instruction set asks for: runners are of each. */
 static size_t scratch_for(const struct attention_shape *shape, int which)
@@ -69,8 +70,11 @@ static void attention_share_run(
     struct pair out = pair_of(type, outs, 1.0f, 3);
     struct pair lse = pair_of(DTYPE_FP32, rows * (size_t)H, 1.0f, 4);
     struct pair dq = pair_of(type, fused, 1.0f, 5), dk = dq, dv = dq;
-    struct pair scratch = pair_of_zeros(most_scratch(&s));
+    size_t scratch_bytes = most_scratch(&s);
+    struct pair scratch = pair_of_zeros(scratch_bytes);
     for (int i = 0; i < 2; i++) {
+        if (!pair_runner(i)->device) /* NaN wherever it is read first */
+            memset(scratch.of[i], 0xff, scratch_bytes);
         size_t k_at = (size_t)(H * D) * bytes;
         size_t v_at = k_at + (size_t)(KV * D) * bytes;
         k.of[i] = (char *)q.of[i] + k_at, v.of[i] = (char *)q.of[i] + v_at;
