@@ -4,16 +4,16 @@
  * span "model.activations"; passes never overlap in time, so they share it. A
  * training pass has, from the bottom up:
  *
- *     inputs of the segments | dx | last | of adapters
+ *     inputs of the segments | dx | last | scratch of adapters
  *         kept for the whole step; with offload_activations two inputs take
  *         turns
  *     slots
- *         of all layers, or, where layers are recomputed, of one segment;
- *         a layer below the first that trains lies where they do
- *     on top of them, in turn
+ *         of all layers, or with recomputation of one segment; a layer below
+ *         the first that trains overlaps them
+ *     above the slots, one after the other
  *         forward   attention's scratch
- *         head      one chunk of tokens; where layers are recomputed it
- *                   begins where the slots do: no segment is alive then
+ *         head      one chunk of tokens; with recomputation it overlaps the
+ *                   slots, because no segment is alive then
  *         backward  gradients inside one layer
  *
  * A slot holds what one layer's backward reads. In a layer that keeps nothing

@@ -1,23 +1,23 @@
-/* model.h - forward and backward of a language model, written as for one device
- * and unit by unit. The caller's model_hooks provide parameters and take
+/* model.h - forward and backward of a language model, written as for one
+ * device, unit by unit. The caller's model_hooks provide parameters and take
  * gradients; this folder knows no ranks.
  *
- * A step of one micro-batch, or of several at once, which take turns in each
- * unit ("breadth first": Lamy-Poirier 2022, arXiv:2211.05953; for gradients
- * that are sums over them 2106.02679):
+ * A pass has one micro-batch, or several that take turns in each unit ("breadth
+ * first": Lamy-Poirier 2022, arXiv:2211.05953; with gradients summed over them:
+ * arXiv:2106.02679):
  *   model_forward   embedding, layers, final norm, then head and loss in chunks
- *                   of tokens (the full logits never exist); in training the
- *                   gradient of the head and of the last hidden state is made
- *                   in the same chunks
+ *                   of tokens (the full logits never exist); in training these
+ *                   chunks also compute the gradients of the head and of the
+ *                   last hidden state
  *   model_backward  layers from last to first, then the embedding
  *
  * Activation checkpointing keeps the input of every N-th layer and recomputes
- * the layers of such a segment before their backward. All modes give the same
- * bits, because the same kernels run on the same numbers.
+ * the layers of such a segment before their backward. All modes have the same
+ * bits, because they run the same kernels on the same numbers.
  *
  * An MLP in pieces (ALST's TiledMLP, arXiv:2506.13996, section 3.1) computes
- * each token as without pieces; gradients of its weights and of the norm before
- * it are sums over the pieces, in order. */
+ * tokens as without pieces; gradients of its weights and of the norm before it
+ * are summed over the pieces, in order. */
 #pragma once
 
 #include "base/memory/arena.h"
@@ -29,8 +29,8 @@
 /* [train] gradient_checkpointing: NONE keeps all; SELECTIVE the outputs of
  * matmuls and attention, and recomputes norms, activations and rotations
  * (Korthikanti et al. 2022, arXiv:2205.05198); EVERY keeps the input of every
- * `every`-th layer; FULL is EVERY 1; SQRT is EVERY round(sqrt(L)). AUTO is
- * resolved by train before it gets here. */
+ * `every`-th layer; FULL is EVERY 1; SQRT is EVERY round(sqrt(L)). train
+ * resolves AUTO before. */
 enum checkpointing_mode {
     CHECKPOINTING_NONE,
     CHECKPOINTING_SELECTIVE,
@@ -49,11 +49,11 @@ int checkpointing_segment(struct checkpointing checkpointing, int layers);
 
 /* Collectives between places. With tensor parallelism (model/slice.h) each
  * place has the residual stream and norms of an equal share of the pass's
- * tokens, in the order of places. Matmuls read all tokens; those of o and down,
- * and the embedding's lookup, give each place one term of a sum. With context
+ * tokens, in the order of places. Matmuls read all tokens; for o and down, and
+ * the embedding's lookup, each place computes one term of a sum. With context
  * parallelism (model_shape.cp) keys and values of a layer are gathered before
  * its attention, and their gradients summed after it, among the places that
- * share a sample; or heads change places (cp.by_heads).
+ * share a sample; or heads are exchanged (cp.by_heads).
  *   gather   `to` is the shares of all places, one after the other
  *   scatter  `to` is this place's share of the sum of all places' `from`, added
  *            in their order and rounded once
@@ -68,20 +68,20 @@ enum places_call {
 };
 
 struct spans;
-/* Filled by zero (or by a test, or by the plain replica below). Calls for a
- * unit come in pairs; pointers from acquire are valid until release. */
+/* Filled by zero, a test, or replicated_params.h. Calls for a unit come in
+ * pairs; pointers from acquire are valid until release. */
 struct model_hooks {
     void *ctx;
-    /* Set params[id] for every tensor of `unit` (compute type); for a quantized
-     * one to its codes, and params[param_scales] to its scales. */
+    /* Sets params[id] for every tensor of `unit` (compute type); for a
+     * quantized one to its codes, and params[param_scales] to its scales. */
     enum zd_status (*params_acquire)(void *ctx, int unit, const void **params);
     enum zd_status (*params_release)(void *ctx, int unit);
     /* Not called for a unit without a trainable tensor. Unit 0 of a tied model
-     * is acquired by the head and released by the embedding's backward. Set
-     * grads[id] for every tensor of `unit` (count elements, fp32 or, of
-     * param_is_product, product_grads), NULL for frozen ones. *accumulate_out:
-     * accumulate; else the memory is undefined and every trainable tensor of
-     * the unit must be written. */
+     * is acquired by the head and released by the embedding's backward. Sets
+     * grads[id] for every tensor of `unit` (count elements, fp32, or
+     * product_grads for param_is_product), NULL for frozen ones.
+     * *accumulate_out: add to the memory; else it is undefined and every
+     * trainable tensor of the unit must be written. */
     enum zd_status (*grads_acquire)(
             void *ctx, int unit, void **grads, bool *accumulate_out);
     /* The unit's gradient of this micro-batch is complete. */
@@ -92,7 +92,8 @@ struct model_hooks {
     /* Records the time of units; NULL: not recorded. */
     struct spans *spans;
     /* A collective of places (enum places_call); NULL without tensor or context
-     * parallelism. `count` elements of the compute type, but scores. */
+     * parallelism. `count` elements of the compute type, or floats for scores.
+     */
     enum zd_status (*places)(
             void *ctx, enum places_call call, void *to, const void *from,
             size_t count);
@@ -109,9 +110,9 @@ struct model_exchange {
      * that ends a recomputed segment, backward reuses what was gathered. */
     uint64_t kv_gathered, kv_scattered;
     size_t largest_kv;
-    /* .. by heads: parts of queries, keys, values and outputs forward, and of
-     * gradients backward; what is recomputed is exchanged again, and with
-     * `selective` outputs. */
+    /* .. by heads: parts of queries, keys, values and outputs in forward, of
+     * gradients in backward; recomputation exchanges again, `selective` only
+     * outputs. */
     uint64_t heads;
     size_t largest_heads;
 };
@@ -140,12 +141,11 @@ struct unit_events model_unit_events(
 typedef enum zd_status token_loss_fn(
         const struct kernels *kernels, const struct loss_rows *rows);
 
-/* Context parallelism: `size` places share each sample. Of 2 size equal pieces
- * of its tokens place i has piece i and piece 2 size - 1 - i, so that all see
- * as much, and computes with them alone; attention reads keys and values of all
- * tokens, or, by heads, computes all tokens of heads / size query heads and
- * kv_heads / size key-value heads. size 0: 1. Decoding is whole in each place.
- */
+/* Context parallelism: `size` places share each sample. Its tokens are cut into
+ * 2 size equal pieces; place i computes pieces i and 2 size - 1 - i, which
+ * balances attention. Attention reads keys and values of all tokens, or by
+ * heads computes all tokens of heads / size query heads and kv_heads / size
+ * key-value heads. size 0: 1. Decoding is not divided. */
 struct cp {
     int size, place;
     bool by_heads; /* size divides both counts of heads */
@@ -155,25 +155,26 @@ struct model_shape {
     int B, T; /* of a training micro-batch; T: tokens of whole samples */
     struct cp cp;
     int micros; /* most micro-batches of one model_forward; 0: one */
-    int eval_B; /* of an evaluation batch; 0: none */
+    int eval_B; /* samples of an evaluation batch; 0: none */
     struct checkpointing checkpointing;
     enum dtype dtype;            /* compute type */
     enum fp8_mode fp8;           /* of the layers' matmuls (fp8.h) */
     enum device_backend backend; /* resolved; AUTO counts as the CPU */
     int head_chunk;      /* tokens whose logits exist at a time; 0: auto */
-    int mlp_pieces;      /* pieces of the tokens that a layer's MLP is computed
-                            in, one after the other, and again in backward;
-                            0: 1, which is not recomputed */
+    int mlp_pieces;      /* pieces of the tokens for a layer's MLP, computed in
+                            turn and recomputed in backward; 0 or 1: not in
+                            pieces */
     int decode_capacity; /* positions of the key/value cache; 0: none */
-    int decode_batch;    /* tokens of one decode call at most; 0: none */
-    int decode_texts;    /* texts that the cache has room for; 0: one */
+    int decode_batch;    /* maximum tokens of a decode call; 0: none */
+    int decode_texts;    /* texts in the cache; 0: one */
     bool train;          /* false: forward only (generate) */
-    unsigned joined;     /* param_join: these projections follow each other in
-                            memory, and one matmul makes them; the same in every
-                            layer. Sums are in another order than of separate ones,
-                            so the CPU, whose bits are the definition, has none. */
+    unsigned joined;     /* param_join: projections that are contiguous in
+                            memory, so that one matmul computes them; the same
+                            in every layer. The order of sums differs from
+                            separate matmuls, so the CPU, whose bits are the
+                            definition, does not join. */
     token_loss_fn *token_loss; /* NULL: the kernels' cross_entropy */
-    double dropout;            /* of adapters' inputs, in training */
+    double dropout;            /* dropout of adapters' inputs in training */
     uint64_t seed;             /* of dropout */
     bool offload_activations;  /* inputs of recomputed segments are kept in
                                   (pinned) host memory; needs a mode that
@@ -189,13 +190,14 @@ static inline bool cp_by_heads(const struct model_shape *shape)
     return shape->cp.by_heads && cp_size(shape) > 1;
 }
 
-/* Is attention's output, which backward reads in both forms, kept in one? */
+/* Is attention's output kept only before the exchange, so that backward
+ * exchanges it again? */
 static inline bool cp_sends_output_again(const struct model_shape *shape)
 {
     return cp_by_heads(shape) &&
            shape->checkpointing.mode == CHECKPOINTING_SELECTIVE;
 }
-/* Of B samples of T tokens. */
+/* Tokens on a place for B samples. */
 static inline size_t place_tokens(const struct model_shape *shape, int B)
 {
     return (size_t)B * (size_t)(shape->T / cp_size(shape));
@@ -206,20 +208,20 @@ struct model_streams {
     struct stream *down, *up;
 };
 
-/* Ask for the activations of this shape: spans "model.*". Pure. Activations are
+/* Plans the activations of this shape: spans "model.*". Pure. Activations are
  * on a stack within their span; lifetimes that do not overlap share bytes. For
- * a GPU also "kernels.workspace", which model_create hands over. */
+ * a GPU also "kernels.workspace", which model_create passes to the kernels. */
 enum zd_status model_plan(
         const struct model_config *config, const struct param_table *table,
         const struct model_shape *shape, struct arena_plan *plan);
 
-/* Bytes of layer inputs that model_forward sends to the host, and that come
- * back in model_backward, where samples have all their T tokens. */
+/* Bytes of layer inputs that model_forward copies to the host and
+ * model_backward copies back, for full samples of T tokens. */
 uint64_t model_residual_bytes(
         const struct model_config *config, const struct param_table *table,
         const struct model_shape *shape);
 
-/* Tokens whose logits a training pass makes at a time. */
+/* Tokens whose logits a training pass computes at a time. */
 int model_head_chunk(
         const struct model_config *config, const struct param_table *table,
         const struct model_shape *shape);
@@ -231,7 +233,7 @@ enum zd_status model_create(
         const struct model_shape *shape, const struct kernels *kernels,
         const struct arena *arena, struct model **model_out);
 void model_destroy(struct model *model);
-/* Before the first pass, when the shape offloads activations. */
+/* Call before the first pass if the shape offloads activations. */
 void model_set_streams(
         struct model *model, const struct model_streams *streams);
 /* Bytes of activations copied since the last call, and seconds that the passes
@@ -251,18 +253,18 @@ struct model_batch {
                                  whole sample begins; t's position is
                                  t - doc_start */
     int B, T;                 /* B up to the planned one */
-    /* Dropout depends on these: the step, and the number of the first sample
-     * in the run; the others follow. */
+    /* Dropout depends on these: the step, and the index in the run of the first
+     * sample; the others follow it. */
     int64_t step, first_sample;
     const int32_t *all_doc_start; /* (B, T) of all tokens; read by heads */
 };
 
-/* Forward, loss, and the head's part of the gradient. Each unmasked token
- * weighs `dloss` in the gradient. The batches must stay valid until
- * model_backward returns. The hooks of a unit are called once for all of them,
- * and its gradients add up those of batches 1 .. count in order: where units'
- * gradients are apart, to the bits of passes of one that accumulate (a tied
- * table gets its head's parts first). */
+/* Forward, loss, and the head's part of the gradient. Each unmasked token has
+ * the weight `dloss` in the gradient. The batches must stay valid until
+ * model_backward returns. A unit's hooks are called once for all batches, and
+ * its gradients add up in the order of batches, with the bits of accumulating
+ * passes of one batch each (except a tied table, which gets the head's parts
+ * first). */
 enum zd_status model_forward(
         struct model *model, const struct model_batch *batches, int count,
         float dloss, const struct model_hooks *hooks);
@@ -277,24 +279,25 @@ enum zd_status model_evaluate(
  * Waits for the device: once a step. At most 2^30 tokens between two calls. */
 enum zd_status model_loss_take(struct model *model, struct exact_sum *sum_out);
 
-/* New tokens of a text: at positions past .. past + count - 1 of place `text`
- * of the key/value cache. With past = 0 a new text begins there. */
+/* New tokens of a text: positions past .. past + count - 1 of text number
+ * `text` in the key/value cache. past = 0 begins a new text. */
 struct decode_run {
     int text, past, count;
 };
-/* Generation: the new tokens of all runs, one after the other, through the
- * model with the cache; each run is of another text. Writes the logits of each
- * run's last token, (run_count, V) fp32 on the host; V of the whole model. */
+/* Generation: runs the new tokens of all runs (concatenated in `tokens`)
+ * through the model with the cache; each run is of a different text. Writes the
+ * logits of each run's last token, (run_count, V) fp32 on the host; V of the
+ * whole model. */
 enum zd_status model_decode(
         struct model *model, const int32_t *tokens,
         const struct decode_run *runs, int run_count,
         const struct model_hooks *hooks, float *logits);
 
-/* FLOPs of forward and backward of one token at sequence length T, without
- * recomputation: of a weight of a matmul 2 forward, 2 of its input's gradient
- * where anything before it trains, 2 of its own where it trains; of a layer's
- * attention 4 S H D, where a token sees S others on average (T / 2 without a
- * window), and with a backward twice that more. */
+/* FLOPs of forward and backward per token at sequence length T, without
+ * recomputation. Per element of a matmul's weight: 2 in forward, 2 for its
+ * input's gradient if anything before it trains, 2 for its own gradient if it
+ * trains. Per layer's attention: 4 S H D, with S tokens seen on average (T / 2
+ * without a window), and twice that more with a backward. */
 double model_flops_per_token(
         const struct model_config *config, const struct param_table *table,
         int T);

@@ -3,7 +3,7 @@
 
 #include "model/family.h"
 
-/* A row for each: families/NAME.c defines model_NAME. */
+/* One row per family: families/NAME.c defines model_NAME. */
 #define MODEL_FAMILIES(X)                                                      \
     X(gemma)                                                                   \
     X(gemma2)                                                                  \

@@ -1,4 +1,4 @@
-/* gemma.c - Gemma 1: two norms in a layer. */
+/* gemma.c - Gemma 1, with two norms per layer. */
 #include "model/families/gemma.h"
 
 #include <math.h>
@@ -9,7 +9,7 @@ static const struct config_key keys[] = {
         {0},
 };
 
-/* "gelu" is what the first releases say; the tanh form is meant. */
+/* The first releases say "gelu" but mean the tanh form. */
 static enum zd_status settle(
         const struct config_reader *r, struct model_config *c)
 {

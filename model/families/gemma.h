@@ -1,6 +1,6 @@
-/* gemma.h - what the families of Gemma share: norms times 1 + weight,
- * embeddings times sqrt(hidden_size), a gated GELU; with Gemma 2 four norms in
- * a layer. */
+/* gemma.h - shared by the Gemma families: norms times 1 + weight, embeddings
+ * times sqrt(hidden_size), a gated GELU; from Gemma 2 on four norms per layer.
+ */
 #pragma once
 
 #include "model/families/rotary.h"
@@ -15,7 +15,7 @@
             {"use_bidirectional_attention", CONFIG_FALSE},                     \
             {"cache_implementation"},                                          \
             ROTARY_KEYS(VOCAB, INTERMEDIATE, KV, 256, POSITIONS, 2)
-/* Null is no cap; CAP_SCORES and CAP_LOGITS where the key is absent. */
+/* null: no cap; absent: CAP_SCORES and CAP_LOGITS. */
 #define GEMMA2_CAP(NAME, FIELD, ABSENT)                                        \
     {                                                                          \
         NAME, CONFIG_REAL, CONFIG_AT(FIELD), ABSENT, 0, CONFIG_NULL_DERIVES    \
@@ -28,10 +28,10 @@
         "sliding_window"                                                       \
     }
 
-/* All but how heads turn. */
+/* Settles everything except RoPE. */
 enum zd_status gemma2_settle(
         const struct config_reader *reader, struct model_config *config);
-/* Of Gemma 2, and of Gemma 3 with norms of heads. */
+/* For Gemma 2, and Gemma 3 with norms of heads. */
 extern const struct tensor_row gemma2_layer[];
 
 #define GEMMA_BASE                                                             \

@@ -1,5 +1,5 @@
 /* gemma2.c - Gemma 2: norms before and after each branch, soft caps of scores
- * and logits, a window in every second layer. */
+ * and logits, and a window in every second layer. */
 #include "model/config_keys.h"
 #include "model/families/gemma.h"
 

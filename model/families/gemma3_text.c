@@ -1,5 +1,5 @@
-/* gemma3_text.c - Gemma 3, its text: Gemma 2 without soft caps, with norms of
- * the heads of q and k; layers that slide turn by a base of their own. */
+/* gemma3_text.c - the text model of Gemma 3: Gemma 2 without soft caps, with
+ * norms of the heads of q and k; sliding layers have their own RoPE base. */
 #include "base/must.h"
 #include "model/config_keys.h"
 #include "model/families/gemma.h"
@@ -8,13 +8,13 @@ static const struct config_key keys[] = {
         GEMMA_KEYS(2304, 9216, 26, 8, 4, 262208, 131072),
         GEMMA2_KEYS(0, 0),
         {"sliding_window_pattern"},
-        {"_sliding_window_pattern"}, /* of some files; no class reads it */
+        {"_sliding_window_pattern"}, /* in some files; no class reads it */
         {"rope_local_base_freq"},
         {0},
 };
 
-/* rope_scaling (v4) is of the layers that do not slide, as is
- * rope_parameters.full_attention (v5), which it adds to. */
+/* rope_scaling (v4) applies to the layers without a window, like
+ * rope_parameters.full_attention (v5), and is added to it. */
 static enum zd_status read_sets(
         const struct config_reader *r, const json_t *full_v5,
         const json_t *sliding, struct model_config *c)
@@ -30,7 +30,7 @@ static enum zd_status read_sets(
     ZD_TRY(config_read_rope(
             r, "rope_parameters.full_attention", full, theta, 1, c,
             &c->ropes[0]));
-    c->rope_count = 1; /* what model_config_fini frees */
+    c->rope_count = 1; /* model_config_fini frees this one */
     ZD_TRY(config_read_rope(
             r, "rope_parameters.sliding_attention", sliding, local, 1, c,
             &c->ropes[1]));

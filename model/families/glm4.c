@@ -1,5 +1,5 @@
-/* glm4.c - GLM-4-0414: norms before and after each branch; pairs of channels
- * lie side by side and half of them turn; gate and up are one tensor. */
+/* glm4.c - GLM-4-0414: norms before and after each branch; RoPE with
+ * interleaved pairs on half of the channels; gate and up are one tensor. */
 #include "model/families/rotary.h"
 
 static const struct config_key keys[] = {

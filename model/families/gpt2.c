@@ -1,5 +1,5 @@
 /* gpt2.c - GPT-2: layer norms, learned positions, a fused projection of q, k
- * and v, GELU; weights of layers are stored (in, out), as Conv1D has them. */
+ * and v, GELU; weights of layers are stored (in, out), as in Conv1D. */
 #include "model/config_keys.h"
 #include "model/families/families.h"
 #include "model/params.h"

@@ -1,5 +1,5 @@
-/* ministral3.c - Ministral 3, and the text half of its multimodal files: YaRN,
- * and queries scaled by their position. */
+/* ministral3.c - Ministral 3, also as the text model of its multimodal files:
+ * YaRN, and queries scaled by position. */
 #include "base/must.h"
 #include "model/families/rotary.h"
 
@@ -13,7 +13,7 @@ static const struct config_key keys[] = {
         {0},
 };
 
-/* Of the class, where a file says nothing. */
+/* The class's default. */
 static json_t *own_rope(void)
 {
     return zd_must(json_pack(
@@ -24,7 +24,7 @@ static json_t *own_rope(void)
             "llama_4_scaling_beta", 0.1));
 }
 
-/* Scaling of queries needs O also where the type of rotation does not. */
+/* Scaling of queries needs O even if the RoPE type does not. */
 static enum zd_status read_beta(
         const struct config_reader *r, struct rope_set *set)
 {

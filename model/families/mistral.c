@@ -1,4 +1,4 @@
-/* mistral.c - Mistral, with its window, if there is one. */
+/* mistral.c - Mistral, with an optional window. */
 #include "model/families/rotary.h"
 
 static const struct config_key keys[] = {

@@ -1,5 +1,5 @@
-/* phi3.c - Phi 3, 3.5 and 4: one tensor makes q, k and v, one gate and up;
- * rotation of a part of a head, LongRoPE, a window. */
+/* phi3.c - Phi 3, 3.5 and 4: q, k and v are one tensor, gate and up another;
+ * partial rotation of heads, LongRoPE, a window. */
 #include "model/families/rotary.h"
 
 static const struct config_key keys[] = {
@@ -10,7 +10,7 @@ static const struct config_key keys[] = {
         {"resid_pdrop", CONFIG_DROPOUT},
         {"embd_pdrop", CONFIG_DROPOUT},
         {"sliding_window"},
-        /* of released files; no class reads them */
+        /* in released files; no class reads them */
         {"attention_bias", CONFIG_FALSE},
         {"mlp_bias", CONFIG_FALSE},
         {"lm_head_bias", CONFIG_FALSE},

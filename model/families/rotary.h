@@ -1,15 +1,15 @@
-/* rotary.h - what Llama and its descendants share: RMSNorm, rotary positions,
- * grouped heads, a gated MLP with SiLU. A family of these is its defaults. */
+/* rotary.h - shared by Llama and its descendants: RMSNorm, RoPE, grouped heads,
+ * a gated MLP with SiLU. Such a family only defines its differences. */
 #pragma once
 
 #include "model/config_keys.h"
 #include "model/families/families.h"
 #include "model/params.h"
 
-/* Keys of all of them, with the defaults of transformers' class. Its
- * eos_token_id is left out: data would be cut and ended at a token that no one
- * named, where "no end of text" is the truth. KV and HEAD_DIM of 0, like a key
- * that is null: as many as heads, and hidden_size over heads. */
+/* Keys of all of them, with the defaults of transformers' class, except
+ * eos_token_id: with a default, data would be ended by a token that the model
+ * does not name. KV or HEAD_DIM 0, like null: as many as heads, and hidden_size
+ * / heads. */
 #define ROTARY_KEYS(VOCAB, INTERMEDIATE, KV, HEAD_DIM, POSITIONS, BOS)         \
     CONFIG_SIZE("vocab_size", vocab_size, VOCAB, VOCAB_MAX),                   \
             CONFIG_SIZE("hidden_size", hidden_size, 4096, WIDTH_MAX),          \
@@ -37,14 +37,14 @@
         "layer_types"                                                          \
     }
 
-/* Heads, biases, norms of heads; then how heads turn. */
+/* Settles heads, biases and norms of heads; then RoPE. */
 enum zd_status rotary_settle(
         const struct config_reader *reader, struct model_config *config);
 enum zd_status rotary_settle_heads(
         const struct config_reader *reader, struct model_config *config);
 
-/* Rows of a layer without its norms. Weights that are joined follow each other,
- * and so do their biases. */
+/* Rows of a layer without its norms. Joined weights are adjacent, and so are
+ * their biases. */
 #define LINEAR(NAME, ROLE, ROWS, COLUMNS, ...)                                 \
     {                                                                          \
         NAME ".weight", ROLE_##ROLE, TENSOR_LINEAR, EXTENT_##ROWS,             \
@@ -88,8 +88,9 @@ enum zd_status rotary_settle_heads(
 extern const struct tensor_row rotary_embeddings[], rotary_layer[],
         rotary_last[];
 
-/* All of the above, for a family's designated initializers; ROTARY_BASE: with
- * its own settle and tensors; ROTARY_COMMON: with its own names too. */
+/* All of the above, for a family's designated initializers. ROTARY_BASE: for a
+ * family with its own settle and tensors; ROTARY_COMMON: also with its own
+ * names. */
 #define ROTARY_FAMILY                                                          \
     .settle = rotary_settle, .layer = rotary_layer, ROTARY_BASE
 #define ROTARY_BASE .peft_targets = {"q_proj", "v_proj"}, ROTARY_COMMON

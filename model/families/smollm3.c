@@ -1,4 +1,4 @@
-/* smollm3.c - SmolLM 3: Llama with layers whose heads do not rotate. */
+/* smollm3.c - SmolLM 3: Llama with some layers without RoPE. */
 #include "model/families/rotary.h"
 
 static const struct config_key keys[] = {
@@ -12,7 +12,7 @@ static const struct config_key keys[] = {
         {"no_rope_layer_interval"},
         {"sliding_window"},
         {"use_sliding_window"},
-        {"max_window_layers"}, /* of the released file; no class reads it */
+        {"max_window_layers"}, /* in the released file; no class reads it */
         {"pretraining_tp"},
         ROTARY_KEYS(128256, 11008, 4, 0, 32768, 128000),
         {0},

@@ -1,9 +1,9 @@
-/* save.h - the saves of a run: those that a command asks for, timed ones, and
- * the last. One state machine for all, on every rank; the trainer holds at
+/* save.h - the saves of a run: by a command, timed ones, and the last. One
+ * state machine for all, on every rank; the trainer holds at
  * most one save (none: idle).
  *
  *   state        who owns the save, the snapshot and the error
- *   WRITING      the worker: its rank's shard, out of the snapshot
+ *   WRITING the worker: writes its rank's shard from the snapshot
  *   WRITTEN      the trainer
  *   COMMITTING   on rank 0 the worker: manifest, rename, retention
  *   COMMITTED    the trainer
@@ -16,13 +16,14 @@
  *   committed or failed (worker)            COMMITTING   COMMITTED
  *   all ranks are done (trainer)            COMMITTED    idle
  *
- * The worker is a thread while training goes on (where there is a snapshot and
- * the save need not be waited for), else the trainer itself, which reads zero
- * as it is. Where the system refuses a thread the trainer stands in for it.
+ * The worker is a thread beside training (if there is a snapshot and training
+ * need not wait for the save), else the trainer itself, which reads zero
+ * directly. If no thread can be created the trainer does the work.
  *
- * A thread touches nothing of the save after the change that hands it over.
- * From WRITING until WRITTEN or the last state the snapshot is not taken again,
- * and what the writer points to stays (all of it but `zero` is only read).
+ * A thread does not touch the save after the change that hands it over. From
+ * WRITING until WRITTEN or the last state the snapshot is not taken again, and
+ * everything that the writer points to stays valid (and, except `zero`, is only
+ * read).
  *
  * A hanging disk ends the job if training waits for the save; else training
  * continues, and no other save begins until the disk responds.
@@ -43,7 +44,7 @@ struct save;
 /* Why a save is made. */
 enum save_reason {
     SAVE_TIMED,    /* every so many steps, minutes, epochs; by a signal */
-    SAVE_ASKED,    /* by a command, which hears of it when it has ended */
+    SAVE_ASKED,    /* by a command, which is answered at its end */
     SAVE_STOPPING, /* by a command that ends the run */
     SAVE_FAILING,  /* before a failure ends the run */
     SAVE_LAST      /* of the run */
@@ -51,32 +52,32 @@ enum save_reason {
 
 /* A command that waits for the save in the background. */
 struct asked_save {
-    /* Collective: it has ended; takes its failure, but for ZD_ERR_PEER. NULL:
-     * no one waits */
+    /* Collective: called at its end; handles its failure, except ZD_ERR_PEER.
+     * NULL: no command waits */
     enum zd_status (*ended)(struct trainer *trainer, enum zd_status status);
     struct train_command command; /* rank 0's */
-    int64_t step;                 /* that the save is of */
+    int64_t step;                 /* step of the save */
 };
 
 struct saves {
     struct save *current; /* NULL: idle; the same on all ranks */
-    bool is_outdated;     /* the current one, or what was saved of this step,
-                             says less than is known */
-    int failed;           /* in a row */
-    /* rank 0: steps committed, the newest first; or 0 */
+    bool is_outdated;     /* the current save, or this step's, lacks newer
+                             information */
+    int failed;           /* failures in a row */
+    /* rank 0: committed steps, the newest first; 0: none */
     int64_t own[CHECKPOINTS_OWN];
     struct asked_save asked;
 };
 
-/* Collective, between steps. At once: in the background, where there is a
- * snapshot and the reason allows it: then it is saves.current. Nothing is done
- * when the state as it is was saved. A timed one that fails is told and
- * tolerated, unless it is the third in a row; one before a failure ends the run
- * (SAVE_FAILING) is told, so that the failure itself stays the run's; of the
- * others every failure is returned. */
+/* Collective, between steps. Saves at once, or in the background
+ * (saves.current) if there is a snapshot and the reason allows it. Does nothing
+ * if the current state is already saved. A failed timed save is reported and
+ * tolerated, unless it is the third in a row; one before a failure
+ * (SAVE_FAILING) is only reported, so that the run ends with the original
+ * failure; other failures are returned. */
 enum zd_status trainer_save(struct trainer *trainer, enum save_reason reason);
-/* Once a step: the next change of a save in the background, unless some rank
- * `is_writing` (save_is_writing). Failures as those of timed ones. */
+/* Call once per step: makes the next change of a background save, unless some
+ * rank `is_writing` (save_is_writing). Failures as for timed saves. */
 enum zd_status save_poll(struct trainer *trainer, bool is_writing);
 bool save_is_writing(const struct trainer *trainer);
 /* save_is_stuck: this rank's disk hangs. The collective one: E0816 if any
@@ -86,8 +87,8 @@ enum zd_status save_check(struct trainer *trainer);
 /* Waits until no save is under way: before the snapshot's memory is released,
  * and at the end. */
 enum zd_status save_settle(struct trainer *trainer);
-/* More is known of the current step than was saved, or is being saved. */
+/* Marks the save of the current step as outdated: more is known now. */
 void save_outdated(struct trainer *trainer);
-/* At the end of the run; not collective. False: a thread still hangs on the
- * disk and is left running, with all that it reads. */
+/* Call at the end of the run; not collective. False: a thread still hangs on
+ * the disk and is left running, with everything that it reads. */
 bool saves_end(struct trainer *trainer);
