@@ -34,7 +34,7 @@ import json, sys
 for test in json.load(sys.stdin):
     if any(suite.split(":")[-1] == "cuda" for suite in test["suite"]):
         print("\t".join([test["name"], *test["cmd"]]))' <<<"$tests" >"$list"
-    PATH=$folder/daemon:$PATH
+    PATH=$folder/daemon:$folder/tests/comm:$PATH
     # a build with the stand-ins of tests/cuda, to try this script
     if [[ -d $folder/tests/cuda/cublaslt ]]; then
         export LD_LIBRARY_PATH=$folder/tests/cuda/cublaslt:$folder/tests/cuda/nccl${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
@@ -150,20 +150,63 @@ each_stage() { # PART PREFIX RANKS ARGUMENT...
         [[ $stage -eq 0 ]] || equal "$part" "$fixture, $ranks ranks, stage $stage: bits of stage 0" "$prefix-$stage" "$prefix-0"
     done
 }
+# near PART WHAT NAME BASE: the losses of all steps are those of BASE within 1e-5.
+near() {
+    if python3 -I -c '
+import json, sys
+ours, base = ([row["loss"] for row in map(json.loads, open(path)) if "loss" in row] for path in sys.argv[1:])
+sys.exit(len(ours) != len(base) or not ours or any(abs(a - b) > 1e-5 * b for a, b in zip(ours, base)))' \
+        "$work/$3/metrics.jsonl" "$work/$4/metrics.jsonl" 2>"$work/log"; then
+        say "$1 | $2 | ok"
+    else
+        failed=1
+        say "$1 | $2 | FAILED: other losses than $4's $(tail -n 1 "$work/log")"
+    fi
+}
+# Every axis of the mesh and the stages against one rank, in fp32: through the host, where ranks may share a GPU, and under NCCL.
+each_axis() { # PART
+    local ranks sets name comm gpus
+    local -x ZD_STANDIN_GPUS=4 # of stand-ins, one for each rank
+    gpus=$(zerod doctor --format json 2>/dev/null | python3 -I -c 'import json, sys; print(len(json.load(sys.stdin)["gpus"]))')
+    fixture=gpt2
+    train axes-one 0
+    verdict "$1" "$fixture, one rank" $? "$work/log"
+    while read -r ranks sets; do
+        for comm in mpi nccl; do
+            if [[ $comm == nccl && $gpus -lt $ranks ]]; then
+                say "$1 | $fixture, $ranks ranks under NCCL, $sets | skipped: it needs $ranks GPUs, and there are $gpus"
+                continue
+            fi
+            name=axes-$comm-${sets//[^a-z0-9]/-}
+            # shellcheck disable=SC2086 # sets are words
+            train "$name" "$ranks" --set comm.backend=$comm $(printf -- '--set %s ' $sets) </dev/null
+            verdict "$1" "$fixture, $ranks ranks, $comm, $sets" $? "$work/log"
+            near "$1" "$fixture, $ranks ranks, $comm, $sets: losses of one rank" "$name" axes-one
+        done
+    done <<'END'
+2 zero.stage=1
+2 zero.stage=3
+2 parallel.tp_size=2
+2 parallel.cp_size=2
+2 parallel.cp_size=2 parallel.cp_comm_type=a2a
+4 parallel.tp_size=2 parallel.cp_size=2 zero.stage=3
+END
+}
 part_ranks() {
     local number
     for fixture in llama_odd gpt2; do
         each_stage ranks "$fixture-nccl1" 1 --set comm.backend=nccl
-        each_stage ranks "$fixture-staged2" 2
-        each_stage ranks "$fixture-staged4" 4
+        each_stage ranks "$fixture-staged2" 2 --set comm.backend=mpi
+        each_stage ranks "$fixture-staged4" 4 --set comm.backend=mpi
     done
     fixture=gemma2 # windows, soft caps
-    each_stage ranks "$fixture-staged2" 2
+    each_stage ranks "$fixture-staged2" 2 --set comm.backend=mpi
+    each_axis ranks
     # several ranks of one GPU under NCCL: only where the library lets itself be told that they are several hosts
     fixture=llama_odd
     cat >"$work/as-host" <<'END'
 #!/bin/sh
-export NCCL_HOSTID="rank$OMPI_COMM_WORLD_RANK" NCCL_SOCKET_IFNAME=lo NCCL_IB_DISABLE=1 NCCL_NVLS_ENABLE=0 NCCL_MAX_CTAS=2
+export CUDA_VISIBLE_DEVICES=0 NCCL_HOSTID="rank$OMPI_COMM_WORLD_RANK" NCCL_SOCKET_IFNAME=lo NCCL_IB_DISABLE=1 NCCL_NVLS_ENABLE=0 NCCL_MAX_CTAS=2
 exec "$@"
 END
     chmod +x "$work/as-host"
@@ -214,6 +257,10 @@ part_adapters() {
 
 part_sanitizer() {
     local tool name program arguments
+    if [[ -d $folder/tests/cuda/cublaslt ]]; then
+        say "sanitizer | compute-sanitizer | skipped: stand-ins have no GPU's code"
+        return
+    fi
     if ! command -v compute-sanitizer >/dev/null; then
         say "sanitizer | compute-sanitizer | skipped: not on this machine"
         return
