@@ -2,12 +2,12 @@
 """What FP8 matmuls cost in loss: a llama of 10.7 million parameters over bytes, from scratch and fine-tuned, in bf16 and both modes of FP8.
 
     python3 bench/fp8_loss.py ZEROD TEXT [--only scratch,tune] [--modes ..] [--seeds 1,2,3] [--set device.backend=cuda ..]
-        [--out out/fp8_loss] [--picture docs/measured/fp8.svg]
+        [--steps N] [--out out/fp8_loss] [--picture docs/measured/fp8.svg]
 
-Run from the repository's root; nothing but Python's library is needed.
+Nothing but Python's library is needed.
 
-    scratch   500 steps of 16 x 128 tokens of TEXT
-    tune      150 steps of as many of the project's own docs and headers, from the weights that scratch ended with in bf16
+    scratch   500 steps of 16 x 128 tokens of TEXT; own: of the project's own docs and headers
+    tune      150 steps of as many of the docs and headers, from the weights that scratch ended with in bf16
 
 A mode changes nothing but train.fp8: weights, samples and their order are those of bf16's run with the seed. Compared is the mean
 training loss of the last 50 steps. Runs that ended are not repeated. The table goes to stdout and OUT/table.md."""
@@ -102,8 +102,9 @@ def run(args, kind, mode, seed, text):
 def own_text(out):
     """The project's docs and headers, one after the other."""
     path = out / "project.txt"
-    files = sorted(pathlib.Path(".").glob("docs/*.md")) + sorted(pathlib.Path(".").glob("*/**/*.h"))
-    files = [f for f in files if f.parts[0] not in ("build", "out") and not f.parts[0].startswith(".")]
+    root = pathlib.Path(__file__).resolve().parents[1]
+    files = [*sorted(root.glob("docs/*.md")), *sorted(root.glob("*/**/*.h"))]
+    files = [f for f in files if not f.relative_to(root).parts[0].startswith(("build", "out", "."))]
     path.write_bytes(b"\n\n".join(f.read_bytes() for f in files))
     return path
 
@@ -170,6 +171,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("zerod")
     parser.add_argument("text", type=pathlib.Path)
+    parser.add_argument("--steps", type=int, default=STEPS["scratch"], help="of scratch")
     parser.add_argument("--only", default="scratch,tune")
     parser.add_argument("--modes", default=",".join(MODES))
     parser.add_argument("--seeds", default="1,2,3")
@@ -178,7 +180,9 @@ def main():
     parser.add_argument("--picture", type=pathlib.Path)
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
-    text = {"scratch": args.text, "tune": own_text(args.out)}
+    STEPS["scratch"] = args.steps
+    own = own_text(args.out)
+    text = {"scratch": own if str(args.text) == "own" else args.text, "tune": own}
     runs = {}
     for seed in map(int, args.seeds.split(",")):
         for kind in args.only.split(","):

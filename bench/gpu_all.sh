@@ -13,6 +13,12 @@ here=$(dirname "$(dirname "$(readlink -f "$0")")")
 units='
 110 test kernels
 60 row llama-1b-cut
+40 row calibrate
+220 row llama-8b-24gb-undo
+220 row llama-8b-24gb-shared
+100 row fp8-loss
+120 row qwen3-8b-qlora-samples
+200 row llama-8b-24gb-order
 120 row llama-1b
 110 row qwen3-8b-qlora
 90 row llama-1b-fp8
@@ -20,8 +26,6 @@ units='
 110 row llama-8b-fp8
 110 row llama-8b-fp8-blockwise
 90 row llama-8b-lora-fp8
-200 row llama-8b-24gb-order
-220 row llama-8b-24gb-undo
 70 row start
 120 row llama-8b
 220 row llama-8b-24gb
@@ -45,7 +49,7 @@ units='
 40 row gpt2-124m-cut
 40 row gpt2-124m-cut-cudnn
 60 row llama-1b-cut-cudnn
-120 test ranks
+160 test ranks
 400 test sanitizer
 '
 # shellcheck source=deploy/gpu-folder.sh
@@ -53,7 +57,7 @@ source "$here/deploy/gpu-folder.sh"
 tell_usage "$@"
 gpu_folder "$1"
 shift
-minutes=9 results=$folder only='' again=0 options=()
+minutes=9 results=$folder only='' again=0 most=470 options=()
 while [[ $# -gt 0 ]]; do
     case $1 in
         --minutes | --results | --only)
@@ -62,7 +66,11 @@ while [[ $# -gt 0 ]]; do
             shift 2
             ;;
         --again) again=1 && shift ;;
-        *) options+=("$1") && shift ;;
+        *)
+            # kernels on stand-ins take the CPU minutes
+            if [[ $1 == --tiny ]]; then export ZEROD_GPU_STEPS=${ZEROD_GPU_STEPS:-2} && most=3600; fi
+            options+=("$1") && shift
+            ;;
     esac
 done
 [[ $minutes =~ ^[0-9]{1,6}$ ]] || refuse 64 "--minutes $minutes: a whole number is wanted"
@@ -107,7 +115,7 @@ while read -r seconds kind name; do
         echo "-- $kind $name: not begun, $left s are left of the $seconds that it may take"
         continue
     fi
-    [[ $left -le 470 ]] || left=470
+    [[ $left -le $most ]] || left=$most
     echo "-- $kind $name"
     begin=$SECONDS
     if [[ $kind == test ]]; then

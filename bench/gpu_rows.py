@@ -97,6 +97,9 @@ PEER_8BIT = ["--optimizer", "bnb-8bit,ao-8bit,torch-bf16"]
 PEER_CAPPED = ["--cap", "24e9", "--checkpointing", "--chunks", "16", "--optimizer"]
 LONG = {"steps": 3, "warmup": 1}
 LORA = ["lora.enabled=true", "lora.r=16", "lora.lora_alpha=32"]
+NF4 = LORA + ["lora.quantize_base=nf4"]
+BYTES = ["model.tokenizer=bytes"]
+SAMPLES = [*BYTES, "sample.steps=1", 'sample.prompts=["Once upon a time"]', "sample.max_new_tokens=64"]
 PEER_LORA = ["--optimizer", "torch-bf16", "--adapter"]
 OF_UNSLOTH = "tokens/s, Unsloth's published figure on an H200"
 
@@ -121,6 +124,10 @@ ROWS = {
                               CAPPED + ["offload.activations=cpu", "offload.clipping=undo", NO_CLIPPING],
                               note="clipping = undo, undo_memory = auto, nothing is clipped; the peer is ours with wait", steps=4, warmup=1,
                               against={"ours": CAPPED + ["offload.activations=cpu", NO_CLIPPING]}),
+    "llama-8b-24gb-shared": Row("llama-8b", 8192, 2, 2, 0.9, "auto, by the row calibrate, is no slower",
+                                CAPPED + ["offload.activations=cpu", "offload.device_update=0.5"],
+                                note="half of the update on the device; the peer is ours with device_update = auto", steps=4, warmup=1,
+                                against={"ours": CAPPED + ["offload.activations=cpu", "offload.device_update=auto"]}),
     "llama-8b-24gb-order": Row("llama-8b", 4096, 1, 8, 1.0, "weights are sent twice a step, not 16 times",
                                CAPPED + ["offload.params=cpu", "offload.activations=cpu", "train.accumulation_order=breadth_first"],
                                note="8 micro-batches of 4k tokens, breadth first; the peer is ours depth first", steps=3, warmup=1,
@@ -137,8 +144,10 @@ ROWS = {
                              note="the base in FP8; the peer is ours with the base in bf16", against={"ours": LORA}),
     # T, B and r of Unsloth's figures
     "qwen3-8b-lora": Row("qwen3-8b", 2048, 2, 8, 1.1, f"9.1k {OF_UNSLOTH}", LORA, [*PEER_LORA, "lora"]),
-    "qwen3-8b-qlora": Row("qwen3-8b", 2048, 2, 8, 1.1, f"8.4k {OF_UNSLOTH}", LORA + ["lora.quantize_base=nf4"],
+    "qwen3-8b-qlora": Row("qwen3-8b", 2048, 2, 8, 1.1, f"8.4k {OF_UNSLOTH}", NF4,
                           [*PEER_LORA, "qlora", "--eager"], note="nf4, nested; the peer's base by bitsandbytes, which takes minutes to compile"),
+    "qwen3-8b-qlora-samples": Row("qwen3-8b", 2048, 2, 8, 0.98, "steps as fast as without samples; between_seconds: 64 tokens", NF4 + SAMPLES,
+                                  note="a sample after each step; the peer is ours without", against={"ours": NF4 + BYTES}),
     "qwen3-8b-dora": Row("qwen3-8b", 2048, 2, 8, 1.1, "PEFT's own speed of LoRA", LORA + ["lora.use_dora=true"], [*PEER_LORA, "dora"]),
 }
 
@@ -164,7 +173,9 @@ OTHERS = {
     "adamw": "AdamW step, fp32 and 8-bit states, 1B parameters: against torch fused and a plain copy (must: 1.0; aim: 92 % and 85 % of the copy)",
     "paged": "adamw, 8-bit, paged 32-bit, paged 8-bit on a 1B model, fitting and 20 % too large: step time and bytes, against bitsandbytes' four",
     "start": "124M: from the command to the first step done, against a torch script (must: 5; aim: 1.0 s)",
-    "kernels": "every kernel as a share of a plain copy, products and attention in TFLOP/s",
+    "kernels": "every kernel and an adapter's matmuls as a share of a plain copy, attention in TFLOP/s",
+    "calibrate": "zerod bench calibrate: speeds of this machine, by which the plans of later rows predict",
+    "fp8-loss": "loss of a llama of 10.7 million parameters after 500 steps, three seeds, both modes of FP8 against bf16 (must: within 0.5 %)",
     "fit": "what each training row plans on this machine, and whether it fits",
 }
 
@@ -415,6 +426,30 @@ def fitted_row(args, clock, result):
     result.update(ours=ours, ours_tokens_per_second=ours["tokens_per_second"], bytes=ours["bytes"])
 
 
+def calibrate_row(args, clock, result):
+    """Kept in the user's cache, for plans from now on; not that of --tiny."""
+    said = work.zerod(["bench", "calibrate", "--seconds", "0.1" if args.tiny else "20", "--json"], clock)
+    if said.returncode:
+        raise work.Failed(f"zerod bench calibrate ended with {said.returncode}:\n{work.tail(said.stderr)}")
+    result["calibration"] = json.loads(said.stdout)
+
+
+def fp8_loss_row(args, clock, result):
+    size = ["--steps", "3", "--seeds", "1"] if args.tiny else []
+    if args.tiny:
+        fields = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 2}
+        settings = [f"model.config.{key}={value}" for key, value in fields.items()]
+        for setting in [*settings, "data.cutoff_len=32", "train.global_batch_size=2", "train.per_device_train_batch_size=2"]:
+            size += ["--set", setting]
+    with tempfile.TemporaryDirectory() as folder:
+        code, said, errors = said_by([sys.executable, HERE / "fp8_loss.py", "zerod", "own", "--only", "scratch", "--set", "device.backend=cuda",
+                                      "--out", folder, *size], clock, work.OURS)
+    result["said"] = said.splitlines()
+    result["percent_above_bf16"] = {mode: float(mean) for mode, mean in re.findall(r"^\| scratch \| (\w+) \|.* ([-+][\d.]+) % \|$", said, re.M)}
+    if code or not result["percent_above_bf16"]:
+        raise work.Failed(f"fp8_loss.py ended with {code}:\n{work.tail(errors)}")
+
+
 def fit_row(args, clock, result):
     """No peers: the planned bytes of each training row beside its limit, or why it is refused."""
     result.update(rows={}, refused=[])
@@ -441,19 +476,24 @@ def table(path):
         result = json.loads(line)
         last[result["row"]] = result
     shown = lambda value, form: format(value, form) if isinstance(value, (int, float)) else "-"
-    print("| row | ours | peer | ratio | must | llm.c | planned GB | used GB | differ % | GPU |\n|" + "---|" * 10)
+    columns = ["row", "ours", "peer", "ratio", "must", "llm.c", "TFLOP/s", "of bf16's peak", "step s", "planned s", "exposed s", "planned GB", "used GB",
+               "differ %", "GPU"]
+    print(f"| {' | '.join(columns)} |\n|" + "---|" * len(columns))
     for name, r in last.items():
-        ours = r.get("ours_tokens_per_second") or r.get("ours_seconds")
-        peer = r.get("peer_tokens_per_second") or r.get("peer_seconds")
-        used = r.get("bytes", {})
-        planned = used.get("planned")
-        print(f"| {name}{' (tiny)' if r['tiny'] else ''}{' FAILED' if 'failed' in r else ''} | {shown(ours, '.5g')} | {shown(peer, '.5g')} "
-              f"| {shown(r.get('ratio'), '.3f')} | {r.get('must', '-')} | {shown(r.get('llmc_ratio'), '.3f')} "
-              f"| {shown(planned and planned / 1e9, '.2f')} | {shown(used.get('used') and used['used'] / 1e9, '.2f')} "
-              f"| {shown(used.get('difference_percent'), '.1f')} | {r.get('gpu', '-')} |")
+        ours = r["rounds"][-1].get("ours", {}) if r.get("rounds") else r.get("ours", {})
+        used, exposed = r.get("bytes", {}), ours.get("exposed_seconds")
+        giga = lambda key: shown(used.get(key) and used[key] / 1e9, ".2f")
+        cells = [name + " (tiny)" * r["tiny"] + " FAILED" * ("failed" in r), shown(r.get("ours_tokens_per_second") or r.get("ours_seconds"), ".5g"),
+                 shown(r.get("peer_tokens_per_second") or r.get("peer_seconds"), ".5g"), shown(r.get("ratio"), ".3f"), str(r.get("must", "-")),
+                 shown(r.get("llmc_ratio"), ".3f"), shown(ours.get("model_tflops"), ".4g"), shown(ours.get("mfu"), ".0%"),
+                 shown(ours.get("step_seconds"), ".3g"), shown(ours.get("planned", {}).get("step_seconds"), ".3g"),
+                 shown(exposed and sum(exposed.values()), ".2g"), giga("planned"), giga("used"), shown(used.get("difference_percent"), ".1f"),
+                 r.get("gpu", "-")]
+        print(f"| {' | '.join(cells)} |")
 
 
-ROW_OF = {"adamw": adamw_row, "fitted": fitted_row, "paged": paged_row, "start": start_row, "kernels": kernels_row, "fit": fit_row}
+ROW_OF = {"adamw": adamw_row, "fitted": fitted_row, "paged": paged_row, "start": start_row, "kernels": kernels_row,
+          "calibrate": calibrate_row, "fp8-loss": fp8_loss_row, "fit": fit_row}
 
 
 class Parser(argparse.ArgumentParser):
@@ -492,6 +532,7 @@ def main():
     if args.tiny:
         for row in [*ROWS.values(), PAGED, START, FITTED]:
             row.made_tiny()
+        work.OURS["XDG_CACHE_HOME"] = work.SOCKETS.name
         PAGED.config.update(hidden_size=256, intermediate_size=512, vocab_size=2048)  # states beside which a workspace is small
     clock, begin = work.Clock(args.limit), time.monotonic()
     result = {"row": args.row, "commit": args.commit, "tiny": args.tiny, "when": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}

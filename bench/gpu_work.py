@@ -136,6 +136,29 @@ def device_bytes(plan, said):
             "difference_percent": used and 100 * (planned - used) / used}
 
 
+def beside_plan(plan, rows, counted):
+    """Medians of what a step took by phase and of what nothing hid, seconds, and bytes moved to and from the host, each beside the plan's; and
+    seconds from one step to the next, where samples are made."""
+    predicted = plan.get("predicted", {})
+    middle = lambda of: {name: statistics.median(of(r)[name] for r in counted) for name, value in of(counted[0]).items() if value is not None}
+    result = {"phase_seconds": middle(lambda r: r["phase_seconds"]), "exposed_seconds": middle(lambda r: r["exposed_seconds"]),
+              "planned": {key: predicted.get(key) for key in ("step_seconds", "phases", "exposed", "machine")}}
+    if "offload" in counted[0]:
+        result["offload_bytes"] = middle(lambda r: {way: r["offload"][way + "_bytes"] for way in ("down", "up")})
+        result["planned"]["offload_bytes"] = plan.get("offload_bytes_per_step")
+    if len(rows) > 1:
+        result["between_seconds"] = statistics.median(b["time"] - a["time"] - b["step_seconds"] for a, b in zip(rows, rows[1:]))
+    return result
+
+
+def share_of_peak(out, rate):
+    """TFLOP/s of the model at `rate` tokens a second, and as a share of the GPU's dense peak in bf16; None where zerod knows no peak."""
+    status = json.loads((out / "status.json").read_text())
+    scale = rate / status["tokens_per_second"] if status.get("tokens_per_second") else 0
+    share = lambda key, unit: status.get(key) and status[key] * scale / unit
+    return {"model_tflops": share("model_flops_per_second", 1e12), "mfu": share("mfu", 1)}
+
+
 def zerod(arguments, clock):
     try:
         return subprocess.run(["zerod", *arguments], capture_output=True, text=True, timeout=clock.left(), env=OURS)
@@ -169,8 +192,7 @@ def run_ours(job, settings, steps, warmup, clock):
               "bytes": device_bytes(plan, text), "layout": plan["layout"],
               "said": [line for line in text.splitlines() if "to the first step" in line or line.startswith("warning")]}
     result["bytes"]["driver_peak"] = memory.most
-    phases = [r["phase_seconds"] for r in counted]
-    result.update(gpu=memory.busy(), phase_seconds={name: statistics.median(p[name] for p in phases) for name in phases[0]})
+    result.update(gpu=memory.busy(), **beside_plan(plan, rows, counted), **share_of_peak(out, result["tokens_per_second"]))
     if result["bytes"]["used"] is None:
         result["bytes"]["used"] = memory.most
     shutil.rmtree(out, ignore_errors=True)
