@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The scripts of the table of GPU figures, over models of nothing and without peers: a row that needs none, the order of
 # all, and a run of it that goes on where the one before stopped; and how the scripts refuse what they cannot do.
-#   test_rows.sh BUILD_FOLDER SOURCE_ROOT
+#   test_rows.sh BUILD_FOLDER SOURCE_ROOT [whole]     whole: all units of it, which takes minutes
 build=$1
 # shellcheck source=tests/support/tap.sh
 . "$2/tests/support/tap.sh"
@@ -10,6 +10,15 @@ scratch_folder
 cd "$work" || exit 99
 export ZD_STANDIN_CONTEXT=1M ZD_STANDIN_MEMORY=2G OMP_NUM_THREADS=1
 tiny=(--tiny --rounds 1 --steps 2)
+units=$(grep -cE '^[0-9]+ (test|row) ' "$all")
+if [[ ${3:-} == whole ]]; then
+    ok "every row and every part of the tests" "$all" "$build" --minutes 600 --results out "${tiny[@]}"
+    [[ $units -gt 35 && $(grep -c ' ok, ' out/gpu-done.txt) -eq $units ]]
+    tell $? "all $units of them are noted as done"
+    [[ $(grep -c FAILED out/gpu-tests.txt) -eq 0 && $(grep -c '| skipped: ' out/gpu-tests.txt) -gt 0 ]]
+    tell $? "what needs a GPU is said to be skipped, and nothing failed"
+    tests_end
+fi
 one=(--minutes 8 --only gpt2-xl-6gb --results out "${tiny[@]}")
 
 said() { # KEY: of the last result
@@ -42,7 +51,7 @@ tell $? "a row of documents that end of text cuts"
 ok "they are cut, and those of its peer are not" documents_are_cut
 
 "$all" "$build" --minutes 0 --results late "${tiny[@]}" >log 2>err
-[[ ! -s late/gpu-done.txt && $(grep -c 'not begun' log) -ge 21 ]]
+[[ ! -s late/gpu-done.txt && $(grep -c 'not begun' log) -eq $units ]]
 tell $? "without time nothing is begun"
 
 ZEROD_PEER_PYTHON=$work/none "$rows" "$build" adamw "${tiny[@]}" --results out/gpu-bench.jsonl >log 2>err
