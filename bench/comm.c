@@ -1,16 +1,16 @@
-/* How near our collectives come to the MPI library's own, and to a copy. Under
- * mpirun:
+/* comm.c - our collectives against the MPI library's own, and against a copy.
+ * Under mpirun:
  *
  *     mpirun -np 2 --bind-to core build/bench/bench_comm [MEBIBYTES]
  *
  * Times a reduce_scatter, an all_gather and an all_to_all of MEBIBYTES (default
- * 64) of fp32, the same by MPI's own, the same sum in bf16,
- * which MPI cannot add, an all_reduce of as many bytes of integers, the same by
- * MPI_Allreduce, and a copy of as many bytes past the cache on every
- * rank at once, which is what an all_gather would take if all ranks could read
- * each other's memory. Each repeat runs all of them, one after the other, so
- * that what else the machine does falls on all. Of the slowest rank's times the
- * median; ratios are medians of those within a repeat. Results on stdout. */
+ * 64) of fp32, the same by MPI, the sum in bf16, which MPI cannot add, an
+ * all_reduce of the same number of bytes of integers, the same by
+ * MPI_Allreduce, and a copy of as many bytes that bypasses the cache, on every
+ * rank at once: the time of an all_gather if ranks could read each other's
+ * memory. Each repeat runs all of them in turn, so that other load affects all.
+ * Prints medians of the slowest rank's times, and medians of the ratios within
+ * a repeat. */
 #include "comm/comm.h"
 #include "base/copy.h"
 
@@ -35,7 +35,7 @@ static void check(enum zd_status status)
     MPI_Abort(MPI_COMM_WORLD, 1);
 }
 
-/* As many bytes in each type. */
+/* The same number of bytes in each type. */
 static void ours(
         const struct bench *b, enum comm_op_kind kind, const void *from,
         void *to, enum dtype type)
@@ -80,7 +80,7 @@ static void their_all_gather(const struct bench *b)
             MPI_FLOAT, MPI_COMM_WORLD);
 }
 
-/* Into the memory of the copy: its contents do not matter. */
+/* Uses the copy's memory, whose contents do not matter. */
 static void our_all_to_all(const struct bench *b)
 {
     ours(b, COMM_ALL_TO_ALL, b->full, b->copy, DTYPE_FP32);
@@ -93,7 +93,7 @@ static void their_all_to_all(const struct bench *b)
             MPI_FLOAT, MPI_COMM_WORLD);
 }
 
-/* In it, likewise. */
+/* Also uses the copy's memory. */
 static void our_all_reduce(const struct bench *b)
 {
     check(comm_all_reduce_i64(
@@ -132,7 +132,7 @@ enum {
 static const struct kind {
     const char *name;
     void (*run)(const struct bench *);
-    int beside; /* whose time is divided by this one's; itself: none */
+    int beside; /* the kind whose time is divided by this one's; itself: none */
 } kinds[KINDS] = {
         [REDUCE] = {"reduce_scatter fp32", our_reduce_scatter, MPI_REDUCE},
         [MPI_REDUCE] =
@@ -148,7 +148,7 @@ static const struct kind {
         [COPY] = {"copy", plain_copy, GATHER},
 };
 
-/* Of one run, by the slowest rank. */
+/* Seconds of one run on the slowest rank. */
 static double seconds_of(const struct bench *b, const struct kind *kind)
 {
     MPI_Barrier(MPI_COMM_WORLD);
@@ -176,7 +176,7 @@ static double median_of(const double *values)
 static void measure(const struct bench *b)
 {
     double seconds[KINDS][REPEATS], ratios[REPEATS];
-    for (int i = -1; i < REPEATS; i++) /* the first is not counted */
+    for (int i = -1; i < REPEATS; i++) /* the first is a warm-up */
         for (int k = 0; k < KINDS; k++) {
             double taken = seconds_of(b, &kinds[k]);
             if (i >= 0)

@@ -1,14 +1,14 @@
 /* control_flood.c - the three sides of the flood of control_flood.sh:
  *
- *   control_flood flood SOCKET SECONDS RATE   who means no good
+ *   control_flood flood SOCKET SECONDS RATE   the attacker
  *   control_flood probe SOCKET SECONDS        the owner: a status every 20 ms
  *   control_flood idler SOCKET                a server that only accepts
  *
- * The flood keeps, as far as it is let, 500 clients that write a byte now and
- * then, 500 that ask for much and never read, and beside them opens connections
- * that say nothing, garbage, or too much: RATE new ones a second in all, so
- * that it costs the same whoever is flooded. The idler holds 16 and closes the
- * oldest, as zerod does. */
+ * As far as the server allows, the flood keeps 500 clients that write a byte
+ * now and then and 500 that request much and never read. It also opens
+ * connections that send nothing, garbage, or too much. RATE limits new
+ * connections per second, so that the flood costs the same for every server.
+ * The idler holds 16 connections and closes the oldest, as zerod does. */
 #include "base/clock.h"
 
 #include <errno.h>
@@ -93,7 +93,7 @@ static void put(int fd, const void *data, size_t bytes)
         die("send");
 }
 
-/* What a client says when it has come in. */
+/* What a new client sends. */
 static void speak(struct flood *f, int i)
 {
     int fd = f->fds[i];
@@ -101,7 +101,7 @@ static void speak(struct flood *f, int i)
     if (i < SLOW)
         return;
     if (i < SLOW + DEAF) {
-        for (int k = 0; k < 8; k++) { /* in a row: more than a buffer holds */
+        for (int k = 0; k < 8; k++) { /* pipelined: more than a buffer holds */
             const char *text = deaf_texts[(i + k) % 2];
             put(fd, text, strlen(text));
         }
@@ -142,7 +142,7 @@ static void open_client(struct flood *f, int i)
     speak(f, i);
 }
 
-/* Those that were thrown out; deaf ones do not hear it otherwise. */
+/* Forgets closed connections; clients that never read would not notice. */
 static void forget_closed(struct flood *f)
 {
     struct epoll_event ready[256];
@@ -156,7 +156,7 @@ static void forget_closed(struct flood *f)
     }
 }
 
-/* Every fourth is one of the others, the rest fill the 1000. */
+/* Every fourth connection is one of the others; the rest fill the 1000. */
 static int choose(struct flood *f)
 {
     if (f->opened % 4 == 0)
@@ -214,7 +214,7 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* One status on a connection of its own; false: none came within 5 s. */
+/* Requests one status on a new connection; false: no answer within 5 s. */
 static bool ask_status(const char *path)
 {
     static const char request[] =

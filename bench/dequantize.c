@@ -1,11 +1,10 @@
-/* dequantize.c - how fast codes become elements, against a copy of as many
- * bytes.
+/* dequantize.c - speed of dequantization, relative to a copy of as many bytes.
  *
  *   dequantize [THREADS]
  *
- * A matrix of 4096 x 11008, larger than any cache. A copy reads and writes; so
- * does decoding: its bytes are those of codes, scales and elements. Each row is
- * the best of ROUNDS, decoding and copy in turn. */
+ * A matrix of 4096 x 11008, larger than any cache. Both read and write:
+ * dequantization's bytes are codes, scales and elements. Each row is the best
+ * of ROUNDS, with decoding and copy in turn. */
 #include "bench/timing.h"
 
 #include "kernels/backend.h"

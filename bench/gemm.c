@@ -1,12 +1,13 @@
-/* gemm.c - GF/s of every matrix product in a step of GPT-2 124M, by the product
- * this machine's kernel table uses (fp32, bf16 and codes of FP8 in blocks,
- * where K is a multiple of 16) and by the library, beside the processor's peak;
- * and the tokens/s the products alone would allow.
+/* gemm.c - GF/s of every matmul in a step of GPT-2 124M, by this machine's
+ * kernel table (fp32, bf16 and blockwise FP8, where K is a multiple of 16) and
+ * by the library, with the processor's peak; and the tokens/s that matmuls
+ * alone would allow.
  *
  *   gemm [threads [repeats]]        1024 tokens: B=4 T=256, or B=1 T=1024
  *
- * Then the products of one decode step, for 1 to 16 tokens: how fast the matrix
- * is read, in GB/s, beside the sum of its elements by as many threads. */
+ * Then the matmuls of one decode step, for 1 to 16 tokens: the rate of reading
+ * the matrix in GB/s, next to that of summing its elements with as many
+ * threads. */
 #include "bench/timing.h"
 #include "kernels/kernels.h"
 #include "kernels/matmul/library.h"
@@ -28,7 +29,7 @@ struct product {
     const char *name;
     int M, N, K;
     bool trans_a, trans_b, accumulate;
-    int per_step; /* times in a step; 0: shown for comparison */
+    int per_step; /* times per step; 0: only for comparison */
 };
 
 static const struct product products[] = {
@@ -98,7 +99,7 @@ static double table_time(
     return best;
 }
 
-/* Any bytes are codes, and any floats scales. */
+/* Arbitrary bytes serve as codes, arbitrary floats as scales. */
 static double fp8_time(
         const struct kernels *bf16, const struct arrays *x,
         const struct product *p, int repeats)
@@ -130,7 +131,7 @@ static double library_time(
 }
 
 #if defined(__x86_64__)
-/* Multiply-adds on registers alone: 12 chains of 8 floats, one core. */
+/* Multiply-adds in registers only: 12 chains of 8 floats, one core. */
 __attribute__((target("avx2,fma"))) static double core_peak(void)
 {
     typedef float v8 __attribute__((vector_size(32)));

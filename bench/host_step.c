@@ -1,20 +1,23 @@
-/* host_step - what a step of the optimizer costs on the host.
+/* host_step - the cost of an optimizer step on the host.
  *
  *   bench/host_step [--millions N] [--threads N] [--repeat N] [--isa NAME]
  *                   [--serve] [MODE ..]      default: 256, 2, 7, the best, all
  *
  * Modes are run in turn, --repeat times, and each prints its median and spread.
- * Bytes per parameter count each array once for each time it must be read or
- * written; an array that is updated in place is one read and one write.
+ * Bytes per parameter count each necessary read and write of an array; an
+ * in-place update is one read and one write.
  *
- *   copy, triad, update   memory bandwidth, 2 fp32 arrays (a = b), 3 (a = b + s
- * c), 1 (a = s a: what a step does); a store to memory that was not read first
- * costs a hidden read, not counted fp32, 8bit, bf16      AdamW with such
- * states, bf16 gradients, new bf16 weights in their place fp32_apart,
- * 8bit_apart   the new bf16 weights beside the gradients fp32_grad32,
- * 8bit_grad32  fp32 gradients and no copy of the weights norm the squared norm
- * of bf16 gradients pass_fp32, pass_8bit  bf16 gradients -> norm -> clip ->
- * step -> bf16 weights
+ *   copy, triad, update       memory bandwidth with 2 fp32 arrays (a = b), 3
+ *                             (a = b + s c), 1 (a = s a, as in a step); does
+ *                             not count the hidden read of a store to memory
+ *                             that was not read first
+ *   fp32, 8bit, bf16          AdamW with such states and bf16 gradients, which
+ *                             the new bf16 weights overwrite
+ *   fp32_apart, 8bit_apart    with separate memory for the new bf16 weights
+ *   fp32_grad32, 8bit_grad32  fp32 gradients and no copy of the weights
+ *   norm                      the squared norm of bf16 gradients
+ *   pass_fp32, pass_8bit      bf16 gradients -> norm -> clip -> step -> bf16
+ *                             weights
  *
  * --serve reads names of modes, a line each, runs each once and answers with
  * seconds: bench/peers/host_step.py races other optimizers against it. */
@@ -32,7 +35,7 @@
 struct arrays {
     size_t count;
     float *master;
-    void *state[OPTIM_8BIT + 1][OPTIM_LANES]; /* in each format */
+    void *state[OPTIM_8BIT + 1][OPTIM_LANES]; /* per format */
     float *scale[OPTIM_LANES];
     uint16_t *grad, *slot; /* bf16; slot: also the new weights */
     float *grad32;         /* the memory of both, read as fp32 */
@@ -40,9 +43,9 @@ struct arrays {
     int64_t t;
 };
 
-/* Each array begins some pages further into its mapping than the one before:
- * exactly 1 GiB apart they would meet in the same cache sets and memory banks
- * (66 % instead of 94 % of the bandwidth, fp32 with fp32 gradients). */
+/* Each array begins some pages further into its mapping than the previous one:
+ * exactly 1 GiB apart they would conflict in cache sets and memory banks (66 %
+ * instead of 94 % of the bandwidth, fp32 with fp32 gradients). */
 static void *map(size_t bytes)
 {
     static size_t stagger;
@@ -58,7 +61,7 @@ static void *map(size_t bytes)
     return at + stagger;
 }
 
-/* Values as training has them: gradients whose size differs from row to row. */
+/* Realistic values: magnitudes of gradients differ from row to row. */
 static void fill(struct arrays *a)
 {
     enum { ROW = 4096 };
@@ -217,8 +220,7 @@ static const struct mode *mode_of(const char *name)
     return NULL;
 }
 
-/* Seconds of one run. What a step in place has overwritten is put back first.
- */
+/* Seconds of one run. First restores what an in-place step has overwritten. */
 static double seconds_of(struct arrays *a, const struct mode *mode)
 {
     if (mode->is_in_place)
@@ -236,8 +238,7 @@ static int rising(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The largest bandwidth of copy, triad and update: what the others are measured
- * against. */
+/* The largest bandwidth of copy, triad and update is the reference for all. */
 static void print_medians(
         const struct arrays *a, const struct mode *const *chosen, int count,
         double *times, int repeat)
@@ -266,7 +267,7 @@ static void run_in_turn(
         int repeat)
 {
     double *times = malloc((size_t)(count * repeat) * sizeof *times);
-    for (int i = 0; i < count; i++) /* states that are not all 0 */
+    for (int i = 0; i < count; i++) /* make states nonzero */
         seconds_of(a, chosen[i]);
     for (int k = 0; k < repeat; k++)
         for (int i = 0; i < count; i++)

@@ -1,15 +1,14 @@
-/* kernels_cuda.c - how near the operations of a GPU that are no products come
- * to the bandwidth of a plain copy on it.
+/* kernels_cuda.c - bandwidth of a GPU's operations other than matmuls, relative
+ * to a plain copy.
  *
  *   bench_kernels_cuda [bf16|fp16|fp32 [N [C [repeats]]]]
  *
  * N tokens of C channels (16384, 4096), an MLP of 4 C, a vocabulary of 50257 in
- * a chunk of 1024 rows at most. A line: the operation, the bytes that it must
- * read and write, the median of its times, and its bandwidth as a share of the
- * copy's. What fits in the L2 cache reads faster than a copy: choose N C
- * accordingly. Of attention, by the table's choice, it is TFLOP/s of the pairs
- * that see each other; also of windows that are a part of T, and with a cap.
- */
+ * a chunk of 1024 rows at most. A line has the operation, the bytes that it
+ * must read and write, the median time, and the bandwidth as a share of the
+ * copy's. Data that fits in the L2 cache is faster than the copy: choose N C
+ * accordingly. For attention, as chosen by the table, it is TFLOP/s over pairs
+ * that see each other; also with windows shorter than T, and with a cap. */
 #include "base/clock.h"
 #include "base/device/device_memory.h"
 #include "kernels/kernels.h"
@@ -23,7 +22,7 @@ enum { RUNS = 7, D = 128, V = 50257, CHUNK = 1024 };
 struct bench {
     const struct kernels *ops;
     int N, C, repeats;
-    size_t unit; /* bytes of N*C elements */
+    size_t unit; /* bytes of N * C elements */
     double copy; /* bytes per second */
 };
 
@@ -41,7 +40,7 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Uniform in [-1, 1). The process's end frees it. */
+/* Uniform in [-1, 1). Freed at exit. */
 static void *numbers(enum dtype dtype, size_t count)
 {
     enum { BLOCK = 1 << 20 };
@@ -81,7 +80,7 @@ static void show(
            bytes * 1e-6, s * 1e6, bytes / s * 1e-9, share);
 }
 
-/* The median time of `call`, queued `repeats` times in a row. */
+/* The median time of `call`, queued `repeats` times. */
 #define TIME(seconds, call)                                                    \
     do {                                                                       \
         double times_[RUNS];                                                   \
@@ -176,7 +175,7 @@ static void elements(struct bench *b, char *x, char *y, char *z, float *sums)
        k->reduce_rows(NULL, sums, x, N, 4 * C, true));
 }
 
-/* Of an adapter with r = 16 on a C x C matrix. */
+/* The operations of an adapter with r = 16 on a C x C matrix. */
 static void adapters(struct bench *b, char *x, char *y, char *low, float *sums)
 {
     const struct kernels *k = b->ops;
@@ -218,12 +217,13 @@ static void adapters(struct bench *b, char *x, char *y, char *low, float *sums)
                NULL, sums, sums + b->C, x, b->C, y, b->C, b->N, b->C, false));
 }
 
-/* Samples of 4096 tokens, four heads to a key's. y: out, z: gradients. */
+/* Samples of 4096 tokens, four query heads per key/value head. y: out, z:
+ * gradients. */
 static void attention(struct bench *b, char *x, char *y, char *z)
 {
     static const struct {
         const char *name;
-        int part; /* of T that a window is */
+        int part; /* the window is T / part */
         float softcap;
     } seen[] = {
             {"", 0, 0}, {", T/4", 4, 0}, {", T/16", 16, 0}, {", cap", 0, 50}};
@@ -260,7 +260,7 @@ static void attention(struct bench *b, char *x, char *y, char *z)
     free(zeros);
 }
 
-/* A matrix of N x C in codes; any bytes are codes and scales. */
+/* A quantized matrix of N x C, with arbitrary bytes as codes and scales. */
 static void codes(struct bench *b, char *x, char *y, char *z)
 {
     static const struct {
@@ -286,8 +286,8 @@ static void codes(struct bench *b, char *x, char *y, char *z)
     }
 }
 
-/* Tokens or a weight of N x C become operands of matmuls in FP8: bf16 alone.
- * y: codes, z: scales. */
+/* Casts tokens or a weight of N x C to FP8; only for bf16. y: codes, z: scales.
+ */
 static void casts(struct bench *b, char *x, char *y, char *z)
 {
     static const struct {
@@ -299,7 +299,7 @@ static void casts(struct bench *b, char *x, char *y, char *z)
             {"  e5m2", DTYPE_E5M2, SCALES_TENSOR},
             {"  by 1 x 128", DTYPE_E4M3, SCALES_1X128},
             {"  by 128 x 128", DTYPE_E4M3, SCALES_128X128}};
-    size_t half = b->unit / 2; /* of a byte each */
+    size_t half = b->unit / 2; /* one byte each */
     if (b->ops->dtype != DTYPE_BF16)
         return;
     OP("fp8 amax", b->unit,

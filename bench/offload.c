@@ -1,11 +1,11 @@
-/* What the offload engine costs a step whose compute is elsewhere (on a GPU; it
- * sleeps here), for both clipping strategies:
+/* offload.c - the cost of the offload engine for a step that computes elsewhere
+ * (on a GPU; here it sleeps), with both clipping strategies:
  *
  *     bench_offload [million parameters] [threads] [ms of forward, of backward]
  *
- * Steps of both strategies take turns; the median of each is told, beside the
- * time that compute alone would take, when nothing is clipped and when every
- * step is (an update that was made too early is taken back then). */
+ * Steps of both strategies alternate. Prints the median of each, and the time
+ * of compute alone, if nothing is clipped and if every step is (then an early
+ * update is undone). */
 #include "offload/offload.h"
 #include "bench/timing.h"
 
@@ -29,7 +29,7 @@ struct engine {
 };
 
 static struct {
-    size_t count; /* elements of a segment */
+    size_t count; /* elements per segment */
     int threads;
     double forward, backward; /* seconds */
     uint16_t *grads, *params; /* the device */

@@ -1,13 +1,13 @@
-/* ops.c - the time of every operation of a GPT-2 124M step that is no matrix
- * product, and of all of them in a step of B=4 sequences.
+/* ops.c - the time of every operation of a GPT-2 124M step other than matmuls,
+ * and of all of them in a step of B=4 sequences.
  *
  *   ops [threads [repeats [type [operation]]]]     ops 2 20 bf16 gelu
  *
- * Roof: the bytes that the operation has to read and write, at the rate at
- * which the same threads copy an array of N x 4C elements; those of cross
- * entropy, which no cache holds, at that of as many bytes. Of attention it is
- * GF/s: of the pairs that see each other, 4 D forward and 10 D backward; also
- * of windows that are a part of T, and with a soft cap. */
+ * Roof: the bytes that the operation must read and write, at the rate at which
+ * the same threads copy an array of N x 4C elements; for cross entropy, which
+ * exceeds the caches, a copy of as many bytes. For attention it is GF/s over
+ * pairs that see each other, 4 D in forward and 10 D in backward; also with
+ * windows shorter than T, and with a soft cap. */
 #include "bench/timing.h"
 #include "kernels/kernels.h"
 
@@ -76,7 +76,7 @@ static void fini(struct arrays *a)
         free(all[i]);
 }
 
-/* By pieces that stay in the first cache. */
+/* Copies in pieces that stay in the first-level cache. */
 static void copy(void *out, const void *in, size_t bytes)
 {
 #pragma omp parallel for num_threads(kernels_threads())
@@ -85,7 +85,7 @@ static void copy(void *out, const void *in, size_t bytes)
 }
 
 struct shown {
-    double copy_rate; /* GB/s, what is read and what is written */
+    double copy_rate; /* GB/s, read plus written */
     double total;
 };
 
@@ -112,7 +112,7 @@ static double pairs_of(int T, int window)
     return pairs;
 }
 
-/* Both ways, of (N, 4C). */
+/* Casts (N, 4C) and its transpose. */
 static enum zd_status cast(
         const struct kernels *k, const struct arrays *a, enum scale_layout by,
         int N)
@@ -161,7 +161,7 @@ static void bench(enum dtype dtype, int T, int repeats, const char *only)
     }
     static const struct {
         const char *name;
-        int part; /* of T that a window is */
+        int part; /* the window is T / part */
         float softcap;
     } seen[] = {
             {"", 0, 0},

@@ -1,13 +1,13 @@
-/* optim_cuda.c - an optimizer's step on a GPU, as a share of what a plain copy
- * of its memory takes.
+/* optim_cuda.c - bandwidth of optimizer steps on a GPU, relative to a plain
+ * copy.
  *
  *   bench_optim_cuda [--millions 1024] [--rounds 7]
  *
- * Weights and gradients in bf16, masters in fp32, random values; as many
- * elements as fit where the GPU has not enough memory. Bytes are those that an
- * element's arrays are read and written by, each once: AdamW with fp32 states
- * 28, with 8-bit states 16.06 (scales are one fp32 per 256). The copy reads and
- * writes a quarter of the GPU's free memory, at most 4 GiB. Medians. */
+ * Weights and gradients in bf16, masters in fp32, random values; fewer elements
+ * if the GPU's memory is too small. Bytes per element count each necessary read
+ * and write once: AdamW with fp32 states 28, with 8-bit states 16.06 (one fp32
+ * scale per 256). The copy reads and writes a quarter of the GPU's free memory,
+ * at most 4 GiB. Medians. */
 #include "base/clock.h"
 #include "base/device/device_memory.h"
 #include "base/number/rng.h"
@@ -31,7 +31,7 @@ struct work {
     const char *name;
     enum optim_name optimizer;
     enum optim_state_type state_type;
-    bool is_norm; /* the gradient's squares, and no update */
+    bool is_norm; /* only the gradient's squares, no update */
 };
 
 static const struct work works[] = {
@@ -44,7 +44,7 @@ static const struct work works[] = {
 enum { WORKS = sizeof works / sizeof works[0] };
 
 struct arrays {
-    char *base; /* of the device */
+    char *base; /* device memory */
     size_t bytes, count;
     struct optim_options options;
     struct optim_span span;
@@ -56,7 +56,7 @@ static size_t align(size_t bytes)
     return (bytes + 255) / 256 * 256;
 }
 
-/* Where the arrays of `count` elements lie in a block; returns its bytes. */
+/* Lays out the arrays of `count` elements in a block; returns its bytes. */
 static size_t place(struct arrays *a, size_t count)
 {
     size_t at = 0;
@@ -94,7 +94,7 @@ static double bytes_of(const struct arrays *a, const struct work *work)
     return bytes * count;
 }
 
-/* Random numbers of small size, the same every BLOCK elements. */
+/* Small random numbers, repeated every BLOCK elements. */
 static void fill(void *array, enum dtype type, size_t count)
 {
     float *wide = malloc(BLOCK * sizeof *wide);
@@ -167,7 +167,7 @@ static int rising(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The median of rounds of a few steps each, after one that is not counted. */
+/* The median over rounds of a few steps each, after a warm-up. */
 static double seconds_of(struct arrays *a, const struct work *work, int rounds)
 {
     double seconds[ROUNDS_MOST];
@@ -184,7 +184,7 @@ static double seconds_of(struct arrays *a, const struct work *work, int rounds)
     return seconds[rounds / 2];
 }
 
-/* Bytes per second, read and written, of a copy within the device. */
+/* Bytes per second, read plus written, of a copy within the device. */
 static double copy_rate(int rounds)
 {
     double seconds[ROUNDS_MOST];

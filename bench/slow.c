@@ -1,17 +1,17 @@
-/* slow.c - zerod with a link and a wire of a stated speed, on CPU ranks: what a
- * schedule hides shows as on a machine whose copies and collectives take their
- * time beside the computing. The program is linked with --wrap of the calls
- * that begin and end them (meson.build); each calls the real one and then
- * sleeps until the time has passed.
+/* slow.c - zerod on CPU ranks with a simulated link and wire of given speed, to
+ * measure how well a schedule overlaps copies and collectives with compute. The
+ * program is linked with --wrap for the calls that begin and end them
+ * (meson.build); each calls the real one and then sleeps until the simulated
+ * time has passed.
  *
- *   ZEROD_SLOW_LINK   bytes a second of copies between host and device, each
- *                     way by itself: streams of a process whose names end in
+ *   ZEROD_SLOW_LINK   bytes per second of copies between host and device, in
+ *                     each direction: streams of a process whose names end in
  *                     "up" share one, and so do the others
- *   ZEROD_SLOW_WIRE   bytes a second that a rank sends in gathers and
- *                     reductions, which follow each other
+ *   ZEROD_SLOW_WIRE   bytes per second that a rank sends in gathers and
+ *                     reductions, one after the other
  *
- * Not set: as fast as memory. `zerod bench calibrate` of this program measures
- * both, so that its plans are for them. */
+ * Unset: as fast as memory. `zerod bench calibrate` of this program measures
+ * both, so that its plans use them. */
 #include "base/clock.h"
 #include "base/device/stream.h"
 #include "base/must.h"
@@ -26,7 +26,7 @@
 
 enum { STREAMS = 64 };
 
-/* Seconds that a byte takes. */
+/* Seconds per byte. */
 static double per_byte(const char *name)
 {
     const char *text = getenv(name);
@@ -52,17 +52,18 @@ static void sleep_until(double when)
  * link: a copy begins when the one before should have ended, or when it was
  * queued, or when what the stream waited for before it came. */
 
-static double free_at[2]; /* each way: the last copy should have ended */
+static double free_at[2]; /* per direction: the simulated end of the last
+                             copy */
 struct link {
     struct stream *stream;
     bool goes_up;
-    double ready; /* the last wait that held the stream did end */
+    double ready; /* end of the last wait that blocked the stream */
 };
 static struct link links[STREAMS];
 static int link_count;
 static pthread_mutex_t links_lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* An operation of a stream; one of the three is done. */
+/* An operation of a stream: one of three kinds. */
 struct work {
     struct link *link;
     double queued, seconds; /* copy */
@@ -103,7 +104,7 @@ enum zd_status __wrap_stream_create(
     return ZD_OK;
 }
 
-/* Takes the link from when the copy may begin; when it ends. */
+/* Reserves the link from when the copy may begin; returns when it ends. */
 static double take_link(const struct work *work)
 {
     pthread_mutex_lock(&links_lock);
@@ -129,7 +130,8 @@ enum zd_status __real_stream_call(
 enum zd_status __wrap_stream_call(
         struct stream *stream, stream_fn *fn, void *ctx, int64_t arg);
 
-/* The stream's thread; waits and calls that hold it for less are nothing. */
+/* Runs on the stream's thread; ignores waits and calls that block it for less
+ * than `held`. */
 static void run(void *ctx, int64_t unused)
 {
     static const double held = 1e-3;
@@ -209,8 +211,8 @@ enum zd_status __wrap_stream_call(
 
 /* --- the wire ------------------------------------------------------------- */
 
-/* Of a rank, which is a thread: when its wire is free, and when each operation
- * that it has begun is over. */
+/* Per rank, which is a thread: when its wire is free, and when each pending
+ * operation ends. */
 static _Thread_local struct {
     double free_at, waited;
     struct {
@@ -219,7 +221,7 @@ static _Thread_local struct {
     } under_way[COMM_OPS_MAX];
 } wire;
 
-/* `count` elements of each of the other ranks pass. */
+/* Sends `count` elements for each of the other ranks. */
 static void send(
         const struct comm *comm, size_t count, enum dtype type,
         const struct comm_op *op)

@@ -1,10 +1,10 @@
-/* timing.h - the best of several runs, in seconds: what the machine can do when
- * nobody else is on it. */
+/* timing.h - the shortest of several runs, in seconds: least affected by other
+ * load. */
 #pragma once
 
 #include "base/clock.h"
 
-/* Runs `call` `repeats` times and leaves the shortest time in `best`. */
+/* Runs `call` `repeats` times and stores the shortest time in `best`. */
 #define TIME_BEST(best, repeats, call)                                         \
     do {                                                                       \
         best = 1e30;                                                           \

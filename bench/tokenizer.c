@@ -1,13 +1,12 @@
-/* tokenizer - how fast text becomes ids, on one core.
+/* tokenizer - the speed of tokenization on one core.
  *
  *     tokenizer [--repeat N] [--chat TEMPLATE] TOKENIZER FILE
  *
  * Prints the time to open the tokenizer and MB/s (10^6 bytes) of the first
- * pass, with cold caches, and of the N-1 that follow; by CPU time too, for a
- * machine that does other work. --chat makes conversations of the file, six
- * messages of four lines each, and prints MB/s of rendering them by this
- * template and encoding them with their mask, beside those of encoding the same
- * texts. */
+ * pass, with cold caches, and of the next N-1; also by CPU time, for a loaded
+ * machine. --chat splits the file into conversations of six messages of four
+ * lines each, and prints MB/s of rendering them with this template and encoding
+ * them with their mask, and of encoding the same texts. */
 #include "data/tokenizer/tokenizer.h"
 #include "base/file/fs.h"
 #include "data/chat.h"
@@ -93,8 +92,8 @@ static int make_talks(const char *text, size_t bytes, struct conversation *out)
     return count;
 }
 
-/* Bytes of all texts; `renders`: into one document, as a thread that tokenizes
- * does; else documents[n] has them already. */
+/* Returns the bytes of all texts. `renders`: renders to one document, as a
+ * tokenizing thread does; else uses documents[n]. */
 static enum zd_status encode_talks(
         struct encoder *encoder, struct chat_renderer *renderer,
         const struct conversation *talks, struct document *documents, int count,

@@ -1,4 +1,4 @@
-/* train_cpu.c - tokens/s and model FLOP/s of a whole training step on the CPU.
+/* train_cpu.c - tokens/s and model FLOP/s of whole training steps on the CPU.
  *
  *   train_cpu [--dtype fp32|bf16] [--B 4] [--T 256] [--steps 8] [--threads 2]
  *             [--layers 12] [--width 768] [--family gpt2|llama]
@@ -6,9 +6,9 @@
  * The shape is GPT-2's 124M (12 layers, 768 wide, vocabulary 50257, tied) or a
  * llama of that width (a third of the heads for keys and values, SwiGLU of 8/3
  * of the width, no biases), random weights, random tokens, fp32 AdamW, clipping
- * at 1.0: the step of `zerod --job` as a user runs it, data loading and metrics
- * included, on one rank. The first two steps warm up and do not count; the
- * median of the others does. bench/peers/torch_train.py runs the same work in
+ * at 1.0: the step of `zerod --job` as a user runs it, including data loading
+ * and metrics, on one rank. The first two steps are a warm-up; reports the
+ * median of the others. bench/peers/torch_train.py runs the same work in
  * PyTorch. */
 #include "base/file/fs.h"
 #include "base/number/rng.h"

@@ -42,8 +42,8 @@ static inline void *copy_of(const void *array, size_t bytes)
     return out;
 }
 
-/* The greatest |a - b| / (1 + |b|); infinite when either is no number. Of FP8
- * the codes are compared. */
+/* The largest |a - b| / (1 + |b|); infinite if either is NaN. For FP8 compares
+ * codes. */
 static inline double worst(
         const void *a, const void *b, enum dtype dtype, size_t count)
 {

@@ -1,5 +1,5 @@
-/* cases.h - every operation run twice on the same random arrays, at odd shapes:
- * by either of two runners. case_run returns the worst difference found.
+/* cases.h - runs every operation on the same random arrays, at odd shapes, by
+ * two runners. case_run returns the largest difference.
  *
  * test_fast.c compares a fast table with the plain one; test_threads.c one fast
  * table with itself at another number of threads; test_cuda.c a GPU's with the
@@ -21,11 +21,11 @@ struct op_case {
 extern const struct op_case op_cases[];
 extern const int op_case_count;
 
-/* Shapes and operations that say something of a GPU only. */
+/* Shapes and operations that matter only on a GPU. */
 extern const struct op_case cuda_cases[];
 extern const int cuda_case_count;
 
-/* For these lists, in cases_*.c. */
+/* Members of these lists, in cases_*.c. */
 case_fn norm_case, head_norm_case, norm_shapes_case, add_norm_case,
         head_norm_rope_case, row_gains_case, scale_columns_case,
         column_dots_case, dequantize_case, fp8_cast_case, fp8_matmul_case,

@@ -1,4 +1,4 @@
-/* run.h - an operation by both runners: RUN(add(NULL, out.of[r], x.of[r],
+/* run.h - runs an operation by both runners: RUN(add(NULL, out.of[r], x.of[r],
  * y.of[r], count)). A failure is an infinite difference. */
 #pragma once
 
@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-/* Of a function that is given `ops`. */
+/* For a function that takes `ops`. */
 #define RUN_OF(call)                                                           \
     for (int r = 0; r < 2; r++) {                                              \
         const struct kernels *ops = pair_enter(r);                             \

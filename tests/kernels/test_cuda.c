@@ -13,10 +13,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Largest of what the cases ask for. */
+/* The maximum over all cases. */
 enum { MOST_TOKENS = 2048, MOST_COLUMNS = 8200 };
 
-/* The GPU, and the memory that operations borrow, which is full of NaN. */
+/* Opens the GPU, with a workspace full of NaN. */
 static enum zd_status open_runner(
         enum dtype dtype, int shift, struct runner *runner_out)
 {
@@ -49,7 +49,7 @@ static struct runner cuda_runner(enum dtype dtype, int shift)
     return runner;
 }
 
-/* Products and attention have their own tests, of other alignments too. */
+/* Matmuls and attention have their own tests, also with other alignments. */
 static bool is_of_library(const char *name)
 {
     return strstr(name, "matmul") || strstr(name, "products") ||
@@ -87,7 +87,7 @@ AGREES(fp32, FP32)
 AGREES(bf16, BF16)
 AGREES(fp16, FP16)
 
-/* Arrays that begin not at a multiple of 16 bytes: one element at a time. */
+/* Arrays that do not begin at a multiple of 16 bytes: one element at a time. */
 Test(kernels_cuda, fp32_agrees_at_any_alignment)
 {
     agree(op_cases, op_case_count, DTYPE_FP32, 1);
@@ -100,7 +100,7 @@ Test(kernels_cuda, bf16_agrees_at_any_alignment)
     agree(cuda_cases, cuda_case_count, DTYPE_BF16, 3);
 }
 
-/* What is done in one kernel, and the same of its parts: to the bit. */
+/* The fused kernel and its parts have the same bits. */
 Test(kernels_cuda, fused_head_norm_rope_has_the_bits_of_its_parts)
 {
     for (int dtype = DTYPE_FP32; dtype <= DTYPE_FP16; dtype++) {
@@ -115,9 +115,9 @@ Test(kernels_cuda, fused_head_norm_rope_has_the_bits_of_its_parts)
     }
 }
 
-/* Every case twice, in a process whose blocks run in this order (the
- * stand-in's; a GPU has its own). 0: something differed or failed; else what
- * came out. */
+/* Runs every case twice, in a process whose blocks run in this order (only in
+ * the stand-in). 0: something differed or failed; else a digest of the results.
+ */
 static uint64_t digest(const void *dtype)
 {
     struct runner runner = {0};
@@ -144,7 +144,7 @@ Test(kernels_cuda, neither_a_run_nor_the_order_of_blocks_changes_a_bit)
     cr_expect_eq(child_with_gpu(digest, &dtype, "7"), forward, "shuffled");
 }
 
-/* Digit for digit what base/number/exact_sum.h makes of the same losses. */
+/* Equal to base/number/exact_sum.h's sum of the same losses, bit for bit. */
 static void add_losses_exactly(
         struct runner runner, const float *losses, int count)
 {
@@ -184,7 +184,7 @@ Test(kernels_cuda, losses_are_added_exactly)
     add_losses_exactly(runner, odd, sizeof odd / sizeof odd[0]);
 }
 
-/* What is too large for fp16 is infinite. */
+/* Values too large for fp16 become infinite. */
 Test(kernels_cuda, fp16_overflows_to_infinity)
 {
     static const float a[] = {65504, 65504, -65504, 6e-8f, 0x1p-24f, 1, -0.0f};
@@ -203,7 +203,7 @@ Test(kernels_cuda, fp16_overflows_to_infinity)
                 got[i]);
 }
 
-/* A loss of nonsense is no number, so that training notices. */
+/* NaN logits give a NaN loss, so that training notices. */
 Test(kernels_cuda, a_loss_of_nan_logits_is_nan)
 {
     enum { V = 300 };

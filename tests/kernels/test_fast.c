@@ -15,7 +15,7 @@ static const char *const isas[ISAS] = {
         "base", "avx2", "avx512", "avx512bf16", "amx"};
 static const enum dtype dtypes[] = {DTYPE_FP32, DTYPE_BF16, DTYPE_FP16};
 
-/* Under the address sanitizer, where the plain definitions take long, the
+/* With the address sanitizer, where the plain definitions are slow, only the
  * widest vectors of each type and the narrowest of one. */
 #ifdef __SANITIZE_ADDRESS__
 static const bool is_slow = true;
@@ -53,8 +53,8 @@ AGREES(fp32, FP32)
 AGREES(bf16, BF16)
 AGREES(fp16, FP16)
 
-/* What is too large for fp16 is infinite, and what is not stays what it is, on
- * its way through a fast operation. */
+/* In a fast operation values too large for fp16 become infinite, and others do
+ * not change. */
 Test(kernels_fast, fp16_overflows_to_infinity)
 {
     enum { COUNT = 19 };
@@ -104,9 +104,9 @@ static int team_of(int threads)
     return team;
 }
 
-/* Our own product asks for `threads` and gets `team` of them: the other threads
- * of this region count towards OpenMP's limit. The address sanitizer sees what
- * is written past the scratch. */
+/* Our own matmul requests `threads` and gets `team`: the other threads of this
+ * region count towards OpenMP's limit. The address sanitizer detects writes
+ * past the scratch. */
 static void matmul_by(int threads, int team)
 {
     enum { M = 40, N = 1111, K = 23 };
@@ -190,8 +190,8 @@ static void library_agrees(matmul_fn *matmul)
     cr_expect(error <= op_cases[0].tolerance[0], "differs by %g", error);
 }
 
-/* Also on machines where our own product is chosen, and where OpenMP starts
- * fewer threads than the 8 that are asked for. */
+/* Also on machines that use our own matmul, and where OpenMP starts fewer than
+ * the 8 requested threads. */
 Test(kernels_fast, library_matmuls_match_the_definition)
 {
     float one = 1.0f, out = 0.0f;
@@ -210,8 +210,8 @@ Test(kernels_fast, library_matmuls_match_the_definition)
     library_agrees(primitive);
 }
 
-/* Threads share out the rows of what is tall; small whole numbers, so that
- * every order of sums gives the same bits. */
+/* Threads divide the rows of a tall matrix; small integers, so that every order
+ * of sums has the same bits. */
 Test(kernels_fast, tall_matmul_by_threads_of_their_own_is_exact)
 {
     enum { M = 5003, N = 39, K = 47 };

@@ -1,5 +1,5 @@
 /* The plain definitions' gradients against central differences of the same
- * definitions in double, where a difference is good to nine digits. */
+ * definitions in double, which are accurate to nine digits. */
 #include "arrays.h"
 
 #include "kernels/kernels.h"
@@ -10,7 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-/* The definitions once more, every array in double. */
+/* The same definitions with every array in double. */
 #define ELEM     double
 #define REAL     double
 #define DTYPE    DTYPE_FP32
@@ -32,7 +32,7 @@ struct probe {
     double *out;
     float *weights;
     double (*loss)(const struct probe *);
-    /* what the operation at hand needs */
+    /* inputs of the current operation */
     double *x, *y, *z;
     double *mean, *rstd, *lse;
     int N, C, V;
@@ -51,7 +51,7 @@ static double weighted(const struct probe *p)
     return sum;
 }
 
-/* Arrays of one test (each test is a process of its own). */
+/* Arrays of one test (each test is a process). */
 static void *kept[32];
 static int kept_count;
 
@@ -370,8 +370,8 @@ Test(kernels_plain, decode_matches_forward)
     }
 }
 
-/* Places that share a sample: rows of the whole's results, and gradients of
- * keys and values that add up to the whole's. */
+/* Places that share a sample compute rows of the whole result, and gradients of
+ * keys and values that add up to the whole. */
 Test(kernels_plain, shares_of_queries_make_up_attention)
 {
     const struct kernels *k = &kernels_plain_fp32;
@@ -440,8 +440,8 @@ Test(kernels_plain, matmul_transposes_and_accumulates)
     cr_expect_arr_eq(out, ((float[]){25, 54, 32, 63}), sizeof out);
 }
 
-/* What is dropped of rows of ones: its share, and that each token and each
- * element is drawn for itself, by its number in the batch. */
+/* Dropout of rows of ones: the dropped share, and independence of tokens and
+ * elements, keyed by the index in the batch. */
 Test(kernels_plain, dropout_depends_on_token_and_element)
 {
     enum { N = 64, C = 257, SHIFT = 3 };

@@ -1,7 +1,7 @@
-/* test_threads [all]: the fast kernels called by several threads at once, one
- * OpenMP thread each, as ranks that are threads do: for the thread sanitizer.
- * Prints TAP. Types differ in arithmetic, not in what threads share: without
- * `all` an operation is tried in one of them. */
+/* test_threads [all]: calls the fast kernels from several threads at once, with
+ * one OpenMP thread each, like ranks that are threads; for the thread
+ * sanitizer. Prints TAP. Types differ only in arithmetic, not in shared data,
+ * so without `all` each operation runs with one type. */
 #include "cases.h"
 
 #include "tests/support/tap.h"
@@ -26,7 +26,8 @@ static void *call(void *arg)
     return NULL;
 }
 
-/* Every caller's two runs give the same bits, whatever the others do. */
+/* Every caller's two runs must have the same bits, independent of the others.
+ */
 static bool is_alone(const struct kernels *ops, int op)
 {
     struct caller callers[CALLERS];

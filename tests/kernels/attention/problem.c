@@ -17,17 +17,17 @@ struct ops own_attention(enum dtype dtype)
             attention_decode_cuda[dtype]};
 }
 
-/* As in cases.c: what one rounding of a result may be. */
+/* As in cases.c: the size of one rounding. */
 static const double tolerance[] = {1e-5, 9e-3, 1.3e-3};
 
-/* cuDNN 9.19 on an H100 is 1.1 times one rounding away where four heads share a
- * key: it rounds once more on the way to the sum over them. */
+/* With four query heads per key, cuDNN 9.19 on an H100 differs by 1.1
+ * roundings: it also rounds before the sum over them. */
 static double limit_of(struct problem p)
 {
     return tolerance[p.dtype] * (p.by_cudnn && p.H > p.KV ? 1.5 : 1.0);
 }
 
-/* As the model tells them (model/batch.c). */
+/* Fills first_tokens as the model does (model/batch.c). */
 static void tell_documents(struct arrays *a, const int32_t *starts)
 {
     struct attention_shape *s = &a->shape;
@@ -107,8 +107,8 @@ static struct attention gradients(struct arrays *a, int which)
     return of;
 }
 
-/* Backward reads the out and lse that `definition` made, so that an error of
- * forward does not show twice. */
+/* Backward reads out and lse of the definition, so that an error of forward
+ * does not count twice. */
 static void run_definition(struct arrays *a)
 {
     const struct kernels *plain = pair_enter(1);

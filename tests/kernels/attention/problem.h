@@ -1,5 +1,5 @@
-/* problem.h - attention of one shape on the device beside the plain definition,
- * for tests of our own kernels and of cuDNN's. */
+/* problem.h - attention of one shape on the device against the plain
+ * definition, for tests of our own kernels and cuDNN's. */
 #pragma once
 
 #include "tests/kernels/pair.h"
@@ -22,8 +22,8 @@ struct problem {
     float softcap;
 };
 
-/* of[0] on the device that is the thread's, of[1] for the definition. They live
- * until the next arrays_of. */
+/* of[0]: on the thread's device; of[1]: for the definition. Valid until the
+ * next arrays_of. */
 struct arrays {
     struct pair in, dout, out, lse, grads, starts, firsts; /* in: q, k, v */
     struct pair scratch;
@@ -34,5 +34,5 @@ struct arrays {
 struct arrays arrays_of(struct problem p);
 void run_forward(struct arrays *a, const struct ops *ops);
 void run_backward(struct arrays *a, const struct ops *ops);
-/* out, the log-sum-exp and all gradients, by `ops`. */
+/* Compares out, the log-sum-exp and all gradients of `ops`. */
 void check_by(const struct ops *ops, struct problem p);

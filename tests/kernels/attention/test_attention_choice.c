@@ -1,5 +1,5 @@
-/* test_attention_choice.c - which attention a GPU's table gets where cuDNN
- * cannot be loaded: an error when it was asked for, a line when it was not. */
+/* test_attention_choice.c - attention of a GPU's table if cuDNN cannot be
+ * loaded: an error if cuDNN was requested, else a log line. */
 #include "tests/support/must.h"
 
 #include "base/log.h"
@@ -21,8 +21,8 @@ static void keep(void *ctx, enum zd_log_level level, const char *message)
                 message);
 }
 
-/* What the dynamic linker says of a file that is not there, or that the
- * headers were not there when this was built. */
+/* The dynamic linker's error for a missing file, or that this was built without
+ * the headers. */
 static const char *reason(void)
 {
     return ZD_HAVE_CUDNN ? "/nowhere/libcudnn.so.9"
@@ -35,7 +35,7 @@ static void begin(void)
     zd_log_set_hook(keep, NULL);
 }
 
-/* Our own kernels stay. */
+/* Checks that our own kernels are used. */
 static enum zd_status choose(
         enum dtype dtype, enum attention_choice choice, const char **name_out)
 {

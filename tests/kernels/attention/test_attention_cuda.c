@@ -1,5 +1,5 @@
 /* Attention on the GPU (or its stand-in) against the plain definition: every
- * family of kernels, at sizes that divide by nothing. */
+ * family of kernels, at odd sizes. */
 #include "tests/kernels/attention/problem.h"
 
 #include "base/device/device_memory.h"
@@ -37,7 +37,7 @@ TestSuite(attention_cuda, .init = open_gpu, .fini = close_gpu);
 
 static const enum dtype types[] = {DTYPE_FP32, DTYPE_BF16, DTYPE_FP16};
 
-/* Heads that no pack fits, and heads beyond the tiles' 128. */
+/* Head sizes that are not whole packs, and above the tiles' 128. */
 Test(attention_cuda, rows_of_any_width_match_the_definition)
 {
     for (int i = 0; i < 3; i++)
@@ -55,7 +55,7 @@ Test(attention_cuda, tiles_match_the_definition)
     check((struct problem){DTYPE_FP32, 2, 45, 4, 1, 128, true, 17});
 }
 
-/* The stand-in is asked for a GPU whose tensor cores are not used. */
+/* Makes the stand-in a GPU whose tensor cores are not used. */
 static void open_sm_75(void)
 {
     setenv("ZD_STANDIN_CAPABILITY", "7.5", 1);
@@ -83,7 +83,7 @@ Test(attention_cuda, tensor_cores_match_the_definition)
     check((struct problem){DTYPE_BF16, 1, 1, 1, 1, 128, true, 0});
 }
 
-/* Heads whose dk and dv are passes of their own. */
+/* Head sizes with separate passes for dk and dv. */
 Test(attention_cuda, tensor_cores_match_the_definition_for_wide_heads)
 {
     check((struct problem){DTYPE_BF16, 1, 90, 2, 1, 192, true, 0});
@@ -92,7 +92,7 @@ Test(attention_cuda, tensor_cores_match_the_definition_for_wide_heads)
     check((struct problem){DTYPE_FP16, 1, 130, 1, 1, 256, true, 0});
 }
 
-/* Of what comes out. */
+/* A digest of the results. */
 static uint64_t digest_of(const void *problem)
 {
     open_gpu();
@@ -106,8 +106,7 @@ static uint64_t digest_of(const void *problem)
     return pair_digest();
 }
 
-/* Blocks of a grid come in any order: on a GPU as they like, in the stand-in as
- * it is told. */
+/* Blocks of a grid run in any order; in the stand-in it is a setting. */
 Test(attention_order, block_order_does_not_change_bits)
 {
     const struct problem problems[] = {
@@ -127,8 +126,8 @@ Test(attention_order, block_order_does_not_change_bits)
     }
 }
 
-/* 100 KiB are what a multiprocessor of sm_89 has: four warps where two blocks
- * have room in it, else eight. */
+/* A multiprocessor of sm_89 has 100 KiB: four warps if two blocks fit, else
+ * eight. */
 Test(attention_order, four_warps_are_not_alone_on_a_small_multiprocessor)
 {
     const size_t small = 100 * 1024;
@@ -138,8 +137,8 @@ Test(attention_order, four_warps_are_not_alone_on_a_small_multiprocessor)
     cr_expect_not(attention_takes_eight_warps(87040, 164 * 1024));
 }
 
-/* On a stand-in that is another GPU, which it is asked for before it is first
- * called. */
+/* The digest on a stand-in for another GPU, which must be set before its first
+ * call. */
 static uint64_t digest_on(
         const char *name, const char *value, const struct problem *problem)
 {
@@ -163,13 +162,13 @@ static bool can_be_another(void)
     return major == 7;
 }
 
-/* Rows have other bits than tensor cores. */
+/* The `rows` kernels have other bits than tensor cores. */
 Test(attention_order, sixteen_bits_have_tensor_cores_from_sm_80_on)
 {
     const struct problem problems[] = {
             {DTYPE_BF16, 1, 70, 2, 1, 64, true, 0},
             {DTYPE_FP16, 1, 70, 2, 1, 96, true, 0},
-            {DTYPE_BF16, 1, 70, 2, 1, 20, true, 0}, /* 8 does not divide it */
+            {DTYPE_BF16, 1, 70, 2, 1, 20, true, 0}, /* not a multiple of 8 */
             {DTYPE_FP32, 1, 70, 2, 1, 20, true, 0},
     };
     if (!can_be_another())
@@ -181,7 +180,7 @@ Test(attention_order, sixteen_bits_have_tensor_cores_from_sm_80_on)
     }
 }
 
-/* The stand-in refuses a block that takes more than such a GPU gives it. */
+/* The stand-in refuses a block that exceeds the GPU's shared memory. */
 Test(attention_order, eight_warps_give_the_bits_of_four)
 {
     const struct problem problems[] = {
@@ -201,7 +200,7 @@ Test(attention_order, eight_warps_give_the_bits_of_four)
     }
 }
 
-/* The attention of a table whose choice is made; true: it is cuDNN's. */
+/* The attention of a table with this choice; true: cuDNN's. */
 static bool choose(enum dtype dtype, struct ops *ops_out)
 {
     const char *name;
@@ -213,7 +212,7 @@ static bool choose(enum dtype dtype, struct ops *ops_out)
     return by_library != NULL;
 }
 
-/* Where the machine has it; several documents go to our own kernels. */
+/* Needs cuDNN on this machine; packed documents use our own kernels. */
 Test(attention_cuda, cudnn_matches_the_definition)
 {
     struct ops ops;

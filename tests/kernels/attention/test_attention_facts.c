@@ -1,4 +1,4 @@
-/* attention_choose is a function: every rule of it, by facts alone. */
+/* Every rule of attention_choose, which depends only on its arguments. */
 #include "kernels/attention/attention_choice.h"
 
 #include <criterion/criterion.h>
@@ -28,7 +28,8 @@ static struct attention_facts facts(int cudnn, int major)
             .major = major};
 }
 
-/* `expected`: "ff" forward and backward by cuDNN, "fo" forward alone, "oo". */
+/* `expected`: "ff": forward and backward by cuDNN, "fo": only forward, "oo":
+ * neither. */
 static void expect(
         struct attention_shape s, struct attention_facts f,
         const char *expected, const char *why)
@@ -132,7 +133,7 @@ Test(attention_facts, buckets_are_powers_of_two)
     }
 }
 
-/* Whatever the documents are, no answer wants more than the bound. */
+/* No answer exceeds the bound, for any number of documents. */
 static void expect_bound(struct attention_facts f, int T)
 {
     struct attention_shape s = shape(0);

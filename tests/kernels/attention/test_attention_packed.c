@@ -1,6 +1,6 @@
-/* Attention by cuDNN, which a stand-in for its headers computes from what it
- * was told: whole samples and packed documents, our layout of the log-sum-exp,
- * and the work space that a plan counts. */
+/* Attention by cuDNN, computed by a stand-in for its headers: whole samples and
+ * packed documents, our layout of the log-sum-exp, and the work space in a
+ * plan. */
 #include "tests/kernels/attention/problem.h"
 
 #include "base/log.h"
@@ -58,7 +58,7 @@ static struct ops chosen(enum dtype dtype)
     return ops;
 }
 
-/* By cuDNN, in both directions. */
+/* Checks both directions by cuDNN. */
 static void check(struct problem p)
 {
     struct ops ops = chosen(p.dtype);
@@ -76,8 +76,8 @@ Test(attention_packed, samples_of_one_document_match_the_definition)
     check((struct problem){DTYPE_FP16, 1, 40, 2, 2, 24, false, 0});
 }
 
-/* Both are timed at a shape's first use, in each direction; the faster, whoever
- * that is, does it from then on. */
+/* The first use of a shape times both in each direction; the faster one is used
+ * from then on. */
 Test(attention_packed, auto_times_cudnn_against_own_kernels)
 {
     struct ops ops = chosen(DTYPE_BF16);
@@ -94,8 +94,8 @@ Test(attention_packed, auto_times_cudnn_against_own_kernels)
     matmul_cuda_close();
 }
 
-/* Heads that share keys or do not, rows with gaps and without, one sample and
- * several, documents that a bucket holds exactly and does not. */
+/* With and without grouped queries, gaps, several samples, and numbers of
+ * documents that fill their bucket. */
 Test(attention_packed, packed_documents_match_the_definition)
 {
     check((struct problem){DTYPE_BF16, 1, 80, 2, 2, 16, false, 20});
@@ -105,7 +105,7 @@ Test(attention_packed, packed_documents_match_the_definition)
     check((struct problem){DTYPE_BF16, 2, 64, 4, 2, 16, false, 40});
 }
 
-/* Of whole samples, and of documents that are longer and shorter than it. */
+/* With whole samples, and with documents longer and shorter than the window. */
 Test(attention_packed, windows_match_the_definition)
 {
     static const struct problem problems[] = {
@@ -130,8 +130,8 @@ Test(attention_packed, caps_use_own_kernels)
     cr_expect(strstr(said, "soft cap"), "%s", said);
 }
 
-/* On Hopper below 9.25 dq would be in no fixed order: our own backward reads
- * what cuDNN's forward kept. */
+/* On Hopper before 9.25 dq is not deterministic: our own backward reads the
+ * results of cuDNN's forward. */
 Test(attention_packed, cudnn_forward_feeds_our_own_backward)
 {
     cudnn_standin.version = 91900;
@@ -146,8 +146,9 @@ Test(attention_packed, cudnn_forward_feeds_our_own_backward)
     cr_expect(once && !strstr(once + 1, "our own backward"), "%s", said);
 }
 
-/* What a graph computes first is held against our own kernels. One that is
- * wrong is told, and done by our own from then on; the others go on. */
+/* The first results of a graph are compared with our own kernels'. A wrong
+ * graph is reported and replaced by our own kernels from then on; other graphs
+ * continue. */
 Test(attention_packed, wrong_graph_is_replaced_by_own_kernels)
 {
     static const struct problem problems[] = {
@@ -175,7 +176,7 @@ Test(attention_packed, wrong_graph_is_replaced_by_own_kernels)
     }
 }
 
-/* Once: the next results are taken as they are. */
+/* Later results are not compared. */
 Test(attention_packed, only_the_first_use_is_compared)
 {
     struct ops ops = chosen(DTYPE_BF16);
@@ -190,7 +191,7 @@ Test(attention_packed, only_the_first_use_is_compared)
     cr_expect_str_empty(said);
 }
 
-/* Before 9.25 it is told of no document without tokens. */
+/* Before 9.25 cuDNN does not get empty documents. */
 Test(attention_packed, partial_document_lists_need_a_newer_cudnn)
 {
     cudnn_standin.version = 92400;
@@ -200,7 +201,7 @@ Test(attention_packed, partial_document_lists_need_a_newer_cudnn)
     cr_expect(strstr(said, "documents without tokens"), "%s", said);
 }
 
-/* Graphs are few: counts of documents that share a bucket share a graph. */
+/* Numbers of documents in the same bucket share a graph. */
 Test(attention_packed, counts_of_documents_share_graphs)
 {
     struct ops ops = chosen(DTYPE_BF16);
@@ -208,7 +209,7 @@ Test(attention_packed, counts_of_documents_share_graphs)
     int built = 0;
     for (int i = 0; i < 4; i++) {
         struct problem p = {DTYPE_BF16, 1, 200, 2, 2, 16, false, document[i]};
-        struct arrays a = arrays_of(p); /* which asks for the plan's graphs */
+        struct arrays a = arrays_of(p); /* also builds the plan's graphs */
         cr_assert_eq(attention_bucket(&a.shape), i == 3 ? 4 : 8);
         if (i == 0)
             built = cudnn_standin.built;
@@ -226,8 +227,8 @@ Test(attention_packed, short_documents_use_own_kernels)
     cr_expect(strstr(said, "fewer than 16 tokens"), "%s", said);
 }
 
-/* The plan counts what cuDNN asks for where there is a device: no more, and no
- * less than any pass of that shape needs. */
+/* With a device the plan counts exactly what cuDNN reports, which suffices for
+ * any pass of the shape. */
 Test(attention_packed, the_plan_counts_what_cudnn_reports)
 {
     struct attention_shape s = {
@@ -243,14 +244,15 @@ Test(attention_packed, the_plan_counts_what_cudnn_reports)
     cudnn_standin.workspace = 4096;
     struct attention_shape first = s;
     size_t more = attention_cuda_scratch_bytes(&s, DTYPE_BF16);
-    s.B = 1; /* a graph of its own */
+    s.B = 1; /* another graph */
     cudnn_standin.workspace = 0;
     size_t less = attention_cuda_scratch_bytes(&s, DTYPE_BF16);
     cr_expect_lt(less, more);
     cr_expect_eq(attention_cuda_scratch_bytes(&first, DTYPE_BF16), more);
 }
 
-/* More than O(T) is not planned for, and a pass that meets it says why. */
+/* A plan never has more than O(T); a pass that needs more logs why it is
+ * declined. */
 Test(attention_packed, graph_that_needs_too_much_memory_is_declined)
 {
     struct ops ops = chosen(DTYPE_BF16);

@@ -1,6 +1,6 @@
-/* test_cudnn_door.c - what becomes of cuDNN's answers, which a stand-in for its
- * headers gives: a graph is built once for a shape; what it cannot do is
- * declined, and told once; what fails when it runs is an error. */
+/* test_cudnn_door.c - handling of cuDNN's results, which come from a stand-in
+ * for its headers: a graph is built once per shape; an unsupported one is
+ * declined and reported once; a failure at run time is an error. */
 #include "kernels/attention/cudnn_door.h"
 
 #include "base/device/device_cuda.h"
@@ -42,7 +42,8 @@ static bool opens(char *why, size_t why_bytes)
 
 static void begin(void)
 {
-    setenv("ZEROD_CUDNN", "libm.so.6", 1); /* any: nothing is looked up there */
+    setenv("ZEROD_CUDNN", "libm.so.6", 1); /* any library: no symbol is looked
+                                              up in it */
     cudnn_standin = (struct cudnn_standin){.version = 91900, .workspace = 100};
     device = gpu_case_open();
     MUST(device_take(2 * COUNT, &out));
@@ -102,7 +103,7 @@ Test(cudnn_door, graph_is_built_once_per_shape)
     cr_expect_eq(cudnn_standin.is_deterministic, 1);
 }
 
-/* And nothing is queued: the caller has another way. */
+/* Also checks that nothing was queued. */
 static void expect_declined(const char *because)
 {
     bool done = true;
@@ -149,8 +150,8 @@ Test(cudnn_door, failure_of_a_running_graph_is_an_error)
     zd_error_clear();
 }
 
-/* cuDNN opens its compiler by the name alone: it finds what is open already,
- * and that is opened where our own search looks, which dlopen does not. */
+/* cuDNN opens its compiler by name and finds a library that is already open; we
+ * open it from the places of our own search, which dlopen does not know. */
 Test(cudnn_door, compiler_is_found_on_the_library_path)
 {
     char folder[] = "/tmp/zerod-XXXXXX", command[512], path[256] = "";
@@ -183,7 +184,7 @@ static void *run_many(void *ctx)
     return NULL;
 }
 
-/* Ranks may be threads that share a GPU; the handle is one for both. */
+/* Ranks that are threads may share a GPU and its handle. */
 Test(cudnn_door, threads_take_turns_at_the_handle)
 {
     pthread_t threads[2];

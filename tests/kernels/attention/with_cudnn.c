@@ -1,5 +1,4 @@
-/* with_cudnn.c - the choice of attention as a program has it that was built
- * with cudnn-frontend. */
+/* with_cudnn.c - the choice of attention as built with cudnn-frontend. */
 #include "zd_config.h"
 #undef ZD_HAVE_CUDNN
 #define ZD_HAVE_CUDNN 1

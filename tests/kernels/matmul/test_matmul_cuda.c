@@ -1,6 +1,6 @@
-/* test_matmul_cuda.c - products on a GPU against the plain definition, and what
- * happens when the library refuses one. On a stand-in of the GPU these also
- * look at what the library was asked. */
+/* test_matmul_cuda.c - matmuls on a GPU against the plain definition, also if
+ * the library refuses one. On a stand-in of the GPU they also check the calls
+ * to the library. */
 #include "matmul_cases.h"
 
 #include "kernels/cuda/cuda_workspace.h"
@@ -42,8 +42,8 @@ Test(matmul_cuda, rows_may_have_gaps)
     cr_assert_eq(asked().products, before);
 }
 
-/* What is over eights of a vocabulary is a product of its own: the logits, and
- * the gradient of what they were made of. */
+/* The remainder of a vocabulary modulo eight is a separate matmul: for the
+ * logits, and for the gradient of their input. */
 Test(matmul_cuda, odd_vocabulary_is_split)
 {
     for (int dtype = DTYPE_FP32; dtype <= DTYPE_FP16; dtype++)
@@ -55,8 +55,8 @@ Test(matmul_cuda, odd_vocabulary_is_split)
             }
 }
 
-/* Of the stand-in's algorithms the second takes only rows that begin at
- * multiples of 16 bytes, and no odd ends. */
+/* The stand-in's second algorithm needs rows that begin at multiples of 16
+ * bytes and have whole packs. */
 static bool fast_algorithm_is_tried(int V, int stride)
 {
     enum { N = 8, C = 32 };
@@ -84,7 +84,7 @@ Test(matmul_cuda, an_odd_vocabulary_has_the_fast_algorithms)
     cr_assert(fast_algorithm_is_tried(4097, logits_stride(DEVICE_CUDA, 4097)));
 }
 
-/* Epilogues are in use, or the test above would prove nothing. */
+/* Checks that epilogues are used: otherwise the test above proves nothing. */
 Test(matmul_cuda, an_epilogue_is_one_call)
 {
     if (!is_standin())
@@ -165,7 +165,7 @@ Test(matmul_cuda, codes_match_the_definition)
     cr_assert_gt(first.timed, 0);
     cr_assert_eq(second.timed, first.timed);
     cr_assert_gt(second.read, first.read);
-    if (!is_standin()) /* of one algorithm alone nothing is kept */
+    if (!is_standin()) /* with a single algorithm nothing is stored */
         return;
     cr_assert_eq(second.read - first.read, 3 * CODE_PAIRS);
     setenv("ZEROD_MATMUL_TIMING", "off", 1);
@@ -270,7 +270,7 @@ Test(matmul_library, library_without_our_functions_is_named)
     REFUSED(kernels_cuda(DTYPE_BF16, &table), ZD_ERR_UNFIT, "E1221", "");
 }
 
-/* The one thing that NVIDIA's own library does without a GPU. */
+/* The only thing that NVIDIA's library does without a GPU. */
 Test(matmul_library, the_library_takes_our_descriptors)
 {
     struct plan_table table = {0};

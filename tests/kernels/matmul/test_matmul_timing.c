@@ -1,5 +1,5 @@
-/* test_matmul_timing.c - how the algorithms of products on a GPU are timed,
- * chosen and remembered, by what the stand-in for cuBLASLt was asked. */
+/* test_matmul_timing.c - how algorithms of matmuls on a GPU are timed, chosen
+ * and remembered, checked by the calls to the stand-in for cuBLASLt. */
 #include "matmul_cases.h"
 
 #include "base/file/fs.h"
@@ -12,8 +12,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* Products of several kinds, twice each: as gradients are, written and then
- * added to. Returns how many. */
+/* Runs matmuls of several kinds, twice each, like gradients: overwriting, then
+ * accumulating. Returns how many. */
 static int several_matmuls(void)
 {
     for (int i = 0; i < 2; i++) {
@@ -38,7 +38,7 @@ static void begin_timed(void)
     let_fail(NULL);
 }
 
-/* The first file of the cache whose name ends so; "" when there is none. */
+/* The first file of the cache with this suffix; "": none. */
 static const char *tuning_file(const char *end)
 {
     static char path[PATH_MAX];
@@ -84,8 +84,9 @@ Test(matmul_timing, a_second_start_times_nothing)
     cr_assert_eq(asked().products, count);
 }
 
-/* A checkpoint has them: without the file, and where timing would have others
- * win, a run that goes on has the same. Also what was first met adding. */
+/* A checkpoint has the algorithms: a resumed run uses them without the file,
+ * even if timing would choose others. Also for a matmul whose first call
+ * accumulated. */
 Test(matmul_timing, resumed_run_keeps_its_algorithms)
 {
     check_shape(DTYPE_FP32, 32, 64, 128, TRANS_B | ADDS, MATMUL_PLAIN);
@@ -123,7 +124,7 @@ Test(matmul_timing, a_short_side_is_timed_by_its_bytes)
     cr_assert_eq(matmul_counters().timed, 1);
 }
 
-/* What is no matmul: how long each way takes, < 0: it is refused. */
+/* For operations other than matmuls: the time of each way; < 0: refused. */
 struct two_times {
     int milliseconds[2];
     int *runs;
@@ -139,7 +140,7 @@ static enum zd_status take_time(const void *work, int way, bool *refused_out)
     return ZD_OK;
 }
 
-/* The way of a key, and how often one ran for it. */
+/* The chosen way of a key, and the number of runs. */
 static int way_of(int key, int first, int second, int *runs_out)
 {
     int way = -1;
@@ -151,8 +152,8 @@ static int way_of(int key, int first, int second, int *runs_out)
     return way;
 }
 
-/* Kept as algorithms are: in the process, in the file, for a run that resumes;
- * one that is refused is asked again by the next run alone. */
+/* Stored like algorithms: in the process, in the file, for a resumed run. If a
+ * way is refused, only the next run asks again. */
 Test(matmul_timing, the_faster_of_two_ways_is_kept)
 {
     int runs;
@@ -181,7 +182,7 @@ Test(matmul_timing, the_faster_of_two_ways_is_kept)
     cr_expect_eq(runs, 0);
 }
 
-/* A trial would write over the sum that is there. */
+/* A trial would overwrite the sum. */
 Test(matmul_timing, first_call_that_accumulates_is_not_timed)
 {
     check_shape(DTYPE_FP32, 96, 64, 128, TRANS_B | ADDS, MATMUL_PLAIN);
@@ -198,7 +199,7 @@ static void fused_matmuls(void)
     check_shape(DTYPE_BF16, 64, 32, 96, TRANS_A | ADDS, MATMUL_SUM_A);
 }
 
-/* How many of the four are one call from now on. */
+/* How many of the four are fused from now on. */
 static uint64_t fused_from_now_on(const char *slow)
 {
     let_fail(slow);

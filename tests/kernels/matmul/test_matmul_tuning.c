@@ -1,5 +1,5 @@
-/* test_matmul_tuning.c - the file that remembers the algorithms of products:
- * several writers, other GPUs and libraries, rubbish, a lock that is held. */
+/* test_matmul_tuning.c - the file that remembers algorithms of matmuls: several
+ * writers, other GPUs and libraries, damaged files, a held lock. */
 #include "base/file/fs.h"
 #include "kernels/matmul/matmul_tuning.h"
 
@@ -89,7 +89,7 @@ Test(matmul_tuning, file_of_another_gpu_or_library_is_ignored)
     struct tuning *tuning = tuning_create("GPU 1", "library 13.1");
     add(tuning, 5, 1000);
     tuning_destroy(tuning);
-    /* names that make the same path */
+    /* names that map to the same path */
     struct tuning *gpu2 = tuning_create("GPU-1", "library 13.1");
     struct tuning *library2 = tuning_create("GPU 1", "library-13.1");
     struct tuning *same = tuning_create("GPU 1", "library 13.1");
@@ -130,7 +130,7 @@ Test(matmul_tuning, wait_for_a_lock_times_out)
     struct tuning *first = tuning_create("GPU", "library");
     struct tuning *second = tuning_create("GPU", "library");
     tuning_lock(first, 1000);
-    add(second, 4, 10); /* for itself only */
+    add(second, 4, 10); /* only for itself */
     cr_assert(knows(second, 4));
     tuning_unlock(first);
     struct tuning *third = tuning_create("GPU", "library");
