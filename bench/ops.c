@@ -3,11 +3,15 @@
  *
  *   ops [threads [repeats [type [operation]]]]     ops 2 20 bf16 gelu
  *
+ * First with what the call before left in the caches, then with nothing of it.
+ * A step lies between: what the operation before has just made is in a cache
+ * where that is large enough, what forward kept for backward is not.
+ *
  * Roof: the bytes that the operation must read and write, at the rate at which
- * the same threads copy an array of N x 4C elements; for cross entropy, which
- * exceeds the caches, a copy of as many bytes. For attention it is GF/s over
- * pairs that see each other, 4 D in forward and 10 D in backward; also with
- * windows shorter than T, and with a soft cap. */
+ * the same threads copy an array of N x 4C elements in the same state; for
+ * cross entropy a copy of as many bytes. For attention it is GF/s over pairs
+ * that see each other, 4 D in forward and 10 D in backward; also with windows
+ * shorter than T, and with a soft cap. */
 #include "bench/timing.h"
 #include "kernels/kernels.h"
 
@@ -16,7 +20,7 @@
 #include <string.h>
 
 enum { B = 4, C = 768, H = 12, V = 50257, LAYERS = 12, CHUNK = 512 };
-enum { COPY_PIECE = 8192 };
+enum { COPY_PIECE = 8192, LARGEST_CACHE = 256 << 20 };
 
 struct arrays {
     void *x, *y, *z, *dx;                     /* (N, 4C) */
@@ -27,12 +31,21 @@ struct arrays {
     int32_t *ids, *starts;
 };
 
+/* As an arena's spans. */
+static void *aligned(size_t bytes)
+{
+    void *p = aligned_alloc(64, (bytes + 63) / 64 * 64);
+    if (!p)
+        exit(69);
+    return p;
+}
+
 static void *numbers(enum dtype dtype, size_t count)
 {
     float *floats = malloc(count * sizeof *floats);
-    void *out = malloc(count * sizeof *floats);
+    void *out = aligned(count * sizeof *floats);
     uint32_t state = 1;
-    if (!floats || !out)
+    if (!floats)
         exit(69);
     for (size_t i = 0; i < count; i++) {
         state = state * 1664525u + 1013904223u;
@@ -58,7 +71,7 @@ static void fill(
     a->dlogits = d == DTYPE_FP32 ? a->logits : numbers(d, (size_t)CHUNK * V);
     a->table = numbers(d, (size_t)V * C);
     a->dtable = numbers(DTYPE_FP32, (size_t)V * C);
-    a->scratch = malloc(attention_scratch_bytes(s, d, DEVICE_CPU));
+    a->scratch = aligned(attention_scratch_bytes(s, d, DEVICE_CPU));
     a->ids = malloc(N * sizeof *a->ids);
     a->starts = calloc(N, sizeof *a->starts);
     for (size_t i = 0; i < N; i++)
@@ -84,23 +97,59 @@ static void copy(void *out, const void *in, size_t bytes)
         memcpy((char *)out + at, (const char *)in + at, COPY_PIECE);
 }
 
-struct shown {
-    double copy_rate; /* GB/s, read plus written */
-    double total;
+/* Reads so much that nothing else is left in a cache. */
+static void evict(void)
+{
+    enum { COUNT = LARGEST_CACHE / sizeof(uint64_t), LINE = 8 };
+    static uint64_t *all;
+    uint64_t sum = 0;
+    if (!all)
+        all = memset(aligned(LARGEST_CACHE), 1, LARGEST_CACHE);
+#pragma omp parallel for num_threads(kernels_threads()) reduction(+ : sum)
+    for (size_t i = 0; i < COUNT; i += LINE)
+        sum += all[i];
+    all[0] = sum | 1;
+}
+
+/* Seconds, or GB/s. */
+struct both {
+    double cached, memory;
 };
 
-static void show(
-        struct shown *shown, const char *name, double seconds, double times,
-        double gigabytes)
+#define TIME_BOTH(best, repeats, call)                                         \
+    do {                                                                       \
+        TIME_BEST((best).cached, repeats, call);                               \
+        TIME_BEST_AFTER((best).memory, repeats, evict(), call);                \
+    } while (0)
+
+struct shown {
+    struct both copied; /* GB/s, what is read and what is written */
+    struct both total;
+};
+
+static struct both rates(double gigabytes, struct both seconds)
 {
-    printf("  %-24s %8.3f ms x %3.0f = %8.2f ms", name, seconds * 1e3, times,
-           seconds * times * 1e3);
-    if (gigabytes > 0.0)
-        printf("   %5.1f GB/s, %3.0f %% of the roof\n", gigabytes / seconds,
-               100.0 * gigabytes / seconds / shown->copy_rate);
-    else
-        printf("   %5.1f GF/s\n", -gigabytes / seconds);
-    shown->total += seconds * times;
+    return (struct both){
+            gigabytes / seconds.cached, gigabytes / seconds.memory};
+}
+
+/* `work` is GB, or of attention GF. */
+static void show(
+        struct shown *shown, const char *name, struct both seconds,
+        double times, double work, bool copies)
+{
+    struct both rate = rates(work, seconds);
+    printf("  %-24s %4.0f x %8.3f ms %5.1f %s", name, times,
+           seconds.cached * 1e3, rate.cached, copies ? "GB/s" : "GF/s");
+    if (copies)
+        printf(" %4.2f", rate.cached / shown->copied.cached);
+    printf("%s %8.3f ms %5.1f", copies ? "" : "     ", seconds.memory * 1e3,
+           rate.memory);
+    if (copies)
+        printf(" %4.2f", rate.memory / shown->copied.memory);
+    printf("\n");
+    shown->total.cached += seconds.cached * times;
+    shown->total.memory += seconds.memory * times;
 }
 
 /* Pairs of tokens that see each other, in samples of T. */
@@ -142,22 +191,25 @@ static void bench(enum dtype dtype, int T, int repeats, const char *only)
     int N = B * T;
     size_t bytes = dtype_bytes(dtype), wide = (size_t)N * 4 * C;
     struct shown shown = {0};
-    double best, row = 1e-9 * (double)bytes * N * C; /* GB of N x C elements */
-    double pairs, scores = -1e-9 * B * H * (C / H);
+    struct both best;
+    double row = 1e-9 * (double)bytes * N * C; /* GB of N x C elements */
+    double pairs, scores = 1e-9 * B * H * (C / H);
+    bool copies = false;
     if (kernels_cpu(dtype, &k) != ZD_OK)
         exit(69);
     fill(&a, dtype, &s);
-    TIME_BEST(best, repeats, copy(a.y, a.x, wide * bytes));
-    shown.copy_rate = 2e-9 * (double)(wide * bytes) / best;
+    TIME_BOTH(best, repeats, copy(a.y, a.x, wide * bytes));
+    shown.copied = rates(2e-9 * (double)(wide * bytes), best);
     char *q = a.x, *dq = a.dx;
     char *key = q + C * bytes, *value = key + C * bytes;
     char *dk = dq + C * bytes, *dv = dk + C * bytes;
-    printf("%s, B=%d T=%d, a copy: %.1f GB/s\n", k->name, B, T,
-           shown.copy_rate);
-#define OP(name, times, gigabytes, call)                                       \
+    printf("%s, B=%d T=%d, a copy: %.1f GB/s, from memory %.1f\n"
+           "  %-24s a step; in cache, of the copy; from memory, of that copy\n",
+           k->name, B, T, shown.copied.cached, shown.copied.memory, "");
+#define OP(name, times, work, call)                                            \
     if (!only || strstr(name, only)) {                                         \
-        TIME_BEST(best, repeats, call);                                        \
-        show(&shown, name, best, times, gigabytes);                            \
+        TIME_BOTH(best, repeats, call);                                        \
+        show(&shown, name, best, times, work, copies);                         \
     }
     static const struct {
         const char *name;
@@ -186,6 +238,7 @@ static void bench(enum dtype dtype, int T, int repeats, const char *only)
         OP(name, i ? 0 : LAYERS, 10 * pairs,
            k->attention_backward(NULL, &backward))
     }
+    copies = true;
     OP("layernorm forward", 2 * LAYERS + 1, 2 * row,
        k->norm_forward(
                NULL, &(struct norm_forward){
@@ -237,15 +290,16 @@ static void bench(enum dtype dtype, int T, int repeats, const char *only)
        k->embedding_forward(NULL, a.y, a.ids, a.table, N, C, true))
     OP("embedding backward", 2, row * (1.0 + 8.0 / (double)bytes),
        k->embedding_backward(NULL, a.dtable, a.ids, NULL, a.y, N, C))
-    double all = (4.0 + (double)bytes) * CHUNK * V, cached = shown.copy_rate;
+    double all = (4.0 + (double)bytes) * CHUNK * V;
     size_t half = (size_t)all / 2 / COPY_PIECE * COPY_PIECE;
-    TIME_BEST(best, repeats, copy(a.dtable, a.logits, half));
-    shown.copy_rate = 2e-9 * (double)half / best;
+    struct both wide_copied = shown.copied;
+    TIME_BOTH(best, repeats, copy(a.dtable, a.logits, half));
+    shown.copied = rates(2e-9 * (double)half, best);
     struct loss_rows rows = {a.lse, a.dlogits, a.logits, a.ids,
                              1e-3f, CHUNK,     V,        {0, V, V}};
     OP("cross entropy", N / (double)CHUNK, 1e-9 * all,
        k->cross_entropy(NULL, &rows))
-    shown.copy_rate = cached;
+    shown.copied = wide_copied;
     double codes = 8 * row / (double)bytes;
     OP("fp8 amax", 0, 4 * row,
        k->fp8_amax(NULL, a.lse, a.x, dtype, N, 4 * C, 4 * C, false))
@@ -253,7 +307,8 @@ static void bench(enum dtype dtype, int T, int repeats, const char *only)
     OP("fp8 cast, 1x128", 0, 4 * row + codes, cast(k, &a, SCALES_1X128, N))
     OP("fp8 cast, 128x128", 0, 4 * row + codes, cast(k, &a, SCALES_128X128, N))
 #undef OP
-    printf("  %-24s %37.2f ms\n", "all of a step", shown.total * 1e3);
+    printf("  %-24s %15.2f ms, from memory %.2f\n", "all of a step",
+           shown.total.cached * 1e3, shown.total.memory * 1e3);
     fini(&a);
 }
 
