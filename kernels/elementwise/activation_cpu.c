@@ -1,5 +1,9 @@
 #include "kernels/cpu/fast.h"
+#include "kernels/cpu/pairs.h"
 #include "kernels/elementwise/activation.h"
+#if HAS_BF16
+#include "kernels/elementwise/gelu_segments.h"
+#endif
 
 gelu_forward_fn FAST(gelu_forward);
 gelu_backward_fn FAST(gelu_backward);
@@ -52,6 +56,75 @@ ALWAYS_INLINE vf gelu_slope(vf v, vf s)
     return s + v * s * (1.0f - s) * du;
 }
 
+#if HAS_BF16
+/* The polynomial of the segment of a. Adding 1.5 * 2^21 rounds to a fourth and
+ * leaves the segment in the low bits. Of NaN and infinity NaN. */
+ALWAYS_INLINE vf
+segment_value(const float (*table)[GELU_SEGMENTS], int degree, vf a)
+{
+    const float quarters = 3145728.0f;
+    vf last = vf_all(quarters + 7.75f);
+    __m512i segment = _mm512_min_epi32((__m512i)(a + quarters), (__m512i)last);
+    vf p = {0};
+#pragma GCC unroll 8
+    for (int i = 0; i <= degree; i++) {
+        vf c = _mm512_permutex2var_ps(
+                vf_load(table[i]), segment, vf_load(table[i] + VL));
+        p = i ? p * a + c : c;
+    }
+    return p;
+}
+
+ALWAYS_INLINE struct two gelu_of(vu x)
+{
+    struct two a = two_of_pairs(x & 0x7fff7fffu);
+    vu above_0 = (vu)_mm512_max_epi16((__m512i)x, _mm512_setzero_si512());
+    struct two out = two_of_pairs(above_0);
+    out.a -= a.a * segment_value(gelu_below, 3, a.a);
+    out.b -= a.b * segment_value(gelu_below, 3, a.b);
+    return out;
+}
+
+/* dout gelu'(x) */
+ALWAYS_INLINE struct two gelu_gradient(vu x, vu dout)
+{
+    vu is_below_0 = (vu)_mm512_srai_epi16((__m512i)x, 15);
+    struct two a = two_of_pairs(x & 0x7fff7fffu);
+    struct two by = two_of_pairs(dout ^ (~x & 0x80008000u));
+    struct two out = two_of_pairs(dout & ~is_below_0);
+    out.a += by.a * segment_value(gelu_slopes, 4, a.a);
+    out.b += by.b * segment_value(gelu_slopes, 4, a.b);
+    return out;
+}
+
+static void gelu_run(elem *out, const elem *x, int64_t n)
+{
+    int64_t i = 0;
+    for (; i + 2 * VL <= n; i += 2 * VL)
+        store_two(out + i, gelu_of(load_pairs(x + i)));
+    if (i < n)
+        store_two_some(out + i, gelu_of(load_pairs_some(x + i, n - i)), n - i);
+}
+
+static void gelu_back_run(elem *dx, const elem *dout, const elem *x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i += 2 * VL) {
+        vu v = load_pairs_some(x + i, n - i);
+        vu g = load_pairs_some(dout + i, n - i);
+        store_two_some(dx + i, gelu_gradient(v, g), n - i);
+    }
+}
+
+static void geglu_run(elem *out, const elem *gate, const elem *up, int64_t n)
+{
+    for (int64_t i = 0; i < n; i += 2 * VL) {
+        struct two g = gelu_of(load_pairs_some(gate + i, n - i));
+        struct two u = read_two(up + i, n - i);
+        g.a *= u.a, g.b *= u.b;
+        store_two_some(out + i, g, n - i);
+    }
+}
+#else
 static void gelu_run(elem *out, const elem *x, int64_t n)
 {
     struct two d[RUN / 2 / VL];
@@ -76,6 +149,7 @@ static void gelu_back_run(elem *dx, const elem *dout, const elem *x, int64_t n)
         store_two_some(dx + i, g, n - i);
     }
 }
+#endif
 
 enum zd_status FAST(gelu_forward)(
         struct stream *stream, void *out, const void *x, size_t count)
@@ -147,6 +221,13 @@ ALWAYS_INLINE void gated_back_run(
     }
 }
 
+#if !HAS_BF16
+static void geglu_run(elem *out, const elem *gate, const elem *up, int64_t n)
+{
+    gated_run(out, gate, up, n, GATE_GELU);
+}
+#endif
+
 /* Rows as pieces of work: those that lie together are one long row. */
 struct rows {
     int64_t count, length, stride; /* of gate and up; the others are dense */
@@ -174,7 +255,7 @@ enum zd_status FAST(gated_forward)(
             const elem *g = (const elem *)gate + at;
             const elem *u = (const elem *)up + at;
             if (by == GATE_GELU)
-                gated_run(o, g, u, n, GATE_GELU);
+                geglu_run(o, g, u, n);
             else
                 gated_run(o, g, u, n, GATE_SILU);
         }

@@ -4,6 +4,7 @@
 
 #include "kernels/backend.h"
 #include "kernels/matmul/library.h"
+#include "kernels/plain.h"
 #include "tests/support/must.h"
 
 #include <criterion/criterion.h>
@@ -77,6 +78,36 @@ Test(kernels_fast, fp16_overflows_to_infinity)
                     out[k], want[k % 6], "%s: %04x + %04x = %04x", isas[i],
                     x[k], y[k], out[k]);
     }
+}
+
+/* gelu_segments.h: of all finite bf16, 0.25 % may round to a neighbor of the
+ * definition's result; only what is nearly 0 may be further away. */
+Test(kernels_fast, gelu_of_every_bf16_rounds_as_the_definition)
+{
+    enum { COUNT = 65536 };
+    static uint16_t x[COUNT], want[COUNT], out[COUNT];
+    const struct cpu_backend *backend =
+            kernels_backend("avx512bf16", DTYPE_BF16);
+    int differ = 0;
+    if (!backend)
+        cr_skip("no AVX512_BF16");
+    for (int i = 0; i < COUNT; i++)
+        x[i] = (uint16_t)i;
+    MUST(kernels_plain_bf16.gelu_forward(NULL, want, x, COUNT));
+    MUST(backend->ops.gelu_forward(NULL, out, x, COUNT));
+    for (int i = 0; i < COUNT; i++) {
+        float from = bf16_to_float(x[i]), got = bf16_to_float(out[i]);
+        float apart = fabsf(bf16_to_float(want[i]) - got);
+        if (isnan(from))
+            cr_expect(isnan(got), "gelu %04x is %g", x[i], got);
+        if (!isfinite(from) || want[i] == out[i])
+            continue;
+        differ += apart > 0x1p-126f; /* subnormals become 0 */
+        cr_expect(
+                abs(want[i] - out[i]) == 1 || apart < 1e-8f,
+                "gelu %04x is %g, %g apart", x[i], got, apart);
+    }
+    cr_expect_leq(differ, COUNT / 400, "%d differ", differ);
 }
 
 Test(kernels_fast, thread_count_does_not_change_bits)
