@@ -1,4 +1,4 @@
-/* evaluate.c - expressions, and what is called in them. */
+/* evaluate.c - evaluates expressions and calls. */
 #include "data/jinja/tree.h"
 
 /* --- variables ------------------------------------------------------------ */
@@ -33,13 +33,13 @@ void jinja_bind(struct jinja *j, int symbol, struct value value)
     b->value = value;
 }
 
-/* A variable of the context, or a function that every template knows. */
+/* A variable of the context, or a built-in function. */
 static struct value resolve(struct jinja *j, struct value name)
 {
     const json_t *json = json_object_getn(j->context, name.text, name.bytes);
     const struct row *row = jinja_row(jinja_functions, name.text, name.bytes);
     bool is_date = jinja_is_text(name, "strftime_now");
-    if (json && is_date) /* of which the function makes its text */
+    if (json && is_date) /* the function formats it */
         j->date = json_string_value(json);
     else if (json)
         return jinja_from_json(j, json);
@@ -93,7 +93,7 @@ const struct value *jinja_named(
     return NULL;
 }
 
-/* Parameters in their order; what was not given is absent. */
+/* Puts arguments in the order of parameters; missing ones are ABSENT. */
 static bool settle(
         struct jinja *j, const struct row *row, const struct arguments *given,
         struct value a[PARAMETERS_MAX])
@@ -167,7 +167,7 @@ static struct value call(
     return jinja_none();
 }
 
-/* Of a filter or a test, too. */
+/* Also calls filters and tests. */
 static struct value evaluate_call(struct jinja *j, const struct node *node)
 {
     struct value self = jinja_evaluate(j, node->parts[0]);
@@ -210,7 +210,7 @@ static struct value evaluate_compare(struct jinja *j, const struct node *node)
     return jinja_truth(is_true);
 }
 
-/* By ~ safe text is as any other. */
+/* ~ treats safe text like any other. */
 static struct value to_join(struct jinja *j, struct value value)
 {
     value = jinja_str(j, value);
@@ -359,7 +359,7 @@ struct value jinja_evaluate(struct jinja *j, const struct node *node)
     return value;
 }
 
-/* Of any number, exactly; both formats have 64 bits of mantissa or more. */
+/* Converts any number exactly: long double has 64 bits of mantissa or more. */
 static long double exact(struct value value)
 {
     return value.kind == FLOAT  ? (long double)value.real
@@ -420,7 +420,7 @@ bool jinja_equal(struct jinja *j, struct value a, struct value b)
         is_equal = are_dicts_equal(j, a, b);
         break;
     default:
-        is_equal = a.items == b.items; /* the same thing */
+        is_equal = a.items == b.items; /* identity */
     }
     jinja_leave(j);
     return is_equal;

@@ -1,4 +1,4 @@
-/* filters.c - filters of values, sequences and mappings. */
+/* filters.c - filters for values, sequences and mappings. */
 #include "data/jinja/internal.h"
 
 #include <ctype.h>
@@ -34,7 +34,7 @@ JINJA_FUNCTION(do_replace)
             integer_or(a[2], -1));
 }
 
-/* Blank lines stay blank, and the first line as it is, unless asked. */
+/* By default leaves blank lines and the first line unchanged. */
 JINJA_FUNCTION(do_indent)
 {
     struct value text = jinja_str(j, self);
@@ -84,7 +84,7 @@ JINJA_FUNCTION(do_tojson)
     return jinja_captured(j, mark);
 }
 
-/* What is no number gives `other`. */
+/* Text that is not a number gives `other`. */
 static struct value whole_of_text(
         struct jinja *j, struct value text, struct value other)
 {
@@ -128,8 +128,8 @@ JINJA_FUNCTION(do_int)
 
 /* --- of sequences and mappings -------------------------------------------- */
 
-/* item.a.b for the attribute "a.b"; `other`, unless it is absent or None, for
- * what is undefined. */
+/* item.a.b for the attribute "a.b"; an undefined attribute becomes `other`,
+ * unless that is absent or None. */
 static struct value attribute_of(
         struct jinja *j, struct value item, struct value by, struct value other)
 {
@@ -223,7 +223,7 @@ JINJA_FUNCTION(do_map)
     return list;
 }
 
-/* The items, or those whose attribute does, that pass a test or fail it. */
+/* The items which, or whose attribute, pass a test (or fail it). */
 static struct value selected(
         struct jinja *j, struct value self, const struct arguments *given,
         bool by_attribute, bool passes)
@@ -264,7 +264,7 @@ struct order {
     bool is_reverse;
 };
 
-/* Equal keys stay in their order. */
+/* Keeps the order of equal keys. */
 static int compare(const void *a, const void *b, void *order)
 {
     const struct keyed *left = a, *right = b;
@@ -276,7 +276,7 @@ static int compare(const void *a, const void *b, void *order)
     return sign ? sign : (left->at > right->at) - (left->at < right->at);
 }
 
-/* The items ordered by an attribute, letters of any case alike or not. */
+/* The items sorted by an attribute; may ignore case. */
 static struct value sorted(
         struct jinja *j, const struct items *items, struct value by,
         struct value is_sensitive, struct value is_reverse)

@@ -1,4 +1,4 @@
-/* methods.c - methods of text and mappings, tests, and functions. */
+/* methods.c - methods of text and mappings; tests; functions. */
 #include "data/jinja/internal.h"
 
 #include <locale.h>
@@ -39,7 +39,7 @@ static bool has_end(
     return false;
 }
 
-/* The first place of a part; NULL: there is none. */
+/* The first occurrence of a part; NULL: none. */
 static const char *find(struct jinja *j, struct value text, struct value part)
 {
     jinja_looks(j, text, &part);
@@ -92,7 +92,7 @@ static struct value split(
     return parts;
 }
 
-/* In characters; -1: it is not there. */
+/* Counted in characters; -1: not found. */
 static int64_t position(struct jinja *j, struct value self, struct value part)
 {
     const char *at = need_text(j, part) ? find(j, self, part) : NULL;
@@ -218,7 +218,7 @@ static bool leaves(
 TESTS(TEST)
 
 const struct row jinja_tests[] = {
-        TESTS(TEST_ROW) /* and other names of them */
+        TESTS(TEST_ROW) /* aliases */
         {"==", is_eq, "b!", 0},
         {"equalto", is_eq, "b!", 0},
         {">=", is_ge, "b!", 0},
@@ -243,7 +243,7 @@ JINJA_FUNCTION(raise)
     return text;
 }
 
-/* A sandbox has no ranges of more than 100,000. */
+/* Jinja's sandbox limits ranges to 100,000 items. */
 JINJA_FUNCTION(range)
 {
     struct value list = jinja_list(j, LIST, 0);
@@ -268,7 +268,7 @@ JINJA_FUNCTION(range)
     return list;
 }
 
-/* Names, after those of mappings. */
+/* Collects named arguments after the items of mappings. */
 static struct value gathered(
         struct jinja *j, const struct arguments *given, enum kind kind)
 {

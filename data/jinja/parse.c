@@ -1,4 +1,4 @@
-/* parse.c - a template's statements. */
+/* parse.c - parses a template's statements. */
 #include "data/jinja/tree.h"
 
 #include "base/must.h"
@@ -14,7 +14,7 @@ struct lexer {
     const char *end, *at;
     struct token *tokens;
     size_t count, capacity;
-    bool starts_line; /* what is next begins a line */
+    bool starts_line; /* the next byte starts a line */
 };
 
 static void add(
@@ -26,7 +26,7 @@ static void add(
     l->tokens[l->count++] = (struct token){kind, op, l->j->line, value};
 }
 
-/* Past these bytes, whose lines count. */
+/* Advances to `to`, counting lines. */
 static void pass(struct lexer *l, const char *to)
 {
     jinja_read(l->j, (size_t)(to - l->at));
@@ -47,8 +47,8 @@ static const char *past_blanks(const struct lexer *l, const char *at)
     return at;
 }
 
-/* Text up to a tag; `sign` is the mark in the tag, `kind` its second character.
- */
+/* Adds the text before a tag; `sign` is the mark in the tag, `kind` its second
+   character. */
 static void add_text(struct lexer *l, const char *to, char kind, char sign)
 {
     const char *begin = l->at, *end = to;
@@ -68,8 +68,8 @@ static void add_text(struct lexer *l, const char *to, char kind, char sign)
     pass(l, to);
 }
 
-/* Past the end of a tag that began with this character, and past the white
- * space that it takes; false: no such end is here. */
+/* Skips the end of a tag of this kind and the white space that it strips;
+ * false: the tag does not end here. */
 static bool take_end(struct lexer *l, char kind)
 {
     const char *at = l->at, mark[] = {kind == '{' ? '}' : kind, '}', '\0'};
@@ -90,7 +90,8 @@ static bool take_end(struct lexer *l, char kind)
 
 /* --- in a tag ------------------------------------------------------------- */
 
-/* An escape after its backslash, as in Python; what is none keeps both. */
+/* Decodes an escape after its backslash, as in Python; an unknown one keeps its
+ * backslash. */
 static const char *unescape(
         struct lexer *l, const char *at, const char *end, unsigned char **out)
 {
@@ -245,7 +246,7 @@ static void lex_tag(struct lexer *l, char kind)
     }
 }
 
-/* Text that holds no tags, up to {% endraw %}; false: this is another tag. */
+/* Adds raw text up to {% endraw %}; false: not a raw tag. */
 static bool lex_raw(struct lexer *l)
 {
     static const char end[] = "endraw";
@@ -285,8 +286,8 @@ static void lex_comment(struct lexer *l)
     take_end(l, '#');
 }
 
-/* A template's source as tokens, white space as with trim_blocks and
- * lstrip_blocks. The last token is T_END. NULL: stopped. */
+/* Splits a template's source into tokens, stripping white space as trim_blocks
+ * and lstrip_blocks do. The last token is T_END. NULL: stopped. */
 static struct token *lex(struct jinja *j, const char *source, size_t bytes)
 {
     struct lexer l = {
@@ -319,8 +320,8 @@ static struct token *lex(struct jinja *j, const char *source, size_t bytes)
 
 /* --- statements ----------------------------------------------------------- */
 
-/* The statements up to the first tag of `ends`, words between blanks, whose
- * name is not passed; NULL: to the end of the template. */
+/* Parses statements up to a tag in `ends`, names with blanks between, and stops
+ * before its name; NULL: to the end of the template. */
 static struct statement *parse_body(struct parser *p, const char *ends);
 
 static struct statement *statement(struct parser *p, enum statement_kind kind)
@@ -350,7 +351,7 @@ static bool is_one_of_words(const struct parser *p, const char *words)
     return false;
 }
 
-/* The body of a block whose begin tag is to end here, and its end tag. */
+/* Parses the end of a block's opening tag, its body and its closing tag. */
 static struct statement *block_body(struct parser *p, const char *end)
 {
     end_tag(p);
@@ -456,7 +457,7 @@ static struct statement *parse_macro(struct parser *p)
     return s;
 }
 
-/* A call to which the block is given as `caller`. */
+/* Parses a call block: its body is passed to the call as `caller`. */
 static struct statement *parse_call(struct parser *p)
 {
     struct statement *s = statement(p, PRINT);
@@ -565,7 +566,7 @@ static struct statement *parse_body(struct parser *p, const char *ends)
 
 /* --- a template as a whole ------------------------------------------------ */
 
-/* Its lines end with \n, the last with nothing. NULL: is not UTF-8. */
+/* Converts line ends to \n and drops the last one. NULL: not UTF-8. */
 static char *normalized(struct jinja *j, const char *source, size_t *bytes_out)
 {
     size_t bytes = strlen(source), used = 0;

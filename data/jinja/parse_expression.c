@@ -1,5 +1,5 @@
-/* parse_expression.c - tokens of an expression as a tree, with Jinja's
- * precedence: or, and, not, comparisons, + -, ~, * / // %, sign, and what
+/* parse_expression.c - parses expressions into trees. Jinja's precedence, from
+ * low to high: or, and, not, comparisons, + -, ~, * / // %, sign; then what
  * follows a value: items, calls, then filters and tests. */
 #include "data/jinja/tree.h"
 
@@ -241,7 +241,7 @@ void jinja_add_named(
     node->named_count++;
 }
 
-/* After "(": into the node. */
+/* After "("; adds the arguments to the node. */
 static void parse_arguments(struct parser *p, struct node *node)
 {
     while (is_ok(p->j) && !jinja_take_sign(p, ')')) {
@@ -363,7 +363,7 @@ static struct node *unary(struct parser *p, bool has_filters)
 
 enum { AT_AND = 1, AT_NOT, AT_COMPARE, AT_SUM, AT_JOIN, AT_PRODUCT, AT_UNARY };
 
-/* Of one level; in is i, not in o. 0: there is none. */
+/* Takes an operator of one level; "in" is i, "not in" o. 0: none here. */
 static char take_operator(struct parser *p, int level)
 {
     static const char *const ops[] = {"", "", "", "ENLG<>", "+-", "~", "*/D%"};
@@ -386,7 +386,7 @@ static char take_operator(struct parser *p, int level)
     return 'o';
 }
 
-/* Operators of one level, from the left, and of those that bind closer. */
+/* Parses left-associative operators of one level; operands have the next. */
 static struct node *chain(struct parser *p, int level)
 {
     static const enum node_kind kinds[] = {
@@ -452,7 +452,7 @@ struct node *jinja_parse_target(struct parser *p)
     do {
         struct node *part;
         if (node && !jinja_is_sign(p, '(') && p->at->kind != T_NAME)
-            break; /* a comma at the end */
+            break; /* a trailing comma */
         if (jinja_take_sign(p, '(')) {
             part = jinja_parse_target(p);
             jinja_expect_sign(p, ')');

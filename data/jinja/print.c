@@ -1,5 +1,4 @@
-/* print.c - what is written, and values as str(), repr() and json.dumps() give
- * them. */
+/* print.c - output, and values as str(), repr() and json.dumps() print them. */
 #include "data/jinja/internal.h"
 
 #include "base/must.h"
@@ -85,8 +84,8 @@ static void note_quotes(
     }
 }
 
-/* Would a part be found in text that has the word where it is not found in the
- * same with the mark? Yes too where that depends on what is beside the word. */
+/* Could a word make a part occur that does not occur with the word's mark? Also
+ * true if that depends on the text around the word. */
 static bool touches(const struct jinja_part *part, const char *word, size_t n)
 {
     const char *end = word + n;
@@ -154,7 +153,7 @@ static void write_word(struct jinja *j, const char *text)
 
 /* --- numbers -------------------------------------------------------------- */
 
-/* The fewest digits that come back exactly, laid out as Python does. */
+/* Writes the fewest digits that read back exactly, in Python's layout. */
 static void write_real(struct jinja *j, double value, bool is_json)
 {
     char digits[40], text[64];
@@ -187,10 +186,10 @@ bool jinja_is_printable(uint32_t c)
 {
     utf8proc_category_t category = utf8proc_category((utf8proc_int32_t)c);
     return c == ' ' || (category != UTF8PROC_CATEGORY_CN &&
-                        category < UTF8PROC_CATEGORY_ZS); /* others last */
+                        category < UTF8PROC_CATEGORY_ZS); /* not Z or C */
 }
 
-/* What stands for a character in quotes; "": itself. */
+/* How quoted text spells a character; "": unchanged. */
 static void escape(
         const struct style *style, char quote, uint32_t c, char out[16])
 {
@@ -254,7 +253,7 @@ static void write_break(struct jinja *j, const struct style *style)
     int64_t count;
     if (__builtin_mul_overflow(style->indent, style->level, &count) ||
         !jinja_affords(j, (uint64_t)count, 1))
-        count = jinja_charge(j, SIZE_MAX, 0); /* refused */
+        count = jinja_charge(j, SIZE_MAX, 0); /* over budget */
     for (; count > 0 && is_ok(j); count--)
         jinja_write(j, " ", 1);
 }
@@ -272,7 +271,7 @@ static void write_key(struct jinja *j, struct style *style, struct value key)
     jinja_write_str(j, style->after_key);
 }
 
-/* Items or, with a mapping, its pairs. */
+/* Writes items or, for a mapping, pairs. */
 static void write_members(
         struct jinja *j, struct style *style, struct value value,
         const char *begin, const char *end)
@@ -314,7 +313,7 @@ static void write_container(
         write_members(j, style, value, "dict_items([", "])");
     else if (value.kind == NAMESPACE)
         write_members(j, style, value, "<Namespace {", "}>");
-    else /* others have an address in their text */
+    else /* Python prints an address for the others */
         jinja_fail(j, "a %s cannot be printed", jinja_type(value));
 }
 
@@ -331,7 +330,7 @@ void jinja_write_styled(
         break;
     case BOOL:
         ZD_PRINT(text, "%s", value.truth ? "True" : "False");
-        text[0] = (char)(text[0] | (is_json ? 0x20 : 0)); /* small */
+        text[0] = (char)(text[0] | (is_json ? 0x20 : 0)); /* to lower case */
         write_word(j, text);
         break;
     case INT:

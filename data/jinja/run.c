@@ -1,4 +1,4 @@
-/* run.c - statements, macros, and a rendering as a whole. */
+/* run.c - runs statements, macros and whole renderings. */
 #include "data/jinja/tree.h"
 
 #include "base/must.h"
@@ -11,7 +11,7 @@ enum flow { GO_ON, LEAVE_LOOP, NEXT_ITEM };
 
 static enum flow run(struct jinja *j, const struct statement *s);
 
-/* To a name, to several in a tuple, to an attribute of a namespace. */
+/* Assigns to a name, a tuple of names or an attribute of a namespace. */
 static void assign(
         struct jinja *j, const struct node *target, struct value value)
 {
@@ -101,13 +101,14 @@ static enum flow run_for(struct jinja *j, const struct statement *s)
     return GO_ON;
 }
 
-/* transformers counts the text before a block without what an open capture has
- * written, so a block in a macro is told where the macro's text begins. */
+/* transformers does not count the output of open captures in a block's
+ * position, so a block in a macro gets the position where the outermost capture
+ * began. */
 static enum flow run_generation(struct jinja *j, const struct statement *s)
 {
     size_t begin = j->captures ? j->outer_bytes : j->out->bytes;
     size_t mark = j->out->bytes;
-    if (j->watch) /* of other text there would be other ranges */
+    if (j->watch) /* other words would give other ranges */
         j->watch->depends |= j->captures > 0;
     if (j->captures++ == 0)
         j->outer_bytes = mark;
@@ -226,8 +227,9 @@ struct value jinja_run_macro(
 
 /* --- a rendering as a whole ----------------------------------------------- */
 
-/* Each has its length in characters still, which where a macro's text was
- * before it are not those that it wrote, for transformers too. */
+/* Turns each span's length in characters into its end. In a macro's text begin
+ * was moved, so the span is not what the block wrote; the same in
+ * transformers. */
 static void end_spans(struct jinja_output *out)
 {
     ZD_EACH(span, out->spans, out->span_count) {

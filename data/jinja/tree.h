@@ -1,4 +1,4 @@
-/* tree.h - a parsed template: statements, and the expressions in them. */
+/* tree.h - a parsed template: statements and their expressions. */
 #pragma once
 
 #include "data/jinja/internal.h"
@@ -7,28 +7,28 @@ enum node_kind {
     CONSTANT,
     NAME,      /* symbol */
     SEQUENCE,  /* a list or, by constant.kind, a tuple of the parts */
-    MAPPING,   /* the parts are keys and values in turn */
+    MAPPING,   /* the parts alternate keys and values */
     ATTRIBUTE, /* part 0 . constant */
     ITEM,      /* part 0 [part 1] */
     SLICED,    /* part 0 [part 1 : part 2 : part 3], NULL where not given */
-    CALL,      /* part 0 (the other parts, named) */
+    CALL,      /* part 0 (other parts, named arguments) */
     FILTER,    /* part 0 | row(..) */
     TEST,      /* part 0 is row(..) */
     NOT,
     SIGN,    /* op part 0 */
-    OPERATE, /* part 0 ops[1] part 1 ops[2] part 2 .. from the left */
+    OPERATE, /* part 0 ops[1] part 1 ops[2] part 2 .. */
     CONCATENATE,
-    COMPARE, /* as OPERATE, each with the part before it */
+    COMPARE, /* laid out as OPERATE; compares neighbors */
     AND,
     OR,
     CHOICE, /* part 0 if part 1 else part 2 (or NULL) */
-    BLOCK,  /* a macro, with the scope it is in */
+    BLOCK,  /* a macro with its scope */
 };
 
 struct node {
     enum node_kind kind;
     int line, count, named_count;
-    int symbol; /* of a name; SIGN: + or - */
+    int symbol; /* NAME's symbol; SIGN: + or - */
     struct value constant;
     const struct row *row; /* ATTRIBUTE: a method of some type, or NULL */
     const struct macro *macro;
@@ -45,7 +45,7 @@ enum statement_kind {
     TEXT,
     PRINT,
     IF,  /* `other` is the next alternative, of the same kind */
-    FOR, /* `other` runs where there was nothing */
+    FOR, /* `other` runs if there are no items */
     SET,
     SET_BLOCK,
     GENERATION,
@@ -56,7 +56,7 @@ enum statement_kind {
 struct macro {
     struct value name;
     int count;
-    struct named *parameters; /* value NULL: it has no default */
+    struct named *parameters; /* value NULL: no default */
     struct statement *body;
 };
 
@@ -73,7 +73,7 @@ struct statement {
 enum { SYMBOL_LOOP, SYMBOL_CALLER };
 
 struct jinja_template {
-    struct jinja memory; /* only its chunks are in use */
+    struct jinja memory; /* only its chunks are used */
     struct value *names; /* by symbol */
     int name_count;
     bool has_generation;
@@ -91,7 +91,8 @@ enum token_kind {
     T_BLOCK_END,
     T_NAME,
     T_CONSTANT, /* number or text */
-    T_SIGN      /* op: its character, or of two: == E, != N, <= L, >= G, // D */
+    T_SIGN      /* op: its character; for two characters: == E, != N, <= L, >=
+                   G, // D */
 };
 
 struct token {
@@ -107,7 +108,7 @@ struct parser {
     struct jinja *j;
     struct jinja_template *template;
     const struct token *at;
-    int loops; /* around the statement */
+    int loops; /* loops around the statement */
 };
 
 bool jinja_is_sign(const struct parser *p, char op);
@@ -115,7 +116,7 @@ bool jinja_is_name(const struct parser *p, const char *name);
 bool jinja_take_sign(struct parser *p, char op);
 bool jinja_take_name(struct parser *p, const char *name);
 void jinja_expect_sign(struct parser *p, char op);
-/* What stands here is not what belongs here. */
+/* Fails: the next token is not `wanted`. */
 void jinja_unexpected(struct parser *p, const char *wanted);
 int jinja_symbol(struct parser *p, struct value name);
 struct node *jinja_node(
@@ -124,7 +125,8 @@ void jinja_add_named(
         struct parser *p, struct node *node, struct value name,
         struct node *value);
 struct node *jinja_parse_expression(struct parser *p);
-/* One or, with commas, a tuple; `has_choice`: "if .. else" belongs to it. */
+/* An expression or, with commas, a tuple; `has_choice`: may contain "if ..
+ * else". */
 struct node *jinja_parse_tuple(struct parser *p, bool has_choice);
 struct node *jinja_parse_name(struct parser *p);
 struct node *jinja_parse_target(struct parser *p);
@@ -132,11 +134,11 @@ struct node *jinja_parse_target(struct parser *p);
 /* --- evaluate.c, run.c ---------------------------------------------------- */
 
 struct scope {
-    struct scope *outer; /* NULL: then the template's variables */
+    struct scope *outer; /* NULL: the template's variables are next */
     struct binding *first;
 };
 
-struct closure { /* a macro where it was defined */
+struct closure { /* a macro and the scope of its definition */
     const struct macro *macro;
     struct scope *scope;
 };

@@ -1,4 +1,4 @@
-/* value.c - values: made, looked into, gone through. */
+/* value.c - makes, searches and iterates over values. */
 #include "data/jinja/internal.h"
 
 #include "data/tokenizer/utf8.h"
@@ -21,7 +21,7 @@ bool jinja_is_space(uint32_t c)
            c == 0x202f || c == 0x205f || c == 0x3000;
 }
 
-/* Is the character at `at`, of so many bytes, one to strip? */
+/* Is the character of `bytes` bytes at `at` one to strip? */
 static bool is_in_set(
         struct value text, size_t at, unsigned bytes, struct value set)
 {
@@ -78,7 +78,7 @@ struct value jinja_in_case(
 {
     size_t mark = jinja_capture(j);
     unsigned length;
-    bool begins = true; /* the text, or with TITLE a word */
+    bool begins = true; /* of the text or, with TITLE, a word */
     jinja_looks(j, text, NULL);
     for (size_t i = 0; i < text.bytes && jinja_charge(j, 1, 0); i += length) {
         utf8proc_int32_t c =
@@ -124,7 +124,7 @@ struct value jinja_replaced(
         done = at += from.bytes;
         if (from.bytes)
             continue;
-        if (at >= text.bytes) /* "" is also at the end, once */
+        if (at >= text.bytes) /* "" occurs once more at the end */
             break;
         jinja_character(text, at, &bytes);
         jinja_write(j, text.text + at, bytes);
@@ -226,7 +226,7 @@ void jinja_put(
     jinja_append(j, mapping, value);
 }
 
-/* Its texts are borrowed. */
+/* Borrows the texts. */
 struct value jinja_from_json(struct jinja *j, const json_t *json)
 {
     struct value made = jinja_none();
@@ -302,7 +302,7 @@ void jinja_use_undefined(struct jinja *j, struct value value)
     int bytes = (int)(value.bytes > 80 ? 80 : value.bytes);
     if (value.owner == MACRO)
         jinja_fail(j, "parameter '%.*s' was not provided", bytes, value.text);
-    else if (value.owner == UNDEFINED) /* says what it is */
+    else if (value.owner == UNDEFINED) /* the text says what is undefined */
         jinja_fail(j, "%.*s", bytes, value.text);
     else if (value.owner)
         jinja_fail(
@@ -445,7 +445,7 @@ struct value jinja_attribute(
     return found ? *found : jinja_undefined(name, value.kind);
 }
 
-/* Python's index into what has `count`; false: out of range. */
+/* Converts Python's index for `count` items; false: out of range. */
 static bool find_index(struct value key, size_t count, size_t *index_out)
 {
     int64_t at = key.kind == BOOL ? key.truth : key.integer;
@@ -482,7 +482,7 @@ struct value jinja_item(struct jinja *j, struct value value, struct value key)
     return jinja_undefined(jinja_word("[index]"), value.kind);
 }
 
-/* from, to and step of a slice of `count`, as Python clips them. */
+/* Clips a slice's from, to and step to `count` items, as Python does. */
 static bool clip(
         struct jinja *j, const struct value bounds[3], int64_t count,
         int64_t out[3])

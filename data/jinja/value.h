@@ -1,4 +1,4 @@
-/* value.h - a value as Python has it. */
+/* value.h - Python's values. */
 #pragma once
 
 #include "base/file/json.h"
@@ -17,8 +17,8 @@ enum kind {
     STRING,
     LIST,
     TUPLE,
-    GENERATOR, /* is true, has no length, and is empty when it was read once */
-    VIEW,      /* of a mapping: no item can be taken by its index */
+    GENERATOR, /* is true, has no length, and can be read only once */
+    VIEW,      /* of a mapping: has no indices */
     DICT,
     NAMESPACE,
     LOOP,
@@ -36,27 +36,27 @@ struct row;
 
 struct value {
     uint8_t kind;
-    uint8_t owner; /* UNDEFINED: the kind that has no such attribute, MACRO for
-                    * an argument that was not given, 0 for a variable */
-    bool is_safe;  /* STRING: markup, which escapes what is added to it */
+    uint8_t owner; /* UNDEFINED: the kind that lacks the attribute; MACRO: a
+                    * missing argument; 0: a variable */
+    bool is_safe;  /* STRING: markup, which escapes text that is added to it */
     union {
         bool truth;
         int64_t integer;
         double real;
         const char *text;    /* STRING; UNDEFINED: its name */
-        struct items *items; /* DICT, NAMESPACE: keys and values in turn */
+        struct items *items; /* DICT, NAMESPACE: alternating keys and values */
         struct loop *loop;
         struct closure *macro;
         struct method *method;
         const struct row *function;
     };
-    size_t bytes; /* of the text */
+    size_t bytes; /* length of the text */
 };
 
 struct items {
     struct value *at;
     size_t count, capacity;
-    bool is_used; /* GENERATOR: read once */
+    bool is_used; /* GENERATOR: has been read */
 };
 
 struct pair {
@@ -98,7 +98,7 @@ static inline struct value jinja_slice(const char *text, size_t bytes)
 {
     return (struct value){.kind = STRING, .text = text, .bytes = bytes};
 }
-/* A part of `of`, as safe as that. */
+/* A part of `of`, with its is_safe flag. */
 static inline struct value jinja_part(struct value of, size_t begin, size_t end)
 {
     of.text += begin;
@@ -131,7 +131,7 @@ bool jinja_is_true(struct value value);
 struct value jinja_copy(struct jinja *j, const char *text, size_t bytes);
 struct value jinja_list(
         struct jinja *j, enum kind kind, size_t capacity); /* empty */
-/* Only while it is built. */
+/* Only while the list is built. */
 void jinja_append(struct jinja *j, struct value list, struct value item);
 /* Keys, values or pairs of both. */
 struct value jinja_view(
@@ -140,20 +140,21 @@ struct value jinja_view(
 void jinja_put(
         struct jinja *j, struct value mapping, struct value key,
         struct value value);
-/* NULL: there is none. */
+/* NULL: not found. */
 const struct value *jinja_find(
         struct jinja *j, struct value mapping, struct value key);
-/* What a loop over it visits; false: stopped. A generator is used up. */
+/* The items that a loop over the value visits; false: stopped. A generator is
+ * used up. */
 bool jinja_iterate(struct jinja *j, struct value value, struct items *out);
-/* Fails for what has none. */
+/* Fails for values without a length. */
 size_t jinja_length(struct jinja *j, struct value value);
 size_t jinja_characters(struct value text);
-/* Where so many characters end that begin at `at`, or the text. */
+/* The offset after `count` characters from `at`, at most the text's end. */
 size_t jinja_past_characters(struct value text, size_t at, size_t count);
 /* value.name, value[key], value[from:to:by] (ABSENT where not given). */
 struct value jinja_attribute(
         struct jinja *j, struct value value, struct value name,
-        const struct row *method); /* of this name, or NULL */
+        const struct row *method); /* the method of this name, or NULL */
 struct value jinja_item(struct jinja *j, struct value value, struct value key);
 struct value jinja_sliced(
         struct jinja *j, struct value value, const struct value bounds[3]);
@@ -162,7 +163,7 @@ void jinja_use_undefined(struct jinja *j, struct value value); /* fails */
 /* --- operators (evaluate.c) ----------------------------------------------- */
 
 bool jinja_equal(struct jinja *j, struct value a, struct value b);
-/* -1, 0, 1; fails where Python has no order, naming `sign`. */
+/* -1, 0, 1; fails if Python cannot order them, naming `sign`. */
 int jinja_compare(
         struct jinja *j, struct value a, struct value b, const char *sign);
 bool jinja_is_in(struct jinja *j, struct value value, struct value where);
@@ -170,5 +171,6 @@ bool jinja_is_in(struct jinja *j, struct value value, struct value where);
 struct value jinja_operate(
         struct jinja *j, char sign, struct value a, struct value b);
 struct value jinja_joined(struct jinja *j, struct value a, struct value b);
-/* The text; stops where it is safe, which escapes what is added to it. */
+/* Returns the text; stops with JINJA_UNKNOWN if it is safe, since markup
+ * escapes text that is added. */
 struct value jinja_unmarked(struct jinja *j, struct value text);
