@@ -13,17 +13,17 @@ static const uint64_t page_max = 256 << 20;
 
 struct page_header {
     int type;
-    int64_t bytes, packed_bytes; /* of its body */
+    int64_t bytes, packed_bytes; /* entries in the body */
     int64_t entries;
     int encoding, def_encoding, rep_encoding;
     int64_t def_bytes, rep_bytes; /* v2 */
     bool is_packed, has_crc;
-    uint32_t crc; /* of the body as it is stored */
+    uint32_t crc; /* of the body as stored */
 };
 
 /* --- pages, decompressed by the compressors' libraries -------------------- */
 
-/* Each fills all of `out`, or fails. */
+/* Fills all of `out`, or fails. */
 typedef bool inflate_fn(
         const unsigned char *in, size_t in_bytes, unsigned char *out,
         size_t out_bytes);
@@ -37,7 +37,7 @@ static bool copy(
     return in_bytes == out_bytes;
 }
 
-/* The length first: it may not exceed the room. */
+/* Checks the length first: it must not exceed the room. */
 static bool inflate_snappy(
         const unsigned char *in, size_t in_bytes, unsigned char *out,
         size_t out_bytes)
@@ -121,7 +121,7 @@ static void parse_header(struct thrift *thrift, struct page_header *header)
     header->crc = (uint32_t)of[4];
 }
 
-/* So many bytes from c->at on, into the file's buffer. */
+/* Reads `bytes` at c->at into the file's buffer. */
 static enum zd_status read_packed(struct parquet_column *c, uint64_t bytes)
 {
     struct parquet_file *file = c->file;
@@ -130,7 +130,7 @@ static enum zd_status read_packed(struct parquet_column *c, uint64_t bytes)
             file->fd, file->path, file->packed.bytes, (size_t)bytes, c->at);
 }
 
-/* Its length is not known before it is read; c->at is after it then. */
+/* Reads a page header, whose length is unknown; moves c->at past it. */
 static enum zd_status read_header(
         struct parquet_column *c, struct page_header *header)
 {
@@ -159,7 +159,7 @@ static enum zd_status read_header(
     return ZD_OK;
 }
 
-/* The body of a page into `out`; the levels of v2 are never compressed. */
+/* Reads the body of a page into `out`; v2 levels are never compressed. */
 static enum zd_status read_body(
         struct parquet_column *c, const struct page_header *header,
         struct parquet_buffer *out)
@@ -181,7 +181,7 @@ static enum zd_status read_body(
         memcpy(out->bytes, in, plain);
     size_t bytes = (size_t)header->bytes - plain;
     int codec = header->is_packed ? c->chunk.codec : 0;
-    /* some writers compress what is empty, some do not */
+    /* some writers compress empty bodies, some do not */
     if (bytes > 0 &&
         !codecs[codec].inflate(
                 in + plain, packed - plain, out->bytes + plain, bytes))
@@ -262,7 +262,7 @@ static enum zd_status next_page(struct parquet_column *c)
     if ((header.type == PAGE_DATA || header.type == PAGE_DATA_V2) &&
         header.entries > 0)
         return begin_data(c, &header);
-    c->at += (uint64_t)header.packed_bytes; /* an index, or without entries */
+    c->at += (uint64_t)header.packed_bytes; /* an index page, or no entries */
     return ZD_OK;
 }
 

@@ -1,5 +1,5 @@
-/* internal.h - what the files of this room share: memory that is counted
- * (file.c), the schema, the values of a page, the chunk of a column. */
+/* internal.h - shared by the files of this folder: counted memory (file.c), the
+ * schema, the values of a page, the chunk of a column. */
 #pragma once
 
 #include "base/status.h"
@@ -17,19 +17,21 @@ struct parquet_file {
     int fd;
     const char *path;
     uint64_t bytes;
-    uint64_t held;                /* of all buffers */
-    int64_t row;                  /* that is being read, from 1; 0: none yet */
-    struct parquet_buffer packed; /* a page as it is stored, of any column */
+    uint64_t held;                /* bytes of all buffers */
+    int64_t row;                  /* the current row, from 1; 0: none yet */
+    struct parquet_buffer packed; /* a page before it is decompressed, any
+                                     column's */
 };
 
-/* Room for so many bytes, whose content is lost. E0452 when all buffers take
- * more than PARQUET_HELD_MAX then. */
+/* Makes room for `bytes`; the old content is lost. E0452 if all buffers would
+ * exceed PARQUET_HELD_MAX. */
 enum zd_status parquet_reserve(
         struct parquet_file *file, struct parquet_buffer *buffer,
         uint64_t bytes);
 void parquet_release(struct parquet_file *file, struct parquet_buffer *buffer);
 
-/* E0452, `column` may be NULL; or E0453: what of the column is not read. */
+/* E0452 (damaged) or E0453 (an unsupported feature of the column); `column` may
+ * be NULL. */
 enum zd_status parquet_fail(
         const struct parquet_file *file, const char *column, bool is_damaged,
         const char *format, ...) __attribute__((format(printf, 4, 5)));
@@ -38,14 +40,14 @@ enum zd_status parquet_fail(
 #define parquet_unsupported(file, column, ...)                                 \
     parquet_fail(file, column, false, __VA_ARGS__)
 
-/* --- schema.c: the columns of a Parquet file as a tree, whose leaves are what
- * chunks hold.
+/* --- schema.c: the columns of a Parquet file as a tree; each leaf is stored in
+ * chunks.
  *
- * An entry of a leaf has two levels. Its definition level says how much of the
- * path to it is there: a node is null where the level is below the node's
- * `def`, a list is empty where it is that. Its repetition
- * level says which list it continues: 0 begins a row, a list's `rep` its next
- * element. (Dremel, section 4.1) */
+ * An entry of a leaf has two levels. The definition level says how much of the
+ * path to it is present: a node is null if the level is below the node's `def`,
+ * a list is empty if they are equal. The repetition level says which list it
+ * continues: 0 starts a row, a list's `rep` its next element. (Dremel, section
+ * 4.1) */
 
 enum parquet_type {
     PARQUET_BOOLEAN = 0,
@@ -72,7 +74,7 @@ struct parquet_node {
     bool is_optional;
     int def, rep;
     int first_leaf, leaf_count;
-    struct parquet_node *children; /* owned; of a list its element */
+    struct parquet_node *children; /* owned; a list has one, its element */
     int child_count;
 };
 
@@ -82,15 +84,15 @@ struct parquet_schema {
     int leaf_count;
 };
 
-/* From the footer's list of `count` elements at `thrift`, which ends after
+/* Reads the footer's list of `count` elements at `thrift`, which then is after
  * it. */
 enum zd_status parquet_schema_read(
         const struct parquet_file *file, struct thrift *thrift, size_t count,
         struct parquet_schema *schema);
 void parquet_schema_free(struct parquet_schema *schema);
 
-/* --- values.c: the values of a page, in whatever encoding, one after the
- * other; and runs of small integers, which levels are too.
+/* --- values.c: decodes the values of a page in order, and the runs of small
+ * integers that also store levels.
  *
  * Source:  parquet-format Encodings.md. */
 
@@ -107,21 +109,21 @@ struct hybrid {
 void hybrid_begin(
         struct hybrid *hybrid, const unsigned char *at,
         const unsigned char *end, int width);
-/* The same at *at after its length (u32), past which *at moves; false: it is
- * longer than what is there. */
+/* The same for data at *at with its length (u32) before it; moves *at past
+ * both; false: the length exceeds the available bytes. */
 bool hybrid_begin_sized(
         struct hybrid *hybrid, const unsigned char **at,
         const unsigned char *end, int width);
 bool hybrid_next(struct hybrid *hybrid, uint32_t *value_out);
 
-/* A first value, then blocks of differences to a least one. */
+/* A first value, then blocks of differences above a minimum. */
 struct delta {
     const unsigned char *at, *end;
-    uint64_t left;             /* values not given yet */
+    uint64_t left;             /* values not yet read */
     uint64_t minis, mini_size; /* miniblocks of a block, values of one */
     uint64_t minis_left, mini_left;
     const unsigned char *widths,
-            *mini; /* of the next miniblock; the open one */
+            *mini; /* widths: of the next miniblock; mini: the current one */
     unsigned width, bit;
     uint64_t value, least;
     bool has_begun;
@@ -137,7 +139,7 @@ enum parquet_encoding {
     PARQUET_RLE_DICTIONARY = 8
 };
 
-/* By the leaf's type one of these. */
+/* The field that the leaf's type uses. */
 struct parquet_value {
     int64_t integer; /* a boolean too, and the bits of a float or double */
     const unsigned char *bytes;
@@ -150,15 +152,15 @@ struct values {
     unsigned bit;                  /* plain booleans */
     struct hybrid hybrid;          /* indexes, booleans */
     struct delta delta, suffixes;  /* integers, lengths; see values.c */
-    struct parquet_buffer last;    /* DELTA_BYTE_ARRAY: the value before, kept
-                                      from page to page */
+    struct parquet_buffer last;    /* DELTA_BYTE_ARRAY: the previous value, kept
+                                      across pages */
     size_t last_bytes;
 };
 
-/* --- column.c: a leaf's chunk in one row group, read page by page: at each
- * entry its levels, and its value where there is one. */
+/* --- column.c: reads a leaf's chunk in one row group page by page: each
+ * entry's levels, and its value unless null. */
 
-struct parquet_chunk { /* as the footer says it lies in the file */
+struct parquet_chunk { /* as described in the footer */
     uint64_t begin, end;
     int64_t entries;
     int codec;
@@ -168,18 +170,19 @@ struct parquet_column {
     const struct parquet_leaf *leaf;
     struct parquet_file *file;
 
-    /* of the entry that is next; at the end of the chunk rep is 0 */
+    /* of the next entry; rep is 0 at the end of the chunk */
     int rep, def;
     bool is_at_end;
 
     /* private */
     struct parquet_chunk chunk;
-    uint64_t at;          /* of the next page */
-    int64_t entries_left; /* in pages that were not begun */
+    uint64_t at;          /* file offset of the next page */
+    int64_t entries_left; /* in pages not yet started */
     int64_t page_left;    /* entries of the page after the next one */
     struct parquet_buffer page, dictionary_page;
     struct hybrid reps, defs;
-    struct parquet_buffer dictionary; /* values, whose bytes are the page's */
+    struct parquet_buffer dictionary; /* values, which point into
+                                         dictionary_page */
     size_t dictionary_count;
     struct values values;
 };
@@ -188,19 +191,19 @@ struct parquet_column {
 #define column_unsupported(column, ...)                                        \
     parquet_unsupported((column)->file, (column)->leaf->path, __VA_ARGS__)
 
-/* Begin a chunk: its first entry is next. */
+/* Starts a chunk: its first entry is next. */
 enum zd_status column_begin(
         struct parquet_column *column, const struct parquet_chunk *chunk);
 enum zd_status column_advance(struct parquet_column *column);
 void column_fini(struct parquet_column *column);
-/* In values.c. A page's values of `encoding` in [at, end). */
+/* In values.c. Starts a page's values of `encoding` in [at, end). */
 enum zd_status values_begin(
         struct parquet_column *column, int encoding, const unsigned char *at,
         const unsigned char *end);
-/* The value of the entry, whose def is max_def; borrowed until
+/* The current entry's value (its def must be max_def); borrowed until
  * column_advance. */
 enum zd_status column_value(
         struct parquet_column *column, struct parquet_value *value_out);
-/* `count` plain values of the dictionary's page, to which indexes point. */
+/* Reads the `count` plain values of the dictionary page. */
 enum zd_status dictionary_read(
         struct parquet_column *column, int64_t count, size_t bytes);

@@ -1,4 +1,4 @@
-/* parquet.c - the footer, and rows put together from the leaves' entries. */
+/* parquet.c - reads the footer, and builds rows from the leaves' entries. */
 #include "data/parquet/parquet.h"
 
 #include "base/file/fs.h"
@@ -17,10 +17,10 @@ struct parquet {
     struct parquet_buffer footer;
     struct parquet_schema schema;
     struct parquet_column *columns; /* of each leaf */
-    struct thrift groups;           /* of the footer: row groups to come */
+    struct thrift groups;           /* row groups left in the footer */
     size_t groups_left;
     int64_t rows_left; /* of the row group */
-    char *row;         /* that is made, at most so long: */
+    char *row;         /* the row being built; `most` limits its bytes */
     size_t most, row_bytes, row_capacity;
 };
 
@@ -130,7 +130,7 @@ uint64_t parquet_consumed(const struct parquet *p)
 enum { TYPE = 1, CODEC = 4, ENTRIES = 5, BYTES = 7, DATA = 9, DICTIONARY = 11 };
 enum { FACTS = 12 };
 
-/* false: its pages are encrypted, or in another file. */
+/* False: the pages are encrypted or in another file. */
 static bool read_chunk(struct thrift *thrift, int64_t of[FACTS])
 {
     struct thrift_field field = {0};
@@ -153,8 +153,8 @@ static enum zd_status begin_chunk(
     int64_t begin = of[DATA], most = (int64_t)column->file->bytes - TAIL_BYTES;
     if (of[DICTIONARY] > 0 && of[DICTIONARY] < begin)
         begin = of[DICTIONARY];
-    /* pyarrow writes a table without rows as one row group, and of a chunk
-     * without values no page of data. */
+    /* pyarrow writes a table without rows as one row group, and no data page
+     * for a chunk without values. */
     if (of[ENTRIES] == 0)
         return column_begin(
                 column, &(struct parquet_chunk){.begin = 4, .end = 4});
@@ -304,7 +304,8 @@ static enum zd_status fail_levels(
     return column_damaged(column, "its levels %s", what);
 }
 
-/* All leaves of the node have one entry, below definition level `def`. */
+/* Writes `word` and skips an entry in each leaf of the node; its definition
+ * level must be below `def`. */
 static enum zd_status take_absent(
         struct parquet *p, const struct parquet_node *node, int def,
         const char *word)
@@ -323,7 +324,7 @@ static enum zd_status take_absent(
 static enum zd_status put_node(
         struct parquet *p, const struct parquet_node *node);
 
-/* *more_out: the entries that are next continue the list. */
+/* *more_out: the next entries continue the list. */
 static enum zd_status list_goes_on(
         const struct parquet *p, const struct parquet_node *node,
         bool *more_out)

@@ -12,13 +12,13 @@ enum { NOTHING, AS_LIST, AS_MAP, AS_DECIMAL, AS_UNSIGNED };
 
 /* --- the list of elements ------------------------------------------------- */
 
-/* An element as the footer has it, depth first. */
+/* An element of the footer's list, which is depth first. */
 struct element {
     const char *name;
     size_t name_bytes;
     int type; /* -1: a group */
     int repetition, children;
-    int meaning; /* of its annotation, as far as it matters here */
+    int meaning; /* the parts of its annotation that we need */
 };
 
 struct builder {
@@ -39,7 +39,7 @@ static int meaning_of_converted(int64_t type)
                                       : NOTHING;
 }
 
-/* The union LogicalType; of INTEGER, whether it has a sign. */
+/* Reads the union LogicalType, and whether INTEGER is signed. */
 static int read_logical(struct thrift *thrift)
 {
     int meaning = NOTHING;
@@ -90,7 +90,7 @@ static bool has_name(const struct element *element, const char *name)
            memcmp(element->name, name, element->name_bytes) == 0;
 }
 
-/* The next element, at these levels of what it is in. */
+/* Builds the next element at its parent's levels. */
 static enum zd_status build(
         struct builder *b, int def, int rep, struct parquet_node *node);
 
@@ -135,8 +135,8 @@ static enum zd_status build_children(
     return ZD_OK;
 }
 
-/* What an element is besides its repetition, at the node's levels;
- * b->next is after it. */
+/* Builds an element at the node's levels, without its repetition; b->next is
+ * after the element. */
 static enum zd_status build_body(
         struct builder *b, const struct element *element,
         struct parquet_node *node);
@@ -149,7 +149,7 @@ static void make_list(struct parquet_node *node)
     node->child_count = 1;
 }
 
-/* A list whose elements are what `element` is, without its repetition. */
+/* A list of what `element` is without its repetition. */
 static enum zd_status build_elements(
         struct builder *b, const struct element *element,
         struct parquet_node *node)
@@ -164,8 +164,8 @@ static enum zd_status build_elements(
     return status;
 }
 
-/* A list: its group has one repeated field, which is the element itself in
- * files of old writers and has the element in it elsewhere. (LogicalTypes.md,
+/* A list: its group has one repeated field, which contains the element or, in
+ * files of old writers, is the element. (LogicalTypes.md,
  * "Backward-compatibility rules") */
 static enum zd_status build_list(
         struct builder *b, const struct element *element,
@@ -226,7 +226,7 @@ static enum zd_status build(
             .def = def + (element->repetition == OPTIONAL),
             .rep = rep,
             .first_leaf = b->schema->leaf_count};
-    /* REPEATED outside of a list's group: a list that cannot be null */
+    /* REPEATED outside a list's group: a list that cannot be null */
     enum zd_status status = element->repetition == REPEATED
                                     ? build_elements(b, element, node)
                                     : build_body(b, element, node);

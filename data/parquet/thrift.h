@@ -1,5 +1,5 @@
-/* thrift.h - reads Thrift's compact protocol, in which Parquet keeps its footer
- * and the headers of its pages. Parquet has no sets and maps in them.
+/* thrift.h - reads Thrift's compact protocol, in which Parquet stores its
+ * footer and page headers. Parquet uses no sets or maps there.
  *
  * Source:  apache/thrift, doc/specs/thrift-compact-protocol.md.
  * Errors:  `is_bad` is set and stays; everything reads as 0 from then on.
@@ -27,7 +27,7 @@ enum thrift_type {
 struct thrift {
     const unsigned char *at, *end;
     bool is_bad, is_short;
-    int depth; /* of what is being skipped */
+    int depth; /* nesting of the skipped value */
 };
 
 /* All zero before the first field of a struct. */
@@ -36,17 +36,16 @@ struct thrift_field {
 };
 
 uint64_t thrift_varint(struct thrift *thrift);
-/* false after the last one. Its value must be read, or skipped. */
+/* False after the last field. The caller must read or skip the value. */
 bool thrift_next(struct thrift *thrift, struct thrift_field *field);
-/* A field that must be an integer, or a string (borrowed). */
+/* Read a field that must be an integer, or a string (borrowed). */
 int64_t thrift_integer(struct thrift *thrift, const struct thrift_field *field);
 const char *thrift_string(
         struct thrift *thrift, const struct thrift_field *field,
         size_t *bytes_out);
-/* One that must be a list of structs: how many follow, never more than bytes
- * are left. */
+/* Reads a list of structs: how many follow, at most the bytes left. */
 size_t thrift_structs(struct thrift *thrift, const struct thrift_field *field);
-/* Of a struct the fields that are integers, each to values[its id], if that is
- * below `count`; all others are skipped. */
+/* Reads a struct's integer fields with ids below `count` into values[id]; skips
+ * all others. */
 void thrift_integers(struct thrift *thrift, int64_t *values, int count);
 void thrift_skip(struct thrift *thrift, int type);

@@ -240,8 +240,8 @@ static enum zd_status check_encoding(
             c, "the encoding %s for its type", encodings[encoding].name);
 }
 
-/* Pass over the lengths at `at`; *end_out: after them. Not one by one: of no
- * bits, a million take two bytes. */
+/* Skips the lengths at `at`; *end_out: after them. Skips by miniblocks: a
+ * million lengths of 0 bits take two bytes. */
 static bool skip_lengths(
         const unsigned char *at, const unsigned char *end,
         const unsigned char **end_out)
@@ -257,9 +257,9 @@ static bool skip_lengths(
     return true;
 }
 
-/* DELTA_LENGTH_BYTE_ARRAY is lengths, then bytes. DELTA_BYTE_ARRAY is how much
- * of the value before each begins with, then the rest of each in that
- * encoding. */
+/* DELTA_LENGTH_BYTE_ARRAY is lengths, then bytes. DELTA_BYTE_ARRAY is the
+ * lengths of the prefixes that values share with their predecessors, then the
+ * suffixes in that encoding. */
 static bool begin_strings(
         struct values *v, const unsigned char *at, const unsigned char *end)
 {
@@ -289,7 +289,7 @@ enum zd_status values_begin(
             .last = v->last};
     ZD_TRY(check_encoding(c, encoding));
     if (at == end)
-        return ZD_OK; /* every entry is null */
+        return ZD_OK; /* all entries are null */
     switch (encoding) {
     case PARQUET_PLAIN_DICTIONARY:
     case PARQUET_RLE_DICTIONARY:
@@ -310,7 +310,7 @@ enum zd_status values_begin(
     default:
         break;
     }
-    /* as many deltas as entries, less those that are null */
+    /* a delta per entry that is not null */
     return is_good && v->delta.left <= (uint64_t)c->page_left
                    ? ZD_OK
                    : column_damaged(
@@ -330,7 +330,8 @@ static bool string_next(struct values *v, struct parquet_value *value)
     return true;
 }
 
-/* The value before keeps its beginning in `last`, where the rest is put. */
+/* `last` keeps the prefix of the previous value; the suffix is appended
+ * there. */
 static enum zd_status front_coded_next(
         struct parquet_column *c, struct parquet_value *value)
 {
