@@ -1,16 +1,15 @@
-/* chat.h - conversations become text by a chat template: the model's own, that
- * of a file, or one of data/templates.
+/* chat.h - renders conversations with a chat template: the model's own, a
+ * file's, or one of data/templates.
  *
  * A template sees what transformers 5.24 gives it in apply_chat_template:
  * messages, tools, documents, add_generation_prompt, and the special tokens of
- * tokenizer_config.json by their names (bos_token, ...). The text is encoded
- * as a whole, added tokens in it are recognized wherever they come from, and
- * no BOS is put before it, since templates write it. Only those of
- * data/templates do not: the tokenizer's prefix precedes their text.
+ * tokenizer_config.json by their names (bos_token, ...). The text is encoded as
+ * a whole, and added tokens are recognized wherever they come from. No BOS is
+ * added, since templates write it; only those of data/templates do not, so
+ * their text gets the tokenizer's prefix.
  *
- * What is trained are ranges of the text, each of what one message of the
- * assistant adds to it (chat_spans.c). A token that a range touches is trained.
- */
+ * The loss counts ranges of the text: what each message of the assistant adds
+ * to it (chat_spans.c). It counts every token that a range touches. */
 #pragma once
 
 #include "data/document.h"
@@ -49,8 +48,8 @@ void chat_destroy(struct chat *chat);
 /* Neither the model nor data.chat_template has a template. */
 enum zd_status chat_fail_none(
         const struct tokenizer *tokenizer, enum zd_status status);
-/* One that a job names is compared with the model's own, and a warning says
- * that they differ. `names`: a line says which it is. */
+/* Warns if the job's template differs from the model's own. `names`: also logs
+ * which template is used. */
 void chat_tell(
         const struct chat *chat, const struct tokenizer *tokenizer, bool names);
 

@@ -1,5 +1,5 @@
-/* chat_skeleton.h - conversations that differ in words alone. For chat.c and
- * chat_spans.c.
+/* chat_skeleton.h - reuses the rendering of conversations that differ only in
+ * words. For chat.c and chat_spans.c.
  *
  *   messages [{"role": "user", "content": " Hi\n"}]
  *   key      [{"role": "user", "content": " [0]\n"}]    word 0: Hi
@@ -8,8 +8,8 @@
  * The key is the JSON of the messages with marks in place of what they say. A
  * mark keeps what templates look for: space around a text, and the words of
  * `kept`. The skeleton is the key rendered; with the words put back it has to
- * be the conversation's text, byte by byte. So it tells where in the text each
- * message's words are, and which text is the template's own.
+ * be the conversation's text, byte by byte. So it shows where each message's
+ * words are in the text, and which text is the template's own.
  *
  * Conversations of one key have one shape: the skeleton, what of it is trained,
  * and how the template looks into words (struct jinja_watch). Where it allows
@@ -85,7 +85,7 @@ void chat_memory_destroy(struct chat_memory *memory);
 void chat_write_key(struct chat_renderer *renderer, enum marked marked);
 /* That of the key, or NULL. */
 struct shape *chat_find_shape(struct chat_memory *memory);
-/* It is moved. */
+/* Moves `shape` into the memory. */
 void chat_keep_shape(struct chat_memory *memory, struct shape *shape);
 void shape_fini(struct shape *shape);
 void shape_train(struct shape *shape, size_t begin, size_t end);

@@ -1,4 +1,5 @@
-/* corpus.h - the tokens of one entry as a stream of words, wherever they lie.
+/* corpus.h - the tokens of one entry as a stream of words, from a cache or from
+ * token files.
  *
  *   text             in a cache file, mapped
  *   pre-tokenized    in the files themselves; a cache file holds the places of
@@ -46,12 +47,13 @@ enum zd_status cache_obtain(
         const struct dataset_request *request,
         const struct cache_content *content, struct token_cache *cache_out);
 
-/* Find the files of `entry`, and how they are packed. Whatever happens
- * corpus_close follows. */
+/* Finds the files of `entry` and their packing. Call corpus_close even after a
+ * failure. */
 enum zd_status corpus_find(
         const struct dataset_request *request, const struct data_entry *entry,
         struct corpus *corpus);
-/* Then tokenize what is not in the cache; the corpus stays where it is. */
+/* Then tokenizes what is not in the cache. The corpus must not move
+ * afterwards. */
 enum zd_status corpus_open(
         struct corpus *corpus, const struct dataset_request *request);
 /* corpus_text.c: of text */
@@ -70,7 +72,7 @@ void corpus_document(
         const struct corpus *corpus, int64_t index, uint64_t *begin_out,
         uint64_t *count_out);
 
-/* --- growth: a cache file of text that is read while it is written.
+/* --- growth: a cache file of text, read while it is being written.
  *
  * One rank of a host writes it on its own thread, under its temporary
  * name; all ranks of the host read it by that name. Its header says how far it
@@ -84,13 +86,13 @@ void corpus_document(
  *                                                       error follows them
  *   STOPPED            reserved = STOPPED, word_count   the same, no error
  *
- * States follow each other downward; only the writer's thread changes them, and
- * what a state promises is written before it. A STOPPED file becomes KEY.part,
- * and the next one begins with its words (cache_writer_resume). */
+ * States only move down this table. Only the writer's thread changes them,
+ * after it has written what the new state promises. A STOPPED file becomes
+ * KEY.part, and the next one begins with its words (cache_writer_resume). */
 struct growth;
-/* Wait until there are `words` words, or no more will come: *count_out, and
- * then *is_whole_out. `progress` counts that words come meanwhile. The writer's
- * error, where it failed before; ZD_ERR_STOPPED once *stop is set. */
+/* Waits until the file has `words` words (*count_out: its words) or is complete
+ * (*is_whole_out). `progress` advances as words arrive. Returns the writer's
+ * error if it failed before that, ZD_ERR_STOPPED once *stop is set. */
 enum zd_status growth_wait(
         struct growth *growth, uint64_t words, const atomic_bool *stop,
         struct progress *progress, uint64_t *count_out, bool *is_whole_out);

@@ -33,12 +33,12 @@ enum data_packing {
     PACKING_DOCUMENTS, /* whole documents, as many as a sample holds */
     PACKING_AUTO       /* DOCUMENTS for what has prompts, else STREAM */
 };
-/* What becomes of a document longer than a sample, unless PACKING_STREAM. */
+/* How to treat documents longer than a sample, unless PACKING_STREAM. */
 enum long_documents { LONG_TRUNCATE, LONG_SPLIT, LONG_DROP };
 enum data_shuffle {
     SHUFFLE_NO,
     SHUFFLE_WHOLE,   /* an epoch is one permutation */
-    SHUFFLE_WINDOWS, /* windows of it, one after the other */
+    SHUFFLE_WINDOWS, /* each window is permuted; windows in order */
     SHUFFLE_AUTO /* WINDOWS for text of DATA_LARGE and more in a stream, else
                     WHOLE */
 };
@@ -151,7 +151,7 @@ enum zd_status dataset_open(
 uint64_t dataset_growth_bytes(
         const struct data_options *options, bool counts_samples,
         const char **waits_out);
-/* Read the cache whole by a thread at the lowest priority. A damaged file:
+/* Reads the whole cache on a thread of lowest priority. If a file is damaged,
  * dataset_sample fails from then on (E0450), and the next start rebuilds it. */
 void dataset_check_begin(struct dataset *dataset);
 void dataset_check_wait(struct dataset *dataset); /* until it is done */
@@ -226,7 +226,7 @@ struct loader_batch {
     int64_t token_count;  /* input tokens, padding not counted .. */
     int64_t target_count; /* .. and unmasked targets: of whole samples */
 };
-/* Bytes of the buffers of so many batches. */
+/* Bytes of the buffers of `batches` batches. */
 size_t loader_bytes(int batches, int B, int T);
 /* Batches are asked for in an order given by `sample_of(ctx, batch, b)`: the
  * global number of row b of the batch-th batch this rank takes; below 0: the
@@ -240,8 +240,9 @@ struct loader_order {
      * divides T */
     int places, place;
 };
-/* One batch, at once. `memory`: loader_bytes of one. Rows that cannot be read
- * are masked, and the status says so. */
+/* Reads one batch on the calling thread. `memory`: loader_bytes of one batch.
+ * If a row cannot be read, it and all later rows are masked, and its error is
+ * returned. */
 enum zd_status batch_read(
         struct dataset *dataset, const struct loader_order *order,
         int64_t batch, int B, int T, int32_t *memory,
@@ -253,9 +254,9 @@ enum zd_status loader_create(
         struct dataset *dataset, struct loader_order order, int64_t first_batch,
         int64_t batch_count, int B, int T, int keep, int ahead, void *memory,
         struct loader **out);
-/* Wait for the next batch, so long: is it there, or has it failed? While text
- * that it needs is tokenized, that goes on as the thread's progress
- * (base/progress.h). */
+/* Waits up to `ms` for the next batch; true: it is ready or has failed.
+ * Progress of tokenizing the text that it needs is passed on as the calling
+ * thread's (base/progress.h). */
 bool loader_wait(struct loader *loader, int ms);
 /* The next batch; valid until the `keep`-th call after this one. A failure
  * comes with the batch it happened in. At most `batch_count` calls. */

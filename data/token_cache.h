@@ -1,4 +1,4 @@
-/* token_cache.h - what tokenizing gave, kept in a file and mapped.
+/* token_cache.h - tokenized data in a memory-mapped file.
  *
  *   header   256 bytes: magic, version, key, counts, digests
  *   words    word_count x uint32 (tokenize.h), padded to 8 bytes
@@ -8,12 +8,12 @@
  * The key names the content: it is made of everything that decides the words,
  * so a file is never out of date. An index of pre-tokenized data is such a file
  * with documents and no words. Files are written under a temporary name,
- * synced, and renamed, so processes may build the same one at once; what an
- * interrupted one left is removed by the next. Numbers are
- * little-endian.
+ * synced, and renamed, so processes may build the same one at once; the next
+ * writer removes what an interrupted one left. Numbers are little-endian.
  *
- * The folder may be shared, and a file of it another user's: its owner decides
- * what is trained on, so it is used only where the job says so. */
+ * The folder may be shared and contain other users' files. A file's owner
+ * decides what is trained on, so such files are used only if the job allows
+ * it. */
 #pragma once
 
 #include "base/file/hash.h"
@@ -79,14 +79,14 @@ enum zd_status token_cache_folder(const char *option, char folder[PATH_MAX]);
 enum zd_status token_cache_open(
         const char *folder, const char *key, const struct cache_limits *limits,
         struct token_cache *cache_out);
-/* Read an open one whole, until *stop. When it is damaged, the next start will
- * notice: its time is changed. */
+/* Reads an open file whole, until *stop. Changes the time of a damaged file, so
+ * that the next start notices. */
 enum zd_status token_cache_check(
         const struct token_cache *cache, const atomic_bool *stop,
         bool *is_sound_out);
 void token_cache_close(struct token_cache *cache);
-/* `bytes` of it are going to be read at one place. Mapped pages count as this
- * process's memory: from time to time they are let go. */
+/* Call before reading `bytes` at one place. Mapped pages count as this
+ * process's memory, so this releases them from time to time. */
 void token_cache_touch(struct token_cache *cache, size_t bytes);
 
 struct cache_writer;
@@ -113,13 +113,13 @@ enum zd_status cache_writer_finish(
  * the words become a file of KEY.part. */
 void cache_writer_fail(
         struct cache_writer *writer, const struct zd_error *error);
-/* The words are of so many units, with which the next writer of this key may
- * begin. */
+/* The words are those of the first `units` units; the next writer of this key
+ * may start with them. */
 enum zd_status cache_writer_keep(
         struct cache_writer *writer, int64_t units,
         const struct row_notes *notes);
-/* Before the first word: take those of KEY.part, if it is sound, and remove it.
- * *units_out: how many units they are of, 0 without it. */
+/* Call before the first word: takes the words of KEY.part, if it is sound, and
+ * removes the file. *units_out: their units; 0: no such file. */
 enum zd_status cache_writer_resume(
         struct cache_writer *writer, const struct cache_limits *limits,
         int64_t *units_out, struct row_notes *notes);

@@ -22,10 +22,11 @@
 #define WORD_FIRST 0x40000000u
 #define WORD_ID    0x3fffffffu
 
-/* Of text, unless a record is longer. Other units are another CACHE_VERSION. */
+/* Text of a unit, unless a record is longer. Changing it needs a new
+ * CACHE_VERSION. */
 enum { UNIT_BYTES = 256 << 10 };
-/* What a record may have, or a text that cannot be cut, while it is trained
- * on: dataset_growth_bytes counts one at a time. */
+/* The most bytes of a record, or of a text that cannot be cut, if tokenized
+ * during training: dataset_growth_bytes counts one at a time. */
 enum { GROWTH_RECORD_BYTES = 4 << 20 };
 
 struct unit {
@@ -60,8 +61,8 @@ struct unit_reader {
     bool has_unit; /* the file has given one */
 };
 void unit_reader_fini(struct unit_reader *reader);
-/* The next unit into `unit`, whose text is used again. *more_out false: there
- * is none. */
+/* Reads the next unit into `unit`, reusing its text. *more_out false: no more
+ * units. */
 enum zd_status unit_read(
         struct unit_reader *reader, struct unit *unit, bool *more_out);
 
@@ -95,16 +96,16 @@ enum zd_status tokenize_chat_prompt(
         const struct chat_choice *choice, struct token_vector *ids,
         int32_t *end_out);
 
-/* All words of `list`, in order, handed to `sink` by one thread at a time, none
- * of them the caller's. */
+/* Tokenizes `list` and passes all words in order to `sink`, from one thread at
+ * a time, never the caller's. */
 struct tokenize_run {
     const struct file_list *list;
     struct recipe recipe;
     int threads;
     int64_t units; /* at the beginning, whose words are there */
-    /* Of what is trained on meanwhile; else NULL. Memory is bounded: who
-     * tokenizes a record above UNIT_BYTES holds this. Threads lower their
-     * priority once there are words for the first steps. */
+    /* If trained on meanwhile; else NULL. Bounds memory: a thread holds it
+     * while it tokenizes a record above UNIT_BYTES. Threads also lower their
+     * priority once the first steps have their words. */
     pthread_mutex_t *long_record;
     enum zd_status (*sink)(void *ctx, const uint32_t *words, size_t count);
     void *ctx;

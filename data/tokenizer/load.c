@@ -211,8 +211,8 @@ static enum zd_status check_setting(
                             text);
 }
 
-/* After which bytes a token goes on with "▁". Words may be cut where none does
- * without changing ids, unless a word that is a token as a whole skips the
+/* Finds the bytes after which some token continues with "▁". Text may be cut
+ * before any other "▁" without changing ids, unless whole-word tokens skip the
  * merges: then only the pre-tokenizer cuts. */
 static void find_joins(struct tokenizer *t)
 {

@@ -46,7 +46,7 @@ struct tokenizer_facts {
 };
 const struct tokenizer_facts *tokenizer_facts(
         const struct tokenizer *tokenizer);
-/* How many special tokens are written in a text, and become those. */
+/* Counts the places in a text that become special tokens. */
 int64_t tokenizer_count_specials(
         const struct tokenizer *tokenizer, const char *text, size_t bytes);
 int tokenizer_token_id(
@@ -61,8 +61,8 @@ struct encoder;
 struct encoder *encoder_create(const struct tokenizer *tokenizer);
 void encoder_destroy(struct encoder *encoder);
 /* Append the ids of `text` (UTF-8), in which added tokens are recognized.
- * `continues`: it goes on from another, no "▁" is put in front of it. Invalid
- * UTF-8 is ZD_ERR_DATA with its byte offset. */
+ * `continues`: the text continues another, so no "▁" is put in front of it.
+ * Invalid UTF-8 is ZD_ERR_DATA with its byte offset. */
 enum zd_status encoder_encode(
         struct encoder *encoder, const char *text, size_t bytes, bool continues,
         struct token_vector *ids);
@@ -81,13 +81,12 @@ struct encode_border {
 enum zd_status encoder_encode_borders(
         struct encoder *encoder, const char *text, size_t bytes,
         struct token_vector *ids, struct encode_border *borders, size_t count);
-/* A place in `text`, as late as possible, where it may be cut: the ids of the
- * two parts, concatenated, are those of the whole, whatever follows `bytes`,
- * when the second is encoded as one that continues. 0 when no such place is
- * known. The text need not be valid UTF-8. */
+/* The last known place where `text` may be cut: whatever follows, the ids of
+ * both parts are together those of the whole, if the second is encoded with
+ * `continues`. 0: no such place is known. The text need not be valid UTF-8. */
 size_t tokenizer_cut(
         const struct tokenizer *tokenizer, const char *text, size_t bytes);
-/* The exact bytes of a token. ZD_ERR_DATA for an id that is none. Borrowed. */
+/* The exact bytes of a token, borrowed. ZD_ERR_DATA if no token has this id. */
 enum zd_status tokenizer_token_bytes(
         const struct tokenizer *tokenizer, int32_t id, const char **bytes_out,
         size_t *count_out);

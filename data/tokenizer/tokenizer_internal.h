@@ -8,8 +8,8 @@
  *        -> split it into pre-tokens
  *        -> ids of each pre-token: cache, whole token, or merges
  *
- * A tokenizer never changes after it was opened; an encoder holds the scratch
- * of one thread. */
+ * An open tokenizer is immutable; an encoder holds the scratch of one
+ * thread. */
 #pragma once
 
 #include "data/tokenizer/tokenizer.h"
@@ -34,8 +34,8 @@ void byte_buffer_append(
         struct byte_buffer *buffer, const void *data, size_t bytes);
 void byte_buffer_fini(struct byte_buffer *buffer);
 
-/* Spellings and words are short: eight bytes a round. The end is read twice
- * rather than bytewise. Its upper bits are the best. */
+/* Texts are short: 8 bytes per round; the last 8 may overlap the round before,
+ * which avoids a loop over bytes. Upper bits are the best mixed. */
 static inline uint64_t text_hash(const void *text, size_t bytes)
 {
     const unsigned char *p = text;
@@ -91,7 +91,7 @@ void vocab_fini(struct vocab *vocab);
 enum zd_status vocab_add(
         struct vocab *vocab, const struct byte_table *table,
         const char *spelling, size_t bytes, int id);
-/* Let an id decode as another spelling would. */
+/* Makes an id decode as another spelling would. */
 void vocab_set_decoded(
         struct vocab *vocab, const struct byte_table *table,
         const void *spelling, size_t bytes, int id);
@@ -168,8 +168,8 @@ bool added_scan_next(struct added_scan *scan, struct added_piece *piece_out);
 
 /* ---- NFC ---- */
 
-/* Append the NFC of `text` to `out`; false, and nothing is appended, when the
- * text is sure to be NFC already. */
+/* Appends the NFC of `text` to `out`; false: the text certainly is NFC already,
+ * nothing is appended. */
 bool nfc_normalize(
         const uint8_t *classes, const unsigned char *text, size_t bytes,
         struct byte_buffer *out);
@@ -198,13 +198,13 @@ struct splitter {
     int count;                  /* 0: text stays whole */
     bool joins[256]; /* SPLIT_META: a merge may join "▁" to this byte */
 };
-/* SPLIT_PATTERN where none of the known ones is this. */
+/* SPLIT_PATTERN: not a known pattern. */
 enum split_kind split_kind_of(const char *pattern);
-/* One stage more; there must be room. */
+/* Adds a stage; there must be room. */
 struct split_stage *splitter_push(
         struct splitter *splitter, enum split_kind kind);
-/* The same by a pattern. The known ones get a scanner of their own unless
- * `plain` asks for the general way, which gives the same. */
+/* Adds a stage for a pattern. Known patterns get their own scanner; `plain`
+ * forces PCRE2, with the same result. */
 enum zd_status splitter_add(
         struct splitter *splitter, const char *pattern, bool plain);
 void splitter_fini(struct splitter *splitter);
@@ -268,9 +268,9 @@ struct tokenizer {
     bool is_metaspace; /* spaces become "▁" after the second scan */
 };
 
-/* Append what the normalizer makes of a part of a stretch to `out`; false, and
- * nothing is appended, when it leaves the part as it is. `begins`: the part
- * begins the stretch, so that Prepend applies. */
+/* Appends the normalized part of a stretch to `out`; false: the normalizer
+ * leaves it unchanged, nothing is appended. `begins`: the part begins the
+ * stretch, so that Prepend applies. */
 bool tokenizer_normalize(
         const struct tokenizer *tokenizer, const unsigned char *text,
         size_t bytes, bool begins, struct byte_buffer *out);
