@@ -13,6 +13,16 @@
 #include <string.h>
 #include <strings.h>
 
+/* Below 100,000 to the last digit, as sums and products have to add up. */
+static const char *print_count(double value, char out[UNITS_TEXT])
+{
+    if (value < 1000 || value >= 1e5)
+        return units_number(value, 3, out);
+    snprintf(out, UNITS_TEXT, "%.0f", value);
+    return out;
+}
+#define COUNT_TEXT(value) print_count((double)(value), (char[UNITS_TEXT]){""})
+
 static void tell_adapters(const struct job_plan *plan)
 {
     const json_t *targets =
@@ -101,8 +111,8 @@ static void tell_sources(const struct train_banner *banner, double taken)
         char passes[80] = "not counted yet";
         if (source.samples)
             ZD_PRINT(
-                    passes, "%.3g passes over %lld samples",
-                    taken * source.share / (double)source.samples,
+                    passes, "%s passes over %lld samples",
+                    COUNT_TEXT(taken * source.share / (double)source.samples),
                     (long long)source.samples);
         zd_log_info(
                 "  source   %.3g %% of the samples: %s, %s", 100 * source.share,
@@ -126,18 +136,18 @@ static void tell_work(const struct train_banner *banner)
             samplers == plan->world ? "rank" : "group",
             samplers == 1 ? "" : "s", sharers, (long long)plan->global_batch,
             plan->global_batch == 1 ? "" : "s", plan->shape.T,
-            REPORT_SHORT(plan->global_batch * plan->shape.T));
+            COUNT_TEXT(plan->global_batch * plan->shape.T));
     if (!banner->samples)
         zd_log_info(
                 "  steps    %lld; the samples are not counted yet",
                 (long long)banner->state->max_steps);
     else
         zd_log_info(
-                "  steps    %lld, %.3g passes over %lld sample%s (%s tokens)",
+                "  steps    %lld, %s passes over %lld sample%s (%s tokens)",
                 (long long)banner->state->max_steps,
-                taken / (double)banner->samples, (long long)banner->samples,
-                banner->samples == 1 ? "" : "s",
-                REPORT_SHORT(banner->train_tokens));
+                COUNT_TEXT(taken / (double)banner->samples),
+                (long long)banner->samples, banner->samples == 1 ? "" : "s",
+                COUNT_TEXT(banner->train_tokens));
     tell_sources(banner, taken);
     if (banner->eval_samples)
         zd_log_info(

@@ -128,7 +128,7 @@ enum { BAR_BYTES = 512, BAR_COLUMNS_MAX = 120 };
 struct report {
     const struct train_job *job;
     bool has_bar, has_lines;
-    bool is_chat;  /* the data are conversations */
+    bool is_chat;  /* conversations, by the template that generate takes */
     bool is_drawn; /* the bar is on the screen */
     char bar[BAR_BYTES];
     int drawn_columns;
@@ -211,7 +211,8 @@ static void on_banner(void *ctx, const struct train_banner *banner)
 {
     struct report *report = ctx;
     report->first_step = banner->state->step;
-    report->is_chat = banner->chat_template;
+    report->is_chat = banner->chat_template &&
+                      banner->job->data.chat_template == CHAT_AUTO;
     report_banner(banner);
 }
 

@@ -303,13 +303,14 @@ talk="--job chat.toml --set data.packing=false --set job.output_dir=talk --max-s
 inspect="data inspect --job chat.toml --set data.packing=false --set data.cutoff_len=64"
 ok 'what cutoff_len cuts is said, and which template is used' eval 'call 0 $talk &&
     has "^chat.jsonl: data.cutoff_len = 28 cuts [12] of 2 documents; [0-9]+ of their [0-9]+ tokens are left out" err &&
-    has "^  text .*, chat template llama3" err && has "next .*zerod generate --model talk/hf --chat --prompt" err && rm -r talk'
+    has "^  text .*, chat template llama3" err && has "next .*zerod generate --model talk/hf --chat --prompt" err &&
+    has "^  step +.* samples? of [0-9]+ tokens = [0-9]+ tokens$" err && rm -r talk'
 ok 'prompts of the job are messages' eval 'call 0 $talk --set sample.steps=1 --set sample.chat=true --set "sample.prompts=[\"Hi\"]" --set checkpoint.export=none &&
     has "\"prompt\":\"Hi\".*\"chat\":true" talk/events.jsonl && "$ctl" --dir talk samples >out && has "^> Hi$" out && rm -r talk'
 ok '  one that is too long ends the start' eval 'call 65 $talk --set sample.chat=true --set "sample.prompts=[\"$(printf "mill %.0s" {1..900})\"]" && has "E0463" err && rm -rf talk'
 mkdir -p templates/of/a/folder && echo "{% for m in messages %}{{ m.content }}{% endfor %}" >templates/of/a/folder/chat_template.jinja
-ok "  the whole path of a template's file" eval 'call 0 $talk --set data.chat_template=templates/of/a/folder/chat_template.jinja --set data.train_on=all --set checkpoint.export=none &&
-    has "^  text .*, chat template templates/of/a/folder/chat_template.jinja$" err && rm -r talk'
+ok "  the whole path of a template's file" eval 'call 0 $talk --set data.chat_template=templates/of/a/folder/chat_template.jinja --set data.train_on=all &&
+    has "^  text .*, chat template templates/of/a/folder/chat_template.jinja$" err && has "next .*zerod generate --model talk/hf --prompt" err && rm -r talk'
 echo "{{ strftime_now('%Y') }}{% for m in messages %}{{ m.content }}{% endfor %}" >dated.jinja
 dated="--job chat.toml --set data.packing=false --set job.output_dir=dated --set data.chat_template=dated.jinja --set data.train_on=all --set checkpoint.export=none"
 ok '  a resumed run keeps the day of the first start' eval 'call 0 $dated --max-steps 1 --set data.template_date=\"2020-02-02\" && call 0 $dated --max-steps 2 --resume must &&
