@@ -175,8 +175,8 @@ static enum zd_status check_job(
 const struct cli_program zerod_program = {
         .name = "zerod",
         .summary = "trains language models with ZeRO over MPI",
-        .examples = "  zerod --job FILE                  train on one rank\n"
-                    "  mpirun -np 8 zerod --job FILE     train on eight\n",
+        .examples = "  zerod --job FILE                              1 rank\n"
+                    "  mpirun -np 8 --bind-to none zerod --job FILE  8 ranks\n",
         .file_hint = "did you mean `zerod --job %s`?",
         .hint = "zerod --job job.toml trains; zerod --help lists the commands",
         .commands = commands,

@@ -354,7 +354,8 @@ enum zd_status command_plan_most(
         return ZD_OK;
     }
     OUTPUT(stream);
-    fprintf(stream, "%s %" PRId64, word, most.value);
+    fprintf(stream, "%s %" PRId64 "%s", word, most.value,
+            what == PLAN_MOST_MODEL ? " parameters" : "");
     if (most.name)
         fprintf(stream, " (%s)", most.name);
     fputc('\n', stream);

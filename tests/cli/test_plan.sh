@@ -249,7 +249,7 @@ ok 'only adapters fit: they are offered, and do' eval 'small=(plan --job job.tom
 ok 'nothing fits: --allow is named' eval 'call 69 plan --job job.toml --world 1 --fit --device-memory 100KB && has "allow optim,lora,quantize" err'
 ok 'the longest sequence' eval 'two=(plan --job job.toml --world 1 --device-memory 20MiB --host-memory 64MiB) && call 0 "${two[@]}" --max seq --format json &&
     n=$(value) && [ $n -lt 64 ] && call 0 "${two[@]}" --set data.cutoff_len=$n && call 69 "${two[@]}" --set data.cutoff_len=$((n + 1))'
-ok 'the largest model' eval 'call 0 plan --job job.toml --world 8 --max model --device-memory 80GiB --host-memory 100GiB && has "^model [0-9]+ \(.+\)$" out'
+ok 'the largest model' eval 'call 0 plan --job job.toml --world 8 --max model --device-memory 80GiB --host-memory 100GiB && has "^model [0-9]+ parameters \(.+\)$" out'
 sharded=(plan --job job.toml --set zero.stage=3 --set train.gradient_checkpointing=full)
 call 0 "${sharded[@]}" --world 4 --format json
 sharded+=(--device-memory $(planned device) --host-memory 64MiB)
