@@ -49,11 +49,13 @@ static enum zd_status fail_connect(const struct exchange *exchange, int cause)
                 "no permission to open %s: the job is another user's", path);
         return zd_fail_help("its owner and root have access");
     }
-    if (cause == ENOENT || cause == ENOTDIR || cause == ECONNREFUSED)
-        return ZD_FAIL(
-                ZD_ERR_NO_INPUT, "E1090", "no job answers at %s: %s", path,
+    if (cause == ENOENT || cause == ENOTDIR || cause == ECONNREFUSED) {
+        ZD_FAIL(ZD_ERR_NO_INPUT, "E1090", "no job answers at %s: %s", path,
                 cause == ECONNREFUSED ? "it is left from a job that ended"
                                       : "this socket does not exist");
+        return zd_fail_help(
+                "how a job ended: zerodctl --dir OUTPUT_DIR status");
+    }
     return fail_silent(exchange, strerror(cause));
 }
 

@@ -157,6 +157,7 @@ kill -KILL "$job"
 wait "$job" 2>/dev/null
 ok '--dir: a run that was killed is 69' shows 69 '^tested +died after step [0-9]+ ' status --dir made
 ok "  with its step" grep -qE "E1099.*the run died after step [0-9]+" err
+ok '  by its name: where to look' eval 'ctl 66 -j tested status && grep -q "zerodctl --dir OUTPUT_DIR status" err'
 ok '  in JSON too' shows 69 '"state": "died"' status --dir made -o json
 job=
 # A run that ends gives its lock back before it writes how it ended; and the numbers of the dead are given again.
