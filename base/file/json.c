@@ -137,7 +137,8 @@ static enum zd_status parse(
                     key[0] ? "%s is not valid JSON: duplicate key `%s`"
                            : "%s is not valid JSON: %s",
                     name, key[0] ? key : error.text);
-        zd_fail_where("%s:%d:%d", name, error.line, error.column);
+        int column = error.column > 0 ? error.column : 1; /* 0: line begins */
+        zd_fail_where("%s:%d:%d", name, error.line, column);
         return status;
     }
     *json_out = json;

@@ -18,6 +18,8 @@ Test(json, errors_have_a_position)
 {
     cr_expect_eq(parse("{\n  \"a\": 1,\n  \"b\" 2\n}"), ZD_ERR_DATA);
     cr_expect_str_eq(zd_error_get()->where, "f.json:3:7");
+    cr_expect_eq(parse("{\n"), ZD_ERR_DATA);
+    cr_expect_str_eq(zd_error_get()->where, "f.json:2:1");
 }
 
 Test(json, invalid_json_is_refused)
