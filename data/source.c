@@ -201,8 +201,10 @@ static enum zd_status find_paths(
         const struct data_entry *entry, struct file_list *list,
         json_t **paths_out)
 {
-    if (fs_is_dir(entry->path))
-        return folder_find(entry, list, paths_out);
+    if (fs_is_dir(entry->path)) {
+        enum zd_status status = folder_find(entry, list, paths_out);
+        return status == ZD_OK ? ZD_OK : zd_fail_where("%s", entry->path);
+    }
     ZD_TRY(match_files(entry->path, paths_out));
     bool is_train = strcmp(entry->split, "auto") == 0 ||
                     strcmp(entry->split, "train") == 0;

@@ -5,6 +5,7 @@
 #include "base/units.h"
 #include "data/stream.h"
 #include "model/files/config.h"
+#include "model/files/hub.h"
 #include "model/params.h"
 #include "train/plan/search.h"
 
@@ -67,13 +68,16 @@ static enum zd_status measure(
 }
 
 /* What a job file says with a key, the command line says with an option. */
-static enum zd_status fail_data(enum zd_status status)
+static enum zd_status fail_data(const char *path, enum zd_status status)
 {
     struct zd_error error = *zd_error_get();
-    char key[6] = "";
-    if (sscanf(error.help, "choose one: %5[a-z]", key) != 1)
+    char key[6] = "", help[HUB_HELP_BYTES];
+    if (strcmp(error.code, "E0430") == 0 && hub_help_data(path, help))
+        ZD_PRINT(error.help, "%s", help);
+    else if (sscanf(error.help, "choose one: %5[a-z]", key) != 1)
         return status;
-    ZD_PRINT(error.help, "choose one: --data-%s NAME", key);
+    else
+        ZD_PRINT(error.help, "choose one: --data-%s NAME", key);
     zd_error_set(&error);
     return status;
 }
@@ -89,7 +93,7 @@ static enum zd_status look_at_data(
     entry.split = request->data_split ? request->data_split : entry.split;
     enum zd_status status = sources_find(&entry, &list);
     if (status != ZD_OK)
-        return fail_data(status);
+        return fail_data(request->data, status);
     for (int i = 0; i < list.count; i++)
         facts->bytes += list.files[i].bytes;
     facts->format = list.files[0].format;

@@ -14,7 +14,6 @@
 #include "train/plan/plan.h"
 #include "train/text/text.h"
 
-#include <ctype.h>
 #include <limits.h>
 #include <string.h>
 #include <unistd.h>
@@ -217,17 +216,8 @@ static struct toml_place entry_place(struct job *job, const char *name, int i)
 static void help_missing(struct job *job, bool is_data, const char *path)
 {
     char folder[PATH_MAX], help[HUB_HELP_BYTES];
-    const char *dot = strrchr(path, '.');
-    bool is_file = is_data && dot && isalpha((unsigned char)dot[1]);
-    if (!is_data && hub_help(path, help))
+    if (is_data ? hub_help_data(path, help) : hub_help(path, help))
         problem_help(&job->problems, "%s", help);
-    else if (is_data && !is_file && hub_is_name(path))
-        problem_help(
-                &job->problems,
-                "the name of a dataset on a hub? local files only: hf download "
-                "--repo-type dataset %s --local-dir %s, and path = "
-                "\"%s/**/*.jsonl\"",
-                path, path, path);
     else if (path[0] != '/' && getcwd(folder, sizeof folder))
         problem_help(
                 &job->problems,

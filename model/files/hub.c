@@ -73,3 +73,18 @@ bool hub_help(const char *path, char out[HUB_HELP_BYTES])
     globfree(&found);
     return has_it || is_name;
 }
+
+bool hub_help_data(const char *path, char out[HUB_HELP_BYTES])
+{
+    const char *dot = strrchr(path, '.');
+    bool is_file = dot && isalpha((unsigned char)dot[1]);
+    if (is_file || !hub_is_name(path))
+        return false;
+    snprintf(
+            out, HUB_HELP_BYTES,
+            "the name of a dataset on a hub? local files only: hf download "
+            "--repo-type dataset %s --local-dir %s; the path is right then\n"
+            "a path? paths are relative to where zerod is started",
+            path, path);
+    return true;
+}

@@ -1,4 +1,4 @@
-/* hub.h - models of the Hugging Face Hub: their names, and its cache. */
+/* hub.h - what the Hugging Face Hub has: the names, and its cache of models. */
 #pragma once
 
 #include <stdbool.h>
@@ -11,3 +11,5 @@ bool hub_is_name(const char *path);
  * `path` is neither a name nor the cache's folder of a model. */
 enum { HUB_HELP_BYTES = 1000 };
 bool hub_help(const char *path, char out[HUB_HELP_BYTES]);
+/* The same of a data set, but the cache is not looked at. */
+bool hub_help_data(const char *path, char out[HUB_HELP_BYTES]);

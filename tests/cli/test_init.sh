@@ -31,6 +31,7 @@ need=$(sed -n '/"name": "device"/{n;s/.*"planned_bytes": \([0-9]*\).*/\1/p}' out
 ok '  of little memory: it fits there' eval '[ $need -gt 0 ] && rm -f j.toml; call 0 init --model $model --data data.jsonl --device-memory $((need / 2)) --host-memory 1GiB -o j.toml &&
     call 0 plan --job j.toml --world 1 --device-memory $((need / 2)) --host-memory 1GiB && ! has memory_limit j.toml'
 ok '  of data that is not there: where paths begin' eval 'call 66 init --model $model --data nix && has "E0430.*nix" err && has "relative to where zerod is started" err'
+ok '  of a hub: how it is downloaded' eval 'call 66 init --model $model --data tatsu-lab/alpaca && has "E0430" err && has "hf download --repo-type dataset tatsu-lab/alpaca" err && has "relative to where zerod is started" err'
 ok '  none fits: the smallest machine' eval 'call 69 init --model $model --data data.jsonl --device-memory 10KB && has "smallest machine that would do" err'
 
 # A folder of several sets, of which none is the default.
