@@ -89,8 +89,11 @@ int device_gpu_count(const char **why_out);
  * (free and context bytes are 0). Returns how many there are; writes at most
  * `most` of them. */
 int device_list(struct device_facts *out, int most);
-/* AUTO: DEVICE_CPU where there is no GPU or no driver at all, else CUDA. */
+/* AUTO: what was assumed, else DEVICE_CPU where there is no GPU or no driver at
+ * all, else CUDA. */
 enum device_backend device_resolve(enum device_backend backend);
+/* For a plan of another machine: what AUTO is from now on, in this process. */
+void device_assume(enum device_backend backend);
 
 /* Whether it is "auto" or numbers with commas between them. */
 bool device_gpus_are_valid(const char *gpus);

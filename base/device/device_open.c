@@ -10,9 +10,18 @@ int device_gpu_count(const char **why_out)
     return count > 0 ? count : 0;
 }
 
+static enum device_backend assumed = DEVICE_AUTO;
+
+void device_assume(enum device_backend backend)
+{
+    assumed = backend;
+}
+
 enum device_backend device_resolve(enum device_backend backend)
 {
     const char *why;
+    if (backend == DEVICE_AUTO)
+        backend = assumed;
     if (backend != DEVICE_AUTO)
         return backend;
     return device_gpus(&why) != 0 ? DEVICE_CUDA : DEVICE_CPU;

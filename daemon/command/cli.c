@@ -85,6 +85,26 @@ enum zd_status cli_check_limits(
     return ZD_OK;
 }
 
+void cli_assume_device(const struct cli_args *args)
+{
+    const struct plan_machine *machine =
+            args->machine ? plan_machine_find(args->machine) : NULL;
+    if (machine)
+        device_assume(machine->gpu ? DEVICE_CUDA : DEVICE_CPU);
+}
+
+enum zd_status cli_check_share(bool is_share, enum device_backend backend)
+{
+    bool is_known = device_resolve(backend) == DEVICE_CPU ||
+                    device_facts().backend == DEVICE_CUDA;
+    if (!is_share || is_known)
+        return ZD_OK;
+    ZD_FAIL(ZD_ERR_CONFIG, "E0213",
+            "device.memory_limit is a share of the memory of a GPU that is not "
+            "here");
+    return zd_fail_help("give a size, like --device-memory 24GiB");
+}
+
 struct job *cli_open_job(const struct cli_args *args)
 {
     struct job_override overrides[CLI_LIST_MAX + 10];
@@ -175,14 +195,13 @@ enum zd_status cli_need_job(
 static const char make_it[] = "zerod bench calibrate measures this machine";
 
 enum zd_status cli_machine(
-        const struct cli_args *args, const struct job *job,
+        const struct cli_args *args, enum device_backend backend,
         struct plan_calibration *here, const struct plan_machine **machine_out)
 {
-    enum device_backend backend =
-            device_resolve(job_options(job)->device.backend);
     const char *name = args->machine;
     char why[400];
     bool wants_here = !name || strcmp(name, "here") == 0;
+    backend = device_resolve(backend);
     *machine_out = wants_here ? calibration_find(backend, here, why)
                               : plan_machine_find(name);
     if (!wants_here || *machine_out)

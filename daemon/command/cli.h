@@ -63,16 +63,22 @@ cli_command_fn command_completions;
  * of so few bytes. */
 enum zd_status cli_check_limits(
         const struct cli_args *args, const struct train_job *job);
+/* Before the job is read: device.backend = "auto" is that of the machine that
+ * --machine names. */
+void cli_assume_device(const struct cli_args *args);
+/* After the GPU was opened: refuses a limit of device memory that is a share of
+ * a GPU which is not here. */
+enum zd_status cli_check_share(bool is_share, enum device_backend backend);
 /* The headers of the weights that a start reads, if it cannot go on from a
  * checkpoint. */
 enum zd_status cli_check_weights(const struct train_job *job);
 /* The machine to plan for: --machine, else this one as measured (kept in
- * `here`), else the table of the job's backend. Warns about a calibration that
+ * `here`), else the table of the backend. Warns about a calibration that
  * cannot be used. */
 struct plan_machine;
 struct plan_calibration;
 enum zd_status cli_machine(
-        const struct cli_args *args, const struct job *job,
+        const struct cli_args *args, enum device_backend backend,
         struct plan_calibration *here, const struct plan_machine **machine_out);
 /* Opens the GPU that rank 0 would take, so that a plan knows what its driver
  * uses and what is free. NULL: the job uses none, or it cannot be opened now;

@@ -1,4 +1,5 @@
 /* cli_table.c - every command and every option. */
+#include "base/words.h"
 #include "daemon/command/cli.h"
 
 #define ARG(field)   offsetof(struct cli_args, field)
@@ -26,7 +27,7 @@ static const struct cli_option options[] = {
 {"write", 0, "FILE", CLI_TEXT, ARG(write), NULL, "Write the first result as a job file that extends this one"},
 {"max", 0, "batch|seq|model", CLI_CHOICE, ARG(max), "batch|seq|model", "Find the largest value that fits; the rest stays as it is (with --fit it may change)"},
 {"min", 0, "world", CLI_CHOICE, ARG(min), "world", "The fewest ranks that the job fits on"},
-{"machine", 0, "NAME", CLI_CHOICE, ARG(machine), "here|h100|h200|a100|4090|amx|cpu", "Machine to predict times for: here, h100, h200, a100, 4090, amx or cpu; default: this machine's calibration, else a table for the backend"},
+{"machine", 0, "NAME", CLI_CHOICE, ARG(machine), "here|h100|h200|a100|4090|amx|cpu", "Machine to plan for, its device and times: here, h100, h200, a100, 4090, amx or cpu; default: this machine's calibration, else a table for the backend"},
 {"seconds", 0, "N", CLI_SOME, ARG(seconds), NULL, "Measure for about N seconds (120)"},
 {"threads", 0, "N", CLI_COUNT, ARG(threads), NULL, "Threads of a rank; default: OMP_NUM_THREADS, else from the affinity mask, as a run takes them"},
 {"json", 0, NULL, CLI_FLAG, ARG(json), NULL, "The same as --format json"},
@@ -78,7 +79,7 @@ static const struct cli_command commands[] = {
     "Every key of another trainer's file becomes a value, or a comment if training is the same without it; one that would change training is an error (78)."},
 {"plan", "[FILE]", 0, 1, "job world per-node device-memory host-memory disk fit allow write max min machine format set", "",
     "Plan memory and traffic of a job on N ranks; search for what fits", command_plan, "commands",
-    "Without --world the plan is for one rank. Of the model, only config.json is needed. Where no GPU is seen the plan is the CPU's; --set device.backend=cuda plans for a machine with GPUs, "
+    "Without --world the plan is for one rank. Of the model, only config.json is needed. Where no GPU is seen the plan is the CPU's; --machine h100 or --set device.backend=cuda plans for a machine with GPUs, "
     "K of them in a node, and NCCL between them where this zerod was built with it."},
 {"bench calibrate", "", 0, 0, "seconds threads format json", "",
     "Measure this machine for the plan's time predictions", command_bench_calibrate, "commands",
@@ -159,11 +160,18 @@ static enum zd_status check_job(
                       cli_takes(&zerod_program, command, &options[0]);
     if (!by_operand)
         return ZD_OK;
-    if (args->job && args->line.operand_count)
-        return ZD_FAIL(
-                ZD_ERR_USAGE, "E0101",
+    if (args->job && args->line.operand_count) {
+        const char *second = args->line.operands[0];
+        char size[16];
+        double bytes;
+        ZD_FAIL(ZD_ERR_USAGE, "E0101",
                 "the job file is given twice: `%s` and `%s`", args->job,
-                args->line.operands[0]);
+                second);
+        ZD_PRINT(size, "24%s", second);
+        return words_size(size, &bytes)
+                       ? zd_fail_help("write a size without a blank: %s", size)
+                       : ZD_ERR_USAGE;
+    }
     if (!args->job && !args->line.operand_count) {
         ZD_FAIL(ZD_ERR_USAGE, "E0101", "`zerod %s` needs a job file",
                 command->name);

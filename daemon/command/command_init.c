@@ -9,6 +9,7 @@
 #include "daemon/init/foreign.h"
 #include "model/config.h"
 #include "model/files/config.h"
+#include "train/plan/machine.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -233,6 +234,7 @@ static enum zd_status begin(const struct cli_args *args)
 {
     struct job_override overrides[2];
     struct device_options device = {.backend = DEVICE_AUTO, .gpus = "auto"};
+    struct plan_calibration here;
     struct draft draft;
     struct begin_request request = {
             .model = args->model,
@@ -244,7 +246,6 @@ static enum zd_status begin(const struct cli_args *args)
                     : args->qlora ? BEGIN_QLORA
                                   : BEGIN_ANY,
             .world = (int)(args->world ? args->world : 1),
-            .machine = args->machine,
             .overrides = overrides};
     if (args->device_memory)
         overrides[request.override_count++] = (struct job_override){
@@ -254,9 +255,14 @@ static enum zd_status begin(const struct cli_args *args)
         overrides[request.override_count++] = (struct job_override){
                 "device.host_memory_limit", args->host_memory, "--host-memory",
                 true};
+    cli_assume_device(args);
     struct device *gpu = command_open_gpu(&device);
     draft_init(&draft);
-    enum zd_status status = begin_job(&request, &draft);
+    enum zd_status status = cli_check_share(
+            args->device_memory && strchr(args->device_memory, '%'),
+            device.backend);
+    ZD_THEN(status, cli_machine(args, device.backend, &here, &request.machine));
+    ZD_THEN(status, begin_job(&request, &draft));
     ZD_THEN(status, write_draft(args, &draft));
     draft_fini(&draft);
     device_close(gpu);

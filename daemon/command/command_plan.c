@@ -427,7 +427,8 @@ static enum zd_status plan_one(
     warn_of_machine(&advice.plan);
     model_config_warn(&advice.plan.config);
     warn_of_tokenizer(advice.job, &advice.plan);
-    enum zd_status status = cli_machine(args, job, &here, &advice.machine);
+    enum zd_status status = cli_machine(
+            args, advice.job->device.backend, &here, &advice.machine);
     ZD_THEN(status, advise(&advice));
     job_plan_fini(&advice.plan);
     return status;
@@ -445,9 +446,13 @@ enum zd_status command_plan(struct cli_args *args)
         zd_log_info("planned for one rank; --world N plans for N");
     }
     ZD_TRY(check_nodes(args));
+    cli_assume_device(args);
     ZD_TRY(cli_need_job(args, (int)args->world, JOB_PATHS_IGNORED, &job));
-    struct device *device = command_open_gpu(&job_options(job)->device);
-    enum zd_status status = cli_check_limits(args, job_options(job));
+    const struct device_options *options = &job_options(job)->device;
+    struct device *device = command_open_gpu(options);
+    enum zd_status status = cli_check_share(
+            options->memory_limit_fraction > 0, options->backend);
+    ZD_THEN(status, cli_check_limits(args, job_options(job)));
     ZD_THEN(status, args->max || args->min ? command_plan_most(args, job)
                     : args->fit            ? command_plan_fit(args, job)
                                            : plan_one(args, job));

@@ -62,7 +62,8 @@ static enum zd_status read_search(
             .job = job_options(job),
             .world = (int)(args->world ? args->world : 1),
             .local_size = (int)args->per_node};
-    ZD_TRY(cli_machine(args, job, here, &out->machine));
+    ZD_TRY(cli_machine(
+            args, job_options(job)->device.backend, here, &out->machine));
     ZD_TRY(read_allow(args->allow, &out->allow));
     return read_disk(args->disk, &out->disk);
 }

@@ -316,10 +316,7 @@ static enum zd_status try_kind(
             .job = job_options(job),
             .world = request->world,
             .local_size = request->world,
-            .machine = request->machine
-                               ? plan_machine_find(request->machine)
-                               : plan_machine_default(device_resolve(
-                                         job_options(job)->device.backend))};
+            .machine = request->machine};
     status = plan_search_fits(&search, &found, &count);
     if (status == ZD_ERR_UNFIT) {
         search.allow = PLAN_ALLOW_OPTIM;

@@ -9,6 +9,8 @@
 #include "daemon/init/draft.h"
 #include "daemon/job/job.h"
 
+struct plan_machine;
+
 enum begin_kind { BEGIN_ANY, BEGIN_FULL, BEGIN_LORA, BEGIN_QLORA };
 
 struct begin_request {
@@ -16,7 +18,7 @@ struct begin_request {
     const char *data_name, *data_split; /* of the folder `data`; or NULL */
     enum begin_kind kind;
     int world;
-    const char *machine;                  /* of predictions; NULL: this one */
+    const struct plan_machine *machine;   /* of predictions */
     const struct job_override *overrides; /* limits, which stay out of it */
     int override_count;
 };

@@ -30,6 +30,12 @@ call 0 plan --job j.toml --world 1 --format json --set train.gradient_checkpoint
 need=$(sed -n '/"name": "device"/{n;s/.*"planned_bytes": \([0-9]*\).*/\1/p}' out | head -n 1)
 ok '  of little memory: it fits there' eval '[ $need -gt 0 ] && rm -f j.toml; call 0 init --model $model --data data.jsonl --device-memory $((need / 2)) --host-memory 1GiB -o j.toml &&
     call 0 plan --job j.toml --world 1 --device-memory $((need / 2)) --host-memory 1GiB && ! has memory_limit j.toml'
+gpu=(--device-memory 4GiB --host-memory 64GiB --machine 4090)
+ok '  of a GPU that is named: what it says is what a plan for GPUs has' eval 'rm -f j.toml; call 0 init --model $model --data data.jsonl "${gpu[@]}" -o j.toml && ! has "^backend" j.toml &&
+    told=$(sed -n "s/^# A rank takes \([0-9.]*\) MiB of device memory.*/\1/p" j.toml) && for on in "" device.backend=cuda; do
+        call 0 plan --job j.toml --world 1 "${gpu[@]}" ${on:+--set $on} && has "^device   cuda" out && sed -n "s/^  device takes \([0-9.]*\) .*/\1/p" out |
+            awk -v told=$told "{ n++; exit !(told > \$1 - .01 && told < \$1 + .01) } END { if (!n) exit 1 }" || exit 1; done'
+ok '  of a machine that was not measured' eval 'call 66 init --model $model --data data.jsonl --machine here && has E0609 err'
 ok '  of data that is not there: where paths begin' eval 'call 66 init --model $model --data nix && has "E0430.*nix" err && has "relative to where zerod is started" err'
 ok '  of a hub: how it is downloaded' eval 'call 66 init --model $model --data tatsu-lab/alpaca && has "E0430" err && has "hf download --repo-type dataset tatsu-lab/alpaca" err && has "relative to where zerod is started" err'
 ok '  none fits: the smallest machine' eval 'call 69 init --model $model --data data.jsonl --device-memory 10KB && has "smallest machine that would do" err'

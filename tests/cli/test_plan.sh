@@ -134,7 +134,7 @@ ok '  of offloaded states too' same_bytes offload.optimizer=cpu
 ok '  on a disk only if it has room' eval 'call 0 "${fitted[@]}" --set offload.nvme_path=folder --fit --disk 1GB --format json && arguments | grep -q nvme &&
     call 0 "${fitted[@]}" --set offload.nvme_path=folder --fit --disk 4KB --format json && ! arguments | grep nvme'
 ok '  in words' eval 'call 0 "${fitted[@]}" --fit && has "^ +[0-9.]+ s a step, .* binds; GiB: device 0.00[0-9], host" out && [ $(grep -c " s a step, " out) = 3 ] &&
-    has "^[0-9]+ more are slower, or hardly differ" out && call 0 "${fitted[@]}" --fit --machine h100 && has "not compared with" out &&
+    has "^[0-9]+ more are slower, or hardly differ" out && call 0 "${fitted[@]}" --fit --machine h100 --set device.backend=cpu && has "not compared with" out &&
     grep -A1 "masters and states are kept off the device" out | grep -q -- "--set offload.optimizer=cpu" && call 0 "${fitted[@]}" --fit --format json && has "\"words\": \".*activations are recomputed" out'
 ok '  only allowed changes' eval '! grep -q "optim.state_dtype\|adamw_8bit\|train.dtype\|optim.master" lines &&
     call 0 "${fitted[@]}" --fit --allow optim --format json && arguments | grep -q adamw_8bit && ! arguments | grep -q train.dtype'
@@ -436,6 +436,11 @@ ok '  planned for GPUs: why they are not here' eval 'call 0 "${nodes[@]}" --set 
     has "^device   cuda, of another machine: .+$" out && has "^driver and libraries" out'
 ok '  as JSON' eval 'call 0 "${nodes[@]}" --set device.backend=cuda --format json && grep -A1 "\"device\": {" out | has "\"backend\": \"cuda\"" - &&
     has "\"no_gpu\": \".+\"" out'
+ok '  a GPU that is named is enough, but for a job that asks for the CPU' eval 'call 0 "${nodes[@]}" --machine a100 && has "^device   cuda, of another machine: .+$" out &&
+    call 0 "${nodes[@]}" --machine a100 --set device.backend=cpu && has "^device   cpu$" out'
+ok '  a share of their memory is refused: a size is needed' eval 'call 78 plan --job job.toml --world 1 --device-memory 90% --machine h100 && has "E0213.*is a share" err && has "24GiB" err &&
+    call 78 init --model $fixtures/qwen3/model --data data.txt --device-memory 90% --machine 4090 && has "E0213.*is a share" err'
+ok '  a size of two words is no second job file' eval 'call 64 plan --job job.toml --device-memory 24 GiB && has "without a blank: 24GiB" err'
 ok 'GPUs are joined by NCCL, one for each rank of a node' eval 'call 0 "${nodes[@]}" --set device.backend=cuda --set comm.backend=nccl &&
     has "collectives over NCCL, in two levels: 2 nodes of 4 ranks$" out && has "^    comm.device" out && ! has "NCCL 0$" out'
 mv out asked
