@@ -87,6 +87,24 @@ static void expect_error(
     zd_error_clear();
 }
 
+/* Each case: what its fixture PREFIX-NAME.parquet is called, and what the error
+ * says. */
+static void expect_errors(
+        const char *prefix, const char *const cases[][2], size_t count,
+        const char *code)
+{
+    char name[64];
+    for (size_t i = 0; i < count; i++) {
+        struct data_case test;
+        data_case_init(&test, NULL);
+        ZD_PRINT(name, "%s-%s.parquet", prefix, cases[i][0]);
+        fixture(test.path, name);
+        test.entry.path = test.path;
+        expect_error(&test, code, cases[i][1]);
+        data_case_fini(&test);
+    }
+}
+
 Test(data_parquet, what_is_not_read_is_refused_by_its_name)
 {
     static const char *const cases[][2] = {
@@ -96,16 +114,7 @@ Test(data_parquet, what_is_not_read_is_refused_by_its_name)
             {"decimal", "the type DECIMAL"},
             {"fixed", "the type FIXED_LEN_BYTE_ARRAY"},
             {"map", "a MAP"}};
-    char name[64];
-    for (size_t i = 0; i < COUNT(cases); i++) {
-        struct data_case test;
-        data_case_init(&test, NULL);
-        ZD_PRINT(name, "refused-%s.parquet", cases[i][0]);
-        fixture(test.path, name);
-        test.entry.path = test.path;
-        expect_error(&test, "E0453", cases[i][1]);
-        data_case_fini(&test);
-    }
+    expect_errors("refused", cases, COUNT(cases), "E0453");
 }
 
 /* A file that is cut, or whose bytes changed: the place is found by its
@@ -158,16 +167,7 @@ Test(data_parquet, a_file_that_lies_is_one_error)
     static const char *const cases[][2] = {
             {"lengths", "the lengths or counts of a page cannot be"},
             {"dictionaries", "a dictionary follows its pages"}};
-    char name[64];
-    for (size_t i = 0; i < COUNT(cases); i++) {
-        struct data_case test;
-        data_case_init(&test, NULL);
-        ZD_PRINT(name, "lying-%s.parquet", cases[i][0]);
-        fixture(test.path, name);
-        test.entry.path = test.path;
-        expect_error(&test, "E0452", cases[i][1]);
-        data_case_fini(&test);
-    }
+    expect_errors("lying", cases, COUNT(cases), "E0452");
 }
 
 Test(data_parquet, its_rows_are_documents_and_errors_name_the_row)
