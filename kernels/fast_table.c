@@ -1,5 +1,6 @@
 /* fast_table.c - the fast paths of one instruction set and type, by name. For
- * AMX only attention is compiled; all others are those of OTHERS_ISA. */
+ * AMX only attention is compiled; its table takes every other operation from
+ * OTHERS_ISA. */
 #include "kernels/attention/attention_cpu.h"
 #include "kernels/backend.h"
 #include "kernels/matmul/matmul_cpu.h"

@@ -1,8 +1,8 @@
 /* attention_mma_tiles.cuh - tiles of attention's rows in shared memory, and the
  * operations of a block's warps on them by tensor cores.
  *
- * A block has 4 or 8 warps. Each warp owns 16 M rows of its own side and
- * combines them with tiles of N rows of the other side. A warp computes the
+ * A block has 4 or 8 warps. Each warp owns 16 M queries (or keys) and
+ * combines them with tiles of N keys (or queries). A warp computes the
  * scores of its rows and keeps them in registers: the accumulators of the first
  * product have the layout of the left operand of the next, so weights never
  * pass through shared memory. Rows in shared memory are DP + 8 elements apart,

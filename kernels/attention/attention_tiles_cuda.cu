@@ -1,8 +1,8 @@
 /* attention_tiles_cuda.cu - attention in fp32 by multiply-adds on tiles in
  * shared memory.
  *
- * A block has 16 x 16 threads and R = 16 I rows of its own side. For each tile
- * of R rows of the other side it computes an R x R tile of scores; thread (ty,
+ * A block has 16 x 16 threads and owns R = 16 I queries (or keys). For each
+ * tile of R keys (or queries) it computes an R x R tile of scores; thread (ty,
  * tx) has rows ty + 16 i and columns tx + 16 j. In the sums, rows of D values,
  * the thread has columns 64 c + 4 tx .. + 3. Rows in shared memory are D + 4
  * floats apart, so that 8 neighboring threads read 16 bytes each without bank

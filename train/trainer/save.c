@@ -270,9 +270,9 @@ static enum zd_status committed(struct trainer *trainer)
 }
 
 /* Collective: makes the next change of state, waiting for unfinished workers. A
- * failure is the same on all ranks, with its record where it happened. Failures
- * go to the command that requested the save; the run counts those of its own
- * saves. */
+ * failure is the same on all ranks, with its record where it happened. The
+ * command that requested a save gets its failure; the run counts failures of
+ * the saves that it began itself. */
 static enum zd_status go_on(struct trainer *trainer)
 {
     struct save *save = trainer->saves.current;
